@@ -1,0 +1,328 @@
+"""What survives a crash: run directories, journals, manifests, fingerprints, atomic writes.
+
+A journal is append-only and fsynced in groups; a torn last line is cut off when it is opened again. Every other
+file is written under a temporary name, fsynced and renamed. A stage's manifest is written last: no manifest
+means the stage is unfinished. Does not cover what the files mean: that is each stage's business.
+"""
+
+import errno
+import fcntl
+import hashlib
+import os
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import IO, Any, Self
+
+import orjson
+
+from distill.errors import BusyError, DataError, StaleError, StorageError
+
+MANIFEST = "manifest.json"
+STAGES = ("generate", "filter", "train", "eval")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """One finished file of a stage. `count` is its number of records, None where that has no meaning."""
+
+    sha256: str
+    bytes: int
+    count: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """The record of a finished stage. `fields` are the flattened settings that `fingerprint` covers."""
+
+    stage: str
+    fingerprint: str
+    fields: Mapping[str, Any]
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    outputs: Mapping[str, Output] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
+    tokens: Mapping[str, int] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    seconds: float = 0.0
+    created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+
+    def write(self, folder: Path) -> Self:
+        write_json(folder / MANIFEST, self)
+        return self
+
+    @classmethod
+    def read(cls, folder: Path) -> "Manifest | None":
+        """The manifest of a stage folder, or None when the stage is unfinished."""
+        try:
+            values = orjson.loads((folder / MANIFEST).read_bytes())
+        except FileNotFoundError:
+            return None
+        except orjson.JSONDecodeError as error:
+            raise DataError(f"{folder / MANIFEST}: not valid JSON ({error}); remove it to redo the stage") from None
+        values["outputs"] = {path: Output(**output) for path, output in values["outputs"].items()}
+        return cls(**values)
+
+
+def fingerprint(fields: Mapping[str, Any]) -> str:
+    """Hex digest of flattened settings; equal settings give equal digests on every machine."""
+    return hashlib.sha256(canonical(fields)).hexdigest()
+
+
+def canonical(value: Any) -> bytes:
+    """The one JSON spelling of a value: sorted keys, no spaces."""
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+
+
+def flatten(value: Any, prefix: str = "") -> dict[str, Any]:
+    """Nested settings as dotted keys, so that a difference can be named. List items go by their name."""
+    if isinstance(value, Mapping) and value:
+        items = ((str(key), item) for key, item in value.items())
+    elif isinstance(value, list | tuple) and value and all(isinstance(item, Mapping) for item in value):
+        items = ((str(item.get("name", position)), item) for position, item in enumerate(value))
+    else:
+        return {prefix: value}
+    flat: dict[str, Any] = {}
+    for key, item in items:
+        flat.update(flatten(item, f"{prefix}.{key}" if prefix else key))
+    return flat
+
+
+def finished(folder: Path, fields: Mapping[str, Any], *, remedy: str) -> Manifest | None:
+    """The manifest of a finished stage made from exactly these settings; None when it is unfinished.
+
+    Raises StaleError naming the fields that differ when the stage was finished from other settings.
+    """
+    manifest = Manifest.read(folder)
+    if manifest is None or manifest.fingerprint == fingerprint(fields):
+        return manifest
+    raise StaleError(f"{folder} was made from other settings:\n{differences(manifest.fields, fields)}\n{remedy}")
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """One line a field that differs, old value and new."""
+    after: dict[str, Any] = orjson.loads(canonical(now))
+    lines = []
+    for key in sorted(before.keys() | after.keys()):
+        old, new = before.get(key, "(not set)"), after.get(key, "(not set)")
+        if old != new:
+            lines.append(f"  {key}: {_short(old)} -> {_short(new)}")
+    return "\n".join(lines)
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def require(run: Path, stage: str, *, next_step: str) -> Manifest:
+    """The manifest of an earlier stage; StaleError with the next step when it is not finished."""
+    manifest = Manifest.read(run / stage)
+    if manifest is None:
+        state = "is unfinished" if (run / stage).exists() else "has not been run"
+        raise StaleError(f"{run / stage}: stage '{stage}' {state}; {next_step}")
+    return manifest
+
+
+def describe(path: Path, count: int | None = None) -> Output:
+    """Digest and size of a finished file."""
+    return Output(sha256=file_sha256(path), bytes=path.stat().st_size, count=count)
+
+
+def file_sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@cache
+def directory_sha256(path: Path) -> str:
+    """Digest over the names and contents of a directory's files: the revision of a local checkpoint."""
+    digest = hashlib.sha256()
+    for file in sorted(path.rglob("*")):
+        if file.is_file() and not any(part.startswith(".") for part in file.relative_to(path).parts):
+            digest.update(f"{file.relative_to(path).as_posix()}\0{file_sha256(file)}\n".encode())
+    return digest.hexdigest()
+
+
+def versions(*packages: str) -> dict[str, str]:
+    """Installed versions of the named distributions, our own first; absent ones are left out."""
+    found = {}
+    for package in ("cot-distill", *packages):
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+@contextmanager
+def storage_errors(path: Path) -> Iterator[None]:
+    """Turn a refused write into one plain message; what was written before stays."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EFBIG, errno.EIO):
+            raise
+        raise StorageError(
+            f"{path}: cannot write: {os.strerror(error.errno)}; finished work is intact, "
+            "free space (or fix the permissions) and run the same command again"
+        ) from error
+
+
+@contextmanager
+def atomic_path(path: Path) -> Iterator[Path]:
+    """A temporary name beside `path` to write to; renamed over `path` on success, removed on failure."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with storage_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            yield temporary
+            with temporary.open("rb+") as file:
+                os.fsync(file.fileno())
+            temporary.replace(path)
+            _sync_folder(path.parent)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(data)
+
+
+def write_text(path: Path, text: str) -> None:
+    write_bytes(path, text.encode())
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Indented JSON with sorted keys, for files a person may open."""
+    write_bytes(path, orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS) + b"\n")
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class Journal:
+    """An append-only JSONL file: whole lines only, fsynced at most `flush_interval_s` after a write.
+
+    Opening cuts a torn last line off. One writer a file: a second open fails with BusyError through a lock
+    that dies with its process. Not thread-safe.
+    """
+
+    def __init__(self, path: Path, *, flush_interval_s: float = 0.2) -> None:
+        self.path = path
+        self.flush_interval_s = flush_interval_s
+        with storage_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file: IO[bytes] = path.open("ab+", buffering=0)
+            _lock(self._file, path)
+            self._end = _cut_torn_tail(self._file)
+        self._synced_at = time.monotonic()
+        self._dirty = False
+
+    def append(self, record: Any) -> None:
+        """Write one record as one line. It is durable after the next `flush`, at the latest at `close`."""
+        line = orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE | orjson.OPT_SORT_KEYS)
+        with storage_errors(self.path):
+            try:
+                written = self._file.write(line)
+                if written != len(line):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            except OSError:
+                self._file.truncate(self._end)
+                raise
+            self._end += len(line)
+            self._dirty = True
+            if time.monotonic() - self._synced_at >= self.flush_interval_s:
+                self.flush()
+
+    def flush(self) -> None:
+        """Make every appended line durable now."""
+        if self._dirty:
+            with storage_errors(self.path):
+                os.fsync(self._file.fileno())
+            self._dirty = False
+        self._synced_at = time.monotonic()
+
+    def close(self) -> None:
+        if not self._file.closed:
+            self.flush()
+            self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _cut_torn_tail(file: IO[bytes]) -> int:
+    """Truncate to the end of the last whole line; returns that position."""
+    end = file.seek(0, os.SEEK_END)
+    position = end
+    while position > 0:
+        start = max(0, position - 65536)
+        file.seek(start)
+        newline = file.read(position - start).rfind(b"\n")
+        if newline >= 0:
+            position = start + newline + 1
+            break
+        position = start
+    if position != end:
+        file.truncate(position)
+    file.seek(0, os.SEEK_END)
+    return position
+
+
+def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
+    """The records of a JSONL file; an unfinished last line is not a record. A missing file has none."""
+    try:
+        file = path.open("rb")
+    except FileNotFoundError:
+        return
+    with file:
+        for number, line in enumerate(file, start=1):
+            if not line.endswith(b"\n"):
+                return
+            try:
+                yield orjson.loads(line)
+            except orjson.JSONDecodeError as error:
+                raise DataError(f"{path}:{number}: not a JSON line ({error}); the file was changed by hand") from None
+
+
+@contextmanager
+def locked(run: Path) -> Iterator[None]:
+    """Hold a run directory for one process; the lock dies with the process, so a crash leaves none behind."""
+    with storage_errors(run):
+        run.mkdir(parents=True, exist_ok=True)
+        file = (run / ".lock").open("ab+", buffering=0)
+    with file:
+        _lock(file, run)
+        yield
+
+
+def _lock(file: IO[bytes], path: Path) -> None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        raise BusyError(f"{path}: another process is working here; wait for it, or choose another --run") from None
+
+
+def set_aside(folder: Path) -> None:
+    """Move a stage's folder to `<folder>.previous`, replacing an older one: --fresh never destroys the last result."""
+    if folder.exists():
+        previous = folder.with_name(f"{folder.name}.previous")
+        if previous.exists():
+            shutil.rmtree(previous)
+        folder.rename(previous)

@@ -1,0 +1,81 @@
+"""Every error a user can meet, as one tree.
+
+    DistillError            the run failed                                    exit 1
+    ├── InputError          the user's input is wrong                         exit 2
+    │   ├── RecipeError     a recipe that cannot mean anything
+    │   ├── DataError       a source that cannot be read, or holds nothing
+    │   │   └── ImageError  one image that cannot be read (a row's reason, not a run's)
+    │   ├── ModelError      a checkpoint or tokenizer that cannot be loaded
+    │   ├── StaleError      an artifact made from other settings
+    │   └── MissingExtra    an optional dependency that is not installed
+    ├── TeacherError        a teacher that stopped answering
+    ├── StorageError        the disk is full or refuses a write
+    ├── BusyError           another process works on the same run
+    └── CircuitOpen         too many requests failed; stopped to save money   exit 3
+
+A message says what was wrong, the value, where it stands, and what to do next. The command line prints it
+without a traceback; anything that is not a DistillError is a bug of ours and shows its traceback.
+"""
+
+from typing import ClassVar
+
+
+class DistillError(Exception):
+    """The run failed for a reason worth one plain sentence."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class InputError(DistillError):
+    """What the user gave cannot be used."""
+
+    exit_code = 2
+
+
+class RecipeError(InputError, ValueError):
+    """A recipe that cannot mean anything: unknown key, wrong type, impossible combination."""
+
+
+class DataError(InputError, ValueError):
+    """A data source that cannot be read, or that holds no usable row."""
+
+
+class ImageError(DataError):
+    """One image that cannot be decoded safely. `reason` is the counted snake_case reason."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[type["ImageError"], tuple[str, str]]:
+        return type(self), (self.reason, str(self))
+
+
+class ModelError(InputError, OSError):
+    """A checkpoint, tokenizer or processor that cannot be loaded."""
+
+
+class StaleError(InputError):
+    """An artifact was made from other settings than the ones asked for now."""
+
+
+class MissingExtra(InputError, ImportError):
+    """An optional dependency is not installed; the message names the pip line."""
+
+
+class TeacherError(DistillError):
+    """A teacher stopped answering or answers what cannot be used."""
+
+
+class StorageError(DistillError, OSError):
+    """The disk is full or a write was refused; what was written before stays valid."""
+
+
+class BusyError(DistillError):
+    """Another process works on the same run directory."""
+
+
+class CircuitOpen(DistillError):
+    """Too many requests failed in a row; the run stopped before wasting more."""
+
+    exit_code = 3

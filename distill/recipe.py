@@ -1,0 +1,482 @@
+"""Recipes: one TOML file read once into frozen, strict models.
+
+Every default of the toolkit lives here and nowhere else. Loading touches the recipe file only: no data source,
+model or server, so a typo is reported within a second. Paths stay as written; `Recipe.local()` resolves
+one against the recipe's folder.
+"""
+
+import difflib
+import tomllib
+from collections.abc import Iterator, Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, get_args
+
+import orjson
+import tomli_w
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from distill.errors import RecipeError
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=100)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Dtype = Literal["float32", "bfloat16", "float16"]
+AnswerType = Literal["number", "year", "percent", "money", "time", "ratio", "choice", "list", "date", "text"]
+SignalName = Literal["answer", "format", "repetition", "length", "duplicates", "agreement"]
+
+
+class Section(BaseModel):
+    """A part of a recipe: unknown keys are errors, values never change after loading."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Columns(Section):
+    """Which column of a source holds what; a column that is not there leaves its default."""
+
+    image: str = "image"
+    question: str = "question"
+    answer: str = "answer"
+    answer_type: str = "answer_type"
+    domain: str = "domain"
+
+
+class DataSource(Section):
+    """A named source of samples."""
+
+    source: str
+    """File (.jsonl, .json, .csv, .parquet), directory, image folder with a table, or hub name."""
+    subset: str | None = None
+    split: str = "train"
+    format: Literal["plain", "finevision", "llava", "chartqa", "cocoqa", "scienceqa"] = "plain"
+    images_root: str | None = None
+    """Folder that image paths are relative to; default: the folder of the source."""
+    columns: Columns = Columns()
+    domain: str = ""
+    """Domain of rows whose domain column is absent or empty."""
+    answer_type: AnswerType | None = None
+    limit: int | None = Field(default=None, ge=1)
+    allow_outside_root: bool = False
+    max_pixels: int = Field(default=50_000_000, ge=1)
+    max_bad_share: Share = 0.2
+    """More unusable rows than this share stop the run: a wrong images_root is not a few bad rows."""
+
+
+class Sampling(Section):
+    """Sampling parameters of one teacher, named as the OpenAI and vLLM APIs name them."""
+
+    temperature: float = Field(default=0.8, ge=0)
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    top_k: int = Field(default=0, ge=0)
+    """0: off."""
+    min_p: Share = 0.0
+    repetition_penalty: float = Field(default=1.0, gt=0)
+    max_tokens: int = Field(default=1024, ge=1)
+    stop: tuple[str, ...] = Field(default=(), strict=False)
+
+
+class Teacher(Section):
+    """One teacher: which model answers which domains, how it is asked and how its text is read."""
+
+    name: Name
+    model: str
+    revision: str | None = None
+    backend: Literal["embedded", "vllm", "openai"] = "vllm"
+    base_url: str | None = None
+    api_key_env: str | None = None
+    """Name of the environment variable that holds the key; the key itself never enters a recipe."""
+    served_model: str | None = None
+    """Model name to ask the server for; default: what the server says it serves."""
+    domains: tuple[str, ...] = Field(default=(), strict=False)
+    weight: float = Field(default=1.0, gt=0)
+    samples: int = Field(default=1, ge=1, le=1024)
+    system: str = ""
+    prompt: str = "{question}"
+    reasoning: Literal["auto", "field", "tags", "none"] = "auto"
+    sampling: Sampling = Sampling()
+    chat_template_kwargs: Mapping[str, Any] = Field(default_factory=dict)
+    max_in_flight: int = Field(default=64, ge=1)
+    """Requests under way at once (HTTP) or sequences in one batch (embedded)."""
+    timeout_s: float = Field(default=600.0, gt=0)
+    max_retries: int = Field(default=5, ge=0)
+    dtype: Dtype = "float32"
+    """Weights of an embedded teacher; a server chooses its own."""
+    trust_remote_code: bool = False
+
+    @model_validator(mode="after")
+    def _coherent(self) -> Self:
+        if "{question}" not in self.prompt:
+            raise ValueError("prompt must contain {question}")
+        if self.backend == "openai" and not self.base_url:
+            raise ValueError("backend 'openai' needs base_url")
+        if self.backend == "embedded" and self.base_url:
+            raise ValueError("backend 'embedded' runs in this process and takes no base_url")
+        return self
+
+
+class Generate(Section):
+    """Settings of the generate stage that belong to no single teacher."""
+
+    flush_interval_s: float = Field(default=0.2, gt=0)
+    """Longest time a finished trace may wait for its fsync."""
+    max_failure_share: Share = 0.5
+    """Of the last 100 requests; more failures than this open the circuit breaker (exit 3)."""
+
+
+class AnswerSignal(Section):
+    relative_tolerance: float = Field(default=0.0, ge=0)
+    """Numbers within this relative error of the gold count as correct."""
+
+
+class RepetitionSignal(Section):
+    ngram: int = Field(default=4, ge=1)
+
+
+class DuplicatesSignal(Section):
+    threshold: float = Field(default=0.9, gt=0, le=1)
+    """Jaccard similarity of word shingles from which two traces of one question are near duplicates."""
+    shingle: int = Field(default=3, ge=1)
+    permutations: int = Field(default=128, ge=16)
+
+
+class Rule(Section):
+    """A trace for which the SQL condition over the signal table is true is dropped under this name."""
+
+    name: Name
+    drop: str
+
+
+class Select(Section):
+    """Which of the traces that no rule drops enter the dataset."""
+
+    per_question: int | None = Field(default=None, ge=1)
+    per_teacher: int | None = Field(default=None, ge=1)
+    order: tuple[str, ...] = Field(default=("near_duplicate", "rationale_tokens"), strict=False)
+    """Signals, best first by ascending value; a leading '-' reverses. Ties fall to the trace id."""
+
+
+DEFAULT_RULES = (
+    Rule(name="incomplete", drop="outcome <> 'complete'"),
+    Rule(name="wrong_answer", drop="answer_verdict = 'wrong'"),
+    Rule(name="bad_format", drop="not format_valid"),
+    Rule(name="repetition", drop="repetition_ngram > 0.6"),
+    Rule(name="exact_duplicate", drop="exact_duplicate"),
+)
+
+
+class Filter(Section):
+    """What is measured, what is dropped, what is chosen. Rules change without measuring again."""
+
+    signals: tuple[SignalName, ...] = Field(default=get_args(SignalName), strict=False)
+    answer: AnswerSignal = AnswerSignal()
+    repetition: RepetitionSignal = RepetitionSignal()
+    duplicates: DuplicatesSignal = DuplicatesSignal()
+    rules: tuple[Rule, ...] = Field(default=DEFAULT_RULES, strict=False)
+    select: Select = Select()
+    rationale: Literal["think", "plain"] = "think"
+    """How a rationale enters the assistant turn: inside <think> tags, or as plain text before the answer."""
+    partition_rows: int = Field(default=10_000, ge=1)
+    workers: int = Field(default=1, ge=1)
+
+    @model_validator(mode="after")
+    def _distinct_rules(self) -> Self:
+        names = [rule.name for rule in self.rules]
+        if len(names) != len(set(names)):
+            raise ValueError(f"rule names must be distinct, got {names}")
+        return self
+
+
+class Student(Section):
+    """The model to train: SiQ-VL parts, or any Hugging Face image-text-to-text checkpoint."""
+
+    model: str | None = None
+    vision: str | None = None
+    language: str | None = None
+    pixel_shuffle: int | None = Field(default=None, ge=1)
+    revision: str | None = None
+    dtype: Dtype = "bfloat16"
+    trust_remote_code: bool = False
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        parts = (self.vision, self.language, self.pixel_shuffle)
+        if self.model and any(part is not None for part in parts):
+            raise ValueError("give either model, or vision + language + pixel_shuffle, not both")
+        if not self.model and any(part is None for part in parts):
+            raise ValueError("give model, or all of vision, language and pixel_shuffle")
+        return self
+
+
+class Lora(Section):
+    rank: int = Field(default=16, ge=1)
+    alpha: int = Field(default=32, ge=1)
+    dropout: float = Field(default=0.05, ge=0, lt=1)
+
+
+class Stage(Section):
+    """One training stage. It starts from the stage before it unless `start` names another."""
+
+    name: Name
+    data: str
+    """A source by name, or "traces" (the filtered dataset)."""
+    train: tuple[Literal["projector", "language"], ...] = Field(strict=False, min_length=1)
+    start: str | None = None
+    target: Literal["rationale", "answer"] = "rationale"
+    """What the assistant says: rationale and answer, or the answer alone (rows of a source have no rationale)."""
+    lora: Lora | None = None
+    learning_rate: float = Field(default=2e-5, gt=0)
+    epochs: float = Field(default=1.0, gt=0)
+    max_steps: int | None = Field(default=None, ge=1)
+    """Overrides epochs."""
+    batch_size: int = Field(default=16, ge=1)
+    """Samples an optimisation step, over all accumulation steps."""
+    micro_batch_size: int | None = Field(default=None, ge=1)
+    """Samples in memory at once; default: the whole batch."""
+    max_length: int = Field(default=1024, ge=1)
+    """Tokens, image tokens included. Longer rows are dropped and counted, never cut."""
+    warmup_share: Share = 0.03
+    schedule: Literal["cosine", "linear", "constant"] = "cosine"
+    weight_decay: float = Field(default=0.0, ge=0)
+    max_grad_norm: float = Field(default=1.0, gt=0)
+    gradient_checkpointing: bool = False
+    kernels: Literal["none", "compile"] = "none"
+    save_every_steps: int = Field(default=200, ge=1)
+    log_every_steps: int = Field(default=10, ge=1)
+    limit: int | None = Field(default=None, ge=1)
+    report_to: tuple[str, ...] = Field(default=(), strict=False)
+
+    @model_validator(mode="after")
+    def _coherent(self) -> Self:
+        if self.lora and "language" not in self.train:
+            raise ValueError("lora adapts the language model, which this stage does not train")
+        if self.batch_size % (self.micro_batch_size or self.batch_size):
+            raise ValueError(
+                f"batch_size {self.batch_size} is not a multiple of micro_batch_size {self.micro_batch_size}"
+            )
+        return self
+
+
+class Eval(Section):
+    """Held-out evaluation: which stages' students answer which questions."""
+
+    data: str = "test"
+    max_new_tokens: int = Field(default=512, ge=1)
+    batch_size: int = Field(default=32, ge=1)
+    arms: Mapping[Name, Name] = Field(default_factory=dict)
+    """Arm name to stage name; default: every stage but the first, under its own name."""
+    gallery: int = Field(default=24, ge=0)
+    """Questions shown with pictures in the report."""
+
+
+class Recipe(Section):
+    """A whole run. A command needs only the sections that it uses."""
+
+    seed: int = Field(default=0, ge=0, lt=2**31)
+    data: Mapping[Name, DataSource] = Field(default_factory=dict)
+    teachers: tuple[Teacher, ...] = Field(default=(), strict=False)
+    generate: Generate = Generate()
+    filter: Filter = Filter()
+    student: Student | None = None
+    stages: tuple[Stage, ...] = Field(default=(), strict=False)
+    eval: Eval = Eval()
+
+    _path: Path = Path("recipe.toml")
+
+    @model_validator(mode="after")
+    def _references(self) -> Self:
+        for kind, names in (
+            ("teachers", [teacher.name for teacher in self.teachers]),
+            ("stages", [stage.name for stage in self.stages]),
+        ):
+            repeated = sorted({name for name in names if names.count(name) > 1})
+            if repeated:
+                raise ValueError(f"{kind} must have distinct names; repeated: {', '.join(repeated)}")
+        seen: list[str] = []
+        for stage in self.stages:
+            if stage.data != "traces" and stage.data not in self.data:
+                raise ValueError(_unknown(f"stages.{stage.name}.data", stage.data, ["traces", *self.data]))
+            if stage.start is not None and stage.start not in seen:
+                raise ValueError(_unknown(f"stages.{stage.name}.start", stage.start, seen))
+            seen.append(stage.name)
+        for arm, stage_name in self.eval.arms.items():
+            if stage_name not in seen:
+                raise ValueError(_unknown(f"eval.arms.{arm}", stage_name, seen))
+        return self
+
+    @property
+    def path(self) -> Path:
+        """The file this recipe was read from."""
+        return self._path
+
+    @property
+    def name(self) -> str:
+        return self._path.parent.name if self._path.stem == "recipe" else self._path.stem
+
+    def local(self, value: str) -> Path:
+        """A path of the recipe, relative ones taken from the recipe's folder; it may not exist."""
+        return (self._path.parent / Path(value).expanduser()).resolve()
+
+    def local_or_hub(self, value: str) -> str:
+        """A directory beside the recipe if there is one, else the value itself: a hub name."""
+        local = self.local(value)
+        return str(local) if local.exists() else value
+
+    def to_toml(self) -> str:
+        """This recipe with every default written out and local paths absolute."""
+        values = self.model_dump(mode="json", exclude_none=True)
+        for source in values["data"].values():
+            for key in ("source", "images_root"):
+                if key in source:
+                    source[key] = self.local_or_hub(source[key])
+        for teacher in values["teachers"]:
+            teacher["model"] = self.local_or_hub(teacher["model"])
+        for key in ("model", "vision", "language"):
+            if key in values.get("student", {}):
+                values["student"][key] = self.local_or_hub(values["student"][key])
+        return tomli_w.dumps(values)
+
+
+def load(path_or_name: str | Path, overrides: Mapping[str, str] | None = None) -> Recipe:
+    """Read a recipe from a TOML file or by the name of a shipped one.
+
+    `overrides` maps dotted keys to TOML values as text (`{"filter.select.per_question": "2"}`); a value that
+    is not TOML is taken as a string. List items are addressed by name or position (`stages.reason.epochs`).
+
+    Raises RecipeError naming file, key, nearest known key and allowed values.
+    """
+    path = find(path_or_name)
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise RecipeError(f"{path}: not valid TOML: {error}") from None
+    except OSError as error:
+        raise RecipeError(f"{path}: cannot be read: {error.strerror}") from None
+    for key, text in (overrides or {}).items():
+        _override(values, key, text)
+    try:
+        recipe = Recipe.model_validate_json(orjson.dumps(values), strict=True)
+    except ValidationError as error:
+        problems = "\n".join(f"  {line}" for line in _explain(error, values))
+        raise RecipeError(f"{path}: this recipe cannot be used:\n{problems}") from None
+    except TypeError as error:
+        raise RecipeError(f"{path}: {error}; write dates and times as strings") from None
+    recipe._path = path.resolve()
+    return recipe
+
+
+def schema() -> dict[str, Any]:
+    """The JSON schema of a recipe, for editors."""
+    return Recipe.model_json_schema()
+
+
+def shipped() -> dict[str, Path]:
+    """The recipes that come with the toolkit, by name, wherever it is installed."""
+    folder = recipes_folder()
+    return {path.stem: path for path in sorted(folder.glob("*.toml"))}
+
+
+def recipes_folder() -> Path:
+    """The folder of shipped recipes: package data in a wheel, beside the package in a checkout."""
+    packaged = Path(str(files("distill") / "_recipes"))
+    return packaged if packaged.is_dir() else Path(__file__).resolve().parent.parent / "recipes"
+
+
+def find(path_or_name: str | Path) -> Path:
+    """The file that a recipe argument means: an existing path first, then a shipped name."""
+    path = Path(path_or_name).expanduser()
+    if path.is_file():
+        return path
+    known = shipped()
+    if str(path_or_name) in known:
+        return known[str(path_or_name)]
+    if path.is_dir():
+        raise RecipeError(f"{path} is a directory; give a TOML file or one of: {', '.join(known)}")
+    nearest = difflib.get_close_matches(str(path_or_name), known, n=1)
+    hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
+    raise RecipeError(
+        f"no recipe at {path} and none shipped under that name{hint} (shipped: {', '.join(known) or 'none'})"
+    )
+
+
+def _unknown(where: str, value: str, known: list[str]) -> str:
+    nearest = difflib.get_close_matches(value, known, n=1)
+    hint = f"did you mean {nearest[0]!r}? " if nearest else ""
+    return f"{where} = {value!r} is not known; {hint}known: {', '.join(known) or 'none'}"
+
+
+def _override(values: dict[str, Any], key: str, text: str) -> None:
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text
+    *parents, last = key.split(".")
+    node: Any = values
+    for part in parents:
+        node = _child(node, part, key)
+    if isinstance(node, list):
+        raise RecipeError(f"--set {key}: {parents[-1]} is a list; name one of its items, then a key")
+    node[last] = value
+
+
+def _child(node: Any, part: str, key: str) -> Any:
+    if isinstance(node, list):
+        for position, item in enumerate(node):
+            if part in (item.get("name"), str(position)):
+                return item
+        names = [str(item.get("name", position)) for position, item in enumerate(node)]
+        raise RecipeError(f"--set {_unknown(key, part, names)}")
+    if not isinstance(node.setdefault(part, {}), dict | list):
+        raise RecipeError(f"--set {key}: {part} holds a value, not a section")
+    return node[part]
+
+
+def _explain(error: ValidationError, values: Any) -> Iterator[str]:
+    for problem in error.errors(include_url=False):
+        where, model = _locate(problem["loc"], values)
+        message = problem["msg"].removeprefix("Value error, ")
+        if problem["type"] == "extra_forbidden":
+            known = sorted(model.model_fields) if model else []
+            nearest = difflib.get_close_matches(str(problem["loc"][-1]), known, n=1)
+            hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
+            yield f"{where}: unknown key{hint} (known: {', '.join(known)})"
+        elif problem["type"] == "missing":
+            yield f"{where}: required key is missing"
+        elif problem["type"] == "value_error":
+            yield f"{where}: {message}" if where else message
+        else:
+            yield f"{where} = {problem['input']!r}: {message}"
+
+
+def _locate(location: tuple[int | str, ...], values: Any) -> tuple[str, type[Section] | None]:
+    """The dotted name of a place in the recipe (list items by name) and the section model it lies in."""
+    parts: list[str] = []
+    model: Any = Recipe
+    for item in location:
+        name: str | None = None
+        if isinstance(item, int) and isinstance(values, list) and item < len(values):
+            values = values[item]
+            name = str(values.get("name", item)) if isinstance(values, dict) else str(item)
+        else:
+            values = values.get(item) if isinstance(values, dict) else None
+        if item != location[-1] or isinstance(values, dict):
+            model = _section_of(model, item)
+        parts.append(name or str(item))
+    return ".".join(parts), model
+
+
+def _section_of(model: Any, item: int | str) -> Any:
+    """The section model found under `item` of `model`, walking through mappings and tuples."""
+    if isinstance(model, type) and issubclass(model, Section):
+        field = model.model_fields.get(str(item))
+        return _unwrap(field.annotation) if field else model
+    return model
+
+
+def _unwrap(annotation: Any) -> Any:
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        return annotation
+    for argument in getattr(annotation, "__args__", ()):
+        found = _unwrap(argument)
+        if found is not None:
+            return found
+    return None

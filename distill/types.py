@@ -1,0 +1,115 @@
+"""The nouns every stage shares. Frozen values only: nothing here reads, writes or imports anything heavy."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageRef:
+    """Where the encoded bytes of one image lie; pixels are decoded only when a model needs them.
+
+    `column` is empty when `path` is the image file itself; otherwise `path` is a table (Parquet file or
+    datasets directory) and the bytes are item `index` of `column` in row `row`.
+    """
+
+    sha256: str
+    path: str
+    column: str = ""
+    row: int = 0
+    index: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One question about zero or more images. `id` is derived from the question and the image bytes."""
+
+    id: str
+    images: tuple[ImageRef, ...]
+    question: str
+    answers: tuple[str, ...] = ()
+    """Accepted gold answers, the canonical one first; empty when there is no gold."""
+    answer_type: str | None = None
+    domain: str = ""
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def answer(self) -> str | None:
+        return self.answers[0] if self.answers else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BadRow:
+    """A row of a source that cannot be used, with the counted reason."""
+
+    source: str
+    row: int
+    reason: str
+    detail: str
+
+
+class Outcome(StrEnum):
+    """How one attempt of a teacher ended; exactly one applies."""
+
+    COMPLETE = "complete"
+    TRUNCATED_THINKING = "truncated_thinking"
+    TRUNCATED_ANSWER = "truncated_answer"
+    EMPTY_ANSWER = "empty_answer"
+    REPETITION = "repetition"
+    REFUSAL = "refusal"
+    MALFORMED = "malformed"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Token counts of one trace; `image` is part of `prompt`, `reasoning` + `answer` is the completion."""
+
+    prompt: int = 0
+    image: int = 0
+    reasoning: int = 0
+    answer: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """One attempt of one teacher at one sample: a line of generate/<teacher>/part-*.jsonl."""
+
+    id: str
+    sample_id: str
+    teacher: str
+    k: int
+    seed: int
+    reasoning: str
+    answer: str
+    text: str
+    outcome: str
+    finish_reason: str
+    usage: Usage
+    params: Mapping[str, Any]
+    model: str
+    revision: str
+    engine: Mapping[str, str]
+    prompt_sha: str
+    latency_s: float
+    created: str
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """What a running stage tells whoever watches it."""
+
+    stage: str
+    done: int
+    total: int
+    unit: str
+    facts: Mapping[str, str | int | float] = field(default_factory=dict)
+
+
+ProgressCallback = Callable[[Progress], None]
+
+
+def unwatched(_: Progress) -> None:
+    """The default watcher of a stage: nobody."""
