@@ -1,0 +1,42 @@
+# The two commands of the README are `make demo` and `make test`; each sets up what it needs.
+PYTHON ?= python3.11
+VENV := .venv
+VLLM_VENV := .venv-vllm
+
+.PHONY: demo test setup setup-vllm lint types check clean
+
+demo: $(VENV)/.ready
+	$(VENV)/bin/distill run tiny --run runs/tiny
+
+test: $(VENV)/.ready $(VLLM_VENV)/.tried
+	$(VENV)/bin/python -m pytest
+
+setup: $(VENV)/.ready
+setup-vllm: $(VLLM_VENV)/.tried
+
+# torch comes first and alone, so that nothing else asks for a CUDA build of it.
+$(VENV)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+# A real vLLM for the integration tests, apart because its pins don't mix with ours (docs/vllm.md). A machine
+# that cannot install it still runs every other test; the skipped ones say why.
+$(VLLM_VENV)/.tried: tests/vllm-requirements.txt
+	$(PYTHON) -m venv $(VLLM_VENV)
+	$(VLLM_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --requirement tests/vllm-requirements.txt \
+	  || echo "vLLM could not be installed here: its integration tests will be skipped"
+	touch $@
+
+lint: $(VENV)/.ready
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+
+types: $(VENV)/.ready
+	$(VENV)/bin/mypy
+
+check: lint types test
+
+clean:
+	rm -rf $(VENV) $(VLLM_VENV) .mypy_cache .pytest_cache .ruff_cache dist

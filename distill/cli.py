@@ -1,0 +1,189 @@
+"""The command line: choose a recipe, call one verb, print. Everything else lives in recipes and stages.
+
+Data goes to stdout, progress to stderr. Heavy packages are imported inside the verbs only.
+"""
+
+import signal
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+from distill.errors import DistillError, RecipeError
+
+if TYPE_CHECKING:
+    from distill.recipe import Recipe
+
+
+class Commands(TyperGroup):
+    """An expected error is one plain message and its exit code; anything else keeps its traceback."""
+
+    def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
+        try:
+            return super().invoke(ctx)
+        except DistillError as error:
+            typer.echo(f"distill: {error}", err=True)
+            ctx.exit(error.exit_code)
+        except KeyboardInterrupt:
+            typer.echo("distill: interrupted; run the same command again to resume", err=True)
+            ctx.exit(130)
+
+
+app = typer.Typer(
+    name="distill",
+    cls=Commands,
+    rich_markup_mode=None,
+    help="Offline chain-of-thought distillation of small vision-language models.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+recipes_app = typer.Typer(rich_markup_mode=None, help="List or copy shipped recipes.")
+app.add_typer(recipes_app, name="recipes")
+
+RecipeArgument = Annotated[
+    str, typer.Argument(metavar="RECIPE", help="A TOML file, or the name of a shipped recipe.")
+]
+RunOption = Annotated[
+    Path | None, typer.Option("--run", metavar="DIR", help="Run directory [default: runs/<recipe name>].")
+]
+FreshOption = Annotated[
+    bool, typer.Option("--fresh", help="Start this stage over (what is still valid by content is reused).")
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Override one recipe value, e.g. filter.select.per_question=2."),
+]
+
+
+@app.command()
+def generate(
+    recipe: RecipeArgument,
+    run: RunOption = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Ask about this many samples only.")] = None,
+    fresh: FreshOption = False,
+    overrides: SetOption = None,
+) -> None:
+    """Let the teachers write reasoning traces."""
+    from distill.run import generate_stage
+
+    typer.echo(generate_stage(*_open(recipe, run, overrides), limit=limit, fresh=fresh))
+
+
+@app.command("filter")
+def filter_(
+    recipe: RecipeArgument, run: RunOption = None, fresh: FreshOption = False, overrides: SetOption = None
+) -> None:
+    """Measure every trace, decide, and write the dataset."""
+    from distill.run import filter_stage
+
+    typer.echo(filter_stage(*_open(recipe, run, overrides), fresh=fresh))
+
+
+@app.command()
+def train(
+    recipe: RecipeArgument,
+    run: RunOption = None,
+    stage: Annotated[str | None, typer.Option(metavar="NAME", help="Train this stage only.")] = None,
+    fresh: FreshOption = False,
+    overrides: SetOption = None,
+) -> None:
+    """Train the student, stage by stage."""
+    from distill.run import train_stage
+
+    typer.echo(train_stage(*_open(recipe, run, overrides), stage=stage, fresh=fresh))
+
+
+@app.command("eval")
+def eval_(
+    recipe: RecipeArgument, run: RunOption = None, fresh: FreshOption = False, overrides: SetOption = None
+) -> None:
+    """Measure the students on held-out questions."""
+    from distill.run import eval_stage
+
+    typer.echo(eval_stage(*_open(recipe, run, overrides), fresh=fresh))
+
+
+@app.command()
+def run(recipe: RecipeArgument, run: RunOption = None, overrides: SetOption = None) -> None:
+    """Run all four stages in order, resuming."""
+    from distill.run import all_stages
+
+    typer.echo(all_stages(*_open(recipe, run, overrides)))
+
+
+@app.command()
+def status(run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]) -> None:
+    """Show the funnel and the state of every stage."""
+    from distill.status import status as read_status
+
+    typer.echo(read_status(run))
+
+
+@app.command()
+def explain(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")],
+    trace_id: Annotated[str, typer.Argument(metavar="ID", help="A trace id, or its first characters.")],
+) -> None:
+    """Show everything known of one trace."""
+    from distill.explain import explain as explain_trace
+
+    typer.echo(explain_trace(run, trace_id))
+
+
+@recipes_app.callback(invoke_without_command=True)
+def recipes(context: typer.Context) -> None:
+    """List the shipped recipes."""
+    if context.invoked_subcommand is None:
+        from distill.recipe import shipped
+
+        for name, path in shipped().items():
+            purpose = path.read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
+            typer.echo(f"{name:<24} {purpose}")
+
+
+@recipes_app.command("copy")
+def copy_recipe(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A shipped recipe.")],
+    destination: Annotated[Path, typer.Argument(metavar="DEST", help="Folder or file to write.")] = Path(),
+) -> None:
+    """Copy a shipped recipe, with its assets, to edit it."""
+    from distill.run import copy_shipped
+
+    typer.echo(copy_shipped(name, destination))
+
+
+@recipes_app.command("schema")
+def print_schema() -> None:
+    """Print the JSON schema of a recipe, for editors."""
+    import json
+
+    from distill.recipe import schema
+
+    typer.echo(json.dumps(schema(), indent=2))
+
+
+def _open(name: str, run: Path | None, overrides: list[str] | None) -> "tuple[Recipe, Path]":
+    from distill.recipe import load
+
+    pairs = {}
+    for text in overrides or []:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise RecipeError(f"--set {text}: write KEY=VALUE, e.g. --set filter.select.per_question=2")
+        pairs[key.strip()] = value.strip()
+    recipe = load(name, pairs)
+    return recipe, run or Path("runs") / recipe.name
+
+
+def _interrupt(_signal: int, _frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def main() -> None:
+    """The `distill` command."""
+    # A scheduler's SIGTERM ends a run as cleanly as Ctrl-C does.
+    signal.signal(signal.SIGTERM, _interrupt)
+    app()

@@ -1,0 +1,79 @@
+"""The verbs in order, as the command line calls them: prepare the run directory, watch, summarise.
+
+No stage calls another; they meet here, and only through the files they leave in the run directory.
+"""
+
+import shutil
+from pathlib import Path
+
+from distill.artifacts import write_text
+from distill.console import watch
+from distill.errors import RecipeError
+from distill.recipe import Recipe, find, recipes_folder
+from distill.status import evaluation, funnel, training
+
+
+def generate_stage(recipe: Recipe, run: Path, *, limit: int | None = None, fresh: bool = False) -> str:
+    from teacher.generate import generate
+
+    _prepare(recipe, run)
+    with watch() as on_progress:
+        generate(recipe, run, limit=limit, fresh=fresh, on_progress=on_progress)
+    return f"{funnel(run)}\ntraces: {run / 'generate'}"
+
+
+def filter_stage(recipe: Recipe, run: Path, *, fresh: bool = False) -> str:
+    from filters.apply import apply
+
+    _prepare(recipe, run)
+    with watch() as on_progress:
+        apply(recipe, run, fresh=fresh, on_progress=on_progress)
+    return f"{funnel(run)}\ndataset: {run / 'filter' / 'dataset'}\nreport:  {run / 'filter' / 'report.html'}"
+
+
+def train_stage(recipe: Recipe, run: Path, *, stage: str | None = None, fresh: bool = False) -> str:
+    from student.train import train
+
+    _prepare(recipe, run)
+    with watch() as on_progress:
+        train(recipe, run, stage=stage, fresh=fresh, on_progress=on_progress)
+    return training(run)
+
+
+def eval_stage(recipe: Recipe, run: Path, *, fresh: bool = False) -> str:
+    from student.evaluate import evaluate
+
+    _prepare(recipe, run)
+    with watch() as on_progress:
+        evaluate(recipe, run, fresh=fresh, on_progress=on_progress)
+    return f"{evaluation(run)}\nreport:  {run / 'eval' / 'report.html'}"
+
+
+def all_stages(recipe: Recipe, run: Path) -> str:
+    """Every stage in order; each one returns at once when its work is done."""
+    generate_stage(recipe, run)
+    filtered = filter_stage(recipe, run)
+    trained = train_stage(recipe, run)
+    return f"{filtered}\n\n{trained}\n\n{eval_stage(recipe, run)}"
+
+
+def _prepare(recipe: Recipe, run: Path) -> None:
+    """Leave the resolved recipe (defaults, overrides, absolute paths) in the run directory."""
+    write_text(run / "recipe.toml", recipe.to_toml())
+
+
+def copy_shipped(name: str, destination: Path) -> Path:
+    """Copy a shipped recipe, and the folder of assets that bears its name; returns the copied recipe."""
+    source = find(name)
+    if source.parent != recipes_folder():
+        raise RecipeError(f"{name} is not a shipped recipe; `distill recipes` lists them")
+    target = destination if destination.suffix == ".toml" else destination / source.name
+    assets, copied_assets = source.with_suffix(""), target.parent / source.stem
+    for path in (target, copied_assets):
+        if path.exists():
+            raise RecipeError(f"{path} is already there; nothing was copied, choose another place")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if assets.is_dir():
+        shutil.copytree(assets, copied_assets, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copyfile(source, target)
+    return target

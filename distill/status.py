@@ -1,0 +1,112 @@
+"""What a run directory says about itself: the funnel, the state of every stage, the headline figures.
+
+Reads manifests and metrics only, so it answers at once and without torch, also while a stage is running.
+"""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from distill.artifacts import STAGES, Manifest
+from distill.errors import DataError
+
+
+def status(run: Path) -> str:
+    """The funnel, the stages and the evaluation of a run, as text."""
+    if not (run / "recipe.toml").is_file():
+        raise DataError(f"{run}: no run here (no recipe.toml); give the directory that `distill run` printed")
+    blocks = [_stages(run), funnel(run), training(run), evaluation(run)]
+    return "\n\n".join(block for block in blocks if block)
+
+
+def _stages(run: Path) -> str:
+    rows = []
+    for stage in STAGES:
+        manifest = Manifest.read(run / stage)
+        if manifest is not None:
+            rows.append((stage, "finished", f"{manifest.seconds:,.0f} s", manifest.created))
+        else:
+            rows.append((stage, "unfinished" if (run / stage).exists() else "not started", "", ""))
+    return table(("stage", "state", "took", "finished at"), rows)
+
+
+def funnel(run: Path) -> str:
+    """How many questions and traces came in, were complete, were kept."""
+    rows: list[tuple[str, str]] = []
+    generated, filtered = Manifest.read(run / "generate"), Manifest.read(run / "filter")
+    for manifest in (generated, filtered):
+        if manifest is not None:
+            rows += [
+                (f"{manifest.stage}: {name.replace('_', ' ')}", f"{count:,}")
+                for name, count in manifest.counts.items()
+            ]
+    return table(("funnel", "count"), rows) if rows else ""
+
+
+def training(run: Path) -> str:
+    """One line a trained stage."""
+    rows = []
+    for folder in sorted((run / "train").glob("*"), key=lambda path: path.stat().st_mtime):
+        manifest = Manifest.read(folder) if folder.is_dir() else None
+        if manifest is not None:
+            counts = manifest.counts
+            rows.append(
+                (
+                    folder.name,
+                    f"{counts.get('rows', 0):,}",
+                    f"{counts.get('steps', 0):,}",
+                    f"{counts.get('trainable_parameters', 0):,}",
+                    f"{manifest.tokens.get('trained', 0):,}",
+                    f"{manifest.seconds:,.0f} s",
+                )
+            )
+    return table(("trained", "rows", "steps", "trainable", "tokens", "took"), rows) if rows else ""
+
+
+def evaluation(run: Path) -> str:
+    """Accuracy of every arm with its 95 % interval, by domain, and the paired differences."""
+    path = run / "eval" / "metrics.json"
+    if not path.is_file():
+        return ""
+    metrics = orjson.loads(path.read_bytes())
+    domains = sorted({domain for arm in metrics["arms"].values() for domain in arm["domains"]})
+    rows = [
+        (
+            name,
+            str(arm["n"]),
+            f"{percent(arm['accuracy'])} {_interval(arm['ci95'])}",
+            *(percent(arm["domains"][domain]["accuracy"]) if domain in arm["domains"] else "" for domain in domains),
+        )
+        for name, arm in metrics["arms"].items()
+    ]
+    arms = table(("arm", "n", "accuracy % [95 % interval]", *domains), rows)
+    deltas = [
+        (name, f"{percent(delta['delta'], sign=True)} {_interval(delta['ci95'], sign=True)}", f"{delta['p']:.2g}")
+        for name, delta in metrics["deltas"].items()
+    ]
+    return f"{arms}\n\n{table(('difference', 'points [95 % interval]', 'p'), deltas)}" if deltas else arms
+
+
+def percent(share: float, *, sign: bool = False) -> str:
+    return f"{100 * share:+.1f}" if sign else f"{100 * share:.1f}"
+
+
+def _interval(ci95: Sequence[float], *, sign: bool = False) -> str:
+    return f"[{percent(ci95[0], sign=sign)}, {percent(ci95[1], sign=sign)}]"
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """Plain aligned columns: the first one to the left, the others to the right."""
+    lines = [tuple(str(cell) for cell in row) for row in (head, *rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
+    text = [
+        "  ".join(_cell(cell, width, column) for column, (cell, width) in enumerate(zip(line, widths, strict=True)))
+        for line in lines
+    ]
+    return "\n".join(line.rstrip() for line in [text[0], "  ".join("-" * width for width in widths), *text[1:]])
+
+
+def _cell(cell: str, width: int, column: int) -> str:
+    return cell.ljust(width) if column == 0 else cell.rjust(width)
