@@ -1,5 +1,6 @@
 # The two commands of the README are `make demo` and `make test`; each sets up what it needs.
-PYTHON ?= python3.11
+# Any Python from 3.11 on will do.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 VLLM_VENV := .venv-vllm
 

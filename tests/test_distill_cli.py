@@ -1,0 +1,150 @@
+"""The command line from outside: text in, text and exit code out."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import orjson
+import pytest
+from typer.testing import CliRunner
+
+from distill import cli
+from distill.artifacts import BusyError, locked
+from distill.console import watch
+from distill.types import Progress
+
+RECIPE = """
+[data.questions]
+source = "questions.jsonl"
+
+[[teachers]]
+name = "only"
+model = "nobody/nothing"
+backend = "embedded"
+"""
+
+
+def distill(*arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "distill", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False)
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.toml"
+    path.write_text(RECIPE)
+    return path
+
+
+def test_a_wrong_key_exits_2_with_one_message_naming_file_key_and_nearest_key(recipe: Path) -> None:
+    recipe.write_text(RECIPE.replace('backend = "embedded"', 'backand = "embedded"'))
+    done = distill("generate", recipe)
+    assert done.returncode == 2
+    assert str(recipe) in done.stderr
+    assert "teachers.only.backand" in done.stderr
+    assert "did you mean 'backend'?" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_unknown_recipe_exits_2_and_lists_the_shipped_ones() -> None:
+    done = distill("run", "tinny")
+    assert done.returncode == 2
+    assert "did you mean 'tiny'?" in done.stderr
+
+
+def test_a_source_that_does_not_exist_exits_2_and_names_the_path(recipe: Path) -> None:
+    done = distill("generate", recipe, "--run", recipe.parent / "run")
+    assert done.returncode == 2
+    assert "questions.jsonl" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_empty_data_set_exits_2(recipe: Path) -> None:
+    (recipe.parent / "questions.jsonl").write_text("")
+    done = distill("generate", recipe, "--run", recipe.parent / "run")
+    assert done.returncode == 2
+    assert "questions.jsonl" in done.stderr
+
+
+def test_a_checkpoint_that_cannot_be_read_exits_2_and_keeps_the_plan(recipe: Path) -> None:
+    (recipe.parent / "questions.jsonl").write_bytes(orjson.dumps({"question": "1 + 1?", "answer": "2"}) + b"\n")
+    broken = recipe.parent / "broken"
+    broken.mkdir()
+    (broken / "config.json").write_text("{")
+    recipe.write_text(RECIPE.replace("nobody/nothing", "broken"))
+    done = distill("generate", recipe, "--run", recipe.parent / "run")
+    assert done.returncode == 2
+    assert str(broken) in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_override_without_a_value_is_refused(recipe: Path) -> None:
+    done = distill("filter", recipe, "--set", "filter.select.per_question")
+    assert done.returncode == 2
+    assert "KEY=VALUE" in done.stderr
+
+
+def test_an_override_is_recorded_in_the_run_directory(recipe: Path) -> None:
+    run = recipe.parent / "run"
+    distill("generate", recipe, "--run", run, "--set", "teachers.only.samples=3")
+    assert "samples = 3" in (run / "recipe.toml").read_text()
+
+
+def test_filter_before_generate_says_what_to_run_first(recipe: Path) -> None:
+    done = distill("filter", recipe, "--run", recipe.parent / "run")
+    assert done.returncode == 2
+    assert "distill generate" in done.stderr
+
+
+def test_a_second_process_on_the_same_run_is_refused(tmp_path: Path) -> None:
+    with locked(tmp_path / "run"), pytest.raises(BusyError), locked(tmp_path / "run"):
+        pass
+
+
+def test_the_shipped_recipes_are_listed_and_copied_with_their_assets(tmp_path: Path) -> None:
+    listed = CliRunner().invoke(cli.app, ["recipes"])
+    assert "tiny" in listed.stdout
+    copied = CliRunner().invoke(cli.app, ["recipes", "copy", "tiny", str(tmp_path)])
+    assert copied.exit_code == 0
+    assert (tmp_path / "tiny.toml").is_file()
+    assert (tmp_path / "tiny" / "README.md").is_file()
+    again = CliRunner().invoke(cli.app, ["recipes", "copy", "tiny", str(tmp_path)])
+    assert again.exit_code == 2
+    assert "already there" in again.output
+
+
+def test_the_schema_is_json_that_knows_the_recipe_sections() -> None:
+    printed = CliRunner().invoke(cli.app, ["recipes", "schema"])
+    assert {"data", "teachers", "filter", "student", "stages", "eval", "seed"} <= orjson.loads(printed.stdout)[
+        "properties"
+    ].keys()
+
+
+def test_status_of_a_directory_without_a_run_exits_2(tmp_path: Path) -> None:
+    done = CliRunner().invoke(cli.app, ["status", str(tmp_path)])
+    assert done.exit_code == 2
+    assert "no run here" in done.output
+
+
+def test_status_shows_every_stage_and_the_arms(tmp_path: Path, recipe: Path) -> None:
+    run = tmp_path / "run"
+    (run / "eval").mkdir(parents=True)
+    (run / "recipe.toml").write_text(recipe.read_text())
+    arm = {"n": 600, "accuracy": 0.71, "ci95": [0.672, 0.745], "domains": {"charts": {"n": 200, "accuracy": 0.7}}}
+    delta = {"delta": 0.25, "ci95": [0.2, 0.3], "p": 1e-9}
+    metrics = {"arms": {"distilled": arm}, "deltas": {"distilled-instruct": delta}, "seed": 0}
+    (run / "eval" / "metrics.json").write_bytes(orjson.dumps(metrics))
+    shown = CliRunner().invoke(cli.app, ["status", str(run)]).stdout
+    assert "not started" in shown
+    assert "71.0 [67.2, 74.5]" in shown
+    assert "+25.0 [+20.0, +30.0]" in shown
+
+
+def test_progress_is_one_plain_line_a_stage_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    with watch() as on_progress:
+        for done in (0, 50, 100):
+            on_progress(Progress(stage="generate", done=done, total=100, unit="traces", facts={"complete": done}))
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("generate: 0/100 traces")
+    assert lines[-1] == "generate: 100/100 traces, complete 100"
+    assert len(lines) == 2
