@@ -1,0 +1,342 @@
+"""Encoded image bytes and their safe decoding.
+
+Everything that looks at a picture goes through here, so that the teacher, the filter and the student see the same
+pixels: EXIF orientation applied, transparency over white, eight bits, RGB, first frame. Sizes are checked from the
+header before a pixel is decoded, and only formats whose decoders run in this process are opened (EPS would start
+Ghostscript). Colour profiles are not applied. Does not cover resizing, which belongs to each model's processor.
+"""
+
+import hashlib
+import io
+import os
+import stat
+import struct
+import threading
+import warnings
+import zlib
+from collections import OrderedDict
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from PIL import (
+    AvifImagePlugin,
+    BmpImagePlugin,
+    GifImagePlugin,
+    Image,
+    ImageOps,
+    Jpeg2KImagePlugin,
+    JpegImagePlugin,
+    PngImagePlugin,
+    PpmImagePlugin,
+    TiffImagePlugin,
+    WebPImagePlugin,
+)
+
+from distill.errors import ImageError
+from distill.types import ImageRef
+
+_READERS = (
+    JpegImagePlugin.JpegImageFile,
+    PngImagePlugin.PngImageFile,
+    WebPImagePlugin.WebPImageFile,
+    GifImagePlugin.GifImageFile,
+    BmpImagePlugin.BmpImageFile,
+    TiffImagePlugin.TiffImageFile,
+    PpmImagePlugin.PpmImageFile,
+    Jpeg2KImagePlugin.Jpeg2KImageFile,
+    AvifImagePlugin.AvifImageFile,
+)
+FORMATS = tuple(reader.format for reader in _READERS if reader.format in Image.OPEN)
+MAX_BYTES = 1 << 28
+"""A larger file is refused unread: no picture that a model can use needs 256 MiB."""
+
+# What decoders raise on damaged input, over all FORMATS. Found by damaging files at random (the tests do).
+_DECODER_ERRORS = (
+    OSError,
+    SyntaxError,
+    ValueError,
+    TypeError,
+    ArithmeticError,
+    LookupError,
+    AttributeError,
+    EOFError,
+    MemoryError,
+    NotImplementedError,
+    RuntimeError,
+    struct.error,
+    zlib.error,
+    Image.DecompressionBombError,
+)
+_ORIENTATION = 0x0112
+_ROW_GROUPS_KEPT = 4
+
+# Our own limit is checked before any pixel is decoded; Pillow's warning would only repeat it on stderr.
+warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
+
+
+def load(ref: ImageRef, *, max_pixels: int) -> Image.Image:
+    """The pixels of one image, RGB. Raises ImageError."""
+    return decode(read_bytes(ref), max_pixels=max_pixels)
+
+
+def decode(data: bytes, *, max_pixels: int) -> Image.Image:
+    """Encoded bytes to RGB pixels; see the module docstring for the rules.
+
+    Raises ImageError with one of: empty_image, unreadable_image, too_many_pixels, truncated_image.
+    """
+    image = _open(data, max_pixels)
+    try:
+        image.load()
+    except _DECODER_ERRORS as error:
+        raise _damaged(error) from None
+    try:
+        return _rgb(_upright(image))
+    except _DECODER_ERRORS as error:
+        raise ImageError("unreadable_image", f"mode {image.mode} cannot become RGB: {error}") from None
+
+
+def portable(data: bytes, *, max_pixels: int) -> tuple[bytes, str]:
+    """Bytes and MIME type that any decoder turns into the pixels of `decode`.
+
+    Plain 8-bit JPEG and PNG files pass through untouched and undecoded; anything else becomes a PNG.
+    """
+    image = _open(data, max_pixels)
+    if _is_plain(image, data):
+        return data, f"image/{str(image.format).lower()}"
+    buffer = io.BytesIO()
+    decode(data, max_pixels=max_pixels).save(buffer, "PNG", compress_level=1)
+    return buffer.getvalue(), "image/png"
+
+
+def read_bytes(ref: ImageRef) -> bytes:
+    """The encoded bytes of an image, wherever they lie.
+
+    Raises ImageError: missing_image, unreadable_image, too_many_bytes, or changed_image when the bytes are no
+    longer those that the sample was made from.
+    """
+    data = read_cell(ref.path, ref.column, ref.row, ref.index) if ref.column else read_file(Path(ref.path))
+    if ref.sha256 and sha256(data) != ref.sha256:
+        raise ImageError("changed_image", f"{ref.path}: the image changed since the sample was read")
+    return data
+
+
+def sha256(data: bytes) -> str:
+    """Hex digest of encoded bytes: the identity of an image."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def read_file(path: Path) -> bytes:
+    """The bytes of a regular file of at most MAX_BYTES. Raises ImageError; never blocks on a pipe or a device."""
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # noqa: PTH123 (no pathlib spelling)
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise ImageError("unreadable_image", f"{path}: not a regular file")
+            if status.st_size > MAX_BYTES:
+                raise ImageError("too_many_bytes", f"{path}: {status.st_size} bytes, more than {MAX_BYTES}")
+            return file.read()
+    except (FileNotFoundError, NotADirectoryError):
+        raise ImageError("missing_image", f"{path}: no such file") from None
+    except ImageError:
+        raise
+    except (OSError, ValueError) as error:
+        raise ImageError("unreadable_image", f"{path}: {error}") from None
+
+
+def within(root: Path, name: str, *, allow_outside: bool) -> Path:
+    """The path `name` means below `root`, symbolic links resolved.
+
+    Raises ImageError path_outside_root when it leaves `root` and `allow_outside` is false.
+    """
+    try:
+        path = (root / name.removeprefix("file://")).resolve()
+    except (OSError, ValueError, RuntimeError) as error:
+        raise ImageError("unreadable_image", f"{name!r} is not a path: {error}") from None
+    if not allow_outside and not path.is_relative_to(root):
+        raise ImageError("path_outside_root", f"{name!r} leads out of {root}; allow_outside_root = true permits it")
+    return path
+
+
+def cell_bytes(cell: Any) -> bytes:
+    """The bytes held by one image cell of a table: raw bytes, or a struct with `bytes`. Raises ImageError."""
+    data = cell.get("bytes") if isinstance(cell, dict) else cell
+    if isinstance(data, bytearray | memoryview):
+        data = bytes(data)
+    if not isinstance(data, bytes):
+        raise ImageError("missing_image", "the image cell holds no bytes")
+    if len(data) > MAX_BYTES:
+        raise ImageError("too_many_bytes", f"{len(data)} bytes, more than {MAX_BYTES}")
+    return data
+
+
+_cells: OrderedDict[tuple[str, str, int], Any] = OrderedDict()
+_cells_lock = threading.Lock()
+
+
+def read_cell(path: str, column: str, row: int, index: int) -> bytes:
+    """Item `index` of `column` in row `row` of a Parquet or Arrow file.
+
+    The last row groups are kept, so reading rows in order touches each group of the file once.
+    """
+    try:
+        if path.endswith(".arrow"):
+            cell = _arrow_column(path, column)[row].as_py()
+        else:
+            group, offset = _row_group(path, row)
+            cell = _parquet_column(path, column, group)[offset].as_py()
+    except FileNotFoundError:
+        raise ImageError("missing_image", f"{path}: no such file") from None
+    except (OSError, ValueError, LookupError, pa.ArrowException) as error:
+        raise ImageError("unreadable_image", f"{path}: row {row} of column {column!r}: {error}") from None
+    if isinstance(cell, list):
+        if index >= len(cell):
+            raise ImageError("missing_image", f"{path}: row {row} of column {column!r} has {len(cell)} images")
+        cell = cell[index]
+    return cell_bytes(cell)
+
+
+def _parquet_column(path: str, column: str, group: int) -> Any:
+    key = (path, column, group)
+    with _cells_lock:
+        if key in _cells:
+            _cells.move_to_end(key)
+            return _cells[key]
+    values = _parquet_file(path).read_row_group(group, columns=[column])[column]
+    with _cells_lock:
+        _cells[key] = values
+        while len(_cells) > _ROW_GROUPS_KEPT:
+            _cells.popitem(last=False)
+    return values
+
+
+def _row_group(path: str, row: int) -> tuple[int, int]:
+    metadata = _parquet_file(path).metadata
+    for group in range(metadata.num_row_groups):
+        size = metadata.row_group(group).num_rows
+        if row < size:
+            return group, row
+        row -= size
+    raise IndexError(f"the file has {metadata.num_rows} rows")
+
+
+@lru_cache(maxsize=32)
+def _parquet_file(path: str) -> pq.ParquetFile:
+    return pq.ParquetFile(path)
+
+
+@lru_cache(maxsize=32)
+def _arrow_column(path: str, column: str) -> Any:
+    return open_arrow(path)[column]
+
+
+def open_arrow(path: str) -> pa.Table:
+    """An Arrow file in stream format (as the datasets library writes) or file format, mapped, not read."""
+    source = pa.memory_map(path)
+    try:
+        return pa.ipc.open_stream(source).read_all()
+    except pa.ArrowInvalid:
+        source.seek(0)
+        return pa.ipc.open_file(source).read_all()
+
+
+def _open(data: bytes, max_pixels: int) -> Image.Image:
+    """The image with only its header read, of an allowed format and size."""
+    if not data:
+        raise ImageError("empty_image", "the image has no bytes")
+    try:
+        image = Image.open(io.BytesIO(data), formats=FORMATS)
+        width, height = image.size
+    except Image.DecompressionBombError as error:
+        raise ImageError("too_many_pixels", str(error)) from None
+    except _DECODER_ERRORS as error:
+        raise ImageError("unreadable_image", f"not an image of a known format: {error}") from None
+    if width < 1 or height < 1:
+        raise ImageError("empty_image", f"{width} x {height} pixels")
+    if width * height > max_pixels:
+        raise ImageError("too_many_pixels", f"{width} x {height} pixels, more than max_pixels = {max_pixels}")
+    return image
+
+
+def _damaged(error: BaseException) -> ImageError:
+    text = str(error)
+    if isinstance(error, Image.DecompressionBombError):
+        return ImageError("too_many_pixels", text)
+    cut = isinstance(error, EOFError) or any(word in text for word in ("truncated", "not enough", "end of file"))
+    return ImageError("truncated_image" if cut else "unreadable_image", f"cannot be decoded: {text}")
+
+
+def _upright(image: Image.Image) -> Image.Image:
+    """The image turned as its EXIF orientation says; unreadable EXIF says nothing."""
+    try:
+        return ImageOps.exif_transpose(image) if _orientation(image) != 1 else image
+    except _DECODER_ERRORS:
+        return image
+
+
+def _orientation(image: Image.Image) -> int | None:
+    """The EXIF orientation, 1 (upright) when absent, None when the EXIF block cannot be read."""
+    try:
+        value = image.getexif().get(_ORIENTATION, 1)
+    except _DECODER_ERRORS:
+        return None
+    return value if isinstance(value, int) and 1 <= value <= 8 else 1
+
+
+def _rgb(image: Image.Image) -> Image.Image:
+    if image.mode == "RGB" and "transparency" not in image.info:
+        return image
+    if image.mode.startswith("I;16") or image.mode in ("I", "F"):
+        return _eight_bits(image).convert("RGB")
+    if image.mode == "LAB":
+        from PIL import ImageCms
+
+        return _checked(ImageCms.profileToProfile(image, ImageCms.createProfile("LAB"), _srgb(), outputMode="RGB"))
+    if image.has_transparency_data or image.mode in ("La", "RGBa"):
+        layer = image.convert("RGBA")
+        white = Image.new("RGBA", layer.size, (255, 255, 255, 255))
+        return Image.alpha_composite(white, layer).convert("RGB")
+    return image.convert("RGB")
+
+
+def _srgb() -> Any:
+    from PIL import ImageCms
+
+    return ImageCms.createProfile("sRGB")
+
+
+def _checked(image: Image.Image | None) -> Image.Image:
+    if image is None:
+        raise ValueError("no conversion to RGB")
+    return image
+
+
+def _eight_bits(image: Image.Image) -> Image.Image:
+    """Grey values of more than eight bits scaled to eight.
+
+    16-bit values (PPM calls them 32-bit) use their full range. Other 32-bit integers and floats have none, so the smallest customary range that
+    holds them is taken (0-1 for floats, 0-255, 0-65535), else their own minimum and maximum.
+    """
+    import numpy as np
+
+    values = np.nan_to_num(np.asarray(image, dtype=np.float64), nan=0.0, posinf=0.0, neginf=0.0)
+    low, high = 0.0, 65535.0
+    if not (image.mode.startswith("I;16") or image.format == "PPM"):
+        least, most = float(values.min()), float(values.max())
+        ceilings = [ceiling for ceiling in (1.0, 255.0, 65535.0) if image.mode == "F" or ceiling > 1]
+        fitting = [ceiling for ceiling in ceilings if least >= 0 and most <= ceiling]
+        low, high = (0.0, fitting[0]) if fitting else (least, most)
+    scaled = np.rint((values - low) * (255.0 / ((high - low) or 1.0)))
+    return Image.fromarray(scaled.astype(np.uint8))
+
+
+def _is_plain(image: Image.Image, data: bytes) -> bool:
+    """Whether every decoder agrees on the pixels: 8-bit RGB or grey JPEG or PNG with nothing to interpret."""
+    if image.format not in ("JPEG", "PNG") or image.mode not in ("RGB", "L"):
+        return False
+    if image.format == "PNG" and data[24:25] != b"\x08":
+        return False
+    still = getattr(image, "n_frames", 1) == 1
+    return still and "transparency" not in image.info and _orientation(image) == 1
