@@ -316,8 +316,8 @@ def _checked(image: Image.Image | None) -> Image.Image:
 def _eight_bits(image: Image.Image) -> Image.Image:
     """Grey values of more than eight bits scaled to eight.
 
-    16-bit values (PPM calls them 32-bit) use their full range. Other 32-bit integers and floats have none, so the smallest customary range that
-    holds them is taken (0-1 for floats, 0-255, 0-65535), else their own minimum and maximum.
+    16-bit values (PPM calls them 32-bit) use their full range. Other 32-bit integers and floats have none, so the
+    smallest customary range that holds them is taken (0-1 for floats, 0-255, 0-65535), else their own extremes.
     """
     import numpy as np
 
