@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from distill import formats, images, sources
-from distill.artifacts import atomic_path, file_sha256
+from distill.artifacts import atomic_path, file_sha256, fingerprint
 from distill.errors import DataError, ImageError
 from distill.formats import Cell, Question, RowError
 from distill.recipe import DataSource, Recipe
@@ -254,11 +254,8 @@ def source_fields(recipe: Recipe, name: str = "questions") -> dict[str, Any]:
     if not path.exists():
         return fields | {"source": source.source}
     table = sources.locate(recipe, name)
-    digests = [f"{file.name}\0{_digest(file)}" for file in _content_files(table)]
-    content = (
-        digests[0].split("\0")[1] if len(digests) == 1 else hashlib.sha256("\n".join(digests).encode()).hexdigest()
-    )
-    return fields | {"content": content}
+    digests = {file.name: _digest(file) for file in _content_files(table)}
+    return fields | {"content": next(iter(digests.values())) if len(digests) == 1 else fingerprint(digests)}
 
 
 def _content_files(table: Table) -> list[Path]:

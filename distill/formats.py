@@ -15,7 +15,7 @@ from distill.errors import DataError
 from distill.recipe import AnswerType, DataSource
 from distill.sources import nearest
 
-ANSWER_TYPES = frozenset(get_args(AnswerType))
+ANSWER_TYPES: tuple[str, ...] = get_args(AnswerType)
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _PLACEHOLDER = "<image>"
 _TURNS = ("conversations", "messages", "conversation")
@@ -226,9 +226,9 @@ def _chartqa(values: Mapping[str, Any], source: DataSource) -> Parsed:
         domain=_domain(values, source),
     )
     images = _cells(values, source, required=True, others=("imgname",))
+    # The original archives keep the pictures in a folder png/ that the tables do not mention.
     named = (
-        cell if not isinstance(cell.value, str) else _candidates(cell, cell.value, f"png/{cell.value}")
-        for cell in images
+        _candidates(cell, cell.value, f"png/{cell.value}") if isinstance(cell.value, str) else cell for cell in images
     )
     return Parsed(images=tuple(named), questions=(question,))
 
@@ -320,7 +320,7 @@ def _answer_type(values: Mapping[str, Any], source: DataSource) -> str | None:
     # to our names.
     if value is not None and value not in ANSWER_TYPES:
         if "answer_type" in source.columns.model_fields_set:
-            known = ", ".join(sorted(ANSWER_TYPES))
+            known = ", ".join(ANSWER_TYPES)
             raise RowError(
                 "unknown_answer_type", f"answer type {value!r}{nearest(str(value), ANSWER_TYPES)} ({known})"
             )
