@@ -1,0 +1,111 @@
+"""Whether two stated quantities agree: value, percent sign, currency and unit.
+
+Also defines `Finding`, what every comparison of answers gives.
+"""
+
+import re
+from dataclasses import dataclass, replace
+from decimal import Decimal, InvalidOperation
+from typing import Final
+
+from distill.numbers import Quantity, unit_factor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """The outcome of one comparison. `can_be_mathematics` invites the symbolic voter to speak."""
+
+    verdict: str
+    reason: str
+    relative_error: float | None = None
+    can_be_mathematics: bool = False
+
+
+def correct(reason: str) -> Finding:
+    return Finding(verdict="correct", reason=reason)
+
+
+def wrong(reason: str) -> Finding:
+    return Finding(verdict="wrong", reason=reason)
+
+
+def undecided(reason: str) -> Finding:
+    return Finding(verdict="undecided", reason=reason)
+
+
+def compare_quantities(said: Quantity, meant: Quantity, gold_type: str, tolerance: Decimal, text: str) -> Finding:
+    """One stated quantity against the gold one: signs and units first, then the value."""
+    same = _values(said, meant, tolerance)
+    if said.percent != meant.percent:
+        return _across_percent(said, meant, gold_type, tolerance, same)
+    if said.currency and meant.currency and said.currency != meant.currency:
+        dollars = said.currency.endswith("D") and meant.currency.endswith("D")
+        return _unless_wrong(same, "other_currency") if dollars else wrong("other_currency")
+    if said.unit and meant.unit and said.unit != meant.unit:
+        ours, theirs = unit_factor(said.unit), unit_factor(meant.unit)
+        if ours and theirs and ours[0] == theirs[0]:
+            one, other = (_scaled(item, factor[1]) for item, factor in ((said, ours), (meant, theirs)))
+            return _values(one, other, tolerance)
+        if not (re.search(rf"\b{re.escape(meant.unit)}", text, re.IGNORECASE) and not unit_factor(meant.unit)):
+            return wrong("other_unit") if ours and theirs else _unless_wrong(same, "other_unit")
+    if meant.currency and said.unit and not said.currency:
+        return _unless_wrong(same, "other_unit")
+    return same
+
+
+def _unless_wrong(finding: Finding, reason: str) -> Finding:
+    return finding if finding.verdict == "wrong" else replace(finding, verdict="undecided", reason=reason)
+
+
+def _scaled(quantity: Quantity, factor: Decimal) -> Quantity:
+    return replace(quantity, value=quantity.value * factor, others=(), decimals=None)
+
+
+def _across_percent(said: Quantity, meant: Quantity, gold_type: str, tolerance: Decimal, same: Finding) -> Finding:
+    """One side has a percent sign. A bare 50 for 50% only leaves the sign out; a bare 0.5 may mean either."""
+    other = said.unit or said.currency if meant.percent else meant.unit or meant.currency
+    if same.verdict == "correct" and not other:
+        if meant.percent or gold_type == "percent":
+            return replace(same, reason="percent_sign_left_out")
+        return replace(undecided("percent_or_number"), relative_error=same.relative_error)
+    hundredth, bare = (meant, said) if meant.percent else (said, meant)
+    if (
+        _values(replace(hundredth, value=hundredth.value / 100, others=(), decimals=None), bare, tolerance).verdict
+        == "correct"
+    ):
+        return undecided("percent_or_share")
+    return _unless_wrong(same, "percent_or_number")
+
+
+_TINY: Final = Decimal("1e-12")
+
+
+def _values(said: Quantity, meant: Quantity, tolerance: Decimal) -> Finding:
+    """The numbers alone."""
+    try:
+        difference = abs(said.value - meant.value)
+        error = float(difference / abs(meant.value)) if meant.value else (0.0 if not difference else float("inf"))
+    except (InvalidOperation, OverflowError):
+        return undecided("out_of_range")
+    exact = said.decimals is not None and meant.decimals is not None
+    if not difference or (not exact and difference <= _TINY * abs(meant.value)):
+        if said.certain and meant.certain:
+            return Finding(verdict="correct", reason="equal", relative_error=error)
+        return Finding(verdict="undecided", reason="ambiguous_separator", relative_error=error)
+    if error <= tolerance:
+        return Finding(verdict="correct", reason="within_tolerance", relative_error=error)
+    if {said.value, *said.others} & {meant.value, *meant.others}:
+        return Finding(verdict="undecided", reason="ambiguous_separator", relative_error=error)
+    if _is_rounding(said, meant):
+        return Finding(verdict="undecided", reason="rounded", relative_error=error)
+    return Finding(verdict="wrong", reason="other_value", relative_error=error)
+
+
+def _is_rounding(said: Quantity, meant: Quantity) -> bool:
+    """Whether the gold, rounded to the places stated, gives what was said. Needs three digits, two for a fraction."""
+    if said.decimals is None or (meant.decimals is not None and meant.decimals <= said.decimals):
+        return False
+    digits = len(said.value.as_tuple().digits.__str__().replace(" ", "").strip("(),").split(","))
+    if digits < (2 if meant.decimals is None else 3):
+        return False
+    return abs(said.value - meant.value) * 2 <= Decimal(1).scaleb(-said.decimals)

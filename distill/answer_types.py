@@ -1,0 +1,70 @@
+"""What kind of answer a gold answer is, when the data does not say."""
+
+import re
+from functools import lru_cache
+
+from distill.final_answer import final_answer
+from distill.numbers import normalise, single
+from distill.times import days
+
+_CHOICE = re.compile(r"\(?[A-Z]\)?[.):]?")
+_TIME = re.compile(
+    r"(?:[01]?\d|2[0-4]):[0-5]\d(?::[0-5]\d)?(?:\s?[apAP]\.?\s?[mM]\.?)?|\d{1,2}\s?[apAP]\.?\s?[mM]\.?"
+)
+_RATIO = re.compile(r"\d+(?:\.\d+)?(?:\s?:\s?\d+(?:\.\d+)?)+|\d+(?:\.\d+)? to 1")
+_YEAR = re.compile(r"(?:1[89]|20)\d\d")
+_DATE = re.compile(r"\d{4}[-/]\d{1,2}[-/]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4}")
+_NUMBER_LIST = re.compile(r"\S+(?:\s*[,;]\s+\S+)*\s*,?\s+(?:and|&)\s+\S+|\S+(?:\s*;\s*\S+)+|\S+(?:,\s+\S+)+")
+
+
+@lru_cache(maxsize=8192)
+def infer_type(gold: str) -> str:
+    """The answer type that a gold answer looks like."""
+    text = normalise(final_answer(gold).text)
+    if _CHOICE.fullmatch(text):
+        return "choice"
+    if _TIME.fullmatch(text):
+        return "time"
+    if _RATIO.fullmatch(text):
+        return "ratio"
+    if _YEAR.fullmatch(text):
+        return "year"
+    if _DATE.fullmatch(text) or _is_named_date(text):
+        return "date"
+    quantity = single(text)
+    if quantity is not None:
+        if quantity.percent:
+            return "percent"
+        return "money" if quantity.currency else "number"
+    if _is_list(text):
+        return "list"
+    return "text"
+
+
+def _is_named_date(text: str) -> bool:
+    if len(text) > 30 or not (found := days(text)) or not any(character.isdigit() for character in text):
+        return False
+    return len(found) == 1 and not re.sub(r"[\d\s,.-]|st|nd|rd|th|of|[a-z]{3,9}", "", text.lower())
+
+
+def _is_list(text: str) -> bool:
+    if text[:1] in "[({" and text[-1:] in "])}":
+        return len(items(text)) > 1
+    parts = items(text)
+    if len(parts) < 2:
+        return False
+    numbers = [single(item) is not None for item in parts]
+    if all(numbers):
+        return _NUMBER_LIST.fullmatch(text) is not None
+    return not any(numbers) and (";" in text or "," in text) and all(len(item.split()) <= 3 for item in parts)
+
+
+def items(text: str) -> list[str]:
+    """The parts of a list as written: brackets, separators and bullets removed."""
+    inside = text[1:-1] if text[:1] in "[({" and text[-1:] in "])}" else text
+    if ";" in inside:
+        parts = re.split(r"\s*;\s*", inside)
+    else:
+        parts = re.split(r",\s+(?:and\s+|&\s+)?|,(?!\d{3}\b)|\s+(?:and|&)\s+|\s+[-*•]\s+", inside)
+    stripped = (re.sub(r"^(?:[-*•]|\d+[.)])\s+", "", part.strip()).strip(" '\"") for part in parts)
+    return [part for part in stripped if part]

@@ -1,0 +1,150 @@
+"""A symbolic second opinion on mathematical answers, in a process that can be killed.
+
+SymPy may run for hours on a hostile expression and cannot be interrupted from a thread, so math-verify lives in a
+worker process: started on the first question, killed when it does not answer in time, gone when its parent is.
+A timeout or an unreadable expression is no vote, never a verdict.
+"""
+
+import atexit
+import os
+import select
+import subprocess
+import sys
+import threading
+import time
+from typing import Any, Final
+
+import orjson
+
+from distill.agreement import Finding, correct, wrong
+
+START_TIMEOUT_S: Final = 60.0
+"""For importing SymPy in a fresh worker, which takes seconds on a busy machine."""
+VOTE_TIMEOUT_S: Final = 3.0
+_MEMORY_BYTES: Final = 2 << 30
+
+
+def vote(prediction: str, gold: str, *, timeout_s: float = VOTE_TIMEOUT_S) -> Finding | None:
+    """What math-verify says of two expressions; None when it cannot say."""
+    answer = _worker.ask([prediction, gold], timeout_s)
+    if answer == "equal":
+        return correct("same_expression")
+    return wrong("other_expression") if answer == "different" else None
+
+
+class _Worker:
+    """One worker process of this process; restarted after a kill and after a fork."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._owner = 0
+
+    def ask(self, question: list[str], timeout_s: float) -> str | None:
+        with self._lock:
+            process = self._started()
+            if process is None or process.stdin is None:
+                return None
+            try:
+                process.stdin.write(orjson.dumps(question) + b"\n")
+                process.stdin.flush()
+            except OSError:
+                self.stop()
+                return None
+            line = self._line(timeout_s)
+            if line is None:
+                self.stop()
+                return None
+            return str(orjson.loads(line))
+
+    def _started(self) -> "subprocess.Popen[bytes] | None":
+        if self._process is not None and self._owner == os.getpid() and self._process.poll() is None:
+            return self._process
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "distill.mathworker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        self._owner = os.getpid()
+        if self._line(START_TIMEOUT_S) is None:
+            self.stop()
+            return None
+        return self._process
+
+    def _line(self, timeout_s: float) -> bytes | None:
+        """One line of the worker's output, or None when it is late or gone."""
+        assert self._process is not None and self._process.stdout is not None
+        descriptor = self._process.stdout.fileno()
+        line = b""
+        deadline = time.monotonic() + timeout_s
+        while not line.endswith(b"\n"):
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([descriptor], [], [], left)[0]:
+                return None
+            chunk = os.read(descriptor, 4096)
+            if not chunk:
+                return None
+            line += chunk
+        return line
+
+    def stop(self) -> None:
+        process, self._process = self._process, None
+        if process is None or self._owner != os.getpid():
+            return
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+
+_worker = _Worker()
+atexit.register(_worker.stop)
+
+
+def main() -> None:
+    """The worker: one JSON pair a line in, one JSON word a line out, until the input ends."""
+    import resource
+    import signal
+
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+    from math_verify import parse, verify
+
+    out = sys.stdout.buffer
+    out.write(b'"ready"\n')
+    out.flush()
+    for line in sys.stdin.buffer:
+        # The parent kills a late worker; the alarm ends one whose parent was killed first.
+        signal.alarm(int(VOTE_TIMEOUT_S) + 30)
+        word = _compare(*orjson.loads(line), parse, verify)
+        signal.alarm(0)
+        out.write(orjson.dumps(word) + b"\n")
+        out.flush()
+
+
+def _compare(prediction: str, gold: str, parse: Any, verify: Any) -> str:
+    from sympy import Basic
+
+    def read(text: str) -> Any:
+        wrapped = text if "$" in text or "\\(" in text else f"${text}$"
+        found = parse(wrapped, parsing_timeout=None)
+        return found if found and isinstance(found[0], Basic) else None
+
+    said, meant = read(prediction), read(gold)
+    if said is None or meant is None:
+        return "unreadable"
+    # verify is not symmetric: only an agreement in both directions counts, and so does only a double refusal.
+    votes = {
+        bool(verify(meant, said, timeout_seconds=None)),
+        bool(verify(said, meant, timeout_seconds=None)),
+    }
+    if votes == {True}:
+        return "equal"
+    if votes == {False} and said[0].free_symbols == meant[0].free_symbols:
+        return "different"
+    return "unsure"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""Reference metrics with the definitions of the papers that introduced them.
+
+They know two outcomes only and no types; `distill.answers` is the judge that the toolkit itself uses.
+"""
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from rapidfuzz.distance import Levenshtein
+
+
+def relaxed_accuracy(prediction: str, gold: str, *, tolerance: float = 0.05) -> float:
+    """ChartQA's relaxed accuracy (Masry et al. 2022): numbers within 5 % of the gold, anything else exactly equal.
+
+    A percent sign divides by 100; a gold of zero allows no tolerance; text is compared in lower case, as the
+    pix2struct implementation does.
+    """
+    said, meant = _float(prediction), _float(gold)
+    if said is not None and meant:
+        return float(abs(said - meant) / abs(meant) <= tolerance)
+    return float(prediction.lower() == gold.lower())
+
+
+def _float(text: str) -> float | None:
+    try:
+        return float(text.rstrip("%")) / 100.0 if text.endswith("%") else float(text)
+    except ValueError:
+        return None
+
+
+def anls(prediction: str, golds: str | Sequence[str], *, threshold: float = 0.5) -> float:
+    """Average normalised Levenshtein similarity of one answer (Biten et al. 2019): the best gold, zero from a
+    normalised distance of `threshold` on. Case and surrounding space do not count."""
+    said = " ".join(prediction.lower().split())
+    best = 0.0
+    for gold in [golds] if isinstance(golds, str) else golds:
+        meant = " ".join(gold.lower().split())
+        distance = Levenshtein.normalized_distance(said, meant)
+        best = max(best, 1.0 - distance if distance < threshold else 0.0)
+    return best
+
+
+def exact_match(prediction: str, golds: str | Sequence[str]) -> float:
+    """1 when the prediction is one of the golds, character by character."""
+    return float(prediction in ([golds] if isinstance(golds, str) else golds))
+
+
+def rouge_l(prediction: str, golds: str | Sequence[str]) -> float:
+    """ROUGE-L F-measure of the best gold, by the rouge-score package without stemming."""
+    scorer = _rouge_scorer()
+    return max(
+        (
+            float(scorer.score(gold, prediction)["rougeL"].fmeasure)
+            for gold in ([golds] if isinstance(golds, str) else golds)
+        ),
+        default=0.0,
+    )
+
+
+@cache
+def _rouge_scorer() -> Any:
+    from rouge_score import rouge_scorer
+
+    return rouge_scorer.RougeScorer(["rougeL"], use_stemmer=False)

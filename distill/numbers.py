@@ -1,0 +1,361 @@
+"""Quantities in text: what number a piece of text states, with its percent sign, currency and unit.
+
+Reads digits, thousands separators, scientific notation, fractions and mixed numbers, scale words and suffixes,
+Unicode digits and signs, simple LaTeX and English number words. A number that can be read in two ways keeps both
+readings. Does not decide whether two answers agree (`distill.answers`) and knows no algebra (`distill.mathworker`).
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from functools import lru_cache
+from typing import Final
+
+_SUPERSCRIPTS: Final = str.maketrans({"⁰": "0", "¹": "1", "²": "2", "³": "3", "⁴": "4", "⁵": "5", "⁶": "6", "⁷": "7",
+                                      "⁸": "8", "⁹": "9", "⁻": "-", "⁺": "+"})  # fmt: skip
+_SUPERSCRIPT_RUN = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺]+")
+_VULGAR = re.compile("[¼½¾⅐-⅞]")
+_CHARACTERS: Final = str.maketrans(
+    {
+        **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe63\uff0d", "-"),
+        **dict.fromkeys("\u2018\u2019\u201b\u2032\u00b4", "'"),
+        **dict.fromkeys("\u201c\u201d\u201f\u2033", '"'),
+        **dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff\u00ad", ""),
+        "\u2044": "/",
+        "\u00d7": "×",
+        "\u066b": ".",
+        "\u066c": ",",
+    }
+)
+_LATEX: Final = (
+    (re.compile(r"\\[dtc]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}"), r" \1/\2 "),
+    (re.compile(r"\\(?:text|mathrm|mathbf|textbf|mathit|operatorname)\s*\{([^{}]*)\}"), r" \1 "),
+    (re.compile(r"\^?\s*\\circ\b"), "°"),
+    (re.compile(r"\\times\b|\\cdot\b"), "×"),
+    (re.compile(r"\{,\}"), ","),
+    (re.compile(r"\\(?:left|right)\b|\\[,!;: ]"), ""),
+    (re.compile(r"\\([$%&#_])"), r"\1"),
+    (re.compile(r"\\[()\[\]]"), " "),
+)
+
+
+def normalise(text: str) -> str:
+    """One spelling for what looks or means the same: NFKC, plain signs and quotes, simple LaTeX, single spaces."""
+    if not text.isascii():
+        text = _SUPERSCRIPT_RUN.sub(lambda run: "^" + run[0].translate(_SUPERSCRIPTS), text)
+        text = _VULGAR.sub(lambda half: " " + half[0], text)
+        text = unicodedata.normalize("NFKC", text).translate(_CHARACTERS)
+    if "\\" in text or "{,}" in text:
+        for pattern, replacement in _LATEX:
+            text = pattern.sub(replacement, text)
+    return " ".join(text.split())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantity:
+    """A number as stated. `value` includes scale words; `others` are further readings of ambiguous notation."""
+
+    value: Decimal
+    others: tuple[Decimal, ...] = ()
+    certain: bool = True
+    """False when no reading is the usual one, as in 1,5."""
+    decimals: int | None = 0
+    """Decimal places stated, None for fractions, scaled numbers and scientific notation."""
+    percent: bool = False
+    currency: str = ""
+    unit: str = ""
+    bound: bool = False
+    """Stated as a limit ("more than 5") or negated, so not the number itself."""
+    start: int = 0
+    end: int = 0
+
+
+_UNITS_IN_WORDS: Final = """zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen
+    fifteen sixteen seventeen eighteen nineteen"""
+_TENS_IN_WORDS: Final = "twenty thirty forty fifty sixty seventy eighty ninety"
+_WORDS: Final = {word: value for value, word in enumerate(_UNITS_IN_WORDS.split())}
+_TENS: Final = {word: 10 * value for value, word in enumerate(_TENS_IN_WORDS.split(), start=2)}
+_SCALES: Final = {
+    "hundred": Decimal(100),
+    "thousand": Decimal(10**3),
+    "million": Decimal(10**6),
+    "billion": Decimal(10**9),
+    "trillion": Decimal(10**12),
+    "dozen": Decimal(12),
+    "lakh": Decimal(10**5),
+    "crore": Decimal(10**7),
+    "mn": Decimal(10**6),
+    "mln": Decimal(10**6),
+    "mio": Decimal(10**6),
+    "bn": Decimal(10**9),
+    "bln": Decimal(10**9),
+    "tn": Decimal(10**12),
+    "trn": Decimal(10**12),
+}
+_SUFFIXES: Final = {
+    letter: Decimal(10**power) for letter, power in (("K", 3), ("k", 3), ("M", 6), ("B", 9), ("T", 12))
+}
+_MONEY_SUFFIXES: Final = {"m": Decimal(10**6), "b": Decimal(10**9), "t": Decimal(10**12)}
+_SYMBOLS: Final = {"$": "USD", "€": "EUR", "£": "GBP", "¥": "JPY", "₹": "INR", "₩": "KRW", "¢": "USD"}
+_CURRENCIES: Final = {
+    **dict.fromkeys(("usd", "dollar", "dollars", "buck", "bucks"), "USD"),
+    **dict.fromkeys(("eur", "euro", "euros"), "EUR"),
+    **dict.fromkeys(("gbp", "sterling"), "GBP"),
+    **dict.fromkeys(("jpy", "yen"), "JPY"),
+    **dict.fromkeys(("cny", "rmb", "yuan"), "CNY"),
+    **dict.fromkeys(("inr", "rupee", "rupees"), "INR"),
+    **{code.lower(): code for code in ("CAD", "AUD", "CHF", "KRW", "NZD", "HKD", "SGD")},
+}
+_CENTS: Final = frozenset({"cent", "cents", "¢"})
+_PERCENTS: Final = frozenset({"%", "percent", "percentage", "pct", "percents"})
+_NOT_UNITS_TEXT: Final = """a an and are as at be but by for from has have in is it its not of on or per so than that
+    the then there these this to was were which while who with within because out if into x total times more less"""
+_NOT_UNITS: Final = frozenset(_NOT_UNITS_TEXT.split())
+
+# A number is not part of a word (H2O, COVID-19, Q3). A minus sign directly after a digit is a range or a difference.
+_NUMBER = re.compile(
+    r"""(?<![\w.])(?<![A-Za-z]-)(?<!\d,)
+    (?P<lead>(?P<sign>(?<![\d)])[-+]\s?)?(?P<symbol>(?:US|C|A|HK|NZ|S)?\$|[€£¥₹₩])?\s?(?P<sign2>-)?)
+    (?P<digits>\d{1,3}(?:[ ]\d{3})+(?![\d.,])|\d+(?:[.,']\d+)*|\.\d+)
+    (?:
+        [eE](?P<exponent>[-+]?\d{1,3})(?![\w.])
+      | \s?(?:\^|\*\*)\s?[{(]?(?P<raised>\d{1,2})(?![\d.])[})]?
+      | \s?[×*x]\s?10\s?(?:\^|\*\*)\s?[{(]?(?P<power>[-+]?\d{1,3})[})]?
+      | \s?/\s?(?P<denominator>\d+(?:\.\d+)?)(?![\w/])
+      | \s(?:and\s)?(?P<numerator>\d+)\s?/\s?(?P<mixed>\d+)(?![\w/])
+    )?
+    (?P<suffix>[KkMBTmbt](?![\w'-]))?""",
+    re.VERBOSE,
+)
+_AFTER = re.compile(r"\s?-?\s?(%|¢|€|£|°\s?[CFcf]?\b|[A-Za-zµ]+(?:/[A-Za-z]+)?(?:\^\d)?)")
+_SIMPLE = re.compile(r"-?\d+(?:\.\d+)?")
+_BOUND = re.compile(
+    r"(?:\b(?:not|n't|than|least|most|over|under|above|below|nearly|almost|exceed(?:s|ing)?|except|minus|isn't|up to)"
+    r"|[<>≤≥])\s*$",
+    re.IGNORECASE,
+)
+_NUMBER_NAMES: Final = "|".join(sorted({*_WORDS, *_TENS}, key=len, reverse=True))
+_WORD_NUMBER = re.compile(
+    rf"\b(?P<negative>minus |negative )?(?P<number>(?:{_NUMBER_NAMES})(?:[- ](?:{'|'.join(_WORDS)}))?)\b(?!-)",
+    re.IGNORECASE,
+)
+
+
+def quantities(text: str) -> list[Quantity]:
+    """Every quantity stated in a normalised text, in order. Number words count only when there are no digits."""
+    if _SIMPLE.fullmatch(text):
+        return [_simple(text)]
+    found = [quantity for match in _NUMBER.finditer(text) if (quantity := _quantity(match, text)) is not None]
+    return found or list(_spelled(text))
+
+
+def single(text: str) -> Quantity | None:
+    """The quantity a normalised text consists of, with nothing else around it; None for anything else."""
+    if _SIMPLE.fullmatch(text):
+        return _simple(text)
+    found = quantities(text)
+    if len(found) != 1 or found[0].bound:
+        return None
+    before, after = text[: found[0].start].strip(" ~≈$("), text[found[0].end :].strip(" .)$")
+    return found[0] if not before and not after else None
+
+
+def _simple(text: str) -> Quantity:
+    readings, _, decimals = _readings(text.lstrip("-"))
+    sign = -1 if text.startswith("-") else 1
+    others = tuple(sign * reading for reading in readings[1:])
+    return Quantity(value=sign * readings[0], others=others, decimals=decimals, end=len(text))
+
+
+def _quantity(match: re.Match[str], text: str) -> Quantity | None:
+    readings, certain, decimals = _readings(match["digits"])
+    factor = Decimal(1)
+    exact = True
+    try:
+        if match["raised"]:
+            readings = (readings[0] ** int(match["raised"]),)
+        elif match["exponent"] or match["power"]:
+            factor = Decimal(10) ** int(match["exponent"] or match["power"])
+            exact = False
+        elif match["denominator"]:
+            factor = 1 / Decimal(match["denominator"])
+            exact = False
+        elif match["mixed"]:
+            readings = (readings[0] + Decimal(match["numerator"]) / Decimal(match["mixed"]),)
+            exact = False
+    except (InvalidOperation, ZeroDivisionError):
+        return None
+    symbol = match["symbol"] or ""
+    currency = "" if not symbol else _SYMBOLS.get(symbol, {"US$": "USD"}.get(symbol, f"{symbol[:-1]}D"))
+    end = match.end()
+    suffix = match["suffix"]
+    alternative: Decimal | None = None
+    unit = ""
+    percent = False
+    if suffix:
+        if suffix in _SUFFIXES or (currency and suffix in _MONEY_SUFFIXES):
+            factor *= _SUFFIXES.get(suffix) or _MONEY_SUFFIXES[suffix]
+            exact = False
+        else:
+            unit = suffix
+            alternative = _MONEY_SUFFIXES[suffix]
+    while not unit and (after := _AFTER.match(text, end)):
+        word = after[1].lower()
+        scale = _SCALES.get(word) or _SCALES.get(word.removesuffix("s"))
+        if after[1] == "M" and not suffix:
+            scale = _SUFFIXES["M"]
+        if scale is not None:
+            factor *= scale
+            exact = False
+        elif word in _PERCENTS:
+            percent = True
+        elif word in _CENTS and not currency:
+            currency, factor, exact = "USD", factor / 100, False
+        elif word in _CURRENCIES or after[1] in _SYMBOLS:
+            currency = currency or _CURRENCIES.get(word) or _SYMBOLS[after[1]]
+        elif word == "per" and text[after.end() :].lstrip().lower().startswith("cent"):
+            percent = True
+            end = text.lower().index("cent", after.end()) + 4
+            continue
+        elif word in _NOT_UNITS:
+            break
+        else:
+            unit = _unit_name(word)
+        end = after.end()
+    sign = -1 if (match["sign"] or "").startswith("-") or match["sign2"] else 1
+    scaled = [sign * reading * factor for reading in readings]
+    if alternative is not None:
+        scaled.append(scaled[0] * alternative)
+    return Quantity(
+        value=scaled[0],
+        others=tuple(scaled[1:]),
+        certain=certain,
+        decimals=decimals if exact else None,
+        percent=percent,
+        currency=currency,
+        unit=unit,
+        bound=_BOUND.search(text, max(0, match.start() - 16), match.start("lead")) is not None,
+        start=match.start(),
+        end=end,
+    )
+
+
+_ENGLISH_GROUPS = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d{1,2}(?:,\d{2})+,\d{3}(?:\.\d+)?")
+_POINT_GROUPS = re.compile(r"\d{1,3}(?:\.\d{3})+(?:,\d+)?")
+
+
+def _readings(digits: str) -> tuple[tuple[Decimal, ...], bool, int]:
+    """Values a run of digits, points and commas can stand for, the usual one first; whether it is usual; places."""
+    digits = digits.replace(" ", "")
+    if digits.isdigit():
+        return (Decimal(digits),), True, 0
+    digits = digits.replace("'", ",") if "," not in digits else digits.replace("'", "")
+    commas, points = digits.count(","), digits.count(".")
+    last = len(digits) - max(digits.rfind(","), digits.rfind(".")) - 1
+    if not commas and points == 1:
+        value = Decimal(digits)
+        european = _POINT_GROUPS.fullmatch(digits) and not digits.startswith("0")
+        return ((value, Decimal(digits.replace(".", ""))) if european else (value,)), True, last
+    if _ENGLISH_GROUPS.fullmatch(digits):
+        value = Decimal(digits.replace(",", ""))
+        if commas == 1 and not points:
+            return (value, Decimal(digits.replace(",", "."))), True, 0
+        return (value,), True, last if points else 0
+    if _POINT_GROUPS.fullmatch(digits):
+        return (Decimal(digits.replace(".", "").replace(",", ".")),), True, last if commas else 0
+    if commas == 1 and not points:
+        return (Decimal(digits.replace(",", ".")), Decimal(digits.replace(",", ""))), False, last
+    plain = digits.replace(",", "")
+    return (Decimal(plain if plain.count(".") <= 1 else plain.replace(".", "")),), False, 0
+
+
+def _spelled(text: str) -> Iterator[Quantity]:
+    for match in _WORD_NUMBER.finditer(text):
+        parts = re.split(r"[- ]", match["number"].lower())
+        if len(parts) == 2 and not (parts[0] in _TENS and 1 <= _WORDS[parts[1]] <= 9):
+            parts = parts[:1]
+        value = Decimal(sum(_TENS.get(part, _WORDS.get(part, 0)) for part in parts))
+        end = match.start("number") + len(" ".join(parts))
+        unit, percent, currency = "", False, ""
+        while not unit and (after := _AFTER.match(text, end)):
+            word = after[1].lower()
+            if word in _SCALES:
+                value *= _SCALES[word]
+            elif word in _PERCENTS:
+                percent = True
+            elif word in _CURRENCIES:
+                currency = _CURRENCIES[word]
+            elif word in _NOT_UNITS or word in _WORDS:
+                break
+            else:
+                unit = _unit_name(word)
+            end = after.end()
+        yield Quantity(
+            value=-value if match["negative"] else value,
+            percent=percent,
+            currency=currency,
+            unit=unit,
+            bound=_BOUND.search(text, max(0, match.start() - 16), match.start()) is not None,
+            start=match.start(),
+            end=end,
+        )
+
+
+_UNITS: Final[dict[str, tuple[str, Decimal]]] = {
+    name: (dimension, Decimal(factor))
+    for dimension, units in {
+        "length": {
+            "mm millimeter millimetre": "0.001",
+            "cm centimeter centimetre": "0.01",
+            "m meter metre": "1",
+            "km kilometer kilometre": "1000",
+            "in inch inches": "0.0254",
+            "ft foot feet": "0.3048",
+            "yd yard": "0.9144",
+            "mi mile": "1609.344",
+        },
+        "mass": {
+            "mg milligram": "0.000001",
+            "g gram": "0.001",
+            "kg kilogram kilo": "1",
+            "tonne": "1000",
+            "lb lbs pound": "0.45359237",
+            "oz ounce": "0.028349523125",
+        },
+        "volume": {"ml milliliter millilitre": "0.001", "l liter litre": "1"},
+        "duration": {
+            "ms millisecond": "0.001",
+            "s sec second": "1",
+            "min minute": "60",
+            "h hr hour": "3600",
+            "day": "86400",
+            "week": "604800",
+        },
+        "celsius": {"°c": "1"},
+        "fahrenheit": {"°f": "1"},
+        "angle": {"° degree deg": "1"},
+        "kilometres an hour": {"km/h kph kmh": "1"},
+        "miles an hour": {"mph": "1"},
+    }.items()
+    for names, factor in units.items()
+    for name in names.split()
+}
+
+
+@lru_cache(maxsize=4096)
+def _unit_name(word: str) -> str:
+    """A unit or counted noun in the singular."""
+    word = word.replace(" ", "").lower()
+    if word in _UNITS or len(word) <= 3:
+        return word
+    for ending, instead in (("ies", "y"), ("sses", "ss"), ("ches", "ch"), ("shes", "sh"), ("xes", "x"), ("s", "")):
+        if word.endswith(ending) and not word.endswith("ss"):
+            return word.removesuffix(ending) + instead
+    return word
+
+
+def unit_factor(unit: str) -> tuple[str, Decimal] | None:
+    """Dimension of a known unit and its size in that dimension's base unit."""
+    return _UNITS.get(unit)
