@@ -92,7 +92,7 @@ def _values(said: Quantity, meant: Quantity, tolerance: Decimal) -> Finding:
         if said.certain and meant.certain:
             return Finding(verdict="correct", reason="equal", relative_error=error)
         return Finding(verdict="undecided", reason="ambiguous_separator", relative_error=error)
-    if error <= tolerance:
+    if difference <= tolerance * abs(meant.value):
         return Finding(verdict="correct", reason="within_tolerance", relative_error=error)
     if {said.value, *said.others} & {meant.value, *meant.others}:
         return Finding(verdict="undecided", reason="ambiguous_separator", relative_error=error)

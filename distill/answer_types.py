@@ -42,7 +42,7 @@ def infer_type(gold: str) -> str:
 
 
 def _is_named_date(text: str) -> bool:
-    if len(text) > 30 or not (found := days(text)) or not any(character.isdigit() for character in text):
+    if len(text) > 30 or not (found := days(text)) or not re.search(r"[a-z]{3}", text, re.IGNORECASE):
         return False
     return len(found) == 1 and not re.sub(r"[\d\s,.-]|st|nd|rd|th|of|[a-z]{3,9}", "", text.lower())
 

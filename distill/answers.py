@@ -161,6 +161,9 @@ def _number(text: str, gold: _Gold) -> Finding:
     found = quantities(text)
     if not found:
         return texts.without_number(text)
+    if all(quantity.negated for quantity in found):
+        return undecided("negated")
+    found = [quantity for quantity in found if not quantity.negated]
     findings: dict[tuple[Decimal, bool], Finding] = {}
     for quantity in found:
         finding = _agree(quantity, gold, text)
@@ -168,10 +171,9 @@ def _number(text: str, gold: _Gold) -> Finding:
             finding = undecided("stated_as_limit")
         findings.setdefault((quantity.value, quantity.percent), finding)
     if len(findings) == 1:
-        only = next(iter(findings.values()))
-        if only.verdict == "correct" and texts.looks_mathematical(text):
+        if texts.looks_mathematical(text):
             return replace(undecided("expression"), can_be_mathematics=True)
-        return replace(only, can_be_mathematics=texts.looks_mathematical(text))
+        return next(iter(findings.values()))
     return _among_several(found, findings, gold, text)
 
 
@@ -190,7 +192,8 @@ def _among_several(
         if len(alike) == 1:
             return findings[alike.pop()]
     mathematical = texts.looks_mathematical(text)
-    if all(finding.verdict == "wrong" for finding in findings.values()):
+    open_reasons = {finding.reason for finding in findings.values() if finding.verdict != "wrong"}
+    if open_reasons <= {"ambiguous_separator", "rounded"}:
         return replace(wrong("none_of_several_numbers"), can_be_mathematics=mathematical)
     return replace(undecided("several_numbers"), can_be_mathematics=mathematical)
 
@@ -209,7 +212,7 @@ def _year(text: str, gold: _Gold) -> Finding:
     found = quantities(text)
     if not found:
         return texts.without_number(text)
-    values = {quantity.value for quantity in found if not quantity.bound}
+    values = {quantity.value for quantity in found if not quantity.bound and not quantity.negated}
     years = {value for value in values if 1000 <= value <= 2999 and value == int(value)}
     if len(years) == 1:
         return correct("only_year") if years == {gold.quantity.value} else wrong("other_year")
@@ -230,7 +233,7 @@ def _time(text: str, gold: _Gold) -> Finding:
     verdicts = {same_clock(clock, meant[0]) for clock in clocks(text)}
     if not verdicts:
         return undecided("no_time_found") if quantities(text) else texts.without_number(text)
-    if verdicts == {False} and not gold.declared and _same_ratios(text, gold.text):
+    if verdicts == {False} and not gold.declared and _same_ratios(text, gold.text) and text.upper() == text.lower():
         return undecided("time_or_ratio")
     if verdicts == {True} or (verdicts == {None} and _same_digits(text, gold.text)):
         return correct("same_time")

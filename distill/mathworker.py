@@ -2,7 +2,7 @@
 
 SymPy may run for hours on a hostile expression and cannot be interrupted from a thread, so math-verify lives in a
 worker process: started on the first question, killed when it does not answer in time, gone when its parent is.
-A timeout or an unreadable expression is no vote, never a verdict.
+A timeout leaves an answer undecided; an unreadable expression is no vote.
 """
 
 import atexit
@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import orjson
 
-from distill.agreement import Finding, correct, wrong
+from distill.agreement import Finding, correct, undecided, wrong
 
 START_TIMEOUT_S: Final = 60.0
 """For importing SymPy in a fresh worker, which takes seconds on a busy machine."""
@@ -25,15 +25,22 @@ _MEMORY_BYTES: Final = 2 << 30
 
 
 def vote(prediction: str, gold: str, *, timeout_s: float = VOTE_TIMEOUT_S) -> Finding | None:
-    """What math-verify says of two expressions; None when it cannot say."""
-    answer = _worker.ask([prediction, gold], timeout_s)
-    if answer == "equal":
-        return correct("same_expression")
-    return wrong("other_expression") if answer == "different" else None
+    """What math-verify says of two expressions; None when one of them is none that it can read."""
+    match _worker.ask([prediction, gold], timeout_s):
+        case "equal":
+            return correct("same_expression")
+        case "different":
+            return wrong("other_expression")
+        case "unreadable":
+            return None
+        case "unsure":
+            return undecided("unclear_expression")
+        case _:
+            return undecided("expression_took_too_long")
 
 
 class _Worker:
-    """One worker process of this process; restarted after a kill and after a fork."""
+    """One worker process of this process; started anew after a kill and after a fork."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -117,7 +124,10 @@ def main() -> None:
     for line in sys.stdin.buffer:
         # The parent kills a late worker; the alarm ends one whose parent was killed first.
         signal.alarm(int(VOTE_TIMEOUT_S) + 30)
-        word = _compare(*orjson.loads(line), parse, verify)
+        try:
+            word = _compare(*orjson.loads(line), parse, verify)
+        except (ArithmeticError, LookupError, TypeError, ValueError, RuntimeError, AttributeError, MemoryError):
+            word = "unreadable"
         signal.alarm(0)
         out.write(orjson.dumps(word) + b"\n")
         out.flush()
@@ -141,9 +151,15 @@ def _compare(prediction: str, gold: str, parse: Any, verify: Any) -> str:
     }
     if votes == {True}:
         return "equal"
-    if votes == {False} and said[0].free_symbols == meant[0].free_symbols:
-        return "different"
-    return "unsure"
+    same_symbols = said[0].free_symbols == meant[0].free_symbols
+    return "different" if votes == {False} and same_symbols and not _close(said[0], meant[0]) else "unsure"
+
+
+def _close(said: Any, meant: Any) -> bool:
+    """Whether two constants differ by no more than a rounding to three digits."""
+    if said.free_symbols or not (said.is_number and meant.is_number):
+        return False
+    return bool(abs(complex(said) - complex(meant)) <= 0.005 * abs(complex(meant)))
 
 
 if __name__ == "__main__":

@@ -67,7 +67,9 @@ class Quantity:
     currency: str = ""
     unit: str = ""
     bound: bool = False
-    """Stated as a limit ("more than 5") or negated, so not the number itself."""
+    """Stated as a limit ("more than 5"), so not the number itself."""
+    negated: bool = False
+    """Stated as what it is not ("not 5", "rather than 5")."""
     start: int = 0
     end: int = 0
 
@@ -132,9 +134,10 @@ _NUMBER = re.compile(
 _AFTER = re.compile(r"\s?-?\s?(%|¢|€|£|°\s?[CFcf]?\b|[A-Za-zµ]+(?:/[A-Za-z]+)?(?:\^\d)?)")
 _SIMPLE = re.compile(r"-?\d+(?:\.\d+)?")
 _BOUND = re.compile(
-    r"(?:\b(?:not|n't|than|least|most|over|under|above|below|nearly|almost|exceed(?:s|ing)?|except|minus|isn't|up to)"
-    r"|[<>≤≥])\s*$",
-    re.IGNORECASE,
+    r"(?:\b(?:than|least|most|over|under|above|below|nearly|almost|exceed(?:s|ing)?|up to)|[<>≤≥])\s*$", re.IGNORECASE
+)
+_NEGATED = re.compile(
+    r"(?:\b(?:not|except|rather than|instead of|cannot be)|n't)(?:\s(?:be|a|an|the|just))?\s*$", re.IGNORECASE
 )
 _NUMBER_NAMES: Final = "|".join(sorted({*_WORDS, *_TENS}, key=len, reverse=True))
 _WORD_NUMBER = re.compile(
@@ -156,7 +159,7 @@ def single(text: str) -> Quantity | None:
     if _SIMPLE.fullmatch(text):
         return _simple(text)
     found = quantities(text)
-    if len(found) != 1 or found[0].bound:
+    if len(found) != 1 or found[0].bound or found[0].negated:
         return None
     before, after = text[: found[0].start].strip(" ~≈$("), text[found[0].end :].strip(" .)$")
     return found[0] if not before and not after else None
@@ -219,7 +222,7 @@ def _quantity(match: re.Match[str], text: str) -> Quantity | None:
             percent = True
             end = text.lower().index("cent", after.end()) + 4
             continue
-        elif word in _NOT_UNITS:
+        elif word in _NOT_UNITS and (word != "in" or after.end() < len(text)):
             break
         else:
             unit = _unit_name(word)
@@ -236,10 +239,19 @@ def _quantity(match: re.Match[str], text: str) -> Quantity | None:
         percent=percent,
         currency=currency,
         unit=unit,
-        bound=_BOUND.search(text, max(0, match.start() - 16), match.start("lead")) is not None,
+        **_context(text, match.start("lead")),
         start=match.start(),
         end=end,
     )
+
+
+def _context(text: str, start: int) -> dict[str, bool]:
+    """What the words before a number make of it."""
+    before = text[max(0, start - 20) : start]
+    if not before.strip():
+        return {}
+    negated = _NEGATED.search(before) is not None
+    return {"negated": negated, "bound": not negated and _BOUND.search(before) is not None}
 
 
 _ENGLISH_GROUPS = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d{1,2}(?:,\d{2})+,\d{3}(?:\.\d+)?")
@@ -297,7 +309,7 @@ def _spelled(text: str) -> Iterator[Quantity]:
             percent=percent,
             currency=currency,
             unit=unit,
-            bound=_BOUND.search(text, max(0, match.start() - 16), match.start()) is not None,
+            **_context(text, match.start()),
             start=match.start(),
             end=end,
         )

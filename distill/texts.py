@@ -23,7 +23,7 @@ _NEGATIONS: Final = frozenset(
 _VAGUE_NUMBERS_TEXT: Final = """none nobody nothing no pair couple double both half third quarter single few several
     many once twice thrice dozen hundred thousand million billion"""
 _VAGUE_NUMBERS: Final = frozenset(_VAGUE_NUMBERS_TEXT.split())
-_TOKEN = re.compile(r"[-+]?\d+(?:[.,:/]\d+)*|[^\W\d_]+(?:'[^\W\d_]+)?|[%$€£¥₹+#&@=<>°^*/]")
+_TOKEN = re.compile(r"\b[a-z](?:\+\+|#)|[-+]?\d+(?:[.,:/]\d+)*|[^\W\d_]+(?:'[^\W\d_]+)?|[%$€£¥₹+#&@=<>°^*/]")
 _COPULA = re.compile(
     r"(?:it|this|that|they|these|those|he|she|there|(?:the|its|their|his|her)\s[\w' -]{1,60}?)"
     r"(?:\s(?:is|are|was|were)|'s)\s(?:called\s|named\s|labell?ed\s)?(?P<rest>.+)",
@@ -32,6 +32,9 @@ _COPULA = re.compile(
 _ROMAN = re.compile(r"\b(?=[MDCLXVI])M{0,3}(?:CM|CD|D?C{0,3})(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})\b")
 _MATHS = re.compile(
     r"\\[a-zA-Z]+|√|π|\bsqrt\b|\bpi\b|\w\s?\^|\d\s?[×*/+]\s?[\da-z(]|\b[a-z]\s?[=+*/-]\s?\d|\d[a-z]\b|\)\s?\("
+)
+_WORDS_OR_SIGNS = re.compile(
+    r"[:%$,;?!'\"&]|(?<![\\a-zA-Z])(?!(?:sqrt|pi|sin|cos|tan|log|ln|exp|theta)\b)[a-zA-Z]{2,}", re.IGNORECASE
 )
 _LONG: Final = 8
 """Words from which a gold answer is a sentence, which no comparison of words can call wrong."""
@@ -43,8 +46,11 @@ def tokens(text: str) -> tuple[str, ...]:
 
 
 def looks_mathematical(text: str) -> bool:
-    """Whether a text may be an expression whose value only algebra can tell."""
-    return len(text) <= 400 and _MATHS.search(text) is not None
+    """Whether a text is nothing but an expression, whose value only algebra may tell.
+
+    Words exclude it: symbolic parsers read a sentence as a product of letters, or stop at its first number.
+    """
+    return len(text) <= 400 and _MATHS.search(text) is not None and _WORDS_OR_SIGNS.search(text) is None
 
 
 def without_number(text: str) -> Finding:
@@ -114,9 +120,11 @@ def _words(said: Sequence[str], meant: Sequence[str]) -> Finding:
     if theirs <= ours or ours <= theirs:
         return undecided("one_contains_the_other")
     one, other = " ".join(said), " ".join(meant)
-    if Levenshtein.normalized_similarity(one, other) >= 0.8 or one.replace(" ", "") == other.replace(" ", ""):
+    near = max(len(one), len(other)) >= 6 and Levenshtein.normalized_similarity(one, other) >= 0.83
+    if near or one.rstrip("s") == other.rstrip("s") or one.replace(" ", "") == other.replace(" ", ""):
         return undecided("nearly_the_same_words")
-    if other in one or one in other or (_stems(ours) & _stems(theirs) and max(len(said), len(meant)) > 4):
+    inside = min(len(one), len(other)) >= 4 and (other in one or one in other)
+    if inside or (_stems(ours) & _stems(theirs) and max(len(said), len(meant)) > 4):
         return undecided("words_shared")
     if len(said) > 2 * _LONG:
         return undecided("free_text")
