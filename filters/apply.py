@@ -1,0 +1,174 @@
+"""`distill filter`: measure every trace, decide by the recipe's rules, write the dataset and the report.
+
+Signals are kept by partition and survive a change of policy; decisions, dataset and report are made anew from them.
+The manifest comes last. Does not ask a teacher and needs no torch.
+"""
+
+import os
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+from distill import artifacts
+from distill.artifacts import Manifest, Output
+from distill.errors import DataError
+from distill.recipe import Recipe
+from distill.types import Progress, ProgressCallback, unwatched
+from filters import conditions, dataset, funnel, measure, policy, registry
+from filters.card import card
+from filters.conditions import UNREADABLE_IMAGE
+from filters.funnel import Funnel
+from filters.traces import Index, index
+
+_TEMPORARY = ".dataset.tmp"
+
+
+def apply(recipe: Recipe, run: Path, *, fresh: bool = False, on_progress: ProgressCallback = unwatched) -> Manifest:
+    """Filter the traces of a run's finished generate stage; returns the manifest of `<run>/filter`.
+
+    A finished stage of the same settings is returned as it is. `fresh` sets the old result aside and decides anew;
+    signals that are still valid are not measured again. Raises RecipeError before anything is read when a rule
+    cannot be right, StaleError when the stage was made from other settings, DataError when nothing is kept.
+    """
+    started = time.monotonic()
+    rules = conditions.check(recipe.filter)
+    generated = artifacts.require(run, "generate", next_step="run `distill generate` first")
+    extractors = registry.build(recipe)
+    fields = artifacts.flatten(_fields(recipe, generated, registry.identity(extractors)))
+    folder = run / "filter"
+    with artifacts.locked(run):
+        if fresh:
+            _start_over(folder)
+        done = artifacts.finished(folder, fields, remedy="Give --fresh to filter again (valid signals are reused).")
+        if done is not None and all((folder / name).is_file() for name in done.outputs):
+            return done
+        (folder / artifacts.MANIFEST).unlink(missing_ok=True)
+        traces = index(run / "generate", recipe.filter.partition_rows)
+        watch = _Watch(on_progress, traces.count)
+        signals = measure.measure(
+            traces, extractors, folder / "signals", workers=recipe.filter.workers, on_done=watch.measured
+        )
+        counts, outputs = _decide(recipe, rules, traces, signals, folder)
+        return Manifest(
+            stage="filter",
+            fingerprint=artifacts.fingerprint(fields),
+            fields=fields,
+            inputs={"generate": generated.fingerprint},
+            outputs=outputs,
+            counts=counts | {"measured": watch.count, "reused": watch.reused},
+            versions=artifacts.versions("duckdb", "pyarrow", "tokenizers", "rapidfuzz", "math-verify"),
+            seconds=round(time.monotonic() - started, 3),
+        ).write(folder)
+
+
+def _fields(recipe: Recipe, generated: Manifest, extractors: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """What the result depends on; how the work is cut into partitions and processes is not part of it."""
+    return {
+        "filter": recipe.filter.model_dump(mode="json", exclude={"workers", "partition_rows"}),
+        "extractors": extractors,
+        "generate": {
+            "fingerprint": generated.fingerprint,
+            "outputs": artifacts.fingerprint({path: output.sha256 for path, output in generated.outputs.items()}),
+        },
+    }
+
+
+def _decide(
+    recipe: Recipe, rules: list[conditions.Condition], traces: Index, signals: list[Path], folder: Path
+) -> tuple[dict[str, int], dict[str, Output]]:
+    """Decisions, dataset and report from the signals; returns counts and outputs of the stage."""
+    from filters import report
+
+    temporary = folder / _TEMPORARY
+    shutil.rmtree(temporary, ignore_errors=True)
+    decisions = policy.decide(rules, recipe.filter.select, signals)
+    database = policy.database(signals, decisions)
+    written = dataset.write(
+        database,
+        traces,
+        temporary,
+        style=recipe.filter.rationale,
+        max_pixels=max((source.max_pixels for source in recipe.data.values()), default=50_000_000),
+    )
+    if written.unreadable:
+        decisions = policy.decide(rules, recipe.filter.select, signals, written.unreadable)
+        database = policy.database(signals, decisions)
+    policy.write(decisions, folder / "decisions.parquet")
+    found = funnel.measure(database)
+    kept = decisions["kept"].to_pylist().count(True)
+    assert decisions.num_rows == traces.count and kept + found.dropped == traces.count, "a trace has no decision"
+    if not written.rows:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise DataError(_nothing_kept(found, recipe, folder))
+    artifacts.write_text(temporary / "README.md", card(recipe, found, traces.makers, written.rows))
+    dataset.replace(temporary, folder / "dataset")
+    report.write(recipe, database, traces, found, folder / "report.html")
+    files = {f"dataset/{name}": rows for name, rows in written.files.items()} | {
+        "dataset/README.md": None,
+        "decisions.parquet": decisions.num_rows,
+        "report.html": None,
+        **{f"signals/{path.name}": len(places) for path, places in zip(signals, traces.places, strict=True)},
+    }
+    outputs = {name: artifacts.describe(folder / name, count) for name, count in sorted(files.items())}
+    return _counts(found, traces, recipe), outputs
+
+
+def _counts(found: Funnel, traces: Index, recipe: Recipe) -> dict[str, int]:
+    return {
+        "input": traces.count,
+        "missing": traces.planned - traces.count,
+        "complete": found.total["complete"],
+        "correct": found.total["correct"],
+        "kept": found.total["kept"],
+        "dropped": found.dropped,
+        "selected": found.total["selected"],
+        **{f"rule.{rule.name}": found.rules.get(rule.name, 0) for rule in recipe.filter.rules},
+        **{f"rule.{name}": count for name, count in found.rules.items() if name == UNREADABLE_IMAGE},
+        **{f"error.{name}": count for name, count in found.errors.items()},
+    }
+
+
+def _nothing_kept(found: Funnel, recipe: Recipe, folder: Path) -> str:
+    rules = {rule.name: rule.drop for rule in recipe.filter.rules}
+    lines = [f"  {name}: {count:,} ({rules.get(name, 'images')})" for name, count in found.rules.items()]
+    asked = found.total["asked"]
+    return (
+        f"{folder}: no trace of {asked:,} is kept ({found.total['complete']:,} complete, "
+        f"{found.total['correct']:,} correct). Dropped by:\n" + "\n".join(lines or ["  (there was no trace)"]) + "\n"
+        "Look at some with `distill explain`, then change filter.rules, or the teachers' prompts and limits"
+    )
+
+
+def _start_over(folder: Path) -> None:
+    """Set the last result aside; the new one starts from its signals, which are checked before they are reused."""
+    if not (folder / artifacts.MANIFEST).exists():
+        return
+    artifacts.set_aside(folder)
+    with artifacts.storage_errors(folder):
+        (folder / "signals").mkdir(parents=True)
+        for path in folder.with_name(f"{folder.name}.previous").glob("signals/*.parquet"):
+            os.link(path, folder / "signals" / path.name)
+
+
+class _Watch:
+    """Counts measured and reused traces while telling the watcher."""
+
+    def __init__(self, on_progress: ProgressCallback, total: int) -> None:
+        self.count = self.reused = 0
+        self._on_progress, self._total = on_progress, total
+
+    def measured(self, rows: int, reused: bool) -> None:
+        if reused:
+            self.reused += rows
+        else:
+            self.count += rows
+        self._on_progress(
+            Progress(
+                stage="filter",
+                done=self.count + self.reused,
+                total=self._total,
+                unit="traces",
+                facts={"reused": self.reused},
+            )
+        )

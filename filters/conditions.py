@@ -1,0 +1,152 @@
+"""Rules of a recipe, checked: SQL conditions that can be evaluated on the signal table and can do nothing else.
+
+A condition is one scalar expression of DuckDB over the columns of the signal table. It sees one row at a time, gives
+the same result on every day, and reaches no file. Checking reads no data, so a typo is reported before anything is
+measured. Evaluating the conditions is `filters.policy`'s business.
+"""
+
+import difflib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import duckdb
+import orjson
+
+from distill.errors import RecipeError
+from distill.recipe import Filter, Rule
+from filters.registry import COLUMNS
+
+NOT_SELECTED = "not_selected"
+UNREADABLE_IMAGE = "unreadable_image"
+RESERVED = (NOT_SELECTED, UNREADABLE_IMAGE)
+"""Reasons that are not rules of a recipe."""
+
+# Classes of DuckDB's syntax tree that one row's expression consists of. Not among them: SUBQUERY, WINDOW, STAR,
+# PARAMETER, LAMBDA, DEFAULT.
+_EXPRESSIONS = frozenset(
+    [
+        *("BETWEEN", "CASE", "CAST", "COLLATE", "COLUMN_REF", "COMPARISON"),
+        *("CONJUNCTION", "CONSTANT", "FUNCTION", "OPERATOR", "TYPE"),
+    ]
+)
+_EXAMPLE = "a rule is one condition on one trace, such as \"answer_verdict = 'wrong'\""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """A checked rule, with the columns that it reads, in the table's spelling and order."""
+
+    name: str
+    sql: str
+    columns: tuple[str, ...]
+
+
+def check(settings: Filter) -> list[Condition]:
+    """The rules of a recipe as conditions. Raises RecipeError for them and for the columns of the selection."""
+    connection = connect()
+    connection.register("signals", COLUMNS.empty_table())
+    for entry in settings.select.order:
+        _known_column(f"filter.select.order = {list(settings.select.order)}", entry.removeprefix("-"))
+    return [_checked(connection, rule) for rule in settings.rules]
+
+
+def connect() -> duckdb.DuckDBPyConnection:
+    """A database in memory that reads and writes no file, not even to load an extension."""
+    connection = duckdb.connect(
+        ":memory:", config={"enable_external_access": "false", "autoinstall_known_extensions": "false"}
+    )
+    connection.execute("SET python_enable_replacements = false")
+    connection.execute("SET lock_configuration = true")
+    return connection
+
+
+def first_line(error: duckdb.Error) -> str:
+    return str(error).strip().splitlines()[0]
+
+
+def _checked(connection: duckdb.DuckDBPyConnection, rule: Rule) -> Condition:
+    where = f"filter.rules.{rule.name}: drop = {rule.drop!r}"
+    if rule.name in RESERVED:
+        raise RecipeError(f"{where}: the name is one of the toolkit's own reasons; choose another")
+    columns: set[str] = set()
+    for node in _walk(_expression(connection, rule.drop, where)):
+        kind = node["class"]
+        if kind not in _EXPRESSIONS:
+            raise RecipeError(f"{where}: {kind.lower()} is not allowed; {_EXAMPLE}")
+        if kind == "FUNCTION" and node["function_name"].lower() not in _functions():
+            raise RecipeError(
+                f"{where}: the function {node['function_name']} is not known or not allowed; a rule sees one trace "
+                "at a time and gives the same result on every day"
+            )
+        if kind == "COLUMN_REF":
+            columns.add(_known_column(where, node["column_names"][-1]))
+    try:
+        (result,) = connection.sql(f"SELECT (\n{rule.drop}\n) FROM signals").types
+    except duckdb.Error as error:
+        raise RecipeError(f"{where}: {first_line(error)}") from None
+    if str(result) != "BOOLEAN":
+        raise RecipeError(f"{where}: gives {str(result).lower()}, not true or false; compare it with something")
+    return Condition(name=rule.name, sql=rule.drop, columns=tuple(name for name in COLUMNS.names if name in columns))
+
+
+def _expression(connection: duckdb.DuckDBPyConnection, sql: str, where: str) -> dict[str, Any]:
+    """The syntax tree of one expression, certain that nothing stands around it."""
+    tree = _tree(connection, sql)
+    if tree["error"] and tree["error_type"] == "parser":
+        raise RecipeError(f"{where}: not an SQL condition: {tree['error_message']}")
+    if tree["error"]:
+        raise RecipeError(f"{where}: only a condition is allowed, no other statement")
+    chosen = [statement["node"].pop("select_list", []) for statement in tree["statements"]]
+    plain = _tree(connection, "true")
+    plain["statements"][0]["node"].pop("select_list")
+    if _bare(tree) != _bare(plain) or len(chosen[0]) != 1:
+        raise RecipeError(f"{where}: only a condition is allowed, no other clause")
+    expression: dict[str, Any] = chosen[0][0]
+    return expression
+
+
+def _tree(connection: duckdb.DuckDBPyConnection, sql: str) -> dict[str, Any]:
+    # The line break ends a comment that the condition may end with.
+    row = connection.execute("SELECT json_serialize_sql(?)", [f"SELECT (\n{sql}\n) FROM signals"]).fetchone()
+    tree: dict[str, Any] = orjson.loads(row[0] if row else b"")
+    return tree
+
+
+def _bare(node: Any) -> Any:
+    """A syntax tree without the places in the text."""
+    if isinstance(node, dict):
+        return {key: _bare(value) for key, value in node.items() if not key.startswith("query_location")}
+    return [_bare(item) for item in node] if isinstance(node, list) else node
+
+
+def _walk(node: Any) -> Iterator[dict[str, Any]]:
+    """Every expression in a syntax tree."""
+    if isinstance(node, dict):
+        if "class" in node:
+            yield node
+        for child in node.values():
+            yield from _walk(child)
+    elif isinstance(node, list):
+        for child in node:
+            yield from _walk(child)
+
+
+def _known_column(where: str, name: str) -> str:
+    known = {column.lower(): column for column in COLUMNS.names}
+    if name.lower() in known:
+        return known[name.lower()]
+    nearest = difflib.get_close_matches(name.lower(), known, n=1)
+    hint = f"did you mean {known[nearest[0]]!r}?" if nearest else "text is written in single quotes"
+    raise RecipeError(f"{where}: no column {name!r}; {hint} (known: {', '.join(COLUMNS.names)})")
+
+
+@cache
+def _functions() -> frozenset[str]:
+    """Functions of one row that give the same result for the same values, today and tomorrow."""
+    rows = connect().execute(
+        """SELECT lower(function_name) FROM duckdb_functions() GROUP BY 1
+        HAVING bool_and((function_type = 'scalar' AND stability = 'CONSISTENT') OR function_type = 'macro')"""
+    )
+    return frozenset(name for (name,) in rows.fetchall())

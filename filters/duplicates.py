@@ -1,0 +1,113 @@
+"""Which traces of one question say the same thing.
+
+Near duplicates are found exactly: every pair of different texts whose sizes allow it is compared by the Jaccard
+similarity of its word shingles, so no pair is missed and no hash is involved. Components of similar pairs share one
+canonical trace, chosen by a rule that knows no order: complete first, then correct, then the smallest id. Questions
+are never compared with each other here.
+"""
+
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, ClassVar, Literal
+
+import pyarrow as pa
+
+from distill.recipe import Recipe
+from distill.types import Outcome, Sample, Trace
+from filters.answer import judged
+from filters.columns import NOT_APPLICABLE, OK, family
+from filters.text import normalised, words
+
+Shingles = frozenset[tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Duplicates:
+    threshold: float = 0.9
+    shingle: int = 3
+    relative_tolerance: float = 0.0
+    """Of the verdict that prefers correct traces."""
+
+    name: ClassVar[str] = "duplicates"
+    version: ClassVar[str] = "1"
+    scope: ClassVar[Literal["trace", "sample"]] = "sample"
+    columns: ClassVar[pa.Schema] = family(
+        "duplicates",
+        exact_duplicate=("flag", "another trace of the question has the same text and is preferred"),
+        near_duplicate=("flag", "another trace of the question is as good as the same and is preferred"),
+        duplicate_of=("text", "id of the preferred trace"),
+        duplicate_jaccard=("number", "Jaccard similarity of the word shingles of both"),
+    )
+
+    @classmethod
+    def from_recipe(cls, recipe: Recipe) -> "Duplicates":
+        return cls(
+            threshold=recipe.filter.duplicates.threshold,
+            shingle=recipe.filter.duplicates.shingle,
+            relative_tolerance=recipe.filter.answer.relative_tolerance,
+        )
+
+    def measure(self, sample: Sample, traces: list[Trace]) -> list[dict[str, Any]]:
+        texts = [normalised(f"{trace.reasoning}\n{trace.answer}") for trace in traces]
+        ranks = [self._rank(sample, trace) for trace in traces]
+        best: dict[str, int] = {}
+        for position, text in enumerate(texts):
+            if text and (text not in best or ranks[position] < ranks[best[text]]):
+                best[text] = position
+        distinct = sorted(best, key=lambda text: ranks[best[text]])
+        shingles = {text: shingled(text, self.shingle) for text in distinct}
+        canonical = components([shingles[text] for text in distinct], self.threshold)
+        leader = {text: distinct[canonical[place]] for place, text in enumerate(distinct)}
+        rows: list[dict[str, Any]] = []
+        for position, text in enumerate(texts):
+            if not text:
+                rows.append({"duplicates_state": NOT_APPLICABLE})
+                continue
+            exact = best[text] != position
+            near = exact or leader[text] != text
+            original = text if exact else leader[text]
+            rows.append(
+                {
+                    "duplicates_state": OK,
+                    "exact_duplicate": exact,
+                    "near_duplicate": near,
+                    "duplicate_of": traces[best[original]].id if near else None,
+                    "duplicate_jaccard": jaccard(shingles[text], shingles[original]) if near else None,
+                }
+            )
+        return rows
+
+    def _rank(self, sample: Sample, trace: Trace) -> tuple[bool, bool, str]:
+        judgement = judged(sample, trace, self.relative_tolerance)
+        correct = judgement is not None and judgement.verdict == "correct"
+        return (trace.outcome != Outcome.COMPLETE, not correct, trace.id)
+
+
+def shingled(text: str, size: int) -> Shingles:
+    """The runs of `size` words; a shorter text is one shingle, so that it can equal only itself."""
+    found = words(text)
+    return frozenset(zip(*(found[start:] for start in range(size)), strict=False)) or frozenset([tuple(found)])
+
+
+def jaccard(first: Shingles, second: Shingles) -> float:
+    common = len(first & second)
+    return common / (len(first) + len(second) - common)
+
+
+def components(sets: list[Shingles], threshold: float) -> list[int]:
+    """For each set the smallest position in its connected component of pairs with Jaccard >= threshold."""
+    parent = list(range(len(sets)))
+
+    def root(position: int) -> int:
+        while parent[position] != position:
+            parent[position] = parent[parent[position]]
+            position = parent[position]
+        return position
+
+    for one, other in combinations(range(len(sets)), 2):
+        small, large = sorted((len(sets[one]), len(sets[other])))
+        # The smaller set over the larger one is the most that their similarity can be.
+        if small >= threshold * large and jaccard(sets[one], sets[other]) >= threshold:
+            first, second = sorted((root(one), root(other)))
+            parent[second] = first
+    return [root(position) for position in range(len(sets))]

@@ -1,0 +1,123 @@
+"""Every family of signals, by name, and how one is run without letting one bad trace end the run."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, ClassVar, Literal, Protocol, Self
+
+import orjson
+import pyarrow as pa
+
+from distill.errors import DistillError
+from distill.recipe import Recipe
+from distill.types import Sample, Trace
+from filters.agreement import Agreement
+from filters.answer import Answer
+from filters.columns import ERROR
+from filters.duplicates import Duplicates
+from filters.format import Format
+from filters.length import Length
+from filters.repetition import Repetition
+
+
+class Extractor(Protocol):
+    """A family of signals: a frozen dataclass whose fields are its parameters."""
+
+    name: ClassVar[str]
+    version: ClassVar[str]
+    """Raised whenever the same trace could get another value."""
+    scope: ClassVar[Literal["trace", "sample"]]
+    """Whether a value depends on its own trace only, or on all traces of the sample."""
+    columns: ClassVar[pa.Schema]
+
+    @classmethod
+    def from_recipe(cls, recipe: Recipe) -> Self: ...
+
+    def measure(self, sample: Sample, traces: list[Trace]) -> list[dict[str, Any]]:
+        """One row a trace, in their order; a column left out is NULL. The traces are in the order of their ids."""
+        ...
+
+
+FAMILIES: Mapping[str, type[Extractor]] = {
+    "answer": Answer,
+    "format": Format,
+    "repetition": Repetition,
+    "length": Length,
+    "duplicates": Duplicates,
+    "agreement": Agreement,
+}
+
+_FACTS: list[tuple[str, pa.DataType]] = [
+    ("id", pa.string()),
+    ("sample_id", pa.string()),
+    ("teacher", pa.string()),
+    ("k", pa.int64()),
+    ("domain", pa.string()),
+    ("outcome", pa.string()),
+    ("finish_reason", pa.string()),
+]
+FACTS = pa.schema(_FACTS)
+"""What the signal table says of a trace before anything is measured."""
+
+COLUMNS = pa.schema(
+    [*FACTS, *(field for family in FAMILIES.values() for field in family.columns), ("signal_errors", pa.string())]
+)
+"""The signal table: one row a trace. Columns of families that were not asked for are NULL."""
+
+
+def build(recipe: Recipe) -> tuple[Extractor, ...]:
+    """The families that the recipe asks for, in the table's order whatever the recipe's."""
+    return tuple(family.from_recipe(recipe) for name, family in FAMILIES.items() if name in recipe.filter.signals)
+
+
+def identity(extractors: tuple[Extractor, ...]) -> dict[str, dict[str, Any]]:
+    """Version and parameters of each family: what its values depend on besides the traces.
+
+    A tokenizer counts by its content; where its file lies changes nothing.
+    """
+    return {
+        extractor.name: {"version": extractor.version}
+        | {key: value for key, value in asdict(extractor).items() if key != "tokenizer"}  # type: ignore[call-overload]
+        for extractor in extractors
+    }
+
+
+def rows(extractors: tuple[Extractor, ...], sample: Sample, traces: list[Trace]) -> list[dict[str, Any]]:
+    """The signal rows of one sample's traces, in the order of their ids."""
+    traces = sorted(traces, key=lambda trace: trace.id)
+    table: list[dict[str, Any]] = [
+        {
+            "id": trace.id,
+            "sample_id": trace.sample_id,
+            "teacher": trace.teacher,
+            "k": trace.k,
+            "domain": sample.domain,
+            "outcome": trace.outcome,
+            "finish_reason": trace.finish_reason,
+        }
+        for trace in traces
+    ]
+    errors: list[dict[str, str]] = [{} for _ in traces]
+    for extractor in extractors:
+        measured = _measured(extractor, sample, traces)
+        for row, found, error in zip(table, measured, errors, strict=True):
+            if isinstance(found, str):
+                row[f"{extractor.name}_state"] = ERROR
+                error[extractor.name] = found
+            else:
+                row |= found
+    for row, error in zip(table, errors, strict=True):
+        row["signal_errors"] = orjson.dumps(error).decode() if error else None
+    return table
+
+
+def _measured(extractor: Extractor, sample: Sample, traces: list[Trace]) -> list[dict[str, Any] | str]:
+    """One row a trace, or the reason why there is none."""
+    try:
+        return list(extractor.measure(sample, traces))
+    except DistillError:
+        raise
+    # Whatever a strange text does to an extractor is that trace's counted state, never the end of the run.
+    except Exception as error:
+        if extractor.scope == "trace" and len(traces) > 1:
+            return [found for trace in traces for found in _measured(extractor, sample, [trace])]
+        return [f"{type(error).__name__}: {error}"[:500]] * len(traces)
