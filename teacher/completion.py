@@ -1,0 +1,35 @@
+"""What an engine hands back for one request, whichever engine it is."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    """One raw completion, or the reason why there is none.
+
+    `error` starts with its class: image and refused_request are the row's own fault; timeout, connection,
+    server_error, rate_limited and garbled_response may pass on another day.
+    """
+
+    text: str = ""
+    finish_reason: str = ""
+    prompt_tokens: int = 0
+    image_tokens: int = 0
+    completion_tokens: int = 0
+    reasoning_tokens: int | None = None
+    """None when the engine does not count them apart."""
+    latency_s: float = 0.0
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """What answers: the model name the engine uses, and the engine."""
+
+    model: str
+    engine: Mapping[str, str]
+
+
+ROW_FAULTS = ("image:", "refused_request:")
+"""Errors that asking again unchanged does not cure."""
