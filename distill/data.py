@@ -254,7 +254,8 @@ def source_fields(recipe: Recipe, name: str = "questions") -> dict[str, Any]:
     if not path.exists():
         return fields | {"source": source.source}
     table = sources.locate(recipe, name)
-    digests = {file.name: _digest(file) for file in _content_files(table)}
+    # Shards in different folders may share a name, so their order is part of the key.
+    digests = {f"{position:05d} {file.name}": _digest(file) for position, file in enumerate(_content_files(table))}
     return fields | {"content": next(iter(digests.values())) if len(digests) == 1 else fingerprint(digests)}
 
 
