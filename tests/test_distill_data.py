@@ -175,14 +175,7 @@ def test_a_hub_name_goes_through_the_datasets_library(folder: Path, monkeypatch:
 def test_a_hub_name_without_the_datasets_library_names_the_pip_line(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    load = builtins.__import__
-
-    def blocked(name: str, *rest: Any) -> Any:
-        if name == "datasets":
-            raise ImportError(name)
-        return load(name, *rest)
-
-    monkeypatch.setattr(builtins, "__import__", blocked)
+    monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(MissingExtra, match=r"pip install 'cot-distill\[train\]'"):
         list(data.samples(made(folder, "somebody/charts")))
 
