@@ -1,0 +1,72 @@
+"""The form of a student that vLLM serves natively.
+
+vLLM's Idefics3 has a Llama decoder. Qwen2 is Llama with biases on the query, key and value projections, so a
+Qwen2 student becomes a Llama one with `attention_bias` and a zero bias on the output projection: the logits are
+the same. Does not cover merging adapters (student/train.py leaves merged checkpoints).
+"""
+
+from pathlib import Path
+
+import torch
+from transformers import (
+    Idefics3Config,
+    Idefics3ForConditionalGeneration,
+    LlamaConfig,
+    PreTrainedModel,
+    ProcessorMixin,
+)
+
+from distill.errors import ModelError
+
+
+def to_vllm_native(model: PreTrainedModel) -> PreTrainedModel:
+    """An Idefics3 model with a Qwen2 decoder as the same model with a Llama decoder; others come back as they are."""
+    text = model.config.get_text_config()
+    if model.config.model_type != "idefics3" or text.model_type == "llama":
+        return model
+    if text.model_type != "qwen2":
+        raise ModelError(f"a {text.model_type} decoder cannot be written as Llama; only Qwen2 can")
+    if any(kind != "full_attention" for kind in getattr(text, "layer_types", None) or ()):
+        raise ModelError("a Qwen2 decoder with sliding-window attention cannot be written as Llama")
+    shared = (
+        "vocab_size",
+        "hidden_size",
+        "intermediate_size",
+        "num_hidden_layers",
+        "num_attention_heads",
+        "num_key_value_heads",
+        "hidden_act",
+        "max_position_embeddings",
+        "initializer_range",
+        "rms_norm_eps",
+        "tie_word_embeddings",
+        "rope_parameters",
+        "attention_dropout",
+        "pad_token_id",
+        "eos_token_id",
+        "bos_token_id",
+    )
+    llama = LlamaConfig(**{key: getattr(text, key) for key in shared}, attention_bias=True, mlp_bias=False)
+    config = Idefics3Config(
+        vision_config=model.config.vision_config.to_dict(),
+        text_config=llama.to_dict(),
+        scale_factor=model.config.scale_factor,
+        image_token_id=model.config.image_token_id,
+        tie_word_embeddings=model.config.tie_word_embeddings,
+        pad_token_id=text.pad_token_id,
+    )
+    native = Idefics3ForConditionalGeneration(config).to(model.dtype)
+    missing, unexpected = native.load_state_dict(model.state_dict(), strict=False)
+    if unexpected or any(not name.endswith("self_attn.o_proj.bias") for name in missing):
+        raise ModelError(f"weights don't fit the Llama form: missing {missing[:3]}, unexpected {unexpected[:3]}")
+    with torch.no_grad():
+        for name in missing:
+            native.get_parameter(name).zero_()
+    native.generation_config = model.generation_config
+    return native.eval()
+
+
+def save(model: PreTrainedModel, processor: ProcessorMixin, directory: Path) -> None:
+    """Write a checkpoint that AutoModelForImageTextToText and AutoProcessor load again; safetensors only."""
+    model.save_pretrained(directory)
+    processor.save_pretrained(directory)

@@ -1,0 +1,231 @@
+"""Students and teachers as Hugging Face models: SiQ-VL built from its parts, or any image-text-to-text checkpoint.
+
+SiQ-VL needs no class of its own: Idefics3 is a SigLIP-shaped tower, a pixel shuffle, one linear layer without
+bias, and a decoder. Does not cover training (student/trainer.py) or what vLLM serves (student/export.py).
+"""
+
+import json
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForImageTextToText,
+    AutoProcessor,
+    AutoTokenizer,
+    Idefics3Config,
+    Idefics3ForConditionalGeneration,
+    Idefics3ImageProcessorPil,
+    Idefics3Processor,
+    PreTrainedConfig,
+    PreTrainedModel,
+    ProcessorMixin,
+    SiglipVisionModel,
+)
+
+from distill.errors import ModelError, RecipeError
+
+IMAGE_TOKEN = "<image>"
+MARKERS = ("<fake_token_around_image>", IMAGE_TOKEN, "<global-img>", "<end_of_utterance>")
+
+# ChatML with the assistant's turn marked for the loss. The loop runs over message['content'] itself because vLLM
+# reads the template to find out that it takes content blocks; otherwise it would join image and text by a newline.
+CHAT_TEMPLATE = """\
+{%- for message in messages -%}
+{{- '<|im_start|>' + message['role'] + '\\n' -}}
+{%- if message['role'] == 'assistant' -%}
+{%- generation -%}
+{%- if message['content'] is string -%}{{- message['content'] -}}
+{%- else -%}{%- for content in message['content'] -%}{{- content['text'] -}}{%- endfor -%}{%- endif -%}
+{{- '<|im_end|>' -}}
+{%- endgeneration -%}
+{%- else -%}
+{%- if message['content'] is string -%}{{- message['content'] -}}
+{%- else -%}
+{%- for content in message['content'] -%}
+{%- if content['type'] in ('image', 'image_url') -%}{{- '<image>' -}}{%- else -%}{{- content['text'] -}}{%- endif -%}
+{%- endfor -%}
+{%- endif -%}
+{{- '<|im_end|>' -}}
+{%- endif -%}
+{{- '\\n' -}}
+{%- endfor -%}
+{%- if add_generation_prompt -%}{{- '<|im_start|>assistant\\n' -}}{%- endif -%}
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """Names of the submodules that play each role, as `model.get_submodule` takes them."""
+
+    tower: str
+    projector: str
+    language: str
+
+
+# Role to the names that image-text-to-text models of transformers give it, most specific first. The projector of
+# Qwen-VL models lies inside the tower, so a role is decided by the longest name that matches a parameter.
+_TOWERS = ("vision_model", "vision_tower", "visual")
+_PROJECTORS = ("connector", "multi_modal_projector", "visual.merger", "visual.deepstack_merger_list")
+_LANGUAGES = ("text_model", "language_model")
+
+
+def build(
+    vision: str, language: str, pixel_shuffle: int, *, dtype: str = "float32", seed: int = 0
+) -> tuple[PreTrainedModel, ProcessorMixin]:
+    """SiQ-VL from a SigLIP tower and a Qwen2 decoder, directories or hub names, with a fresh projector.
+
+    The weights lie in `dtype`, frozen parts included. Raises ModelError for a checkpoint that cannot be read and
+    RecipeError for a shuffle factor that does not divide the tower's patch grid.
+    """
+    torch_dtype = getattr(torch, dtype)
+    with _readable(vision):
+        tower = SiglipVisionModel.from_pretrained(vision, dtype=torch_dtype)
+    with _readable(language):
+        decoder = AutoModelForCausalLM.from_pretrained(language, dtype=torch_dtype)
+        # The empty config makes the tokenizer's own files decide its class, not the model type: transformers 5 would
+        # otherwise load any tokenizer beside a Qwen2 model as Qwen2Tokenizer, with other rules for numbers.
+        tokenizer = AutoTokenizer.from_pretrained(language, config=PreTrainedConfig())
+    sight = tower.config
+    side = sight.image_size // sight.patch_size
+    if side % pixel_shuffle:
+        divisors = ", ".join(str(factor) for factor in range(1, side + 1) if side % factor == 0)
+        raise RecipeError(
+            f"student.pixel_shuffle = {pixel_shuffle} does not divide the patch grid of {vision} "
+            f"({side} x {side} patches); choose one of: {divisors}"
+        )
+    tokenizer.add_special_tokens({"extra_special_tokens": list(MARKERS)})
+    if tokenizer.pad_token_id is None or tokenizer.pad_token == tokenizer.eos_token:
+        tokenizer.pad_token = "<|endoftext|>"
+    end_of_turn = tokenizer.convert_tokens_to_ids("<|im_end|>")
+    if end_of_turn is None or end_of_turn == tokenizer.unk_token_id:
+        raise ModelError(f"{language}: its tokenizer has no <|im_end|>; the chat format needs one (Qwen2 has it)")
+    tokenizer.eos_token = "<|im_end|>"
+    rows = decoder.get_input_embeddings().num_embeddings
+    if len(tokenizer) > rows:
+        decoder.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+
+    text_config = decoder.config
+    text_config.pad_token_id = tokenizer.pad_token_id
+    text_config.eos_token_id = end_of_turn
+    tied = bool(text_config.tie_word_embeddings)
+    config = Idefics3Config(
+        vision_config={
+            key: getattr(sight, key)
+            for key in (
+                "hidden_size",
+                "intermediate_size",
+                "num_hidden_layers",
+                "num_attention_heads",
+                "image_size",
+                "patch_size",
+                "hidden_act",
+                "layer_norm_eps",
+                "attention_dropout",
+            )
+        },
+        text_config=text_config.to_dict(),
+        scale_factor=pixel_shuffle,
+        image_token_id=tokenizer.convert_tokens_to_ids(IMAGE_TOKEN),
+        tie_word_embeddings=tied,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = Idefics3ForConditionalGeneration(config).to(torch_dtype)
+    _copy(model.model.vision_model, getattr(tower, "vision_model", tower), vision, ignore=("head.",))
+    _copy(model.model.text_model, decoder.model, language)
+    if tied:
+        model.tie_weights()
+    else:
+        _copy(model.lm_head, decoder.lm_head, language)
+    model.generation_config.eos_token_id = end_of_turn
+    model.generation_config.pad_token_id = tokenizer.pad_token_id
+    return model, _processor(tokenizer, vision, sight.image_size, (side // pixel_shuffle) ** 2)
+
+
+def load(
+    path_or_name: str, *, dtype: str = "float32", revision: str | None = None, trust_remote_code: bool = False
+) -> tuple[PreTrainedModel, ProcessorMixin]:
+    """Any Hugging Face image-text-to-text checkpoint with its processor; ModelError when it cannot be read."""
+    with _readable(path_or_name):
+        model = AutoModelForImageTextToText.from_pretrained(
+            path_or_name,
+            dtype=getattr(torch, dtype),
+            revision=revision,
+            trust_remote_code=trust_remote_code,
+            use_safetensors=True,
+        )
+        processor = AutoProcessor.from_pretrained(
+            path_or_name, revision=revision, trust_remote_code=trust_remote_code
+        )
+    return model, processor
+
+
+def parts(model: PreTrainedModel) -> Parts:
+    """The submodules that are tower, projector and language model, found by the names transformers gives them."""
+    names = {name for name, _ in model.named_modules()}
+
+    def find(role: str, endings: tuple[str, ...]) -> str:
+        for ending in endings:
+            matches = [name for name in names if name == ending or name.endswith(f".{ending}")]
+            if matches:
+                return min(matches, key=len)
+        raise ModelError(
+            f"{type(model).__name__}: found no {role} in this model (looked for modules named "
+            f"{', '.join(endings)}); it cannot be trained in stages"
+        )
+
+    return Parts(
+        tower=find("vision tower", _TOWERS),
+        projector=find("projector", _PROJECTORS),
+        language=find("language model", _LANGUAGES),
+    )
+
+
+def _copy(target: torch.nn.Module, source: torch.nn.Module, name: str, ignore: tuple[str, ...] = ()) -> None:
+    weights = {key: value for key, value in source.state_dict().items() if not key.startswith(ignore)}
+    try:
+        target.load_state_dict(weights, strict=True)
+    except RuntimeError as error:
+        raise ModelError(f"{name}: its weights don't fit the student: {error}") from None
+
+
+def _processor(tokenizer: Any, vision: str, image_size: int, image_seq_len: int) -> Idefics3Processor:
+    """Images become squares of the tower's size, normalised as the tower was trained; no splitting into tiles."""
+    settings = _preprocessing(vision)
+    images = Idefics3ImageProcessorPil(
+        do_image_splitting=False,
+        size={"longest_edge": image_size},
+        max_image_size={"longest_edge": image_size},
+        image_mean=settings.get("image_mean", [0.5, 0.5, 0.5]),
+        image_std=settings.get("image_std", [0.5, 0.5, 0.5]),
+    )
+    return Idefics3Processor(images, tokenizer, image_seq_len=image_seq_len, chat_template=CHAT_TEMPLATE)
+
+
+def _preprocessing(vision: str) -> dict[str, Any]:
+    """The tower's own image statistics, where its checkpoint states them."""
+    from transformers.utils import cached_file
+
+    path = cached_file(vision, "preprocessor_config.json", _raise_exceptions_for_missing_entries=False)
+    return json.loads(Path(path).read_text(encoding="utf-8")) if path else {}
+
+
+@contextmanager
+def _readable(path_or_name: str) -> Iterator[None]:
+    """Turn the many ways in which a checkpoint fails to load into one message."""
+    logging.getLogger("transformers.modeling_utils").setLevel(logging.ERROR)
+    try:
+        yield
+    except (OSError, ValueError, KeyError, RuntimeError, json.JSONDecodeError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise ModelError(
+            f"{path_or_name}: this checkpoint cannot be loaded: {reason}\n"
+            "check the path or hub name, and that config.json, *.safetensors and the processor files are there"
+        ) from error
