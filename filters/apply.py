@@ -103,7 +103,7 @@ def _decide(
         raise DataError(_nothing_kept(found, recipe, folder))
     artifacts.write_text(temporary / "README.md", card(recipe, found, traces.makers, written.rows))
     dataset.replace(temporary, folder / "dataset")
-    report.write(recipe, database, traces, found, folder / "report.html")
+    report.write(recipe, rules, database, traces, found, folder / "report.html")
     files = {f"dataset/{name}": rows for name, rows in written.files.items()} | {
         "dataset/README.md": None,
         "decisions.parquet": decisions.num_rows,

@@ -116,7 +116,7 @@ def trace(record: dict[str, Any]) -> Trace:
 
 def select_samples(path: Path, wanted: set[str]) -> dict[str, Sample]:
     """The samples of these ids. Raises DataError when one is not there."""
-    found = {sample.id: sample for sample in read_samples(path) if sample.id in wanted}
+    found = {sample.id: sample for sample in read_samples(path, wanted)}
     if missing := wanted - found.keys():
         raise DataError(
             f"{path}: {len(missing)} samples of the traces are not there (first: {min(missing)}); "
