@@ -9,7 +9,7 @@ Where rows lie is `distill.sources`' business, what their columns mean `distill.
 import hashlib
 import os
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict
 from functools import cache
@@ -19,6 +19,7 @@ from typing import Any
 
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from distill import formats, images, sources
@@ -296,11 +297,14 @@ def _row(sample: Sample) -> dict[str, Any]:
     }
 
 
-def read_samples(path: Path) -> Iterator[Sample]:
-    """The samples of a file that `write_samples` wrote."""
+def read_samples(path: Path, ids: Collection[str] | None = None) -> Iterator[Sample]:
+    """The samples of a file that `write_samples` wrote, in its order: all, or those of some ids."""
+    wanted = None if ids is None else pa.array(sorted(ids), pa.string())
     try:
         with pq.ParquetFile(path) as table:
             for batch in table.iter_batches(batch_size=_ROW_GROUP):
+                if wanted is not None:
+                    batch = batch.filter(pc.is_in(batch["id"], value_set=wanted))
                 for values in batch.to_pylist():
                     values["images"] = tuple(ImageRef(**ref) for ref in values["images"])
                     values["answers"] = tuple(values["answers"])
