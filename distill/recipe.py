@@ -359,7 +359,7 @@ def load(path_or_name: str | Path, overrides: Mapping[str, str] | None = None) -
         problems = "\n".join(f"  {line}" for line in _explain(error, values))
         raise RecipeError(f"{path}: this recipe cannot be used:\n{problems}") from None
     except TypeError as error:
-        raise RecipeError(f"{path}: {error}; write dates and times as strings") from None
+        raise RecipeError(f"{path}: {error}") from None
     recipe._path = path.resolve()
     return recipe
 

@@ -1,0 +1,259 @@
+"""Recipes: what is refused and how it is said, overrides, references, paths, the schema and the shipped files."""
+
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from distill import recipe
+from distill.errors import RecipeError
+from distill.recipe import Recipe
+
+SHIPPED = sorted(recipe.shipped())
+
+WHOLE = """
+seed = 7
+
+[data.questions]
+source = "questions.jsonl"
+images_root = "images"
+
+[data.captions]
+source = "somebody/captions"
+
+[[teachers]]
+name = "structured"
+model = "somebody/teacher"
+
+[student]
+model = "somebody/student"
+
+[[stages]]
+name = "align"
+data = "captions"
+train = ["projector"]
+
+[[stages]]
+name = "reason"
+data = "traces"
+train = ["language"]
+[stages.lora]
+rank = 8
+
+[eval]
+data = "questions"
+arms = { before = "align", distilled = "reason" }
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    file = tmp_path / "mine.toml"
+    file.write_text(WHOLE)
+    return file
+
+
+def refused(path: Path, old: str = "", new: str = "", **overrides: str) -> str:
+    if old:
+        assert old in WHOLE
+        path.write_text(WHOLE.replace(old, new, 1))
+    with pytest.raises(RecipeError) as caught:
+        recipe.load(path, overrides)
+    assert str(path) in str(caught.value) or overrides
+    return str(caught.value)
+
+
+def test_a_recipe_is_read_with_every_default_filled_in(path: Path) -> None:
+    found = recipe.load(path)
+    assert (found.seed, found.name, found.path) == (7, "mine", path)
+    assert found.data["questions"].split == "train"
+    assert found.teachers[0].backend == "vllm"
+    assert found.stages[1].lora is not None and found.stages[1].lora.rank == 8
+    assert [rule.name for rule in found.filter.rules][:2] == ["incomplete", "wrong_answer"]
+
+
+def test_nothing_but_an_empty_file_is_needed(tmp_path: Path) -> None:
+    (tmp_path / "empty.toml").touch()
+    assert recipe.load(tmp_path / "empty.toml").model_dump() == Recipe().model_dump()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "where", "nearest"),
+    [
+        ('source = "questions.jsonl"', 'sorce = "questions.jsonl"', "data.questions.sorce", "source"),
+        ('model = "somebody/teacher"', 'model = "a/b"\nweigth = 1.0', "teachers.structured.weigth", "weight"),
+        ("rank = 8", "rnak = 8", "stages.reason.lora.rnak", "rank"),
+        ("seed = 7", "sede = 7", "sede", "seed"),
+        ("[eval]", "[evaluate]", "evaluate", "eval"),
+    ],
+)
+def test_an_unknown_key_names_file_key_and_the_nearest_known_one(
+    path: Path, old: str, new: str, where: str, nearest: str
+) -> None:
+    message = refused(path, old, new)
+    assert f"{where}: unknown key; did you mean {nearest!r}?" in message
+    assert "(known: " in message
+
+
+def test_every_problem_is_named_at_once(path: Path) -> None:
+    message = refused(path, "seed = 7", 'seed = "7"\nunknown_thing = 1')
+    assert "seed = '7'" in message
+    assert "unknown_thing: unknown key" in message
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ('train = ["projector"]', 'train = ["tower"]', "'projector' or 'language'"),
+        ('source = "questions.jsonl"', 'source = "q.jsonl"\nformat = "chartQA"', "'chartqa'"),
+        ("rank = 8", "rank = 8.5", "stages.reason.lora.rank = 8.5"),
+        ("rank = 8", "rank = 0", "stages.reason.lora.rank = 0"),
+        ("seed = 7", "seed = true", "seed = True"),
+        ("seed = 7", "seed = 2010-01-01", "seed = '2010-01-01'"),
+        ("seed = 7", f"seed = {2**70}", "exceeds 64-bit range"),
+        ("rank = 8", "rank = 8\ndropout = nan", "stages.reason.lora.dropout"),
+        ('train = ["projector"]', 'train = ["projector"]\nwarmup_share = 1.5', "warmup_share = 1.5"),
+        ('name = "structured"', 'name = "../up"', "teachers.../up.name"),
+        ('model = "somebody/student"', "", "give model, or all of vision, language and pixel_shuffle"),
+        ('model = "somebody/student"', 'model = "a"\nvision = "b"', "not both"),
+        ('train = ["projector"]', 'train = ["projector"]\n[stages.lora]', "lora adapts the language model"),
+        ('train = ["projector"]', 'train = ["projector"]\nmicro_batch_size = 3', "not a multiple"),
+        ('model = "somebody/teacher"', 'model = "a"\nprompt = "Think."', "prompt must contain {question}"),
+        ('model = "somebody/teacher"', 'model = "a"\nbackend = "openai"', "needs base_url"),
+        ('name = "reason"', 'name = "align"', "stages must have distinct names; repeated: align"),
+        ('data = "captions"', 'data = "caption"', "did you mean 'captions'?"),
+        ('distilled = "reason"', 'distilled = "raeson"', "did you mean 'reason'?"),
+        ('name = "align"', 'name = "align"\nstart = "reason"', "stages.align.start = 'reason' is not known"),
+    ],
+)
+def test_an_impossible_value_is_refused_with_the_value_and_what_is_allowed(
+    path: Path, old: str, new: str, expected: str
+) -> None:
+    assert expected in refused(path, old, new)
+
+
+def test_a_file_that_is_not_toml_or_cannot_be_read_is_one_message(path: Path, tmp_path: Path) -> None:
+    assert "not valid TOML" in refused(path, "seed = 7", "seed = ")
+    (tmp_path / "latin.toml").write_bytes(b'a = "\xff"')
+    with pytest.raises(RecipeError, match="not valid TOML"):
+        recipe.load(tmp_path / "latin.toml")
+    with pytest.raises(RecipeError, match="is a directory"):
+        recipe.load(tmp_path)
+
+
+def test_overrides_reach_every_kind_of_key(path: Path) -> None:
+    found = recipe.load(
+        path,
+        {
+            "seed": "3",
+            "filter.select.per_question": "2",
+            "stages.reason.epochs": "2.5",
+            "stages.0.learning_rate": "1e-3",
+            "teachers.structured.sampling.temperature": "0.0",
+            "teachers.structured.prompt": "Say it: {question}",
+            "student.dtype": "float32",
+            "stages.align.train": '["projector", "language"]',
+        },
+    )
+    assert (found.seed, found.filter.select.per_question, found.stages[1].epochs) == (3, 2, 2.5)
+    assert found.stages[0].learning_rate == 1e-3
+    assert found.teachers[0].sampling.temperature == 0.0
+    assert found.teachers[0].prompt == "Say it: {question}"
+    assert found.student is not None and found.student.dtype == "float32"
+    assert found.stages[0].train == ("projector", "language")
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        ("stages.raeson.epochs", "did you mean 'reason'?"),
+        ("stages.epochs", "is a list; name one of its items"),
+        ("seed.value", "holds a value, not a section"),
+        ("stages.reason.epoch", "did you mean 'epochs'?"),
+    ],
+)
+def test_an_override_that_points_nowhere_is_refused(path: Path, key: str, expected: str) -> None:
+    assert expected in refused(path, **{key: "1"})
+
+
+def test_an_overridden_recipe_differs_from_the_file_only_there(path: Path) -> None:
+    plain, changed = recipe.load(path), recipe.load(path, {"seed": "8"})
+    assert plain != changed
+    assert changed.model_copy(update={"seed": 7}) == plain
+
+
+def test_relative_paths_belong_to_the_folder_of_the_recipe(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir("/")
+    found = recipe.load(path)
+    assert found.local("images") == path.parent / "images"
+    assert found.local("/elsewhere") == Path("/elsewhere")
+    assert found.local_or_hub("somebody/teacher") == "somebody/teacher"
+    (path.parent / "somebody" / "teacher").mkdir(parents=True)
+    assert found.local_or_hub("somebody/teacher") == str(path.parent / "somebody" / "teacher")
+
+
+def test_a_resolved_recipe_reads_back_as_the_same_one_from_anywhere(path: Path, tmp_path: Path) -> None:
+    (path.parent / "questions.jsonl").touch()
+    (path.parent / "images").mkdir()
+    found = recipe.load(path)
+    text = found.to_toml()
+    elsewhere = tmp_path / "run" / "recipe.toml"
+    elsewhere.parent.mkdir()
+    elsewhere.write_text(text)
+    again = recipe.load(elsewhere)
+    assert again.to_toml() == text
+    assert again.local(again.data["questions"].source) == path.parent / "questions.jsonl"
+    assert tomllib.loads(text)["data"]["captions"]["source"] == "somebody/captions"
+    assert again.name == "run"
+
+
+def test_the_schema_lists_every_section_and_refuses_others() -> None:
+    schema = recipe.schema()
+    assert set(schema["properties"]) == {
+        "seed",
+        "data",
+        "teachers",
+        "generate",
+        "filter",
+        "student",
+        "stages",
+        "eval",
+    }
+    assert schema["additionalProperties"] is False
+    assert schema["$defs"]["Lora"]["properties"]["rank"]["default"] == 16
+    assert schema["$defs"]["DataSource"]["required"] == ["source"]
+
+
+def test_an_unknown_name_lists_the_shipped_recipes(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="none shipped under that name"):
+        recipe.load("no-such-recipe")
+    assert recipe.recipes_folder().is_dir()
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_shipped_recipe_loads_by_its_name_and_states_its_purpose(name: str) -> None:
+    found = recipe.load(name)
+    assert found.name == name
+    assert found.path.read_text().startswith("# ")
+    for stage in found.stages:
+        assert stage.data == "traces" or stage.data in found.data
+    assert not found.stages or found.eval.data in found.data
+
+
+def test_a_typo_is_reported_within_a_second_and_without_heavy_imports(path: Path) -> None:
+    path.write_text(WHOLE.replace("rank", "rnak"))
+    program = (
+        "import sys, time; started = time.perf_counter()\n"
+        "from distill import recipe\n"
+        "try: recipe.load(sys.argv[1])\n"
+        "except recipe.RecipeError: print(time.perf_counter() - started)\n"
+        "assert not {'torch', 'transformers', 'datasets'} & sys.modules.keys()"
+    )
+    environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=True, env=environment
+    )
+    assert float(done.stdout) < 1.0
