@@ -1,0 +1,288 @@
+"""One training stage, from its start model to the saved student: rows, freeze, fit, proof, merge, manifest.
+
+Does not decide which stages run (student/train.py) and holds no training loop (student/trainer.py).
+"""
+
+import shutil
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from distill.artifacts import (
+    Journal,
+    Manifest,
+    canonical,
+    describe,
+    differences,
+    fingerprint,
+    read_jsonl,
+    versions,
+    write_bytes,
+    write_json,
+)
+from distill.errors import DataError, RecipeError, StaleError
+from distill.recipe import Recipe, Stage
+from distill.types import Progress, ProgressCallback
+from student import rows
+
+if TYPE_CHECKING:
+    from student.collate import Encoder, Examples, ImageStore
+    from student.trainer import StepLog
+
+MODEL, ADAPTER, CHECKPOINTS = "model", "adapter", "checkpoints"
+METRICS, PARTS, SETTINGS = "metrics.jsonl", "parts.json", "settings.json"
+PACKAGES = ("torch", "transformers", "trl", "peft", "accelerate", "tokenizers")
+
+
+@dataclass(slots=True)
+class Session:
+    """What stages of one command share: image features computed once, kept between stages."""
+
+    store: "ImageStore | None" = None
+    seconds: Counter[str] = field(default_factory=Counter)
+
+
+def run(
+    recipe: Recipe,
+    run_folder: Path,
+    stage: Stage,
+    fields: Mapping[str, Any],
+    *,
+    start: Path | None,
+    session: Session,
+    on_progress: ProgressCallback,
+) -> Manifest:
+    """Train one stage from `start` (None: the base student) and leave its model; resumes from its checkpoints."""
+    import torch
+
+    from student import freeze, trainer
+    from student.collate import Collator
+    from student.model import parts as find_parts
+    from student.packing import can_pack
+
+    begun = time.perf_counter()
+    assert recipe.student is not None
+    if recipe.student.dtype == "float16":
+        raise RecipeError("student.dtype = 'float16': gradients overflow there; train in bfloat16 or float32")
+    folder = run_folder / "train" / stage.name
+    _open(folder, fields, recipe)
+    dtype = getattr(torch, recipe.student.dtype)
+    with trainer.quiet():
+        model, processor = _load(recipe, start)
+    parts = find_parts(model)
+    encoder, examples = _examples(recipe, run_folder, stage, model, processor, dtype, session)
+    on_progress(
+        Progress(
+            stage=f"read {stage.name}",
+            done=len(examples),
+            total=len(examples),
+            unit="rows",
+            facts=dict(sorted(examples.dropped.items())),
+        )
+    )
+    torch.manual_seed(recipe.seed)
+    student = freeze.prepare(model, parts, stage.train, stage.lora)
+    table = freeze.table(student, parts)
+    frozen = freeze.frozen_sha256(student, parts)
+    write_json(folder / PARTS, {"parts": freeze.table_values(table), "frozen_sha256": frozen})
+
+    type_name = _type_name(model)
+    assert session.store is not None
+    collator = Collator(
+        examples,
+        session.store,
+        image_id=encoder.image_id,
+        pad_id=_pad_id(processor),
+        max_pixels=rows.max_pixels(recipe, stage),
+        pack=can_pack(model.config, type_name),
+        type_name=type_name,
+    )
+    with _metrics(folder) as metrics:
+
+        def on_log(log: "StepLog") -> None:
+            metrics.append(asdict(log))
+            on_progress(
+                Progress(
+                    stage=f"train {stage.name}",
+                    done=log.step,
+                    total=log.steps,
+                    unit="steps",
+                    facts={"loss": log.loss, "tokens/s": round(log.tokens_per_s)},
+                )
+            )
+
+        last = trainer.fit(
+            student,
+            processor,
+            parts,
+            examples.lengths,
+            collator,
+            stage,
+            folder=folder / CHECKPOINTS,
+            seed=recipe.seed,
+            dtype=dtype,
+            workers=_workers(session.store),
+            on_log=on_log,
+        )
+    freeze.require_equal(frozen, freeze.frozen_sha256(student, parts))
+    with trainer.quiet():
+        _save(folder, student, processor, merged=stage.lora is not None)
+    manifest = Manifest(
+        stage=f"train {stage.name}",
+        fingerprint=fingerprint(fields),
+        fields=orjson.loads(canonical(fields)),
+        inputs={f"frozen.{role}": digest for role, digest in frozen.items()},
+        outputs={
+            file.relative_to(folder).as_posix(): describe(file)
+            for file in sorted(
+                [
+                    *(folder / MODEL).iterdir(),
+                    *((folder / ADAPTER).iterdir() if stage.lora else ()),
+                    folder / METRICS,
+                    folder / PARTS,
+                ]
+            )
+        },
+        counts={
+            "rows": len(examples),
+            "steps": last.steps,
+            "images": last.images,
+            "trainable_parameters": sum(row.trainable for row in table),
+            "parameters": sum(row.parameters for row in table),
+            **{f"dropped_{reason}": count for reason, count in sorted(examples.dropped.items())},
+        },
+        tokens={"trained": last.tokens, "response": last.response_tokens},
+        versions=versions(*PACKAGES),
+        seconds=round(time.perf_counter() - begun, 3),
+    ).write(folder)
+    clean(folder)
+    return manifest
+
+
+def clean(folder: Path) -> None:
+    """Remove what only an unfinished stage needs."""
+    shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
+    (folder / SETTINGS).unlink(missing_ok=True)
+
+
+def _open(folder: Path, fields: Mapping[str, Any], recipe: Recipe) -> None:
+    """Note the settings of an unfinished stage; its checkpoints must have been made from the same ones."""
+    try:
+        before = orjson.loads((folder / SETTINGS).read_bytes())
+    except (FileNotFoundError, orjson.JSONDecodeError):
+        before = None
+    if before is not None and fingerprint(before) != fingerprint(fields) and any(folder.glob(f"{CHECKPOINTS}/*")):
+        raise StaleError(
+            f"{folder} was begun with other settings:\n{differences(before, fields)}\n"
+            f"take the change back to resume it, or add --fresh (with --stage {folder.name} for this stage alone)"
+        )
+    write_json(folder / SETTINGS, fields)
+
+
+def _load(recipe: Recipe, start: Path | None) -> tuple[Any, Any]:
+    from student import model as models
+
+    settings = recipe.student
+    assert settings is not None
+    if start is not None:
+        return models.load(str(start), dtype=settings.dtype, trust_remote_code=settings.trust_remote_code)
+    if settings.model is not None:
+        return models.load(
+            recipe.local_or_hub(settings.model),
+            dtype=settings.dtype,
+            revision=settings.revision,
+            trust_remote_code=settings.trust_remote_code,
+        )
+    assert settings.vision is not None and settings.language is not None and settings.pixel_shuffle is not None
+    return models.build(
+        recipe.local_or_hub(settings.vision),
+        recipe.local_or_hub(settings.language),
+        settings.pixel_shuffle,
+        dtype=settings.dtype,
+        seed=recipe.seed,
+    )
+
+
+def _examples(
+    recipe: Recipe, run_folder: Path, stage: Stage, model: Any, processor: Any, dtype: Any, session: Session
+) -> "tuple[Encoder, Examples]":
+    from student.collate import Encoder, ImageStore, encode
+
+    if session.store is None:
+        session.store = ImageStore(processor, dtype)
+    dropped: Counter[str] = Counter()
+    encoder = Encoder(processor, end_ids(model))
+    examples = encode(
+        rows.read(recipe, run_folder, stage, dropped),
+        encoder,
+        session.store,
+        max_length=stage.max_length,
+        max_pixels=rows.max_pixels(recipe, stage),
+        dropped=dropped,
+    )
+    if not len(examples):
+        reasons = ", ".join(f"{reason}: {count}" for reason, count in sorted(dropped.items())) or "the data is empty"
+        raise DataError(
+            f"stage '{stage.name}': no row of data = {stage.data!r} can be trained on ({reasons}); "
+            f"max_length is {stage.max_length} tokens, image tokens included"
+        )
+    return encoder, examples
+
+
+def end_ids(model: Any) -> list[int]:
+    """Every token that ends a turn of this model."""
+    ids = getattr(model.generation_config, "eos_token_id", None)
+    return [] if ids is None else [ids] if isinstance(ids, int) else [int(value) for value in ids]
+
+
+def _pad_id(processor: Any) -> int:
+    pad = processor.tokenizer.pad_token_id
+    return int(pad if pad is not None else processor.tokenizer.eos_token_id)
+
+
+def _type_name(model: Any) -> str | None:
+    """The input by which a model wants to be told which tokens are image tokens, if it does."""
+    import inspect
+
+    names = inspect.signature(type(model).forward).parameters
+    return next((name for name in ("mm_token_type_ids", "token_type_ids") if name in names), None)
+
+
+def _workers(store: "ImageStore") -> int:
+    """Processes that decode images: none while all features are in memory."""
+    import os
+
+    return min(4, os.cpu_count() or 1) if store.full else 0
+
+
+def _metrics(folder: Path) -> Journal:
+    """The metrics of the steps that the last complete checkpoint covers, open for more."""
+    from student.trainer import last_checkpoint
+
+    checkpoint = last_checkpoint(folder / CHECKPOINTS)
+    step = int(checkpoint.name.rpartition("-")[2]) if checkpoint else 0
+    path = folder / METRICS
+    kept = [line for line in read_jsonl(path) if line["step"] <= step]
+    write_bytes(path, b"".join(canonical(line) + b"\n" for line in kept))
+    return Journal(path)
+
+
+def _save(folder: Path, student: Any, processor: Any, *, merged: bool) -> None:
+    """Write the whole student under a temporary name, then rename: a model folder is complete or absent."""
+    from student.trainer import refused_writes
+
+    partial = folder / f".{MODEL}.tmp"
+    with refused_writes(folder / MODEL):
+        shutil.rmtree(partial, ignore_errors=True)
+        shutil.rmtree(folder / MODEL, ignore_errors=True)
+        if merged:
+            student.save_pretrained(folder / ADAPTER)
+            student = student.merge_and_unload()
+        student.save_pretrained(partial)
+        processor.save_pretrained(partial)
+        partial.rename(folder / MODEL)

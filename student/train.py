@@ -1,0 +1,196 @@
+"""The train verb: the stages of a recipe in order, each from the model of the stage that it starts from.
+
+A finished stage is recognised by its manifest without importing torch. Does not train itself (student/stage.py).
+"""
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from distill.artifacts import (
+    MANIFEST,
+    Manifest,
+    describe,
+    directory_sha256,
+    fingerprint,
+    finished,
+    flatten,
+    locked,
+    set_aside,
+    versions,
+)
+from distill.errors import RecipeError, StaleError
+from distill.recipe import Recipe, Stage
+from distill.types import ProgressCallback, unwatched
+from student import rows
+
+BASE = "base"
+# Settings that change how often something is written, never what is learned.
+_WITHOUT_EFFECT = {"save_every_steps", "log_every_steps", "report_to", "start", "name"}
+
+
+def train(
+    recipe: Recipe,
+    run: Path,
+    *,
+    stage: str | None = None,
+    fresh: bool = False,
+    on_progress: ProgressCallback = unwatched,
+) -> Manifest:
+    """Train every stage that is not finished, or `stage` alone; the manifest of all stages, or of that one.
+
+    `fresh` sets earlier work aside: all of it, or with `stage` that stage and those that start from it. Raises
+    StaleError when something finished was made from other settings, and when `stage` starts from an unfinished one.
+    """
+    if recipe.student is None or not recipe.stages:
+        raise RecipeError(f"{recipe.path}: training needs a [student] section and at least one [[stages]] block")
+    names = [planned.name for planned in recipe.stages]
+    if stage is not None and stage not in names:
+        raise RecipeError(f"--stage {stage}: the recipe has no such stage; its stages: {', '.join(names)}")
+    with locked(run):
+        fields = stage_fields(recipe, run)
+        if fresh:
+            _set_aside(recipe, run, stage)
+        manifests = _stages(recipe, run, fields, stage, on_progress)
+        if stage is not None:
+            _forget_summary(run, fields)
+            return manifests[stage]
+        return _summary(run, fields, manifests)
+
+
+def stage_fields(recipe: Recipe, run: Path) -> dict[str, dict[str, Any]]:
+    """By stage name, the flattened settings that its fingerprint covers: a change anywhere upstream shows."""
+    student = _student_fields(recipe)
+    fields: dict[str, dict[str, Any]] = {}
+    for stage in recipe.stages:
+        start = start_of(recipe, stage)
+        fields[stage.name] = {
+            **flatten(stage.model_dump(mode="json", exclude=_WITHOUT_EFFECT), "stage"),
+            **student,
+            **rows.fields(recipe, run, stage),
+            "start": BASE if start is None else start,
+            "start_fingerprint": None if start is None else fingerprint(fields[start]),
+            "seed": recipe.seed,
+        }
+    return fields
+
+
+def start_of(recipe: Recipe, stage: Stage) -> str | None:
+    """The stage whose model a stage starts from; None: the base student."""
+    if stage.start is not None:
+        return stage.start
+    position = recipe.stages.index(stage)
+    return recipe.stages[position - 1].name if position else None
+
+
+def model_folder(run: Path, stage: str) -> Path:
+    """Where a finished stage leaves its student."""
+    return run / "train" / stage / "model"
+
+
+def _student_fields(recipe: Recipe) -> dict[str, Any]:
+    """The student section, local checkpoints by their content instead of their place."""
+    assert recipe.student is not None
+    values = recipe.student.model_dump(mode="json", exclude_none=True)
+    for key in ("model", "vision", "language"):
+        if key in values and recipe.local(values[key]).is_dir():
+            values[key] = f"sha256:{directory_sha256(recipe.local(values[key]))}"
+    return flatten(values, "student")
+
+
+def _stages(
+    recipe: Recipe,
+    run: Path,
+    fields: Mapping[str, Mapping[str, Any]],
+    only: str | None,
+    on_progress: ProgressCallback,
+) -> dict[str, Manifest]:
+    manifests: dict[str, Manifest] = {}
+    session: Any = None
+    for stage in recipe.stages:
+        folder = run / "train" / stage.name
+        if only is not None and stage.name != only:
+            continue
+        start = start_of(recipe, stage)
+        if only is not None and start is not None:
+            _require(run, start, fields[start])
+        manifest = finished(folder, fields[stage.name], remedy=_remedy(stage.name))
+        if manifest is None:
+            from student import stage as stages
+
+            session = session or stages.Session()
+            manifest = stages.run(
+                recipe,
+                run,
+                stage,
+                fields[stage.name],
+                start=None if start is None else model_folder(run, start),
+                session=session,
+                on_progress=on_progress,
+            )
+        manifests[stage.name] = manifest
+    return manifests
+
+
+def _require(run: Path, start: str, fields: Mapping[str, Any]) -> None:
+    if finished(run / "train" / start, fields, remedy=_remedy(start)) is None:
+        raise StaleError(
+            f"{run / 'train' / start}: the stage to start from is unfinished; train --stage {start} first"
+        )
+
+
+def _remedy(stage: str) -> str:
+    return (
+        "take the change back, or start over with --fresh "
+        f"(--stage {stage} --fresh redoes this stage and those that start from it)"
+    )
+
+
+def _set_aside(recipe: Recipe, run: Path, stage: str | None) -> None:
+    """Move finished work to train.previous: everything, or one stage and its descendants."""
+    if stage is None:
+        set_aside(run / "train")
+        return
+    redone = {stage}
+    for later in recipe.stages:
+        if start_of(recipe, later) in redone:
+            redone.add(later.name)
+    for name in sorted(redone):
+        folder, previous = run / "train" / name, run / "train.previous" / name
+        if folder.exists():
+            shutil.rmtree(previous, ignore_errors=True)
+            previous.parent.mkdir(parents=True, exist_ok=True)
+            folder.rename(previous)
+
+
+def _forget_summary(run: Path, fields: Mapping[str, Mapping[str, Any]]) -> None:
+    """The manifest of all stages is gone as soon as one of them is not what it says."""
+    summary = Manifest.read(run / "train")
+    if summary is not None and summary.fingerprint != fingerprint(_summary_fields(fields)):
+        (run / "train" / MANIFEST).unlink()
+    for name in fields:
+        if Manifest.read(run / "train" / name) is None:
+            (run / "train" / MANIFEST).unlink(missing_ok=True)
+
+
+def _summary_fields(fields: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    return {f"stages.{name}": fingerprint(settings) for name, settings in fields.items()}
+
+
+def _summary(run: Path, fields: Mapping[str, Mapping[str, Any]], manifests: Mapping[str, Manifest]) -> Manifest:
+    settings = _summary_fields(fields)
+    outputs = {f"{name}/{MANIFEST}": describe(run / "train" / name / MANIFEST) for name in manifests}
+    before = Manifest.read(run / "train")
+    if before is not None and before.fingerprint == fingerprint(settings) and before.outputs == outputs:
+        return before
+    return Manifest(
+        stage="train",
+        fingerprint=fingerprint(settings),
+        fields=settings,
+        outputs=outputs,
+        counts={"stages": len(manifests), "steps": sum(each.counts["steps"] for each in manifests.values())},
+        tokens={"trained": sum(each.tokens["trained"] for each in manifests.values())},
+        versions=versions("torch", "transformers", "trl", "peft"),
+        seconds=round(sum(each.seconds for each in manifests.values()), 3),
+    ).write(run / "train")
