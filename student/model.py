@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from transformers import (
     AutoModelForCausalLM,
     AutoModelForImageTextToText,
@@ -73,6 +74,8 @@ class Parts:
 _TOWERS = ("vision_model", "vision_tower", "visual")
 _PROJECTORS = ("connector", "multi_modal_projector", "visual.merger", "visual.deepstack_merger_list")
 _LANGUAGES = ("text_model", "language_model")
+# What they say of a load that went well (layers not sharded, head unused) is no news to the user.
+_NOISY = ("transformers.modeling_utils", "transformers.distributed.tensor_parallel")
 
 
 def build(
@@ -85,12 +88,14 @@ def build(
     """
     torch_dtype = getattr(torch, dtype)
     with _readable(vision):
-        tower = SiglipVisionModel.from_pretrained(vision, dtype=torch_dtype)
+        tower, found = SiglipVisionModel.from_pretrained(vision, dtype=torch_dtype, output_loading_info=True)
+    _complete(vision, "a SigLIP vision tower", found, unused=("head.",))
     with _readable(language):
-        decoder = AutoModelForCausalLM.from_pretrained(language, dtype=torch_dtype)
+        decoder, found = AutoModelForCausalLM.from_pretrained(language, dtype=torch_dtype, output_loading_info=True)
         # The empty config makes the tokenizer's own files decide its class, not the model type: transformers 5 would
         # otherwise load any tokenizer beside a Qwen2 model as Qwen2Tokenizer, with other rules for numbers.
         tokenizer = AutoTokenizer.from_pretrained(language, config=PreTrainedConfig())
+    _complete(language, "a language model", found)
     sight = tower.config
     side = sight.image_size // sight.patch_size
     if side % pixel_shuffle:
@@ -154,22 +159,24 @@ def load(
 ) -> tuple[PreTrainedModel, ProcessorMixin]:
     """Any Hugging Face image-text-to-text checkpoint with its processor; ModelError when it cannot be read."""
     with _readable(path_or_name):
-        model = AutoModelForImageTextToText.from_pretrained(
+        model, found = AutoModelForImageTextToText.from_pretrained(
             path_or_name,
             dtype=getattr(torch, dtype),
             revision=revision,
             trust_remote_code=trust_remote_code,
             use_safetensors=True,
+            output_loading_info=True,
         )
         processor = AutoProcessor.from_pretrained(
             path_or_name, revision=revision, trust_remote_code=trust_remote_code
         )
+    _complete(path_or_name, "a whole image-text-to-text model", found)
     return model, processor
 
 
 def parts(model: PreTrainedModel) -> Parts:
     """The submodules that are tower, projector and language model, found by the names transformers gives them."""
-    names = {name for name, _ in model.named_modules()}
+    names: set[str] = {name for name, _ in model.named_modules()}
 
     def find(role: str, endings: tuple[str, ...]) -> str:
         for ending in endings:
@@ -186,6 +193,16 @@ def parts(model: PreTrainedModel) -> Parts:
         projector=find("projector", _PROJECTORS),
         language=find("language model", _LANGUAGES),
     )
+
+
+def _complete(name: str, kind: str, found: dict[str, Any], unused: tuple[str, ...] = ()) -> None:
+    """Refuse a checkpoint that lacks weights: transformers would only warn and fill them with random numbers."""
+    missing = sorted(key for key in found["missing_keys"] if not key.removeprefix("vision_model.").startswith(unused))
+    if missing:
+        raise ModelError(
+            f"{name}: this checkpoint is not {kind}, or is incomplete: it lacks {len(missing)} of its weights "
+            f"({', '.join(missing[:3])}, ...)\ncheck that the recipe names the right checkpoint for this part"
+        )
 
 
 def _copy(target: torch.nn.Module, source: torch.nn.Module, name: str, ignore: tuple[str, ...] = ()) -> None:
@@ -220,12 +237,18 @@ def _preprocessing(vision: str) -> dict[str, Any]:
 @contextmanager
 def _readable(path_or_name: str) -> Iterator[None]:
     """Turn the many ways in which a checkpoint fails to load into one message."""
-    logging.getLogger("transformers.modeling_utils").setLevel(logging.ERROR)
+    loggers = [logging.getLogger(name) for name in _NOISY]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
     try:
         yield
-    except (OSError, ValueError, KeyError, RuntimeError, json.JSONDecodeError) as error:
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ModelError(
             f"{path_or_name}: this checkpoint cannot be loaded: {reason}\n"
             "check the path or hub name, and that config.json, *.safetensors and the processor files are there"
         ) from error
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

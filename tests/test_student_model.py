@@ -1,0 +1,191 @@
+"""A student built from parts is the parts' weights, and speaks the chat format; a bad checkpoint is one message."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import (
+    PreTrainedTokenizerFast,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    SiglipConfig,
+    SiglipModel,
+    SiglipVisionConfig,
+    SiglipVisionModel,
+)
+
+from distill.errors import ModelError, RecipeError
+from student import export, model
+
+SIGHT = {
+    "hidden_size": 16,
+    "intermediate_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "image_size": 48,
+    "patch_size": 6,
+}
+SPEECH = {
+    "hidden_size": 16,
+    "intermediate_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+}
+
+
+@pytest.fixture(scope="module")
+def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`tower`, `decoder` and `untied`, a decoder with a head of its own."""
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    folder = tmp_path_factory.mktemp("checkpoints")
+    SiglipVisionModel(SiglipVisionConfig(**SIGHT, vision_use_head=False)).save_pretrained(folder / "tower")
+    bpe = Tokenizer(models.BPE())
+    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    bpe.decoder = decoders.ByteLevel()
+    bpe.train_from_iterator(
+        ["How many red circles are there?"],
+        trainers.BpeTrainer(
+            vocab_size=300,
+            special_tokens=["<|endoftext|>", "<|im_start|>", "<|im_end|>"],
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+            show_progress=False,
+        ),
+    )
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=bpe, eos_token="<|endoftext|>", pad_token="<|endoftext|>")
+    for name, tied in (("decoder", True), ("untied", False)):
+        config = Qwen2Config(**SPEECH, vocab_size=len(tokenizer), tie_word_embeddings=tied)
+        decoder = Qwen2ForCausalLM(config)
+        # Zero biases would hide an export that forgets them.
+        for key, parameter in decoder.named_parameters():
+            if key.endswith("bias"):
+                torch.nn.init.normal_(parameter)
+        decoder.save_pretrained(folder / name)
+        tokenizer.save_pretrained(folder / name)
+    return folder
+
+
+def prompt(processor: model.ProcessorMixin) -> dict[str, torch.Tensor]:
+    image = Image.fromarray(np.random.default_rng(0).integers(0, 255, (48, 48, 3), dtype=np.uint8))
+    turn = {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "How many?"}]}
+    text = processor.apply_chat_template([turn], add_generation_prompt=True)
+    return processor(text=[text], images=[[image]], return_tensors="pt")
+
+
+@pytest.mark.parametrize("language", ["decoder", "untied"])
+def test_a_built_student_holds_the_weights_of_its_parts(checkpoints: Path, language: str) -> None:
+    built, _ = model.build(str(checkpoints / "tower"), str(checkpoints / language), 2)
+    tower = SiglipVisionModel.from_pretrained(checkpoints / "tower").state_dict()
+    decoder = Qwen2ForCausalLM.from_pretrained(checkpoints / language)
+    assert all(torch.equal(value, tower[key]) for key, value in built.model.vision_model.state_dict().items())
+    words = decoder.config.vocab_size
+    assert torch.equal(built.get_input_embeddings().weight[:words], decoder.get_input_embeddings().weight)
+    assert torch.equal(built.lm_head.weight[:words], decoder.lm_head.weight)
+    assert (built.lm_head.weight is built.get_input_embeddings().weight) == (language == "decoder")
+
+
+def test_the_tower_of_a_whole_siglip_checkpoint_is_taken(checkpoints: Path, tmp_path: Path) -> None:
+    text = {
+        "hidden_size": 16,
+        "intermediate_size": 32,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "vocab_size": 9,
+    }
+    whole = SiglipModel(SiglipConfig(vision_config=SIGHT, text_config=text))
+    whole.save_pretrained(tmp_path)
+    built, _ = model.build(str(tmp_path), str(checkpoints / "decoder"), 2)
+    theirs = whole.vision_model.state_dict()
+    assert all(torch.equal(value, theirs[key]) for key, value in built.model.vision_model.state_dict().items())
+
+
+def test_the_dtype_asked_for_is_the_dtype_of_every_weight(checkpoints: Path) -> None:
+    built, _ = model.build(str(checkpoints / "tower"), str(checkpoints / "decoder"), 2, dtype="bfloat16")
+    assert {parameter.dtype for parameter in built.parameters()} == {torch.bfloat16}
+
+
+def test_an_image_becomes_one_token_a_shuffled_patch(checkpoints: Path) -> None:
+    built, processor = model.build(str(checkpoints / "tower"), str(checkpoints / "decoder"), 4)
+    inputs = prompt(processor)
+    assert int((inputs["input_ids"] == built.config.image_token_id).sum()) == (48 // 6 // 4) ** 2
+    assert built(**inputs).logits.isfinite().all()
+
+
+def test_loss_falls_on_the_assistants_words_and_the_end_of_the_turn(checkpoints: Path) -> None:
+    _, processor = model.build(str(checkpoints / "tower"), str(checkpoints / "decoder"), 2)
+    turns = [
+        {"role": "user", "content": "How many?"},
+        {"role": "assistant", "content": [{"type": "text", "text": "There are 3"}]},
+    ]
+    for _ in range(2):
+        encoded = processor.apply_chat_template(
+            [turns], tokenize=True, return_dict=True, return_assistant_tokens_mask=True
+        )
+        ids, mask = encoded["input_ids"][0], encoded["assistant_masks"][0]
+        trained = [token for token, one in zip(ids, mask, strict=True) if one]
+        assert processor.tokenizer.decode(trained) == "There are 3<|im_end|>"
+        turns[1] = {"role": "assistant", "content": "There are 3"}
+
+
+def test_a_student_ends_its_turn_at_im_end_and_pads_with_another_token(checkpoints: Path) -> None:
+    built, processor = model.build(str(checkpoints / "tower"), str(checkpoints / "decoder"), 2)
+    end = processor.tokenizer.convert_tokens_to_ids("<|im_end|>")
+    assert built.generation_config.eos_token_id == built.config.text_config.eos_token_id == end
+    assert built.generation_config.pad_token_id == processor.tokenizer.pad_token_id != end
+
+
+@pytest.mark.parametrize("language", ["decoder", "untied"])
+def test_the_form_for_vllm_has_the_same_logits_and_loads_again(
+    checkpoints: Path, tmp_path: Path, language: str
+) -> None:
+    built, processor = model.build(str(checkpoints / "tower"), str(checkpoints / language), 2)
+    built.eval()
+    native = export.to_vllm_native(built)
+    export.save(native, processor, tmp_path)
+    loaded, again = model.load(str(tmp_path))
+    assert loaded.config.text_config.model_type == "llama"
+    with torch.no_grad():
+        assert torch.equal(built(**prompt(processor)).logits, loaded(**prompt(again)).logits)
+
+
+def test_a_factor_that_does_not_divide_the_grid_names_those_that_do(checkpoints: Path) -> None:
+    with pytest.raises(RecipeError, match="choose one of: 1, 2, 4, 8"):
+        model.build(str(checkpoints / "tower"), str(checkpoints / "decoder"), 3)
+
+
+def test_a_decoder_named_as_the_tower_is_refused_not_filled_with_random_weights(checkpoints: Path) -> None:
+    with pytest.raises(ModelError, match="not a SigLIP vision tower"):
+        model.build(str(checkpoints / "decoder"), str(checkpoints / "decoder"), 2)
+
+
+@pytest.mark.parametrize("damage", ["cut", "missing", "config"])
+def test_an_unreadable_checkpoint_is_one_message(checkpoints: Path, tmp_path: Path, damage: str) -> None:
+    built, processor = model.build(str(checkpoints / "tower"), str(checkpoints / "decoder"), 2)
+    export.save(built, processor, tmp_path / "whole")
+    broken = shutil.copytree(tmp_path / "whole", tmp_path / "broken")
+    weights = broken / "model.safetensors"
+    if damage == "cut":
+        weights.write_bytes(weights.read_bytes()[:5000])
+    elif damage == "missing":
+        weights.unlink()
+    else:
+        (broken / "config.json").write_text("{")
+    with pytest.raises(ModelError, match="broken"):
+        model.load(str(broken))
+
+
+def test_a_checkpoint_that_lacks_weights_is_refused(checkpoints: Path, tmp_path: Path) -> None:
+    built, processor = model.build(str(checkpoints / "tower"), str(checkpoints / "decoder"), 2)
+    export.save(built, processor, tmp_path)
+    state = {key: value for key, value in built.state_dict().items() if "connector" not in key}
+    state.pop("lm_head.weight")
+    from safetensors.torch import save_file
+
+    save_file(state, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ModelError, match="lacks 1 of its weights"):
+        model.load(str(tmp_path))
