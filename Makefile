@@ -23,10 +23,12 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	touch $@
 
 # A real vLLM for the integration tests, apart because its pins don't mix with ours (docs/vllm.md). A machine
-# that cannot install it still runs every other test; the skipped ones say why.
+# that cannot install it still runs every other test; the skipped ones say why. The audio packages that come with
+# it are CUDA builds: importing transformers fails with them on a machine without CUDA.
 $(VLLM_VENV)/.tried: tests/vllm-requirements.txt
 	$(PYTHON) -m venv $(VLLM_VENV)
 	$(VLLM_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --requirement tests/vllm-requirements.txt \
+	  && $(VLLM_VENV)/bin/python -m pip uninstall --quiet --yes torchaudio torchcodec \
 	  || echo "vLLM could not be installed here: its integration tests will be skipped"
 	touch $@
 
