@@ -107,7 +107,7 @@ def histogram(
 
 def _nice(width: float) -> float:
     """The next larger round number."""
-    power = 10 ** math.floor(math.log10(width))
+    power = 10.0 ** math.floor(math.log10(width))
     return next(step * power for step in _NICE_STEPS if step * power >= width * (1 - 1e-9))
 
 

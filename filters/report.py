@@ -76,7 +76,7 @@ def _share(part: int, whole: int) -> str:
 
 
 def _rules(recipe: Recipe, rules: list[Condition], found: Funnel) -> list[dict[str, Any]]:
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"name": rule.name, "condition": rule.sql, "unmeasured": _unmeasured(recipe, rule.columns)} for rule in rules
     ]
     if UNREADABLE_IMAGE in found.rules:

@@ -1,7 +1,8 @@
 """Where the live traces of a run lie: an index over the generate stage's journals, and reading by it.
 
 The journals are read once, front to back; afterwards any partition reads only its own lines. Memory holds ids and
-positions, never texts. The first record of an id counts, and only ids of the plan are live. Whole samples fall
+positions, never texts. The first finished record of an id counts, an error only where nothing else came of it, and
+only ids of the plan are live. Whole samples fall
 into a partition, by a hash of the sample's id: neither the order of the journals nor that of the plan matters.
 """
 
@@ -18,7 +19,11 @@ import pyarrow.parquet as pq
 
 from distill.data import read_samples
 from distill.errors import DataError
-from distill.types import Sample, Trace, Usage
+from distill.types import Outcome, Sample, Trace, Usage
+
+_OF_TRACE = ("id", "sample_id", "teacher", "k", "reasoning", "answer", "text", "outcome", "finish_reason")
+_OF_SAMPLE = ("id", "question", "answers", "answer_type", "domain", "meta")
+"""What signals can depend on; when a trace was made, or where an image lies, is not part of it."""
 
 Place = tuple[int, int]
 """Number of the journal, and the byte at which the line starts."""
@@ -76,21 +81,30 @@ def index(generate: Path, partition_rows: int) -> Index:
         digests=[0] * count,
         planned=len(plan),
     )
+    errors: dict[str, dict[str, Any]] = {}
     for number, journal in enumerate(found.journals):
-        for start, line, record in _records(journal):
+        for start, record in _records(journal):
             sample_id = plan.get(record["id"])
-            partition = -1 if sample_id is None else partition_of(sample_id, count)
-            if sample_id is None or record["id"] in found.places[partition]:
+            if sample_id is None:
                 continue
+            partition = partition_of(sample_id, count)
+            if record["id"] in found.places[partition]:
+                if record["id"] not in errors or record["outcome"] == Outcome.ERROR:
+                    continue
+                before = errors.pop(record["id"])
+                _add(found.digests, partition, _content(before), sign=-1)
+                found.makers[_maker(before)] -= 1
+            elif record["outcome"] == Outcome.ERROR:
+                errors[record["id"]] = record
             found.places[partition][record["id"]] = (number, start)
             found.sample_ids[partition].add(sample_id)
             found.makers[_maker(record)] += 1
-            _add(found.digests, partition, line)
+            _add(found.digests, partition, _content(record))
     for sample in read_samples(found.samples):
         partition = partition_of(sample.id, count)
         if sample.id in found.sample_ids[partition]:
-            judged_by = [sample.id, sample.question, sample.answers, sample.answer_type, sample.domain, sample.meta]
-            _add(found.digests, partition, orjson.dumps(judged_by, option=orjson.OPT_SORT_KEYS, default=str))
+            _add(found.digests, partition, {name: getattr(sample, name) for name in _OF_SAMPLE})
+    found.makers = +found.makers
     return found
 
 
@@ -133,14 +147,14 @@ def _plan(path: Path) -> dict[str, str]:
     return {row["id"]: row["sample_id"] for row in table.to_pylist()}
 
 
-def _records(journal: Path) -> Iterator[tuple[int, bytes, dict[str, Any]]]:
+def _records(journal: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     start = 0
     with journal.open("rb") as file:
         for number, line in enumerate(file, start=1):
             if not line.endswith(b"\n"):
                 return  # torn by a crash: never a record
             try:
-                yield start, line, orjson.loads(line)
+                yield start, orjson.loads(line)
             except orjson.JSONDecodeError as error:
                 raise DataError(
                     f"{journal}:{number}: not a JSON line ({error}); the file was changed by hand"
@@ -158,7 +172,12 @@ def _maker(record: dict[str, Any]) -> Maker:
     )
 
 
-def _add(digests: list[int], partition: int, content: bytes) -> None:
-    """A sum of hashes: the same whatever the order in which the contents come."""
-    number = int.from_bytes(hashlib.blake2b(content, digest_size=16).digest())
-    digests[partition] = (digests[partition] + number) % (1 << 128)
+def _content(record: dict[str, Any]) -> dict[str, Any]:
+    return {name: record[name] for name in _OF_TRACE}
+
+
+def _add(digests: list[int], partition: int, content: dict[str, Any], *, sign: int = 1) -> None:
+    """Add to a sum of hashes, which is the same whatever the order in which the contents come."""
+    text = orjson.dumps(content, option=orjson.OPT_SORT_KEYS, default=str)
+    number = int.from_bytes(hashlib.blake2b(text, digest_size=16).digest())
+    digests[partition] = (digests[partition] + sign * number) % (1 << 128)

@@ -1,0 +1,86 @@
+import random
+from itertools import permutations
+
+from run_fixtures import sample, trace
+
+from filters.duplicates import Duplicates, components, jaccard, shingled
+
+FOUR = sample("How many apples?", "4", answer_type="number")
+WORDS = [f"word{number}" for number in range(60)]
+
+
+def edited(*places):
+    """The sixty words with some of them changed."""
+    return " ".join("other" + word if place in places else word for place, word in enumerate(WORDS))
+
+
+def measured(traces, **parameters):
+    return {
+        row_of.id: row for row_of, row in zip(traces, Duplicates(**parameters).measure(FOUR, traces), strict=True)
+    }
+
+
+def test_equal_texts_are_exact_duplicates_of_one_of_them():
+    traces = [trace(FOUR, "4", "same  text\nhere", id=id) for id in "cab"]
+    rows = measured(traces)
+    assert [rows[id]["exact_duplicate"] for id in "abc"] == [False, True, True]
+    assert rows["b"]["duplicate_of"] == "a" and rows["b"]["duplicate_jaccard"] == 1.0
+    assert rows["b"]["near_duplicate"] and not rows["a"]["near_duplicate"]
+    assert rows["a"]["duplicate_of"] is None
+
+
+def test_small_edits_are_near_duplicates_and_others_are_not():
+    rows = measured(
+        [
+            trace(FOUR, "4", edited(), id="a"),
+            trace(FOUR, "4", edited(59), id="b"),
+            trace(FOUR, "4", edited(*range(30)), id="c"),
+        ]
+    )
+    assert rows["b"]["near_duplicate"] and not rows["b"]["exact_duplicate"]
+    assert rows["b"]["duplicate_of"] == "a"
+    assert rows["b"]["duplicate_jaccard"] == jaccard(shingled(edited() + " 4", 3), shingled(edited(59) + " 4", 3))
+    assert not rows["c"]["near_duplicate"]
+
+
+def test_the_preferred_trace_is_complete_then_correct_then_of_the_smallest_id():
+    texts = {"a": ("3", "complete"), "b": ("4", "truncated_answer"), "c": ("4", "complete"), "d": ("4", "complete")}
+    traces = [trace(FOUR, answer, edited(), id=id, outcome=outcome) for id, (answer, outcome) in texts.items()]
+    rows = measured(traces)
+    assert [id for id in texts if not rows[id]["near_duplicate"]] == ["c"]
+    assert {rows[id]["duplicate_of"] for id in "abd"} == {"c"}
+
+
+def test_a_chain_of_edits_is_one_component_whatever_the_order():
+    chain = {"a": edited(), "b": edited(0), "c": edited(0, 20), "d": edited(0, 20, 40), "z": edited(*range(60))}
+    assert jaccard(shingled(chain["a"], 3), shingled(chain["d"], 3)) < 0.8
+    results = []
+    for order in permutations(chain):
+        results.append(measured([trace(FOUR, "", chain[id], id=id) for id in order], threshold=0.85))
+    assert all(result == results[0] for result in results)
+    assert [id for id in chain if not results[0][id]["near_duplicate"]] == ["a", "z"]
+
+
+def test_components_agree_with_joining_every_similar_pair_in_turn():
+    source = random.Random(0)
+    sets = [frozenset((str(source.randint(0, 8)),) for _ in range(source.randint(1, 6))) for _ in range(40)]
+    group = list(range(40))
+    changed = True
+    while changed:
+        changed = False
+        for one in range(40):
+            for other in range(40):
+                if jaccard(sets[one], sets[other]) >= 0.6 and group[one] != group[other]:
+                    group[one] = group[other] = min(group[one], group[other])
+                    changed = True
+    assert components(sets, 0.6) == group
+
+
+def test_short_texts_equal_only_themselves():
+    rows = measured([trace(FOUR, "4", "", id="a"), trace(FOUR, "5", "", id="b")])
+    assert not rows["b"]["near_duplicate"]
+
+
+def test_a_trace_without_text_is_no_duplicate():
+    rows = measured([trace(FOUR, "", "", id="a", outcome="error"), trace(FOUR, "", "", id="b", outcome="error")])
+    assert rows["b"] == {"duplicates_state": "not_applicable"}

@@ -1,0 +1,199 @@
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from distill.errors import RecipeError
+from distill.recipe import Filter, Rule, Select
+from filters import policy
+from filters.conditions import check
+from filters.registry import COLUMNS
+
+
+def rules(**conditions):
+    return Filter(rules=tuple(Rule(name=name, drop=drop) for name, drop in conditions.items()))
+
+
+@pytest.fixture
+def table(tmp_path):
+    """Writes signal rows over several files; what a row leaves out is NULL."""
+
+    def write(*rows, files=1):
+        paths = []
+        for number in range(files):
+            path = tmp_path / f"part-{number:05d}.parquet"
+            found = [{"sample_id": "s", "teacher": "t", "k": 0, **row} for row in rows[number::files]]
+            pq.write_table(pa.Table.from_pylist(found, schema=COLUMNS), path)
+            paths.append(path)
+        return paths
+
+    return write
+
+
+def decide(settings, paths, **unreadable):
+    rows = policy.decide(check(settings), settings.select, paths, unreadable).to_pylist()
+    return {row["id"]: row for row in rows}
+
+
+def test_all_failing_rules_are_reported_with_the_values_they_read(table):
+    settings = rules(
+        incomplete="outcome <> 'complete'",
+        long="rationale_tokens > 100 or answer_tokens > 9",
+        wrong="not format_valid",
+    )
+    found = decide(
+        settings,
+        table(
+            {"id": "a", "outcome": "refusal", "rationale_tokens": 200, "answer_tokens": 1, "format_valid": True},
+            {"id": "b", "outcome": "complete", "rationale_tokens": 7, "answer_tokens": 1, "format_valid": True},
+        ),
+    )
+    assert found["b"]["kept"] and found["b"]["selected"] and found["b"]["reasons"] == []
+    assert not found["a"]["kept"] and not found["a"]["selected"]
+    assert [
+        (reason["rule"], reason["condition"], orjson.loads(reason["values"])) for reason in found["a"]["reasons"]
+    ] == [
+        ("incomplete", "outcome <> 'complete'", {"outcome": "refusal"}),
+        ("long", "rationale_tokens > 100 or answer_tokens > 9", {"rationale_tokens": 200, "answer_tokens": 1}),
+    ]
+
+
+def test_a_condition_that_is_null_drops_nothing(table):
+    found = decide(rules(wrong="answer_verdict = 'wrong'", fuzzy="NULL::boolean"), table({"id": "a"}))
+    assert found["a"]["kept"]
+
+
+def test_without_rules_everything_is_kept(table):
+    assert all(row["selected"] for row in decide(Filter(rules=()), table({"id": "a"}, {"id": "b"})).values())
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "rationale_tokens between 5 and 9",
+        "teacher in ('a', 'b') and k >= 2",
+        "case when k > 1 then format_valid else false end",
+        "try_cast(majority_answer as double) > 3",
+        "lower(answer_reason) like '%text' or regexp_matches(id, '^ab')",
+        "OUTCOME <> 'complete' -- said loudly",
+        "signals.k > 1",
+        "coalesce(repetition_ngram, 1) > 0.5 and nullif(k, 0) is null",
+    ],
+)
+def test_any_expression_over_one_trace_is_a_rule(table, condition):
+    decide(rules(r=condition), table({"id": "a", "k": 2}))
+
+
+@pytest.mark.parametrize(
+    ("condition", "message"),
+    [
+        ("k", "gives bigint, not true or false"),
+        ("NULL", "not true or false"),
+        ("k >", "not an SQL condition"),
+        ("", "not true or false"),
+        ("k > 1) from signals; drop table signals; select (true", "no other statement"),
+        ("true) union select (false", "no other clause"),
+        ("true) as one, (false", "no other clause"),
+        ("k > (select max(k) from signals)", "subquery is not allowed"),
+        ("k in (select 1)", "subquery is not allowed"),
+        ("sum(k) over () > 1", "window is not allowed"),
+        ("columns(*)", "star is not allowed"),
+        ("k > ?", "no other clause|parameter is not allowed"),
+        ("count(*) > 1", "function count_star is not known or not allowed"),
+        ("max(k) > 1", "function max is not known or not allowed"),
+        ("random() < 0.5", "function random is not known or not allowed"),
+        ("now() > '2020-01-01'", "function now is not known or not allowed"),
+        ("read_text('/etc/hostname') = 'x'", "function read_text is not known or not allowed"),
+        ("getenv('HOME') = 'x'", "function getenv is not known or not allowed"),
+        ("k > 'x'", "Could not convert|Conversion"),
+        ("outcome + 1 = 2", "No function matches|Binder|Conversion"),
+    ],
+)
+def test_anything_but_a_condition_on_one_trace_is_refused_before_data_is_read(condition, message):
+    with pytest.raises(RecipeError, match=f"filter.rules.bad: drop = .*({message})"):
+        check(rules(bad=condition))
+
+
+def test_an_unknown_column_is_named_with_the_nearest_and_the_known_ones():
+    with pytest.raises(RecipeError) as caught:
+        check(rules(too_long="rationale_token > 500"))
+    message = str(caught.value)
+    assert message.startswith("filter.rules.too_long: drop = 'rationale_token > 500': no column 'rationale_token'")
+    assert "did you mean 'rationale_tokens'?" in message
+    assert all(name in message for name in COLUMNS.names)
+
+
+def test_text_in_double_quotes_is_explained():
+    with pytest.raises(RecipeError, match="no column 'zzz'; text is written in single quotes"):
+        check(rules(wrong='answer_verdict = "zzz"'))
+
+
+def test_an_unknown_column_of_the_selection_is_an_error():
+    with pytest.raises(RecipeError, match="did you mean 'rationale_tokens'"):
+        check(Filter(select=Select(order=("-rationale_tokns",))))
+
+
+def test_the_toolkits_own_reasons_are_no_rule_names():
+    with pytest.raises(RecipeError, match="not_selected"):
+        check(rules(not_selected="k > 1"))
+
+
+def test_a_condition_that_fails_on_the_values_names_its_rule(table):
+    with pytest.raises(RecipeError, match=r"filter\.rules\.cast: drop = .*: Conversion Error"):
+        decide(rules(fine="k > 5", cast="majority_answer::int > 3"), table({"id": "a", "majority_answer": "many"}))
+
+
+def test_quotes_in_conditions_and_values_survive(table):
+    found = decide(rules(quoted="answer_reason = 'it''s'"), table({"id": "a", "answer_reason": "it's"}))
+    (reason,) = found["a"]["reasons"]
+    assert reason["condition"] == "answer_reason = 'it''s'"
+    assert orjson.loads(reason["values"]) == {"answer_reason": "it's"}
+
+
+def test_the_best_traces_of_a_question_are_selected_and_the_others_say_why_not(table):
+    settings = Filter(rules=(), select=Select(per_question=2, order=("near_duplicate", "-rationale_tokens")))
+    paths = table(
+        {"id": "a", "near_duplicate": False, "rationale_tokens": 5},
+        {"id": "b", "near_duplicate": True, "rationale_tokens": 50},
+        {"id": "c", "near_duplicate": False, "rationale_tokens": 9},
+        {"id": "d", "near_duplicate": False},
+        {"id": "e", "sample_id": "other", "near_duplicate": True},
+    )
+    found = decide(settings, paths)
+    assert [id for id, row in found.items() if row["selected"]] == ["a", "c", "e"]
+    assert all(row["kept"] for row in found.values())
+    (reason,) = found["b"]["reasons"]
+    assert (reason["rule"], reason["condition"]) == ("not_selected", "per_question = 2")
+    assert orjson.loads(reason["values"]) == {"rank": 4}
+
+
+def test_a_place_that_a_teachers_limit_frees_goes_to_another_teacher(table):
+    settings = Filter(rules=(), select=Select(per_question=2, per_teacher=1, order=("k",)))
+    paths = table(
+        {"id": "a", "teacher": "x", "k": 0}, {"id": "b", "teacher": "x", "k": 1}, {"id": "c", "teacher": "y", "k": 2}
+    )
+    found = decide(settings, paths)
+    assert [id for id, row in found.items() if row["selected"]] == ["a", "c"]
+    assert found["b"]["reasons"][0]["condition"] == "per_teacher = 1"
+
+
+def test_a_dropped_trace_takes_no_place(table):
+    settings = Filter(rules=(Rule(name="r", drop="k = 0"),), select=Select(per_question=1, order=("k",)))
+    found = decide(settings, table({"id": "a", "k": 0}, {"id": "b", "k": 1}))
+    assert [id for id, row in found.items() if row["selected"]] == ["b"]
+
+
+def test_ties_fall_to_the_smallest_id_whatever_the_files(table):
+    settings = Filter(rules=(), select=Select(per_question=3))
+    rows = [{"id": f"{number * 7 % 50:02d}"} for number in range(50)]
+    once = policy.decide(check(settings), settings.select, table(*rows))
+    again = policy.decide(check(settings), settings.select, table(*reversed(rows), files=7))
+    assert once.equals(again)
+    assert [row["id"] for row in once.to_pylist() if row["selected"]] == ["00", "01", "02"]
+
+
+def test_questions_whose_image_is_gone_are_dropped_for_that(table):
+    found = decide(rules(r="k > 5"), table({"id": "a"}, {"id": "b", "sample_id": "x", "k": 9}), x="missing_image")
+    assert found["a"]["selected"]
+    assert [reason["rule"] for reason in found["b"]["reasons"]] == ["r", "unreadable_image"]
+    assert orjson.loads(found["b"]["reasons"][1]["values"]) == {"reason": "missing_image"}
