@@ -7,7 +7,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +44,6 @@ class Session:
     """What stages of one command share: image features computed once, kept between stages."""
 
     store: "ImageStore | None" = None
-    seconds: Counter[str] = field(default_factory=Counter)
 
 
 def run(
@@ -91,7 +90,7 @@ def run(
     frozen = freeze.frozen_sha256(student, parts)
     write_json(folder / PARTS, {"parts": freeze.table_values(table), "frozen_sha256": frozen})
 
-    type_name = _type_name(model)
+    types = type_name(model)
     assert session.store is not None
     collator = Collator(
         examples,
@@ -99,8 +98,8 @@ def run(
         image_id=encoder.image_id,
         pad_id=_pad_id(processor),
         max_pixels=rows.max_pixels(recipe, stage),
-        pack=can_pack(model.config, type_name),
-        type_name=type_name,
+        pack=can_pack(model.config, types),
+        type_name=types,
     )
     with _metrics(folder) as metrics:
 
@@ -213,8 +212,7 @@ def _examples(
 ) -> "tuple[Encoder, Examples]":
     from student.collate import Encoder, ImageStore, encode
 
-    if session.store is None:
-        session.store = ImageStore(processor, dtype)
+    session.store = session.store or ImageStore(processor, dtype)
     dropped: Counter[str] = Counter()
     encoder = Encoder(processor, end_ids(model))
     examples = encode(
@@ -245,7 +243,7 @@ def _pad_id(processor: Any) -> int:
     return int(pad if pad is not None else processor.tokenizer.eos_token_id)
 
 
-def _type_name(model: Any) -> str | None:
+def type_name(model: Any) -> str | None:
     """The input by which a model wants to be told which tokens are image tokens, if it does."""
     import inspect
 

@@ -1,0 +1,303 @@
+"""The eval verb: what the students of several stages answer to held-out questions, judged and compared.
+
+Every arm answers every question once, greedily. Predictions are journaled, so an interrupted evaluation goes on
+where it stopped. Does not draw the report (student/report.py) or decide what is correct (distill.answers).
+"""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from distill import data
+from distill.answers import judge
+from distill.artifacts import (
+    Journal,
+    Manifest,
+    atomic_path,
+    canonical,
+    describe,
+    differences,
+    fingerprint,
+    finished,
+    flatten,
+    locked,
+    read_jsonl,
+    set_aside,
+    versions,
+    write_bytes,
+    write_json,
+)
+from distill.errors import DataError, RecipeError, StaleError
+from distill.recipe import Recipe
+from distill.types import Progress, ProgressCallback, Sample, unwatched
+from student import report, scores
+from student import stage as stages
+from student.train import model_folder
+
+PREDICTIONS, METRICS, REPORT, SETTINGS = "predictions.jsonl", "metrics.json", "report.html", "settings.json"
+Prediction = dict[str, Any]
+
+
+def evaluate(
+    recipe: Recipe, run: Path, *, fresh: bool = False, on_progress: ProgressCallback = unwatched
+) -> Manifest:
+    """Answer, judge, compare, report. Raises StaleError when an arm's stage is unfinished or settings changed."""
+    begun = time.perf_counter()
+    arms = arms_of(recipe)
+    trained = {arm: _trained(recipe, run, stage) for arm, stage in arms.items()}
+    folder = run / "eval"
+    fields = {
+        **flatten(recipe.eval.model_dump(mode="json", exclude={"gallery", "arms"}), "eval"),
+        **{f"eval.arms.{arm}": arms[arm] for arm in arms},
+        **{f"students.{arm}": manifest.fingerprint for arm, manifest in trained.items()},
+        **flatten(data.source_fields(recipe, recipe.eval.data), f"data.{recipe.eval.data}"),
+        "filter.rationale": recipe.filter.rationale,
+        "seed": recipe.seed,
+    }
+    with locked(run):
+        if fresh:
+            set_aside(folder)
+        remedy = "take the change back, or evaluate anew with --fresh"
+        manifest = finished(folder, fields, remedy=remedy)
+        if manifest is not None and manifest.counts.get("gallery") == recipe.eval.gallery:
+            return manifest
+        samples = _questions(recipe)
+        if manifest is None:
+            _answer(recipe, run, arms, fields, samples, on_progress, remedy)
+        predictions = _ordered(folder / PREDICTIONS, arms, samples)
+        metrics = measure(recipe, arms, trained, predictions)
+        # In the order of the arms, not of the alphabet: the file is read by people too.
+        write_bytes(folder / METRICS, orjson.dumps(metrics, option=orjson.OPT_INDENT_2) + b"\n")
+        report.write(recipe, folder / REPORT, metrics, predictions, samples)
+        outputs = {name: describe(folder / name) for name in (METRICS, REPORT)}
+        (folder / SETTINGS).unlink(missing_ok=True)
+        return Manifest(
+            stage="eval",
+            fingerprint=fingerprint(fields),
+            fields=fields,
+            inputs={arm: manifest.fingerprint for arm, manifest in trained.items()},
+            outputs={PREDICTIONS: describe(folder / PREDICTIONS, len(predictions)), **outputs},
+            counts={
+                "arms": len(arms),
+                "questions": len({prediction["sample_id"] for prediction in predictions}),
+                "predictions": len(predictions),
+                "gallery": recipe.eval.gallery,
+            },
+            tokens={"generated": sum(prediction["tokens"] for prediction in predictions)},
+            versions=versions("torch", "transformers"),
+            seconds=round(time.perf_counter() - begun, 3) if manifest is None else manifest.seconds,
+        ).write(folder)
+
+
+def arms_of(recipe: Recipe) -> dict[str, str]:
+    """Arm to stage. Arms taught with rationales come last, so that `later-earlier` reads as their gain."""
+    if not recipe.stages:
+        raise RecipeError(f"{recipe.path}: evaluation needs the [[stages]] that made the students")
+    by_name = {stage.name: stage for stage in recipe.stages}
+    arms = dict(recipe.eval.arms) or {name: name for name in list(by_name)[1:] or list(by_name)}
+
+    def taught(arm: str) -> bool:
+        stage = by_name[arms[arm]]
+        return stage.data == "traces" and stage.target == "rationale"
+
+    return {arm: arms[arm] for arm in sorted(arms, key=taught)}
+
+
+def _trained(recipe: Recipe, run: Path, stage: str) -> Manifest:
+    manifest = Manifest.read(run / "train" / stage)
+    if manifest is None:
+        raise StaleError(
+            f"{run / 'train' / stage}: this stage is unfinished; run `distill train {recipe.path}` first"
+        )
+    return manifest
+
+
+def _questions(recipe: Recipe) -> list[Sample]:
+    if recipe.eval.data not in recipe.data:
+        known = ", ".join(recipe.data) or "none"
+        raise RecipeError(
+            f"{recipe.path}: eval.data = {recipe.eval.data!r} is no source of this recipe (known: {known})"
+        )
+    samples = [sample for sample in data.samples(recipe, recipe.eval.data) if sample.answers]
+    if not samples:
+        raise DataError(f"[data.{recipe.eval.data}]: no question has a gold answer; nothing can be judged")
+    return samples
+
+
+def _answer(
+    recipe: Recipe,
+    run: Path,
+    arms: Mapping[str, str],
+    fields: Mapping[str, Any],
+    samples: Sequence[Sample],
+    on_progress: ProgressCallback,
+    remedy: str,
+) -> None:
+    """Complete the journal of predictions."""
+    folder = run / "eval"
+    _open(folder, fields, remedy)
+    session = stages.Session()
+    with Journal(folder / PREDICTIONS) as journal:
+        known = {(line["arm"], line["sample_id"]) for line in read_jsonl(folder / PREDICTIONS)}
+        for arm, stage in arms.items():
+            missing = {sample.id for sample in samples if (arm, sample.id) not in known}
+            done = len(samples) - len(missing)
+            if not missing:
+                continue
+            for found in _arm(recipe, run, stage, samples, missing, session):
+                for sample, prediction in found:
+                    journal.append({"arm": arm, **_judged(recipe, sample, prediction)})
+                done += len(found)
+                on_progress(Progress(stage=f"eval {arm}", done=done, total=len(samples), unit="questions"))
+
+
+def _open(folder: Path, fields: Mapping[str, Any], remedy: str) -> None:
+    """Predictions of an interrupted evaluation must have been made from the same settings."""
+    path = folder / SETTINGS
+    if path.is_file() and (folder / PREDICTIONS).is_file():
+        before = orjson.loads(path.read_bytes())
+        if fingerprint(before) != fingerprint(fields):
+            raise StaleError(f"{folder} was begun with other settings:\n{differences(before, fields)}\n{remedy}")
+    write_json(path, fields)
+
+
+def _arm(
+    recipe: Recipe, run: Path, stage: str, samples: Sequence[Sample], missing: set[str], session: stages.Session
+) -> Iterator[list[tuple[Sample, Prediction]]]:
+    """Replies of one student, batch by batch. Batches don't depend on what is missing, so neither do replies."""
+    import torch
+
+    from student import generation, model, trainer
+    from student.collate import Encoder, ImageStore
+
+    assert recipe.student is not None
+    settings = recipe.student
+    with trainer.quiet():
+        student, processor = model.load(
+            str(model_folder(run, stage)), dtype=settings.dtype, trust_remote_code=settings.trust_remote_code
+        )
+        student.to("cuda" if torch.cuda.is_available() else "cpu").eval()
+    encoder = Encoder(processor, stages.end_ids(student))
+    store = session.store = session.store or ImageStore(processor, getattr(torch, settings.dtype))
+    max_pixels = recipe.data[recipe.eval.data].max_pixels
+    for batch in generation.batches(
+        encoder, store, samples, batch_size=recipe.eval.batch_size, max_pixels=max_pixels
+    ):
+        wanted = [place for place, _ in batch if samples[place].id in missing]
+        if not wanted:
+            continue
+        with trainer.quiet():
+            replies = generation.replies(
+                student,
+                processor,
+                encoder,
+                store,
+                samples,
+                batch,
+                max_new_tokens=recipe.eval.max_new_tokens,
+                max_pixels=max_pixels,
+                type_name=stages.type_name(student),
+            )
+        found = zip((place for place, _ in batch), replies, strict=True)
+        yield [(samples[place], asdict(reply)) for place, reply in found if samples[place].id in missing]
+
+
+def _judged(recipe: Recipe, sample: Sample, reply: Prediction) -> Prediction:
+    from student.generation import take_apart
+
+    said = take_apart(reply["text"], plain=recipe.filter.rationale == "plain")
+    verdict = judge(said.answer, sample.answers, sample.answer_type)
+    return {
+        "sample_id": sample.id,
+        "domain": sample.domain,
+        "question": sample.question,
+        "gold": list(sample.answers),
+        "answer_type": verdict.answer_type,
+        **reply,
+        "reasoning": said.reasoning,
+        "answer": said.answer,
+        "well_formed": said.well_formed and not reply["truncated"],
+        "verdict": verdict.verdict,
+        "reason": verdict.reason,
+        "relative_error": verdict.relative_error,
+    }
+
+
+def _ordered(path: Path, arms: Mapping[str, str], samples: Sequence[Sample]) -> list[Prediction]:
+    """All predictions in the order of arms and questions, and the file rewritten in that order."""
+    place = {sample.id: position for position, sample in enumerate(samples)}
+    turn = {arm: position for position, arm in enumerate(arms)}
+    predictions = sorted(read_jsonl(path), key=lambda line: (turn[line["arm"]], place[line["sample_id"]]))
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(b"".join(canonical(line) + b"\n" for line in predictions))
+    return predictions
+
+
+def measure(
+    recipe: Recipe, arms: Mapping[str, str], trained: Mapping[str, Manifest], predictions: Sequence[Prediction]
+) -> dict[str, Any]:
+    """What eval/metrics.json holds. Undecided answers are not correct, and are counted apart."""
+    by_arm = {arm: [line for line in predictions if line["arm"] == arm] for arm in arms}
+    names = list(arms)
+    deltas = {
+        f"{later}-{earlier}": _delta(by_arm[later], by_arm[earlier])
+        for position, later in enumerate(names)
+        for earlier in names[:position]
+    }
+    return {
+        "arms": {arm: _arm_metrics(lines, arms[arm], trained[arm]) for arm, lines in by_arm.items()},
+        "deltas": deltas,
+        "seed": recipe.seed,
+    }
+
+
+def _arm_metrics(lines: Sequence[Prediction], stage: str, manifest: Manifest) -> dict[str, Any]:
+    domains = sorted({line["domain"] for line in lines})
+    return {
+        **_accuracy(lines),
+        "domains": {name: _accuracy([line for line in lines if line["domain"] == name]) for name in domains},
+        "stage": stage,
+        "train_steps": manifest.counts["steps"],
+        "train_tokens": manifest.tokens["trained"],
+        "train_seconds": manifest.seconds,
+    }
+
+
+def _accuracy(lines: Sequence[Prediction]) -> dict[str, Any]:
+    n = len(lines)
+    right = sum(line["verdict"] == "correct" for line in lines)
+    return {
+        "n": n,
+        "n_correct": right,
+        "n_undecided": sum(line["verdict"] == "undecided" for line in lines),
+        "accuracy": right / n,
+        "ci95": scores.wilson(right, n),
+        "mean_rationale_tokens": sum(line["rationale_tokens"] for line in lines) / n,
+        "mean_tokens": sum(line["tokens"] for line in lines) / n,
+        "format_rate": sum(line["well_formed"] for line in lines) / n,
+        "truncation_rate": sum(line["truncated"] for line in lines) / n,
+    }
+
+
+def _delta(later: Sequence[Prediction], earlier: Sequence[Prediction]) -> dict[str, Any]:
+    whole = _paired(later, earlier)
+    domains = sorted({line["domain"] for line in later})
+    return {
+        **whole,
+        "domains": {
+            name: _paired(*([line for line in lines if line["domain"] == name] for lines in (later, earlier)))
+            for name in domains
+        },
+    }
+
+
+def _paired(later: Sequence[Prediction], earlier: Sequence[Prediction]) -> dict[str, Any]:
+    return asdict(
+        scores.paired(
+            [line["verdict"] == "correct" for line in later], [line["verdict"] == "correct" for line in earlier]
+        )
+    )

@@ -1,0 +1,128 @@
+"""Greedy answers of a student to many questions, in batches of like length.
+
+Works with any image-text-to-text model. Does not judge answers (student/evaluate.py).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from transformers import GenerationConfig, PreTrainedModel, ProcessorMixin
+
+from distill.types import Sample
+from student.collate import Encoder, ImageStore, expand, join_features
+
+OPEN, CLOSE = "<think>", "</think>"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What a student says to one question. `tokens` include the end of the turn."""
+
+    text: str
+    tokens: int
+    rationale_tokens: int
+    truncated: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """A reply taken apart."""
+
+    reasoning: str
+    answer: str
+    well_formed: bool
+    """One closed think block, or none, and an answer after it."""
+
+
+def take_apart(text: str, *, plain: bool = False) -> Said:
+    """Reasoning and answer of a reply; with `plain`, the rationale is everything before the last blank line.
+
+    A think block that never closes holds no answer. The opening tag may be missing: templates may write it.
+    """
+    if plain:
+        reasoning, _, answer = text.rpartition("\n\n")
+        return Said(reasoning=reasoning.strip(), answer=answer.strip(), well_formed=bool(answer.strip()))
+    before, closed, after = text.partition(CLOSE)
+    if closed:
+        reasoning = before.partition(OPEN)[2] if OPEN in before else before
+        extra = OPEN in after or CLOSE in after or before.count(OPEN) > 1
+        answer = after.rpartition(CLOSE)[2] if CLOSE in after else after
+        return Said(
+            reasoning=reasoning.strip(), answer=answer.strip(), well_formed=bool(answer.strip()) and not extra
+        )
+    if OPEN in text:
+        return Said(reasoning=text.partition(OPEN)[2].strip(), answer="", well_formed=False)
+    return Said(reasoning="", answer=text.strip(), well_formed=bool(text.strip()))
+
+
+def batches(
+    encoder: Encoder, store: ImageStore, samples: Sequence[Sample], *, batch_size: int, max_pixels: int
+) -> Iterator[list[tuple[int, list[int]]]]:
+    """Places of the samples with their token ids, grouped by length; the grouping depends on the samples only.
+
+    A sample whose question holds the image placeholder itself cannot be asked and is left out.
+    """
+    asked = encoder.prompts([(sample.question, len(sample.images)) for sample in samples])
+    prompts = []
+    for place, (sample, ids) in enumerate(zip(samples, asked, strict=True)):
+        full = expand(ids, encoder.image_id, [store.expansion(ref, max_pixels) for ref in sample.images])
+        if full is not None:
+            prompts.append((place, full))
+    prompts.sort(key=lambda prompt: (len(prompt[1]), prompt[0]))
+    for start in range(0, len(prompts), batch_size):
+        yield prompts[start : start + batch_size]
+
+
+@torch.inference_mode()
+def replies(
+    model: PreTrainedModel,
+    processor: ProcessorMixin,
+    encoder: Encoder,
+    store: ImageStore,
+    samples: Sequence[Sample],
+    batch: Sequence[tuple[int, list[int]]],
+    *,
+    max_new_tokens: int,
+    max_pixels: int,
+    type_name: str | None = None,
+) -> list[Reply]:
+    """Greedy replies to one of `batches`, in its order."""
+    tokenizer = processor.tokenizer
+    pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
+    width = max(len(ids) for _, ids in batch)
+    inputs = {
+        "input_ids": torch.tensor([[pad] * (width - len(ids)) + ids for _, ids in batch]),
+        "attention_mask": torch.tensor([[0] * (width - len(ids)) + [1] * len(ids) for _, ids in batch]),
+    }
+    if type_name is not None:
+        inputs[type_name] = (inputs["input_ids"] == encoder.image_id).to(torch.int64)
+    inputs |= join_features([store.features(ref, max_pixels) for place, _ in batch for ref in samples[place].images])
+    # Stated in full: a checkpoint's own generation settings (penalties, sampling) must not leak into a comparison.
+    greedy = GenerationConfig(
+        do_sample=False,
+        num_beams=1,
+        temperature=1.0,
+        top_p=1.0,
+        top_k=50,
+        repetition_penalty=1.0,
+        no_repeat_ngram_size=0,
+        max_new_tokens=max_new_tokens,
+        eos_token_id=sorted(encoder.end_ids),
+        pad_token_id=pad,
+        use_cache=True,
+    )
+    made = model.generate(
+        **{name: value.to(model.device) for name, value in inputs.items()}, generation_config=greedy
+    )
+    return [_reply(ids, encoder, tokenizer) for ids in made[:, width:].tolist()]
+
+
+def _reply(ids: list[int], encoder: Encoder, tokenizer: object) -> Reply:
+    end = next((place for place, token in enumerate(ids) if token in encoder.end_ids), None)
+    said = ids if end is None else ids[:end]
+    # Special tokens stay visible: think tags may be special, and a stray one is a finding.
+    text: str = tokenizer.decode(said, skip_special_tokens=False)  # type: ignore[attr-defined]
+    reasoning = take_apart(text).reasoning
+    rationale = len(tokenizer(reasoning, add_special_tokens=False)["input_ids"]) if reasoning else 0  # type: ignore[operator]
+    return Reply(text=text, tokens=len(said) + (end is not None), rationale_tokens=rationale, truncated=end is None)
