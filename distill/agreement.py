@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from typing import Final
 
-from distill.numbers import Quantity, unit_factor
+from distill.numbers import Quantity
+from distill.units import unit_factor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ verdict, are in `distill.metrics` and can be imported from here.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import lru_cache
@@ -17,6 +17,7 @@ from distill import mathworker, texts
 from distill.agreement import Finding, compare_quantities, correct, undecided, wrong
 from distill.answer_types import infer_type as infer_type
 from distill.answer_types import items
+from distill.errors import DataError
 from distill.final_answer import final_answer
 from distill.metrics import anls as anls
 from distill.metrics import exact_match as exact_match
@@ -88,6 +89,8 @@ def _judge(
         return Judgement(
             verdict="undecided", relative_error=None, reason="no_gold", answer_type=answer_type or "text"
         )
+    if answer_type is not None and answer_type not in _JUDGES:
+        raise DataError(f"answer type {answer_type!r} is not known; known: {', '.join(_JUDGES)}")
     best: Judgement | None = None
     kind = answer_type or infer_type(golds[0])
     for text in golds:
@@ -154,10 +157,8 @@ def _number(text: str, gold: _Gold) -> Finding:
     whole = single(text)
     if whole is not None:
         return _agree(whole, gold, text)
-    if "=" in text:
-        stated = single(text.rsplit("=", 1)[1].strip(" ."))
-        if stated is not None:
-            return _agree(stated, gold, text)
+    for stated in _stated(text):
+        return _agree(stated, gold, text)
     found = quantities(text)
     if not found:
         return texts.without_number(text)
@@ -175,6 +176,14 @@ def _number(text: str, gold: _Gold) -> Finding:
             return replace(undecided("expression"), can_be_mathematics=True)
         return next(iter(findings.values()))
     return _among_several(found, findings, gold, text)
+
+
+def _stated(text: str) -> Iterator[Quantity]:
+    """The result of an equation, or the number before a remark in parentheses."""
+    for part in (text.rsplit("=", 1)[1] if "=" in text else "", text.split(" (", 1)[0] if text.endswith(")") else ""):
+        quantity = single(part.strip(" ."))
+        if quantity is not None:
+            yield quantity
 
 
 def _among_several(
@@ -211,7 +220,8 @@ def _year(text: str, gold: _Gold) -> Finding:
         return correct("equal") if whole.value == gold.quantity.value else wrong("other_year")
     found = quantities(text)
     if not found:
-        return texts.without_number(text)
+        inside = set(re.findall(r"(?<!\d)\d{4}(?!\d)", text))
+        return undecided("year_inside_a_word") if gold.text in inside else texts.without_number(text)
     values = {quantity.value for quantity in found if not quantity.bound and not quantity.negated}
     years = {value for value in values if 1000 <= value <= 2999 and value == int(value)}
     if len(years) == 1:

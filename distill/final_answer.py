@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 _THINK_END = re.compile(r".*</think(?:ing)?>", re.DOTALL)
 _ANSWER_TAG = re.compile(r"<answer>(.*?)(?:</answer>|$)", re.DOTALL)
-_MARKS = re.compile(r"(?<![\d*])\*{1,3}(?=\S)|(?<=\S)\*{1,3}(?![\d*])|__+|`+|^\s{0,3}#{1,3}\s|^\s*>\s", re.MULTILINE)
+_MARKS = re.compile(r"(?<![\w*])\*{1,3}(?=\S)|(?<=\S)\*{1,3}(?![\w*])|__+|`+|^\s{0,3}#{1,3}\s|^\s*>\s", re.MULTILINE)
 _CUE = re.compile(
     r"""(?:^|(?<=[\s.,;:!?("'*]))
     (?:(?:the|my|our|so|thus|hence|therefore|final|correct|right|best|short)\s+)*

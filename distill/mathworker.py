@@ -26,7 +26,7 @@ _MEMORY_BYTES: Final = 2 << 30
 
 def vote(prediction: str, gold: str, *, timeout_s: float = VOTE_TIMEOUT_S) -> Finding | None:
     """What math-verify says of two expressions; None when one of them is none that it can read."""
-    match _worker.ask([prediction, gold], timeout_s):
+    match _worker.ask([prediction.replace("**", "^"), gold.replace("**", "^")], timeout_s):
         case "equal":
             return correct("same_expression")
         case "different":

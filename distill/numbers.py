@@ -8,10 +8,12 @@ readings. Does not decide whether two answers agree (`distill.answers`) and know
 import re
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
-from functools import lru_cache
+from itertools import pairwise
 from typing import Final
+
+from distill.units import unit_factor, unit_name
 
 _SUPERSCRIPTS: Final = str.maketrans({"⁰": "0", "¹": "1", "²": "2", "³": "3", "⁴": "4", "⁵": "5", "⁶": "6", "⁷": "7",
                                       "⁸": "8", "⁹": "9", "⁻": "-", "⁺": "+"})  # fmt: skip
@@ -79,6 +81,8 @@ _UNITS_IN_WORDS: Final = """zero one two three four five six seven eight nine te
 _TENS_IN_WORDS: Final = "twenty thirty forty fifty sixty seventy eighty ninety"
 _WORDS: Final = {word: value for value, word in enumerate(_UNITS_IN_WORDS.split())}
 _TENS: Final = {word: 10 * value for value, word in enumerate(_TENS_IN_WORDS.split(), start=2)}
+_ORDINALS_IN_WORDS: Final = "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth"
+_ORDINALS: Final = {word: Decimal(value) for value, word in enumerate(_ORDINALS_IN_WORDS.split(), start=1)}
 _SCALES: Final = {
     "hundred": Decimal(100),
     "thousand": Decimal(10**3),
@@ -101,6 +105,7 @@ _SUFFIXES: Final = {
 }
 _MONEY_SUFFIXES: Final = {"m": Decimal(10**6), "b": Decimal(10**9), "t": Decimal(10**12)}
 _SYMBOLS: Final = {"$": "USD", "€": "EUR", "£": "GBP", "¥": "JPY", "₹": "INR", "₩": "KRW", "¢": "USD"}
+_DOLLARS: Final = {"US$": "USD", "C$": "CAD", "A$": "AUD", "HK$": "HKD", "NZ$": "NZD", "S$": "SGD"}
 _CURRENCIES: Final = {
     **dict.fromkeys(("usd", "dollar", "dollars", "buck", "bucks"), "USD"),
     **dict.fromkeys(("eur", "euro", "euros"), "EUR"),
@@ -116,11 +121,22 @@ _NOT_UNITS_TEXT: Final = """a an and are as at be but by for from has have in is
     the then there these this to was were which while who with within because out if into x total times more less"""
 _NOT_UNITS: Final = frozenset(_NOT_UNITS_TEXT.split())
 
-# A number is not part of a word (H2O, COVID-19, Q3). A minus sign directly after a digit is a range or a difference.
+# A number is not part of a word (H2O, COVID-19, Q3) or of a dotted version. A minus sign directly after a digit is a
+# range or a difference. Digit groups are matched whole or not at all: 1,2,3 is three numbers.
 _NUMBER = re.compile(
-    r"""(?<![\w.])(?<![A-Za-z]-)(?<!\d,)
-    (?P<lead>(?P<sign>(?<![\d)])[-+]\s?)?(?P<symbol>(?:US|C|A|HK|NZ|S)?\$|[€£¥₹₩])?\s?(?P<sign2>-)?)
-    (?P<digits>\d{1,3}(?:[ ]\d{3})+(?![\d.,])|\d+(?:[.,']\d+)*|\.\d+)
+    r"""(?<![\w.])(?<![A-Za-z]-)
+    (?P<lead>(?P<sign>^[-+]\s?|(?<![\d)])[-+](?=[\d.$€£¥₹₩]))?
+      (?P<symbol>(?:US|C|A|HK|NZ|S)?\$|[€£¥₹₩]|(?:USD|EUR|GBP|JPY|CNY|INR|CAD|AUD|CHF)\s)?\s?(?P<sign2>-)?)
+    (?P<digits>
+        \d{1,3}(?:[ ]\d{3})+(?:\.\d+)?(?!\d|[.,]\d)
+      | \d{1,3}(?:,\d{3})+(?:\.\d+)?(?!\d|,\d)
+      | \d{1,2}(?:,\d{2})+,\d{3}(?:\.\d+)?(?!\d|,\d)
+      | \d{1,3}(?:\.\d{3})+(?:,\d+)?(?!\d|[.,]\d)
+      | \d{1,3}(?:'\d{3})+(?:[.,]\d+)?(?!\d)
+      | \d++(?:[.,]\d++)?(?![.,]\d)
+      | \d++(?!\.\d)
+      | \.\d++
+    )
     (?:
         [eE](?P<exponent>[-+]?\d{1,3})(?![\w.])
       | \s?(?:\^|\*\*)\s?[{(]?(?P<raised>\d{1,2})(?![\d.])[})]?
@@ -128,10 +144,10 @@ _NUMBER = re.compile(
       | \s?/\s?(?P<denominator>\d+(?:\.\d+)?)(?![\w/])
       | \s(?:and\s)?(?P<numerator>\d+)\s?/\s?(?P<mixed>\d+)(?![\w/])
     )?
-    (?P<suffix>[KkMBTmbt](?![\w'-]))?""",
+    (?P<suffix>[KkMBTmbt](?![\w'-]))?(?!(?<=[12]\d\d0)'?s\b)""",
     re.VERBOSE,
 )
-_AFTER = re.compile(r"\s?-?\s?(%|¢|€|£|°\s?[CFcf]?\b|[A-Za-zµ]+(?:/[A-Za-z]+)?(?:\^\d)?)")
+_AFTER = re.compile(r"\s?-?\s?(%|¢|€|£|°(?:\s?[CFcf]\b)?|[A-Za-zµ]+(?:/[A-Za-z]+)?(?:\^\d)?)")
 _SIMPLE = re.compile(r"-?\d+(?:\.\d+)?")
 _BOUND = re.compile(
     r"(?:\b(?:than|least|most|over|under|above|below|nearly|almost|exceed(?:s|ing)?|up to)|[<>≤≥])\s*$", re.IGNORECASE
@@ -150,6 +166,8 @@ def quantities(text: str) -> list[Quantity]:
     """Every quantity stated in a normalised text, in order. Number words count only when there are no digits."""
     if _SIMPLE.fullmatch(text):
         return [_simple(text)]
+    if text.lower() in _ORDINALS:
+        return [Quantity(value=_ORDINALS[text.lower()], unit="th", end=len(text))]
     found = [quantity for match in _NUMBER.finditer(text) if (quantity := _quantity(match, text)) is not None]
     return found or list(_spelled(text))
 
@@ -159,10 +177,24 @@ def single(text: str) -> Quantity | None:
     if _SIMPLE.fullmatch(text):
         return _simple(text)
     found = quantities(text)
+    if len(found) > 1:
+        found = _compound(found, text)
     if len(found) != 1 or found[0].bound or found[0].negated:
         return None
     before, after = text[: found[0].start].strip(" ~≈$("), text[found[0].end :].strip(" .)$")
     return found[0] if not before and not after else None
+
+
+def _compound(found: list[Quantity], text: str) -> list[Quantity]:
+    """One quantity for neighbours such as 1 hour 30 minutes: known units of one kind, each smaller than the last."""
+    factors = [unit_factor(quantity.unit) for quantity in found]
+    sizes = [factor[1] for factor in factors if factor is not None]
+    same_kind = len(sizes) == len(found) and len({factor[0] for factor in factors if factor is not None}) == 1
+    gaps = (text[one.end : other.start].strip(" ,") for one, other in pairwise(found))
+    if not same_kind or sizes != sorted(set(sizes), reverse=True) or any(gap not in ("", "and") for gap in gaps):
+        return found
+    total = sum((quantity.value * size for quantity, size in zip(found, sizes, strict=True)), Decimal(0))
+    return [replace(found[0], value=total / sizes[0], others=(), decimals=None, end=found[-1].end)]
 
 
 def _simple(text: str) -> Quantity:
@@ -190,8 +222,8 @@ def _quantity(match: re.Match[str], text: str) -> Quantity | None:
             exact = False
     except (InvalidOperation, ZeroDivisionError):
         return None
-    symbol = match["symbol"] or ""
-    currency = "" if not symbol else _SYMBOLS.get(symbol, {"US$": "USD"}.get(symbol, f"{symbol[:-1]}D"))
+    symbol = (match["symbol"] or "").strip()
+    currency = "" if not symbol else _SYMBOLS.get(symbol) or _DOLLARS.get(symbol) or symbol
     end = match.end()
     suffix = match["suffix"]
     alternative: Decimal | None = None
@@ -225,7 +257,7 @@ def _quantity(match: re.Match[str], text: str) -> Quantity | None:
         elif word in _NOT_UNITS and (word != "in" or after.end() < len(text)):
             break
         else:
-            unit = _unit_name(word)
+            unit = unit_name(word)
         end = after.end()
     sign = -1 if (match["sign"] or "").startswith("-") or match["sign2"] else 1
     scaled = [sign * reading * factor for reading in readings]
@@ -261,9 +293,9 @@ _POINT_GROUPS = re.compile(r"\d{1,3}(?:\.\d{3})+(?:,\d+)?")
 def _readings(digits: str) -> tuple[tuple[Decimal, ...], bool, int]:
     """Values a run of digits, points and commas can stand for, the usual one first; whether it is usual; places."""
     digits = digits.replace(" ", "")
+    digits = digits.replace("'", "")
     if digits.isdigit():
         return (Decimal(digits),), True, 0
-    digits = digits.replace("'", ",") if "," not in digits else digits.replace("'", "")
     commas, points = digits.count(","), digits.count(".")
     last = len(digits) - max(digits.rfind(","), digits.rfind(".")) - 1
     if not commas and points == 1:
@@ -302,7 +334,7 @@ def _spelled(text: str) -> Iterator[Quantity]:
             elif word in _NOT_UNITS or word in _WORDS:
                 break
             else:
-                unit = _unit_name(word)
+                unit = unit_name(word)
             end = after.end()
         yield Quantity(
             value=-value if match["negative"] else value,
@@ -313,61 +345,3 @@ def _spelled(text: str) -> Iterator[Quantity]:
             start=match.start(),
             end=end,
         )
-
-
-_UNITS: Final[dict[str, tuple[str, Decimal]]] = {
-    name: (dimension, Decimal(factor))
-    for dimension, units in {
-        "length": {
-            "mm millimeter millimetre": "0.001",
-            "cm centimeter centimetre": "0.01",
-            "m meter metre": "1",
-            "km kilometer kilometre": "1000",
-            "in inch inches": "0.0254",
-            "ft foot feet": "0.3048",
-            "yd yard": "0.9144",
-            "mi mile": "1609.344",
-        },
-        "mass": {
-            "mg milligram": "0.000001",
-            "g gram": "0.001",
-            "kg kilogram kilo": "1",
-            "tonne": "1000",
-            "lb lbs pound": "0.45359237",
-            "oz ounce": "0.028349523125",
-        },
-        "volume": {"ml milliliter millilitre": "0.001", "l liter litre": "1"},
-        "duration": {
-            "ms millisecond": "0.001",
-            "s sec second": "1",
-            "min minute": "60",
-            "h hr hour": "3600",
-            "day": "86400",
-            "week": "604800",
-        },
-        "celsius": {"°c": "1"},
-        "fahrenheit": {"°f": "1"},
-        "angle": {"° degree deg": "1"},
-        "kilometres an hour": {"km/h kph kmh": "1"},
-        "miles an hour": {"mph": "1"},
-    }.items()
-    for names, factor in units.items()
-    for name in names.split()
-}
-
-
-@lru_cache(maxsize=4096)
-def _unit_name(word: str) -> str:
-    """A unit or counted noun in the singular."""
-    word = word.replace(" ", "").lower()
-    if word in _UNITS or len(word) <= 3:
-        return word
-    for ending, instead in (("ies", "y"), ("sses", "ss"), ("ches", "ch"), ("shes", "sh"), ("xes", "x"), ("s", "")):
-        if word.endswith(ending) and not word.endswith("ss"):
-            return word.removesuffix(ending) + instead
-    return word
-
-
-def unit_factor(unit: str) -> tuple[str, Decimal] | None:
-    """Dimension of a known unit and its size in that dimension's base unit."""
-    return _UNITS.get(unit)

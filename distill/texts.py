@@ -4,6 +4,7 @@ Gives findings, not judgements: `distill.answers` chooses which comparison appli
 """
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from typing import Final
 
@@ -20,6 +21,9 @@ _POLAR: Final = dict.fromkeys(_YES, "yes") | dict.fromkeys(_NO, "no") | {"true":
 _NEGATIONS: Final = frozenset(
     {"not", "no", "never", "neither", "nor", "without", "except", "isn't", "aren't", "wasn't"}
 )
+_NAMES: Final = """monday tuesday wednesday thursday friday saturday sunday january february march april june july
+    august september october november december"""
+_ABBREVIATIONS: Final = {name[:3]: name for name in _NAMES.split()} | {"tues": "tuesday", "thurs": "thursday"}
 _VAGUE_NUMBERS_TEXT: Final = """none nobody nothing no pair couple double both half third quarter single few several
     many once twice thrice dozen hundred thousand million billion"""
 _VAGUE_NUMBERS: Final = frozenset(_VAGUE_NUMBERS_TEXT.split())
@@ -31,7 +35,7 @@ _COPULA = re.compile(
 )
 _ROMAN = re.compile(r"\b(?=[MDCLXVI])M{0,3}(?:CM|CD|D?C{0,3})(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})\b")
 _MATHS = re.compile(
-    r"\\[a-zA-Z]+|√|π|\bsqrt\b|\bpi\b|\w\s?\^|\d\s?[×*/+]\s?[\da-z(]|\b[a-z]\s?[=+*/-]\s?\d|\d[a-z]\b|\)\s?\("
+    r"\\[a-zA-Z]+|√|π|\bsqrt\b|\bpi\b|\w\s?\^|\d\s?[×*/+]\s?[\da-z(]|\b[a-z]\s?[=+*/-]\s?\d|\d[xyzn]\b|\)\s?\("
 )
 _WORDS_OR_SIGNS = re.compile(
     r"[:%$,;?!'\"&]|(?<![\\a-zA-Z])(?!(?:sqrt|pi|sin|cos|tan|log|ln|exp|theta)\b)[a-zA-Z]{2,}", re.IGNORECASE
@@ -65,6 +69,8 @@ def compare(text: str, gold: str) -> Finding:
     """A free-text prediction against a gold text."""
     said, meant = tokens(text), tokens(gold)
     mathematical = looks_mathematical(gold) or looks_mathematical(text)
+    if len(said) == len(meant) == 1:
+        said, meant = _unabbreviated(said), _unabbreviated(meant)
     if said == meant:
         same_symbols = bool(meant) or text.casefold() == gold.casefold()
         return correct("same_words") if same_symbols else wrong("other_symbols")
@@ -75,8 +81,27 @@ def compare(text: str, gold: str) -> Finding:
         return correct("same_words")
     if not said or not meant:
         return Finding(verdict="undecided", reason="nothing_to_compare", can_be_mathematics=mathematical)
+    if "and" in meant and sorted(said) == sorted(meant) and set(_joined(said)) == set(_joined(meant)):
+        return correct("same_words_in_other_order")
+    if _without_accents(text) == _without_accents(gold):
+        return undecided("accents_differ")
     finding = _numbers_in_order(text, gold) or _words(said, meant)
     return Finding(verdict=finding.verdict, reason=finding.reason, can_be_mathematics=mathematical)
+
+
+def _unabbreviated(words: tuple[str, ...]) -> tuple[str, ...]:
+    """A weekday or month in full."""
+    return (_ABBREVIATIONS.get(words[0], words[0]),)
+
+
+def _joined(words: Sequence[str]) -> list[str]:
+    """The parts of "x and y"."""
+    return " ".join(words).split(" and ")
+
+
+def _without_accents(text: str) -> str:
+    split = unicodedata.normalize("NFD", text.casefold())
+    return "".join(character for character in split if not unicodedata.combining(character))
 
 
 def _polar(said: Sequence[str], meant: str) -> Finding:
@@ -136,6 +161,7 @@ def _stems(words: set[str]) -> set[str]:
 
 
 _LEADING_LETTER = re.compile(r"\(?([A-Za-z])(?:[).:]|\)\s*[:.])(?=\s|$)|\(([A-Za-z])\)|\[([A-Za-z])\]")
+_LABEL = re.compile(r"(?<![\w'])([A-Z])[):]\s")
 _PARENTHESISED = re.compile(r"[(\[]([A-Za-z])[)\]]")
 _BARE = re.compile(r"(?<![\w'])([A-Z])(?![\w'])")
 _REJECTED = re.compile(
@@ -171,7 +197,8 @@ def chosen_letters(text: str, options: Sequence[str]) -> set[str]:
     leading = _LEADING_LETTER.match(text)
     if leading is not None and not _REJECTED.match(text):
         letter = next(group for group in leading.groups() if group).upper()
-        return {letter} | _contradiction(text[leading.end() :], letter, options)
+        rest = text[leading.end() :]
+        return {letter, *_LABEL.findall(rest)} | _contradiction(rest, letter, options)
     for pattern in (_PARENTHESISED, _NAMED, _BARE):
         found = {match[1].upper() for match in pattern.finditer(text)} - _rejected(text)
         if pattern is _BARE:

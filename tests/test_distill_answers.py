@@ -1,5 +1,6 @@
 """The answer judge on labelled pairs, family by family, and the reference metrics on published values."""
 
+import re
 import subprocess
 import sys
 import time
@@ -7,6 +8,7 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from pathlib import Path
 
+import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,361 +17,60 @@ from distill import answers, mathworker
 from distill.answers import anls, equivalent, exact_match, infer_type, judge, relaxed_accuracy, rouge_l
 
 CORRECT, WRONG, UNDECIDED = "correct", "wrong", "undecided"
-Pair = tuple[str, str, str]
-"""Gold, prediction, verdict."""
-
-NUMBERS: list[Pair] = [
-    ("7", "7", CORRECT),
-    ("7", "7.0", CORRECT),
-    ("7", "07", CORRECT),
-    ("7", "7.", CORRECT),
-    ("7", "8", WRONG),
-    ("7", "-7", WRONG),
-    ("7", "+7", CORRECT),
-    ("-5", "−5", CORRECT),
-    ("−5", "-5", CORRECT),
-    ("-5", "–5", CORRECT),
-    ("-5", "5", WRONG),
-    ("5", "５", CORRECT),
-    ("42", "４２", CORRECT),
-    ("0.5", "½", CORRECT),
-    ("1/2", "0.5", CORRECT),
-    ("1/2", "½", CORRECT),
-    ("3 1/2", "3.5", CORRECT),
-    ("3½", "3.5", CORRECT),
-    ("3 1/2", "31/2", WRONG),
-    ("3 1/2", "1/2", WRONG),
-    ("0.75", "\\frac{3}{4}", CORRECT),
-    ("3/4", "\\dfrac{3}{4}", CORRECT),
-    (".5", "0.5", CORRECT),
-    ("1000", "1,000", CORRECT),
-    ("1,000", "1000", CORRECT),
-    ("1,234,567", "1234567", CORRECT),
-    ("12,34,567", "1234567", CORRECT),
-    ("1234567", "1 234 567", CORRECT),
-    ("1234567", "1'234'567", CORRECT),
-    ("1,000", "1", UNDECIDED),
-    ("1.5", "1,5", UNDECIDED),
-    ("1234.5", "1.234,5", CORRECT),
-    ("1.234,5", "1.234", WRONG),
-    ("1234", "1.234", UNDECIDED),
-    ("1.5", "15", WRONG),
-    ("5 million", "5", WRONG),
-    ("5 million", "5000000", CORRECT),
-    ("5 million", "5,000,000", CORRECT),
-    ("5 million", "5M", CORRECT),
-    ("5 million", "5 mn", CORRECT),
-    ("5 million", "5 billion", WRONG),
-    ("5000000", "five million", CORRECT),
-    ("1500", "1.5K", CORRECT),
-    ("1500", "1.5 thousand", CORRECT),
-    ("1e3", "1", WRONG),
-    ("1e3", "1000", CORRECT),
-    ("1000", "1e3", CORRECT),
-    ("1000", "1×10³", CORRECT),
-    ("1000", "1 x 10^3", CORRECT),
-    ("1000", "$1 \\times 10^{3}$", CORRECT),
-    ("1.2e-4", "0.00012", CORRECT),
-    ("7", "seven", CORRECT),
-    ("seven", "7", CORRECT),
-    ("0", "zero", CORRECT),
-    ("20", "twenty", CORRECT),
-    ("25", "twenty-five", CORRECT),
-    ("12", "a dozen", UNDECIDED),
-    ("2", "a pair", UNDECIDED),
-    ("0", "none", UNDECIDED),
-    ("7", "red", WRONG),
-    ("7", "I cannot tell", WRONG),
-    ("7", "", WRONG),
-    ("9007199254740993", "9007199254740992", WRONG),
-    ("3.1415926", "3.14", UNDECIDED),
-    ("3.1415926", "3.15", WRONG),
-    ("1/3", "0.33", UNDECIDED),
-    ("12.4", "12", WRONG),
-    ("3.14", "3.1415926", WRONG),
-    ("5", "more than 5", UNDECIDED),
-    ("5", "not 5", UNDECIDED),
-    ("5", "about 5", CORRECT),
-    ("5", "~5", CORRECT),
-    ("5", "1/0", WRONG),
-]
-SENTENCES: list[Pair] = [
-    ("7", "The answer is 7.", CORRECT),
-    ("7", "**7**", CORRECT),
-    ("7", "\\boxed{7}", CORRECT),
-    ("7", "Answer: 7", CORRECT),
-    ("7", "**Answer:** 7", CORRECT),
-    ("7", "**Final Answer**\n\n7", CORRECT),
-    ("7", "There are 3 red and 4 blue, so the answer is 7.", CORRECT),
-    ("7", "First I thought of 5.\nThe final answer is \\boxed{7}.", CORRECT),
-    ("7", "3 + 4\n#### 7", CORRECT),
-    ("7", "<think>maybe 5</think>\n\n7", CORRECT),
-    ("7", "<answer>7</answer>", CORRECT),
-    ("7", "3 + 4 = 7", CORRECT),
-    ("7", "$7$", CORRECT),
-    ("7", "`7`", CORRECT),
-    ("7", '"7"', CORRECT),
-    ("7", "There are 7 apples in the picture.", CORRECT),
-    ("7", "The answer is 8, not 7.", WRONG),
-    ("7", "The answer is not 7.", UNDECIDED),
-    ("7", "The answer is 5? No, the answer is 7.", CORRECT),
-    ("7", "7 apples and 3 pears", UNDECIDED),
-    ("5", "7 apples and 3 pears", WRONG),
-    ("7 apples", "7 apples and 3 pears", CORRECT),
-    ("3 apples", "7 apples and 3 pears", WRONG),
-    ("7", "between 5 and 7", UNDECIDED),
-    ("7", "5-7", UNDECIDED),
-    ("7", "COVID-19 and H2O", WRONG),
-    ("7", "7 (seven)", CORRECT),
-    ("7", "seven (7)", CORRECT),
-    ("12:45", "So the clock shows 12:45.", CORRECT),
-    ("cat", "The answer is a cat.", CORRECT),
-    ("cat", "It is a cat.", CORRECT),
-    ("St. Louis", "The answer is St. Louis.", CORRECT),
-]
-PERCENT: list[Pair] = [
-    ("50%", "50%", CORRECT),
-    ("50%", "50 %", CORRECT),
-    ("50%", "50 percent", CORRECT),
-    ("50%", "fifty percent", CORRECT),
-    ("50%", "50 per cent", CORRECT),
-    ("50%", "50\\%", CORRECT),
-    ("50%", "50.0%", CORRECT),
-    ("50%", "50", CORRECT),
-    ("50%", "0.5", UNDECIDED),
-    ("50%", "1/2", UNDECIDED),
-    ("50%", "0.5%", WRONG),
-    ("50%", "51%", WRONG),
-    ("50%", "5%", WRONG),
-    ("100%", "1", UNDECIDED),
-    ("0.5", "50%", UNDECIDED),
-    ("50", "50%", UNDECIDED),
-    ("12", "50%", WRONG),
-    ("50%", "50% of 200", CORRECT),
-    ("50%", "half", UNDECIDED),
-]
-MONEY: list[Pair] = [
-    ("$5", "5", CORRECT),
-    ("\\$5", "5", CORRECT),
-    ("5", "\\$5", CORRECT),
-    ("$5", "\\$5", CORRECT),
-    ("$5", "$5.00", CORRECT),
-    ("$5", "5 dollars", CORRECT),
-    ("$5", "5 USD", CORRECT),
-    ("$5", "US$5", CORRECT),
-    ("$5", "€5", WRONG),
-    ("€5", "5 euros", CORRECT),
-    ("$5", "5 CAD", UNDECIDED),
-    ("$5", "5 apples", UNDECIDED),
-    ("$0.50", "50 cents", CORRECT),
-    ("$1.5B", "1.5", WRONG),
-    ("$1.5B", "1.5 billion", CORRECT),
-    ("$1.5B", "$1,500,000,000", CORRECT),
-    ("$1.5B", "$1.5M", WRONG),
-    ("$5m", "5 million dollars", CORRECT),
-    ("-$5", "$-5", CORRECT),
-    ("$1,200.50", "1200.5", CORRECT),
-    ("$5", "$6", WRONG),
-]
-UNITS: list[Pair] = [
-    ("5 km", "5", CORRECT),
-    ("5 km", "5 km", CORRECT),
-    ("5 km", "5 kilometers", CORRECT),
-    ("5 km", "5000 m", CORRECT),
-    ("5 km", "5 m", WRONG),
-    ("5 kg", "5 km", WRONG),
-    ("5", "5 km", CORRECT),
-    ("2 weeks", "14 days", CORRECT),
-    ("7 apples", "7 apple", CORRECT),
-    ("7 apples", "7 pears", UNDECIDED),
-    ("7 apples", "There are 7 red apples.", CORRECT),
-    ("60 in", "5 ft", CORRECT),
-    ("20 °C", "20°C", CORRECT),
-    ("20 °C", "20 °F", WRONG),
-    ("90°", "90^\\circ", CORRECT),
-]
-YEARS: list[Pair] = [
-    ("2010", "2010", CORRECT),
-    ("2010", "1950", WRONG),
-    ("2010", "2011", WRONG),
-    ("2010", "In 2010.", CORRECT),
-    ("2010", "The answer is 2010", CORRECT),
-    ("2010", "2010.0", CORRECT),
-    ("2010", "March 5, 2010", CORRECT),
-    ("2010", "2009 and 2010", UNDECIDED),
-    ("2010", "the year", WRONG),
-]
-TIMES: list[Pair] = [
-    ("12:30", "12:30", CORRECT),
-    ("12:30", "12:45", WRONG),
-    ("12:30", "12", UNDECIDED),
-    ("3:30", "3:30 PM", CORRECT),
-    ("3:30 PM", "15:30", CORRECT),
-    ("3:30 PM", "3:30 AM", WRONG),
-    ("3:30 pm", "3:30 p.m.", CORRECT),
-    ("3:30", "15:30", UNDECIDED),
-    ("3:30", "03:30", CORRECT),
-    ("3:30", "half past three", CORRECT),
-    ("3:45", "a quarter to 4", CORRECT),
-    ("12:00", "noon", CORRECT),
-    ("3 pm", "15:00", CORRECT),
-    ("3:20", "6:40", UNDECIDED),
-]
-RATIOS: list[Pair] = [
-    ("10:1", "10:1", CORRECT),
-    ("10:1", "10:7", WRONG),
-    ("10:1", "1:10", WRONG),
-    ("10:1", "20:2", CORRECT),
-    ("10:1", "10 : 1", CORRECT),
-    ("10:1", "10 to 1", CORRECT),
-    ("10:1", "10/1", CORRECT),
-    ("10:1", "10", UNDECIDED),
-    ("16:9", "The aspect ratio is 16:9.", CORRECT),
-    ("1:2:3", "1:2:3", CORRECT),
-    ("1:2:3", "1:2", WRONG),
-]
-DATES: list[Pair] = [
-    ("2010-03-05", "March 5, 2010", CORRECT),
-    ("2010-03-05", "5 March 2010", CORRECT),
-    ("2010-03-05", "the 5th of March 2010", CORRECT),
-    ("2010-03-05", "05/03/2010", UNDECIDED),
-    ("2010-03-25", "25/03/2010", CORRECT),
-    ("2010-03-25", "03/25/2010", CORRECT),
-    ("2010-03-05", "March 6, 2010", WRONG),
-    ("March 2010", "March 5, 2010", UNDECIDED),
-    ("March 5, 2010", "April 5, 2010", WRONG),
-    ("March", "March", CORRECT),
-    ("March", "April", WRONG),
-]
-CHOICES: list[Pair] = [
-    ("B", "B", CORRECT),
-    ("B", "b", CORRECT),
-    ("B", "(B)", CORRECT),
-    ("B", "B.", CORRECT),
-    ("B", "B) because the bar is longer", CORRECT),
-    ("B", "B. Not A.", CORRECT),
-    ("B", "Option B", CORRECT),
-    ("B", "A is wrong, so (B)", CORRECT),
-    ("B", "A is wrong and C is incorrect, so B", CORRECT),
-    ("B", "The answer is (B).", CORRECT),
-    ("B", "The correct option is B because A has fewer.", CORRECT),
-    ("B", "**B**", CORRECT),
-    ("B", "\\boxed{B}", CORRECT),
-    ("B", "\\boxed{\\text{B}}", CORRECT),
-    ("(B)", "B", CORRECT),
-    ("B", "C", WRONG),
-    ("B", "(C)", WRONG),
-    ("B", "A or B", UNDECIDED),
-    ("B", "A or C", WRONG),
-    ("A", "A cat sits there", UNDECIDED),
-    ("B", "It cannot be determined", UNDECIDED),
-    ("A", "not B", UNDECIDED),
-]
-WORDS: list[Pair] = [
-    ("Yes", "yes", CORRECT),
-    ("Yes", "Yes.", CORRECT),
-    ("Yes", "Yes, it is.", CORRECT),
-    ("Yes", "No", WRONG),
-    ("No", "No, there is not.", CORRECT),
-    ("Yes", "Yes and no", UNDECIDED),
-    ("Yes", "blue", WRONG),
-    ("March", "march", CORRECT),
-    ("Asia", "Asia", CORRECT),
-    ("Asia", "the Asia", CORRECT),
-    ("Asia", "Europe", WRONG),
-    ("red", "The car is red.", CORRECT),
-    ("red", "The car is not red.", UNDECIDED),
-    ("red", "dark red", UNDECIDED),
-    ("cat", "cats", UNDECIDED),
-    ("cat", "dog", WRONG),
-    ("New York", "new york", CORRECT),
-    ("New York", "New  York.", CORRECT),
-    ("red car", "blue car", WRONG),
-    ("Don't", "Won't", WRONG),
-    ("C++", "C", WRONG),
-    ("colour", "color", UNDECIDED),
-    ("café", "café", CORRECT),
-    ("5-10", "5 to 10", CORRECT),
-    ("5–10", "5-10", CORRECT),
-    ("5-10", "6-10", UNDECIDED),
-    ("5-10", "20-30", WRONG),
-    ("A man rides a brown horse along the beach at sunset", "Someone on a horse", UNDECIDED),
-]
-LISTS: list[Pair] = [
-    ("1 and 2", "2", WRONG),
-    ("1 and 2", "1", WRONG),
-    ("1 and 2", "1, 2", CORRECT),
-    ("1 and 2", "2 and 1", CORRECT),
-    ("1, 2, 3", "[1, 2, 3]", CORRECT),
-    ("1, 2, 3", "1; 2; 3", CORRECT),
-    ("1, 2, 3", "1, 2, 4", WRONG),
-    ("red, blue and green", "green, red, blue", CORRECT),
-    ("red, blue and green", "red, blue, and green", CORRECT),
-    ("red, blue", "red", WRONG),
-    ("red, blue", "- red\n- blue", CORRECT),
-    ("red, blue", "red, yellow", WRONG),
-    ("(1, 2)", "(2, 1)", WRONG),
-    ("(1, 2)", "(1, 2)", CORRECT),
-    ("(1, 2)", "(1,2)", CORRECT),
-    ("1,000", "1 and 0", WRONG),
-]
-FAMILIES = {
-    "numbers": NUMBERS,
-    "sentences": SENTENCES,
-    "percent": PERCENT,
-    "money": MONEY,
-    "units": UNITS,
-    "years": YEARS,
-    "times": TIMES,
-    "ratios": RATIOS,
-    "dates": DATES,
-    "choices": CHOICES,
-    "words": WORDS,
-    "lists": LISTS,
-}
-CASES = [(family, *pair) for family, pairs in FAMILIES.items() for pair in pairs]
+PAIRS = [orjson.loads(line) for line in (Path(__file__).parent / "answer_pairs.jsonl").read_bytes().splitlines()]
+"""Labelled by hand: what a careful reader would say, undecided where two careful readers could differ."""
 
 
-@pytest.mark.parametrize(("family", "gold", "prediction", "verdict"), CASES)
-def test_a_labelled_pair_gets_its_verdict(family: str, gold: str, prediction: str, verdict: str) -> None:
-    judged = answers._judge(prediction, gold, None, 0.0, None, ask_worker=False)
-    assert judged.verdict == verdict, judged
+def name(pair: dict[str, str]) -> str:
+    return f"{pair['family']}: {pair['gold']!r} said {pair['prediction']!r}"
 
 
-def test_there_are_enough_labelled_pairs_and_none_is_repeated() -> None:
-    assert len(CASES) >= 250
-    assert len(CASES) == len(set(CASES))
+def test_the_labelled_pairs_are_many_distinct_and_of_every_family() -> None:
+    assert len(PAIRS) >= 450
+    assert len({(pair["gold"], pair["prediction"]) for pair in PAIRS}) == len(PAIRS)
+    families = {pair["family"] for pair in PAIRS}
+    assert families >= {
+        "numbers",
+        "percent",
+        "money",
+        "units",
+        "years",
+        "times",
+        "ratios",
+        "dates",
+        "choices",
+        "lists",
+    }
+    assert {pair["verdict"] for pair in PAIRS} == {CORRECT, WRONG, UNDECIDED}
 
 
-# The table of pairs that a plain symbolic checker gets wrong; each must get its verdict with the worker allowed too.
-TRAPS: list[Pair] = [
-    ("12:30", "12:45", WRONG),
-    ("10:1", "10:7", WRONG),
-    ("5 million", "5", WRONG),
-    ("5 million", "5000000", CORRECT),
-    ("$1.5B", "1.5", WRONG),
-    ("1e3", "1", WRONG),
-    ("1e3", "1000", CORRECT),
-    ("50%", "0.5", UNDECIDED),
-    ("100%", "1", UNDECIDED),
-    ("1 and 2", "2", WRONG),
-    ("3 1/2", "3.5", CORRECT),
-    ("−5", "-5", CORRECT),
-    ("½", "0.5", CORRECT),
-    ("\\$5", "5", CORRECT),
-    ("B", "B", CORRECT),
-    ("Yes", "Yes", CORRECT),
-    ("March", "March", CORRECT),
-    ("B", "A is wrong, so (B)", CORRECT),
-    ("7", "7 apples and 3 pears", UNDECIDED),
-    ("1,5", "1.5", UNDECIDED),
-    ("1.234,5", "1.234", WRONG),
+@pytest.mark.parametrize("pair", PAIRS, ids=name)
+def test_a_labelled_pair_gets_its_verdict(pair: dict[str, str]) -> None:
+    judged = judge(pair["prediction"], pair["gold"])
+    assert judged.verdict == pair["verdict"], judged
+
+
+WRAPPINGS = [
+    "The answer is {}.",
+    "**Answer:** {}",
+    "Final answer: **{}**",
+    "<think>first 3, then 4</think>\n\n{}",
+    "First 3, then 4.\n\nAnswer: {}",
+    "<answer>{}</answer>",
+    "3, then 4.\n#### {}",
+    "\\boxed{{{}}}",
 ]
 
 
-@pytest.mark.parametrize(("gold", "prediction", "verdict"), TRAPS)
-def test_a_pair_that_symbolic_checkers_misjudge_gets_its_verdict(gold: str, prediction: str, verdict: str) -> None:
-    assert judge(prediction, gold).verdict == verdict
+@pytest.mark.parametrize("wrapping", WRAPPINGS)
+def test_how_an_answer_is_presented_does_not_change_its_verdict(wrapping: str) -> None:
+    for pair in PAIRS:
+        family, said = pair["family"], pair["prediction"]
+        if family in ("numbers", "percent", "money", "units", "years", "ratios") and re.fullmatch(
+            r"[-$€]?[\w.,:%/ ]+", said
+        ):
+            judged = answers._judge(wrapping.format(said), pair["gold"], None, 0.0, None, ask_worker=False)
+            assert judged.verdict == pair["verdict"], (pair, judged)
 
 
 @pytest.mark.parametrize(
@@ -476,26 +177,6 @@ def test_a_choice_is_a_letter_or_the_text_of_an_option(gold: str, prediction: st
     assert judge(prediction, gold, "choice", options=OPTIONS).verdict == verdict
 
 
-@pytest.mark.parametrize(
-    ("gold", "prediction", "verdict"),
-    [
-        ("\\sqrt{2}", "\\frac{2}{\\sqrt{2}}", CORRECT),
-        ("\\sqrt{2}", "\\sqrt{3}", WRONG),
-        ("2\\pi", "$\\pi \\cdot 2$", CORRECT),
-        ("(x+1)^2", "x^2 + 2x + 1", CORRECT),
-        ("7", "\\sqrt{49}", CORRECT),
-        ("7", "\\sqrt{50}", WRONG),
-        ("x=5", "5", CORRECT),
-        ("\\frac{\\sqrt{3}}{2}", "0.866", UNDECIDED),
-        ("\\frac{\\sqrt{3}}{2}", "0.7", WRONG),
-        ("x + 1", "y + 1", UNDECIDED),
-        ("7", "2/3 of the pears and 7 apples", UNDECIDED),
-    ],
-)
-def test_expressions_are_compared_by_algebra(gold: str, prediction: str, verdict: str) -> None:
-    assert judge(prediction, gold).verdict == verdict
-
-
 def test_a_symbolic_comparison_that_takes_too_long_is_undecided_and_the_next_one_works() -> None:
     endless = "\\int_0^{10^{9}} \\sin(x^{x^{x}}) \\cdot \\prod_{k=1}^{10^{8}} (x-k) dx"
     started = time.monotonic()
@@ -567,7 +248,7 @@ def test_judging_numbers_is_fast_enough_for_millions_of_traces() -> None:
 
 
 # Eight pairs (prediction, target) from the published tests of pix2struct, with the averages they give there.
-PAIRS = [
+PUBLISHED = [
     ("abc", "abc"),
     ("abc", "Abc"),
     ("Abc", "abc"),
@@ -581,7 +262,7 @@ PAIRS = [
 
 def test_reference_metrics_agree_with_the_published_averages() -> None:
     def average(metric: Callable[[str, str], float]) -> float:
-        return 100 * sum(metric(prediction, target) for prediction, target in PAIRS) / len(PAIRS)
+        return 100 * sum(metric(prediction, target) for prediction, target in PUBLISHED) / len(PUBLISHED)
 
     assert average(exact_match) == 12.5
     assert average(anls) == pytest.approx(47.5)
