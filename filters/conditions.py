@@ -13,6 +13,7 @@ from typing import Any
 
 import duckdb
 import orjson
+import pyarrow as pa
 
 from distill.errors import RecipeError
 from distill.recipe import Filter, Rule
@@ -46,7 +47,8 @@ class Condition:
 def check(settings: Filter) -> list[Condition]:
     """The rules of a recipe as conditions. Raises RecipeError for them and for the columns of the selection."""
     connection = connect()
-    connection.register("signals", COLUMNS.empty_table())
+    # One trace of which nothing is known: constants of a wrong type fail on it, values cannot.
+    connection.register("signals", pa.Table.from_pylist([{}], schema=COLUMNS))
     for entry in settings.select.order:
         _known_column(f"filter.select.order = {list(settings.select.order)}", entry.removeprefix("-"))
     return [_checked(connection, rule) for rule in settings.rules]
@@ -83,7 +85,9 @@ def _checked(connection: duckdb.DuckDBPyConnection, rule: Rule) -> Condition:
         if kind == "COLUMN_REF":
             columns.add(_known_column(where, node["column_names"][-1]))
     try:
-        (result,) = connection.sql(f"SELECT (\n{rule.drop}\n) FROM signals").types
+        query = connection.sql(f"SELECT (\n{rule.drop}\n) FROM signals")
+        (result,) = query.types
+        query.fetchall()
     except duckdb.Error as error:
         raise RecipeError(f"{where}: {first_line(error)}") from None
     if str(result) != "BOOLEAN":
@@ -109,8 +113,8 @@ def _expression(connection: duckdb.DuckDBPyConnection, sql: str, where: str) -> 
 
 def _tree(connection: duckdb.DuckDBPyConnection, sql: str) -> dict[str, Any]:
     # The line break ends a comment that the condition may end with.
-    row = connection.execute("SELECT json_serialize_sql(?)", [f"SELECT (\n{sql}\n) FROM signals"]).fetchone()
-    tree: dict[str, Any] = orjson.loads(row[0] if row else b"")
+    ((text,),) = connection.execute("SELECT json_serialize_sql(?)", [f"SELECT (\n{sql}\n) FROM signals"]).fetchall()
+    tree: dict[str, Any] = orjson.loads(text)
     return tree
 
 

@@ -18,7 +18,7 @@ def measured(reasoning, **parameters):
 def test_prose_and_loops_are_far_apart_in_all_three_measures():
     prose, loop = measured(PROSE), measured(LOOP)
     assert prose["repetition_ngram"] == 0 and loop["repetition_ngram"] > 0.9
-    assert prose["repetition_compression"] < 4 and loop["repetition_compression"] > 10
+    assert prose["repetition_compression"] < 6 and loop["repetition_compression"] > 10
     assert prose["repetition_tail"] == 0
 
 
