@@ -16,7 +16,7 @@ VERSION = 1
 
 Mode = Literal["auto", "field", "tags", "none"]
 
-_TAGS = (
+TAGS = (
     ("<think>", "</think>"),
     ("<thinking>", "</thinking>"),
     ("<reasoning>", "</reasoning>"),
@@ -108,7 +108,7 @@ def _split(text: str, mode: Mode, *, cut: bool) -> tuple[str, str, _State]:
 
 def _tags_in(text: str) -> tuple[str, str] | None:
     """The kind of thinking tags that a text uses: the kind that occurs first."""
-    found = [(text.find(tag), pair) for pair in _TAGS for tag in pair if tag in text]
+    found = [(text.find(tag), pair) for pair in TAGS for tag in pair if tag in text]
     return min(found)[1] if found else None
 
 

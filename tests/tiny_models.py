@@ -46,6 +46,7 @@ def build(
     `end_bias` makes the end of the turn likelier, so that lengths vary.
     """
     import torch
+    import transformers
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import (
         Idefics3Config,
@@ -55,6 +56,8 @@ def build(
         PreTrainedTokenizerFast,
     )
 
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
     bpe = Tokenizer(models.BPE())
     bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     bpe.decoder = decoders.ByteLevel()

@@ -1,0 +1,254 @@
+"""The embedded engine: a teacher in this process, through transformers.
+
+Made for small models and for machines without a server. Questions are answered in batches; the samples of one
+question share the computation of its prompt, and rows that have ended leave the batch, so short answers don't wait
+for long ones. Every sample draws its random numbers from its own seed, whatever else is in the batch. Does not do
+what a server does better: tensor parallelism, paged attention, models larger than one device.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import torch
+import transformers
+from PIL import Image
+from safetensors import SafetensorError
+from transformers import AutoModelForImageTextToText, AutoProcessor
+
+from distill import images
+from distill.errors import ImageError, ModelError
+from distill.recipe import Teacher
+from teacher.completion import Completion, Served
+from teacher.decoding import Batch, Row
+from teacher.identity import Request
+from teacher.parse import TAGS
+from teacher.prompts import Prompt, messages
+
+Done = Callable[[Request, Completion], None]
+
+_WINDOW_BATCHES = 4
+"""Batches read ahead, so that prompts of similar length meet in one batch."""
+
+
+@dataclass(slots=True)
+class _Question:
+    """One prompt with the requests that share it."""
+
+    text: str
+    pictures: list[Image.Image]
+    requests: list[Request]
+
+
+class EmbeddedTeacher:
+    """A checkpoint loaded once and asked in batches. Raises ModelError when it cannot be loaded."""
+
+    def __init__(self, teacher: Teacher, path: str, *, max_pixels: int) -> None:
+        self.teacher = teacher
+        self.served = Served(
+            model=teacher.model, engine={"name": "transformers", "version": transformers.__version__}
+        )
+        self._max_pixels = max_pixels
+        self.model, self.processor = _load(teacher, path)
+        self.tokenizer = getattr(self.processor, "tokenizer", self.processor)
+        self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.model.to(self._device).eval()
+        config = self.model.config
+        self._image_token = int(getattr(config, "image_token_id", getattr(config, "image_token_index", -1)))
+        self._context = getattr(config.get_text_config(), "max_position_embeddings", None) or 1 << 30
+        self._ends = _end_tokens(self.model, self.tokenizer)
+        self._pad = self.tokenizer.pad_token_id if self.tokenizer.pad_token_id is not None else min(self._ends)
+
+    def answer(self, requests: Iterator[Request], done: Done, pulse: Callable[[], None]) -> None:
+        """Answer every request, drawn as it is needed; `done` is told of each as soon as it has ended.
+
+        `pulse` is called a few times a second while a batch is being written.
+        """
+        size = self.teacher.max_in_flight
+        while window := list(islice(requests, _WINDOW_BATCHES * size)):
+            questions = self._questions(window, done)
+            questions.sort(key=lambda question: (len(question.pictures), len(question.text)))
+            for batch in _batches(questions, size):
+                self._answer_batch(batch, done, pulse)
+
+    def _questions(self, requests: Iterable[Request], done: Done) -> list[_Question]:
+        """The distinct prompts of some requests; a request whose image cannot be read is done with an error."""
+        found: dict[str, _Question] = {}
+        for request in requests:
+            question = found.get(request.prompt_sha)
+            if question is None:
+                try:
+                    pictures = [images.load(ref, max_pixels=self._max_pixels) for ref in request.prompt.images]
+                except ImageError as error:
+                    done(request, Completion(error=f"image: {error.reason}: {error}"))
+                    continue
+                text = self.render(request.prompt)
+                question = found[request.prompt_sha] = _Question(text=text, pictures=pictures, requests=[])
+            question.requests.append(request)
+        return list(found.values())
+
+    def render(self, prompt: Prompt) -> str:
+        """The prompt as the model's chat template writes it."""
+        chat = messages(prompt, [{"type": "image"}] * len(prompt.images))
+        return str(
+            self.processor.apply_chat_template(
+                chat, add_generation_prompt=True, tokenize=False, **self.teacher.chat_template_kwargs
+            )
+        )
+
+    def _answer_batch(self, questions: list[_Question], done: Done, pulse: Callable[[], None]) -> None:
+        started = time.monotonic()
+        try:
+            inputs = self._encode(questions)
+        except (ValueError, IndexError) as error:
+            # One prompt that the processor refuses must not cost its neighbours.
+            if len(questions) > 1:
+                for question in questions:
+                    self._answer_batch([question], done, pulse)
+                return
+            for request in questions[0].requests:
+                done(request, Completion(error=f"refused_request: {error}"))
+            return
+        lengths = inputs["attention_mask"].sum(dim=1).tolist()
+        longest = max(lengths)
+        if longest >= self._context:
+            self._refuse_long(questions, lengths, done, pulse)
+            return
+        counts = torch.eq(inputs["input_ids"], self._image_token).sum(dim=1).tolist()
+        rows, origin = [], []
+        for position, question in enumerate(questions):
+            prefix = _opened_thinking(question.text)
+            for request in question.requests:
+                rows.append(
+                    Row(
+                        request=request,
+                        prompt_tokens=lengths[position],
+                        image_tokens=counts[position],
+                        prefix=prefix,
+                    )
+                )
+                origin.append(position)
+        Batch(
+            rows=rows,
+            origin=torch.tensor(origin, device=self._device),
+            mask=inputs["attention_mask"],
+            sampling=self.teacher.sampling,
+            ends=self._ends,
+            most=min(self.teacher.sampling.max_tokens, self._context - longest),
+            stopped=self._stopped,
+            ended=lambda row, finish: done(row.request, self._completion(row, finish, time.monotonic() - started)),
+            pulse=pulse,
+        ).run(self.model, inputs, pad=self._pad)
+
+    def _encode(self, questions: Sequence[_Question]) -> dict[str, torch.Tensor]:
+        pictures = [question.pictures for question in questions]
+        encoded = self.processor(
+            text=[question.text for question in questions],
+            images=pictures if pictures[0] else None,
+            add_special_tokens=False,
+            padding=True,
+            padding_side="left",
+            return_tensors="pt",
+        )
+        floating = self.model.dtype
+        return {
+            name: value.to(self._device, floating if value.is_floating_point() else None)
+            for name, value in encoded.items()
+            if isinstance(value, torch.Tensor)
+        }
+
+    def _refuse_long(
+        self, questions: list[_Question], lengths: list[int], done: Done, pulse: Callable[[], None]
+    ) -> None:
+        fitting = [question for question, length in zip(questions, lengths, strict=True) if length < self._context]
+        for question, length in zip(questions, lengths, strict=True):
+            if length >= self._context:
+                for request in question.requests:
+                    error = f"refused_request: {length} prompt tokens leave no room in a context of {self._context}"
+                    done(request, Completion(error=error, prompt_tokens=length))
+        if fitting:
+            self._answer_batch(fitting, done, pulse)
+
+    def _stopped(self, row: Row) -> bool:
+        """Whether one of the recipe's stop strings is in the end of a row."""
+        if not self.teacher.sampling.stop:
+            return False
+        tail = self.tokenizer.decode(row.tokens[-32:], skip_special_tokens=True)
+        return any(stop in tail for stop in self.teacher.sampling.stop)
+
+    def _completion(self, row: Row, finish_reason: str, latency_s: float) -> Completion:
+        text = self.tokenizer.decode(row.tokens, skip_special_tokens=True)
+        positions = [text.find(stop) for stop in self.teacher.sampling.stop if stop in text]
+        if positions:
+            text, finish_reason = text[: min(positions)], "stop"
+        thought = [text.rfind(closing) + len(closing) for _, closing in TAGS if closing in text]
+        reasoning_tokens = None
+        if thought:
+            head = self.tokenizer(text[: max(thought)], add_special_tokens=False)["input_ids"]
+            reasoning_tokens = min(len(head), len(row.tokens))
+        return Completion(
+            text=row.prefix + text,
+            finish_reason=finish_reason,
+            prompt_tokens=row.prompt_tokens,
+            image_tokens=row.image_tokens,
+            completion_tokens=len(row.tokens) + row.closed,
+            reasoning_tokens=reasoning_tokens,
+            latency_s=latency_s,
+        )
+
+
+def _batches(questions: Sequence[_Question], size: int) -> Iterator[list[_Question]]:
+    """Questions in order, at most `size` requests a batch, all with the same number of pictures."""
+    batch: list[_Question] = []
+    room = size
+    for question in questions:
+        for start in range(0, len(question.requests), size):
+            requests = question.requests[start : start + size]
+            if batch and (len(requests) > room or len(batch[0].pictures) != len(question.pictures)):
+                yield batch
+                batch, room = [], size
+            batch.append(_Question(text=question.text, pictures=question.pictures, requests=requests))
+            room -= len(requests)
+    if batch:
+        yield batch
+
+
+def _opened_thinking(rendered: str) -> str:
+    """The opening thinking tag with which a rendered prompt ends, if it does."""
+    stripped = rendered.rstrip()
+    for opening, _ in TAGS:
+        if stripped.endswith(opening):
+            return rendered[len(stripped) - len(opening) :]
+    return ""
+
+
+def _load(teacher: Teacher, path: str) -> tuple[Any, Any]:
+    transformers.logging.disable_progress_bar()
+    logging.getLogger("transformers.modeling_utils").setLevel(logging.ERROR)
+    options = {"revision": teacher.revision, "trust_remote_code": teacher.trust_remote_code}
+    try:
+        model = AutoModelForImageTextToText.from_pretrained(
+            path, dtype=getattr(torch, teacher.dtype), use_safetensors=True, **options
+        )
+        processor = AutoProcessor.from_pretrained(path, **options)
+    except (OSError, ValueError, KeyError, RuntimeError, ImportError, SafetensorError) as error:
+        reason = str(error).strip().partition("\n")[0] or type(error).__name__
+        raise ModelError(
+            f"teacher '{teacher.name}': {path} cannot be loaded: {reason}\n"
+            "check teachers.model (a directory beside the recipe, or a hub name that is in the local cache) and that "
+            "config.json, *.safetensors and the processor files are there"
+        ) from error
+    if getattr(processor, "chat_template", None) is None:
+        raise ModelError(
+            f"teacher '{teacher.name}': {path} has no chat template; add chat_template.jinja to the checkpoint"
+        )
+    return model, processor
+
+
+def _end_tokens(model: Any, tokenizer: Any) -> frozenset[int]:
+    configured = model.generation_config.eos_token_id
+    ends = configured if isinstance(configured, list) else [configured]
+    return frozenset(token for token in [*ends, tokenizer.eos_token_id] if token is not None)
