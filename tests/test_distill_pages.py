@@ -1,0 +1,98 @@
+import io
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from jinja2 import UndefinedError
+from PIL import Image
+
+from distill import pages
+from distill.errors import ImageError
+
+
+def encoded(width, height, kind="PNG"):
+    buffer = io.BytesIO()
+    Image.new("RGB", (width, height), (200, 40, 40)).save(buffer, kind)
+    return buffer.getvalue()
+
+
+BODY = '{% extends "base.html" %}{% block content %}'
+
+
+def page(content, **context):
+    return pages.render(BODY + content + "{% endblock %}", title="A title", **context)
+
+
+def test_a_page_is_whole_and_knows_light_dark_and_phones():
+    text = page("<p>{{ value }}</p>", value="x")
+    assert text.lstrip().startswith("<!doctype html>") and text.rstrip().endswith("</html>")
+    assert "prefers-color-scheme: dark" in text and "width=device-width" in text
+    assert "<title>A title</title>" in text
+
+
+def test_values_are_escaped():
+    assert "&lt;b&gt;" in page("{{ value }}", value="<b>")
+    assert "&lt;i&gt;" in page("{{ show.table(['a'], [[value]]) }}", value="<i>")
+
+
+def test_a_value_that_is_not_given_is_an_error():
+    with pytest.raises(UndefinedError):
+        page("{{ missing }}")
+
+
+def test_tiny_pictures_are_enlarged_and_kept_sharp():
+    found = pages.picture(encoded(96, 96))
+    assert (found.width, found.height, found.pixelated) == (192, 192, True)
+    assert 'class="pixelated"' in page("{{ show.pictures([picture]) }}", picture=found)
+    assert pages.picture(encoded(4, 2)).width == 32
+
+
+def test_large_pictures_are_scaled_down():
+    found = pages.picture(encoded(2000, 1000))
+    assert (found.width, found.height, found.pixelated) == (384, 192, False)
+    assert found.uri.startswith("data:image/jpeg;base64,") and len(found.uri) < 20_000
+
+
+def test_pictures_of_usual_size_are_shown_as_they_are():
+    data = encoded(300, 200)
+    assert pages.picture(data).uri == pages.data_uri(data, "image/png")
+
+
+def test_what_is_no_picture_is_an_error():
+    with pytest.raises(ImageError):
+        pages.picture(b"not an image")
+
+
+@pytest.mark.parametrize("values", [[1], [0.0, 1.0], [5, 5, 5], list(range(1000)), [-3.5, 2.25, 1e6]])
+def test_a_histogram_counts_every_value_once_between_round_edges(values):
+    bins = pages.histogram(values, bins=10)
+    assert sum(found.count for found in bins) == len(values)
+    assert bins[0].low <= min(values) and bins[-1].high >= max(values)
+    assert all(found.high == pytest.approx(later.low) for found, later in pairwise(bins))
+    assert max(found.share for found in bins) == 1
+    assert len(bins) <= 12
+
+
+def test_values_beyond_the_axis_stand_in_the_outer_bars():
+    bins = pages.histogram([1, 2, 3, 500], bins=4, low=0, high=4)
+    assert bins[-1].high <= 6 and sum(found.count for found in bins) == 4
+    assert pages.histogram([]) == []
+
+
+def test_the_comparison_shows_every_speaker_with_its_verdict():
+    arms = [
+        {"name": "instruct", "answer": "3", "verdict": "wrong", "rationale": ""},
+        {"name": "distilled", "answer": "4", "verdict": "correct", "rationale": "Two and two."},
+    ]
+    text = page(
+        "{{ show.comparison([], 'How many?', '4', arms, ['scenes']) }}"
+        "{{ show.funnel([('asked', 10), ('kept', 4)]) }}",
+        arms=arms,
+    )
+    assert '<span class="badge bad">wrong</span>' in text and '<span class="badge good">correct</span>' in text
+    assert "Two and two." in text and "width: 40.00%" in text and "40.0 %" in text
+
+
+def test_the_templates_are_package_data():
+    folder = Path(pages.__file__).parent / "templates"
+    assert {path.name for path in folder.iterdir()} >= {"base.html", "macros.html", "style.css", "filter_report.html"}

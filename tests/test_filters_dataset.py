@@ -1,0 +1,150 @@
+import io
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import orjson
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+from run_fixtures import generate_folder, picture, recipe, sample, trace
+
+from distill.images import sha256
+from distill.types import ImageRef
+from filters import dataset, policy
+from filters.apply import apply
+from filters.traces import index
+
+KEEP_ALL = "[filter]\nrules = []\n"
+
+
+@pytest.fixture
+def world(tmp_path):
+    """One question with two pictures, a correct and a wrong trace, and one question without gold or picture."""
+    first = sample("Count  both.", "4", "four", images=[picture(tmp_path, 1), picture(tmp_path, 2)], domain="scenes")
+    second = sample("What is it?", domain="")
+    traces = [
+        trace(first, "four", " Two and two. \n", k=0),
+        trace(first, "5", "Two and three.", k=1),
+        trace(second, "a cat", "", teacher="brief"),
+    ]
+    generate_folder(tmp_path / "run", [first, second], traces)
+    return tmp_path, first, second, traces
+
+
+def rows_of(run):
+    files = sorted((run / "filter" / "dataset" / "train").glob("*.parquet"))
+    return [row for path in files for row in pq.read_table(path).to_pylist()]
+
+
+def test_load_dataset_opens_the_folder_and_decodes_the_pictures(world):
+    import datasets
+
+    tmp_path, first, *_ = world
+    apply(recipe(tmp_path, KEEP_ALL), tmp_path / "run")
+    loaded = datasets.load_dataset(str(tmp_path / "run/filter/dataset"), cache_dir=str(tmp_path / "cache"))
+    assert list(loaded) == ["train"]
+    train = loaded["train"]
+    assert isinstance(train.features["images"].feature, datasets.Image)
+    assert set(train.column_names) >= {
+        *("images", "messages", "sample_id", "trace_id", "teacher"),
+        *("domain", "rationale", "answer", "weight", "signals"),
+    }
+    row = next(row for row in train if row["sample_id"] == first.id)
+    assert [image.size for image in row["images"]] == [(24, 24), (24, 24)]
+    with Image.open(first.images[0].path) as original:
+        assert row["images"][0].tobytes() == original.convert("RGB").tobytes()
+
+
+def test_a_row_holds_the_plain_question_and_the_thought_before_the_answer(world):
+    tmp_path, _, second, traces = world
+    apply(recipe(tmp_path, KEEP_ALL), tmp_path / "run")
+    rows = {row["trace_id"]: row for row in rows_of(tmp_path / "run")}
+    correct, wrong, bare = (rows[item.id] for item in traces)
+    assert correct["messages"] == [
+        {"role": "user", "content": "Count  both."},
+        {"role": "assistant", "content": "<think>\nTwo and two.\n</think>\n\n4"},
+    ]
+    assert (correct["rationale"], correct["answer"], correct["weight"]) == ("Two and two.", "4", 1.0)
+    assert wrong["answer"] == "5"
+    assert bare["messages"][1]["content"] == "<think>\n\n</think>\n\na cat"
+    assert bare["images"] == [] and bare["teacher"] == "brief" and bare["sample_id"] == second.id
+    signals = orjson.loads(correct["signals"])
+    assert signals["answer_verdict"] == "correct" and signals["rationale_tokens"] == 3
+
+
+def test_plain_rationales_stand_before_the_answer_without_tags(world):
+    tmp_path, *_, traces = world
+    apply(recipe(tmp_path, KEEP_ALL + 'rationale = "plain"\n'), tmp_path / "run")
+    contents = {row["trace_id"]: row["messages"][1]["content"] for row in rows_of(tmp_path / "run")}
+    assert contents[traces[0].id] == "Two and two.\n\n4"
+    assert contents[traces[2].id] == "a cat"
+
+
+def test_rows_come_in_the_order_of_question_and_trace(world):
+    tmp_path, *_ = world
+    apply(recipe(tmp_path, KEEP_ALL), tmp_path / "run")
+    keys = [(row["sample_id"], row["trace_id"]) for row in rows_of(tmp_path / "run")]
+    assert keys == sorted(keys) and len(keys) == 3
+
+
+def test_pictures_that_decoders_read_differently_are_stored_upright(tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    buffer = io.BytesIO()
+    Image.new("RGB", (30, 10), (200, 30, 30)).save(buffer, "JPEG", exif=exif)
+    path = tmp_path / "turned.jpg"
+    path.write_bytes(buffer.getvalue())
+    turned = sample("What?", "4", images=[ImageRef(sha256=sha256(buffer.getvalue()), path=str(path))])
+    generate_folder(tmp_path / "run", [turned], [trace(turned)])
+    apply(recipe(tmp_path), tmp_path / "run")
+    (row,) = rows_of(tmp_path / "run")
+    with Image.open(io.BytesIO(row["images"][0]["bytes"])) as stored:
+        assert stored.size == (10, 30)
+
+
+def test_a_question_whose_picture_is_gone_is_dropped_and_counted(world):
+    tmp_path, first, _, traces = world
+    Path(first.images[1].path).unlink()
+    manifest = apply(recipe(tmp_path, KEEP_ALL), tmp_path / "run")
+    assert [row["trace_id"] for row in rows_of(tmp_path / "run")] == [traces[2].id]
+    assert manifest.counts["rule.unreadable_image"] == 2
+    assert (manifest.counts["kept"], manifest.counts["dropped"], manifest.counts["selected"]) == (1, 2, 1)
+    decisions = pq.read_table(tmp_path / "run/filter/decisions.parquet").to_pylist()
+    reasons = {row["id"]: [reason["rule"] for reason in row["reasons"]] for row in decisions}
+    assert reasons[traces[0].id] == ["unreadable_image"] and reasons[traces[2].id] == []
+
+
+def test_large_datasets_are_cut_into_files(tmp_path, monkeypatch):
+    samples = [sample(f"Question {number}?", "4", images=[picture(tmp_path, number)]) for number in range(5)]
+    traces = [trace(item) for item in samples]
+    generate_folder(tmp_path / "run", samples, traces)
+    apply(recipe(tmp_path), tmp_path / "run")
+    whole = rows_of(tmp_path / "run")
+    folder = tmp_path / "run/filter"
+    found = index(tmp_path / "run/generate", 10)
+    decisions = pq.read_table(folder / "decisions.parquet")
+    database = policy.database(sorted((folder / "signals").glob("*.parquet")), decisions)
+    shutil.rmtree(folder / "dataset")
+    monkeypatch.setattr(dataset, "_GROUP_ROWS", 1)
+    written = dataset.write(database, found, folder / "dataset", style="think", max_pixels=1_000, file_bytes=5_000)
+    assert written.rows == 5 and len(written.files) >= 2
+    assert rows_of(tmp_path / "run") == whole
+
+
+def test_the_card_names_teachers_funnel_rules_and_limits(world):
+    tmp_path, *_ = world
+    apply(recipe(tmp_path), tmp_path / "run")
+    text = (tmp_path / "run/filter/dataset/README.md").read_text()
+    assert "path: train/*.parquet" in text.split("---")[1]
+    assert "| structured | teachers/structured | r1 | transformers 5.0 | 2 |" in text
+    assert "| **all** | 3 | 3 | 1 | 2 | 2 |" in text
+    assert "`answer_verdict = 'wrong'` | 1 | 1 |" in text
+    assert "does not correct the teachers" in text and "unknown: set it" in text
+
+
+def test_an_answer_of_an_undecided_verdict_stays_the_traces_own():
+    asked = sample("Which share?", "50%", answer_type="percent")
+    found = dataset.row(asked, trace(asked, " 0.5 "), [], {"answer_verdict": "undecided"}, "think")
+    assert found["answer"] == "0.5"
+    assert dataset.row(replace(asked, answers=()), trace(asked, "x"), [], {}, "plain")["answer"] == "x"
