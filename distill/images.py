@@ -14,8 +14,10 @@ import struct
 import threading
 import warnings
 import zlib
+from bisect import bisect_right
 from collections import OrderedDict
 from functools import lru_cache
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +55,9 @@ FORMATS = tuple(reader.format for reader in _READERS if reader.format in Image.O
 MAX_BYTES = 1 << 28
 """A larger file is refused unread: no picture that a model can use needs 256 MiB."""
 
+CACHE_BYTES = 1 << 28
+"""Row groups of tables with embedded images that a process keeps in memory."""
+
 # What decoders raise on damaged input, over all FORMATS. Found by damaging files at random (the tests do).
 _DECODER_ERRORS = (
     OSError,
@@ -71,7 +76,6 @@ _DECODER_ERRORS = (
     Image.DecompressionBombError,
 )
 _ORIENTATION = 0x0112
-_ROW_GROUPS_KEPT = 4
 
 # Our own limit is checked before any pixel is decoded; Pillow's warning would only repeat it on stderr.
 warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
@@ -172,21 +176,28 @@ def cell_bytes(cell: Any) -> bytes:
     return data
 
 
-_cells: OrderedDict[tuple[str, str, int], Any] = OrderedDict()
-_cells_lock = threading.Lock()
+_Group = tuple[str, int, str, int]
+"""Path, modification time, column and number of a row group."""
+
+_groups: OrderedDict[_Group, Any] = OrderedDict()
+_lock = threading.Lock()
+# A child forked while another thread reads must not inherit a lock that nobody will release.
+os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 
 def read_cell(path: str, column: str, row: int, index: int) -> bytes:
     """Item `index` of `column` in row `row` of a Parquet or Arrow file.
 
-    The last row groups are kept, so reading rows in order touches each group of the file once.
+    The last row groups are kept in memory (CACHE_BYTES of them), so reading rows in order touches each group of
+    the file once. Random access to a larger Parquet file reads a whole row group a cell: write small groups.
     """
     try:
+        modified_ns = Path(path).stat().st_mtime_ns
         if path.endswith(".arrow"):
-            cell = _arrow_column(path, column)[row].as_py()
+            cell = _arrow_column(path, modified_ns, column)[row].as_py()
         else:
-            group, offset = _row_group(path, row)
-            cell = _parquet_column(path, column, group)[offset].as_py()
+            group, offset = _row_group(path, modified_ns, row)
+            cell = _parquet_column((path, modified_ns, column, group))[offset].as_py()
     except FileNotFoundError:
         raise ImageError("missing_image", f"{path}: no such file") from None
     except (OSError, ValueError, LookupError, pa.ArrowException) as error:
@@ -198,37 +209,42 @@ def read_cell(path: str, column: str, row: int, index: int) -> bytes:
     return cell_bytes(cell)
 
 
-def _parquet_column(path: str, column: str, group: int) -> Any:
-    key = (path, column, group)
-    with _cells_lock:
-        if key in _cells:
-            _cells.move_to_end(key)
-            return _cells[key]
-    values = _parquet_file(path).read_row_group(group, columns=[column])[column]
-    with _cells_lock:
-        _cells[key] = values
-        while len(_cells) > _ROW_GROUPS_KEPT:
-            _cells.popitem(last=False)
-    return values
+def _parquet_column(key: _Group) -> Any:
+    path, modified_ns, column, group = key
+    with _lock:
+        if key in _groups:
+            _groups.move_to_end(key)
+            return _groups[key]
+        values = _parquet_file(path, modified_ns).read_row_group(group, columns=[column])[column]
+        _groups[key] = values
+        while len(_groups) > 1 and sum(item.nbytes for item in _groups.values()) > CACHE_BYTES:
+            _groups.popitem(last=False)
+        return values
 
 
-def _row_group(path: str, row: int) -> tuple[int, int]:
-    metadata = _parquet_file(path).metadata
-    for group in range(metadata.num_row_groups):
-        size = metadata.row_group(group).num_rows
-        if row < size:
-            return group, row
-        row -= size
-    raise IndexError(f"the file has {metadata.num_rows} rows")
+def _row_group(path: str, modified_ns: int, row: int) -> tuple[int, int]:
+    """The row group that holds a row, and the row's place in it."""
+    starts = _row_group_starts(path, modified_ns)
+    if not 0 <= row < starts[-1]:
+        raise IndexError(f"the file has {starts[-1]} rows")
+    group = bisect_right(starts, row) - 1
+    return group, row - starts[group]
 
 
 @lru_cache(maxsize=32)
-def _parquet_file(path: str) -> pq.ParquetFile:
+def _row_group_starts(path: str, modified_ns: int) -> tuple[int, ...]:
+    metadata = _parquet_file(path, modified_ns).metadata
+    sizes = (metadata.row_group(group).num_rows for group in range(metadata.num_row_groups))
+    return tuple(accumulate(sizes, initial=0))
+
+
+@lru_cache(maxsize=32)
+def _parquet_file(path: str, modified_ns: int) -> pq.ParquetFile:
     return pq.ParquetFile(path)
 
 
 @lru_cache(maxsize=32)
-def _arrow_column(path: str, column: str) -> Any:
+def _arrow_column(path: str, modified_ns: int, column: str) -> Any:
     return open_arrow(path)[column]
 
 

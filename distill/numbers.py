@@ -41,6 +41,14 @@ _LATEX: Final = (
     (re.compile(r"\\([$%&#_])"), r"\1"),
     (re.compile(r"\\[()\[\]]"), " "),
 )
+_UNIT_PHRASES: Final = (
+    (
+        re.compile(r"\s?\bdegrees? (celsius|fahrenheit|[cf])\b", re.IGNORECASE),
+        lambda match: f" °{match[1][0].upper()}",
+    ),
+    (re.compile(r"\bmiles? (?:per|an) hour\b", re.IGNORECASE), lambda _: "mph"),
+    (re.compile(r"\b(?:km|kilomet(?:er|re)s?) (?:per|an) hour\b", re.IGNORECASE), lambda _: "km/h"),
+)
 
 
 def normalise(text: str) -> str:
@@ -52,6 +60,9 @@ def normalise(text: str) -> str:
     if "\\" in text or "{,}" in text:
         for pattern, replacement in _LATEX:
             text = pattern.sub(replacement, text)
+    if " hour" in text or "egree" in text:
+        for phrase, unit in _UNIT_PHRASES:
+            text = phrase.sub(unit, text)
     return " ".join(text.split())
 
 
@@ -83,6 +94,7 @@ _WORDS: Final = {word: value for value, word in enumerate(_UNITS_IN_WORDS.split(
 _TENS: Final = {word: 10 * value for value, word in enumerate(_TENS_IN_WORDS.split(), start=2)}
 _ORDINALS_IN_WORDS: Final = "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth"
 _ORDINALS: Final = {word: Decimal(value) for value, word in enumerate(_ORDINALS_IN_WORDS.split(), start=1)}
+_PARTS: Final = {"half": 2, "halve": 2, "third": 3, "quarter": 4, "fourth": 4, "fifth": 5, "tenth": 10}
 _SCALES: Final = {
     "hundred": Decimal(100),
     "thousand": Decimal(10**3),
@@ -327,6 +339,8 @@ def _spelled(text: str) -> Iterator[Quantity]:
             word = after[1].lower()
             if word in _SCALES:
                 value *= _SCALES[word]
+            elif word.removesuffix("s") in _PARTS:
+                value /= _PARTS[word.removesuffix("s")]
             elif word in _PERCENTS:
                 percent = True
             elif word in _CURRENCIES:

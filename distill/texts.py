@@ -12,6 +12,7 @@ from rapidfuzz.distance import Levenshtein
 
 from distill.agreement import Finding, correct, undecided, wrong
 from distill.numbers import quantities
+from distill.units import unit_name
 
 LETTERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _ARTICLES: Final = frozenset({"a", "an", "the"})
@@ -35,7 +36,7 @@ _COPULA = re.compile(
 )
 _ROMAN = re.compile(r"\b(?=[MDCLXVI])M{0,3}(?:CM|CD|D?C{0,3})(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})\b")
 _MATHS = re.compile(
-    r"\\[a-zA-Z]+|√|π|\bsqrt\b|\bpi\b|\w\s?\^|\d\s?[×*/+]\s?[\da-z(]|\b[a-z]\s?[=+*/-]\s?\d|\d[xyzn]\b|\)\s?\("
+    r"\\[a-zA-Z]+|√|π|\bsqrt\b|\bpi\b|\w\s?\^|\d\s?[×*/+]\s?[\da-z(]|\b[a-z]\s?[=+*/-]\s?\d|\d[xyzn]\b|\)\s?\(|\b[a-z]\s?[+*]\s?[a-z]\b"
 )
 _WORDS_OR_SIGNS = re.compile(
     r"[:%$,;?!'\"&]|(?<![\\a-zA-Z])(?!(?:sqrt|pi|sin|cos|tan|log|ln|exp|theta)\b)[a-zA-Z]{2,}", re.IGNORECASE
@@ -46,7 +47,8 @@ _LONG: Final = 8
 
 def tokens(text: str) -> tuple[str, ...]:
     """Lower-case words, numbers and meaningful symbols, without articles."""
-    return tuple(token for token in _TOKEN.findall(text.casefold()) if token not in _ARTICLES)
+    found = _TOKEN.findall(text.casefold().replace("grey", "gray"))
+    return tuple(token for token in found if token not in _ARTICLES)
 
 
 def looks_mathematical(text: str) -> bool:
@@ -146,7 +148,8 @@ def _words(said: Sequence[str], meant: Sequence[str]) -> Finding:
         return undecided("one_contains_the_other")
     one, other = " ".join(said), " ".join(meant)
     near = max(len(one), len(other)) >= 6 and Levenshtein.normalized_similarity(one, other) >= 0.83
-    if near or one.rstrip("s") == other.rstrip("s") or one.replace(" ", "") == other.replace(" ", ""):
+    plural = [unit_name(word) for word in said] == [unit_name(word) for word in meant]
+    if near or plural or one.replace(" ", "") == other.replace(" ", ""):
         return undecided("nearly_the_same_words")
     inside = min(len(one), len(other)) >= 4 and (other in one or one in other)
     if inside or (_stems(ours) & _stems(theirs) and max(len(said), len(meant)) > 4):

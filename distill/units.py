@@ -45,6 +45,12 @@ _UNITS: Final[dict[str, tuple[str, Decimal]]] = {
 }
 
 
+_PLURALS: Final = (
+    *(("ies", "y"), ("sses", "ss"), ("ches", "ch"), ("shes", "sh"), ("xes", "x"), ("uses", "us")),
+    ("s", ""),
+)
+
+
 @lru_cache(maxsize=4096)
 def unit_name(word: str) -> str:
     """A unit or counted noun in the singular."""
@@ -53,7 +59,15 @@ def unit_name(word: str) -> str:
         return "th"
     if word in _UNITS or len(word) <= 3:
         return word
-    for ending, instead in (("ies", "y"), ("sses", "ss"), ("ches", "ch"), ("shes", "sh"), ("xes", "x"), ("s", "")):
+    for ending, instead in (
+        ("ies", "y"),
+        ("sses", "ss"),
+        ("ches", "ch"),
+        ("shes", "sh"),
+        ("xes", "x"),
+        ("uses", "us"),
+        ("s", ""),
+    ):
         if word.endswith(ending) and not word.endswith("ss"):
             return word.removesuffix(ending) + instead
     return word
