@@ -320,7 +320,7 @@ def _lock(file: IO[bytes], path: Path) -> None:
 
 
 def set_aside(folder: Path) -> None:
-    """Move a stage's folder to `<folder>.previous`, replacing an older one: --fresh never destroys the last result."""
+    """Move a stage's folder to `<folder>.previous`, over an older one: --fresh never destroys the last result."""
     if folder.exists():
         previous = folder.with_name(f"{folder.name}.previous")
         if previous.exists():

@@ -145,15 +145,24 @@ def _json_list(text: str) -> Any:
 def _plain(values: Mapping[str, Any], source: DataSource) -> Parsed:
     columns = source.columns
     answer_names = (columns.answer,) if "answer" in columns.model_fields_set else (columns.answer, "answers")
-    meta = values.get("meta")
     question = Question(
         text=_question(values.get(columns.question)),
         answers=golds(_pick(values, answer_names)[1]),
         answer_type=_answer_type(values, source),
         domain=_domain(values, source),
-        meta=meta if isinstance(meta, dict) else {},
+        meta=_meta(values.get("meta")),
     )
     return Parsed(images=_cells(values, source, required=True), questions=(question,))
+
+
+def _meta(value: Any) -> Mapping[str, Any]:
+    """Further facts of a row: an object, also as JSON text (Parquet has no free-form objects)."""
+    if isinstance(value, str) and value.lstrip().startswith("{"):
+        try:
+            value = orjson.loads(value)
+        except orjson.JSONDecodeError:
+            return {}
+    return value if isinstance(value, dict) else {}
 
 
 def _finevision(values: Mapping[str, Any], source: DataSource) -> Parsed:

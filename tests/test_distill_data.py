@@ -209,6 +209,15 @@ def test_plain_columns_are_mapped_and_extra_facts_kept(folder: Path) -> None:
     assert [images.read_bytes(ref) for ref in sample.images] == [picture(0), picture(1)]
 
 
+def test_further_facts_may_be_an_object_or_its_json_text(folder: Path) -> None:
+    for meta in ({"options": ["a", "b"]}, '{"options": ["a", "b"]}'):
+        sample = only(folder, {**plain()[0], "meta": meta})
+        assert isinstance(sample, Sample) and sample.meta == {"options": ["a", "b"]}
+    for meta in (None, "words", "{torn", [1]):
+        sample = only(folder, {**plain()[0], "meta": meta})
+        assert isinstance(sample, Sample) and sample.meta == {}
+
+
 def test_a_source_may_give_the_domain_and_answer_type_of_all_its_rows(folder: Path) -> None:
     rows = [plain()[0], {**plain()[1], "domain": "own", "answer_type": "number"}]
     found = read(folder, rows, domain="charts", answer_type="text")
