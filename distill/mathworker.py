@@ -134,7 +134,7 @@ def main() -> None:
 
 
 def _compare(prediction: str, gold: str, parse: Any, verify: Any) -> str:
-    from sympy import Basic
+    from sympy import Basic  # type: ignore[import-untyped]
 
     def read(text: str) -> Any:
         wrapped = text if "$" in text or "\\(" in text else f"${text}$"
