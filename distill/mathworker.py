@@ -125,7 +125,8 @@ def main() -> None:
         # The parent kills a late worker; the alarm ends one whose parent was killed first.
         signal.alarm(int(VOTE_TIMEOUT_S) + 30)
         try:
-            word = _compare(*orjson.loads(line), parse, verify)
+            prediction, gold = orjson.loads(line)
+            word = _compare(prediction, gold, parse, verify)
         except (ArithmeticError, LookupError, TypeError, ValueError, RuntimeError, AttributeError, MemoryError):
             word = "unreadable"
         signal.alarm(0)

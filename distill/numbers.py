@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
 from distill.units import unit_factor, unit_name
 
@@ -289,7 +289,7 @@ def _quantity(match: re.Match[str], text: str) -> Quantity | None:
     )
 
 
-def _context(text: str, start: int) -> dict[str, bool]:
+def _context(text: str, start: int) -> dict[str, Any]:
     """What the words before a number make of it."""
     before = text[max(0, start - 20) : start]
     if not before.strip():
