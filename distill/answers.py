@@ -164,7 +164,7 @@ def _number(text: str, gold: _Gold) -> Finding:
         return texts.without_number(text)
     if all(quantity.negated for quantity in found):
         return undecided("negated")
-    found = [quantity for quantity in found if not quantity.negated]
+    found = tuple(quantity for quantity in found if not quantity.negated)
     findings: dict[tuple[Decimal, bool], Finding] = {}
     for quantity in found:
         finding = _agree(quantity, gold, text)
@@ -187,7 +187,7 @@ def _stated(text: str) -> Iterator[Quantity]:
 
 
 def _among_several(
-    found: list[Quantity], findings: Mapping[tuple[Decimal, bool], Finding], gold: _Gold, text: str
+    found: Sequence[Quantity], findings: Mapping[tuple[Decimal, bool], Finding], gold: _Gold, text: str
 ) -> Finding:
     """Several numbers: the one with the gold's unit if it is the only one, else the question stays open."""
     assert gold.quantity is not None

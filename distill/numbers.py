@@ -10,6 +10,7 @@ import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Final
 
@@ -174,14 +175,15 @@ _WORD_NUMBER = re.compile(
 )
 
 
-def quantities(text: str) -> list[Quantity]:
+@lru_cache(maxsize=4096)
+def quantities(text: str) -> tuple[Quantity, ...]:
     """Every quantity stated in a normalised text, in order. Number words count only when there are no digits."""
     if _SIMPLE.fullmatch(text):
-        return [_simple(text)]
+        return (_simple(text),)
     if text.lower() in _ORDINALS:
-        return [Quantity(value=_ORDINALS[text.lower()], unit="th", end=len(text))]
+        return (Quantity(value=_ORDINALS[text.lower()], unit="th", end=len(text)),)
     found = [quantity for match in _NUMBER.finditer(text) if (quantity := _quantity(match, text)) is not None]
-    return found or list(_spelled(text))
+    return tuple(found or _spelled(text))
 
 
 def single(text: str) -> Quantity | None:
@@ -197,7 +199,7 @@ def single(text: str) -> Quantity | None:
     return found[0] if not before and not after else None
 
 
-def _compound(found: list[Quantity], text: str) -> list[Quantity]:
+def _compound(found: tuple[Quantity, ...], text: str) -> tuple[Quantity, ...]:
     """One quantity for neighbours such as 1 hour 30 minutes: known units of one kind, each smaller than the last."""
     factors = [unit_factor(quantity.unit) for quantity in found]
     sizes = [factor[1] for factor in factors if factor is not None]
@@ -206,7 +208,7 @@ def _compound(found: list[Quantity], text: str) -> list[Quantity]:
     if not same_kind or sizes != sorted(set(sizes), reverse=True) or any(gap not in ("", "and") for gap in gaps):
         return found
     total = sum((quantity.value * size for quantity, size in zip(found, sizes, strict=True)), Decimal(0))
-    return [replace(found[0], value=total / sizes[0], others=(), decimals=None, end=found[-1].end)]
+    return (replace(found[0], value=total / sizes[0], others=(), decimals=None, end=found[-1].end),)
 
 
 def _simple(text: str) -> Quantity:
