@@ -240,10 +240,10 @@ def test_equivalence_is_symmetric_and_asks_no_worker() -> None:
 
 
 def test_judging_numbers_is_fast_enough_for_millions_of_traces() -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     for value in range(4000):
         judge(f"The answer is {value % 97}.", str(value % 89), "number")
-    rate = 4000 / (time.perf_counter() - started)
+    rate = 4000 / (time.process_time() - started)
     assert rate > 5_000, f"{rate:.0f} judgements a second"  # about 50,000 on an idle core
 
 
