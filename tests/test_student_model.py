@@ -1,11 +1,13 @@
 """A student built from parts is the parts' weights, and speaks the chat format; a bad checkpoint is one message."""
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+import transformers
 from PIL import Image
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (
@@ -70,8 +72,8 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def prompt(processor: model.ProcessorMixin) -> dict[str, torch.Tensor]:
-    image = Image.fromarray(np.random.default_rng(0).integers(0, 255, (48, 48, 3), dtype=np.uint8))
+def prompt(processor: model.ProcessorMixin, width: int = 48, height: int = 48) -> dict[str, torch.Tensor]:
+    image = Image.fromarray(np.random.default_rng(0).integers(0, 255, (height, width, 3), dtype=np.uint8))
     turn = {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "How many?"}]}
     text = processor.apply_chat_template([turn], add_generation_prompt=True)
     return processor(text=[text], images=[[image]], return_tensors="pt")
@@ -116,6 +118,17 @@ def test_an_image_becomes_one_token_a_shuffled_patch(checkpoints: Path) -> None:
     assert built(**inputs).logits.isfinite().all()
 
 
+@pytest.mark.parametrize(("width", "height"), [(1, 1), (300, 7), (7, 300), (47, 49)])
+def test_an_image_of_any_shape_becomes_one_square_of_the_towers_size(
+    checkpoints: Path, width: int, height: int
+) -> None:
+    built, processor = model.build(str(checkpoints / "tower"), str(checkpoints / "decoder"), 2)
+    inputs = prompt(processor, width, height)
+    assert inputs["pixel_values"].shape == (1, 1, 3, 48, 48)
+    assert inputs["pixel_attention_mask"].all()
+    assert int((inputs["input_ids"] == built.config.image_token_id).sum()) == 16
+
+
 def test_loss_falls_on_the_assistants_words_and_the_end_of_the_turn(checkpoints: Path) -> None:
     _, processor = model.build(str(checkpoints / "tower"), str(checkpoints / "decoder"), 2)
     turns = [
@@ -139,23 +152,71 @@ def test_a_student_ends_its_turn_at_im_end_and_pads_with_another_token(checkpoin
     assert built.generation_config.pad_token_id == processor.tokenizer.pad_token_id != end
 
 
-@pytest.mark.parametrize("language", ["decoder", "untied"])
-def test_the_form_for_vllm_has_the_same_logits_and_loads_again(
-    checkpoints: Path, tmp_path: Path, language: str
-) -> None:
-    built, processor = model.build(str(checkpoints / "tower"), str(checkpoints / language), 2)
-    built.eval()
-    native = export.to_vllm_native(built)
-    export.save(native, processor, tmp_path)
-    loaded, again = model.load(str(tmp_path))
-    assert loaded.config.text_config.model_type == "llama"
-    with torch.no_grad():
-        assert torch.equal(built(**prompt(processor)).logits, loaded(**prompt(again)).logits)
-
-
 def test_a_factor_that_does_not_divide_the_grid_names_those_that_do(checkpoints: Path) -> None:
     with pytest.raises(RecipeError, match="choose one of: 1, 2, 4, 8"):
         model.build(str(checkpoints / "tower"), str(checkpoints / "decoder"), 3)
+
+
+WORDS = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 4}
+TEXT = {**WORDS, "num_key_value_heads": 2, "vocab_size": 300}
+QWEN_VISION = {"depth": 1, "hidden_size": 32, "intermediate_size": 64, "num_heads": 4, "out_hidden_size": 32}
+
+
+@pytest.mark.parametrize(
+    ("config", "tower", "projector", "language"),
+    [
+        (
+            lambda: transformers.Qwen3VLConfig(text_config=TEXT, vision_config=QWEN_VISION),
+            "model.visual",
+            "model.visual.merger",
+            "model.language_model",
+        ),
+        (
+            lambda: transformers.LlavaConfig(
+                vision_config=SiglipVisionConfig(**WORDS), text_config=transformers.LlamaConfig(**TEXT)
+            ),
+            "model.vision_tower",
+            "model.multi_modal_projector",
+            "model.language_model",
+        ),
+        (
+            lambda: transformers.InternVLConfig(vision_config=WORDS, text_config=Qwen2Config(**TEXT)),
+            "model.vision_tower",
+            "model.multi_modal_projector",
+            "model.language_model",
+        ),
+        (
+            lambda: transformers.SmolVLMConfig(vision_config=WORDS, text_config=transformers.LlamaConfig(**TEXT)),
+            "model.vision_model",
+            "model.connector",
+            "model.text_model",
+        ),
+    ],
+    ids=["qwen3-vl", "llava", "internvl", "smolvlm"],
+)
+def test_the_parts_of_other_models_are_found_by_role(
+    config: Callable[[], transformers.PreTrainedConfig], tower: str, projector: str, language: str
+) -> None:
+    with torch.device("meta"):
+        built = transformers.AutoModelForImageTextToText.from_config(config())
+    assert model.parts(built) == model.Parts(tower=tower, projector=projector, language=language)
+
+
+def test_a_language_model_without_eyes_is_refused(checkpoints: Path) -> None:
+    with pytest.raises(ModelError, match="decoder"):
+        model.load(str(checkpoints / "decoder"))
+
+
+def test_a_tower_named_as_the_decoder_is_refused(checkpoints: Path) -> None:
+    with pytest.raises(ModelError, match="tower"):
+        model.build(str(checkpoints / "tower"), str(checkpoints / "tower"), 2)
+
+
+def test_a_loaded_checkpoint_has_the_dtype_asked_for(checkpoints: Path, tmp_path: Path) -> None:
+    export.save(*model.build(str(checkpoints / "tower"), str(checkpoints / "decoder"), 2, dtype="bfloat16"), tmp_path)
+    for dtype in (torch.float32, torch.bfloat16):
+        loaded, _ = model.load(str(tmp_path), dtype=str(dtype).removeprefix("torch."))
+        assert {parameter.dtype for parameter in loaded.parameters()} == {dtype}
 
 
 def test_a_decoder_named_as_the_tower_is_refused_not_filled_with_random_weights(checkpoints: Path) -> None:

@@ -1,0 +1,103 @@
+"""What vLLM serves is the same model: equal logits, a zero bias where Qwen2 has none, nothing converted twice."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tiny_models
+import torch
+import transformers
+from transformers import Idefics3Config, Idefics3ForConditionalGeneration, PreTrainedModel, Qwen2Config
+
+from distill.errors import ModelError
+from student import export, model
+
+TEXT = {
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 300,
+}
+VISION = {
+    "hidden_size": 16,
+    "intermediate_size": 32,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "image_size": 48,
+    "patch_size": 6,
+}
+
+
+def student(text: transformers.PreTrainedConfig) -> PreTrainedModel:
+    """A random student whose biases and norms are not the zeros and ones that would hide a forgotten weight."""
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    tied = bool(text.tie_word_embeddings)
+    config = Idefics3Config(
+        vision_config=VISION, text_config=text.to_dict(), scale_factor=2, image_token_id=299, tie_word_embeddings=tied
+    )
+    built = Idefics3ForConditionalGeneration(config).eval()
+    with torch.no_grad():
+        for parameter in built.parameters():
+            if parameter.ndim == 1:
+                parameter.normal_(1.0, 0.5)
+    return built
+
+
+def inputs() -> dict[str, Any]:
+    torch.manual_seed(1)
+    ids = torch.tensor([[5, 6, *[299] * 16, 7, 8, 9, 10]])
+    return {"input_ids": ids, "pixel_values": torch.randn(1, 1, 3, 48, 48)}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"tie_word_embeddings": True},
+        {"tie_word_embeddings": False},
+        {"rms_norm_eps": 1e-2},
+        {"rope_parameters": {"rope_type": "default", "rope_theta": 1_000_000.0}},
+        {"rope_parameters": {"rope_type": "linear", "rope_theta": 10_000.0, "factor": 4.0}},
+        {"hidden_act": "gelu"},
+    ],
+    ids=["tied", "untied", "norm", "theta", "scaled-rope", "activation"],
+)
+def test_the_llama_form_has_the_same_logits(settings: dict[str, Any], tmp_path: Path) -> None:
+    built = student(Qwen2Config(**TEXT, **settings))
+    native = export.to_vllm_native(built)
+    native.save_pretrained(tmp_path)
+    loaded = Idefics3ForConditionalGeneration.from_pretrained(tmp_path)
+    with torch.no_grad():
+        expected = built(**inputs()).logits
+        assert torch.equal(native(**inputs()).logits, expected)
+        assert torch.equal(loaded(**inputs()).logits, expected)
+
+
+def test_the_llama_form_keeps_dtype_and_ends_of_turns() -> None:
+    built = student(Qwen2Config(**TEXT)).to(torch.bfloat16)
+    built.generation_config.eos_token_id = 7
+    native = export.to_vllm_native(built)
+    assert {parameter.dtype for parameter in native.parameters()} == {torch.bfloat16}
+    assert native.generation_config.eos_token_id == 7
+
+
+def test_only_the_output_projections_bias_is_new_and_it_is_zero() -> None:
+    built = student(Qwen2Config(**TEXT))
+    native = export.to_vllm_native(built)
+    new = {name: value for name, value in native.named_parameters() if name not in dict(built.named_parameters())}
+    assert len(new) == 2
+    assert all(name.endswith("self_attn.o_proj.bias") and not value.any() for name, value in new.items())
+
+
+def test_a_model_already_in_the_native_form_comes_back_as_it_is(tmp_path: Path) -> None:
+    loaded, _ = model.load(str(tiny_models.build(tmp_path, layers=1)))
+    assert export.to_vllm_native(loaded) is loaded
+
+
+def test_a_decoder_that_is_not_llama_in_disguise_is_refused() -> None:
+    sliding = Qwen2Config(**TEXT, use_sliding_window=True, sliding_window=4, max_window_layers=0)
+    for text in (sliding, transformers.Qwen3Config(**TEXT, head_dim=8)):
+        with pytest.raises(ModelError, match="cannot be written as Llama"):
+            export.to_vllm_native(student(text))
