@@ -132,6 +132,19 @@ def test_large_datasets_are_cut_into_files(tmp_path, monkeypatch):
     assert rows_of(tmp_path / "run") == whole
 
 
+def test_what_a_killed_run_left_of_its_dataset_does_not_enter_the_next_one(world):
+    tmp_path, *_ = world
+    left = tmp_path / "run/filter/.dataset.tmp/train/part-00007.parquet"
+    left.parent.mkdir(parents=True)
+    left.write_bytes(b"half a file")
+    apply(recipe(tmp_path, KEEP_ALL), tmp_path / "run")
+    folder = tmp_path / "run/filter/dataset"
+    assert {str(path.relative_to(folder)) for path in folder.rglob("*.*")} == {
+        "README.md",
+        "train/part-00000.parquet",
+    }
+
+
 def test_the_card_names_teachers_funnel_rules_and_limits(world):
     tmp_path, *_ = world
     apply(recipe(tmp_path), tmp_path / "run")
