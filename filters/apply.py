@@ -24,14 +24,16 @@ from filters.traces import Index, index
 _TEMPORARY = ".dataset.tmp"
 
 
-def apply(recipe: Recipe, run: Path, *, fresh: bool = False, on_progress: ProgressCallback = unwatched) -> Manifest:
+def apply(
+    recipe: Recipe, run: Path | str, *, fresh: bool = False, on_progress: ProgressCallback = unwatched
+) -> Manifest:
     """Filter the traces of a run's finished generate stage; returns the manifest of `<run>/filter`.
 
     A finished stage of the same settings is returned as it is. `fresh` sets the old result aside and decides anew;
     signals that are still valid are not measured again. Raises RecipeError before anything is read when a rule
     cannot be right, StaleError when the stage was made from other settings, DataError when nothing is kept.
     """
-    started = time.monotonic()
+    started, run = time.monotonic(), Path(run)
     rules = conditions.check(recipe.filter)
     generated = artifacts.require(run, "generate", next_step="run `distill generate` first")
     extractors = registry.build(recipe)
