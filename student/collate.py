@@ -32,6 +32,9 @@ _BATCH_ROWS = 512
 _VERIFIED_ROWS = 4
 _GENERATION = re.compile(r"\{%-?\s*generation\s*-?%\}")
 
+_MASK = "pixel_attention_mask"
+_TEXT_INPUTS = frozenset(("input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids"))
+
 Features = Mapping[str, torch.Tensor]
 
 
@@ -48,6 +51,7 @@ class ImageStore:
         self._kept: dict[str, Features] = {}
         self._expansions: dict[tuple[int, int], tuple[int, ...]] = {}
         self._sizes: dict[str, tuple[int, int]] = {}
+        self._names: frozenset[str] = frozenset()
         self.full = False
         """Whether some features have to be computed at every use."""
 
@@ -68,20 +72,22 @@ class ImageStore:
         return self._expansions[self._sizes[ref.sha256]]
 
     def _expand(self, image: Any) -> tuple[int, ...]:
-        token = image_token(self._processor)
-        ids = self._processor(text=token, images=[image], add_special_tokens=False)["input_ids"]
-        return tuple(int(value) for value in np.asarray(ids).reshape(-1))
+        made = self._processor(text=image_token(self._processor), images=[image], add_special_tokens=False)
+        # Image processors also return what only the processor itself needs (InternVL's num_patches).
+        self._names = frozenset(made) - _TEXT_INPUTS
+        return tuple(int(value) for value in np.asarray(made["input_ids"]).reshape(-1))
 
     def _make(self, ref: ImageRef, image: Any) -> Features:
         made = self._processor.image_processor(images=[image], return_tensors="pt")
+        # Idefics-like processors put an axis of conversations before the axis of tiles; one conversation a tile means
+        # the same to the model and lets any number of images be joined.
+        tiled = _MASK in made
         features = {}
         for name, value in made.items():
-            if not isinstance(value, torch.Tensor):
+            if name not in self._names or not isinstance(value, torch.Tensor):
                 continue
-            # Idefics-like processors put an axis of conversations before the axis of tiles; one conversation a tile
-            # means the same to the model and lets images of any number be joined.
-            value = value.transpose(0, 1) if value.ndim == _TILED.get(name) else value
-            if name == "pixel_attention_mask" and bool(value.all()):
+            value = value.transpose(0, 1) if tiled else value
+            if name == _MASK and bool(value.all()):
                 continue
             features[name] = value.to(self._dtype) if value.is_floating_point() else value
         size = sum(value.numel() * value.element_size() for value in features.values())
@@ -93,23 +99,19 @@ class ImageStore:
         return features
 
 
-_TILED = {"pixel_values": 5, "pixel_attention_mask": 4}
-
-
 def join_features(parts: Sequence[Features]) -> dict[str, torch.Tensor]:
     """Inputs of several images as one batch; smaller tiles are padded with zeros and masked."""
     if not parts:
         return {}
-    masked = any("pixel_attention_mask" in part for part in parts)
     sides = {part["pixel_values"].shape[1:] for part in parts if "pixel_values" in part}
-    if masked or (len(sides) > 1 and all(len(side) == 4 for side in sides)):
-        parts = [{**part, "pixel_attention_mask": _mask(part)} for part in parts]
+    tiles_differ = len(sides) > 1 and all(len(side) == 4 and side[0] == 1 for side in sides)
+    if any(_MASK in part for part in parts) or (tiles_differ and "image_sizes" not in parts[0]):
+        parts = [{_MASK: _mask_of(part), **part} for part in parts]
     return {name: _concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def _mask(part: Features) -> torch.Tensor:
-    if "pixel_attention_mask" in part:
-        return part["pixel_attention_mask"]
+def _mask_of(part: Features) -> torch.Tensor:
+    """The mask of tiles that need none."""
     tiles, _, _, height, width = part["pixel_values"].shape
     return torch.ones((tiles, 1, height, width), dtype=torch.int64)
 
@@ -327,21 +329,27 @@ class Collator:
         image_id: int,
         pad_id: int,
         max_pixels: int,
-        pack: bool = False,
+        line_tokens: int | None = None,
         type_name: str | None = None,
     ) -> None:
+        """`line_tokens`: pack rows into lines of that many tokens (a longer row has its own); None: a line a row."""
         self._examples = examples
         self._store = store
         self._image_id = image_id
         self._pad_id = pad_id
         self._max_pixels = max_pixels
-        self._pack = pack
+        self._line_tokens = line_tokens
         self._type_name = type_name
 
     def __call__(self, items: Sequence[Mapping[str, int]]) -> dict[str, torch.Tensor]:
         rows = [item["row"] for item in items]
         lengths = [len(self._examples.ids[row]) for row in rows]
-        bins = packing.best_fit(lengths, max(lengths)) if self._pack else [[place] for place in range(len(rows))]
+        packed = self._line_tokens is not None
+        bins = (
+            packing.best_fit(lengths, max(self._line_tokens, max(lengths)))
+            if self._line_tokens is not None
+            else [[place] for place in range(len(rows))]
+        )
         width = max(sum(lengths[place] for place in places) for places in bins)
         ids = np.full((len(bins), width), self._pad_id, dtype=np.int64)
         labels = np.full((len(bins), width), IGNORED, dtype=np.int64)
@@ -357,7 +365,7 @@ class Collator:
                 positions[line, start:end] = np.arange(end - start)
             positions[line, end:] = np.arange(width - end)
         batch = {"input_ids": torch.from_numpy(ids), "labels": torch.from_numpy(labels)}
-        if self._pack:
+        if packed:
             batch["position_ids"] = torch.from_numpy(positions)
         if self._type_name is not None:
             batch[self._type_name] = (batch["input_ids"] == self._image_id).to(torch.int64)
