@@ -75,7 +75,7 @@ class Batch:
         outputs = model._prefill(input_ids, generation_config, model_kwargs)
         state = model._update_model_kwargs_for_generation(outputs, model_kwargs)
         state = {key: value for key, value in state.items() if key in _CARRIED or not torch.is_tensor(value)}
-        sampler = _Sampler(self.sampling, self.rows, self.most, outputs.logits.shape[-1])
+        sampler = Sampler(self.sampling, self.rows, self.most, outputs.logits.shape[-1])
         sampler.see(input_ids[self.origin], self.mask[self.origin])
         logits = outputs.logits[:, -1].float()[self.origin]
         _select(state, self.origin)
@@ -119,7 +119,7 @@ class Batch:
                 finish[position] = "length"
 
 
-class _Sampler:
+class Sampler:
     """Chooses tokens as vLLM does: penalty, temperature, min_p, top_k, top_p, then one draw a row.
 
     A draw inverts the cumulative distribution at a number from the row's own generator, so a row's tokens depend on

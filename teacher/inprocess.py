@@ -9,7 +9,7 @@ what a server does better: tensor parallelism, paged attention, models larger th
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
@@ -22,6 +22,7 @@ from transformers import AutoModelForImageTextToText, AutoProcessor
 from distill import images
 from distill.errors import ImageError, ModelError
 from distill.recipe import Teacher
+from distill.types import ImageRef
 from teacher.completion import Completion, Served
 from teacher.decoding import Batch, Row
 from teacher.identity import Request
@@ -39,8 +40,10 @@ class _Question:
     """One prompt with the requests that share it."""
 
     text: str
-    pictures: list[Image.Image]
+    refs: tuple[ImageRef, ...]
     requests: list[Request]
+    pictures: list[Image.Image] = field(default_factory=list)
+    """Decoded when the question's batch is, never for a whole window."""
 
 
 class EmbeddedTeacher:
@@ -69,24 +72,19 @@ class EmbeddedTeacher:
         """
         size = self.teacher.max_in_flight
         while window := list(islice(requests, _WINDOW_BATCHES * size)):
-            questions = self._questions(window, done)
-            questions.sort(key=lambda question: (len(question.pictures), len(question.text)))
+            questions = self._questions(window)
+            questions.sort(key=lambda question: (len(question.refs), len(question.text)))
             for batch in _batches(questions, size):
-                self._answer_batch(batch, done, pulse)
+                self._answer_batch(self._readable(batch, done), done, pulse)
 
-    def _questions(self, requests: Iterable[Request], done: Done) -> list[_Question]:
-        """The distinct prompts of some requests; a request whose image cannot be read is done with an error."""
+    def _questions(self, requests: Iterable[Request]) -> list[_Question]:
+        """The distinct prompts of some requests."""
         found: dict[str, _Question] = {}
         for request in requests:
             question = found.get(request.prompt_sha)
             if question is None:
-                try:
-                    pictures = [images.load(ref, max_pixels=self._max_pixels) for ref in request.prompt.images]
-                except ImageError as error:
-                    done(request, Completion(error=f"image: {error.reason}: {error}"))
-                    continue
                 text = self.render(request.prompt)
-                question = found[request.prompt_sha] = _Question(text=text, pictures=pictures, requests=[])
+                question = found[request.prompt_sha] = _Question(text=text, refs=request.prompt.images, requests=[])
             question.requests.append(request)
         return list(found.values())
 
@@ -99,7 +97,22 @@ class EmbeddedTeacher:
             )
         )
 
+    def _readable(self, questions: Iterable[_Question], done: Done) -> list[_Question]:
+        """The questions with their pictures; one whose picture cannot be read is done with an error."""
+        readable = []
+        for question in questions:
+            try:
+                question.pictures = [images.load(ref, max_pixels=self._max_pixels) for ref in question.refs]
+            except ImageError as error:
+                for request in question.requests:
+                    done(request, Completion(error=f"image: {error.reason}: {error}"))
+            else:
+                readable.append(question)
+        return readable
+
     def _answer_batch(self, questions: list[_Question], done: Done, pulse: Callable[[], None]) -> None:
+        if not questions:
+            return
         started = time.monotonic()
         try:
             inputs = self._encode(questions)
@@ -115,7 +128,8 @@ class EmbeddedTeacher:
         lengths = inputs["attention_mask"].sum(dim=1).tolist()
         longest = max(lengths)
         if longest >= self._context:
-            self._refuse_long(questions, lengths, done, pulse)
+            fitting = self._refuse_long(questions, lengths, done)
+            self._answer_batch(fitting, done, pulse)
             return
         counts = torch.eq(inputs["input_ids"], self._image_token).sum(dim=1).tolist()
         rows, origin = [], []
@@ -160,17 +174,17 @@ class EmbeddedTeacher:
             if isinstance(value, torch.Tensor)
         }
 
-    def _refuse_long(
-        self, questions: list[_Question], lengths: list[int], done: Done, pulse: Callable[[], None]
-    ) -> None:
-        fitting = [question for question, length in zip(questions, lengths, strict=True) if length < self._context]
+    def _refuse_long(self, questions: list[_Question], lengths: list[int], done: Done) -> list[_Question]:
+        """Gives questions without room for an answer their error, and returns the others."""
+        fitting = []
         for question, length in zip(questions, lengths, strict=True):
-            if length >= self._context:
-                for request in question.requests:
-                    error = f"refused_request: {length} prompt tokens leave no room in a context of {self._context}"
-                    done(request, Completion(error=error, prompt_tokens=length))
-        if fitting:
-            self._answer_batch(fitting, done, pulse)
+            if length < self._context:
+                fitting.append(question)
+                continue
+            error = f"refused_request: {length} prompt tokens leave no room in a context of {self._context}"
+            for request in question.requests:
+                done(request, Completion(error=error, prompt_tokens=length))
+        return fitting
 
     def _stopped(self, row: Row) -> bool:
         """Whether one of the recipe's stop strings is in the end of a row."""
@@ -207,10 +221,10 @@ def _batches(questions: Sequence[_Question], size: int) -> Iterator[list[_Questi
     for question in questions:
         for start in range(0, len(question.requests), size):
             requests = question.requests[start : start + size]
-            if batch and (len(requests) > room or len(batch[0].pictures) != len(question.pictures)):
+            if batch and (len(requests) > room or len(batch[0].refs) != len(question.refs)):
                 yield batch
                 batch, room = [], size
-            batch.append(_Question(text=question.text, pictures=question.pictures, requests=requests))
+            batch.append(_Question(text=question.text, refs=question.refs, requests=requests))
             room -= len(requests)
     if batch:
         yield batch

@@ -27,7 +27,7 @@ TAGS = (
 _ANSWER_TAG = re.compile(r"<answer>(.*?)(?:</answer>|\Z)", re.DOTALL | re.IGNORECASE)
 _CUE = re.compile(
     r"(?:\b(?:so|thus|hence|therefore)\b,?\s*)?"
-    r"[#*_\s]*\b(?:the\s+)?(?:final\s+|correct\s+)?answer(?:\s+is\b\s*[:=]?|\s*[*_]{0,2}\s*[:=])[*_]*[ \t]*",
+    r"[#*_\s]*\b(?:the\s+)?(?:final\s+|correct\s+)?answer(?:\s+is\b\s*[:=]?|\s*[*_]{0,2}\s*[:=][*_]{0,2})[ \t]*",
     re.IGNORECASE,
 )
 _AFTER_CUE_CHARACTERS = 200

@@ -11,7 +11,7 @@ from bisect import insort
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import islice
+from itertools import combinations, islice
 from pathlib import Path
 from typing import IO, Any
 
@@ -67,38 +67,39 @@ def check(recipe: Recipe) -> dict[str, Model]:
         if teacher.backend == "openai":
             sampling_body(teacher)
     models = {teacher.name: model_of(recipe, teacher) for teacher in recipe.teachers}
-    asked: dict[bytes, str] = {}
-    for teacher in recipe.teachers:
-        key = orjson.dumps(_settings(teacher, models[teacher.name], names=False), option=orjson.OPT_SORT_KEYS)
-        if key in asked:
+    for one, other in combinations(recipe.teachers, 2):
+        overlap = not one.domains or not other.domains or set(one.domains) & set(other.domains)
+        if overlap and _asking(one, models[one.name]) == _asking(other, models[other.name]):
             raise RecipeError(
-                f"teachers {asked[key]} and {teacher.name} are the same model asked in the same way; their traces "
-                "would be the same ones: keep one of them and raise its samples"
+                f"teachers {one.name} and {other.name} are the same model asked in the same way about the same "
+                "domains; their traces would be the same ones: keep one of them and raise its samples"
             )
-        asked[key] = teacher.name
     return models
 
 
 def settings(recipe: Recipe, models: Mapping[str, Model]) -> dict[str, Any]:
     """The flattened settings that decide what a finished stage holds, apart from the rows of the source."""
     source = {key: value for key, value in data.source_fields(recipe, SOURCE).items() if key != "content"}
-    teachers = [_settings(teacher, models[teacher.name], names=True) for teacher in recipe.teachers]
+    teachers = [_settings(teacher, models[teacher.name]) for teacher in recipe.teachers]
     return flatten({"seed": recipe.seed, "data": {SOURCE: source}, "teachers": teachers, "parser": parse.VERSION})
 
 
-def _settings(teacher: Teacher, model: Model, *, names: bool) -> dict[str, Any]:
-    """What decides a teacher's traces; with `names` also which samples it gets and how they are read and filed."""
-    values = {
+def _settings(teacher: Teacher, model: Model) -> dict[str, Any]:
+    """What decides a teacher's traces, which samples it gets, and how its text is read."""
+    values = teacher.model_dump(mode="json")
+    kept = {key: values[key] for key in ("name", "domains", "weight", "samples", "reasoning")}
+    return kept | _asking(teacher, model)
+
+
+def _asking(teacher: Teacher, model: Model) -> dict[str, Any]:
+    """What decides the text of an attempt."""
+    return {
         "model": model.key,
         "system": teacher.system,
         "prompt": teacher.prompt,
         "sampling": sampling_key(teacher.sampling),
         "chat_template_kwargs": dict(teacher.chat_template_kwargs),
     }
-    if names:
-        keys = ("name", "domains", "weight", "samples", "reasoning")
-        values |= {key: teacher.model_dump(mode="json")[key] for key in keys}
-    return values
 
 
 def content(recipe: Recipe) -> str:

@@ -37,13 +37,13 @@ def build(
     hidden: int = 128,
     layers: int = 3,
     image_size: int = 96,
-    spread: float = 0.02,
-    end_bias: float = 0.0,
+    spread: float = 0.1,
+    end_weight: float = 1.0,
 ) -> Path:
     """Write a random Idefics3 checkpoint with processor and tokenizer to `folder`; about 1.2 M parameters by default.
 
-    `spread` is the standard deviation of the embeddings: 0.02 gives nearly flat distributions, larger ones sharper.
-    `end_bias` makes the end of the turn likelier, so that lengths vary.
+    `spread` is the standard deviation of the output layer: larger values give sharper distributions. `end_weight`
+    lengthens the end token's row, so that answers end more often and at different lengths.
     """
     import torch
     import transformers
@@ -99,7 +99,7 @@ def build(
             "num_attention_heads": 4,
             "num_key_value_heads": 2,
             "attention_bias": True,
-            "tie_word_embeddings": True,
+            "tie_word_embeddings": False,
             "max_position_embeddings": 1024,
             "bos_token_id": None,
             "eos_token_id": tokenizer.eos_token_id,
@@ -107,17 +107,16 @@ def build(
         },
         scale_factor=shuffle,
         image_token_id=tokenizer.convert_tokens_to_ids("<image>"),
-        tie_word_embeddings=True,
+        tie_word_embeddings=False,
         pad_token_id=tokenizer.pad_token_id,
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = Idefics3ForConditionalGeneration(config)
-        embeddings = model.get_input_embeddings().weight
         with torch.no_grad():
-            embeddings.normal_(std=spread)
-            if end_bias:
-                embeddings[tokenizer.eos_token_id] *= 1 + end_bias
+            model.get_input_embeddings().weight.normal_()
+            model.lm_head.weight.normal_(std=spread)
+            model.lm_head.weight[tokenizer.eos_token_id] *= end_weight
     model.generation_config.eos_token_id = [tokenizer.eos_token_id]
     model.generation_config.pad_token_id = tokenizer.pad_token_id
     model.save_pretrained(folder)

@@ -1,0 +1,258 @@
+"""The HTTP client against planted faults, and what it sends."""
+
+import asyncio
+import base64
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+import stub_server
+import tiny_models
+
+from distill.errors import CircuitOpen, RecipeError, TeacherError
+from distill.images import sha256
+from distill.recipe import Recipe, Teacher
+from distill.types import ImageRef, Sample
+from teacher.client import Breaker, ChatClient, sampling_body
+from teacher.completion import Completion
+from teacher.identity import Model, Request, requests
+
+MODEL = Model(name="stub", revision="", local=False)
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with stub_server.serve() as url:
+        yield url
+
+
+def teacher(url: str, **settings: Any) -> Teacher:
+    values = {"name": "t", "model": "stub", "base_url": url, "max_in_flight": 8, "timeout_s": 5.0, **settings}
+    return Teacher.model_validate(values)
+
+
+def asked(who: Teacher, *questions: str, images: tuple[ImageRef, ...] = ()) -> list[Request]:
+    found = []
+    for index, question in enumerate(questions):
+        sample = Sample(id=f"{index:020x}", images=images, question=question)
+        found += requests(Recipe(), who, MODEL, sample)
+    return found
+
+
+def answers(who: Teacher, wanted: list[Request], *, max_failure_share: float = 1.0) -> dict[str, Completion]:
+    """The completion of every question."""
+    found: dict[str, Completion] = {}
+
+    async def run() -> None:
+        async with ChatClient(who, MODEL, max_pixels=10**8, max_failure_share=max_failure_share) as client:
+            await client.check()
+            await client.answer(iter(wanted), lambda request, done: found.__setitem__(request.sample.question, done))
+
+    asyncio.run(run())
+    return found
+
+
+def seen(url: str) -> dict[str, Any]:
+    with urllib.request.urlopen(url.removesuffix("/v1") + "/seen") as response:
+        return orjson.loads(response.read())  # type: ignore[no-any-return]
+
+
+def test_faults_that_pass_are_retried_and_faults_of_the_row_are_not(url: str) -> None:
+    who = teacher(url, max_retries=3, timeout_s=1.0)
+    questions = ["fine", "fault=500x2", "fault=429x2", "fault=disconnectx1", "fault=garbagex1", "fault=abortx1"]
+    questions += ["fault=hangx1", "fault=400", "fault=404", "fault=422"]
+    found = answers(who, asked(who, *questions))
+    assert {question for question, done in found.items() if not done.error} == set(questions[:7])
+    for refused in questions[7:]:
+        assert found[refused].error.startswith(f"refused_request: HTTP {refused[-3:]}: planted")
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ("fault=500", "server_error: HTTP 500: planted 500 (2 tries)"),
+        ("fault=503", "server_error: HTTP 503"),
+        ("fault=429", "rate_limited: HTTP 429"),
+        ("fault=disconnect", "connection: "),
+        ("fault=garbage", "garbled_response: not a chat completion: <html>"),
+        ("fault=abort", "server_error: finish_reason abort"),
+        ("fault=hang", "timeout: no answer within timeout_s = 0.5"),
+    ],
+)
+def test_a_fault_that_stays_becomes_the_rows_error_with_its_class(url: str, fault: str, reason: str) -> None:
+    who = teacher(url, max_retries=1, timeout_s=0.5)
+    assert answers(who, asked(who, fault))[fault].error.startswith(reason)
+
+
+def test_retry_after_is_honoured(url: str) -> None:
+    who = teacher(url, max_retries=1)
+    started = time.monotonic()
+    assert not answers(who, asked(who, "fault=429x1 wait"))["fault=429x1 wait"].error
+    assert time.monotonic() - started < 0.45  # the header asks for 0.05 s; without it the wait is 0.25 s or more
+
+
+def test_no_more_requests_than_max_in_flight_are_under_way() -> None:
+    with stub_server.serve(latency_s=0.02) as url:
+        who = teacher(url, max_in_flight=5)
+        answers(who, asked(who, *(str(index) for index in range(60))))
+        assert seen(url)["most_in_flight"] == 5
+
+
+def test_requests_are_drawn_only_as_they_are_needed(url: str) -> None:
+    who = teacher(url, max_in_flight=4)
+    drawn = finished = most_ahead = 0
+
+    def source() -> Iterator[Request]:
+        nonlocal drawn, most_ahead
+        for request in asked(who, *(str(index) for index in range(200))):
+            drawn += 1
+            most_ahead = max(most_ahead, drawn - finished)
+            yield request
+
+    def done(_request: Request, _completion: Completion) -> None:
+        nonlocal finished
+        finished += 1
+
+    async def run() -> None:
+        async with ChatClient(who, MODEL, max_pixels=10**8, max_failure_share=1.0) as client:
+            await client.answer(source(), done)
+
+    asyncio.run(run())
+    assert finished == 200
+    assert most_ahead <= 4
+
+
+def test_the_circuit_opens_when_too_many_of_the_last_hundred_requests_fail(url: str) -> None:
+    who = teacher(url, max_retries=0, max_in_flight=4)
+    wanted = asked(who, *(f"fault=400 {index}" if index % 3 else str(index) for index in range(300)))
+    with pytest.raises(CircuitOpen, match="of the last 100 requests failed") as caught:
+        answers(who, wanted, max_failure_share=0.5)
+    assert caught.value.exit_code == 3
+
+
+def test_the_circuit_stays_closed_at_the_allowed_share() -> None:
+    breaker = Breaker.closed(0.5)
+    for index in range(400):
+        breaker.record("here", "broken" if index % 2 else "")
+    with pytest.raises(CircuitOpen):
+        breaker.record("here", "broken")
+
+
+def test_a_body_holds_images_first_and_every_sampling_value_for_vllm(url: str, tmp_path: Path) -> None:
+    path = tiny_models.picture(tmp_path / "a.png", 0)
+    ref = ImageRef(sha256=sha256(path.read_bytes()), path=str(path))
+    sampling = {"temperature": 0.5, "max_tokens": 7, "stop": ["END"]}
+    who = teacher(url, system="Be brief.", sampling=sampling, chat_template_kwargs={"enable_thinking": True})
+    with stub_server.serve() as fresh:
+        who = who.model_copy(update={"base_url": fresh})
+        (request,) = asked(who, "How many?", images=(ref,))
+        answers(who, [request])
+        (body,) = seen(fresh)["bodies"]
+    picture, text = body["messages"][1]["content"]
+    assert base64.b64decode(picture["image_url"]["url"].removeprefix("data:image/png;base64,")) == path.read_bytes()
+    assert text == {"type": "text", "text": "How many?"}
+    assert body["messages"][0] == {"role": "system", "content": [{"type": "text", "text": "Be brief."}]}
+    del body["messages"]
+    assert body == {
+        "model": "stub",
+        "seed": request.seed,
+        "temperature": 0.5,
+        "max_tokens": 7,
+        "stop": ["END"],
+        "top_p": 1.0,
+        "top_k": 0,
+        "min_p": 0.0,
+        "repetition_penalty": 1.0,
+        "chat_template_kwargs": {"enable_thinking": True},
+    }
+
+
+def test_an_openai_server_gets_only_what_it_knows_and_what_differs_from_neutral(url: str) -> None:
+    plain = teacher(url, backend="openai", sampling={"temperature": 0.5, "max_tokens": 7})
+    assert sampling_body(plain) == {"temperature": 0.5, "max_tokens": 7}
+    with pytest.raises(RecipeError, match="top_k cannot be sent by backend 'openai'"):
+        sampling_body(teacher(url, backend="openai", sampling={"top_k": 5}))
+
+
+def test_finish_reason_usage_and_a_reasoning_field_are_kept() -> None:
+    with stub_server.serve(field=True, words=5) as url:
+        who = teacher(url)
+        done = answers(who, asked(who, "How many?"))["How many?"]
+    assert done.text.startswith("<think>step ") and "</think>" in done.text
+    assert done.finish_reason == "stop"
+    assert (done.prompt_tokens, done.image_tokens, done.completion_tokens, done.reasoning_tokens) == (30, 16, 8, 6)
+
+
+def test_an_image_that_vanished_is_the_rows_error(url: str, tmp_path: Path) -> None:
+    who = teacher(url)
+    gone = ImageRef(sha256="00", path=str(tmp_path / "gone.png"))
+    found = answers(who, asked(who, "a", "b", images=(gone,)) + asked(who, "c"))
+    assert Counter(done.error[:21] for done in found.values()) == {"image: missing_image:": 2, "": 1}
+
+
+def test_an_image_shared_by_many_samples_is_encoded_once(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from distill import images
+
+    path = tiny_models.picture(tmp_path / "a.png", 0)
+    ref = ImageRef(sha256=sha256(path.read_bytes()), path=str(path))
+    reads: list[ImageRef] = []
+    original = images.read_bytes
+    monkeypatch.setattr(images, "read_bytes", lambda wanted: (reads.append(wanted), original(wanted))[1])
+    who = teacher(url, samples=10)
+    answers(who, asked(who, "a", "b", images=(ref,)))
+    assert len(reads) == 1
+
+
+def test_a_server_that_is_not_there_is_named_with_the_next_step() -> None:
+    who = teacher("http://127.0.0.1:9/v1")
+    with pytest.raises(TeacherError, match=r"no answer from http://127.0.0.1:9/v1.*vllm serve stub"):
+        answers(who, [])
+
+
+def test_a_server_that_serves_another_model_is_refused(url: str) -> None:
+    other = Model(name="Qwen/other", revision="", local=False)
+
+    async def check(who: Teacher, model: Model) -> str:
+        async with ChatClient(who, model, max_pixels=1, max_failure_share=1.0) as client:
+            await client.check()
+            return client.served.model
+
+    with stub_server.serve(model="alias", root="Qwen/real") as aliased:
+        with pytest.raises(TeacherError, match="serves alias, not model = 'Qwen/other'"):
+            asyncio.run(check(teacher(aliased), other))
+        with pytest.raises(TeacherError, match="does not serve served_model = 'mine'"):
+            asyncio.run(check(teacher(aliased, served_model="mine"), other))
+        assert asyncio.run(check(teacher(aliased, served_model="alias"), other)) == "alias"
+        real = Model(name="Qwen/real", revision="", local=False)
+        assert asyncio.run(check(teacher(aliased), real)) == "alias"
+
+
+def test_a_local_model_is_known_at_the_server_by_its_contents(tmp_path: Path) -> None:
+    from distill.artifacts import directory_sha256
+
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "config.json").write_text("{}")
+    mine = Model(name="mine", revision=directory_sha256(tmp_path / "mine"), local=True)
+
+    async def check(url: str) -> str:
+        async with ChatClient(teacher(url), mine, max_pixels=1, max_failure_share=1.0) as client:
+            await client.check()
+            return client.served.model
+
+    with stub_server.serve(model="m", root=tmp_path / "mine") as url:
+        assert asyncio.run(check(url)) == "m"
+    with stub_server.serve(model="m", root=tmp_path) as url, pytest.raises(TeacherError, match="not model"):
+        asyncio.run(check(url))
+
+
+def test_a_missing_key_is_named(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.delenv("TEACHER_KEY", raising=False)
+    with pytest.raises(RecipeError, match="TEACHER_KEY"):
+        answers(teacher(url, api_key_env="TEACHER_KEY"), [])

@@ -1,0 +1,47 @@
+"""A sample and a template become a chat."""
+
+from distill.recipe import Teacher
+from distill.types import ImageRef, Sample
+from teacher.prompts import messages, prompt, prompt_sha
+
+IMAGE = ImageRef(sha256="ab" * 32, path="a.png")
+
+
+def sample(question: str = "How many?", *images: ImageRef) -> Sample:
+    return Sample(id="s", images=images, question=question)
+
+
+def teacher(**settings: object) -> Teacher:
+    return Teacher.model_validate({"name": "t", "model": "m", **settings})
+
+
+def test_the_question_is_put_into_the_template_as_it_is_even_with_braces() -> None:
+    asked = prompt(teacher(prompt="Think.\n{question}\nThen answer."), sample("What is {question} in {x}?"))
+    assert asked.text == "Think.\nWhat is {question} in {x}?\nThen answer."
+
+
+def test_images_come_before_the_text_and_the_system_turn_comes_first() -> None:
+    asked = prompt(teacher(system="Be brief."), sample("How many?", IMAGE, IMAGE))
+    chat = messages(asked, [{"type": "image"}, {"type": "image"}])
+    assert [turn["role"] for turn in chat] == ["system", "user"]
+    assert [part["type"] for part in chat[1]["content"]] == ["image", "image", "text"]
+
+
+def test_without_a_system_text_there_is_no_system_turn() -> None:
+    assert [turn["role"] for turn in messages(prompt(teacher(), sample()), [])] == ["user"]
+
+
+def test_the_digest_changes_with_texts_and_image_bytes_and_with_nothing_else() -> None:
+    base = prompt_sha(prompt(teacher(), sample("How many?", IMAGE)))
+    moved = ImageRef(sha256=IMAGE.sha256, path="elsewhere/b.png")
+    other = ImageRef(sha256="cd" * 32, path="a.png")
+    assert prompt_sha(prompt(teacher(name="renamed"), sample("How many?", moved))) == base
+    different = [
+        prompt(teacher(), sample("How many?", other)),
+        prompt(teacher(), sample("How many!", IMAGE)),
+        prompt(teacher(), sample("How many?", IMAGE, IMAGE)),
+        prompt(teacher(system="Be brief."), sample("How many?", IMAGE)),
+        prompt(teacher(prompt="{question}\n"), sample("How many?", IMAGE)),
+    ]
+    digests = {prompt_sha(asked) for asked in different}
+    assert base not in digests and len(digests) == len(different)
