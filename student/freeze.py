@@ -149,7 +149,8 @@ class TowerWatch:
         self.tracked = False
         self.calls = 0
         inside = parts.projector.removeprefix(f"{parts.tower}.")
-        watched = model.get_submodule(parts.tower)
+        plain = model.get_base_model() if isinstance(model, PeftModel) else model
+        watched = plain.get_submodule(parts.tower)
         modules = [watched] if inside == parts.projector else [child for _, child in _beside(watched, inside)]
         self._handles = [module.register_forward_hook(self._look) for module in modules]
 

@@ -113,7 +113,9 @@ def build(
     tokenizer.eos_token = "<|im_end|>"
     rows = decoder.get_input_embeddings().num_embeddings
     if len(tokenizer) > rows:
-        decoder.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            decoder.resize_token_embeddings(len(tokenizer), mean_resizing=False)
 
     text_config = decoder.config
     text_config.pad_token_id = tokenizer.pad_token_id

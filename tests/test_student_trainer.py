@@ -1,0 +1,191 @@
+"""Every class of student trains one stage through SFTTrainer; checkpoints count only when they are complete."""
+
+import resource
+from pathlib import Path
+
+import pytest
+import student_worlds as worlds
+import torch
+
+from distill.errors import DistillError, StorageError
+from distill.recipe import Lora, Stage
+from student import collate, freeze, trainer
+from student import stage as stages
+from student.model import build, parts
+
+CLASSES = ("siq-vl", "llava", "internvl", "qwen3-vl", "smolvlm")
+SETTINGS = {
+    "name": "s",
+    "data": "traces",
+    "learning_rate": 1e-2,
+    "batch_size": 4,
+    "max_steps": 3,
+    "log_every_steps": 1,
+}
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("world")
+    worlds.parts(folder)
+    return folder
+
+
+class Run:
+    """One student, its rows and what its logs said."""
+
+    def __init__(self, kind: str, world: Path, folder: Path, *, line_tokens: int | None = None, **settings: object):
+        self.stage = Stage(**{**SETTINGS, "train": ("language",), **settings})
+        built = build(str(world / "vision"), str(world / "language"), 2) if kind == "siq-vl" else worlds.other(kind)
+        self.model, self.processor = built
+        self.parts = parts(self.model)
+        encoder = collate.Encoder(self.processor, stages.end_ids(self.model))
+        store = collate.ImageStore(self.processor, torch.float32)
+        self.examples = collate.encode(worlds.rows(folder, 12), encoder, store, max_length=500, max_pixels=10**6)
+        self.collator = collate.Collator(
+            self.examples,
+            store,
+            image_id=encoder.image_id,
+            pad_id=self.processor.tokenizer.pad_token_id,
+            max_pixels=10**6,
+            line_tokens=line_tokens,
+            type_name=stages.type_name(self.model),
+        )
+        torch.manual_seed(0)
+        self.student = freeze.prepare(self.model, self.parts, self.stage.train, self.stage.lora)
+        self.folder = folder / "checkpoints"
+        self.logs: list[trainer.StepLog] = []
+
+    def fit(self) -> trainer.StepLog:
+        return trainer.fit(
+            self.student,
+            self.processor,
+            self.parts,
+            self.examples.lengths,
+            self.collator,
+            self.stage,
+            folder=self.folder,
+            seed=0,
+            dtype=torch.float32,
+            on_log=self.logs.append,
+        )
+
+    def trained(self) -> dict[str, torch.Tensor]:
+        return {name: p.detach().clone() for name, p in self.student.named_parameters() if p.requires_grad}
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_every_class_of_student_learns_through_projector_and_adapters(kind: str, world: Path, tmp_path: Path):
+    run = Run(kind, world, tmp_path, train=("projector", "language"), lora=Lora(rank=4, alpha=8), max_steps=12)
+    before, frozen = run.trained(), freeze.frozen_sha256(run.student, run.parts)
+    last = run.fit()
+    assert last.step == last.steps == 12
+    assert last.loss < run.logs[0].loss
+    after = run.trained()
+    assert all(not torch.equal(before[name], after[name]) for name in before)
+    freeze.require_equal(frozen, freeze.frozen_sha256(run.student, run.parts))
+
+
+def test_the_logged_loss_is_the_cross_entropy_of_the_responses(world: Path, tmp_path: Path):
+    run = Run("siq-vl", world, tmp_path, batch_size=12, max_steps=1)
+    batch = run.collator([{"row": row} for row in range(12)])
+    batch.pop("lengths")
+    expected = run.model(**batch, use_cache=False).loss.item()
+    assert run.fit().loss == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    "changed", [{"micro_batch_size": 2}, {"micro_batch_size": 1}, {"gradient_checkpointing": True}]
+)
+def test_memory_settings_do_not_change_what_is_learned(changed: dict[str, object], world: Path, tmp_path: Path):
+    whole, other = Run("siq-vl", world, tmp_path / "a"), Run("siq-vl", world, tmp_path / "b", **changed)
+    whole.fit(), other.fit()
+    assert [log.loss for log in other.logs] == pytest.approx([log.loss for log in whole.logs], abs=1e-4)
+    assert [log.tokens for log in other.logs] == [log.tokens for log in whole.logs]
+
+
+def test_packed_training_learns_what_padded_training_learns(world: Path, tmp_path: Path):
+    padded, packed = Run("siq-vl", world, tmp_path / "a"), Run("siq-vl", world, tmp_path / "b", line_tokens=200)
+    padded.fit(), packed.fit()
+    assert [log.loss for log in packed.logs] == pytest.approx([log.loss for log in padded.logs], abs=1e-4)
+    assert packed.logs[-1].tokens == padded.logs[-1].tokens
+
+
+def test_logs_count_real_tokens_and_not_padding(world: Path, tmp_path: Path):
+    run = Run("siq-vl", world, tmp_path, batch_size=12, max_steps=2)
+    last = run.fit()
+    assert last.tokens == 2 * sum(run.examples.lengths)
+    assert last.response_tokens == 2 * run.examples.response_tokens
+    assert last.images == 24
+    width = 12 * max(run.examples.lengths)
+    assert last.padding_share == pytest.approx(1 - sum(run.examples.lengths) / width)
+
+
+def test_training_prints_nothing_of_its_own(world: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+    run = Run("siq-vl", world, tmp_path, save_every_steps=1)
+    capfd.readouterr()
+    run.fit()
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_checkpoint_without_its_marker_is_removed_and_the_one_before_it_used(tmp_path: Path):
+    for step, complete in ((2, True), (4, True), (6, False)):
+        (tmp_path / f"checkpoint-{step}").mkdir()
+        if complete:
+            (tmp_path / f"checkpoint-{step}" / trainer.COMPLETE).touch()
+    assert trainer.last_checkpoint(tmp_path) == tmp_path / "checkpoint-4"
+    assert not (tmp_path / "checkpoint-6").exists()
+    assert trainer.last_checkpoint(tmp_path / "nowhere") is None
+
+
+def test_only_the_last_checkpoint_is_kept_and_holds_trainable_tensors_only(world: Path, tmp_path: Path):
+    from safetensors.torch import load_file
+
+    run = Run("siq-vl", world, tmp_path, train=("projector",), save_every_steps=1)
+    run.fit()
+    assert [path.name for path in run.folder.iterdir()] == ["checkpoint-3"]
+    saved = load_file(run.folder / "checkpoint-3" / trainer.WEIGHTS)
+    assert list(saved) == ["model.connector.modality_projection.proj.weight"]
+
+
+def test_a_stage_killed_after_its_last_checkpoint_takes_its_weights_and_no_further_step(world: Path, tmp_path: Path):
+    first = Run("siq-vl", world, tmp_path)
+    first.fit()
+    again = Run("siq-vl", world, tmp_path)
+    last = again.fit()
+    assert again.logs == [] and last.step == 3 and last.tokens == first.logs[-1].tokens
+    assert all(torch.equal(value, again.trained()[name]) for name, value in first.trained().items())
+
+
+def test_a_broken_freeze_stops_the_run_with_the_tensors_name(world: Path, tmp_path: Path):
+    run = Run("siq-vl", world, tmp_path)
+    run.model.model.connector.modality_projection.proj.weight.requires_grad_(True)
+    with pytest.raises(DistillError, match=r"connector.modality_projection.proj.weight belongs to the projector"):
+        run.fit()
+
+
+def test_a_refused_write_is_one_message_and_the_checkpoint_before_it_stays(world: Path, tmp_path: Path):
+    run = Run("siq-vl", world, tmp_path, save_every_steps=1)
+    run.stage = run.stage.model_copy(update={"max_steps": 1, "schedule": "constant", "warmup_share": 0.0})
+    run.fit()
+    run.stage = run.stage.model_copy(update={"max_steps": 3})
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
+        with pytest.raises(StorageError, match=r"checkpoint-\d+: cannot write"):
+            Run.fit(_extended(run))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert trainer.last_checkpoint(run.folder) == run.folder / "checkpoint-1"
+
+
+def _extended(run: Run) -> Run:
+    """The same run as if its first stage had been longer all the time."""
+    import json
+
+    for name, key in (("meter.json", "steps"), ("trainer_state.json", "max_steps")):
+        path = run.folder / "checkpoint-1" / name
+        values = json.loads(path.read_text())
+        (values["last"] if name == "meter.json" else values)[key] = 3
+        path.write_text(json.dumps(values))
+    return run
