@@ -136,7 +136,6 @@ class DuplicatesSignal(Section):
     threshold: float = Field(default=0.9, gt=0, le=1)
     """Jaccard similarity of word shingles from which two traces of one question are near duplicates."""
     shingle: int = Field(default=3, ge=1)
-    permutations: int = Field(default=128, ge=16)
 
 
 class Rule(Section):
@@ -151,6 +150,7 @@ class Select(Section):
 
     per_question: int | None = Field(default=None, ge=1)
     per_teacher: int | None = Field(default=None, ge=1)
+    """Of one question; `per_question` limits over all its teachers."""
     order: tuple[str, ...] = Field(default=("near_duplicate", "rationale_tokens"), strict=False)
     """Signals, best first by ascending value; a leading '-' reverses. Ties fall to the trace id."""
 
