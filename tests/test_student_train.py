@@ -107,8 +107,8 @@ def test_manifests_state_rows_steps_and_tokens(trained: Path):
 
 def test_a_finished_run_is_skipped_without_torch(trained: Path):
     code = (
-        "import sys; from distill.recipe import load; from student.train import train\n"
-        f"made = train(load({str(trained / 'recipe.toml')!r}), __import__('pathlib').Path({str(trained / 'run')!r}))\n"
+        "import sys; from pathlib import Path; from distill.recipe import load; from student.train import train\n"
+        f"made = train(load({str(trained / 'recipe.toml')!r}), Path({str(trained / 'run')!r}))\n"
         "assert made.counts['stages'] == 3 and 'torch' not in sys.modules and 'transformers' not in sys.modules"
     )
     before = (trained / "run" / "train" / "manifest.json").stat().st_mtime_ns

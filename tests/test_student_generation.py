@@ -1,0 +1,106 @@
+"""Greedy replies don't depend on the batch they were made in; a reply comes apart in one way."""
+
+from pathlib import Path
+
+import pytest
+import student_worlds as worlds
+import torch
+
+from distill.types import Sample
+from student import collate, generation, stage
+from student.model import build
+
+PIXELS = 10**6
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("world")
+    worlds.parts(folder)
+    return folder
+
+
+def questions(folder: Path, count: int = 7) -> list[Sample]:
+    return [
+        Sample(id=row.id, images=row.images, question=row.question + " Count them." * (number % 3), answers=("1",))
+        for number, row in enumerate(worlds.rows(folder, count))
+    ]
+
+
+def answers(model, processor, samples, *, batch_size: int, max_new_tokens: int = 12):
+    encoder = collate.Encoder(processor, stage.end_ids(model))
+    store = collate.ImageStore(processor, torch.float32)
+    found = {}
+    for batch in generation.batches(encoder, store, samples, batch_size=batch_size, max_pixels=PIXELS):
+        replies = generation.replies(
+            model.eval(),
+            processor,
+            encoder,
+            store,
+            samples,
+            batch,
+            max_new_tokens=max_new_tokens,
+            max_pixels=PIXELS,
+            type_name=stage.type_name(model),
+        )
+        found |= {samples[place].id: reply for (place, _), reply in zip(batch, replies, strict=True)}
+    return found
+
+
+@pytest.mark.parametrize("kind", ["siq-vl", "llava", "internvl", "qwen3-vl", "smolvlm"])
+def test_replies_do_not_depend_on_the_batch(kind: str, world: Path, tmp_path: Path):
+    built = build(str(world / "vision"), str(world / "language"), 2) if kind == "siq-vl" else worlds.other(kind)
+    with torch.no_grad():
+        # Freshly initialised decoders only repeat themselves; larger weights make them listen to the question.
+        for parameter in built[0].parameters():
+            parameter.mul_(8 if parameter.ndim == 2 else 1)
+    samples = questions(tmp_path)
+    together, alone = (answers(*built, samples, batch_size=size) for size in (4, 1))
+    assert together == alone and set(together) == {sample.id for sample in samples}
+    assert len({reply.text for reply in together.values()}) > 1
+
+
+def test_a_reply_ends_at_the_end_of_the_turn_and_says_when_it_does_not(world: Path, tmp_path: Path):
+    model, processor = build(str(world / "vision"), str(world / "language"), 2)
+    samples = questions(tmp_path, 2)
+    assert all(
+        r.truncated and r.tokens == 5
+        for r in answers(model, processor, samples, batch_size=2, max_new_tokens=5).values()
+    )
+    end = processor.tokenizer.eos_token_id
+    model.lm_head.bias = torch.nn.Parameter(torch.zeros(model.lm_head.weight.shape[0]))
+    with torch.no_grad():
+        model.lm_head.bias[end] = 100.0
+    for reply in answers(model, processor, samples, batch_size=2).values():
+        assert (reply.text, reply.tokens, reply.truncated) == ("", 1, False)
+
+
+def test_a_checkpoints_own_sampling_settings_do_not_leak_in(world: Path, tmp_path: Path):
+    model, processor = build(str(world / "vision"), str(world / "language"), 2)
+    samples = questions(tmp_path, 3)
+    before = answers(model, processor, samples, batch_size=3)
+    model.generation_config.update(do_sample=True, temperature=9.0, repetition_penalty=3.0, no_repeat_ngram_size=2)
+    assert answers(model, processor, samples, batch_size=3) == before
+
+
+@pytest.mark.parametrize(
+    ("text", "reasoning", "answer", "well_formed"),
+    [
+        ("<think>\nrow 1: 2\n</think>\n\n7", "row 1: 2", "7", True),
+        ("row 1: 2\n</think>\n7", "row 1: 2", "7", True),
+        ("7", "", "7", True),
+        ("<think>\nrow 1: 2", "row 1: 2", "", False),
+        ("<think>a</think>", "a", "", False),
+        ("<think>a</think>b</think>7", "a", "7", False),
+        ("", "", "", False),
+    ],
+)
+def test_a_reply_comes_apart(text: str, reasoning: str, answer: str, well_formed: bool):
+    said = generation.take_apart(text)
+    assert (said.reasoning, said.answer, said.well_formed) == (reasoning, answer, well_formed)
+
+
+def test_a_plain_rationale_ends_at_the_last_blank_line():
+    said = generation.take_apart("one row\n\nthen another\n\n7", plain=True)
+    assert (said.reasoning, said.answer) == ("one row\n\nthen another", "7")
+    assert generation.take_apart("7", plain=True).answer == "7"
