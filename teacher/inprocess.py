@@ -194,7 +194,8 @@ class EmbeddedTeacher:
         return any(stop in tail for stop in self.teacher.sampling.stop)
 
     def _completion(self, row: Row, finish_reason: str, latency_s: float) -> Completion:
-        text = self.tokenizer.decode(row.tokens, skip_special_tokens=True)
+        # A character cut in half at the end is no text; servers leave it out, too.
+        text = self.tokenizer.decode(row.tokens, skip_special_tokens=True).rstrip("\N{REPLACEMENT CHARACTER}")
         positions = [text.find(stop) for stop in self.teacher.sampling.stop if stop in text]
         if positions:
             text, finish_reason = text[: min(positions)], "stop"

@@ -75,6 +75,7 @@ def test_greedy_answers_equal_those_of_transformers_one_by_one(model: Path, pict
     who = teacher(temperature=0.0)
     asked = wanted(who, pictures)
     found = ask(model, who, asked)
+    assert len({done.text for done in found.values()}) > 0.8 * len(asked)
     engine = EmbeddedTeacher(who, str(model), max_pixels=10**8)
     for request in asked:
         inputs = engine.processor(
@@ -87,7 +88,7 @@ def test_greedy_answers_equal_those_of_transformers_one_by_one(model: Path, pict
             out = engine.model.generate(**inputs, max_new_tokens=40, do_sample=False)
         tokens = out[0, inputs["input_ids"].shape[1] :].tolist()
         ended = tokens[-1] == engine.tokenizer.eos_token_id
-        assert found[request.id].text == engine.tokenizer.decode(tokens, skip_special_tokens=True)
+        assert found[request.id].text == engine.tokenizer.decode(tokens, skip_special_tokens=True).rstrip("\ufffd")
         assert found[request.id].finish_reason == ("stop" if ended else "length")
         assert found[request.id].completion_tokens == len(tokens)
         assert found[request.id].prompt_tokens == inputs["input_ids"].shape[1]

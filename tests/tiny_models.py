@@ -114,6 +114,10 @@ def build(
         torch.manual_seed(seed)
         model = Idefics3ForConditionalGeneration(config)
         with torch.no_grad():
+            # Wide enough that every layer, and so the whole prompt and the picture, decides the answer.
+            for weight in model.parameters():
+                if weight.dim() >= 2:
+                    weight.normal_(std=2 / weight[0].numel() ** 0.5)
             model.get_input_embeddings().weight.normal_()
             model.lm_head.weight.normal_(std=spread)
             model.lm_head.weight[tokenizer.eos_token_id] *= end_weight
