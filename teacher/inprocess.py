@@ -6,7 +6,6 @@ for long ones. Every sample draws its random numbers from its own seed, whatever
 what a server does better: tensor parallelism, paged attention, models larger than one device.
 """
 
-import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -241,8 +240,9 @@ def _opened_thinking(rendered: str) -> str:
 
 
 def _load(teacher: Teacher, path: str) -> tuple[Any, Any]:
+    # Bars and remarks about loading would be taken for those of the run; errors come as exceptions.
     transformers.logging.disable_progress_bar()
-    logging.getLogger("transformers.modeling_utils").setLevel(logging.ERROR)
+    transformers.logging.set_verbosity_error()
     options = {"revision": teacher.revision, "trust_remote_code": teacher.trust_remote_code}
     try:
         model = AutoModelForImageTextToText.from_pretrained(
