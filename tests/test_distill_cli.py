@@ -16,6 +16,8 @@ from distill.types import Progress
 RECIPE = """
 [data.questions]
 source = "questions.jsonl"
+[data.questions.columns]
+image = ""
 
 [[teachers]]
 name = "only"
