@@ -10,7 +10,7 @@ from distill.artifacts import write_text
 from distill.console import watch
 from distill.errors import RecipeError
 from distill.recipe import Recipe, find, recipes_folder
-from distill.status import evaluation, funnel, training
+from distill.status import evaluation, funnel, parts, training
 
 
 def generate_stage(recipe: Recipe, run: Path, *, limit: int | None = None, fresh: bool = False) -> str:
@@ -37,7 +37,7 @@ def train_stage(recipe: Recipe, run: Path, *, stage: str | None = None, fresh: b
     _prepare(recipe, run)
     with watch() as on_progress:
         train(recipe, run, stage=stage, fresh=fresh, on_progress=on_progress)
-    return training(run)
+    return f"{training(run)}\n\n{parts(run)}"
 
 
 def eval_stage(recipe: Recipe, run: Path, *, fresh: bool = False) -> str:

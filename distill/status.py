@@ -48,8 +48,8 @@ def funnel(run: Path) -> str:
 def training(run: Path) -> str:
     """One line a trained stage."""
     rows = []
-    for folder in sorted((run / "train").glob("*"), key=lambda path: path.stat().st_mtime):
-        manifest = Manifest.read(folder) if folder.is_dir() else None
+    for folder in _by_age(run / "train"):
+        manifest = Manifest.read(folder)
         if manifest is not None:
             counts = manifest.counts
             rows.append(
@@ -63,6 +63,23 @@ def training(run: Path) -> str:
                 )
             )
     return table(("trained", "rows", "steps", "trainable", "tokens", "took"), rows) if rows else ""
+
+
+def _by_age(folder: Path) -> list[Path]:
+    """The folders in a folder, oldest first: stages in the order in which they were trained."""
+    return sorted((path for path in folder.glob("*") if path.is_dir()), key=lambda path: path.stat().st_mtime)
+
+
+def parts(run: Path) -> str:
+    """What every trained stage trained and froze, and in which dtype."""
+    rows = []
+    for folder in _by_age(run / "train"):
+        if Manifest.read(folder) is not None and (folder / "parts.json").is_file():
+            for part in orjson.loads((folder / "parts.json").read_bytes())["parts"]:
+                size = f"{part['bytes'] / 1e6:,.1f} MB"
+                counts = (f"{part['parameters']:,}", f"{part['trainable']:,}")
+                rows.append((f"{folder.name} {part['part']}", *counts, part["dtype"], size))
+    return table(("part", "parameters", "trained", "dtype", "weights"), rows) if rows else ""
 
 
 def evaluation(run: Path) -> str:

@@ -24,6 +24,7 @@ from distill.errors import RecipeError, StaleError
 from distill.recipe import Recipe, Stage
 from distill.types import ProgressCallback, unwatched
 from student import rows
+from student import stage as stages
 
 BASE = "base"
 # Settings that change how often something is written, never what is learned.
@@ -107,7 +108,7 @@ def _stages(
     on_progress: ProgressCallback,
 ) -> dict[str, Manifest]:
     manifests: dict[str, Manifest] = {}
-    session: Any = None
+    session = stages.Session()
     for stage in recipe.stages:
         folder = run / "train" / stage.name
         if only is not None and stage.name != only:
@@ -117,9 +118,6 @@ def _stages(
             _require(run, start, fields[start])
         manifest = finished(folder, fields[stage.name], remedy=_remedy(stage.name))
         if manifest is None:
-            from student import stage as stages
-
-            session = session or stages.Session()
             manifest = stages.run(
                 recipe,
                 run,
@@ -129,6 +127,8 @@ def _stages(
                 session=session,
                 on_progress=on_progress,
             )
+        else:
+            stages.clean(folder)
         manifests[stage.name] = manifest
     return manifests
 

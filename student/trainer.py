@@ -25,6 +25,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers import PreTrainedModel, PrinterCallback, ProcessorMixin, TrainerCallback, set_seed
+from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils import logging as transformers_logging
 from trl import SFTConfig, SFTTrainer
 
@@ -83,6 +84,8 @@ def fit(
 ) -> StepLog:
     """Train in place, from the last complete checkpoint under `folder` if there is one; what the last step said."""
     with quiet():
+        if stage.kernels == "compile":
+            compile_layers(model, parts)
         trainer = StageTrainer(
             model=model,
             args=settings(stage, folder, seed=seed, workers=workers),
@@ -96,6 +99,22 @@ def fit(
         trainer.add_callback(_LogBeforeSave())
         trainer.add_callback(_Proof(parts, stage.train, dtype, model))
         return trainer.run(folder)
+
+
+def compile_layers(model: nn.Module, parts: Parts) -> int:
+    """Compile the layers of the language model one by one; how many.
+
+    All layers share one compilation, and the joining of images and text, which breaks graphs, stays outside.
+    """
+    plain = model.get_base_model() if isinstance(model, PeftModel) else model
+    layers = [
+        module
+        for module in plain.get_submodule(parts.language).modules()
+        if isinstance(module, GradientCheckpointingLayer)
+    ]
+    for layer in layers:
+        layer.compile(dynamic=True)
+    return len(layers)
 
 
 def last_checkpoint(folder: Path) -> Path | None:
@@ -114,7 +133,7 @@ def quiet() -> Iterator[None]:
     """Keep progress bars, banners and advice of the libraries off the user's terminal."""
     bars = transformers_logging.is_progress_bar_enabled()
     levels = transformers_logging.get_verbosity(), datasets_logging.get_verbosity()
-    others = [logging.getLogger(name) for name in ("trl", "accelerate", "peft", "torch.distributed")]
+    others = [logging.getLogger(name) for name in ("trl", "accelerate", "peft", "torch.distributed", "torch._dynamo")]
     kept = [logger.level for logger in others]
     transformers_logging.disable_progress_bar()
     transformers_logging.set_verbosity_error()
@@ -150,7 +169,6 @@ def settings(stage: Stage, folder: Path, *, seed: int, workers: int) -> SFTConfi
         weight_decay=stage.weight_decay,
         max_grad_norm=stage.max_grad_norm,
         gradient_checkpointing=stage.gradient_checkpointing,
-        torch_compile=stage.kernels == "compile",
         # The weights themselves lie in the asked dtype; autocast would cast them again at every use.
         bf16=False,
         fp16=False,

@@ -15,6 +15,7 @@ from transformers import AutoModelForImageTextToText, AutoProcessor
 from distill.artifacts import Manifest, read_jsonl
 from distill.errors import DataError, ModelError, RecipeError, StaleError
 from distill.recipe import load
+from distill.status import parts
 from distill.types import Progress
 from student.train import train
 
@@ -103,6 +104,20 @@ def test_manifests_state_rows_steps_and_tokens(trained: Path):
     assert [line["step"] for line in lines] == [1, 2, 3, 4]
     assert lines[-1]["tokens"] == reason.tokens["trained"]
     assert not (trained / "run" / "train" / "reason" / "checkpoints").exists()
+
+
+def test_the_table_of_parts_says_what_was_trained_and_in_which_dtype(trained: Path):
+    lines = [line.split() for line in parts(trained / "run").splitlines()]
+    assert ["align", "projector", "2,048", "2,048", "float32", "0.0", "MB"] in lines
+    tower = next(line for line in lines if line[:2] == ["reason", "tower"])
+    assert tower[3] == "0"
+    assert [line[1] for line in lines if line[0] == "reason"] == ["tower", "projector", "language", "adapters"]
+
+
+def test_what_a_kill_after_the_manifest_leaves_behind_is_removed(trained: Path):
+    (trained / "run" / "train" / "align" / "checkpoints" / "checkpoint-3").mkdir(parents=True)
+    train(load(trained / "recipe.toml"), trained / "run")
+    assert not (trained / "run" / "train" / "align" / "checkpoints").exists()
 
 
 def test_a_finished_run_is_skipped_without_torch(trained: Path):

@@ -1,6 +1,7 @@
 """Every class of student trains one stage through SFTTrainer; checkpoints count only when they are complete."""
 
 import resource
+import shutil
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,16 @@ def test_memory_settings_do_not_change_what_is_learned(changed: dict[str, object
     whole.fit(), other.fit()
     assert [log.loss for log in other.logs] == pytest.approx([log.loss for log in whole.logs], abs=1e-4)
     assert [log.tokens for log in other.logs] == [log.tokens for log in whole.logs]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="compiling for a CPU needs g++")
+def test_compiled_layers_learn_the_same_and_keep_their_names(world: Path, tmp_path: Path):
+    plain, compiled = Run("siq-vl", world, tmp_path / "a"), Run("siq-vl", world, tmp_path / "b", kernels="compile")
+    plain.fit(), compiled.fit()
+    assert [log.loss for log in compiled.logs] == pytest.approx([log.loss for log in plain.logs], abs=1e-4)
+    assert list(compiled.trained()) == list(plain.trained())
+    assert trainer.compile_layers(compiled.student, compiled.parts) == 2
 
 
 def test_packed_training_learns_what_padded_training_learns(world: Path, tmp_path: Path):
