@@ -50,7 +50,7 @@ def train(
     if stage is not None and stage not in names:
         raise RecipeError(f"--stage {stage}: the recipe has no such stage; its stages: {', '.join(names)}")
     with locked(run):
-        fields = stage_fields(recipe, run)
+        fields = stage_fields(recipe, run, only=stage)
         if fresh:
             _set_aside(recipe, run, stage)
         manifests = _stages(recipe, run, fields, stage, on_progress)
@@ -60,11 +60,17 @@ def train(
         return _summary(run, fields, manifests)
 
 
-def stage_fields(recipe: Recipe, run: Path) -> dict[str, dict[str, Any]]:
-    """By stage name, the flattened settings that its fingerprint covers: a change anywhere upstream shows."""
+def stage_fields(recipe: Recipe, run: Path, only: str | None = None) -> dict[str, dict[str, Any]]:
+    """By stage name, the flattened settings that its fingerprint covers: a change anywhere upstream shows.
+
+    With `only`, that stage and those it descends from: the data of the others need not be there yet.
+    """
     student = _student_fields(recipe)
+    wanted = {stage.name for stage in recipe.stages} if only is None else _lineage(recipe, only)
     fields: dict[str, dict[str, Any]] = {}
     for stage in recipe.stages:
+        if stage.name not in wanted:
+            continue
         start = start_of(recipe, stage)
         fields[stage.name] = {
             **flatten(stage.model_dump(mode="json", exclude=_WITHOUT_EFFECT), "stage"),
@@ -75,6 +81,17 @@ def stage_fields(recipe: Recipe, run: Path) -> dict[str, dict[str, Any]]:
             "seed": recipe.seed,
         }
     return fields
+
+
+def _lineage(recipe: Recipe, name: str) -> set[str]:
+    """A stage and every stage it descends from."""
+    lineage: set[str] = set()
+    by_name = {stage.name: stage for stage in recipe.stages}
+    following: str | None = name
+    while following is not None:
+        lineage.add(following)
+        following = start_of(recipe, by_name[following])
+    return lineage
 
 
 def start_of(recipe: Recipe, stage: Stage) -> str | None:
@@ -167,7 +184,8 @@ def _set_aside(recipe: Recipe, run: Path, stage: str | None) -> None:
 def _forget_summary(run: Path, fields: Mapping[str, Mapping[str, Any]]) -> None:
     """The manifest of all stages is gone as soon as one of them is not what it says."""
     summary = Manifest.read(run / "train")
-    if summary is not None and summary.fingerprint != fingerprint(_summary_fields(fields)):
+    settings = _summary_fields(fields)
+    if summary is not None and any(summary.fields.get(key) != value for key, value in settings.items()):
         (run / "train" / MANIFEST).unlink()
     for name in fields:
         if Manifest.read(run / "train" / name) is None:

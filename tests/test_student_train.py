@@ -270,6 +270,14 @@ def test_traces_need_a_finished_filter_stage(place: Path):
         train(worlds.recipe(place, REASON), place / "run")
 
 
+def test_a_stage_that_needs_no_traces_is_trained_before_there_are_any(place: Path):
+    import shutil
+
+    shutil.rmtree(place / "run" / "filter")
+    manifest = train(worlds.recipe(place, ALIGN, REASON), place / "run", stage="align")
+    assert manifest.counts["steps"] == 3
+
+
 def test_dropped_rows_and_limits_are_counted(place: Path):
     lines = (place / "questions.jsonl").read_bytes().splitlines()
     first = orjson.loads(lines[0])
