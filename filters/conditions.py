@@ -140,7 +140,7 @@ def _walk(node: Any) -> Iterator[dict[str, Any]]:
 def _known_column(where: str, name: str) -> str:
     known = {column.lower(): column for column in COLUMNS.names}
     if name.lower() in known:
-        return known[name.lower()]
+        return str(known[name.lower()])
     nearest = difflib.get_close_matches(name.lower(), known, n=1)
     hint = f"did you mean {known[nearest[0]]!r}?" if nearest else "text is written in single quotes"
     raise RecipeError(f"{where}: no column {name!r}; {hint} (known: {', '.join(COLUMNS.names)})")
