@@ -35,6 +35,7 @@ DECODER = {
     "num_key_value_heads": 2,
 }
 IGNORE = -100
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def learning_rate(step: int, steps: int, peak: float, warmup_share: float = 0.05) -> float:
@@ -77,19 +78,21 @@ class Naming(torch.nn.Module):
 
 def named(pictures: list[world.Picture]) -> torch.Tensor:
     """Index of the word of every cell, (n, 16)."""
-    return torch.tensor([[SKETCH_WORDS.index(word) for word in sketch(picture)] for picture in pictures])
+    return torch.tensor(
+        [[SKETCH_WORDS.index(word) for word in sketch(picture)] for picture in pictures], device=DEVICE
+    )
 
 
 def pixels(images: np.ndarray) -> torch.Tensor:
     """uint8 (n, 96, 96, 3) to float (n, 3, 96, 96) in [-1, 1]."""
-    return torch.from_numpy(images).permute(0, 3, 1, 2).float().div_(127.5).sub_(1.0)
+    return torch.from_numpy(images).to(DEVICE).permute(0, 3, 1, 2).float().div_(127.5).sub_(1.0)
 
 
 def build_tower(folder: Path, *, seed: int, steps: int = 1200, batch_size: int = 64) -> dict[str, float]:
     """Pre-train the tower on train pictures, save it in bf16; returns shares named rightly on test pictures."""
     torch.manual_seed(seed)
     rng = np.random.default_rng(seed)
-    naming = Naming()
+    naming = Naming().to(DEVICE)
     optimizer = torch.optim.AdamW(naming.parameters(), weight_decay=0.05)
     for step in range(steps):
         domains = rng.choice(world.DOMAINS, size=batch_size, p=(0.2, 0.4, 0.4))
@@ -185,7 +188,7 @@ def padded(rows: list[tuple[list[int], list[int]]]) -> tuple[torch.Tensor, torch
         ids[line, :end] = torch.tensor(given + learned)
         mask[line, :end] = 1
         labels[line, len(given) : end] = torch.tensor(learned)
-    return ids, mask, labels
+    return ids.to(DEVICE), mask.to(DEVICE), labels.to(DEVICE)
 
 
 def build_decoder(folder: Path, *, seed: int, steps: int = 900, batch_size: int = 32) -> dict[str, float]:
@@ -204,7 +207,7 @@ def build_decoder(folder: Path, *, seed: int, steps: int = 900, batch_size: int 
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
     )
-    model = Qwen2ForCausalLM(config)
+    model = Qwen2ForCausalLM(config).to(DEVICE)
     optimizer = torch.optim.AdamW(model.parameters(), weight_decay=0.05, betas=(0.9, 0.98))
     losses: list[float] = []
     for step in range(steps):

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import world
-from pretrain import IGNORE, PATCH, learning_rate, padded, pixels, update, worked
+from pretrain import DEVICE, IGNORE, PATCH, learning_rate, padded, pixels, update, worked
 from questions import ask, caption, facts, perceive, rationale
 from torch.nn.functional import cross_entropy
 from transformers import PreTrainedModel, ProcessorMixin, Qwen2ForCausalLM
@@ -69,7 +69,7 @@ def embed(model: PreTrainedModel, images: np.ndarray, ids: torch.Tensor) -> torc
     with torch.no_grad():
         seen = model.model.vision_model(
             pixel_values=pixels(images),
-            patch_attention_mask=torch.ones(len(images), *[world.SIZE // PATCH] * 2, dtype=torch.bool),
+            patch_attention_mask=torch.ones(len(images), *[world.SIZE // PATCH] * 2, dtype=torch.bool, device=DEVICE),
         ).last_hidden_state
     tokens = model.model.connector(seen)
     words = model.model.text_model.embed_tokens(ids)
@@ -78,7 +78,7 @@ def embed(model: PreTrainedModel, images: np.ndarray, ids: torch.Tensor) -> torc
 
 def fit(model: PreTrainedModel, lessons: Lessons, *, steps: int, peak: float, batch_size: int) -> float:
     """Train projector and decoder, the tower frozen; returns the mean loss of the last 50 steps."""
-    model.train()
+    model.to(DEVICE).train()
     model.model.vision_model.requires_grad_(False).eval()
     optimizer = torch.optim.AdamW(
         [p for p in model.parameters() if p.requires_grad], weight_decay=0.01, betas=(0.9, 0.98)
@@ -110,7 +110,7 @@ def greedy(
     texts = []
     tokenizer = processor.tokenizer
     tokenizer.padding_side = "left"
-    model.eval()
+    model.to(DEVICE).eval()
     for start in range(0, len(images), 150):
         prompts = [
             processor.apply_chat_template(
@@ -120,7 +120,7 @@ def greedy(
             for question in questions[start : start + 150]
         ]
         batch = [[image] for image in images[start : start + 150]]
-        inputs = processor(text=prompts, images=batch, padding=True, return_tensors="pt")
+        inputs = processor(text=prompts, images=batch, padding=True, return_tensors="pt").to(DEVICE)
         out = model.generate(**inputs, max_new_tokens=MAX_NEW_TOKENS, do_sample=False)
         texts += tokenizer.batch_decode(out[:, inputs["input_ids"].shape[1] :], skip_special_tokens=True)
     return texts
@@ -152,5 +152,5 @@ def build_teacher(
     model.model.text_model.requires_grad_(True)
     lessons = Lessons(processor, (domain,), seed + 1, (0.85, 0.05, 0.0))
     loss = fit(model, lessons, steps=steps, peak=1.5e-3, batch_size=32)
-    save(to_vllm_native(model.to(torch.bfloat16)), processor, folder)
+    save(to_vllm_native(model.to("cpu", torch.bfloat16)), processor, folder)
     return {"loss": loss}
