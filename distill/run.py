@@ -4,20 +4,22 @@ No stage calls another; they meet here, and only through the files they leave in
 """
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from distill.artifacts import write_text
 from distill.console import watch
-from distill.errors import RecipeError
+from distill.errors import RecipeError, StaleError
 from distill.recipe import Recipe, find, recipes_folder
 from distill.status import evaluation, funnel, parts, training
+from distill.types import ProgressCallback
 
 
 def generate_stage(recipe: Recipe, run: Path, *, limit: int | None = None, fresh: bool = False) -> str:
     from teacher.generate import generate
 
-    _prepare(recipe, run)
-    with watch() as on_progress:
+    with _recorded(recipe, run) as on_progress:
         generate(recipe, run, limit=limit, fresh=fresh, on_progress=on_progress)
     return f"{funnel(run)}\ntraces: {run / 'generate'}"
 
@@ -25,8 +27,7 @@ def generate_stage(recipe: Recipe, run: Path, *, limit: int | None = None, fresh
 def filter_stage(recipe: Recipe, run: Path, *, fresh: bool = False) -> str:
     from filters.apply import apply
 
-    _prepare(recipe, run)
-    with watch() as on_progress:
+    with _recorded(recipe, run) as on_progress:
         apply(recipe, run, fresh=fresh, on_progress=on_progress)
     return f"{funnel(run)}\ndataset: {run / 'filter' / 'dataset'}\nreport:  {run / 'filter' / 'report.html'}"
 
@@ -34,8 +35,7 @@ def filter_stage(recipe: Recipe, run: Path, *, fresh: bool = False) -> str:
 def train_stage(recipe: Recipe, run: Path, *, stage: str | None = None, fresh: bool = False) -> str:
     from student.train import train
 
-    _prepare(recipe, run)
-    with watch() as on_progress:
+    with _recorded(recipe, run) as on_progress:
         train(recipe, run, stage=stage, fresh=fresh, on_progress=on_progress)
     return f"{training(run)}\n\n{parts(run)}"
 
@@ -43,8 +43,7 @@ def train_stage(recipe: Recipe, run: Path, *, stage: str | None = None, fresh: b
 def eval_stage(recipe: Recipe, run: Path, *, fresh: bool = False) -> str:
     from student.evaluate import evaluate
 
-    _prepare(recipe, run)
-    with watch() as on_progress:
+    with _recorded(recipe, run) as on_progress:
         evaluate(recipe, run, fresh=fresh, on_progress=on_progress)
     return f"{evaluation(run)}\nreport:  {run / 'eval' / 'report.html'}"
 
@@ -57,9 +56,22 @@ def all_stages(recipe: Recipe, run: Path) -> str:
     return f"{filtered}\n\n{trained}\n\n{eval_stage(recipe, run)}"
 
 
-def _prepare(recipe: Recipe, run: Path) -> None:
-    """Leave the resolved recipe (defaults, overrides, absolute paths) in the run directory."""
-    write_text(run / "recipe.toml", recipe.to_toml())
+@contextmanager
+def _recorded(recipe: Recipe, run: Path) -> Iterator[ProgressCallback]:
+    """Leave the resolved recipe (defaults, overrides, absolute paths) in the run directory, and show progress.
+
+    A stage that refuses changed settings leaves the run, and so its recipe, as it was.
+    """
+    path = run / "recipe.toml"
+    before = path.read_text(encoding="utf-8") if path.is_file() else None
+    write_text(path, recipe.to_toml())
+    try:
+        with watch() as on_progress:
+            yield on_progress
+    except StaleError:
+        if before is not None:
+            write_text(path, before)
+        raise
 
 
 def copy_shipped(name: str, destination: Path) -> Path:

@@ -38,6 +38,12 @@ class Sample:
     def answer(self) -> str | None:
         return self.answers[0] if self.answers else None
 
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The texts a multiple-choice question offers, in order; empty for any other question."""
+        offered = self.meta.get("options")
+        return tuple(str(option) for option in offered) if isinstance(offered, list | tuple) else ()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BadRow:

@@ -57,13 +57,7 @@ def judged(sample: Sample, trace: Trace, relative_tolerance: float) -> Judgement
     """The verdict on one trace's answer; None when the sample has no gold answer."""
     if not sample.answers:
         return None
-    return _judged(trace.answer, sample.answers, sample.answer_type, relative_tolerance, options(sample))
-
-
-def options(sample: Sample) -> tuple[str, ...]:
-    """The texts a multiple-choice question offers, in order; empty for any other question."""
-    offered = sample.meta.get("options")
-    return tuple(str(option) for option in offered) if isinstance(offered, list | tuple) else ()
+    return _judged(trace.answer, sample.answers, sample.answer_type, relative_tolerance, sample.options)
 
 
 # Several families ask for the verdict of the same trace, and teachers repeat their answers.

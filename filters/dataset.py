@@ -47,7 +47,7 @@ SCHEMA = pa.schema(
 )
 
 FILE_BYTES = 500_000_000
-_GROUP_BYTES = 64_000_000
+_GROUP_BYTES = 8_000_000
 _GROUP_ROWS = 1000
 _BATCH = 4096
 """Selected traces whose texts and questions are read at once."""

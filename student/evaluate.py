@@ -56,6 +56,7 @@ def evaluate(
         **{f"students.{arm}": manifest.fingerprint for arm, manifest in trained.items()},
         **flatten(data.source_fields(recipe, recipe.eval.data), f"data.{recipe.eval.data}"),
         "filter.rationale": recipe.filter.rationale,
+        "filter.answer.relative_tolerance": recipe.filter.answer.relative_tolerance,
         "seed": recipe.seed,
     }
     with locked(run):
@@ -205,7 +206,13 @@ def _judged(recipe: Recipe, sample: Sample, reply: Prediction) -> Prediction:
     from student.generation import take_apart
 
     said = take_apart(reply["text"], plain=recipe.filter.rationale == "plain")
-    verdict = judge(said.answer, sample.answers, sample.answer_type)
+    verdict = judge(
+        said.answer,
+        sample.answers,
+        sample.answer_type,
+        relative_tolerance=recipe.filter.answer.relative_tolerance,
+        options=sample.options or None,
+    )
     return {
         "sample_id": sample.id,
         "domain": sample.domain,

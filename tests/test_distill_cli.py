@@ -8,9 +8,11 @@ import orjson
 import pytest
 from typer.testing import CliRunner
 
-from distill import cli
+from distill import cli, run
 from distill.artifacts import BusyError, locked
 from distill.console import watch
+from distill.errors import StaleError
+from distill.recipe import load
 from distill.types import Progress
 
 RECIPE = """
@@ -90,6 +92,18 @@ def test_an_override_is_recorded_in_the_run_directory(recipe: Path) -> None:
     run = recipe.parent / "run"
     distill("generate", recipe, "--run", run, "--set", "teachers.only.samples=3")
     assert "samples = 3" in (run / "recipe.toml").read_text()
+
+
+def test_a_refused_change_is_not_recorded(recipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise StaleError("made with other settings")
+
+    monkeypatch.setattr("filters.apply.apply", refuse)
+    (recipe.parent / "run").mkdir()
+    (recipe.parent / "run" / "recipe.toml").write_text("as it was")
+    with pytest.raises(StaleError):
+        run.filter_stage(load(recipe), recipe.parent / "run")
+    assert (recipe.parent / "run" / "recipe.toml").read_text() == "as it was"
 
 
 def test_filter_before_generate_says_what_to_run_first(recipe: Path) -> None:

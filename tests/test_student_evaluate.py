@@ -12,9 +12,9 @@ import student_worlds as worlds
 from distill.artifacts import read_jsonl
 from distill.errors import DataError, StaleError
 from distill.recipe import Recipe, load
-from distill.types import Progress
+from distill.types import Progress, Sample
 from student import scores
-from student.evaluate import arms_of, evaluate
+from student.evaluate import _judged, arms_of, evaluate
 from student.train import train
 
 STAGES = (
@@ -184,3 +184,17 @@ def test_without_named_arms_every_stage_but_the_first_is_one(tmp_path: Path):
     align = worlds.stage("align", "questions")
     assert arms(align) == {"align": "align"}
     assert list(arms(align, *STAGES)) == ["instruct", "answers", "reason"]
+
+
+def test_answers_are_judged_as_the_filter_judges_them(tmp_path: Path):
+    strict = worlds.recipe(tmp_path, *STAGES)
+    reply = {"text": "<think>\nred\n</think>\n\npear", "tokens": 4, "rationale_tokens": 1, "truncated": False}
+    choice = Sample(
+        id="s", images=(), question="?", answers=("B",), answer_type="choice", meta={"options": ["apple", "pear"]}
+    )
+    assert _judged(strict, choice, reply)["verdict"] == "correct"
+    number = Sample(id="n", images=(), question="?", answers=("100",), answer_type="number")
+    close = {**reply, "text": "104"}
+    loose = worlds.recipe(tmp_path, *STAGES, more="[filter.answer]\nrelative_tolerance = 0.05\n")
+    assert _judged(strict, number, close)["verdict"] == "wrong"
+    assert _judged(loose, number, close)["verdict"] == "correct"
