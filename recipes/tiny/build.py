@@ -29,7 +29,7 @@ HERE = Path(__file__).resolve().parent
 SEED = 20261120
 # Rows a domain.
 CAPTIONS, INSTRUCT, QUESTIONS, VALIDATION, TEST = 800, 2000, 1000, 100, 300
-TEACHER_STEPS = {"structured": 700, "analyst": 1200, "reader": 900}
+TEACHER_STEPS = {"structured": 900, "analyst": 1200, "reader": 900}
 
 
 def build_data() -> dict[str, Any]:
