@@ -12,6 +12,11 @@ import orjson
 from distill.artifacts import STAGES, Manifest
 from distill.errors import DataError
 
+FUNNEL = {
+    "generate": ("samples", "traces", "complete"),
+    "filter": ("input", "complete", "correct", "kept", "selected"),
+}
+
 
 def status(run: Path) -> str:
     """The funnel, the stages and the evaluation of a run, as text."""
@@ -35,12 +40,14 @@ def _stages(run: Path) -> str:
 def funnel(run: Path) -> str:
     """How many questions and traces came in, were complete, were kept."""
     rows: list[tuple[str, str]] = []
-    generated, filtered = Manifest.read(run / "generate"), Manifest.read(run / "filter")
-    for manifest in (generated, filtered):
+    for stage, steps in FUNNEL.items():
+        manifest = Manifest.read(run / stage)
         if manifest is not None:
+            # The steps of the funnel in their order, then whatever else was counted.
+            others = sorted(name for name, count in manifest.counts.items() if count and name not in steps)
             rows += [
-                (f"{manifest.stage}: {name.replace('_', ' ')}", f"{count:,}")
-                for name, count in manifest.counts.items()
+                (f"{stage}: {name.replace('_', ' ')}", f"{manifest.counts.get(name, 0):,}")
+                for name in (*steps, *others)
             ]
     return table(("funnel", "count"), rows) if rows else ""
 
@@ -48,33 +55,34 @@ def funnel(run: Path) -> str:
 def training(run: Path) -> str:
     """One line a trained stage."""
     rows = []
-    for folder in _by_age(run / "train"):
-        manifest = Manifest.read(folder)
-        if manifest is not None:
-            counts = manifest.counts
-            rows.append(
-                (
-                    folder.name,
-                    f"{counts.get('rows', 0):,}",
-                    f"{counts.get('steps', 0):,}",
-                    f"{counts.get('trainable_parameters', 0):,}",
-                    f"{manifest.tokens.get('trained', 0):,}",
-                    f"{manifest.seconds:,.0f} s",
-                )
+    for folder, manifest in _trained(run):
+        counts = manifest.counts
+        rows.append(
+            (
+                folder.name,
+                f"{counts.get('rows', 0):,}",
+                f"{counts.get('steps', 0):,}",
+                f"{counts.get('trainable_parameters', 0):,}",
+                f"{manifest.tokens.get('trained', 0):,}",
+                f"{manifest.seconds:,.0f} s",
             )
+        )
     return table(("trained", "rows", "steps", "trainable", "tokens", "took"), rows) if rows else ""
 
 
-def _by_age(folder: Path) -> list[Path]:
-    """The folders in a folder, oldest first: stages in the order in which they were trained."""
-    return sorted((path for path in folder.glob("*") if path.is_dir()), key=lambda path: path.stat().st_mtime)
+def _trained(run: Path) -> list[tuple[Path, Manifest]]:
+    """The finished stages in the order in which they were trained."""
+    read = ((path, Manifest.read(path)) for path in sorted((run / "train").glob("*")) if path.is_dir())
+    return sorted(
+        ((path, manifest) for path, manifest in read if manifest is not None), key=lambda pair: pair[1].created
+    )
 
 
 def parts(run: Path) -> str:
     """What every trained stage trained and froze, and in which dtype."""
     rows = []
-    for folder in _by_age(run / "train"):
-        if Manifest.read(folder) is not None and (folder / "parts.json").is_file():
+    for folder, _ in _trained(run):
+        if (folder / "parts.json").is_file():
             for part in orjson.loads((folder / "parts.json").read_bytes())["parts"]:
                 size = f"{part['bytes'] / 1e6:,.1f} MB"
                 counts = (f"{part['parameters']:,}", f"{part['trainable']:,}")

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import torch
 import world
-from pretrain import DEVICE, IGNORE, PATCH, learning_rate, padded, pixels, update, worked
-from questions import ask, caption, facts, perceive, rationale
+from pretrain import DEVICE, IGNORE, PATCH, corpus, learning_rate, padded, pixels, update, worked
+from questions import ask, caption, perceive, rationale
 from torch.nn.functional import cross_entropy
 from transformers import PreTrainedModel, ProcessorMixin, Qwen2ForCausalLM
 
@@ -19,7 +19,7 @@ from student.model import build
 TEACHERS = {"structured": "scenes", "analyst": "charts", "reader": "digits"}
 PIXEL_SHUFFLE = 2
 MAX_NEW_TOKENS = 128
-Row = tuple[np.ndarray, list[int], list[int]]  # image (96, 96, 3) uint8, prompt ids, answer ids
+Row = tuple[np.ndarray | None, list[int], list[int]]  # image (96, 96, 3) uint8, prompt ids, answer ids
 
 
 def prompt_ids(processor: ProcessorMixin, question: str) -> list[int]:
@@ -35,17 +35,34 @@ def answer_ids(processor: ProcessorMixin, text: str) -> list[int]:
 
 
 class Lessons:
-    """Endless fresh rows of some domains; `shares` are those of worked questions, captions and sums, the rest are
-    one-step questions."""
+    """Endless fresh batches about pictures of some domains; `shares` are those of worked questions and captions, the
+    rest are one-step questions. A batch is text alone, without pictures, with the chance `text`."""
 
     def __init__(
-        self, processor: ProcessorMixin, domains: tuple[str, ...], seed: int, shares: tuple[float, float, float]
+        self,
+        processor: ProcessorMixin,
+        domains: tuple[str, ...],
+        seed: int,
+        shares: tuple[float, float],
+        text: float = 0.0,
     ) -> None:
         self.processor = processor
         self.domains = domains
         self.rng = np.random.default_rng(seed)
         self.bounds = np.cumsum(shares)
+        self.text = text
+        self.corpus = corpus(self.rng)
         self.prompts: dict[str, list[int]] = {}
+
+    def batch(self, size: int) -> list[Row]:
+        if self.rng.random() < self.text:
+            given_and_learned = [next(self.corpus) for _ in range(size // 2)]  # texts are long
+            tokens = self.processor.tokenizer
+            return [
+                (None, tokens(given)["input_ids"], answer_ids(self.processor, learned))
+                for given, learned in given_and_learned
+            ]
+        return [self.row() for _ in range(size)]
 
     def row(self) -> Row:
         picture = world.imagine(str(self.rng.choice(self.domains)), self.rng)
@@ -55,8 +72,6 @@ class Lessons:
             text, answer = question.text, worked(rationale(picture, question, self.rng), question.answer)
         elif kind == 1:
             text, answer = "Describe the image.", caption(picture)
-        elif kind == 2:
-            text, answer = "Compute.", facts(self.rng)
         else:
             text, answer = perceive(picture, self.rng)
         if text not in self.prompts:
@@ -64,15 +79,17 @@ class Lessons:
         return np.asarray(world.paint(picture, self.rng)), self.prompts[text], answer_ids(self.processor, answer)
 
 
-def embed(model: PreTrainedModel, images: np.ndarray, ids: torch.Tensor) -> torch.Tensor:
+def embed(model: PreTrainedModel, images: list[np.ndarray], ids: torch.Tensor) -> torch.Tensor:
     """Token embeddings with the images' tokens in place; the tower runs without a graph."""
+    words = model.model.text_model.embed_tokens(ids)
+    if not images:
+        return words
     with torch.no_grad():
         seen = model.model.vision_model(
-            pixel_values=pixels(images),
+            pixel_values=pixels(np.stack(images)),
             patch_attention_mask=torch.ones(len(images), *[world.SIZE // PATCH] * 2, dtype=torch.bool, device=DEVICE),
         ).last_hidden_state
     tokens = model.model.connector(seen)
-    words = model.model.text_model.embed_tokens(ids)
     return words.masked_scatter((ids == model.config.image_token_id).unsqueeze(-1), tokens.flatten(0, 1))
 
 
@@ -85,9 +102,9 @@ def fit(model: PreTrainedModel, lessons: Lessons, *, steps: int, peak: float, ba
     )
     losses: list[float] = []
     for step in range(steps):
-        rows = [lessons.row() for _ in range(batch_size)]
+        rows = lessons.batch(batch_size)
         ids, mask, labels = padded([(prompt, answer) for _, prompt, answer in rows])
-        embedded = embed(model, np.stack([image for image, _, _ in rows]), ids)
+        embedded = embed(model, [image for image, _, _ in rows if image is not None], ids)
         hidden = model.model.text_model(
             inputs_embeds=embedded, attention_mask=mask, use_cache=False
         ).last_hidden_state
@@ -129,11 +146,12 @@ def greedy(
 def ground(tower: Path, decoder: Path, *, seed: int, steps: int = 1000, batch_size: int = 64) -> dict[str, float]:
     """Let the decoder read pictures of all domains through a projector, which is then thrown away.
 
-    It learns to describe and to answer one-step questions, no rationale. A student's fresh projector then has to
-    learn the embedding space of a decoder that can read pictures, as the align stage expects of a large one.
+    It learns to describe and to answer one-step questions about pictures, no rationale; text in between keeps what
+    it knows of reasoning. A student's fresh projector then has to learn the embedding space of a decoder that can
+    read pictures, as the align stage expects of a large one.
     """
     model, processor = build(str(tower), str(decoder), PIXEL_SHUFFLE, dtype="float32", seed=seed)
-    lessons = Lessons(processor, world.DOMAINS, seed, (0.0, 0.45, 0.15))
+    lessons = Lessons(processor, world.DOMAINS, seed, (0.0, 0.45), text=0.4)
     loss = fit(model, lessons, steps=steps, peak=1.5e-3, batch_size=batch_size)
     language = Qwen2ForCausalLM.from_pretrained(decoder, dtype=torch.float32)
     language.model.load_state_dict(model.model.text_model.state_dict())
@@ -148,9 +166,9 @@ def build_teacher(
     model, processor = build(str(tower), str(decoder), PIXEL_SHUFFLE, dtype="float32", seed=seed)
     # First the fresh projector alone, so that its noise does not disturb the decoder; then both on rationales.
     model.model.text_model.requires_grad_(False)
-    fit(model, Lessons(processor, (domain,), seed, (0.0, 0.5, 0.0)), steps=80, peak=3e-3, batch_size=32)
+    fit(model, Lessons(processor, (domain,), seed, (0.0, 0.5)), steps=80, peak=3e-3, batch_size=32)
     model.model.text_model.requires_grad_(True)
-    lessons = Lessons(processor, (domain,), seed + 1, (0.85, 0.05, 0.0))
+    lessons = Lessons(processor, (domain,), seed + 1, (0.85, 0.05))
     loss = fit(model, lessons, steps=steps, peak=1.5e-3, batch_size=32)
     save(to_vllm_native(model.to("cpu", torch.bfloat16)), processor, folder)
     return {"loss": loss}
