@@ -11,6 +11,8 @@ import vllm_server
 
 from distill.artifacts import read_jsonl
 from distill.recipe import load, recipes_folder
+from filters.apply import apply
+from student.train import train
 from teacher.generate import generate
 
 PROMPTS = 200
@@ -97,9 +99,8 @@ def test_a_random_model_answers_the_same_over_http_as_embedded(
     assert agreement(first, again)[1] >= 0.95
 
 
-@pytest.mark.skipif(not SHIPPED, reason="the shipped teachers are not built yet")
 @pytest.mark.parametrize("folder", [path.parent for path in SHIPPED], ids=lambda folder: folder.name)
-def test_a_shipped_teacher_answers_the_same_over_http_as_embedded(
+def test_a_shipped_teacher_answers_the_same_over_http_as_embedded_and_a_student_learns_from_it(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recipe = load("tiny")
@@ -119,3 +120,9 @@ def test_a_shipped_teacher_answers_the_same_over_http_as_embedded(
     assert len(here) == PROMPTS
     assert answers >= 0.99
     assert outcomes["complete"] >= 0.9 * PROMPTS
+    assert apply(served, tmp_path / "served").counts["selected"] >= 0.8 * PROMPTS
+    (reason,) = [stage for stage in recipe.stages if stage.name == "reason"]
+    lesson = served.model_copy(update={"stages": (reason.model_copy(update={"max_steps": 4, "log_every_steps": 1}),)})
+    train(lesson, tmp_path / "served")
+    losses = [line["loss"] for line in read_jsonl(tmp_path / "served" / "train" / "reason" / "metrics.jsonl")]
+    assert len(losses) == 4 and losses[-1] < losses[0]

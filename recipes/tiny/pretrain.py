@@ -134,13 +134,13 @@ def corpus(rng: np.random.Generator) -> Iterator[Lesson]:
     """Endless text of the world: arithmetic, captions, and chats about a picture that is given as its caption."""
     while True:
         kind = rng.random()
-        if kind < 0.2:
+        if kind < 0.1:
             yield "", facts(rng)
             continue
         picture = world.imagine(str(rng.choice(world.DOMAINS)), rng)
-        if kind < 0.3:
+        if kind < 0.15:
             yield "", caption(picture)
-        elif kind < 0.45:
+        elif kind < 0.4:
             question, answer = perceive(picture, rng)
             yield chat(caption(picture), question), answer
         else:
@@ -191,7 +191,7 @@ def padded(rows: list[tuple[list[int], list[int]]]) -> tuple[torch.Tensor, torch
     return ids.to(DEVICE), mask.to(DEVICE), labels.to(DEVICE)
 
 
-def build_decoder(folder: Path, *, seed: int, steps: int = 900, batch_size: int = 32) -> dict[str, float]:
+def build_decoder(folder: Path, *, seed: int, steps: int = 2200, batch_size: int = 32) -> dict[str, float]:
     """Pre-train the decoder on text, save it with its tokenizer in bf16; returns its mean last loss."""
     torch.manual_seed(seed)
     rng = np.random.default_rng(seed)

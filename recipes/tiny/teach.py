@@ -144,7 +144,7 @@ def greedy(
 
 
 def ground(tower: Path, decoder: Path, *, seed: int, steps: int = 1000, batch_size: int = 64) -> dict[str, float]:
-    """Let the decoder read pictures of all domains through a projector, which is then thrown away.
+    """Let the decoder read pictures of all domains through a fresh projector, which is then thrown away.
 
     It learns to describe and to answer one-step questions about pictures, no rationale; text in between keeps what
     it knows of reasoning. A student's fresh projector then has to learn the embedding space of a decoder that can
