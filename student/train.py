@@ -183,13 +183,15 @@ def _set_aside(recipe: Recipe, run: Path, stage: str | None) -> None:
 
 def _forget_summary(run: Path, fields: Mapping[str, Mapping[str, Any]]) -> None:
     """The manifest of all stages is gone as soon as one of them is not what it says."""
-    summary = Manifest.read(run / "train")
-    settings = _summary_fields(fields)
-    if summary is not None and any(summary.fields.get(key) != value for key, value in settings.items()):
-        (run / "train" / MANIFEST).unlink()
-    for name in fields:
-        if Manifest.read(run / "train" / name) is None:
-            (run / "train" / MANIFEST).unlink(missing_ok=True)
+    folder = run / "train"
+    summary = Manifest.read(folder)
+    if summary is None:
+        return
+    changed = any(summary.fields.get(key) != value for key, value in _summary_fields(fields).items())
+    if changed or any(
+        not (folder / path).is_file() or describe(folder / path) != output for path, output in summary.outputs.items()
+    ):
+        (folder / MANIFEST).unlink()
 
 
 def _summary_fields(fields: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

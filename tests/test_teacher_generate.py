@@ -439,11 +439,11 @@ def test_ten_kills_at_random_moments_lose_and_double_nothing(world: World) -> No
 
 def test_ctrl_c_leaves_whole_lines_and_the_run_goes_on(world: World) -> None:
     world.add_rows(200)
-    with stub_server.serve(latency_s=0.02) as url:
+    with stub_server.serve(latency_s=0.05) as url:
         world.add_teacher(url, max_in_flight=4)
         world.recipe()
         process = start(world, world.run)
-        while process.poll() is None and journal_bytes(world.run) < 20_000:
+        while process.poll() is None and journal_bytes(world.run) < 10_000:
             time.sleep(0.002)
         process.send_signal(signal.SIGINT)
         error = process.communicate()[1]
