@@ -1,6 +1,6 @@
 """What `kill -9` costs: generate and train of the tiny recipe, killed at random moments, against a run left alone.
 
-    python benchmarks/kills.py [--kills 10] [--steps 30] [--limit 300] [--seed 0]
+    python benchmarks/kills.py [--kills 10] [--steps 20] [--limit 900] [--seed 0]
 
 Prints whether both runs ended with the same trace ids, none missing or doubled, and with the same weights to the bit.
 """
@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from distill.artifacts import read_jsonl
@@ -35,16 +36,31 @@ def finish(verb: str, run: Path, options: Sequence[str]) -> float:
 
 
 def kill(verb: str, run: Path, options: Sequence[str], kills: int, seconds: float, chance: random.Random) -> int:
-    """Kill the verb at random moments of its first `seconds`; how often it was still alive then."""
+    """Kill the verb again and again while it is at work; how often it was still alive then.
+
+    An attempt lives until it has written something, and then for a random time that leaves work for the next.
+    """
     killed = 0
     for _ in range(kills):
+        before = written(run)
         process = distill(verb, run, options)
+        while process.poll() is None and written(run) == before:
+            time.sleep(0.01)
         try:
-            process.wait(timeout=chance.uniform(0.05, 1) * seconds)
+            process.wait(timeout=chance.random() * seconds / kills)
         except subprocess.TimeoutExpired:
             process.kill()
             killed += process.wait() == -9
     return killed
+
+
+def written(run: Path) -> int:
+    """Bytes of all files of a run."""
+    sizes = []
+    for path in run.rglob("*"):
+        with suppress(FileNotFoundError):
+            sizes.append(path.stat().st_size)
+    return sum(sizes)
 
 
 def trace_ids(run: Path) -> list[str]:
@@ -62,8 +78,8 @@ def weights(run: Path) -> dict[str, str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--kills", type=int, default=10, help="of each verb")
-    parser.add_argument("--steps", type=int, default=30, help="optimisation steps of every stage")
-    parser.add_argument("--limit", type=int, default=300, help="questions asked")
+    parser.add_argument("--steps", type=int, default=20, help="optimisation steps of every stage")
+    parser.add_argument("--limit", type=int, default=900, help="questions asked")
     parser.add_argument("--seed", type=int, default=0)
     chosen = parser.parse_args()
     chance = random.Random(chosen.seed)
