@@ -151,7 +151,7 @@ class Select(Section):
     per_question: int | None = Field(default=None, ge=1)
     per_teacher: int | None = Field(default=None, ge=1)
     """Of one question; `per_question` limits over all its teachers."""
-    order: tuple[str, ...] = Field(default=("near_duplicate", "rationale_tokens"), strict=False)
+    order: tuple[str, ...] = Field(default=("-self_consistency", "near_duplicate", "rationale_tokens"), strict=False)
     """Signals, best first by ascending value; a leading '-' reverses. Ties fall to the trace id."""
 
 

@@ -10,6 +10,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from distill import artifacts
 from distill.artifacts import Manifest, Output
 from distill.errors import DataError
@@ -30,7 +32,8 @@ def apply(
     """Filter the traces of a run's finished generate stage; returns the manifest of `<run>/filter`.
 
     A finished stage of the same settings is returned as it is. `fresh` sets the old result aside and decides anew;
-    signals that are still valid are not measured again. Raises RecipeError before anything is read when a rule
+    signals that are still valid are not measured again. Other traces than last time do the same: more questions were
+    asked, say, or failed ones again. Raises RecipeError before anything is read when a rule
     cannot be right, StaleError when the stage was made from other settings, DataError when nothing is kept.
     """
     started, run = time.monotonic(), Path(run)
@@ -40,7 +43,7 @@ def apply(
     fields = artifacts.flatten(_fields(recipe, generated, registry.identity(extractors)))
     folder = run / "filter"
     with artifacts.locked(run):
-        if fresh:
+        if fresh or _only_traces_differ(Manifest.read(folder), fields):
             _start_over(folder)
         done = artifacts.finished(folder, fields, remedy="Give --fresh to filter again (valid signals are reused).")
         if done is not None and all((folder / name).is_file() for name in done.outputs):
@@ -74,6 +77,15 @@ def _fields(recipe: Recipe, generated: Manifest, extractors: dict[str, dict[str,
             "outputs": artifacts.fingerprint({path: output.sha256 for path, output in generated.outputs.items()}),
         },
     }
+
+
+def _only_traces_differ(before: Manifest | None, fields: dict[str, Any]) -> bool:
+    """Whether the last result was made by the same settings from other traces."""
+    if before is None:
+        return False
+    now = orjson.loads(artifacts.canonical(fields))  # as it would be read back
+    changed = {key for key in before.fields.keys() | now.keys() if before.fields.get(key) != now.get(key)}
+    return bool(changed) and changed <= {"generate.fingerprint", "generate.outputs"}
 
 
 def _decide(

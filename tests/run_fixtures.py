@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
-from distill.artifacts import Manifest, fingerprint
+from distill.artifacts import Manifest, describe, fingerprint
 from distill.data import sample_id, write_samples
 from distill.images import sha256
 from distill.recipe import Recipe, load
@@ -121,9 +121,13 @@ def generate_folder(
     plan = {name: [getattr(item, name) for item in traces] for name in ("id", "sample_id", "teacher", "k")}
     pq.write_table(pa.table(plan), folder / "plan.parquet")
     fields = {"teachers": sorted(written)}
-    Manifest(stage="generate", fingerprint=fingerprint(fields), fields=fields, counts={"planned": len(traces)}).write(
-        folder
-    )
+    Manifest(
+        stage="generate",
+        fingerprint=fingerprint(fields),
+        fields=fields,
+        counts={"planned": len(traces)},
+        outputs={str(path.relative_to(folder)): describe(path) for path in sorted(folder.glob("*/*.jsonl"))},
+    ).write(folder)
     return folder
 
 

@@ -141,6 +141,20 @@ def test_other_settings_are_refused_naming_them_and_the_way_on(world):
     assert "--fresh" in str(caught.value)
 
 
+def test_more_traces_are_filtered_without_being_asked_and_the_last_result_is_kept(world):
+    tmp_path, samples, traces = world
+    asked = {sample.id for sample in samples[:3]}
+    run = run_of((tmp_path, samples[:3], [trace for trace in traces if trace.sample_id in asked]))
+    first = apply(recipe(tmp_path), run)
+    run_of(world)
+    second = apply(recipe(tmp_path), run)
+    assert (first.counts["input"], second.counts["input"]) == (12, 24)
+    assert Manifest.read(run / "filter.previous") == first
+    with pytest.raises(StaleError):
+        run_of((tmp_path, samples[:3], [trace for trace in traces if trace.sample_id in asked]))
+        apply(recipe(tmp_path, "[filter.select]\nper_question = 1\n"), run)
+
+
 def test_a_new_policy_measures_nothing_again(world, monkeypatch):
     run = run_of(world)
     apply(recipe(world[0]), run)
