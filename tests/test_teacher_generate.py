@@ -386,9 +386,10 @@ def test_journals_roll_over_into_parts(world: World, url: str, monkeypatch: pyte
 
 
 SCRIPT = """
-import sys
+import signal, sys
 from distill.recipe import load
 from teacher.generate import generate
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job would ignore it
 generate(load(sys.argv[1]), sys.argv[2])
 """
 
