@@ -106,13 +106,31 @@ def finished(folder: Path, fields: Mapping[str, Any], *, remedy: str) -> Manifes
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """One line a field that differs, old value and new."""
+    return "\n".join(f"  {key}: {_short(old)} -> {_short(new)}" for key, (old, new) in changes(before, now).items())
+
+
+def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Old and new value of every field that differs; `before` as it was read back, `now` as it will be."""
     after: dict[str, Any] = orjson.loads(canonical(now))
-    lines = []
-    for key in sorted(before.keys() | after.keys()):
-        old, new = before.get(key, "(not set)"), after.get(key, "(not set)")
-        if old != new:
-            lines.append(f"  {key}: {_short(old)} -> {_short(new)}")
-    return "\n".join(lines)
+    pairs = {
+        key: (before.get(key, "(not set)"), after.get(key, "(not set)"))
+        for key in sorted(before.keys() | after.keys())
+    }
+    return {key: (old, new) for key, (old, new) in pairs.items() if old != new}
+
+
+def begin(path: Path, fields: Mapping[str, Any], *, begun: bool, remedy: str) -> None:
+    """Note the settings of an unfinished stage in `path`.
+
+    Raises StaleError naming the fields that differ when work was `begun` with other settings noted there.
+    """
+    try:
+        before = orjson.loads(path.read_bytes())
+    except (FileNotFoundError, orjson.JSONDecodeError):
+        before = None
+    if begun and before is not None and fingerprint(before) != fingerprint(fields):
+        raise StaleError(f"{path.parent} was begun with other settings:\n{differences(before, fields)}\n{remedy}")
+    write_json(path, fields)
 
 
 def _short(value: Any) -> str:

@@ -69,4 +69,4 @@ def _judged(
     relative_tolerance: float,
     offered: tuple[str, ...],
 ) -> Judgement:
-    return judge(prediction, gold, answer_type, relative_tolerance=relative_tolerance, options=offered or None)
+    return judge(prediction, gold, answer_type, relative_tolerance=relative_tolerance, options=offered)

@@ -10,8 +10,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from distill import artifacts
 from distill.artifacts import Manifest, Output
 from distill.errors import DataError
@@ -33,8 +31,8 @@ def apply(
 
     A finished stage of the same settings is returned as it is. `fresh` sets the old result aside and decides anew;
     signals that are still valid are not measured again. Other traces than last time do the same: more questions were
-    asked, say, or failed ones again. Raises RecipeError before anything is read when a rule
-    cannot be right, StaleError when the stage was made from other settings, DataError when nothing is kept.
+    asked, say, or failed ones again. Raises RecipeError before anything is read when a rule cannot be right,
+    StaleError when the stage was made from other settings, DataError when nothing is kept.
     """
     started, run = time.monotonic(), Path(run)
     rules = conditions.check(recipe.filter)
@@ -81,10 +79,7 @@ def _fields(recipe: Recipe, generated: Manifest, extractors: dict[str, dict[str,
 
 def _only_traces_differ(before: Manifest | None, fields: dict[str, Any]) -> bool:
     """Whether the last result was made by the same settings from other traces."""
-    if before is None:
-        return False
-    now = orjson.loads(artifacts.canonical(fields))  # as it would be read back
-    changed = {key for key in before.fields.keys() | now.keys() if before.fields.get(key) != now.get(key)}
+    changed = artifacts.changes(before.fields, fields).keys() if before is not None else set()
     return bool(changed) and changed <= {"generate.fingerprint", "generate.outputs"}
 
 

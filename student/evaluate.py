@@ -18,20 +18,20 @@ from distill.artifacts import (
     Journal,
     Manifest,
     atomic_path,
+    begin,
     canonical,
     describe,
-    differences,
     fingerprint,
     finished,
     flatten,
     locked,
     read_jsonl,
+    require,
     set_aside,
     versions,
     write_bytes,
-    write_json,
 )
-from distill.errors import DataError, RecipeError, StaleError
+from distill.errors import DataError, RecipeError
 from distill.recipe import Recipe
 from distill.types import Progress, ProgressCallback, Sample, unwatched
 from student import report, scores
@@ -48,7 +48,8 @@ def evaluate(
     """Answer, judge, compare, report. Raises StaleError when an arm's stage is unfinished or settings changed."""
     begun = time.perf_counter()
     arms = arms_of(recipe)
-    trained = {arm: _trained(recipe, run, stage) for arm, stage in arms.items()}
+    first = f"run `distill train {recipe.path}` first"
+    trained = {arm: require(run / "train", stage, next_step=first) for arm, stage in arms.items()}
     folder = run / "eval"
     fields = {
         **flatten(recipe.eval.model_dump(mode="json", exclude={"gallery", "arms"}), "eval"),
@@ -108,15 +109,6 @@ def arms_of(recipe: Recipe) -> dict[str, str]:
     return {arm: arms[arm] for arm in sorted(arms, key=taught)}
 
 
-def _trained(recipe: Recipe, run: Path, stage: str) -> Manifest:
-    manifest = Manifest.read(run / "train" / stage)
-    if manifest is None:
-        raise StaleError(
-            f"{run / 'train' / stage}: this stage is unfinished; run `distill train {recipe.path}` first"
-        )
-    return manifest
-
-
 def _questions(recipe: Recipe) -> list[Sample]:
     samples = [sample for sample in data.samples(recipe, recipe.eval.data) if sample.answers]
     if not samples:
@@ -135,7 +127,8 @@ def _answer(
 ) -> None:
     """Complete the journal of predictions."""
     folder = run / "eval"
-    _open(folder, fields, remedy)
+    # Predictions of an interrupted evaluation must have been made from the same settings.
+    begin(folder / SETTINGS, fields, begun=(folder / PREDICTIONS).is_file(), remedy=remedy)
     session = stages.Session()
     with Journal(folder / PREDICTIONS) as journal:
         known = {(line["arm"], line["sample_id"]) for line in read_jsonl(folder / PREDICTIONS)}
@@ -149,16 +142,6 @@ def _answer(
                     journal.append({"arm": arm, **_judged(recipe, sample, prediction)})
                 done += len(found)
                 on_progress(Progress(stage=f"eval {arm}", done=done, total=len(samples), unit="questions"))
-
-
-def _open(folder: Path, fields: Mapping[str, Any], remedy: str) -> None:
-    """Predictions of an interrupted evaluation must have been made from the same settings."""
-    path = folder / SETTINGS
-    if path.is_file() and (folder / PREDICTIONS).is_file():
-        before = orjson.loads(path.read_bytes())
-        if fingerprint(before) != fingerprint(fields):
-            raise StaleError(f"{folder} was begun with other settings:\n{differences(before, fields)}\n{remedy}")
-    write_json(path, fields)
 
 
 def _arm(
@@ -211,7 +194,7 @@ def _judged(recipe: Recipe, sample: Sample, reply: Prediction) -> Prediction:
         sample.answers,
         sample.answer_type,
         relative_tolerance=recipe.filter.answer.relative_tolerance,
-        options=sample.options or None,
+        options=sample.options,
     )
     return {
         "sample_id": sample.id,

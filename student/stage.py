@@ -16,16 +16,16 @@ import orjson
 from distill.artifacts import (
     Journal,
     Manifest,
+    begin,
     canonical,
     describe,
-    differences,
     fingerprint,
     read_jsonl,
     versions,
     write_bytes,
     write_json,
 )
-from distill.errors import DataError, RecipeError, StaleError
+from distill.errors import DataError, RecipeError
 from distill.recipe import Recipe, Stage
 from distill.types import Progress, ProgressCallback
 from student import rows
@@ -71,7 +71,12 @@ def run(
     if recipe.student.dtype == "float16":
         raise RecipeError("student.dtype = 'float16': gradients overflow there; train in bfloat16 or float32")
     folder = run_folder / "train" / stage.name
-    _open(folder, fields, recipe)
+    begin(
+        folder / SETTINGS,
+        fields,
+        begun=any(folder.glob(f"{CHECKPOINTS}/*")),
+        remedy=f"take the change back to resume it, or add --fresh (with --stage {stage.name} for this stage alone)",
+    )
     dtype = getattr(torch, recipe.student.dtype)
     with trainer.quiet():
         model, processor = _load(recipe, start)
@@ -170,20 +175,6 @@ def clean(folder: Path) -> None:
     """Remove what only an unfinished stage needs."""
     shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
     (folder / SETTINGS).unlink(missing_ok=True)
-
-
-def _open(folder: Path, fields: Mapping[str, Any], recipe: Recipe) -> None:
-    """Note the settings of an unfinished stage; its checkpoints must have been made from the same ones."""
-    try:
-        before = orjson.loads((folder / SETTINGS).read_bytes())
-    except (FileNotFoundError, orjson.JSONDecodeError):
-        before = None
-    if before is not None and fingerprint(before) != fingerprint(fields) and any(folder.glob(f"{CHECKPOINTS}/*")):
-        raise StaleError(
-            f"{folder} was begun with other settings:\n{differences(before, fields)}\n"
-            f"take the change back to resume it, or add --fresh (with --stage {folder.name} for this stage alone)"
-        )
-    write_json(folder / SETTINGS, fields)
 
 
 def _load(recipe: Recipe, start: Path | None) -> tuple[Any, Any]:

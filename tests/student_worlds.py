@@ -58,8 +58,18 @@ def tokenizer() -> Any:
     return PreTrainedTokenizerFast(tokenizer_object=bpe, eos_token="<|im_end|>", pad_token="<|endoftext|>")
 
 
-def parts(folder: Path) -> None:
-    """`vision` and `language` checkpoints of about 60k parameters."""
+CLASSES = ("siq-vl", "llava", "internvl", "qwen3-vl", "smolvlm")
+
+
+def student(kind: str, folder: Path) -> tuple[Any, Any]:
+    """A student of one of `CLASSES`; SiQ-VL is built from the `parts` in `folder`."""
+    from student.model import build
+
+    return build(str(folder / "vision"), str(folder / "language"), 2) if kind == "siq-vl" else other(kind)
+
+
+def parts(folder: Path) -> Path:
+    """`vision` and `language` checkpoints of about 60k parameters, below `folder`, which is given back."""
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM, SiglipVisionConfig, SiglipVisionModel
 
@@ -73,6 +83,7 @@ def parts(folder: Path) -> None:
     Qwen2ForCausalLM(
         Qwen2Config(**speech, num_key_value_heads=2, vocab_size=len(words), tie_word_embeddings=True)
     ).save_pretrained(folder / "language")
+    return folder
 
 
 def picture(path: Path, number: int, size: int = 16) -> Path:

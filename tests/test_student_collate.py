@@ -12,21 +12,13 @@ from PIL import Image
 from distill.errors import DataError
 from distill.types import ImageRef
 from student import collate, stage
-from student.model import build
 
-CLASSES = ("siq-vl", "llava", "internvl", "qwen3-vl", "smolvlm")
 PIXELS = 10**6
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("world")
-    worlds.parts(folder)
-    return folder
-
-
-def student(kind: str, world: Path):
-    return build(str(world / "vision"), str(world / "language"), 2) if kind == "siq-vl" else worlds.other(kind)
+    return worlds.parts(tmp_path_factory.mktemp("world"))
 
 
 def encoded(model, processor, rows, **settings):
@@ -44,9 +36,9 @@ def encoded(model, processor, rows, **settings):
     return examples, collator
 
 
-@pytest.mark.parametrize("kind", CLASSES)
+@pytest.mark.parametrize("kind", worlds.CLASSES)
 def test_loss_covers_the_response_and_the_end_of_its_turn_and_nothing_else(kind: str, world: Path, tmp_path: Path):
-    model, processor = student(kind, world)
+    model, processor = worlds.student(kind, world)
     rows = worlds.rows(tmp_path, 6)
     examples, collator = encoded(model, processor, rows)
     batch = collator([{"row": row} for row in range(6)])
@@ -56,10 +48,10 @@ def test_loss_covers_the_response_and_the_end_of_its_turn_and_nothing_else(kind:
     assert int((batch["labels"] != collate.IGNORED).sum()) == examples.response_tokens
 
 
-@pytest.mark.parametrize("kind", CLASSES)
+@pytest.mark.parametrize("kind", worlds.CLASSES)
 @pytest.mark.parametrize("images", [0, 1, 2])
 def test_the_model_sees_what_its_own_processor_would_show_it(kind: str, images: int, world: Path, tmp_path: Path):
-    model, processor = student(kind, world)
+    model, processor = worlds.student(kind, world)
     model.eval()
     rows = worlds.rows(tmp_path, 4, images=images)
     examples, collator = encoded(model, processor, rows)
@@ -82,7 +74,7 @@ def test_the_model_sees_what_its_own_processor_would_show_it(kind: str, images: 
 
 
 def test_a_row_that_is_too_long_is_counted_and_never_cut(world: Path, tmp_path: Path):
-    _model, processor = student("siq-vl", world)
+    _model, processor = worlds.student("siq-vl", world)
     rows = worlds.rows(tmp_path, 5)
     encoder, store = collate.Encoder(processor, []), collate.ImageStore(processor, torch.float32)
     whole = collate.encode(rows, encoder, store, max_length=500, max_pixels=PIXELS)
@@ -93,7 +85,7 @@ def test_a_row_that_is_too_long_is_counted_and_never_cut(world: Path, tmp_path: 
 
 
 def test_an_image_that_cannot_be_read_any_more_costs_its_row_only(world: Path, tmp_path: Path):
-    model, processor = student("siq-vl", world)
+    model, processor = worlds.student("siq-vl", world)
     rows = worlds.rows(tmp_path, 3)
     Path(rows[1].images[0].path).unlink()
     examples, _ = encoded(model, processor, rows)
@@ -102,7 +94,7 @@ def test_an_image_that_cannot_be_read_any_more_costs_its_row_only(world: Path, t
 
 
 def test_a_question_that_holds_the_image_placeholder_is_counted(world: Path, tmp_path: Path):
-    model, processor = student("siq-vl", world)
+    model, processor = worlds.student("siq-vl", world)
     rows = worlds.rows(tmp_path, 2)
     rows[0] = replace(rows[0], question="What is <image> here?")
     examples, _ = encoded(model, processor, rows)
@@ -117,14 +109,14 @@ def test_a_template_that_never_ends_a_turn_gets_an_end(world: Path, tmp_path: Pa
 
 
 def test_a_template_that_marks_no_response_is_an_error(world: Path, tmp_path: Path):
-    model, processor = student("siq-vl", world)
+    model, processor = worlds.student("siq-vl", world)
     processor.chat_template = "{%- generation -%}{%- endgeneration -%}{%- for message in messages -%}x{%- endfor -%}"
     with pytest.raises(DataError, match="row0: no token of its response"):
         encoded(model, processor, worlds.rows(tmp_path, 2, images=0))
 
 
 def test_pictures_beyond_the_memory_limit_are_decoded_anew_and_are_the_same(world: Path, tmp_path: Path):
-    model, processor = student("siq-vl", world)
+    model, processor = worlds.student("siq-vl", world)
     rows = worlds.rows(tmp_path, 4)
     _, kept = encoded(model, processor, rows)
     examples, anew = encoded(model, processor, rows, max_bytes=5000)
@@ -147,7 +139,7 @@ def test_a_placeholder_too_many_or_too_few_is_seen():
 
 
 def test_the_same_picture_is_kept_once(world: Path, tmp_path: Path):
-    _model, processor = student("siq-vl", world)
+    _model, processor = worlds.student("siq-vl", world)
     row = worlds.rows(tmp_path, 1)[0]
     store = collate.ImageStore(processor, torch.float32)
     again = ImageRef(sha256=row.images[0].sha256, path=str(worlds.picture(tmp_path / "copy.png", 0)))

@@ -9,21 +9,14 @@ import torch
 from distill.errors import DistillError
 from distill.recipe import Lora
 from student import collate, freeze, stage
-from student.model import build, parts
+from student.model import parts
 
-CLASSES = ("siq-vl", "llava", "internvl", "qwen3-vl", "smolvlm")
 LORA = Lora(rank=2, alpha=4, dropout=0.0)
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("world")
-    worlds.parts(folder)
-    return folder
-
-
-def student(kind: str, world: Path):
-    return build(str(world / "vision"), str(world / "language"), 2) if kind == "siq-vl" else worlds.other(kind)
+    return worlds.parts(tmp_path_factory.mktemp("world"))
 
 
 def batch_of(model, processor, folder: Path):
@@ -52,9 +45,9 @@ def checkpointed(model):
 
 @pytest.mark.parametrize("checkpointing", [False, True])
 @pytest.mark.parametrize("train", [("projector",), ("projector", "language"), ("language",)])
-@pytest.mark.parametrize("kind", CLASSES)
+@pytest.mark.parametrize("kind", worlds.CLASSES)
 def test_no_gradient_and_no_graph_reaches_the_tower(kind, train, checkpointing, world: Path, tmp_path: Path):
-    model, processor = student(kind, world)
+    model, processor = worlds.student(kind, world)
     roles = parts(model)
     prepared = freeze.prepare(model, roles, train, None)
     if checkpointing:
@@ -68,7 +61,7 @@ def test_no_gradient_and_no_graph_reaches_the_tower(kind, train, checkpointing, 
 
 
 def test_a_frozen_tower_is_tracked_where_nobody_guards_it(world: Path, tmp_path: Path):
-    model, processor = student("siq-vl", world)
+    model, processor = worlds.student("siq-vl", world)
     roles = parts(model)
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(freeze.role_of(name, roles) == "projector")
@@ -78,9 +71,9 @@ def test_a_frozen_tower_is_tracked_where_nobody_guards_it(world: Path, tmp_path:
         freeze.prove(model, roles, ["projector"], dtype=torch.float32, watch=watch, optimizer=None)
 
 
-@pytest.mark.parametrize("kind", CLASSES)
+@pytest.mark.parametrize("kind", worlds.CLASSES)
 def test_adapters_lie_in_the_language_model_only(kind: str, world: Path, tmp_path: Path):
-    model, processor = student(kind, world)
+    model, processor = worlds.student(kind, world)
     roles = parts(model)
     prepared = freeze.prepare(model, roles, ["language"], LORA)
     adapted = [name for name, _ in prepared.named_parameters() if "lora_" in name]
@@ -92,21 +85,21 @@ def test_adapters_lie_in_the_language_model_only(kind: str, world: Path, tmp_pat
 
 
 def test_a_projector_can_be_trained_in_full_beside_adapters(world: Path):
-    model, _ = student("siq-vl", world)
+    model, _ = worlds.student("siq-vl", world)
     prepared = freeze.prepare(model, parts(model), ["projector", "language"], LORA)
     whole = [name for name, p in prepared.named_parameters() if p.requires_grad and "lora_" not in name]
     assert whole == ["base_model.model.model.connector.modality_projection.proj.weight"]
 
 
 def test_the_tower_stays_in_eval_mode(world: Path):
-    model, _ = student("siq-vl", world)
+    model, _ = worlds.student("siq-vl", world)
     freeze.prepare(model, parts(model), ["language"], None).train()
     assert model.model.text_model.training
     assert not any(module.training for module in model.model.vision_model.modules())
 
 
 def test_the_table_of_parts_counts_every_tensor_once_and_names_its_dtype(world: Path):
-    model, _ = student("siq-vl", world)
+    model, _ = worlds.student("siq-vl", world)
     assert model.lm_head.weight is model.get_input_embeddings().weight
     prepared = freeze.prepare(model.to(torch.bfloat16), parts(model), ["language"], LORA)
     table = {row.part: row for row in freeze.table(prepared, parts(model))}
@@ -122,7 +115,7 @@ def test_the_table_of_parts_counts_every_tensor_once_and_names_its_dtype(world: 
 
 
 def test_a_gradient_of_a_frozen_tensor_is_named(world: Path):
-    model, _ = student("siq-vl", world)
+    model, _ = worlds.student("siq-vl", world)
     freeze.prepare(model, parts(model), ["projector"], None)
     embedding = model.get_input_embeddings().weight
     embedding.grad = torch.zeros_like(embedding)
@@ -131,7 +124,7 @@ def test_a_gradient_of_a_frozen_tensor_is_named(world: Path):
 
 
 def test_a_frozen_tensor_in_the_optimizer_or_in_another_dtype_is_named(world: Path):
-    model, _ = student("siq-vl", world)
+    model, _ = worlds.student("siq-vl", world)
     roles = parts(model)
     freeze.prepare(model, roles, ["projector"], None)
     everything = torch.optim.SGD(model.parameters())
@@ -144,7 +137,7 @@ def test_a_frozen_tensor_in_the_optimizer_or_in_another_dtype_is_named(world: Pa
 
 
 def test_a_trainable_tower_is_refused(world: Path):
-    model, _ = student("siq-vl", world)
+    model, _ = worlds.student("siq-vl", world)
     freeze.prepare(model, parts(model), ["projector"], None)
     model.model.vision_model.post_layernorm.weight.requires_grad_(True)
     with pytest.raises(DistillError, match=r"vision_model.post_layernorm.weight belongs to the tower"):
@@ -152,7 +145,7 @@ def test_a_trainable_tower_is_refused(world: Path):
 
 
 def test_a_changed_frozen_tensor_shows_in_the_digest_of_its_part(world: Path):
-    model, _ = student("siq-vl", world)
+    model, _ = worlds.student("siq-vl", world)
     roles = parts(model)
     freeze.prepare(model, roles, ["projector"], None)
     before = freeze.frozen_sha256(model, roles)

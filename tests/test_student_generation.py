@@ -15,9 +15,7 @@ PIXELS = 10**6
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("world")
-    worlds.parts(folder)
-    return folder
+    return worlds.parts(tmp_path_factory.mktemp("world"))
 
 
 def questions(folder: Path, count: int = 7) -> list[Sample]:

@@ -7,20 +7,13 @@ import student_worlds as worlds
 import torch
 
 from student import collate, packing, stage
-from student.model import build
 
 KINDS = ("siq-vl", "llava", "internvl", "smolvlm")
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("world")
-    worlds.parts(folder)
-    return folder
-
-
-def student(kind: str, world: Path):
-    return build(str(world / "vision"), str(world / "language"), 2) if kind == "siq-vl" else worlds.other(kind)
+    return worlds.parts(tmp_path_factory.mktemp("world"))
 
 
 def collator(model, processor, rows, *, line_tokens: int | None) -> collate.Collator:
@@ -50,7 +43,7 @@ def loss_and_gradients(model, batch):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_packed_and_separate_rows_give_the_same_loss_and_gradients(kind: str, world: Path, tmp_path: Path):
-    model, processor = student(kind, world)
+    model, processor = worlds.student(kind, world)
     rows = worlds.rows(tmp_path, 9)
     items = [{"row": row} for row in range(9)]
     packed = collator(model, processor, rows, line_tokens=250)(items)
@@ -65,7 +58,7 @@ def test_packed_and_separate_rows_give_the_same_loss_and_gradients(kind: str, wo
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_changing_one_row_moves_the_others_by_exactly_nothing(kind: str, world: Path, tmp_path: Path):
-    model, processor = student(kind, world)
+    model, processor = worlds.student(kind, world)
     batch = collator(model, processor, worlds.rows(tmp_path, 9), line_tokens=250)([{"row": row} for row in range(9)])
     batch.pop("lengths"), batch.pop("labels")
     line = next(line for line, positions in enumerate(batch["position_ids"]) if int((positions == 0).sum()) > 2)

@@ -14,7 +14,6 @@ from student import collate, freeze, trainer
 from student import stage as stages
 from student.model import build, parts
 
-CLASSES = ("siq-vl", "llava", "internvl", "qwen3-vl", "smolvlm")
 SETTINGS = {
     "name": "s",
     "data": "traces",
@@ -75,7 +74,7 @@ class Run:
         return {name: p.detach().clone() for name, p in self.student.named_parameters() if p.requires_grad}
 
 
-@pytest.mark.parametrize("kind", CLASSES)
+@pytest.mark.parametrize("kind", worlds.CLASSES)
 def test_every_class_of_student_learns_through_projector_and_adapters(kind: str, world: Path, tmp_path: Path):
     run = Run(kind, world, tmp_path, train=("projector", "language"), lora=Lora(rank=4, alpha=8), max_steps=12)
     before, frozen = run.trained(), freeze.frozen_sha256(run.student, run.parts)
