@@ -10,25 +10,20 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Any, Literal, Self, get_args
 
 import orjson
 import tomli_w
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from distill.errors import RecipeError
+from distill.sections import Dtype, Name, Section, Share
+from distill.teachers import Generate as Generate
+from distill.teachers import Sampling as Sampling
+from distill.teachers import Teacher as Teacher
 
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=100)]
-Share = Annotated[float, Field(ge=0, le=1)]
-Dtype = Literal["float32", "bfloat16", "float16"]
 AnswerType = Literal["number", "year", "percent", "money", "time", "ratio", "choice", "list", "date", "text"]
 SignalName = Literal["answer", "format", "repetition", "length", "duplicates", "agreement"]
-
-
-class Section(BaseModel):
-    """A part of a recipe: unknown keys are errors, values never change after loading."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class Columns(Section):
@@ -39,6 +34,7 @@ class Columns(Section):
     answer: str = "answer"
     answer_type: str = "answer_type"
     domain: str = "domain"
+    difficulty: str = "difficulty"
 
 
 class DataSource(Section):
@@ -60,67 +56,6 @@ class DataSource(Section):
     max_pixels: int = Field(default=50_000_000, ge=1)
     max_bad_share: Share = 0.2
     """More unusable rows than this share stop the run: a wrong images_root is not a few bad rows."""
-
-
-class Sampling(Section):
-    """Sampling parameters of one teacher, named as the OpenAI and vLLM APIs name them."""
-
-    temperature: float = Field(default=0.8, ge=0)
-    top_p: float = Field(default=1.0, gt=0, le=1)
-    top_k: int = Field(default=0, ge=0)
-    """0: off."""
-    min_p: Share = 0.0
-    repetition_penalty: float = Field(default=1.0, gt=0)
-    max_tokens: int = Field(default=1024, ge=1)
-    stop: tuple[str, ...] = Field(default=(), strict=False)
-
-
-class Teacher(Section):
-    """One teacher: which model answers which domains, how it is asked and how its text is read."""
-
-    name: Name
-    model: str
-    revision: str | None = None
-    backend: Literal["embedded", "vllm", "openai"] = "vllm"
-    base_url: str | None = None
-    api_key_env: str | None = None
-    """Name of the environment variable that holds the key; the key itself never enters a recipe."""
-    served_model: str | None = None
-    """Model name to ask the server for; default: what the server says it serves."""
-    domains: tuple[str, ...] = Field(default=(), strict=False)
-    weight: float = Field(default=1.0, gt=0)
-    samples: int = Field(default=1, ge=1, le=1024)
-    system: str = ""
-    prompt: str = "{question}"
-    reasoning: Literal["auto", "field", "tags", "none"] = "auto"
-    sampling: Sampling = Sampling()
-    chat_template_kwargs: Mapping[str, Any] = Field(default_factory=dict)
-    max_in_flight: int = Field(default=64, ge=1)
-    """Requests under way at once (HTTP) or sequences in one batch (embedded)."""
-    timeout_s: float = Field(default=600.0, gt=0)
-    max_retries: int = Field(default=5, ge=0)
-    dtype: Dtype = "float32"
-    """Weights of an embedded teacher; a server chooses its own."""
-    trust_remote_code: bool = False
-
-    @model_validator(mode="after")
-    def _coherent(self) -> Self:
-        if "{question}" not in self.prompt:
-            raise ValueError("prompt must contain {question}")
-        if self.backend == "openai" and not self.base_url:
-            raise ValueError("backend 'openai' needs base_url")
-        if self.backend == "embedded" and self.base_url:
-            raise ValueError("backend 'embedded' runs in this process and takes no base_url")
-        return self
-
-
-class Generate(Section):
-    """Settings of the generate stage that belong to no single teacher."""
-
-    flush_interval_s: float = Field(default=0.2, gt=0)
-    """Longest time a finished trace may wait for its fsync."""
-    max_failure_share: Share = 0.5
-    """Of the last 100 requests; more failures than this open the circuit breaker (exit 3)."""
 
 
 class AnswerSignal(Section):
@@ -291,6 +226,11 @@ class Recipe(Section):
             repeated = sorted({name for name in names if names.count(name) > 1})
             if repeated:
                 raise ValueError(f"{kind} must have distinct names; repeated: {', '.join(repeated)}")
+        asked: list[str] = []
+        for teacher in self.teachers:
+            if teacher.after is not None and teacher.after not in asked:
+                raise ValueError(_unknown(f"teachers.{teacher.name}.after", teacher.after, asked))
+            asked.append(teacher.name)
         seen: list[str] = []
         for stage in self.stages:
             if stage.data != "traces" and stage.data not in self.data:

@@ -1,0 +1,15 @@
+"""What every section of a recipe is made of: the strict base model and the shared kinds of values."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=100)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Dtype = Literal["float32", "bfloat16", "float16"]
+
+
+class Section(BaseModel):
+    """A part of a recipe: unknown keys are errors, values never change after loading."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
