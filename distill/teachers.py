@@ -49,7 +49,7 @@ class Server(Section):
     """How a server is started for a `vllm` teacher without base_url."""
 
     command: tuple[str, ...] = Field(default=("vllm", "serve"), strict=False, min_length=1)
-    """Program and first arguments; the model, host, port and `arguments` are appended. May lie in another environment."""
+    """Program and first arguments, of any environment; the model, host, port and `arguments` are appended."""
     environment: Mapping[str, str] = Field(default_factory=dict)
     arguments: Mapping[str, Any] = Field(default_factory=dict)
     """vLLM's options by name: `max-model-len = 8192`; true gives a bare flag, tables and lists become JSON."""

@@ -81,11 +81,11 @@ class ChatClient:
     """One teacher behind a URL. Use as an async context manager; `check` comes before the first `answer`."""
 
     def __init__(self, teacher: Teacher, model: Model, *, max_pixels: int, max_failure_share: float) -> None:
-        if not teacher.base_url:
+        if not teacher.urls:
             raise RecipeError(f"teachers.{teacher.name}: no base_url to send requests to")
         self.teacher = teacher
         self.model = model
-        self.url = teacher.base_url.rstrip("/")
+        self.url = teacher.urls[0]
         self.served = Served(
             model=teacher.served_model or teacher.model, engine={"name": teacher.backend, "version": ""}
         )
@@ -157,7 +157,7 @@ class ChatClient:
                 if not completion.error.startswith("image:"):
                     self._breaker.record(f"teacher '{self.teacher.name}' at {self.url}", completion.error)
 
-        workers = [asyncio.create_task(work()) for _ in range(self.teacher.max_in_flight)]
+        workers = [asyncio.create_task(work()) for _ in range(self.teacher.max_in_flight or 64)]
         try:
             await asyncio.gather(*workers)
         finally:

@@ -69,7 +69,7 @@ class EmbeddedTeacher:
 
         `pulse` is called a few times a second while a batch is being written.
         """
-        size = self.teacher.max_in_flight
+        size = self.teacher.max_in_flight or 64
         while window := list(islice(requests, _WINDOW_BATCHES * size)):
             questions = self._questions(window)
             questions.sort(key=lambda question: (len(question.refs), len(question.text)))
