@@ -207,7 +207,7 @@ class _Reader:
             if name.startswith(("http://", "https://", "data:")):
                 raise ImageError("unsupported_image_cell", f"{name:.60}: images must be files; download them first")
         paths = [images.within(self.table.root, name, allow_outside=self.source.allow_outside_root) for name in names]
-        path = next((path for path in paths if path.exists()), paths[0])
+        path = next((path for path in paths if _exists(path)), paths[0])
         checked = self._checked.get(path)
         if checked is None:
             checked = self._checked[path] = self._check(path)
@@ -224,6 +224,14 @@ class _Reader:
         except ImageError as error:
             return error
         return images.sha256(data)
+
+
+def _exists(path: Path) -> bool:
+    """Whether a path leads to something; a name that is too long or in a locked folder does not."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
 
 
 def _sample(question: Question, refs: tuple[ImageRef, ...]) -> Sample:

@@ -7,6 +7,9 @@ asked on its own. Reads no files; does not judge images.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date
+from decimal import Decimal
+from math import isfinite, isnan
 from typing import Any, get_args
 
 import orjson
@@ -61,7 +64,13 @@ class Parsed:
 
 def parse(values: Mapping[str, Any], source: DataSource) -> Parsed:
     """Images and questions of one row. Raises RowError."""
-    return _FORMATS[source.format](values, source)
+    # Data frames write a missing cell as NaN.
+    present = {name: value for name, value in values.items() if not _is_nan(value)}
+    return _FORMATS[source.format](present, source)
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float) and isnan(value)
 
 
 def check_columns(columns: Iterable[str], source: DataSource, where: str) -> None:
@@ -150,9 +159,14 @@ def _plain(values: Mapping[str, Any], source: DataSource) -> Parsed:
         answers=golds(_pick(values, answer_names)[1]),
         answer_type=_answer_type(values, source),
         domain=_domain(values, source),
-        meta=_meta(values.get("meta")),
+        meta={**_difficulty(values, source), **_meta(values.get("meta"))},
     )
     return Parsed(images=_cells(values, source, required=True), questions=(question,))
+
+
+def _difficulty(values: Mapping[str, Any], source: DataSource) -> Mapping[str, Any]:
+    value = values.get(source.columns.difficulty)
+    return {} if value is None or value == "" else {"difficulty": str(value)}
 
 
 def _meta(value: Any) -> Mapping[str, Any]:
@@ -162,7 +176,13 @@ def _meta(value: Any) -> Mapping[str, Any]:
             value = orjson.loads(value)
         except orjson.JSONDecodeError:
             return {}
-    return value if isinstance(value, dict) else {}
+    if not isinstance(value, dict):
+        return {}
+    try:
+        orjson.dumps(value, default=str)
+    except orjson.JSONEncodeError as error:
+        raise RowError("malformed_row", f"meta cannot be kept as JSON: {error}") from None
+    return value
 
 
 def _finevision(values: Mapping[str, Any], source: DataSource) -> Parsed:
@@ -278,7 +298,9 @@ def _scienceqa(values: Mapping[str, Any], source: DataSource) -> Parsed:
     if isinstance(choices, str):
         choices = _json_list(choices)
     if not isinstance(choices, list) or not 1 <= len(choices) <= len(LETTERS):
-        raise RowError("bad_choices", f"choices must be a list of 1 to {len(LETTERS)} texts, not {choices!r}")
+        raise RowError("bad_choices", f"choices must be a list of 1 to {len(LETTERS)} texts, not {choices!r:.200}")
+    if not all(isinstance(choice, str | int | float) for choice in choices):
+        raise RowError("bad_choices", f"choices must be texts, not {choices!r:.200}")
     options = [str(choice).strip() for choice in choices]
     index = values.get("answer")
     if isinstance(index, str) and index.strip().lstrip("-").isdecimal():
@@ -301,26 +323,36 @@ def _scienceqa(values: Mapping[str, Any], source: DataSource) -> Parsed:
 
 def _question(value: Any) -> str:
     """The question's text without image placeholders. Raises RowError when nothing is left."""
-    if value is not None and not isinstance(value, str | int | float):
+    if isinstance(value, bool) or (value is not None and not isinstance(value, str | int | float)):
         raise RowError("malformed_row", f"the question is {type(value).__name__}, not text")
     text = str(value if value is not None else "").replace(_PLACEHOLDER, "").strip()
-    if not text:
-        raise RowError("empty_question", "the question is empty")
+    if not any(character.isprintable() and not character.isspace() for character in text):
+        raise RowError("empty_question", "the question has no visible character")
     return text
 
 
 def golds(value: Any) -> tuple[str, ...]:
     """Accepted answers of a cell, the first one canonical: a text, a number, or a list of them (or of VQA's
-    `{"answer": ...}` objects). Nothing means no gold."""
+    `{"answer": ...}` objects). Nothing means no gold. Raises RowError for anything else."""
     items = value if isinstance(value, list | tuple) else [value]
     found: list[str] = []
     for item in items:
-        if isinstance(item, Mapping):
-            item = item.get("answer")
-        text = str(item).strip() if isinstance(item, str | int | float) else ""
+        text = _gold(item)
         if text and text not in found:
             found.append(text)
     return tuple(found)
+
+
+def _gold(item: Any) -> str:
+    if isinstance(item, Mapping) and "answer" in item:
+        item = item["answer"]
+    if item is None or (isinstance(item, float) and not isfinite(item)):
+        return ""
+    if isinstance(item, str | int | float | Decimal | date):
+        return str(item).strip()
+    raise RowError(
+        "bad_answer", f'an answer is {item!r:.60}, neither text nor number; map columns.answer ("": no gold answers)'
+    )
 
 
 def _answer_type(values: Mapping[str, Any], source: DataSource) -> str | None:
@@ -339,6 +371,8 @@ def _answer_type(values: Mapping[str, Any], source: DataSource) -> str | None:
 
 def _domain(values: Mapping[str, Any], source: DataSource) -> str:
     value = values.get(source.columns.domain)
+    if isinstance(value, list | dict | bytes):
+        raise RowError("malformed_row", f"the domain is {type(value).__name__}, not text")
     return str(value) if value is not None and value != "" else source.domain
 
 

@@ -55,6 +55,9 @@ FORMATS = tuple(reader.format for reader in _READERS if reader.format in Image.O
 MAX_BYTES = 1 << 28
 """A larger file is refused unread: no picture that a model can use needs 256 MiB."""
 
+MAX_ASPECT = 200
+"""A longer shape is refused: image processors raise errors on it, and nobody can read it."""
+
 CACHE_BYTES = 1 << 28
 """Row groups of tables with embedded images that a process keeps in memory."""
 
@@ -89,7 +92,7 @@ def load(ref: ImageRef, *, max_pixels: int) -> Image.Image:
 def decode(data: bytes, *, max_pixels: int) -> Image.Image:
     """Encoded bytes to RGB pixels; see the module docstring for the rules.
 
-    Raises ImageError with one of: empty_image, unreadable_image, too_many_pixels, truncated_image.
+    Raises ImageError with one of: empty_image, unreadable_image, too_many_pixels, extreme_shape, truncated_image.
     """
     image = _open(data, max_pixels)
     try:
@@ -273,6 +276,10 @@ def _open(data: bytes, max_pixels: int) -> Image.Image:
         raise ImageError("empty_image", f"{width} x {height} pixels")
     if width * height > max_pixels:
         raise ImageError("too_many_pixels", f"{width} x {height} pixels, more than max_pixels = {max_pixels}")
+    if max(width, height) > MAX_ASPECT * min(width, height):
+        raise ImageError(
+            "extreme_shape", f"{width} x {height} pixels, one side more than {MAX_ASPECT} times the other"
+        )
     return image
 
 

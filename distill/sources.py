@@ -257,7 +257,17 @@ def _csv(file: Path) -> Iterator[Mapping[str, Any] | str]:
     csv.field_size_limit(sys.maxsize)
     delimiter = "\t" if file.suffix.lower() == ".tsv" else ","
     with file.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as lines:
-        for item in csv.DictReader(lines, delimiter=delimiter, restkey="\0", restval="\0"):
+        table = csv.DictReader(lines, delimiter=delimiter, restkey="\0", restval="\0", strict=True)
+        while True:
+            begin = table.reader.line_num + 1
+            try:
+                item = next(table)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                # Lenient reading would put all lines up to the next quotation mark into one cell.
+                yield f"lines {begin} to {table.reader.line_num} are no CSV row: {error}"
+                continue
             if "\0" in item or "\0" in item.values():
                 yield "the row has not as many cells as the header"
             elif any(isinstance(cell, str) and not _is_text(cell) for cell in item.values()):
