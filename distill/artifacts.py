@@ -248,8 +248,11 @@ class Journal:
         self._synced_at = time.monotonic()
         self._dirty = False
 
-    def append(self, record: Any) -> None:
-        """Write one record as one line. It is durable after the next `flush`, at the latest at `close`."""
+    def append(self, record: Any) -> int:
+        """Write one record as one line; the byte at which it starts.
+
+        It is durable after the next `flush`, at the latest at `close`.
+        """
         line = orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE | orjson.OPT_SORT_KEYS)
         with storage_errors(self.path):
             try:
@@ -259,10 +262,11 @@ class Journal:
             except OSError:
                 self._file.truncate(self._end)
                 raise
-            self._end += len(line)
+            start, self._end = self._end, self._end + len(line)
             self._dirty = True
             if time.monotonic() - self._synced_at >= self.flush_interval_s:
                 self.flush()
+        return start
 
     def flush(self) -> None:
         """Make every appended line durable now."""
@@ -304,18 +308,25 @@ def _cut_torn_tail(file: IO[bytes]) -> int:
 
 def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
     """The records of a JSONL file; an unfinished last line is not a record. A missing file has none."""
+    return (record for _, record in read_jsonl_at(path))
+
+
+def read_jsonl_at(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The same with the byte at which each record's line starts."""
     try:
         file = path.open("rb")
     except FileNotFoundError:
         return
+    start = 0
     with file:
         for number, line in enumerate(file, start=1):
             if not line.endswith(b"\n"):
                 return
             try:
-                yield orjson.loads(line)
+                yield start, orjson.loads(line)
             except orjson.JSONDecodeError as error:
                 raise DataError(f"{path}:{number}: not a JSON line ({error}); the file was changed by hand") from None
+            start += len(line)
 
 
 @contextmanager

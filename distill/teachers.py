@@ -190,6 +190,11 @@ class Outcomes(Section):
     cap_factor: float = Field(default=2.0, gt=1)
     budget_share: float = Field(default=0.5, gt=0, lt=1)
 
+    @property
+    def policies(self) -> frozenset[str]:
+        """The policies in use."""
+        return frozenset(value for value in self.model_dump().values() if isinstance(value, str))
+
 
 class Generate(Section):
     """Settings of the generate stage that belong to no single teacher."""

@@ -100,6 +100,12 @@ class Trace:
     prompt_sha: str
     latency_s: float
     created: str
+    attempt: int = 0
+    """How many attempts at the same k went before this one."""
+    draft: str = ""
+    """Id of the trace that this one was asked to work on."""
+    hinted: bool = False
+    """Whether the teacher was shown the gold answer."""
     error: str = ""
 
 

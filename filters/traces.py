@@ -17,6 +17,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from distill.artifacts import read_jsonl_at
 from distill.data import read_samples
 from distill.errors import DataError
 from distill.types import Outcome, Sample, Trace, Usage
@@ -83,7 +84,7 @@ def index(generate: Path, partition_rows: int) -> Index:
     )
     errors: dict[str, dict[str, Any]] = {}
     for number, journal in enumerate(found.journals):
-        for start, record in _records(journal):
+        for start, record in read_jsonl_at(journal):
             sample_id = plan.get(record["id"])
             if sample_id is None:
                 continue
@@ -145,21 +146,6 @@ def _plan(path: Path) -> dict[str, str]:
     except (OSError, pa.ArrowException) as error:
         raise DataError(f"{path}: cannot be read: {error}; run the generate stage again") from None
     return {row["id"]: row["sample_id"] for row in table.to_pylist()}
-
-
-def _records(journal: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    start = 0
-    with journal.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            if not line.endswith(b"\n"):
-                return  # torn by a crash: never a record
-            try:
-                yield start, orjson.loads(line)
-            except orjson.JSONDecodeError as error:
-                raise DataError(
-                    f"{journal}:{number}: not a JSON line ({error}); the file was changed by hand"
-                ) from None
-            start += len(line)
 
 
 def _maker(record: dict[str, Any]) -> Maker:

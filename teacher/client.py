@@ -10,7 +10,7 @@ import base64
 import random
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from os import environ
@@ -80,18 +80,26 @@ class Breaker:
 class ChatClient:
     """One teacher behind a URL. Use as an async context manager; `check` comes before the first `answer`."""
 
-    def __init__(self, teacher: Teacher, model: Model, *, max_pixels: int, max_failure_share: float) -> None:
-        if not teacher.urls:
-            raise RecipeError(f"teachers.{teacher.name}: no base_url to send requests to")
+    def __init__(
+        self,
+        teacher: Teacher,
+        model: Model,
+        *,
+        urls: Sequence[str],
+        max_pixels: int,
+        max_failure_share: float,
+        local_media: bool = False,
+        revive: Callable[[str], Awaitable[bool]] | None = None,
+    ) -> None:
         self.teacher = teacher
         self.model = model
-        self.url = teacher.urls[0]
+        self.url = urls[0]
         self.served = Served(
             model=teacher.served_model or teacher.model, engine={"name": teacher.backend, "version": ""}
         )
         self._breaker = Breaker.closed(max_failure_share)
         self._pictures = _Pictures(max_pixels)
-        self._settings = sampling_body(teacher)
+        self.in_flight = 0
 
     async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(
@@ -144,15 +152,17 @@ class ChatClient:
                 f"(vllm serve {self.teacher.model}) or correct base_url, then run the same command again"
             ) from None
 
-    async def answer(self, requests: Iterator[Request], done: Done) -> None:
+    async def answer(self, get: Callable[[], Awaitable[Request | None]], done: Done) -> None:
         """Send every request, `max_in_flight` at once; `done` is told of each as soon as it is finished.
 
         Raises CircuitOpen; then, and when `done` raises, what is under way is given up.
         """
 
         async def work() -> None:
-            for request in requests:
+            while request := await get():
+                self.in_flight += 1
                 completion = await self.ask(request)
+                self.in_flight -= 1
                 done(request, completion)
                 if not completion.error.startswith("image:"):
                     self._breaker.record(f"teacher '{self.teacher.name}' at {self.url}", completion.error)
@@ -194,7 +204,7 @@ class ChatClient:
                 "model": self.served.model,
                 "messages": messages(request.prompt, parts),
                 "seed": request.seed,
-                **self._settings,
+                **sampling_body(self.teacher, request.sampling),
             }
         )
 
@@ -248,13 +258,12 @@ class _Pictures:
                 self._bytes -= len(oldest.result())
 
 
-def sampling_body(teacher: Teacher) -> dict[str, Any]:
+def sampling_body(teacher: Teacher, sampling: Sampling) -> dict[str, Any]:
     """The sampling part of a request body.
 
     A vLLM server is told every value: what is left out it takes from the model's generation_config.json, and the
     trace would record something that was not in force. Other servers get only what differs from neutral.
     """
-    sampling: Sampling = teacher.sampling
     body: dict[str, Any] = {"temperature": sampling.temperature, "max_tokens": sampling.max_tokens}
     if sampling.stop:
         body["stop"] = list(sampling.stop)

@@ -1,48 +1,49 @@
 """The verb: let the teachers write reasoning traces.
 
-Plans every wanted trace by its content, asks only for those that no journal holds, appends each one as soon as
-it is finished, and writes the manifest last. Killed at any moment, the same command goes on where it stopped.
+Works out from the recipe, the samples and the traces on disk what is still wanted, asks for exactly that, appends
+each trace as soon as it is finished, and writes the manifest last. Killed at any moment, the same command goes on
+where it stopped.
 """
 
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from distill import sources
 from distill.artifacts import MANIFEST, Manifest, Output, describe, fingerprint, finished, locked, versions
 from distill.errors import TeacherError
 from distill.recipe import Recipe, Teacher
-from distill.types import Outcome, Progress, ProgressCallback, Trace, unwatched
+from distill.types import Outcome, ProgressCallback, unwatched
 from teacher import plan as planning
 from teacher.client import ChatClient
 from teacher.completion import Completion, Served
+from teacher.feed import Feed
 from teacher.identity import Model, Request
-from teacher.journals import Ledger, TraceJournal, clean, scan, trace
+from teacher.journals import TraceJournal, clean, scan, trace
+from teacher.ledger import Ledger
+from teacher.rounds import rounds
+from teacher.settle import Tally, lines, outputs, settle
+from teacher.watch import Watch
 
-_REPORT_INTERVAL_S = 0.25
 _REMEDY = (
     "run again with --fresh to plan anew (traces that are the same by content are kept and not asked again), "
     "or choose another --run"
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class _Job:
     """One teacher's share of the work."""
 
     teacher: Teacher
     model: Model
     ledger: Ledger
-    folder: Path
-
-    @property
-    def missing(self) -> int:
-        """Wanted traces that were never finished; those that ended in an error are not among them."""
-        return self.ledger.missing - len(self.ledger.errors)
+    feed: Feed
 
 
 def generate(
@@ -72,201 +73,244 @@ def generate(
         before = None if fresh else finished(folder, fields, remedy=_REMEDY)
         now = planning.state(recipe, folder, fields, limit)
         if fresh or not planning.current(folder, now):
-            pending = planning.prepare(recipe, models, folder, limit=limit)
+            pending, routed = planning.prepare(recipe, folder, limit=limit)
             (folder / MANIFEST).unlink(missing_ok=True)
-            planning.adopt(pending, folder, now)
+            planning.adopt(pending, folder, now, routed)
             before = None
         elif before and not before.counts["errors_to_ask_again"]:
             return before
-        plan = planning.read(folder, recipe.teachers)
-        jobs = [_job(recipe, teacher, models[teacher.name], plan) for teacher in recipe.teachers]
-        absent = _work(recipe, jobs, _Watch(jobs, on_progress))
+        stage = _Stage(recipe, models, planning.read(folder), on_progress)
+        absent = stage.work()
         if absent and before and (folder / MANIFEST).exists():
             return before
-        _require_complete(jobs, absent)
-        return _manifest(folder, fields, now, plan, jobs, time.monotonic() - started)
+        return stage.finish(absent, fields, now, started)
 
 
-def _job(recipe: Recipe, teacher: Teacher, model: Model, plan: planning.Plan) -> _Job:
-    folder = plan.folder / teacher.name
-    ledger = scan(folder, teacher, plan.wanted[teacher.name])
-    return _Job(teacher=teacher, model=model, ledger=ledger, folder=folder)
+class _Stage:
+    """One run of the verb over a plan."""
 
+    def __init__(
+        self, recipe: Recipe, models: Mapping[str, Model], plan: planning.Plan, on_progress: ProgressCallback
+    ) -> None:
+        self.recipe = recipe
+        self.plan = plan
+        self.models = models
+        self.ledgers: dict[str, Ledger] = {}
+        for teacher in recipe.teachers:
+            ledger = self.ledgers[teacher.name] = scan(plan.folder / teacher.name, teacher)
+            clean(ledger, teacher, drop_errors=False)
+        outcomes = sum((ledger.outcomes() for ledger in self.ledgers.values()), Counter[str]())
+        total = sum(
+            plan.routed[teacher.name] * teacher.samples for teacher in recipe.teachers if teacher.after is None
+        )
+        self.watch = Watch(on_progress, done=outcomes.total(), total=total, outcomes=outcomes)
 
-def _work(recipe: Recipe, jobs: Sequence[_Job], watch: "_Watch") -> dict[str, TeacherError]:
-    """Have everything answered that is missing. Returns the teachers whose server is not there.
+    def work(self) -> dict[str, TeacherError]:
+        """Have everything answered that is open. Returns the teachers whose server is not there.
 
-    Servers may be up one after the other: those that are there are used, the others are reported at the end.
-    """
-    for job in jobs:
-        clean(job.ledger, job.teacher, drop_errors=False)
-    open_jobs = [job for job in jobs if job.ledger.missing]
-    remote = [job for job in open_jobs if job.teacher.base_url]
-    absent = asyncio.run(_ask_servers(recipe, remote, watch)) if remote else {}
-    for job in open_jobs:
-        if not job.teacher.base_url:
-            _ask_embedded(recipe, job, watch)
-    return absent
+        Servers may be up one after the other: those that are there are used, the others are reported at the end.
+        """
+        absent: dict[str, TeacherError] = {}
+        for group in rounds(self.recipe.teachers):
+            jobs = self._jobs(group)
+            if jobs and jobs[0].teacher.backend == "embedded":
+                self._ask_embedded(jobs[0])
+            elif jobs:
+                absent |= asyncio.run(self._ask_servers(jobs))
+        return absent
 
+    def _jobs(self, group: Sequence[Teacher]) -> list[_Job]:
+        """Those of a group that have something to do, or may get it from one another."""
+        found = lines(self.recipe, self.models, self.ledgers, settled=False)
+        jobs: dict[str, _Job] = {}
+        for teacher in group:
+            before = jobs.get(teacher.after or "")
+            ledger = self.ledgers[teacher.name]
+            feed = Feed(found[teacher.name], ledger, self.plan.read(), before.feed if before else None)
+            request = feed.take()
+            if request is not None:
+                feed.put_back(request)
+            if not feed.finished:
+                model = self.models[teacher.name]
+                jobs[teacher.name] = _Job(teacher=teacher, model=model, ledger=ledger, feed=feed)
+        return list(jobs.values())
 
-async def _ask_servers(recipe: Recipe, jobs: Sequence[_Job], watch: "_Watch") -> dict[str, TeacherError]:
-    """All servers at once, each with its own number of requests in flight."""
-    max_pixels = recipe.data[planning.SOURCE].max_pixels
-    absent: dict[str, TeacherError] = {}
-    async with AsyncExitStack() as stack:
-        ready: list[tuple[_Job, ChatClient]] = []
-        for job in jobs:
-            client = ChatClient(
-                job.teacher,
-                job.model,
-                max_pixels=max_pixels,
-                max_failure_share=recipe.generate.max_failure_share,
-            )
-            await stack.enter_async_context(client)
+    async def _ask_servers(self, jobs: Sequence[_Job]) -> dict[str, TeacherError]:
+        """All servers at once, each with its own number of requests in flight."""
+        absent: dict[str, TeacherError] = {}
+        async with AsyncExitStack() as stack:
+            ready: list[tuple[_Job, ChatClient, _Writer]] = []
+            clients = await asyncio.gather(*(self._client(job, stack) for job in jobs), return_exceptions=True)
+            for job, client in zip(jobs, clients, strict=True):
+                if isinstance(client, TeacherError):
+                    absent[job.teacher.name] = client
+                    job.feed.close()
+                elif isinstance(client, BaseException):
+                    raise client
+                else:
+                    ready.append((job, client, stack.enter_context(_Writer(self, job, client.served))))
+                    self.watch.follow(lambda client=client: client.in_flight)  # type: ignore[misc]
+            pulse = asyncio.create_task(self._pulse([writer for _, _, writer in ready]))
             try:
-                await client.check()
-            except TeacherError as error:
-                absent[job.teacher.name] = error
-            else:
-                ready.append((job, client))
-        journals = [stack.enter_context(_Writer(recipe, job, client.served, watch)) for job, client in ready]
-        pulse = asyncio.create_task(_pulse(journals, recipe.generate.flush_interval_s))
-        try:
-            async with asyncio.TaskGroup() as group:
-                for (_, client), writer in zip(ready, journals, strict=True):
-                    group.create_task(client.answer(writer.requests(recipe), writer.done))
-        except BaseExceptionGroup as errors:
-            raise errors.exceptions[0] from None
-        finally:
-            pulse.cancel()
-    return absent
+                async with asyncio.TaskGroup() as group:
+                    for job, client, writer in ready:
+                        group.create_task(_answer(job, client, writer))
+            except BaseExceptionGroup as errors:
+                raise errors.exceptions[0] from None
+            finally:
+                pulse.cancel()
+        return absent
+
+    async def _client(self, job: _Job, stack: AsyncExitStack) -> ChatClient:
+        """A client of a teacher's servers, which are started if that is the run's business. Raises TeacherError."""
+        teacher = job.teacher
+        source = self.recipe.data[planning.SOURCE]
+        urls, revive = teacher.urls, None
+        if teacher.managed:
+            from teacher.server import Servers
+
+            servers = await stack.enter_async_context(
+                Servers(
+                    teacher,
+                    self.recipe.local_or_hub(teacher.model),
+                    job.ledger.folder,
+                    media_root=sources.locate(self.recipe, planning.SOURCE).root,
+                    base=self.recipe.path.parent,
+                )
+            )
+            urls, revive = servers.urls, servers.revive
+        client = ChatClient(
+            teacher,
+            job.model,
+            urls=urls,
+            max_pixels=source.max_pixels,
+            max_failure_share=self.recipe.generate.max_failure_share,
+            local_media=teacher.managed,
+            revive=revive,
+        )
+        await stack.enter_async_context(client)
+        await client.check()
+        return client
+
+    async def _pulse(self, writers: Sequence["_Writer"]) -> None:
+        """Make what was written durable, and charge for the servers' time."""
+        interval_s = self.recipe.generate.flush_interval_s / 2
+        before = time.monotonic()
+        while True:
+            await asyncio.sleep(interval_s)
+            now = time.monotonic()
+            for writer in writers:
+                writer.journal.flush()
+                self.watch.spend(writer.job.teacher, now - before)
+            before = now
+
+    def _ask_embedded(self, job: _Job) -> None:
+        from teacher.inprocess import EmbeddedTeacher
+
+        engine = EmbeddedTeacher(
+            job.teacher,
+            self.recipe.local_or_hub(job.teacher.model),
+            max_pixels=self.recipe.data[planning.SOURCE].max_pixels,
+        )
+        with _Writer(self, job, engine.served) as writer:
+            engine.answer(job.feed.take, writer.done, writer.journal.flush)
+
+    def finish(
+        self,
+        absent: Mapping[str, TeacherError],
+        fields: Mapping[str, Any],
+        now: Mapping[str, Any],
+        started: float,
+    ) -> Manifest:
+        """Write down which traces count, and the manifest. Raises TeacherError when traces are still to be made."""
+        found = lines(self.recipe, self.models, self.ledgers, settled=True)
+        tallies = settle(self.plan, found, self.ledgers)
+        _require_complete(self.plan.folder, tallies, absent)
+        outcomes = sum((tally.outcomes for tally in tallies.values()), Counter[str]())
+        self.watch.finish(outcomes)
+        traces = outcomes.total() - sum(tally.dropped for tally in tallies.values())
+        files: dict[str, Output] = outputs(self.plan, traces)
+        engines: dict[str, str] = {}
+        for name, ledger in self.ledgers.items():
+            engines |= ledger.engines
+            for part, records in ledger.records.items():
+                files[f"{name}/{part.name}"] = describe(part, records)
+        return Manifest(
+            stage="generate",
+            fingerprint=fingerprint(fields),
+            fields=fields,
+            inputs={planning.SOURCE: str(now["content"]), "limit": str(now["limit"])},
+            outputs=files,
+            counts=_counts(self.plan, tallies, outcomes, traces),
+            tokens=sum((tally.tokens for tally in tallies.values()), Counter[str]()),
+            versions=versions("aiohttp", "orjson", "pillow") | engines,
+            seconds=round(time.monotonic() - started, 3),
+        ).write(self.plan.folder)
 
 
-async def _pulse(writers: Sequence["_Writer"], interval_s: float) -> None:
-    while True:
-        await asyncio.sleep(interval_s)
-        for writer in writers:
-            writer.journal.flush()
-
-
-def _ask_embedded(recipe: Recipe, job: _Job, watch: "_Watch") -> None:
-    from teacher.inprocess import EmbeddedTeacher
-
-    engine = EmbeddedTeacher(
-        job.teacher,
-        recipe.local_or_hub(job.teacher.model),
-        max_pixels=recipe.data[planning.SOURCE].max_pixels,
-    )
-    with _Writer(recipe, job, engine.served, watch) as writer:
-        engine.answer(writer.requests(recipe), writer.done, writer.journal.flush)
+async def _answer(job: _Job, client: ChatClient, writer: "_Writer") -> None:
+    try:
+        await client.answer(job.feed.get, writer.done)
+    finally:
+        job.feed.close()
 
 
 class _Writer:
-    """Puts finished requests of one teacher on disk and on the screen."""
+    """Puts finished requests of one teacher on disk and on the screen, and hears what follows from them."""
 
-    def __init__(self, recipe: Recipe, job: _Job, served: Served, watch: "_Watch") -> None:
-        self._job = job
+    def __init__(self, stage: _Stage, job: _Job, served: Served) -> None:
+        self.job = job
         self._served = served
-        self._watch = watch
-        (job.folder.parent / MANIFEST).unlink(missing_ok=True)
+        self._watch = stage.watch
+        self._spared = job.feed.spared
+        (stage.plan.folder / MANIFEST).unlink(missing_ok=True)
         clean(job.ledger, job.teacher, drop_errors=True)
-        self.journal = TraceJournal(job.folder, job.ledger, flush_interval_s=recipe.generate.flush_interval_s)
-
-    def requests(self, recipe: Recipe) -> Iterator[Request]:
-        job = self._job
-        return planning.missing(recipe, job.teacher, job.model, job.folder.parent, job.ledger.done)
+        self.journal = TraceJournal(job.ledger, flush_interval_s=stage.recipe.generate.flush_interval_s)
 
     def done(self, request: Request, completion: Completion) -> None:
-        finished_trace = trace(self._job.teacher, self._job.model, self._served, request, completion)
-        self.journal.append(finished_trace)
-        self._watch.count(finished_trace)
+        job = self.job
+        record = self.journal.append(trace(job.teacher, job.model, self._served, request, completion))
+        job.feed.done(request, record)
+        extra = bool(request.attempt or job.teacher.after)
+        if extra or job.feed.spared != self._spared:
+            self._watch.expect(extra - (job.feed.spared - self._spared))
+            self._spared = job.feed.spared
+        self._watch.count(job.teacher, record)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.journal.close()
+        self.job.ledger.close()
 
 
-class _Watch:
-    """Turns finished traces into reports, a few a second."""
-
-    def __init__(self, jobs: Sequence[_Job], on_progress: ProgressCallback) -> None:
-        self._on_progress = on_progress
-        self._total = sum(len(job.ledger.wanted) for job in jobs)
-        self._resumed = self._done = self._total - sum(job.ledger.missing for job in jobs)
-        self._tokens = 0
-        self._outcomes = sum((job.ledger.outcomes for job in jobs), Counter[str]())
-        self._started = time.monotonic()
-        self._reported = 0.0
-        self._report()
-
-    def count(self, finished_trace: Trace) -> None:
-        self._done += 1
-        self._tokens += finished_trace.usage.reasoning + finished_trace.usage.answer
-        self._outcomes[finished_trace.outcome] += 1
-        if self._done == self._total or time.monotonic() - self._reported >= _REPORT_INTERVAL_S:
-            self._report()
-
-    def _report(self) -> None:
-        self._reported = time.monotonic()
-        seconds = max(self._reported - self._started, 1e-9)
-        facts: dict[str, str | int | float] = {}
-        if self._done > self._resumed:
-            facts["traces_per_s"] = round((self._done - self._resumed) / seconds, 1)
-            facts["tokens_per_s"] = round(self._tokens / seconds, 1)
-        facts |= {str(outcome): self._outcomes[outcome] for outcome in Outcome if self._outcomes[outcome]}
-        self._on_progress(Progress(stage="generate", done=self._done, total=self._total, unit="traces", facts=facts))
-
-
-def _require_complete(jobs: Sequence[_Job], absent: Mapping[str, TeacherError]) -> None:
+def _require_complete(folder: Path, tallies: Mapping[str, Tally], absent: Mapping[str, TeacherError]) -> None:
     """Raises TeacherError when traces are missing, or when a teacher has nothing but errors to show."""
-    waiting = [absent[job.teacher.name] for job in jobs if job.missing and job.teacher.name in absent]
-    if waiting:
-        finished_count = sum(job.ledger.outcomes.total() for job in jobs)
+    if any(tally.open for tally in tallies.values()):
+        finished_count = sum(tally.outcomes.total() for tally in tallies.values())
         raise TeacherError(
-            "\n".join(str(error) for error in waiting)
+            "\n".join(str(error) for error in absent.values())
             + f"\n{finished_count:,} traces are finished and kept; run again when the rest of the servers is up"
         )
-    for job in jobs:
-        if job.ledger.errors and not job.ledger.outcomes:
+    for name, tally in tallies.items():
+        failed = tally.outcomes[Outcome.ERROR]
+        if failed and failed == tally.outcomes.total():
             raise TeacherError(
-                f"teacher '{job.teacher.name}': all {len(job.ledger.errors)} requests failed; the reasons are in "
-                f"{job.folder}; repair the server or the recipe, then run the same command again"
+                f"teacher '{name}': all {failed} requests failed; the reasons are in {folder / name}; repair the "
+                "server or the recipe, then run the same command again"
             )
 
 
-def _manifest(
-    folder: Path,
-    fields: Mapping[str, Any],
-    now: Mapping[str, Any],
-    plan: planning.Plan,
-    jobs: Sequence[_Job],
-    seconds: float,
-) -> Manifest:
-    outcomes, tokens, engines = Counter[str](), Counter[str](), dict[str, str]()
-    counts = {"samples": plan.samples, "quarantined": plan.quarantined.total()}
-    outputs: dict[str, Output] = planning.outputs(plan)
-    for job in jobs:
-        ledger = job.ledger
-        of_teacher = ledger.outcomes + Counter({str(Outcome.ERROR): len(ledger.errors)})
-        outcomes += of_teacher
-        tokens += ledger.tokens
-        engines |= ledger.engines
-        counts |= {f"{job.teacher.name}.{outcome}": count for outcome, count in of_teacher.items()}
-        for part, records in ledger.records.items():
-            outputs[f"{job.teacher.name}/{part.name}"] = describe(part, records)
-    counts |= {"traces": sum(len(job.ledger.wanted) for job in jobs), **outcomes}
+def _counts(
+    plan: planning.Plan, tallies: Mapping[str, Tally], outcomes: Mapping[str, int], traces: int
+) -> dict[str, int]:
+    counts = {"samples": plan.samples, "quarantined": plan.quarantined.total(), "traces": traces, **outcomes}
+    for name, tally in tallies.items():
+        counts |= {f"{name}.{outcome}": count for outcome, count in tally.outcomes.items()}
     counts |= {f"quarantined.{reason}": count for reason, count in plan.quarantined.items()}
-    counts["errors_to_ask_again"] = sum(sum(job.ledger.errors.values()) for job in jobs)
-    return Manifest(
-        stage="generate",
-        fingerprint=fingerprint(fields),
-        fields=fields,
-        inputs={planning.SOURCE: str(now["content"]), "limit": str(now["limit"])},
-        outputs=outputs,
-        counts=counts,
-        tokens=tokens,
-        versions=versions("aiohttp", "orjson", "pillow") | engines,
-        seconds=round(seconds, 3),
-    ).write(folder)
+    for key in ("repeated", "dropped", "hinted"):
+        if total := sum(getattr(tally, key) for tally in tallies.values()):
+            counts[key] = total
+    counts["errors_to_ask_again"] = sum(tally.errors_to_ask_again for tally in tallies.values())
+    return counts

@@ -1,14 +1,15 @@
 """Names of traces and seeds, derived from content.
 
-A trace id covers what decides the text of an attempt: the sample and its image bytes, the model and its revision,
-the rendered prompt, every sampling value in force, the chat template arguments, the seed and k. It does not cover
-where a row stands, how a teacher is called, or which backend serves it: the same model asked the same thing over
-HTTP or in process is the same attempt, and one may be resumed with the other. Engine and version are recorded on
-each trace instead.
+A trace id covers what decides the record of an attempt: the sample and its image bytes, the model and its revision,
+the rendered prompt, every sampling value in force, the arguments of the chat template and of the image processor, the
+log-probabilities asked for, the seed and k. It does not cover where a row stands, how a teacher is called, or which
+backend serves it: the same model asked the same thing over HTTP or in process is the same attempt, and one may be
+resumed with the other. Engine and version are recorded on each trace instead.
 """
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,15 @@ from distill.recipe import Recipe, Sampling, Teacher
 from distill.types import Sample
 from teacher.prompts import Prompt, prompt, prompt_sha
 
-_NEUTRAL: dict[str, Any] = {"top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0, "stop": []}
+_NEUTRAL: dict[str, Any] = {
+    "top_p": 1.0,
+    "top_k": 0,
+    "min_p": 0.0,
+    "repetition_penalty": 1.0,
+    "stop": [],
+    "stop_repetition": True,
+    "thinking_budget": None,
+}
 """Sampling values that switch something off. They are left out of an id, so new switches don't change old ids."""
 
 
@@ -36,14 +45,22 @@ class Model:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One wanted trace: attempt `k` of one teacher at one sample."""
+    """One wanted trace: one attempt of one teacher at one sample."""
 
     id: str
     sample: Sample
     k: int
+    attempt: int = 0
+    """How many attempts at this k went before it."""
+    reseeds: int = 0
+    """How many of those called for a new seed."""
     seed: int
+    sampling: Sampling
+    """The values in force for this attempt."""
     prompt: Prompt
     prompt_sha: str
+    draft: str = ""
+    """Id of the trace that the prompt shows, for a teacher that works on drafts."""
 
 
 def model_of(recipe: Recipe, teacher: Teacher) -> Model:
@@ -54,32 +71,79 @@ def model_of(recipe: Recipe, teacher: Teacher) -> Model:
     return Model(name=teacher.model, revision=teacher.revision or "", local=False)
 
 
+@lru_cache(maxsize=256)
 def sampling_key(sampling: Sampling) -> dict[str, Any]:
     """The sampling values in force."""
     values = sampling.model_dump(mode="json")
     return {key: value for key, value in values.items() if value != _NEUTRAL.get(key)}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Author:
+    """A teacher, the model it is, and the run's seed: all that its requests depend on besides the sample."""
+
+    teacher: Teacher
+    model: Model
+    seed: int
+    _of_prompt: dict[str, tuple[Prompt, str]] = field(default_factory=dict, repr=False, compare=False)
+
+    def first(self, sample: Sample, k: int, *, draft: str = "", draft_text: str = "") -> Request:
+        """The first attempt at `k`."""
+        asked, sha = self._prompt(sample, draft, draft_text)
+        blank = Request(
+            id="",
+            sample=sample,
+            k=k,
+            seed=0,
+            sampling=self.teacher.sampling,
+            prompt=asked,
+            prompt_sha=sha,
+            draft=draft,
+        )
+        return self._named(blank)
+
+    def again(self, before: Request, sampling: Sampling, *, reseed: bool) -> Request:
+        """The attempt after `before`: with other sampling values, a new seed, or both."""
+        changed = replace(before, attempt=before.attempt + 1, reseeds=before.reseeds + reseed, sampling=sampling)
+        return self._named(changed)
+
+    def _prompt(self, sample: Sample, draft: str, draft_text: str) -> tuple[Prompt, str]:
+        """The prompt and its digest, worked out once for all the samples asked of it."""
+        key = f"{sample.id} {draft}"
+        if key not in self._of_prompt:
+            self._of_prompt.clear()
+            asked = prompt(self.teacher, sample, draft_text)
+            self._of_prompt[key] = asked, prompt_sha(asked)
+        return self._of_prompt[key]
+
+    def _named(self, request: Request) -> Request:
+        """The request with its seed and its id."""
+        # All settings of one model share their seeds on purpose: two temperatures then compare on the same luck.
+        luck = {"sample": request.sample.id, "model": self.model.key, "seed": self.seed, "k": request.k}
+        if request.reseeds:
+            luck["reseeds"] = request.reseeds
+        seed = int.from_bytes(_digest("seed", luck)[:4], "big") >> 1
+        content = {
+            "sample": request.sample.id,
+            "images": [image.sha256 for image in request.sample.images],
+            "model": self.model.key,
+            "prompt": request.prompt_sha,
+            "sampling": sampling_key(request.sampling),
+            "chat_template_kwargs": dict(self.teacher.chat_template_kwargs),
+            "seed": seed,
+            "k": request.k,
+        }
+        if self.teacher.mm_processor_kwargs:
+            content["mm_processor_kwargs"] = dict(self.teacher.mm_processor_kwargs)
+        if self.teacher.logprobs:
+            content["logprobs"] = self.teacher.logprobs
+        return replace(request, seed=seed, id=_digest("trace", content).hex()[:20])
+
+
 def requests(recipe: Recipe, teacher: Teacher, model: Model, sample: Sample) -> list[Request]:
-    """The traces that one teacher is wanted to write for one sample, k = 0, 1, ..."""
-    asked = prompt(teacher, sample)
-    sha = prompt_sha(asked)
-    # Seeds are shared by all settings of one model on purpose: two temperatures are then compared on the same luck.
-    of_sample = {"sample": sample.id, "model": model.key, "seed": recipe.seed}
-    content = {
-        "sample": sample.id,
-        "images": [image.sha256 for image in sample.images],
-        "model": model.key,
-        "prompt": sha,
-        "sampling": sampling_key(teacher.sampling),
-        "chat_template_kwargs": dict(teacher.chat_template_kwargs),
-    }
-    wanted = []
-    for k in range(teacher.samples):
-        seed = int.from_bytes(_digest("seed", {**of_sample, "k": k})[:4], "big") >> 1
-        name = _digest("trace", {**content, "seed": seed, "k": k}).hex()[:20]
-        wanted.append(Request(id=name, sample=sample, k=k, seed=seed, prompt=asked, prompt_sha=sha))
-    return wanted
+    """The first attempts of one teacher at one sample, k = 0, 1, ..."""
+    author = Author(teacher=teacher, model=model, seed=recipe.seed)
+    return [author.first(sample, k) for k in range(teacher.samples)]
 
 
 def _digest(kind: str, content: dict[str, Any]) -> bytes:

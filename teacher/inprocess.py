@@ -64,17 +64,19 @@ class EmbeddedTeacher:
         self._ends = _end_tokens(self.model, self.tokenizer)
         self._pad = self.tokenizer.pad_token_id if self.tokenizer.pad_token_id is not None else min(self._ends)
 
-    def answer(self, requests: Iterator[Request], done: Done, pulse: Callable[[], None]) -> None:
-        """Answer every request, drawn as it is needed; `done` is told of each as soon as it has ended.
+    def answer(self, take: Callable[[], Request | None], done: Done, pulse: Callable[[], None]) -> None:
+        """Answer what `take` gives until it gives nothing; `done` is told of each request as soon as it has ended.
 
         `pulse` is called a few times a second while a batch is being written.
         """
         size = self.teacher.max_in_flight or 64
-        while window := list(islice(requests, _WINDOW_BATCHES * size)):
-            questions = self._questions(window)
-            questions.sort(key=lambda question: (len(question.refs), len(question.text)))
-            for batch in _batches(questions, size):
-                self._answer_batch(self._readable(batch, done), done, pulse)
+        while window := list(islice(iter(take, None), _WINDOW_BATCHES * size)):
+            # Attempts with other sampling values cannot share a batch.
+            for sampling in dict.fromkeys(request.sampling for request in window):
+                questions = self._questions(request for request in window if request.sampling == sampling)
+                questions.sort(key=lambda question: (len(question.refs), len(question.text)))
+                for batch in _batches(questions, size):
+                    self._answer_batch(self._readable(batch, done), done, pulse)
 
     def _questions(self, requests: Iterable[Request]) -> list[_Question]:
         """The distinct prompts of some requests."""
@@ -130,6 +132,7 @@ class EmbeddedTeacher:
             fitting = self._refuse_long(questions, lengths, done)
             self._answer_batch(fitting, done, pulse)
             return
+        sampling = questions[0].requests[0].sampling
         counts = torch.eq(inputs["input_ids"], self._image_token).sum(dim=1).tolist()
         rows, origin = [], []
         for position, question in enumerate(questions):
@@ -148,9 +151,9 @@ class EmbeddedTeacher:
             rows=rows,
             origin=torch.tensor(origin, device=self._device),
             mask=inputs["attention_mask"],
-            sampling=self.teacher.sampling,
+            sampling=sampling,
             ends=self._ends,
-            most=min(self.teacher.sampling.max_tokens, self._context - longest),
+            most=min(sampling.max_tokens, self._context - longest),
             stopped=self._stopped,
             ended=lambda row, finish: done(row.request, self._completion(row, finish, time.monotonic() - started)),
             pulse=pulse,

@@ -1,7 +1,7 @@
-"""Which traces are wanted: the readable samples, the rows set aside, and one row a wanted trace.
+"""What is to be asked: the readable samples, and the rows set aside with their reasons.
 
-Leaves `samples.parquet`, `quarantine.jsonl`, `plan.parquet` and, last, `plan.json`: what the plan was made from.
-While that is unchanged a rerun takes the plan as it is and does not read the source again.
+Leaves `samples.parquet`, `quarantine.jsonl` and, last, `plan.json`: what they were made from. While that is unchanged
+a rerun takes them as they are and does not read the source again.
 """
 
 import difflib
@@ -9,7 +9,7 @@ import os
 import shutil
 from bisect import insort
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from itertools import combinations, islice
 from pathlib import Path
@@ -20,38 +20,34 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from distill import data
-from distill.artifacts import Output, atomic_path, describe, fingerprint, flatten, write_json
+from distill.artifacts import atomic_path, fingerprint, flatten, write_json
 from distill.errors import DataError, RecipeError
 from distill.recipe import Recipe, Teacher
 from distill.types import BadRow, Sample
 from teacher import parse
 from teacher.client import sampling_body
-from teacher.identity import Model, Request, model_of, requests, sampling_key
-from teacher.route import NO_TEACHER, covered, covers, route
+from teacher.identity import Model, model_of, sampling_key
+from teacher.route import NO_TEACHER, covers, route
 
 SOURCE = "questions"
-SAMPLES, QUARANTINE, PLAN, STATE = "samples.parquet", "quarantine.jsonl", "plan.parquet", "plan.json"
-_FILES = (SAMPLES, QUARANTINE, PLAN)
-_COLUMNS: dict[str, pa.DataType] = {
-    "id": pa.string(),
-    "sample_id": pa.string(),
-    "teacher": pa.string(),
-    "k": pa.int32(),
-}
-_SCHEMA = pa.schema(_COLUMNS)
-_ROW_GROUP = 8192
+SAMPLES, QUARANTINE, STATE = "samples.parquet", "quarantine.jsonl", "plan.json"
+_FILES = (SAMPLES, QUARANTINE)
 _LIMIT_POOL = 20_000
 """`limit` chooses among at least so many samples from the start of the source; a larger source is not read on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The wanted traces of a run, by teacher, and the counts of what was planned."""
+    """The samples of a run, and the counts of what was planned."""
 
     folder: Path
-    wanted: Mapping[str, set[bytes]]
     samples: int
     quarantined: Counter[str]
+    routed: Mapping[str, int]
+    """Samples that each teacher covers, those left to what other teachers' traces lead to included."""
+
+    def read(self) -> Iterator[Sample]:
+        return data.read_samples(self.folder / SAMPLES)
 
 
 def check(recipe: Recipe) -> dict[str, Model]:
@@ -59,13 +55,17 @@ def check(recipe: Recipe) -> dict[str, Model]:
     if not recipe.teachers:
         raise RecipeError(f"{recipe.path}: no [[teachers]]; generate needs at least one (name, model, backend)")
     for teacher in recipe.teachers:
-        if teacher.backend == "vllm" and not teacher.base_url:
-            raise RecipeError(
-                f"teachers.{teacher.name}: backend 'vllm' has no base_url and starting a server is not supported "
-                f'yet; run `vllm serve {teacher.model}` and set base_url = "http://127.0.0.1:8000/v1"'
-            )
+        if teacher.managed:
+            from teacher.server import check_arguments
+
+            check_arguments(teacher.server, f"{recipe.path}: teachers.{teacher.name}.server")
         if teacher.backend == "openai":
-            sampling_body(teacher)
+            sampling_body(teacher, teacher.sampling)
+        elif teacher.backend == "embedded" and "budget" in recipe.generate.outcomes.policies:
+            raise RecipeError(
+                f"{recipe.path}: generate.outcomes asks for a thinking budget, which teacher '{teacher.name}' with "
+                "backend 'embedded' cannot keep; use resample or raise_cap"
+            )
     models = {teacher.name: model_of(recipe, teacher) for teacher in recipe.teachers}
     for one, other in combinations(recipe.teachers, 2):
         overlap = not one.domains or not other.domains or set(one.domains) & set(other.domains)
@@ -80,15 +80,39 @@ def check(recipe: Recipe) -> dict[str, Model]:
 def settings(recipe: Recipe, models: Mapping[str, Model]) -> dict[str, Any]:
     """The flattened settings that decide what a finished stage holds, apart from the rows of the source."""
     source = {key: value for key, value in data.source_fields(recipe, SOURCE).items() if key != "content"}
-    teachers = [_settings(teacher, models[teacher.name]) for teacher in recipe.teachers]
-    return flatten({"seed": recipe.seed, "data": {SOURCE: source}, "teachers": teachers, "parser": parse.VERSION})
+    fields: dict[str, Any] = {
+        "seed": recipe.seed,
+        "data": {SOURCE: source},
+        "teachers": [_settings(teacher, models[teacher.name]) for teacher in recipe.teachers],
+        "outcomes": recipe.generate.outcomes.model_dump(mode="json"),
+        "parser": parse.VERSION,
+    }
+    if any(teacher.until or teacher.when == "unsure" for teacher in recipe.teachers):
+        fields["relative_tolerance"] = recipe.filter.answer.relative_tolerance
+    return flatten(fields)
+
+
+_DECIDING = (
+    "name",
+    "domains",
+    "difficulty",
+    "modality",
+    "weight",
+    "fallback",
+    "after",
+    "when",
+    "sure_share",
+    "samples",
+    "until",
+    "hinted",
+    "reasoning",
+)
 
 
 def _settings(teacher: Teacher, model: Model) -> dict[str, Any]:
     """What decides a teacher's traces, which samples it gets, and how its text is read."""
     values = teacher.model_dump(mode="json")
-    kept = {key: values[key] for key in ("name", "domains", "weight", "samples", "reasoning")}
-    return kept | _asking(teacher, model)
+    return {key: values[key] for key in _DECIDING} | _asking(teacher, model)
 
 
 def _asking(teacher: Teacher, model: Model) -> dict[str, Any]:
@@ -97,8 +121,10 @@ def _asking(teacher: Teacher, model: Model) -> dict[str, Any]:
         "model": model.key,
         "system": teacher.system,
         "prompt": teacher.prompt,
-        "sampling": sampling_key(teacher.sampling),
+        "sampling": dict(sampling_key(teacher.sampling)),
         "chat_template_kwargs": dict(teacher.chat_template_kwargs),
+        "mm_processor_kwargs": dict(teacher.mm_processor_kwargs),
+        "logprobs": teacher.logprobs,
     }
 
 
@@ -120,11 +146,11 @@ def state(recipe: Recipe, folder: Path, fields: Mapping[str, Any], limit: int | 
 def current(folder: Path, now: Mapping[str, Any]) -> bool:
     """Whether the plan on disk was made from exactly this. Unreadable rows are always looked at again."""
     try:
-        saved = orjson.loads((folder / STATE).read_bytes())
-    except (FileNotFoundError, orjson.JSONDecodeError):
+        saved = orjson.loads((folder / STATE).read_bytes())["made_from"]
+    except (FileNotFoundError, orjson.JSONDecodeError, KeyError):
         return False
     complete = all((folder / name).is_file() for name in _FILES)
-    return complete and saved == {**now, "unreadable": 0}
+    return bool(complete and saved == {**now, "unreadable": 0})
 
 
 def _images_state(path: Path) -> str:
@@ -145,25 +171,36 @@ def _stat(name: str) -> list[int]:
     return [status.st_size, status.st_mtime_ns]
 
 
-def prepare(recipe: Recipe, models: Mapping[str, Model], folder: Path, *, limit: int | None) -> Path:
-    """Read the source and write a new plan to a folder of its own, which `adopt` puts in place."""
+def prepare(recipe: Recipe, folder: Path, *, limit: int | None) -> tuple[Path, dict[str, int]]:
+    """Read the source and write a new plan to a folder of its own, which `adopt` puts in place.
+
+    Returns the folder, and how many samples each teacher covers.
+    """
     pending = folder / ".pending"
     shutil.rmtree(pending, ignore_errors=True)
-    with (
-        atomic_path(pending / QUARANTINE) as quarantine_path,
-        quarantine_path.open("wb") as quarantine,
-        atomic_path(pending / PLAN) as plan_path,
-        pq.ParquetWriter(plan_path, _SCHEMA, compression="zstd") as plan,
-    ):
-        domains: Counter[str] = Counter()
-        found = _routable(recipe, quarantine, domains)
+    routed = Counter({teacher.name: 0 for teacher in recipe.teachers})
+    with atomic_path(pending / QUARANTINE) as quarantine_path, quarantine_path.open("wb") as quarantine:
+        seen = _Seen()
+        found = _routable(recipe, quarantine, seen)
         chosen = found if limit is None else iter(_spread(islice(found, max(_LIMIT_POOL, 4 * limit)), limit))
-        data.write_samples(pending / SAMPLES, _planned(recipe, models, chosen, plan))
-        _check_domains(recipe, domains)
-    return pending
+        data.write_samples(pending / SAMPLES, _counted(recipe, chosen, routed))
+        _check_coverage(recipe, seen)
+    return pending, dict(routed)
 
 
-def _routable(recipe: Recipe, quarantine: IO[bytes], domains: Counter[str]) -> Iterator[Sample]:
+@dataclass(slots=True)
+class _Seen:
+    """What the samples of a source are like, and which teachers are for any of them."""
+
+    domains: Counter[str]
+    difficulties: Counter[str]
+    covering: set[str]
+
+    def __init__(self) -> None:
+        self.domains, self.difficulties, self.covering = Counter(), Counter(), set()
+
+
+def _routable(recipe: Recipe, quarantine: IO[bytes], seen: _Seen) -> Iterator[Sample]:
     """The samples that some teacher covers; every other row goes to the quarantine with its reason."""
 
     def set_aside(record: dict[str, Any]) -> None:
@@ -173,28 +210,23 @@ def _routable(recipe: Recipe, quarantine: IO[bytes], domains: Counter[str]) -> I
         set_aside(asdict(row))
 
     for sample in data.samples(recipe, SOURCE, on_bad=bad):
-        domains[sample.domain] += 1
-        if covered(recipe.teachers, sample.domain):
+        seen.domains[sample.domain] += 1
+        seen.difficulties[str(sample.meta.get("difficulty", ""))] += 1
+        covering = {teacher.name for teacher in recipe.teachers if covers(teacher, sample)}
+        seen.covering |= covering
+        if covering:
             yield sample
         else:
-            detail = f"no teacher has domain {sample.domain!r}"
+            detail = f"no teacher is for domain {sample.domain!r}"
+            if any(teacher.hinted for teacher in recipe.teachers) and sample.answer is None:
+                detail += " without a gold answer"
             set_aside({"sample_id": sample.id, "reason": NO_TEACHER, "detail": detail})
 
 
-def _planned(
-    recipe: Recipe, models: Mapping[str, Model], samples: Iterator[Sample], plan: pq.ParquetWriter
-) -> Iterator[Sample]:
-    """Hands the samples on while it writes the traces wanted of them."""
-    rows: list[dict[str, Any]] = []
+def _counted(recipe: Recipe, samples: Iterator[Sample], routed: Counter[str]) -> Iterator[Sample]:
     for sample in samples:
-        for teacher in route(recipe.teachers, sample):
-            for request in requests(recipe, teacher, models[teacher.name], sample):
-                rows.append({"id": request.id, "sample_id": sample.id, "teacher": teacher.name, "k": request.k})
-        if len(rows) >= _ROW_GROUP:
-            plan.write_table(pa.Table.from_pylist(rows, schema=_SCHEMA))
-            rows.clear()
+        routed.update(teacher.name for teacher in route(recipe.teachers, sample))
         yield sample
-    plan.write_table(pa.Table.from_pylist(rows, schema=_SCHEMA))
 
 
 def _spread(samples: Iterable[Sample], limit: int) -> list[Sample]:
@@ -214,28 +246,37 @@ def _spread(samples: Iterable[Sample], limit: int) -> list[Sample]:
     return chosen
 
 
-def _check_domains(recipe: Recipe, domains: Counter[str]) -> None:
+def _check_coverage(recipe: Recipe, seen: _Seen) -> None:
     """Raises RecipeError for a teacher that no sample of the source is for: most likely a misspelt domain."""
     for teacher in recipe.teachers:
-        if any(covers(teacher, domain) for domain in domains):
+        if teacher.name in seen.covering or teacher.fallback:
             continue
-        near = difflib.get_close_matches(teacher.domains[0], domains, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        found = ", ".join(repr(domain) for domain in sorted(domains))
+        for key, wanted, found in (
+            ("domains", teacher.domains, seen.domains),
+            ("difficulty", teacher.difficulty, seen.difficulties),
+        ):
+            if wanted and not found.keys() & set(wanted):
+                near = difflib.get_close_matches(wanted[0], found, n=1)
+                hint = f"; did you mean {near[0]!r}?" if near else ""
+                raise RecipeError(
+                    f"teachers.{teacher.name}.{key} = {list(wanted)}: no sample has any of these{hint} "
+                    f"(in [data.{SOURCE}]: {', '.join(repr(value) for value in sorted(found))})"
+                )
         raise RecipeError(
-            f"teachers.{teacher.name}.domains = {list(teacher.domains)}: no sample has such a domain{hint} "
-            f"(domains in [data.{SOURCE}]: {found})"
+            f"teachers.{teacher.name}: no sample of [data.{SOURCE}] is for it (domains, difficulty, "
+            f"modality = {teacher.modality!r}, hinted = {teacher.hinted}: hinted needs gold answers)"
         )
 
 
-def adopt(pending: Path, folder: Path, now: Mapping[str, Any]) -> None:
+def adopt(pending: Path, folder: Path, now: Mapping[str, Any], routed: Mapping[str, int]) -> None:
     """Put a new plan in place of the old one. A kill in between leaves no plan.json, so it is made again."""
     (folder / STATE).unlink(missing_ok=True)
     for name in _FILES:
         (pending / name).replace(folder / name)
     pending.rmdir()
     unreadable = sum(count for reason, count in quarantined(folder).items() if reason not in _SETTLED)
-    write_json(folder / STATE, {**now, "images": _images_state(folder / SAMPLES), "unreadable": unreadable})
+    state = {**now, "images": _images_state(folder / SAMPLES), "unreadable": unreadable}
+    write_json(folder / STATE, {"made_from": state, "routed": routed})
 
 
 _SETTLED = frozenset({NO_TEACHER, "duplicate_row", "conflicting_answer"})
@@ -248,33 +289,14 @@ def quarantined(folder: Path) -> Counter[str]:
         return Counter(orjson.loads(line)["reason"] for line in file)
 
 
-def read(folder: Path, teachers: Sequence[Teacher]) -> Plan:
+def read(folder: Path) -> Plan:
     """The plan in place."""
-    wanted: dict[str, set[bytes]] = {teacher.name: set() for teacher in teachers}
     try:
-        with pq.ParquetFile(folder / PLAN) as table:
-            for batch in table.iter_batches(columns=["id", "teacher"]):
-                for row in batch.to_pylist():
-                    wanted[row["teacher"]].add(bytes.fromhex(row["id"]))
         with pq.ParquetFile(folder / SAMPLES) as table:
             samples = table.metadata.num_rows
-    except (OSError, pa.ArrowException) as error:
+        routed = orjson.loads((folder / STATE).read_bytes())["routed"]
+    except (OSError, pa.ArrowException, orjson.JSONDecodeError, KeyError) as error:
         raise DataError(
             f"{folder}: the plan cannot be read ({error}); remove {folder / STATE} and run again"
         ) from None
-    return Plan(folder=folder, wanted=wanted, samples=samples, quarantined=quarantined(folder))
-
-
-def outputs(plan: Plan) -> dict[str, Output]:
-    """The files of the plan with their digests and numbers of records."""
-    counts = {SAMPLES: plan.samples, QUARANTINE: plan.quarantined.total(), PLAN: sum(map(len, plan.wanted.values()))}
-    return {name: describe(plan.folder / name, count) for name, count in counts.items()}
-
-
-def missing(recipe: Recipe, teacher: Teacher, model: Model, folder: Path, done: set[bytes]) -> Iterator[Request]:
-    """The wanted requests of one teacher that are not done, all of one sample together, drawn as they are needed."""
-    for sample in data.read_samples(folder / SAMPLES):
-        if teacher in route((teacher,), sample):
-            for request in requests(recipe, teacher, model, sample):
-                if bytes.fromhex(request.id) not in done:
-                    yield request
+    return Plan(folder=folder, samples=samples, quarantined=quarantined(folder), routed=routed)

@@ -4,6 +4,7 @@ Pure: images stay references. How an engine wants them (data URLs, pixels) is th
 """
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,9 +23,16 @@ class Prompt:
     text: str
 
 
-def prompt(teacher: Teacher, sample: Sample) -> Prompt:
-    """The chat in which `teacher` is asked `sample`. The question is inserted as it is, braces and all."""
-    text = teacher.prompt.replace("{question}", sample.question)
+_PLACEHOLDER = re.compile("{(question|draft|answer)}")
+
+
+def prompt(teacher: Teacher, sample: Sample, draft: str = "") -> Prompt:
+    """The chat in which `teacher` is asked `sample`, given another teacher's `draft` if it works on drafts.
+
+    What is inserted goes in as it is, braces and all; other braces of the template are left alone.
+    """
+    values = {"question": sample.question, "draft": draft, "answer": sample.answer or ""}
+    text = _PLACEHOLDER.sub(lambda match: values[match[1]], teacher.prompt)
     return Prompt(system=teacher.system, images=sample.images, text=text)
 
 

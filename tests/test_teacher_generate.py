@@ -118,7 +118,7 @@ def test_a_record_holds_all_that_the_contract_names(world: World, url: str) -> N
     world.generate()
     (record,) = world.records()
     names = "id sample_id teacher k seed reasoning answer text outcome finish_reason usage params model revision "
-    names += "engine prompt_sha latency_s created error"
+    names += "engine prompt_sha latency_s created attempt draft hinted error"
     assert set(record) == set(names.split())
     (sample,) = read_samples(world.run / "generate" / "samples.parquet")
     assert record["sample_id"] == sample.id
@@ -255,7 +255,8 @@ def test_planted_faults_cost_their_own_rows_and_are_counted(world: World, url: s
     world.add_teacher(url, max_retries=1, timeout_s=0.5)
     manifest = world.generate()
     outcomes = Counter(record["outcome"] for record in world.records())
-    assert outcomes == {"complete": 44, "error": 5, "empty_answer": 1}
+    assert outcomes == {"complete": 44, "error": 5, "empty_answer": 2}  # asked twice, with another seed
+    assert manifest.counts["empty_answer"] == manifest.counts["repeated"] == 1
     assert manifest.counts["error"] == 5 and manifest.counts["errors_to_ask_again"] == 4
     classes = {record["error"].partition(":")[0] for record in world.records() if record["error"]}
     assert classes == {"refused_request", "server_error", "garbled_response", "timeout", "connection"}
@@ -322,7 +323,6 @@ def test_a_small_run_in_which_everything_fails_is_a_failed_run(world: World) -> 
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"base_url": None}, RecipeError, "run `vllm serve stub` and set base_url"),
         ({"domains": ["scense"]}, RecipeError, "did you mean 'scenes'"),
         ({"backend": "openai", "base_url": "http://127.0.0.1:9/v1"}, TeacherError, "no answer from"),
     ],
@@ -366,7 +366,7 @@ def test_an_embedded_teacher_answers_and_resumes_over_http_identity(world: World
     world.add_rows(6)
     world.add_teacher(None, "tiny", model=str(model), backend="embedded", samples=2, max_in_flight=4)
     manifest = world.generate()
-    assert manifest.counts["traces"] == 12 and world.ids() == world.planned()
+    assert manifest.counts["traces"] == 12 and set(world.planned()) <= set(world.ids())
     assert "transformers" in manifest.versions
     assert all(record["usage"]["prompt"] > 16 for record in world.records())
     ids = world.planned()

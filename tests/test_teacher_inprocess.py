@@ -1,6 +1,7 @@
 """The embedded engine against transformers itself, on small random models."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,12 @@ def ask(model: Path, who: Teacher, asked: Sequence[Request]) -> dict[str, Comple
     engine = EmbeddedTeacher(who, str(model), max_pixels=10**8)
     found: dict[str, Completion] = {}
     pulses: list[int] = []
-    engine.answer(iter(asked), lambda request, done: found.__setitem__(request.id, done), lambda: pulses.append(1))
+    waiting = iter(asked)
+    engine.answer(
+        lambda: next(waiting, None),
+        lambda request, done: found.__setitem__(request.id, done),
+        lambda: pulses.append(1),
+    )
     assert len(found) == len(asked)
     return found
 
@@ -184,9 +190,7 @@ def rows(count: int) -> list[Row]:
     (request,) = requests(Recipe(), teacher(), MODEL, Sample(id="s", images=(), question="q"))
     made = []
     for seed in range(count):
-        seeded = Request(
-            id=request.id, sample=request.sample, k=0, seed=seed, prompt=request.prompt, prompt_sha=request.prompt_sha
-        )
+        seeded = replace(request, seed=seed)
         made.append(Row(request=seeded, prompt_tokens=1, image_tokens=0, prefix=""))
     return made
 

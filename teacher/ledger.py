@@ -1,0 +1,129 @@
+"""What the journals of one teacher hold: which traces are finished, how they ended, and where each record lies.
+
+Memory holds ids, outcomes, token counts and positions, packed to some 190 bytes a trace; texts are read back from
+disk when a policy needs one.
+"""
+
+import struct
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import IO, Any
+
+import orjson
+
+from distill.types import Outcome
+from teacher.agenda import Finding
+from teacher.completion import ROW_FAULTS
+
+_OUTCOMES = tuple(str(outcome) for outcome in Outcome)
+_USAGE = ("prompt", "image", "reasoning", "answer")
+_ENTRY = struct.Struct("<BHQIIII")
+"""Outcome, number of the part, position of the line in it, token counts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One finished trace."""
+
+    outcome: str
+    part: int
+    start: int
+    usage: Mapping[str, int]
+
+
+def part_number(part: Path) -> int:
+    return int(part.stem.removeprefix("part-"))
+
+
+def part_path(folder: Path, number: int) -> Path:
+    return folder / f"part-{number:05d}.jsonl"
+
+
+@dataclass(slots=True)
+class Ledger:
+    """What the journals in `folder` hold."""
+
+    folder: Path
+    errors: dict[bytes, bool] = field(default_factory=dict)
+    """Ids that only have an error from an earlier run, and whether that may be gone when they are asked again."""
+    failed: dict[bytes, bool] = field(default_factory=dict)
+    """The same for errors of this run; they are not asked again in it."""
+    engines: dict[str, str] = field(default_factory=dict)
+    """Versions of the engines that answered, by name."""
+    records: dict[Path, int] = field(default_factory=dict)
+    """Records a part."""
+    spoilt: set[Path] = field(default_factory=set)
+    """Parts with doubled ids, or parsed otherwise than the recipe says now."""
+    with_errors: set[Path] = field(default_factory=set)
+    _done: dict[bytes, bytes] = field(default_factory=dict)
+    _files: dict[int, IO[bytes]] = field(default_factory=dict)
+
+    def __contains__(self, trace_id: str) -> bool:
+        """Whether a trace is finished (any outcome but error)."""
+        return bytes.fromhex(trace_id) in self._done
+
+    def add(self, record: Mapping[str, Any], part: int, start: int) -> None:
+        """Count one record on disk, in a part, its line starting at byte `start`. Errors count as of this run."""
+        key = bytes.fromhex(record["id"])
+        if record["outcome"] == Outcome.ERROR:
+            self.failed[key] = not record["error"].startswith(ROW_FAULTS)
+            return
+        usage = record["usage"]
+        code = _OUTCOMES.index(record["outcome"])
+        self._done[key] = _ENTRY.pack(code, part, start, *(usage[name] for name in _USAGE))
+        self.engines[record["engine"]["name"]] = record["engine"]["version"]
+
+    def outcomes(self) -> Counter[str]:
+        """How the finished traces ended, those included that the recipe no longer wants."""
+        return Counter(_OUTCOMES[packed[0]] for packed in self._done.values())
+
+    def become(self, other: "Ledger") -> None:
+        """Take over what another ledger of the same folder holds: the parts have been rewritten."""
+        self.close()
+        for each in fields(self):
+            setattr(self, each.name, getattr(other, each.name))
+
+    def entry(self, trace_id: str) -> Entry | None:
+        packed = self._done.get(bytes.fromhex(trace_id))
+        if packed is None:
+            return None
+        code, part, start, *usage = _ENTRY.unpack(packed)
+        return Entry(outcome=_OUTCOMES[code], part=part, start=start, usage=dict(zip(_USAGE, usage, strict=True)))
+
+    def found(self, trace_id: str) -> Finding | None:
+        """A finished trace, or an error of this run; what failed in an earlier run counts as never asked."""
+        key = bytes.fromhex(trace_id)
+        packed = self._done.get(key)
+        if packed is not None:
+            return Finding(outcome=_OUTCOMES[packed[0]], record=lambda: self.read(trace_id))
+        return _FAILED if key in self.failed else None
+
+    def found_or_failed(self, trace_id: str) -> Finding | None:
+        """The same with the errors of earlier runs, for telling what there is rather than what to ask."""
+        return self.found(trace_id) or (_FAILED if bytes.fromhex(trace_id) in self.errors else None)
+
+    def failure(self, trace_id: str) -> bool | None:
+        """Whether a failed trace may pass another time; None when it has not failed."""
+        key = bytes.fromhex(trace_id)
+        return self.failed.get(key, self.errors.get(key))
+
+    def read(self, trace_id: str) -> dict[str, Any]:
+        """The record of a finished trace."""
+        entry = self.entry(trace_id)
+        assert entry is not None, f"no trace {trace_id} in {self.folder}"
+        if entry.part not in self._files:
+            self._files[entry.part] = part_path(self.folder, entry.part).open("rb")
+        file = self._files[entry.part]
+        file.seek(entry.start)
+        record: dict[str, Any] = orjson.loads(file.readline())
+        return record
+
+    def close(self) -> None:
+        for file in self._files.values():
+            file.close()
+        self._files.clear()
+
+
+_FAILED = Finding(outcome=str(Outcome.ERROR), record=dict)
