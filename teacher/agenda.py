@@ -78,7 +78,7 @@ class Line:
         self.author = author
         self.teacher = author.teacher
         self._rules = rules
-        self._found = found
+        self.found = found
         self._after = after
 
     def agenda(self, sample: Sample) -> "Agenda | None":
@@ -94,7 +94,7 @@ class Line:
 
     def look(self, sample: Sample) -> Look:
         agenda = self.agenda(sample)
-        return Look(waiting=True) if agenda is None else agenda.look(self._found)
+        return Look(waiting=True) if agenda is None else agenda.look(self.found)
 
     def _slots(self, sample: Sample, before: Sequence[Final]) -> "Sequence[_Slot]":
         """The traces that follow from those of the teacher before."""

@@ -12,7 +12,6 @@ from typing import Any
 from distill.types import Sample
 from teacher.agenda import Agenda, Line
 from teacher.identity import Request
-from teacher.ledger import Ledger
 from teacher.order import Lengths, Window
 
 HELD = 8192
@@ -22,12 +21,11 @@ HELD = 8192
 class Feed:
     """The requests of one teacher, in the order in which they are to be sent."""
 
-    def __init__(self, line: Line, ledger: Ledger, samples: Iterator[Sample], before: "Feed | None" = None) -> None:
+    def __init__(self, line: Line, samples: Iterator[Sample], before: "Feed | None" = None) -> None:
         """`before` is the feed of the teacher that this one comes after, while that one is at work, too."""
         self.line = line
         self.spared = 0
         """Traces that were not needed: samples were settled with fewer than the most they could get."""
-        self._ledger = ledger
         self._lengths = Lengths()
         self._window = Window(samples, self._lengths)
         self._ready: deque[Request] = deque()
@@ -101,7 +99,7 @@ class Feed:
 
     def _advance(self, agenda: Agenda, *, first: bool) -> None:
         """Queue what is open of a sample now, or let it go when it is settled."""
-        look = agenda.look(self._ledger.found)
+        look = agenda.look(self.line.found)
         sample = agenda.sample
         if look.settled:
             self._active.pop(sample.id, None)

@@ -126,7 +126,7 @@ class _Stage:
         for teacher in group:
             before = jobs.get(teacher.after or "")
             ledger = self.ledgers[teacher.name]
-            feed = Feed(found[teacher.name], ledger, self.plan.read(), before.feed if before else None)
+            feed = Feed(found[teacher.name], self.plan.read(), before.feed if before else None)
             request = feed.take()
             if request is not None:
                 feed.put_back(request)
@@ -150,15 +150,14 @@ class _Stage:
                 else:
                     ready.append((job, client, stack.enter_context(_Writer(self, job, client.served))))
                     self.watch.follow(lambda client=client: client.in_flight)  # type: ignore[misc]
-            pulse = asyncio.create_task(self._pulse([writer for _, _, writer in ready]))
             try:
                 async with asyncio.TaskGroup() as group:
-                    for job, client, writer in ready:
-                        group.create_task(_answer(job, client, writer))
+                    pulse = group.create_task(self._pulse([writer for _, _, writer in ready]))
+                    for answers in [group.create_task(_answer(*each)) for each in ready]:
+                        await answers
+                    pulse.cancel()
             except BaseExceptionGroup as errors:
                 raise errors.exceptions[0] from None
-            finally:
-                pulse.cancel()
         return absent
 
     async def _client(self, job: _Job, stack: AsyncExitStack) -> ChatClient:

@@ -1,0 +1,324 @@
+"""What is still wanted of a teacher: attempts, adaptive sampling, escalation, drafts. And how it is streamed."""
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from distill.recipe import Teacher
+from distill.teachers import Outcomes
+from distill.types import ImageRef, Outcome, Sample
+from teacher.agenda import Finding, Line, Look, Rules
+from teacher.feed import Feed
+from teacher.identity import Author, Model, Request
+from teacher.order import Lengths, Window
+from teacher.rounds import rounds
+
+SAMPLE = Sample(id="s", images=(), question="How many?", answers=("4",), answer_type="number")
+NO_GOLD = Sample(id="n", images=(), question="How many?", answer_type="number")
+
+
+class Desk:
+    """Teachers whose traces a test writes by hand, as (outcome, answer)."""
+
+    def __init__(self, *teachers: Mapping[str, Any], **outcomes: Any) -> None:
+        made = tuple(
+            Teacher.model_validate_json(
+                _json({"name": "t", "model": "m", "base_url": "http://127.0.0.1:9/v1"} | dict(t))
+            )
+            for t in teachers
+        )
+        rules = Rules(teachers=made, outcomes=Outcomes(**outcomes), relative_tolerance=0.0)
+        self.written: dict[str, Finding] = {}
+        self.asked: list[Request] = []
+        self.lines: dict[str, Line] = {}
+        for teacher in made:
+            author = Author(teacher=teacher, model=Model(name=teacher.model, revision="r", local=False), seed=0)
+            line = Line(author, rules, self.written.get, self.lines.get(teacher.after or ""))
+            self.lines[teacher.name] = line
+
+    def write(self, request: Request, answer: str = "4", outcome: str = "complete") -> None:
+        record = {"answer": answer, "reasoning": f"because {answer}", "outcome": outcome}
+        self.asked.append(request)
+        self.written[request.id] = Finding(outcome=outcome, record=lambda: record)
+
+    def look(self, sample: Sample = SAMPLE, name: str = "t") -> Look:
+        return self.lines[name].look(sample)
+
+    def answer(self, *answers: str, sample: Sample = SAMPLE, name: str = "t") -> Look:
+        """Give these answers in turn to what is open, batch by batch, until nothing is."""
+        left = list(answers)
+        while (look := self.look(sample, name)).open:
+            for request in look.open:
+                self.write(request, left.pop(0))
+        return look
+
+
+def _json(value: Any) -> bytes:
+    import orjson
+
+    return orjson.dumps(value)
+
+
+def test_fixed_n_asks_for_all_at_once_and_is_settled_when_all_are_there() -> None:
+    desk = Desk({"samples": 3})
+    assert [request.k for request in desk.look().open] == [0, 1, 2]
+    desk.write(desk.look().open[1])
+    assert [request.k for request in desk.look().open] == [0, 2]
+    assert desk.answer("4", "5").settled and len(desk.look().finals) == 3
+
+
+def test_adaptive_n_stops_at_enough_verified_traces() -> None:
+    desk = Desk({"samples": 8, "until": {"correct": 2}})
+    assert len(desk.look().open) == 2
+    look = desk.answer("4", "5", "6", "4")
+    assert len(look.finals) == 4 and look.settled
+
+
+def test_adaptive_n_stops_at_agreement_where_there_is_no_gold_and_at_the_cap_otherwise() -> None:
+    desk = Desk({"samples": 6, "until": {"correct": 1, "agree": 2}})
+    assert len(desk.answer("7", "8", "8", sample=NO_GOLD).finals) == 3
+    assert len(desk.answer(*"555555").finals) == 6  # never the gold 4
+
+
+def test_without_a_criterion_for_its_kind_of_question_a_sample_gets_all_its_traces() -> None:
+    desk = Desk({"samples": 3, "until": {"agree": 2}})
+    assert len(desk.answer("4", "4", "4").finals) == 3
+
+
+def test_what_adaptive_n_asks_does_not_depend_on_the_order_of_arrival() -> None:
+    desk = Desk({"samples": 8, "until": {"correct": 1, "at_once": 3}})
+    first = desk.look().open
+    desk.write(first[2], "4")
+    assert [request.id for request in desk.look().open] == [request.id for request in first[:2]]
+    desk.write(first[0], "9")
+    desk.write(first[1], "9")
+    assert desk.look().settled and len(desk.look().finals) == 3
+
+
+@pytest.mark.parametrize(
+    ("policy", "outcome", "changed"),
+    [
+        ("resample", "repetition", {"seed"}),
+        ("raise_cap", "truncated_answer", {"max_tokens"}),
+        ("budget", "truncated_thinking", {"thinking_budget"}),
+    ],
+)
+def test_a_bad_outcome_is_asked_again_with_exactly_what_its_policy_changes(
+    policy: str, outcome: str, changed: set[str]
+) -> None:
+    desk = Desk({"sampling": {"max_tokens": 100}}, **{outcome: policy, "attempts": 2})
+    (first,) = desk.look().open
+    desk.write(first, "", outcome)
+    (second,) = desk.look().open
+    ours, theirs = ({"seed": r.seed, **r.sampling.model_dump()} for r in (first, second))
+    assert {key for key in ours if ours[key] != theirs[key]} == changed
+    assert second.id != first.id and (second.k, second.attempt) == (0, 1)
+    desk.write(second, "", outcome)
+    (final,) = desk.look().finals
+    assert final.request == second and [request.id for request in final.replaced] == [first.id]
+
+
+def test_attempts_are_bounded_and_never_the_same_request_twice() -> None:
+    desk = Desk({}, empty_answer="resample", truncated_answer="raise_cap", attempts=5)
+    for outcome in ("empty_answer", "truncated_answer", "empty_answer", "truncated_answer", "empty_answer"):
+        (request,) = desk.look().open
+        desk.write(request, "", outcome)
+    assert desk.look().settled
+    assert len({(request.seed, request.sampling) for request in desk.asked}) == 5
+
+
+def test_a_greedy_teacher_is_not_asked_for_another_seed() -> None:
+    desk = Desk({"sampling": {"temperature": 0.0}}, repetition="resample")
+    desk.write(desk.look().open[0], "", "repetition")
+    assert desk.look().settled
+
+
+def test_a_dropped_outcome_is_final_and_marked() -> None:
+    desk = Desk({}, refusal="drop")
+    desk.write(desk.look().open[0], "", "refusal")
+    assert desk.look().finals[0].dropped
+
+
+BIG = {"name": "big", "model": "big", "after": "t", "when": "unsure", "sure_share": 0.75}
+
+
+@pytest.mark.parametrize(
+    ("answers", "asked"),
+    [("4444", False), ("4449", False), ("4499", True), ("9999", True), ("4 half", True)],
+)
+def test_the_large_teacher_is_asked_where_the_small_one_disagrees_or_agrees_on_a_wrong_answer(
+    answers: str, asked: bool
+) -> None:
+    desk = Desk({"samples": 4}, BIG)
+    assert desk.look(name="big").waiting
+    if answers == "4 half":
+        for request, outcome in zip(desk.look().open, ["complete", "error", "error", "refusal"], strict=True):
+            desk.write(request, "4", outcome)
+    else:
+        desk.answer(*answers)
+    assert bool(desk.look(name="big").open) == asked
+
+
+def test_a_teacher_for_failures_answers_only_what_the_other_could_not() -> None:
+    desk = Desk({}, {"name": "other", "model": "o", "after": "t", "when": "failed"}, refusal="keep")
+    desk.write(desk.look().open[0], "", "refusal")
+    desk.answer("4", sample=NO_GOLD)
+    assert desk.look(name="other").open and not desk.look(NO_GOLD, "other").open
+
+
+def test_a_chained_teacher_works_on_every_complete_draft() -> None:
+    desk = Desk(
+        {"samples": 3}, {"name": "editor", "model": "e", "after": "t", "prompt": "{question}\n{draft}", "samples": 2}
+    )
+    first, second, third = desk.look().open
+    desk.write(first, "4")
+    desk.write(second, "5", "truncated_answer")
+    desk.write(third, "6")
+    opened = desk.look(name="editor").open
+    assert [(request.k, request.draft) for request in opened] == [
+        (0, first.id),
+        (1, first.id),
+        (4, third.id),
+        (5, third.id),
+    ]
+    assert opened[0].prompt.text == "How many?\nbecause 4\n\n4"
+    assert len({request.id for request in opened}) == 4
+
+
+def test_an_error_is_final_for_this_run() -> None:
+    desk = Desk({}, {"name": "other", "model": "o", "after": "t", "when": "failed"})
+    desk.write(desk.look().open[0], "", Outcome.ERROR)
+    assert desk.look().settled and desk.look(name="other").open
+
+
+def picture(name: str) -> tuple[ImageRef, ...]:
+    return (ImageRef(sha256=name, path=name),)
+
+
+def numbered(count: int, *, domain: str = "", images: int = 1000) -> list[Sample]:
+    return [
+        Sample(id=f"{domain}{n:04}", images=picture(f"{domain}{n % images}"), question="q?", domain=domain)
+        for n in range(count)
+    ]
+
+
+def drained(window: Window) -> list[Sample]:
+    return list(iter(window.next, None))
+
+
+def test_questions_about_one_image_are_asked_together() -> None:
+    order = [sample.images[0].sha256 for sample in drained(Window(iter(numbered(12, images=4)), Lengths()))]
+    assert [order[i : i + 3] for i in (0, 3, 6, 9)] == [[name] * 3 for name in "0123"]
+
+
+def test_kinds_that_take_long_are_asked_first_once_that_is_known() -> None:
+    quick, slow = numbered(20, domain="quick"), numbered(20, domain="slow")
+    lengths = Lengths()
+    for sample, tokens in ((quick[0], 10), (slow[0], 500)):
+        lengths.add(sample, tokens)
+    order = [sample.domain for sample in drained(Window(iter([*quick, *slow]), lengths))]
+    assert order == ["slow"] * 20 + ["quick"] * 20
+
+
+def test_a_window_reads_no_further_ahead_than_its_size() -> None:
+    drawn: list[str] = []
+
+    def source() -> Iterator[Sample]:
+        for sample in numbered(100):
+            drawn.append(sample.id)
+            yield sample
+
+    window = Window(source(), Lengths(), size=8)
+    for _ in range(10):
+        window.next()
+    assert 10 <= len(drawn) <= 18
+    assert len({sample.id for sample in drained(window)}) == 90
+
+
+def done(desk: Desk, feed: Feed, request: Request, answer: str) -> None:
+    desk.write(request, answer)
+    feed.done(request, {"usage": {"reasoning": 5, "answer": 1}})
+
+
+def test_a_feed_gives_every_request_once_and_what_follows_first() -> None:
+    desk = Desk({"samples": 4, "until": {"agree": 2}})
+    feed = Feed(desk.lines["t"], iter([NO_GOLD, *numbered(3)]))
+    seen: list[Request] = []
+    while (request := feed.take()) is not None:
+        seen.append(request)
+        done(desk, feed, request, str(request.k))  # no two agree, so all four are needed
+    assert feed.finished and len({request.id for request in seen}) == len(seen) == 16
+    assert [request.sample.id for request in seen[:4]] != [request.sample.id for request in seen[2:6]]
+    assert feed.spared == 0
+
+
+def test_a_later_teacher_waits_for_each_sample_and_hears_when_the_first_one_is_done() -> None:
+    desk = Desk({"samples": 1}, {"name": "editor", "model": "e", "after": "t", "prompt": "{question} {draft}"})
+    samples = numbered(2)
+    first = Feed(desk.lines["t"], iter(samples))
+    second = Feed(desk.lines["editor"], iter(samples), first)
+
+    async def work() -> list[str]:
+        waiting = asyncio.create_task(second.get())
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        got = []
+        for _ in samples:
+            request = await first.get()
+            assert request is not None
+            done(desk, first, request, "4")
+            edited = await asyncio.wait_for(waiting, 1)
+            assert edited is not None
+            got.append(edited.sample.id)
+            done(desk, second, edited, "4")
+            waiting = asyncio.create_task(second.get())
+            await asyncio.sleep(0)
+        assert await first.get() is None
+        first.close()
+        assert await asyncio.wait_for(waiting, 1) is None
+        return got
+
+    assert sorted(asyncio.run(work())) == [sample.id for sample in samples]
+
+
+def test_nobody_waits_for_a_teacher_that_stopped() -> None:
+    desk = Desk({}, BIG)
+    samples = numbered(3)
+    first = Feed(desk.lines["t"], iter(samples))
+    second = Feed(desk.lines["big"], iter(samples), first)
+
+    async def work() -> Request | None:
+        waiting = asyncio.create_task(second.get())
+        await asyncio.sleep(0)
+        first.close()
+        return await asyncio.wait_for(waiting, 1)
+
+    assert asyncio.run(work()) is None
+
+
+def names(teachers: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    made = [Teacher.model_validate_json(_json({"model": "m", **teacher})) for teacher in teachers]
+    return [[teacher.name for teacher in group] for group in rounds(made)]
+
+
+def test_servers_that_are_up_work_together_and_started_ones_take_turns() -> None:
+    up = {"base_url": "http://127.0.0.1:9/v1"}
+    assert names([{"name": "a", **up}, {"name": "b"}, {"name": "c"}, {"name": "d", **up}]) == [["a", "b", "d"], ["c"]]
+    assert names([{"name": "a", "backend": "embedded"}, {"name": "b", **up}]) == [["a"], ["b"]]
+
+
+def test_started_servers_with_gpus_of_their_own_work_together() -> None:
+    def on(*gpus: str) -> dict[str, Any]:
+        return {"server": {"gpus": gpus}}
+
+    assert names([{"name": "a", **on("0")}, {"name": "b", **on("1,2")}, {"name": "c", **on("2")}]) == [
+        ["a", "b"],
+        ["c"],
+    ]
+
+
+def test_a_teacher_never_comes_before_the_one_it_follows() -> None:
+    up = {"base_url": "http://127.0.0.1:9/v1"}
+    assert names([{"name": "a"}, {"name": "b"}, {"name": "c", "after": "b", **up}]) == [["a"], ["b", "c"]]
