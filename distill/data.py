@@ -32,6 +32,7 @@ from distill.types import BadRow, ImageRef, Sample
 
 _WORKERS = min(4, os.cpu_count() or 1)
 _FILES_REMEMBERED = 4096
+_DETAIL_CHARACTERS = 500
 _COLUMNS_FROM = 200
 """Rows of a file without a header that are looked at to learn its columns."""
 
@@ -184,7 +185,7 @@ class _Reader:
             parsed = formats.parse(row.values, self.source)
             refs = tuple(self._reference(cell, row) for cell in parsed.images)
         except (RowError, ImageError) as error:
-            return [BadRow(source=self.table.label, row=row.number, reason=error.reason, detail=str(error))]
+            return [BadRow(source=self.table.label, row=row.number, reason=error.reason, detail=_brief(str(error)))]
         return [_sample(question, refs) for question in parsed.questions]
 
     def _reference(self, cell: Cell, row: Row) -> ImageRef:
@@ -224,6 +225,11 @@ class _Reader:
         except ImageError as error:
             return error
         return images.sha256(data)
+
+
+def _brief(text: str) -> str:
+    """A sentence that may quote a cell, without what makes it unreadable."""
+    return text if len(text) <= _DETAIL_CHARACTERS else f"{text[:_DETAIL_CHARACTERS]}..."
 
 
 def _exists(path: Path) -> bool:

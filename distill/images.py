@@ -34,6 +34,7 @@ from PIL import (
     PngImagePlugin,
     PpmImagePlugin,
     TiffImagePlugin,
+    UnidentifiedImageError,
     WebPImagePlugin,
 )
 
@@ -138,19 +139,23 @@ def sha256(data: bytes) -> str:
 def read_file(path: Path) -> bytes:
     """The bytes of a regular file of at most MAX_BYTES. Raises ImageError; never blocks on a pipe or a device."""
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # noqa: PTH123 (no pathlib spelling)
-            status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode):
-                raise ImageError("unreadable_image", f"{path}: not a regular file")
-            if status.st_size > MAX_BYTES:
-                raise ImageError("too_many_bytes", f"{path}: {status.st_size} bytes, more than {MAX_BYTES}")
-            return file.read()
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except (FileNotFoundError, NotADirectoryError):
         raise ImageError("missing_image", f"{path}: no such file") from None
-    except ImageError:
-        raise
     except (OSError, ValueError) as error:
         raise ImageError("unreadable_image", f"{path}: {error}") from None
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise ImageError("unreadable_image", f"{path}: not a regular file")
+        if status.st_size > MAX_BYTES:
+            raise ImageError("too_many_bytes", f"{path}: {status.st_size} bytes, more than {MAX_BYTES}")
+        with open(descriptor, "rb", closefd=False) as file:
+            return file.read()
+    except OSError as error:
+        raise ImageError("unreadable_image", f"{path}: {error}") from None
+    finally:
+        os.close(descriptor)
 
 
 def within(root: Path, name: str, *, allow_outside: bool) -> Path:
@@ -270,6 +275,9 @@ def _open(data: bytes, max_pixels: int) -> Image.Image:
         width, height = image.size
     except Image.DecompressionBombError as error:
         raise ImageError("too_many_pixels", str(error)) from None
+    except UnidentifiedImageError:
+        known = ", ".join(str(name) for name in FORMATS)
+        raise ImageError("unreadable_image", f"none of {known}; it begins with {data[:16]!r}") from None
     except _DECODER_ERRORS as error:
         raise ImageError("unreadable_image", f"not an image of a known format: {error}") from None
     if width < 1 or height < 1:

@@ -284,6 +284,34 @@ _REPEATED = (
 )
 
 
+def behaviours() -> list[Case]:
+    """Rows at which the server misbehaves."""
+    return [
+        Case(name=name, line=written(row(name, question=f"{name}: {words}")), ends=ends)
+        for name, (words, ends) in _BEHAVIOURS.items()
+    ]
+
+
+_BEHAVIOURS: Mapping[str, tuple[str, str]] = {
+    "refused": ("fault=400", "error refused_request"),
+    "forbidden": ("fault=403", "error refused_request"),
+    "not found": ("fault=404", "error refused_request"),
+    "too large": ("fault=413", "error refused_request"),
+    "unprocessable": ("fault=422", "error refused_request"),
+    "always busy": ("fault=429", "error rate_limited"),
+    "busy once": ("fault=429x1", COMPLETE),
+    "broken": ("fault=500", "error server_error"),
+    "broken once": ("fault=500x1", COMPLETE),
+    "bad gateway": ("fault=502", "error server_error"),
+    "unavailable": ("fault=503", "error server_error"),
+    "hangs": ("fault=hang", "error timeout"),
+    "disconnects within the body": ("fault=disconnect", "error connection"),
+    "garbage": ("fault=garbage", "error garbled_response"),
+    "aborted": ("fault=abort", "error server_error"),
+    "empty answer": ("fault=empty", "empty_answer"),
+}
+
+
 def parquet(folder: Path) -> list[Case]:
     """A Parquet file `rows.parquet` with pictures inside, and its cases; their lines are empty."""
     good, photo = encoded(noise()), encoded(noise(200, 150))
@@ -304,6 +332,7 @@ def parquet(folder: Path) -> list[Case]:
         "question not utf-8": (b"How m\xe9ny?", "quarantined malformed_row"),
     }
     image = {"bytes": good, "path": None}
+    rows: list[tuple[str, Any, bytes | None, str]]
     rows = [(name, cell, f"{name}?".encode(), ends) for name, (cell, ends) in cells.items()]
     rows += [(name, image, text, ends) for name, (text, ends) in texts.items()]
     rows += [("answer is nan", image, b"answer is nan?", COMPLETE)]
