@@ -1,7 +1,8 @@
 """Do the teachers agree, with themselves and with each other? Works without a gold answer.
 
-Only traces that gave an answer vote. Two answers agree when the answer judge calls them equivalent under the
-question's type. With a gold answer the share of correct traces is the question's difficulty.
+Only traces that gave an answer vote, and none whose teacher was shown the gold answer. Two answers agree when the
+answer judge calls them equivalent under the question's type. With a gold answer the share of correct traces is the
+question's difficulty.
 """
 
 from collections import Counter
@@ -24,7 +25,7 @@ class Agreement:
     relative_tolerance: float = 0.0
 
     name: ClassVar[str] = "agreement"
-    version: ClassVar[str] = "1"
+    version: ClassVar[str] = "2"
     scope: ClassVar[Literal["trace", "sample"]] = "sample"
     columns: ClassVar[pa.Schema] = family(
         "agreement",
@@ -41,6 +42,10 @@ class Agreement:
         return cls(relative_tolerance=recipe.filter.answer.relative_tolerance)
 
     def measure(self, sample: Sample, traces: list[Trace]) -> list[dict[str, Any]]:
+        rows = iter(self._unhinted(sample, [trace for trace in traces if not trace.hinted]))
+        return [{"agreement_state": NOT_APPLICABLE} if trace.hinted else next(rows) for trace in traces]
+
+    def _unhinted(self, sample: Sample, traces: list[Trace]) -> list[dict[str, Any]]:
         correct = [self._correct(sample, trace) for trace in traces]
         voters = [trace for trace in traces if trace.answer.strip()]
         agree = _agreement(_type(sample))

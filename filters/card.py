@@ -36,9 +36,9 @@ configs:
 ---
 """
     teachers = _table(
-        ("teacher", "model", "revision", "engine", "traces"),
+        ("teacher", "model", "revision", "engine", "shown the answer", "traces"),
         [
-            (maker.teacher, maker.model, maker.revision, maker.engine, f"{count:,}")
+            (maker.teacher, maker.model, maker.revision, maker.engine, "yes" if maker.hinted else "no", f"{count:,}")
             for maker, count in sorted(
                 makers.items(), key=lambda item: (item[0].teacher, item[0].model, item[0].revision)
             )

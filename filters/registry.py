@@ -54,6 +54,7 @@ _FACTS: list[tuple[str, pa.DataType]] = [
     ("domain", pa.string()),
     ("outcome", pa.string()),
     ("finish_reason", pa.string()),
+    ("hinted", pa.bool_()),
 ]
 FACTS = pa.schema(_FACTS)
 """What the signal table says of a trace before anything is measured."""
@@ -93,6 +94,7 @@ def rows(extractors: tuple[Extractor, ...], sample: Sample, traces: list[Trace])
             "domain": sample.domain,
             "outcome": trace.outcome,
             "finish_reason": trace.finish_reason,
+            "hinted": trace.hinted,
         }
         for trace in traces
     ]

@@ -38,6 +38,7 @@ class Maker:
     model: str
     revision: str
     engine: str
+    hinted: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -155,6 +156,7 @@ def _maker(record: dict[str, Any]) -> Maker:
         model=str(record.get("model", "")),
         revision=str(record.get("revision", "")),
         engine=" ".join(str(engine[key]) for key in ("name", "version") if engine.get(key)),
+        hinted=bool(record.get("hinted")),
     )
 
 

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from itertools import permutations
 
 import pytest
@@ -84,3 +85,11 @@ def test_the_majority_does_not_depend_on_the_order_of_answers():
         return one == other or (min(one, other), max(one, other)) in near
 
     assert {majority_answer(list(order), agree) for order in permutations(answers)} == {"4"}
+
+
+def test_a_teacher_that_was_shown_the_answer_has_no_vote() -> None:
+    traces = [trace(FOUR, "4", teacher="a", k=k) for k in range(2)]
+    hinted = replace(trace(FOUR, "5", teacher="b"), hinted=True)
+    alone, together = Agreement().measure(FOUR, traces), Agreement().measure(FOUR, [*traces, hinted])
+    assert together[:2] == alone
+    assert together[2] == {"agreement_state": "not_applicable"}

@@ -150,7 +150,7 @@ def test_the_card_names_teachers_funnel_rules_and_limits(world):
     apply(recipe(tmp_path), tmp_path / "run")
     text = (tmp_path / "run/filter/dataset/README.md").read_text()
     assert "path: train/*.parquet" in text.split("---")[1]
-    assert "| structured | teachers/structured | r1 | transformers 5.0 | 2 |" in text
+    assert "| structured | teachers/structured | r1 | transformers 5.0 | no | 2 |" in text
     assert "| **all** | 3 | 3 | 1 | 2 | 2 |" in text
     assert "`answer_verdict = 'wrong'` | 1 | 1 |" in text
     assert "does not correct the teachers" in text and "unknown: set it" in text
