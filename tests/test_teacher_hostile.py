@@ -20,7 +20,7 @@ from distill import data
 from distill.artifacts import Manifest, read_jsonl
 from distill.data import read_samples
 from distill.recipe import Recipe, load
-from distill.types import BadRow, Sample
+from distill.types import BadRow, Progress, Sample
 from teacher.generate import generate
 
 GOOD = 40
@@ -184,6 +184,28 @@ def test_a_row_that_is_repaired_is_the_only_one_asked(world: World, first: Manif
     assert manifest.counts["quarantined"] == first.counts["quarantined"] - 1
     assert manifest.counts["complete"] == first.counts["complete"] + 1
     assert answered(url) == asked + 1
+
+
+def test_a_picture_that_changes_or_goes_under_a_run_costs_its_own_row(tmp_path: Path, url: str) -> None:
+    hostile.corpus(tmp_path)
+    changed, gone = tmp_path / "images" / "a.gif", tmp_path / "images" / "a.webp"
+    rows = [hostile.row(path.name, image=path.name) for path in (changed, gone)]
+    world = World(
+        tmp_path,
+        [*good(5), *(Case(name=row["image"], line=hostile.written(row), ends="error image") for row in rows)],
+    )
+
+    def once_planned(_: Progress) -> None:
+        changed.write_bytes(hostile.encoded(hostile.noise(33, 11), "GIF"))
+        gone.unlink(missing_ok=True)
+
+    generate(world.recipe(url), world.run, on_progress=once_planned)
+    assert world.ends() == {case.name: case.ends for case in world.cases}
+    reasons = {record["error"].split(": ")[1] for record in world.records() if record["error"]}
+    assert reasons == {"changed_image", "missing_image"}
+    generate(world.recipe(url), world.run)
+    expected = {case.name: case.ends for case in world.cases}
+    assert world.ends() == expected | {changed.name: COMPLETE, gone.name: "quarantined missing_image"}
 
 
 def test_cells_of_a_parquet_file_end_as_they_must(tmp_path: Path, url: str) -> None:
