@@ -40,6 +40,8 @@ _REFUSAL = re.compile(
     re.IGNORECASE,
 )
 _REFUSAL_CHARACTERS = 400
+_ENDING = 8
+"""Characters that a loop must repeat at its end to be looked at; every loop that counts is far longer."""
 _WRAPPERS = (
     ("**", "**"),
     ("__", "__"),
@@ -108,8 +110,13 @@ def _split(text: str, mode: Mode, *, cut: bool) -> tuple[str, str, _State]:
 
 def _tags_in(text: str) -> tuple[str, str] | None:
     """The kind of thinking tags that a text uses: the kind that occurs first."""
-    found = [(text.find(tag), pair) for pair in TAGS for tag in pair if tag in text]
-    return min(found)[1] if found else None
+    first, kind = len(text), None
+    for pair in TAGS:
+        for tag in pair:
+            position = text.find(tag, 0, first)  # only what comes before the first one known so far
+            if position >= 0:
+                first, kind = position, pair
+    return kind
 
 
 def _by_tags(text: str, opening: str, closing: str) -> tuple[str, str, _State]:
@@ -227,11 +234,23 @@ def _loops(text: str, *, cut: bool) -> bool:
     """
     times, least = (6, 60) if cut else (20, 240)
     tail = text.rstrip()[-4000:]
-    for period in range(1, min(400, len(tail) // times) + 1):
-        position = len(tail) - 1
-        while position >= period and tail[position] == tail[position - period]:
-            position -= 1
-        span = len(tail) - 1 - position + period if position < len(tail) - 1 else 0
-        if span >= max(least, times * period):
+    if len(tail) < least:
+        return False
+    longest = min(400, len(tail) // times)
+    # A text that ends in a loop has its last characters once more, one period earlier: only such distances are tried.
+    end = len(tail) - _ENDING
+    position = tail.rfind(tail[end:], max(0, end - longest), len(tail) - 1)
+    while position >= 0:
+        period = end - position
+        if _repeated(tail, period) >= max(least, times * period):
             return True
+        position = tail.rfind(tail[end:], max(0, end - longest), position + _ENDING - 1)
     return False
+
+
+def _repeated(text: str, period: int) -> int:
+    """How many characters at the end of a text repeat with this period."""
+    position = len(text) - 1
+    while position >= period and text[position] == text[position - period]:
+        position -= 1
+    return len(text) - 1 - position + period
