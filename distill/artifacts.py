@@ -234,7 +234,7 @@ class Journal:
     """An append-only JSONL file: whole lines only, fsynced at most `flush_interval_s` after a write.
 
     Opening cuts a torn last line off. One writer a file: a second open fails with BusyError through a lock
-    that dies with its process. Not thread-safe.
+    that dies with its process. One thread appends; another one may call `flush`.
     """
 
     def __init__(self, path: Path, *, flush_interval_s: float = 0.2) -> None:
@@ -271,9 +271,10 @@ class Journal:
     def flush(self) -> None:
         """Make every appended line durable now."""
         if self._dirty:
+            # Taken back before and not after the fsync: another thread may append meanwhile.
+            self._dirty = False
             with storage_errors(self.path):
                 os.fsync(self._file.fileno())
-            self._dirty = False
         self._synced_at = time.monotonic()
 
     def close(self) -> None:

@@ -30,6 +30,7 @@ from teacher.rounds import rounds
 from teacher.settle import Tally, lines, outputs, settle
 from teacher.watch import Watch
 
+_CHARGE_INTERVAL_S = 0.2
 _REMEDY = (
     "run again with --fresh to plan anew (traces that are the same by content are kept and not asked again), "
     "or choose another --run"
@@ -152,7 +153,7 @@ class _Stage:
                     self.watch.follow(lambda client=client: client.in_flight)  # type: ignore[misc]
             try:
                 async with asyncio.TaskGroup() as group:
-                    pulse = group.create_task(self._pulse([writer for _, _, writer in ready]))
+                    pulse = group.create_task(self._pulse([job.teacher for job, _, _ in ready]))
                     for answers in [group.create_task(_answer(*each)) for each in ready]:
                         await answers
                     pulse.cancel()
@@ -191,16 +192,14 @@ class _Stage:
         await client.check()
         return client
 
-    async def _pulse(self, writers: Sequence["_Writer"]) -> None:
-        """Make what was written durable, and charge for the servers' time."""
-        interval_s = self.recipe.generate.flush_interval_s / 2
+    async def _pulse(self, teachers: Sequence[Teacher]) -> None:
+        """Charge for the servers' time."""
         before = time.monotonic()
         while True:
-            await asyncio.sleep(interval_s)
+            await asyncio.sleep(_CHARGE_INTERVAL_S)
             now = time.monotonic()
-            for writer in writers:
-                writer.journal.flush()
-                self.watch.spend(writer.job.teacher, now - before)
+            for teacher in teachers:
+                self.watch.spend(teacher, now - before)
             before = now
 
     def _ask_embedded(self, job: _Job) -> None:

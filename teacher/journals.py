@@ -4,8 +4,8 @@ Parts only grow while a run is open. Before a run appends, records that must go 
 ids) or change (parsed by an older parser or in another mode) are rewritten part by part, each one atomically.
 """
 
+import threading
 from collections.abc import Mapping
-from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 import orjson
 
 from distill.artifacts import Journal, atomic_path, read_jsonl, read_jsonl_at
+from distill.errors import StorageError
 from distill.recipe import Teacher
 from distill.types import Outcome, Trace, Usage
 from teacher.completion import Completion, Served
@@ -144,20 +145,36 @@ def _divided(total: int, reasoning_tokens: int | None, parsed: Parsed) -> dict[s
     return {"reasoning": reasoning, "answer": total - reasoning}
 
 
+def _shallow(value: Trace | Usage) -> dict[str, Any]:
+    """Its fields by name; `asdict` would copy what lies inside, which costs as much as all the rest of a trace."""
+    return {name: getattr(value, name) for name in value.__slots__}
+
+
 class TraceJournal:
-    """Appends the traces of one teacher; whole lines, fsynced in groups. The run's lock makes it the only writer."""
+    """Appends the traces of one teacher; whole lines, fsynced in groups. The run's lock makes it the only writer.
+
+    A thread of its own does the fsyncs, so that neither a busy event loop nor a long step of an embedded model makes
+    a finished trace wait for longer than the flush interval, and a slow disk makes nobody else wait.
+    """
 
     def __init__(self, ledger: Ledger, *, flush_interval_s: float) -> None:
         self._ledger = ledger
         self._flush_interval_s = flush_interval_s
         self._journal: Journal | None = None
         self._part = max(ledger.records, default=part_path(ledger.folder, 0))
+        self._changing = threading.Lock()
+        self._closed = threading.Event()
+        self._failure: StorageError | None = None
+        self._flusher = threading.Thread(target=self._keep_flushing, name="flush", daemon=True)
+        self._flusher.start()
 
     def append(self, finished: Trace) -> dict[str, Any]:
-        """Write one trace; its record. It is durable within the flush interval if `flush` is called that often."""
+        """Write one trace; its record. It is durable within the flush interval."""
+        if self._failure is not None:
+            raise self._failure
         if finished.id in self._ledger:
             raise AssertionError(f"trace {finished.id} of teacher {finished.teacher} was generated twice")
-        record = asdict(finished)
+        record: dict[str, Any] = _shallow(finished) | {"usage": _shallow(finished.usage)}
         journal = self._open()
         start = journal.append(record)
         self._ledger.records[self._part] = self._ledger.records.get(self._part, 0) + 1
@@ -166,17 +183,35 @@ class TraceJournal:
 
     def _open(self) -> Journal:
         if self._ledger.records.get(self._part, 0) >= PART_RECORDS:
-            self.close()
+            self._close_part()
             self._part = part_path(self._ledger.folder, part_number(self._part) + 1)
         if self._journal is None:
             self._journal = Journal(self._part, flush_interval_s=self._flush_interval_s)
         return self._journal
 
+    def _close_part(self) -> None:
+        with self._changing:
+            if self._journal is not None:
+                self._journal.close()
+                self._journal = None
+
+    def _keep_flushing(self) -> None:
+        while not self._closed.wait(self._flush_interval_s / 4):
+            with self._changing:
+                try:
+                    self.flush()
+                except StorageError as error:
+                    self._failure = error
+                    return
+
     def flush(self) -> None:
+        """Make every trace durable now."""
         if self._journal is not None:
             self._journal.flush()
 
     def close(self) -> None:
-        if self._journal is not None:
-            self._journal.close()
-            self._journal = None
+        self._closed.set()
+        self._flusher.join()
+        self._close_part()
+        if self._failure is not None:
+            raise self._failure

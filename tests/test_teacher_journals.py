@@ -1,0 +1,84 @@
+"""Traces on disk: durable in time whatever else the process does, and no failure to make them so is kept quiet."""
+
+import errno
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from distill.artifacts import read_jsonl
+from distill.errors import StorageError
+from distill.types import Trace, Usage
+from teacher.journals import TraceJournal
+from teacher.ledger import Ledger, part_path
+
+
+def finished(number: int) -> Trace:
+    return Trace(
+        id=f"{number:020x}",
+        sample_id="s",
+        teacher="stub",
+        k=0,
+        seed=0,
+        reasoning="",
+        answer="7",
+        text="7",
+        outcome="complete",
+        finish_reason="stop",
+        usage=Usage(),
+        params={},
+        model="stub",
+        revision="",
+        engine={"name": "stub", "version": ""},
+        prompt_sha="",
+        latency_s=0.0,
+        created="",
+    )
+
+
+def test_a_trace_becomes_durable_in_time_while_nobody_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    durable: list[int] = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: durable.append(os.fstat(descriptor).st_size))
+    journal = TraceJournal(Ledger(tmp_path), flush_interval_s=0.2)
+    for number in range(3):
+        journal.append(finished(number))
+        deadline = time.monotonic() + 0.2
+        written = part_path(tmp_path, 0).stat().st_size
+        while time.monotonic() < deadline and durable[-1:] != [written]:
+            pass  # busy, as an event loop or a model may be
+        assert durable[-1:] == [written]
+    journal.close()
+    assert len(durable) == 3
+
+
+def test_an_fsync_that_fails_stops_the_run_at_the_next_trace_or_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    for ending in ("append", "close"):
+        journal = TraceJournal(Ledger(tmp_path / ending), flush_interval_s=0.01)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", refuse)
+            journal.append(finished(0))
+            journal._flusher.join(timeout=5)
+        if ending == "append":
+            with pytest.raises(StorageError, match="No space left on device"):
+                journal.append(finished(1))
+        with pytest.raises(StorageError, match="No space left on device"):
+            journal.close()
+        assert [record["id"] for record in read_jsonl(part_path(tmp_path / ending, 0))] == [finished(0).id]
+
+
+def test_parts_roll_over_and_close_while_the_flusher_is_at_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("teacher.journals.PART_RECORDS", 5)
+    journal = TraceJournal(Ledger(tmp_path), flush_interval_s=0.0001)
+    for number in range(200):
+        journal.append(finished(number))
+    journal.close()
+    found = [record["id"] for number in range(40) for record in read_jsonl(part_path(tmp_path, number))]
+    assert found == [finished(number).id for number in range(200)]
