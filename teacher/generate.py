@@ -223,7 +223,7 @@ class _Stage:
         """Write down which traces count, and the manifest. Raises TeacherError when traces are still to be made."""
         found = lines(self.recipe, self.models, self.ledgers, settled=True)
         tallies = settle(self.plan, found, self.ledgers)
-        _require_complete(self.plan.folder, tallies, absent)
+        _require_complete(self.recipe, self.plan.folder, tallies, absent)
         outcomes = sum((tally.outcomes for tally in tallies.values()), Counter[str]())
         self.watch.finish(outcomes)
         traces = outcomes.total() - sum(tally.dropped for tally in tallies.values())
@@ -283,20 +283,26 @@ class _Writer:
         self.job.ledger.close()
 
 
-def _require_complete(folder: Path, tallies: Mapping[str, Tally], absent: Mapping[str, TeacherError]) -> None:
-    """Raises TeacherError when traces are missing, or when a teacher has nothing but errors to show."""
+def _require_complete(
+    recipe: Recipe, folder: Path, tallies: Mapping[str, Tally], absent: Mapping[str, TeacherError]
+) -> None:
+    """Raises TeacherError when traces are missing, or when a teacher has nothing but errors to show.
+
+    One that only gets what others failed at may well fail at all of it.
+    """
     if any(tally.open for tally in tallies.values()):
         finished_count = sum(tally.outcomes.total() for tally in tallies.values())
         raise TeacherError(
             "\n".join(str(error) for error in absent.values())
             + f"\n{finished_count:,} traces are finished and kept; run again when the rest of the servers is up"
         )
-    for name, tally in tallies.items():
-        failed = tally.outcomes[Outcome.ERROR]
-        if failed and failed == tally.outcomes.total():
+    for teacher in recipe.teachers:
+        outcomes = tallies[teacher.name].outcomes
+        failed = outcomes[Outcome.ERROR]
+        if failed and failed == outcomes.total() and teacher.when == "always":
             raise TeacherError(
-                f"teacher '{name}': all {failed} requests failed; the reasons are in {folder / name}; repair the "
-                "server or the recipe, then run the same command again"
+                f"teacher '{teacher.name}': all {failed} requests failed; the reasons are in "
+                f"{folder / teacher.name}; repair the server or the recipe, then run the same command again"
             )
 
 

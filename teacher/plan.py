@@ -27,7 +27,7 @@ from distill.types import BadRow, Sample
 from teacher import parse
 from teacher.client import sampling_body
 from teacher.identity import Model, model_of, sampling_key
-from teacher.route import NO_TEACHER, covers, route
+from teacher.route import NO_TEACHER, covers, may_share, route
 
 SOURCE = "questions"
 SAMPLES, QUARANTINE, STATE = "samples.parquet", "quarantine.jsonl", "plan.json"
@@ -68,11 +68,10 @@ def check(recipe: Recipe) -> dict[str, Model]:
             )
     models = {teacher.name: model_of(recipe, teacher) for teacher in recipe.teachers}
     for one, other in combinations(recipe.teachers, 2):
-        overlap = not one.domains or not other.domains or set(one.domains) & set(other.domains)
-        if overlap and _asking(one, models[one.name]) == _asking(other, models[other.name]):
+        if may_share(one, other) and _asking(one, models[one.name]) == _asking(other, models[other.name]):
             raise RecipeError(
                 f"teachers {one.name} and {other.name} are the same model asked in the same way about the same "
-                "domains; their traces would be the same ones: keep one of them and raise its samples"
+                "samples; their traces would be the same ones: keep one of them and raise its samples"
             )
     return models
 

@@ -27,6 +27,20 @@ def covers(teacher: Teacher, sample: Sample) -> bool:
     )
 
 
+def may_share(one: Teacher, other: Teacher) -> bool:
+    """Whether there can be samples that both cover."""
+
+    def disjoint(ours: Sequence[str], theirs: Sequence[str]) -> bool:
+        return bool(ours and theirs) and not set(ours) & set(theirs)
+
+    return not (
+        disjoint(one.domains, other.domains)
+        or disjoint(one.difficulty, other.difficulty)
+        or {one.modality, other.modality} == {"image", "text"}
+        or one.fallback != other.fallback
+    )
+
+
 def route(teachers: Sequence[Teacher], sample: Sample) -> tuple[Teacher, ...]:
     """The teachers that answer a sample, in the recipe's order; those that come after another one only with it."""
     covering = [teacher for teacher in teachers if covers(teacher, sample)]

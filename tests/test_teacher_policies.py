@@ -1,0 +1,183 @@
+"""The verb with adaptive sampling, policies by outcome and several teachers, against the stub server."""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow.parquet as pq
+import pytest
+import stub_server
+import tiny_models
+
+from distill.artifacts import Manifest, read_jsonl
+from distill.errors import RecipeError, TeacherError
+from distill.recipe import load
+from teacher.generate import generate
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with stub_server.serve(model="any") as url:
+        yield url
+
+
+class World:
+    def __init__(self, folder: Path, url: str) -> None:
+        self.folder, self.url = folder, url
+        self.rows: list[dict[str, Any]] = []
+        self.head = ""
+
+    def rows_about(self, count: int, text: str = "How many?", **values: Any) -> None:
+        for _ in range(count):
+            name = f"{len(self.rows) % 3}.png"
+            if not (self.folder / name).exists():
+                tiny_models.picture(self.folder / name, len(self.rows) % 3, size=16)
+            self.rows.append({"image": name, "question": f"{text} {len(self.rows)}", **values})
+
+    def generate(self, run: str, *teachers: dict[str, Any]) -> tuple[Manifest, list[dict[str, Any]]]:
+        (self.folder / "rows.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in self.rows))
+        lines = ["[data.questions]", 'source = "rows.jsonl"', self.head]
+        for teacher in teachers:
+            values = {"model": "any", "base_url": self.url, **teacher}
+            lines += ["[[teachers]]", *(f"{key} = {_toml(value)}" for key, value in values.items())]
+        path = self.folder / f"{run}.toml"
+        path.write_text("\n".join(lines))
+        manifest = generate(load(path), self.folder / run)
+        parts = sorted((self.folder / run).glob("generate/*/part-*.jsonl"))
+        return manifest, [record for part in parts for record in read_jsonl(part)]
+
+    def planned(self, run: str) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = pq.read_table(self.folder / run / "generate" / "plan.parquet").to_pylist()
+        return rows
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items()) + "}"
+    return orjson.dumps(value).decode()
+
+
+@pytest.fixture
+def world(tmp_path: Path, url: str) -> World:
+    return World(tmp_path, url)
+
+
+def test_adaptive_sampling_asks_until_the_gold_answer_came_and_reuses_fixed_traces(world: World) -> None:
+    world.rows_about(12)
+    _, fixed = world.generate("fixed", {"name": "t", "samples": 6})
+    second = {record["sample_id"]: record["answer"] for record in fixed if record["k"] == 1}
+    by_question = {row["question"]: row for row in world.rows}
+    for sample in pq.read_table(world.folder / "fixed/generate/samples.parquet").to_pylist():
+        by_question[sample["question"]]["answer"] = second[sample["id"]]
+    manifest, adaptive = world.generate("adaptive", {"name": "t", "samples": 6, "until": {"correct": 1}})
+    assert {record["k"] for record in adaptive} <= {0, 1}
+    assert manifest.counts["traces"] == len(adaptive) <= 24
+    assert {record["id"] for record in adaptive} < {record["id"] for record in fixed}
+    assert {record["sample_id"] for record in adaptive if record["answer"] == second[record["sample_id"]]} == set(
+        second
+    )
+
+
+def test_a_loop_is_asked_again_with_another_seed_and_the_last_attempt_counts(world: World) -> None:
+    world.rows_about(3)
+    world.rows_about(2, "fault=empty")
+    world.head = "[generate.outcomes]\nempty_answer = 'resample'\nattempts = 3"
+    manifest, records = world.generate("run", {"name": "t"})
+    tried = [record for record in records if record["outcome"] == "empty_answer"]
+    assert Counter(record["attempt"] for record in tried) == {0: 2, 1: 2, 2: 2}
+    assert len({record["seed"] for record in tried}) == 6
+    assert manifest.counts["repeated"] == 4 and manifest.counts["traces"] == 5
+    assert {row["attempt"] for row in world.planned("run")} == {0, 2}
+
+
+def test_a_dropped_outcome_stays_in_the_journal_and_out_of_the_plan(world: World) -> None:
+    world.rows_about(2)
+    world.rows_about(1, "fault=empty")
+    world.head = "[generate.outcomes]\nempty_answer = 'drop'"
+    manifest, records = world.generate("run", {"name": "t"})
+    assert len(records) == 3 and len(world.planned("run")) == manifest.counts["traces"] == 2
+    assert manifest.counts["dropped"] == 1
+
+
+def test_a_large_teacher_answers_where_the_small_one_was_unsure_and_one_for_failures_rests(world: World) -> None:
+    world.rows_about(5)
+    world.rows_about(1, "fault=400")
+    manifest, records = world.generate(
+        "run",
+        {"name": "small", "samples": 3},
+        {"name": "large", "prompt": "Carefully: {question}", "after": "small", "when": "unsure"},
+        {"name": "spare", "prompt": "Again: {question}", "after": "small", "when": "failed"},
+    )
+    # The stub's answers are all different, so the small teacher is never sure.
+    assert Counter(record["teacher"] for record in records) == {"small": 18, "large": 6, "spare": 1}
+    assert manifest.counts["small.error"] == 3 and manifest.counts["large.complete"] == 5
+
+
+def test_an_editor_works_on_every_draft_and_names_it(world: World) -> None:
+    world.rows_about(4)
+    _, records = world.generate(
+        "run",
+        {"name": "writer", "samples": 2},
+        {"name": "editor", "prompt": "{question}\nDraft: {draft}", "after": "writer"},
+    )
+    writers = {record["id"]: record for record in records if record["teacher"] == "writer"}
+    edited = [record for record in records if record["teacher"] == "editor"]
+    assert len(edited) == 8 and {record["draft"] for record in edited} == set(writers)
+    assert all(record["sample_id"] == writers[record["draft"]]["sample_id"] for record in edited)
+
+
+def test_a_run_whose_second_server_was_down_goes_on_where_it_was(world: World) -> None:
+    world.rows_about(4)
+    writer = {"name": "writer"}
+    editor = {"name": "editor", "prompt": "{question} {draft}", "after": "writer"}
+    with pytest.raises(TeacherError, match="4 traces are finished and kept"):
+        world.generate("run", writer, {**editor, "base_url": "http://127.0.0.1:9/v1"})
+    _, records = world.generate("run", writer, editor)
+    assert Counter(record["teacher"] for record in records) == {"writer": 4, "editor": 4}
+
+
+def test_a_hinted_teacher_sees_the_answer_is_marked_and_skips_questions_without_one(world: World) -> None:
+    world.rows_about(3, answer="42")
+    world.rows_about(2)
+    manifest, records = world.generate(
+        "run", {"name": "t", "prompt": "{question} It is {answer}. Why?", "hinted": True}
+    )
+    assert len(records) == 3 and all(record["hinted"] for record in records)
+    assert manifest.counts["hinted"] == 3 and manifest.counts["quarantined.no_teacher"] == 2
+    assert all(row["hinted"] for row in world.planned("run"))
+
+
+def test_difficulty_modality_and_fallback_route_rows(world: World) -> None:
+    world.rows_about(2, difficulty="easy")
+    world.rows_about(3, difficulty="hard")
+    world.rows_about(1)
+    _, records = world.generate(
+        "run",
+        {"name": "easy", "difficulty": ["easy"]},
+        {"name": "hard", "difficulty": ["hard"], "modality": "image"},
+        {"name": "rest", "prompt": "Well? {question}", "fallback": True},
+    )
+    assert Counter(record["teacher"] for record in records) == {"easy": 2, "hard": 3, "rest": 1}
+
+
+@pytest.mark.parametrize(
+    ("teacher", "message"),
+    [
+        ({"prompt": "{question} {answer}"}, "hinted = true"),
+        ({"prompt": "{question} {draft}"}, "`after` must name the teacher"),
+        ({"when": "unsure"}, "needs `after`"),
+        ({"after": "nobody"}, "'nobody' is not known"),
+        ({"until": {}}, "until needs correct"),
+        ({"difficulty": ["hrad"]}, "did you mean 'hard'"),
+        ({"modality": "text"}, "no sample of .* is for it"),
+        ({"backend": "embedded", "mm_processor_kwargs": {"a": 1}}, "base_url|backend 'vllm'"),
+    ],
+)
+def test_what_cannot_mean_anything_is_refused_before_anything_is_asked(
+    world: World, teacher: dict[str, Any], message: str
+) -> None:
+    world.rows_about(1, difficulty="hard")
+    with pytest.raises(RecipeError, match=message):
+        world.generate("run", {"name": "t", **teacher})
