@@ -49,6 +49,10 @@ def funnel(run: Path) -> str:
                 (f"{stage}: {name.replace('_', ' ')}", f"{manifest.counts.get(name, 0):,}")
                 for name in (*steps, *others)
             ]
+            if stage == "generate":
+                tokens = manifest.tokens
+                rows.append(("generate: tokens", f"{tokens.get('reasoning', 0) + tokens.get('answer', 0):,}"))
+                rows.append(("generate: tokens wasted", f"{tokens.get('wasted', 0):,}"))
     return table(("funnel", "count"), rows) if rows else ""
 
 
