@@ -102,9 +102,13 @@ def _line(progress: Progress, clock: _Clock) -> str:
 
 
 def _facts(facts: Mapping[str, str | int | float]) -> str:
-    return ", ".join(
-        f"{name} {value:,.4g}" if isinstance(value, float) else f"{name} {value}" for name, value in facts.items()
-    )
+    return ", ".join(f"{name.replace('_per_s', '/s').replace('_', ' ')} {_shown(fact)}" for name, fact in facts.items())
+
+
+def _shown(fact: str | int | float) -> str:
+    if isinstance(fact, str):
+        return fact
+    return f"{fact:,.4g}" if isinstance(fact, float) else f"{fact:,}"
 
 
 def _duration(seconds: float) -> str:
