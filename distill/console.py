@@ -102,7 +102,9 @@ def _line(progress: Progress, clock: _Clock) -> str:
 
 
 def _facts(facts: Mapping[str, str | int | float]) -> str:
-    return ", ".join(f"{name.replace('_per_s', '/s').replace('_', ' ')} {_shown(fact)}" for name, fact in facts.items())
+    return ", ".join(
+        f"{name.replace('_per_s', '/s').replace('_', ' ')} {_shown(fact)}" for name, fact in facts.items()
+    )
 
 
 def _shown(fact: str | int | float) -> str:
