@@ -12,8 +12,8 @@ Each peer runs in an environment of its own, as a process of its own, with the d
 A peer whose environment is missing is left out. The bare client (bodies encoded beforehand, nothing written down) is
 what no client can beat. Three measurements:
 
-- kept: 100 questions on a stub, of which ten are cut by length, five have reasoning only and two are refused. What of
-  that is in a peer's output, and how often the server was asked.
+- kept: 100 questions on a stub, of which ten are cut by length and five have reasoning only; then 100 of which two
+  are refused. What of the answers is in a peer's output, and how often the server was asked.
 - stub: the clients' own cost, on a server that answers at once with 12 KB.
 - vllm: the real server of tests/vllm_server.py (DISTILL_VLLM_PYTHON names its interpreter) with a shipped teacher.
 
@@ -42,8 +42,8 @@ import measure
 
 DRIVERS = Path(__file__).resolve().parent / "peers"
 PACKAGES = {"distilabel": "distilabel", "curator": "bespokelabs-curator", "datatrove": "datatrove"}
-MARKS = {**{n: " (cut)" for n in range(0, 100, 10)}, **{n: " (silent)" for n in (1, 21, 41, 61, 81)}}
-MARKS |= {n: " (refused)" for n in (2, 52)}
+BAD_ENDS = dict.fromkeys(range(0, 100, 10), " (cut)") | dict.fromkeys((1, 21, 41, 61, 81), " (silent)")
+REFUSALS = dict.fromkeys((2, 52), " (refused)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +90,7 @@ def clients(environments: Path, in_flight: int) -> list[Client]:
     def ours_read(folder: Path) -> list[dict[str, Any]]:
         rows = [record for record in measure.records(folder / "run") if not record["error"]]
         count = lambda usage: usage["reasoning"] + usage["answer"]  # noqa: E731
-        return [{**row, "text": row["answer"], "tokens": count(row["usage"])} for row in rows]
+        return [{**row, "tokens": count(row["usage"])} for row in rows]
 
     here = Path(sys.executable)
     found = [
@@ -110,8 +110,8 @@ def clients(environments: Path, in_flight: int) -> list[Client]:
 
 
 @contextmanager
-def stub(kilobytes: int = 12) -> Iterator[str]:
-    command = [sys.executable, DRIVERS / "stub.py", f"--kilobytes={kilobytes}"]
+def stub(latency_s: float = 0.0) -> Iterator[str]:
+    command = [sys.executable, DRIVERS / "stub.py", f"--latency-s={latency_s}"]
     with subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
@@ -127,26 +127,26 @@ def prepare(folder: Path, url: str, count: int, *, marks: dict[int, str] | None 
     return questions
 
 
-def kept(everyone: Sequence[Client], folder: Path) -> None:
+def kept(everyone: Sequence[Client], folder: Path, title: str, marks: dict[int, str]) -> None:
     """What is left of 100 answers, some of them bad."""
     head = "asked | in flight | seeds | answers | cut ones | finish_reason | reasoning | tokens"
-    print(f"\n### What is kept of {100 - len(MARKS)} good, 10 cut, 5 silent answers and 2 refusals\n")
-    print(f"| client | {head} |\n|{'---|' * 9}")
-    with stub() as url:
-        questions = prepare(folder / "kept", url, 100, marks=MARKS)
+    print(f"\n### 100 questions, {title}\n\n| client | {head} |\n|{'---|' * 9}")
+    cut_ones = sum("cut" in mark for mark in marks.values())
+    with stub(latency_s=0.5) as url:
+        questions = prepare(folder / title, url, 100, marks=marks)
         for client in everyone:
             if client.read is None:
                 continue
             tell(url, "reset", b"")
-            work = folder / f"kept {client.name}"
+            work = folder / f"{title} {client.name}"
             spent = client.run(work, questions, url)
             seen = json.loads(tell(url, "seen"))
             if spent.code:
                 print(f"| {client.name} | {seen['asked']} | failed: {tail(work)} |")
                 continue
             rows = [row for row in client.read(work) if row["text"] is not None]
-            cut = sum(row["text"].startswith("The answer is") and not row["text"].endswith(".") for row in rows)
-            parts = [seen["asked"], seen["most"], seen["seeds"], len(rows), f"{cut} of 10"]
+            cut = sum("I see them in" in row["text"] for row in rows)
+            parts = [seen["asked"], seen["most"], seen["seeds"], len(rows), f"{cut} of {cut_ones}"]
             parts += [sum(bool(row[key]) for row in rows) for key in ("finish_reason", "reasoning", "tokens")]
             print(f"| {client.name} | " + " | ".join(map(str, parts)) + " |", flush=True)
 
@@ -223,7 +223,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         if "kept" in options.only:
-            kept(everyone, folder)
+            kept(everyone, folder, "10 answers cut by length, 5 without content", BAD_ENDS)
+            kept(everyone, folder, "2 refused with HTTP 400", REFUSALS)
         if "stub" in options.only:
             with stub() as url:
                 questions = prepare(folder / "stub", url, options.rows)

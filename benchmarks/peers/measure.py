@@ -28,6 +28,8 @@ QUESTIONS = ROOT / "recipes" / "tiny" / "data" / "questions.parquet"
 TEACHER = ROOT / "recipes" / "tiny" / "teachers" / "structured"
 DOMAIN = "scenes"
 SERVED = "served"
+TEMPERATURE = 0.7
+MAX_TOKENS = 128
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,12 +101,13 @@ def write_questions(folder: Path, count: int, *, marks: Mapping[int, str] | None
     return folder
 
 
-def write_recipe(folder: Path, url: str, *, in_flight: int | None, samples: int = 1, max_tokens: int = 128) -> Path:
-    """A recipe that asks the questions of `folder`. Nothing but the sampling that every client can send is on."""
+def write_recipe(folder: Path, url: str, *, in_flight: int | None, samples: int = 1, attempts: int = 1) -> Path:
+    """A recipe that asks the questions of `folder`, with nothing on that other clients could not ask for, too."""
     teacher: dict[str, Any] = {"name": "teacher", "model": str(TEACHER), "served_model": SERVED, "base_url": url}
     teacher |= {"samples": samples} | ({"max_in_flight": in_flight} if in_flight else {})
-    sampling = {"temperature": 0.7, "max_tokens": max_tokens, "stop_repetition": False}
-    lines = ["[data.questions]", 'source = "questions.jsonl"', "[[teachers]]"]
+    sampling = {"temperature": TEMPERATURE, "max_tokens": MAX_TOKENS, "stop_repetition": False}
+    lines = ["[generate.outcomes]", f"attempts = {attempts}"]
+    lines += ["[data.questions]", 'source = "questions.jsonl"', "[[teachers]]"]
     lines += [f"{key} = {orjson.dumps(value).decode()}" for key, value in teacher.items()]
     lines += ["[teachers.sampling]", *(f"{key} = {orjson.dumps(value).decode()}" for key, value in sampling.items())]
     path = folder / "recipe.toml"
@@ -128,12 +131,12 @@ def write_rows(folder: Path, recipe_path: Path) -> Path:
     return folder / "rows.jsonl"
 
 
-def write_job(folder: Path, url: str, rows: Path, *, in_flight: int, max_tokens: int = 128, **more: Any) -> Path:
+def write_job(folder: Path, url: str, rows: Path, *, in_flight: int) -> Path:
     """What the drivers read."""
     folder.mkdir(parents=True)
     job = {"url": url, "model": SERVED, "rows": str(rows), "out": str(folder), "in_flight": in_flight}
     path = folder / "job.json"
-    path.write_bytes(orjson.dumps({**job, "temperature": 0.7, "max_tokens": max_tokens, **more}))
+    path.write_bytes(orjson.dumps({**job, "temperature": TEMPERATURE, "max_tokens": MAX_TOKENS}))
     return path
 
 

@@ -51,7 +51,7 @@ class Stub:
         if "(refused)" in question:
             return _json({"error": {"message": "planted refusal", "code": 400}}, status=400)
         cut, silent = "(cut)" in question, "(silent)" in question
-        content = "" if silent else "The answer is" if cut else f"The answer is {zlib.crc32(question.encode())}."
+        content = "" if silent else "I see them in" if cut else f"I see {zlib.crc32(question.encode())} of them."
         self.requests += 1
         self.tokens += TOKENS
         choice = {

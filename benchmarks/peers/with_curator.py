@@ -49,7 +49,7 @@ def run(job: dict) -> None:
     rows = [json.loads(line) for line in Path(job["rows"]).read_text().splitlines()]
     fixed = {"temperature": job["temperature"], "max_tokens": job["max_tokens"]}
     for row in rows:
-        row["generation_params"] = {"seed": row.pop("seed")}
+        row["generation_params"] = json.dumps({"seed": row.pop("seed")})
     ask = Ask(
         model_name=job["model"],
         backend="openai",

@@ -8,11 +8,14 @@ The image goes in as a data URL (image_type "url"), which spares distilabel from
 
 import base64
 import json
+import os
 import sys
 from pathlib import Path
 
 
 def run(job: dict) -> None:
+    os.environ["DISTILABEL_LOG_LEVEL"] = "WARNING"  # a log line a request is not what is measured
+    os.environ["HF_HUB_OFFLINE"] = "1"
     from distilabel.models.llms import OpenAILLM
     from distilabel.pipeline import Pipeline
     from distilabel.steps import LoadDataFromDicts
@@ -51,14 +54,13 @@ def read(job: dict) -> list[dict]:
     found = []
     for row in pq.read_table(f"{job['out']}/distilabel.parquet").to_pylist():
         meta = row["distilabel_metadata"]
-        tokens = next((value for key, value in meta.items() if key.startswith("statistics")), None) or {}
         found.append(
             {
                 "question": row["instruction"],
                 "text": row["generation"],
                 "reasoning": _anywhere(row, "reasoning"),
                 "finish_reason": _anywhere(row, "finish_reason"),
-                "tokens": (tokens.get("output_tokens") or [None])[0],
+                "tokens": _anywhere(meta, "output_tokens"),
             }
         )
     return found
