@@ -1,0 +1,112 @@
+"""Stands between the client and a server it has started, so that no server outlives the client.
+
+`python guard.py PARENT_PID GRACE_S COMMAND...` runs the command in a session of its own and ends with its exit code
+(128 + n for signal n). It ends the command, and whatever the command has started, when its standard input is at its
+end or its parent is gone (that is what the death of the client looks like, kill -9 included), and when it gets
+SIGTERM, SIGINT or SIGHUP: SIGTERM first, SIGKILL after GRACE_S. What the command leaves behind when it ends by
+itself goes the same way, for a half-dead server still holds the memory of its GPU.
+
+A process of its own, with the standard library alone: it is there before the server and after the client.
+"""
+
+import ctypes
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_LOOK_S = 1.0
+_KILL_S = 10.0
+_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+def main(parent: int, grace_s: float, command: list[str]) -> int:
+    """Run the command until it ends or has to. The exit code is the command's."""
+    waker, wake = os.pipe()
+    os.set_blocking(wake, False)
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    asked: list[int] = []
+    for number in _ENDING:
+        signal.signal(number, lambda number, _: asked.append(number))
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)  # so that grandchildren whose parent died are found, and reaped, here
+    try:
+        child = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+            preexec_fn=lambda: _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM),  # should this very process be killed
+        )
+    except OSError as error:
+        sys.stderr.write(f"cannot start {command[0]}: {error.strerror}\n")
+        return 127
+    code = None
+    while code is None and not asked and os.getppid() == parent:
+        ready, _, _ = select.select([sys.stdin.fileno(), waker], [], [], _LOOK_S)
+        if sys.stdin.fileno() in ready and not os.read(sys.stdin.fileno(), 1024):
+            break
+        if waker in ready:
+            os.read(waker, 1024)
+        code = child.poll()
+    _end(child, grace_s)
+    code = child.wait()
+    return code if code >= 0 else 128 - code
+
+
+def _end(child: "subprocess.Popen[bytes]", grace_s: float) -> None:
+    """End the command's process group and every descendant."""
+    for wish, patience_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, _KILL_S)):
+        deadline = time.monotonic() + patience_s
+        _send(child.pid, wish)
+        while time.monotonic() < deadline:
+            child.poll()
+            if not _reap_orphans(child) and child.returncode is not None:
+                return
+            if wish == signal.SIGKILL:
+                _send(child.pid, wish)  # whoever was being started a moment ago
+            time.sleep(0.05)
+
+
+def _send(group: int, wish: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, wish)
+    for process in _descendants():
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(process, wish)
+
+
+def _reap_orphans(child: "subprocess.Popen[bytes]") -> list[int]:
+    """The descendants that are left, apart from the child itself; those that were dead are gone after this."""
+    for process in _descendants():
+        if process != child.pid:
+            with suppress(ChildProcessError):
+                os.waitpid(process, os.WNOHANG)
+    return [process for process in _descendants() if process != child.pid]
+
+
+def _descendants() -> list[int]:
+    """Every process below this one; empty where there is no /proc to tell."""
+    parents: dict[int, int] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError, ValueError, IndexError):
+            # The name in brackets may itself hold spaces and brackets.
+            parents[int(path.parent.name)] = int(path.read_text(errors="replace").rpartition(")")[2].split()[1])
+    found = [os.getpid()]
+    for process in found:
+        found += [child for child, parent in parents.items() if parent == process]
+    return found[1:]
+
+
+def _prctl(option: int, value: int) -> None:
+    """Linux only; elsewhere the process group alone has to do."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]), float(sys.argv[2]), sys.argv[3:]))
