@@ -233,7 +233,8 @@ def main() -> None:
         if "vllm" in options.only:
             with measure.real_server(folder) as url:
                 questions = prepare(folder / "real", url, options.real_rows)
-                everyone[0].run(folder / "warm", questions, url)
+                if everyone[0].run(folder / "warm", questions, url).code:
+                    raise SystemExit(f"the first requests failed: {tail(folder / 'warm')}")
                 results = race(everyone, folder / "on vllm", questions, url, options.rounds)
             title = f"vLLM, {options.real_rows} image questions, {options.in_flight} in flight"
             show(results, title, options.real_rows)
