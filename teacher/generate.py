@@ -27,6 +27,7 @@ from teacher.identity import Model, Request
 from teacher.journals import TraceJournal, clean, scan, trace
 from teacher.ledger import Ledger
 from teacher.rounds import rounds
+from teacher.server import Servers
 from teacher.settle import Tally, lines, outputs, settle
 from teacher.watch import Watch
 
@@ -167,8 +168,6 @@ class _Stage:
         source = self.recipe.data[planning.SOURCE]
         urls, revive = teacher.urls, None
         if teacher.managed:
-            from teacher.server import Servers
-
             servers = await stack.enter_async_context(
                 Servers(
                     teacher,

@@ -28,6 +28,7 @@ from teacher import parse
 from teacher.client import sampling_body
 from teacher.identity import Model, model_of, sampling_key
 from teacher.route import NO_TEACHER, covers, may_share, route
+from teacher.vllm_options import check_arguments
 
 SOURCE = "questions"
 SAMPLES, QUARANTINE, STATE = "samples.parquet", "quarantine.jsonl", "plan.json"
@@ -56,8 +57,6 @@ def check(recipe: Recipe) -> dict[str, Model]:
         raise RecipeError(f"{recipe.path}: no [[teachers]]; generate needs at least one (name, model, backend)")
     for teacher in recipe.teachers:
         if teacher.managed:
-            from teacher.server import check_arguments
-
             check_arguments(teacher.server, f"{recipe.path}: teachers.{teacher.name}.server")
         if teacher.backend == "openai":
             sampling_body(teacher, teacher.sampling)

@@ -25,8 +25,6 @@ from distill.teachers import Server, Teacher
 from teacher import guard
 from teacher.vllm_options import check_arguments, is_vllm, masked, render
 
-__all__ = ["Servers", "build_command", "check_arguments"]
-
 _TAIL_LINES = 15
 _PAUSE_S = 1.0
 _POLL_S = 0.25
