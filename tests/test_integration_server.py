@@ -1,0 +1,141 @@
+"""A real vLLM server that a run starts itself: asked, killed, started anew, ended without a trace of it."""
+
+import asyncio
+import json
+import os
+import signal
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tiny_models
+import vllm_server
+
+from distill.errors import TeacherError
+from distill.recipe import Teacher, recipes_folder
+from teacher.server import Servers
+
+MODEL = sorted((recipes_folder() / "tiny" / "teachers").glob("*/config.json"))[0].parent
+
+pytestmark = [
+    pytest.mark.vllm,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(bool(vllm_server.why_not()), reason=vllm_server.why_not() or "-"),
+]
+
+
+@pytest.fixture
+def teacher() -> Iterator[Teacher]:
+    """A teacher as a recipe describes it, served by the vLLM of another environment."""
+    with tempfile.TemporaryDirectory() as site:
+        (Path(site) / "sitecustomize.py").write_text(vllm_server.SITE)
+        server = {
+            "command": [str(vllm_server.PYTHON), "-m", "vllm.entrypoints.openai.api_server"],
+            "environment": {
+                "PYTHONPATH": site,
+                "VLLM_CPU_KVCACHE_SPACE": "1",
+                "HF_HUB_OFFLINE": "1",
+                "VLLM_NO_USAGE_STATS": "1",
+            },
+            "arguments": {
+                "dtype": "float32",
+                "enforce-eager": True,
+                "max-model-len": 512,
+                "limit-mm-per-prompt": {"image": 1},
+            },
+            "start_timeout_s": vllm_server.START_TIMEOUT_S,
+        }
+        yield Teacher(name="served", model=str(MODEL), server=server)
+
+
+def chat(url: str, image: Path) -> str:
+    body: dict[str, Any] = {
+        "model": str(MODEL),
+        "messages": [
+            {
+                "role": "user",
+                "content": [
+                    {"type": "image_url", "image_url": {"url": image.resolve().as_uri()}},
+                    {"type": "text", "text": "How many red circles?"},
+                ],
+            }
+        ],
+        "max_tokens": 16,
+        "temperature": 0,
+    }
+    request = urllib.request.Request(
+        f"{url}/chat/completions", json.dumps(body).encode(), {"content-type": "application/json"}
+    )
+    with urllib.request.urlopen(request, timeout=60) as response:
+        return str(json.load(response)["choices"][0]["message"]["content"])
+
+
+def processes(port: str) -> list[int]:
+    """The server on a port and everything below it, without its guard. The server comes first."""
+    parents: dict[int, int] = {}
+    servers: list[int] = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            words = (folder / "cmdline").read_text().split("\0")
+        except OSError:
+            continue
+        if port in words and "guard.py" not in " ".join(words):
+            servers.append(int(folder.name))
+    found = [pid for pid in servers if parents[pid] not in servers]
+    for pid in found:
+        found += [child for child, parent in parents.items() if parent == pid]
+    return found
+
+
+def test_a_server_is_started_killed_revived_and_leaves_nothing(
+    teacher: Teacher, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    image = tiny_models.picture(tmp_path / "images" / "0.png", 0)
+    took: dict[str, float] = {}
+
+    async def run() -> str:
+        begun = time.monotonic()
+        async with Servers(teacher, str(MODEL), tmp_path / "run", media_root=tmp_path / "images") as servers:
+            took["start"] = time.monotonic() - begun
+            (url,) = servers.urls
+            port = url.removesuffix("/v1").rpartition(":")[2]
+            first = processes(port)
+            assert len(first) >= 2, "an API server and an engine"
+            before = await asyncio.to_thread(chat, url, image)
+            assert before
+            os.kill(first[0], signal.SIGKILL)
+            begun = time.monotonic()
+            assert await asyncio.gather(servers.revive(url), servers.revive(url)) == [True, True]
+            took["restart"] = time.monotonic() - begun
+            assert servers.crashes == 1
+            assert not any((Path("/proc") / str(pid)).exists() for pid in first)
+            assert await asyncio.to_thread(chat, url, image) == before
+            begun = time.monotonic()
+        took["stop"] = time.monotonic() - begun
+        assert processes(port) == []
+        return port
+
+    asyncio.run(run())
+    log = (tmp_path / "run" / "server-0.log").read_text()
+    assert log.count("=== ") == 2
+    assert "POST /v1/chat/completions" not in log
+    with capsys.disabled():
+        print("\nvLLM " + ", ".join(f"{what} {seconds:.1f} s" for what, seconds in took.items()))
+
+
+def test_an_argument_that_the_server_refuses_is_shown_with_the_end_of_its_log(
+    teacher: Teacher, tmp_path: Path
+) -> None:
+    server = teacher.server.model_copy(update={"extra": ("--no-such-option", "1")})
+
+    async def run() -> None:
+        async with Servers(teacher.model_copy(update={"server": server}), str(MODEL), tmp_path):
+            pytest.fail("must not come up")
+
+    with pytest.raises(TeacherError, match=r"exit code 2 while starting(?s:.*)unrecognized arguments"):
+        asyncio.run(run())
