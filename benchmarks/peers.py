@@ -176,8 +176,8 @@ def race(everyone: Sequence[Client], folder: Path, questions: Path, url: str, ro
 def show(results: Sequence[Result], title: str, count: int) -> None:
     """Medians of the rounds."""
     print(f"\n### {title}\n")
-    print("| client | asked | wall s (each) | requests/s | tokens/s | CPU ms/request | peak MB | times ours |")
-    print("|---|---|---|---|---|---|---|---|")
+    print("| client | asked | wall s (each) | requests/s | tokens/s | CPU ms/request | times ours |")
+    print("|---|---|---|---|---|---|---|")
     names = list(dict.fromkeys(result.client for result in results))
     walls = {name: [one.spent.wall_s for one in results if one.client == name] for name in names}
     mine = statistics.median(walls.get("distill generate", [float("nan")]))
@@ -190,7 +190,7 @@ def show(results: Sequence[Result], title: str, count: int) -> None:
             f"| {name} | {asked:.0f} | {wall_s:.2f} ({each}) | {count / wall_s:,.0f} "
             f"| {statistics.median(one.tokens / one.spent.wall_s for one in runs):,.0f} "
             f"| {1000 * statistics.median(one.spent.cpu_s for one in runs) / count:.2f} "
-            f"| {max(one.spent.peak_mb for one in runs):.0f} | {wall_s / mine:.1f} |",
+            f"| {wall_s / mine:.1f} |",
             flush=True,
         )
 

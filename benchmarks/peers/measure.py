@@ -38,7 +38,6 @@ class Spent:
 
     wall_s: float
     cpu_s: float
-    peak_mb: float
     started: float
     ended: float
     code: int
@@ -67,7 +66,7 @@ def timed(command: Sequence[str | Path], log: Path, environment: Mapping[str, st
         wall_s, ended = time.perf_counter() - clock, time.time()
     process.returncode = code = os.waitstatus_to_exitcode(status)
     cpu_s = used.ru_utime + used.ru_stime
-    return Spent(wall_s=wall_s, cpu_s=cpu_s, peak_mb=used.ru_maxrss / 1024, started=started, ended=ended, code=code)
+    return Spent(wall_s=wall_s, cpu_s=cpu_s, started=started, ended=ended, code=code)
 
 
 def counts(url: str) -> Counts:
