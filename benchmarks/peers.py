@@ -4,10 +4,10 @@
 
 Each peer runs in an environment of its own, as a process of its own, with the driver in benchmarks/peers/:
 
-    python3.11 -m venv .peers/distilabel; .peers/distilabel/bin/pip install "distilabel[openai]" pyarrow
+    python3.11 -m venv .peers/distilabel; .peers/distilabel/bin/pip install "distilabel[openai]" requests
     python3.11 -m venv .peers/curator; .peers/curator/bin/pip install bespokelabs-curator
     python3.11 -m venv .peers/datatrove
-    .peers/datatrove/bin/pip install "datatrove[io]" aiofiles aiosqlite httpx pandas
+    .peers/datatrove/bin/pip install datatrove orjson pyarrow xxhash aiofiles aiosqlite httpx pandas
 
 A peer whose environment is missing is left out. The bare client (bodies encoded beforehand, nothing written down) is
 what no client can beat. Three measurements:

@@ -118,7 +118,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=750)
     parser.add_argument("--samples", type=int, default=2, help="traces a question, each one request with its seed")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--sweep", type=int, nargs="+", default=[64, 128, 256])
+    parser.add_argument("--sweep", type=int, nargs="+", default=[128, 256, 384])
     parser.add_argument("--in-flight", type=int, help="requests in flight for ours; default: left to the client")
     options = parser.parse_args()
     began = time.monotonic()

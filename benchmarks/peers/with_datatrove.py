@@ -1,6 +1,6 @@
 """datatrove over a job: InferenceRunner on an endpoint, the payload written by a rollout function, checkpoints on.
 
-    python with_datatrove.py run|read job.json      (with datatrove[io], aiofiles, httpx, aiosqlite, pandas)
+    python with_datatrove.py run|read job.json      (with datatrove, orjson, xxhash, aiofiles, aiosqlite, httpx)
 
 The extra datatrove[inference] would bring vLLM and SGLang along; an endpoint needs neither. Without
 `skip_bad_requests` the first refused request ends the whole run, so it is set.
