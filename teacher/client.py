@@ -1,16 +1,15 @@
-"""The HTTP client of an OpenAI-compatible chat server (vLLM, SGLang, llama.cpp, hosted APIs).
+"""The HTTP client of OpenAI-compatible chat servers (vLLM, SGLang, llama.cpp, hosted APIs).
 
-Keeps `max_in_flight` requests under way while it draws them from an iterator, retries what may pass, and gives
-each row that fails for good its error instead of stopping the run; a circuit breaker stops a run in which too
-much fails. Does not start servers and does not parse what they answer.
+Keeps as many requests under way as the servers keep busy, draws each only when there is a place for it, retries what
+may pass, and gives each row that fails for good its error instead of stopping the run; a circuit breaker stops a run
+in which too much fails. Does not start servers and does not parse what they answer.
 """
 
 import asyncio
-import base64
 import random
 import time
-from collections import OrderedDict, deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from os import environ
@@ -20,26 +19,32 @@ from typing import Any, Self
 import aiohttp
 import orjson
 
-from distill import images
 from distill.errors import CircuitOpen, ImageError, RecipeError, TeacherError
-from distill.recipe import Sampling, Teacher
-from distill.types import ImageRef
+from distill.recipe import Teacher
 from teacher.completion import Completion, Served
 from teacher.identity import Model, Request
-from teacher.parse import compose
+from teacher.pictures import Pictures
 from teacher.prompts import messages
+from teacher.replicas import Replica, choose
+from teacher.wire import GarbledError, completion, excerpt, parsed, sampling_body
 
 WINDOW = 100
 """Requests over which the circuit breaker looks back."""
-_IMAGE_CACHE_BYTES = 64 << 20
+MAX_ANSWER_BYTES = 64 << 20
 _BACKOFF_S = 0.5
 _LONGEST_WAIT_S = 60.0
 _CHECK_TIMEOUT_S = 15.0
+_LOOK_S = (0.25, 1.0)
+"""How often a server's queue is looked at: at first, and later."""
+_LOOKS_AT_FIRST = 40
 _RETRIED = frozenset({408, 409, 425, 429})
-_FAILED_FINISHES = frozenset({"abort", "error"})
-_VLLM_ONLY: Mapping[str, float] = {"top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0}
+_BUSY = frozenset({429, 503})
+_CONNECTION = "connection"
+_QUEUE = ("vllm:num_requests_running", "vllm:num_requests_waiting")
 
 Done = Callable[[Request, Completion], None]
+Get = Callable[[], Awaitable[Request | None]]
+Revive = Callable[[str], Awaitable[bool]]
 
 
 class _Attempt(Exception):
@@ -47,6 +52,7 @@ class _Attempt(Exception):
 
     def __init__(self, reason: str, detail: str, wait_s: float | None = None) -> None:
         super().__init__(f"{reason}: {detail}")
+        self.reason = reason
         self.wait_s = wait_s
 
 
@@ -68,8 +74,10 @@ class Breaker:
     def record(self, where: str, error: str) -> None:
         """Count one finished request; `error` is empty when it succeeded. Raises CircuitOpen."""
         self.recent.append(bool(error))
+        if not error or len(self.recent) < WINDOW:
+            return
         failures = sum(self.recent)
-        if error and len(self.recent) == WINDOW and failures > self.max_failure_share * WINDOW:
+        if failures > self.max_failure_share * WINDOW:
             raise CircuitOpen(
                 f"{where}: {failures} of the last {WINDOW} requests failed, more than generate.max_failure_share = "
                 f"{self.max_failure_share}; the last one: {error}\n"
@@ -78,7 +86,7 @@ class Breaker:
 
 
 class ChatClient:
-    """One teacher behind a URL. Use as an async context manager; `check` comes before the first `answer`."""
+    """One teacher behind one or several URLs. Use as an async context manager; `check` comes before `answer`."""
 
     def __init__(
         self,
@@ -89,30 +97,37 @@ class ChatClient:
         max_pixels: int,
         max_failure_share: float,
         local_media: bool = False,
-        revive: Callable[[str], Awaitable[bool]] | None = None,
+        revive: Revive | None = None,
     ) -> None:
+        """`local_media`: the servers may read image files. `revive` is asked to bring back a server that broke."""
         self.teacher = teacher
         self.model = model
-        self.url = urls[0]
+        self.replicas = [Replica(url.rstrip("/"), teacher.max_in_flight) for url in urls]
         self.served = Served(
             model=teacher.served_model or teacher.model, engine={"name": teacher.backend, "version": ""}
         )
+        self._revive = revive
         self._breaker = Breaker.closed(max_failure_share)
-        self._pictures = _Pictures(max_pixels)
-        self.in_flight = 0
+        self._pictures = Pictures(teacher, max_pixels=max_pixels, local_media=local_media, urls=tuple(urls))
+        self._place = asyncio.Event()
+
+    @property
+    def in_flight(self) -> int:
+        return sum(replica.in_flight for replica in self.replicas)
 
     async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=30),
             timeout=aiohttp.ClientTimeout(total=self.teacher.timeout_s, sock_connect=min(10, self.teacher.timeout_s)),
-            headers=self._headers(),
+            headers=self.headers(),
         )
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._session.close()
 
-    def _headers(self) -> dict[str, str]:
+    def headers(self) -> dict[str, str]:
+        """The headers of every request. Raises RecipeError when the key's variable is not set."""
         headers = {"content-type": "application/json"}
         variable = self.teacher.api_key_env
         if variable:
@@ -124,81 +139,143 @@ class ChatClient:
         return headers
 
     async def check(self) -> None:
-        """Ask the server what it serves. Raises TeacherError when it does not answer or serves another model."""
-        status, listed = await self._get(f"{self.url}/models")
+        """Ask every server what it serves. Raises TeacherError when one does not answer or serves another model."""
+        for replica in self.replicas:
+            self.served = await self._check(replica.url)
+
+    async def _check(self, url: str) -> Served:
+        status, listed = await self._get(f"{url}/models")
         if status in (401, 403):
             raise TeacherError(
-                f"{self.url} refuses the key of teacher '{self.teacher.name}' (HTTP {status}); set api_key_env to "
+                f"{url} refuses the key of teacher '{self.teacher.name}' (HTTP {status}); set api_key_env to "
                 "the name of the environment variable that holds it"
             )
         if status >= 500 or status == 429:
-            raise TeacherError(f"{self.url} answers HTTP {status}; wait until the server is up and run again")
+            raise TeacherError(f"{url} answers HTTP {status}; wait until the server is up and run again")
         cards = listed.get("data") if isinstance(listed, dict) else None
-        name = _choose(self.teacher, self.model, self.url, cards if isinstance(cards, list) else [])
-        _, version = await self._get(f"{self.url.removesuffix('/v1')}/version")
+        name = _choose(self.teacher, self.model, url, cards if isinstance(cards, list) else [])
+        _, version = await self._get(f"{url.removesuffix('/v1')}/version")
         known = version.get("version") if isinstance(version, dict) else None
         engine = {"name": "vllm" if known else self.teacher.backend, "version": str(known or "")}
-        self.served = Served(model=name, engine=engine)
+        return Served(model=name, engine=engine)
 
     async def _get(self, url: str) -> tuple[int, Any]:
         timeout = aiohttp.ClientTimeout(total=_CHECK_TIMEOUT_S)
         try:
             async with self._session.get(url, timeout=timeout) as response:
                 body = await response.read()
-                return response.status, _json(body)
+                return response.status, parsed(body)
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             raise TeacherError(
-                f"teacher '{self.teacher.name}': no answer from {self.url} ({_told(error)}); start the server "
-                f"(vllm serve {self.teacher.model}) or correct base_url, then run the same command again"
+                f"teacher '{self.teacher.name}': no answer from {url} ({_told(error)}); start the server "
+                f"(vllm serve {self.teacher.model}), leave base_url out to have it started, or correct base_url, "
+                "then run the same command again"
             ) from None
 
-    async def answer(self, get: Callable[[], Awaitable[Request | None]], done: Done) -> None:
-        """Send every request, `max_in_flight` at once; `done` is told of each as soon as it is finished.
+    async def answer(self, get: Get, done: Done) -> None:
+        """Send every request that `get` gives until it gives None; `done` is told of each as soon as it is finished.
 
-        Raises CircuitOpen; then, and when `done` raises, what is under way is given up.
+        A request is drawn when a server has a place for it, not before. Raises CircuitOpen; then, and when `done`
+        raises, what is under way is given up.
         """
-
-        async def work() -> None:
-            while request := await get():
-                self.in_flight += 1
-                completion = await self.ask(request)
-                self.in_flight -= 1
-                done(request, completion)
-                if not completion.error.startswith("image:"):
-                    self._breaker.record(f"teacher '{self.teacher.name}' at {self.url}", completion.error)
-
-        workers = [asyncio.create_task(work()) for _ in range(self.teacher.max_in_flight or 64)]
+        looking = [asyncio.create_task(self._look(replica)) for replica in self.replicas]
         try:
-            await asyncio.gather(*workers)
+            async with asyncio.TaskGroup() as group:
+                while True:
+                    while not any(replica.free for replica in self.replicas):
+                        self._place.clear()
+                        await self._place.wait()
+                    request = await get()
+                    if request is None:
+                        break
+                    replica = choose(self.replicas, request, time.monotonic())
+                    replica.in_flight += 1
+                    group.create_task(self._finish(request, replica, done))
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from None
         finally:
-            for worker in workers:
-                worker.cancel()
-            await asyncio.gather(*workers, return_exceptions=True)
+            for look in looking:
+                look.cancel()
+            await asyncio.gather(*looking, return_exceptions=True)
 
-    async def ask(self, request: Request) -> Completion:
-        """The completion of one request; its `error` says why there is none."""
+    async def _finish(self, request: Request, replica: Replica, done: Done) -> None:
+        finished = await self.ask(request, replica)
+        done(request, finished)
+        if not finished.error.startswith("image:"):
+            self._breaker.record(f"teacher '{self.teacher.name}' at {replica.url}", finished.error)
+
+    async def _look(self, replica: Replica) -> None:
+        """Tell a server's pace how long its queue is, for as long as the server says it."""
+        if self.teacher.backend != "vllm":
+            return
+        url = f"{replica.url.removesuffix('/v1')}/metrics"
+        looks = 0
+        while True:
+            await asyncio.sleep(_LOOK_S[looks >= _LOOKS_AT_FIRST])
+            looks += 1
+            try:
+                async with self._session.get(url, timeout=aiohttp.ClientTimeout(total=_CHECK_TIMEOUT_S)) as response:
+                    text = await response.text() if response.status == 200 else ""
+            except (aiohttp.ClientError, TimeoutError, ValueError):
+                continue
+            queue = queue_of(text)
+            if queue is None:
+                return
+            replica.pace.saw(*queue, replica.in_flight, time.monotonic())
+            self._place.set()
+
+    async def ask(self, request: Request, replica: Replica) -> Completion:
+        """The completion of one request, for which `replica` has counted a place in flight; it is given back.
+
+        Its `error` says why there is none. Raises TeacherError when the server is lost.
+        """
         try:
-            body = await self._body(request)
+            body = await self.body(request)
+            return await self._ask(request, replica, body)
         except ImageError as error:
             return Completion(error=f"image: {error.reason}: {error}")
+        finally:
+            replica.in_flight -= 1
+            self._place.set()
+
+    async def _ask(self, request: Request, replica: Replica, body: bytes) -> Completion:
         tries = 0
+        server = replica
         while True:
             started = time.monotonic()
             try:
-                return await self._send(body, started)
+                finished = await self._send(server, body, started)
             except _Refused as error:
+                if request.prompt.images and self._pictures.refused(str(error)) and b'"file://' in body:
+                    body = await self.body(request, inside=True)
+                    continue
                 return Completion(error=f"refused_request: {error}", latency_s=time.monotonic() - started)
             except _Attempt as error:
+                if error.reason == _CONNECTION and self._revive and await self._revive(server.url):
+                    continue
                 tries += 1
                 if tries > self.teacher.max_retries:
                     return Completion(error=f"{error} ({tries} tries)", latency_s=time.monotonic() - started)
                 # Waiting times differ at random, so that requests that failed together don't return together.
                 wait_s = error.wait_s or _BACKOFF_S * 2 ** (tries - 1) * random.uniform(0.5, 1.0)
                 await asyncio.sleep(min(wait_s, _LONGEST_WAIT_S))
+                server = self._moved(request, server, error.reason)
+            else:
+                server.pace.completed(replica.in_flight, time.monotonic())
+                return finished
 
-    async def _body(self, request: Request) -> bytes:
-        pictures = [await self._pictures.get(ref) for ref in request.prompt.images]
-        parts = [{"type": "image_url", "image_url": {"url": orjson.Fragment(url)}} for url in pictures]
+    def _moved(self, request: Request, replica: Replica, reason: str) -> Replica:
+        """The server for another try: another one if there is one and this one broke."""
+        if reason != _CONNECTION or len(self.replicas) == 1:
+            return replica
+        now = time.monotonic()
+        replica.rest(now)
+        return choose(self.replicas, request, now)
+
+    async def body(self, request: Request, *, inside: bool = False) -> bytes:
+        """The body of a request as it is sent; with `inside` its images are in it. Raises ImageError."""
+        part = self._pictures.inside if inside else self._pictures.part
+        parts = [await part(ref) for ref in request.prompt.images]
         return orjson.dumps(
             {
                 "model": self.served.model,
@@ -208,76 +285,50 @@ class ChatClient:
             }
         )
 
-    async def _send(self, body: bytes, started: float) -> Completion:
+    async def _send(self, replica: Replica, body: bytes, started: float) -> Completion:
+        url = f"{replica.url}/chat/completions"
         try:
-            async with self._session.post(f"{self.url}/chat/completions", data=body) as response:
-                status, headers, payload = response.status, response.headers, await response.read()
+            async with self._session.post(url, data=body, allow_redirects=False) as response:
+                status, headers, payload = response.status, response.headers, await _bounded(response)
         except TimeoutError:
+            replica.pace.refused(replica.in_flight, time.monotonic())
             raise _Attempt("timeout", f"no answer within timeout_s = {self.teacher.timeout_s:g}") from None
         except (aiohttp.ClientError, ConnectionError) as error:
-            raise _Attempt("connection", _told(error)) from None
+            raise _Attempt(_CONNECTION, _told(error)) from None
+        if status in _BUSY:
+            replica.pace.refused(replica.in_flight, time.monotonic())
         if status in _RETRIED or status >= 500:
             kind = "rate_limited" if status == 429 else "server_error"
-            raise _Attempt(kind, f"HTTP {status}: {_excerpt(payload)}", _retry_after(headers.get("retry-after")))
+            raise _Attempt(kind, f"HTTP {status}: {excerpt(payload)}", _retry_after(headers.get("retry-after")))
         if status != 200:
-            raise _Refused(f"HTTP {status}: {_excerpt(payload)}")
-        return _read(payload, time.monotonic() - started)
+            raise _Refused(f"HTTP {status}: {excerpt(payload)}")
+        try:
+            return completion(payload, time.monotonic() - started)
+        except GarbledError as error:
+            raise _Attempt(error.reason, error.detail) from None
 
 
-class _Pictures:
-    """Data URLs (as JSON strings) of the images in use, each encoded once for all of its samples."""
-
-    def __init__(self, max_pixels: int) -> None:
-        self._max_pixels = max_pixels
-        self._ready: OrderedDict[str, asyncio.Task[bytes]] = OrderedDict()
-        self._bytes = 0
-
-    async def get(self, ref: ImageRef) -> bytes:
-        task = self._ready.get(ref.sha256)
-        if task is None:
-            task = self._ready[ref.sha256] = asyncio.create_task(asyncio.to_thread(self._encode, ref))
-            task.add_done_callback(self._weigh)
-        else:
-            self._ready.move_to_end(ref.sha256)
-        return await asyncio.shield(task)
-
-    def _encode(self, ref: ImageRef) -> bytes:
-        data, mime = images.portable(images.read_bytes(ref), max_pixels=self._max_pixels)
-        return b'"data:%s;base64,%s"' % (mime.encode(), base64.b64encode(data))
-
-    def _weigh(self, task: asyncio.Task[bytes]) -> None:
-        if task.cancelled() or task.exception():
-            return
-        self._bytes += len(task.result())
-        while self._bytes > _IMAGE_CACHE_BYTES and len(self._ready) > 1:
-            name, oldest = next(iter(self._ready.items()))
-            if not oldest.done():
-                return
-            del self._ready[name]
-            if not oldest.cancelled() and oldest.exception() is None:
-                self._bytes -= len(oldest.result())
+async def _bounded(response: aiohttp.ClientResponse) -> bytes:
+    """The body of an answer. Raises _Attempt when it is larger than any answer should be."""
+    if (response.content_length or 0) <= MAX_ANSWER_BYTES and response.content_length is not None:
+        return await response.read()
+    payload = bytearray()
+    async for chunk in response.content.iter_any():
+        payload += chunk
+        if len(payload) > MAX_ANSWER_BYTES:
+            response.close()
+            raise _Attempt("oversized_response", f"more than {MAX_ANSWER_BYTES >> 20} MiB")
+    return bytes(payload)
 
 
-def sampling_body(teacher: Teacher, sampling: Sampling) -> dict[str, Any]:
-    """The sampling part of a request body.
-
-    A vLLM server is told every value: what is left out it takes from the model's generation_config.json, and the
-    trace would record something that was not in force. Other servers get only what differs from neutral.
-    """
-    body: dict[str, Any] = {"temperature": sampling.temperature, "max_tokens": sampling.max_tokens}
-    if sampling.stop:
-        body["stop"] = list(sampling.stop)
-    if teacher.chat_template_kwargs:
-        body["chat_template_kwargs"] = dict(teacher.chat_template_kwargs)
-    if teacher.backend == "vllm":
-        return body | {"top_p": sampling.top_p} | {key: getattr(sampling, key) for key in _VLLM_ONLY}
-    unknown = [key for key, neutral in _VLLM_ONLY.items() if getattr(sampling, key) != neutral]
-    if unknown:
-        raise RecipeError(
-            f"teachers.{teacher.name}.sampling: {', '.join(unknown)} cannot be sent by backend 'openai'; "
-            'leave them out, or set backend = "vllm" for a vLLM server'
-        )
-    return body | ({"top_p": sampling.top_p} if sampling.top_p != 1 else {})
+def queue_of(metrics: str) -> tuple[float, float] | None:
+    """Requests that a vLLM server works on and those that wait, from its metrics; None when it does not say."""
+    sums: dict[str, float] = {}
+    for line in metrics.splitlines():
+        if line.startswith(_QUEUE):
+            name, _, value = line.partition("{")[0].partition(" ")
+            sums[name] = sums.get(name, 0.0) + float(value or line.rsplit(" ", 1)[1])
+    return (sums[_QUEUE[0]], sums[_QUEUE[1]]) if sums.keys() >= set(_QUEUE) else None
 
 
 def _choose(teacher: Teacher, model: Model, url: str, cards: list[Any]) -> str:
@@ -314,58 +365,6 @@ def _digest_of(path: Path) -> str:
     from distill.artifacts import directory_sha256
 
     return directory_sha256(path.resolve())
-
-
-def _read(payload: bytes, latency_s: float) -> Completion:
-    """A server's answer as a completion. Raises _Attempt when it is not one."""
-    body = _json(payload)
-    try:
-        choice = body["choices"][0]
-        message = choice["message"]
-        content = _text(message.get("content"))
-        reasoning = _text(message.get("reasoning") or message.get("reasoning_content"))
-        refusal = _text(message.get("refusal"))
-        finish = str(choice.get("finish_reason") or "stop")
-        usage = body.get("usage") or {}
-        details = usage.get("completion_tokens_details") or {}
-        media = (usage.get("prompt_tokens_details") or {}).get("multimodal_tokens") or {}
-        completion = Completion(
-            text=compose(content or refusal, reasoning),
-            finish_reason="content_filter" if refusal and not content else finish,
-            prompt_tokens=int(usage.get("prompt_tokens") or 0),
-            image_tokens=int(media.get("image") or 0),
-            completion_tokens=int(usage.get("completion_tokens") or 0),
-            reasoning_tokens=details.get("reasoning_tokens") or None,
-            latency_s=latency_s,
-        )
-    except (KeyError, IndexError, TypeError, AttributeError, ValueError):
-        raise _Attempt("garbled_response", f"not a chat completion: {_excerpt(payload)}") from None
-    if finish in _FAILED_FINISHES:
-        raise _Attempt("server_error", f"finish_reason {finish}")
-    return completion
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, list):
-        return "".join(str(part.get("text") or "") for part in value)
-    return "" if value is None else str(value)
-
-
-def _json(payload: bytes) -> Any:
-    try:
-        return orjson.loads(payload)
-    except orjson.JSONDecodeError:
-        return None
-
-
-def _excerpt(payload: bytes) -> str:
-    body = _json(payload)
-    if isinstance(body, dict):
-        inner = body.get("error", body.get("message", body))
-        body = inner.get("message", inner) if isinstance(inner, dict) else inner
-    text = body if isinstance(body, str) else payload.decode(errors="replace") if body is None else str(body)
-    text = " ".join(text.split())
-    return text if len(text) <= 300 else f"{text[:297]}..."
 
 
 def _told(error: BaseException) -> str:

@@ -2,6 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +23,10 @@ class Completion:
     completion_tokens: int = 0
     reasoning_tokens: int | None = None
     """None when the engine does not count them apart."""
+    token_ids: "np.ndarray | None" = None
+    """[tokens, 1 + k], int32, where log-probabilities were asked for: the sampled token, then the k likeliest."""
+    token_logprobs: "np.ndarray | None" = None
+    """Of the same shape, float32: their log-probabilities."""
     latency_s: float = 0.0
     error: str = ""
 

@@ -25,10 +25,10 @@ from distill.errors import DataError, RecipeError
 from distill.recipe import Recipe, Teacher
 from distill.types import BadRow, Sample
 from teacher import parse
-from teacher.client import sampling_body
 from teacher.identity import Model, model_of, sampling_key
 from teacher.route import NO_TEACHER, covers, may_share, route
 from teacher.vllm_options import check_arguments
+from teacher.wire import sampling_body
 
 SOURCE = "questions"
 SAMPLES, QUARANTINE, STATE = "samples.parquet", "quarantine.jsonl", "plan.json"

@@ -5,7 +5,7 @@ import base64
 import time
 import urllib.request
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,12 @@ import tiny_models
 
 from distill.errors import CircuitOpen, RecipeError, TeacherError
 from distill.images import sha256
-from distill.recipe import Recipe, Teacher
+from distill.recipe import Recipe, Sampling, Teacher
 from distill.types import ImageRef, Sample
-from teacher.client import Breaker, ChatClient, sampling_body
+from teacher.client import Breaker, ChatClient, Get
 from teacher.completion import Completion
 from teacher.identity import Model, Request, requests
+from teacher.wire import sampling_body
 
 MODEL = Model(name="stub", revision="", local=False)
 
@@ -44,14 +45,28 @@ def asked(who: Teacher, *questions: str, images: tuple[ImageRef, ...] = ()) -> l
     return found
 
 
+def client_of(who: Teacher, model: Model = MODEL, **options: Any) -> ChatClient:
+    values = {"urls": who.urls, "max_pixels": 10**8, "max_failure_share": 1.0, **options}
+    return ChatClient(who, model, **values)
+
+
+def given(wanted: Iterable[Request]) -> Get:
+    waiting = iter(wanted)
+
+    async def get() -> Request | None:
+        return next(waiting, None)
+
+    return get
+
+
 def answers(who: Teacher, wanted: list[Request], *, max_failure_share: float = 1.0) -> dict[str, Completion]:
     """The completion of every question."""
     found: dict[str, Completion] = {}
 
     async def run() -> None:
-        async with ChatClient(who, MODEL, max_pixels=10**8, max_failure_share=max_failure_share) as client:
+        async with client_of(who, max_failure_share=max_failure_share) as client:
             await client.check()
-            await client.answer(iter(wanted), lambda request, done: found.__setitem__(request.sample.question, done))
+            await client.answer(given(wanted), lambda request, done: found.__setitem__(request.sample.question, done))
 
     asyncio.run(run())
     return found
@@ -119,8 +134,8 @@ def test_requests_are_drawn_only_as_they_are_needed(url: str) -> None:
         finished += 1
 
     async def run() -> None:
-        async with ChatClient(who, MODEL, max_pixels=10**8, max_failure_share=1.0) as client:
-            await client.answer(source(), done)
+        async with client_of(who) as client:
+            await client.answer(given(source()), done)
 
     asyncio.run(run())
     assert finished == 200
@@ -147,7 +162,8 @@ def test_a_body_holds_images_first_and_every_sampling_value_for_vllm(url: str, t
     path = tiny_models.picture(tmp_path / "a.png", 0)
     ref = ImageRef(sha256=sha256(path.read_bytes()), path=str(path))
     sampling = {"temperature": 0.5, "max_tokens": 7, "stop": ["END"]}
-    who = teacher(url, system="Be brief.", sampling=sampling, chat_template_kwargs={"enable_thinking": True})
+    settings = {"chat_template_kwargs": {"enable_thinking": True}, "images": "base64"}
+    who = teacher(url, system="Be brief.", sampling=sampling, **settings)
     with stub_server.serve() as fresh:
         who = who.model_copy(update={"base_url": fresh})
         (request,) = asked(who, "How many?", images=(ref,))
@@ -168,15 +184,16 @@ def test_a_body_holds_images_first_and_every_sampling_value_for_vllm(url: str, t
         "top_k": 0,
         "min_p": 0.0,
         "repetition_penalty": 1.0,
+        "repetition_detection": {"max_pattern_size": 16, "min_pattern_size": 1, "min_count": 32},
         "chat_template_kwargs": {"enable_thinking": True},
     }
 
 
 def test_an_openai_server_gets_only_what_it_knows_and_what_differs_from_neutral(url: str) -> None:
     plain = teacher(url, backend="openai", sampling={"temperature": 0.5, "max_tokens": 7})
-    assert sampling_body(plain) == {"temperature": 0.5, "max_tokens": 7}
+    assert sampling_body(plain, plain.sampling) == {"temperature": 0.5, "max_tokens": 7}
     with pytest.raises(RecipeError, match="top_k cannot be sent by backend 'openai'"):
-        sampling_body(teacher(url, backend="openai", sampling={"top_k": 5}))
+        sampling_body(plain, Sampling(top_k=5))
 
 
 def test_finish_reason_usage_and_a_reasoning_field_are_kept() -> None:
@@ -220,7 +237,7 @@ def test_a_server_that_serves_another_model_is_refused(url: str) -> None:
     other = Model(name="Qwen/other", revision="", local=False)
 
     async def check(who: Teacher, model: Model) -> str:
-        async with ChatClient(who, model, max_pixels=1, max_failure_share=1.0) as client:
+        async with client_of(who, model) as client:
             await client.check()
             return client.served.model
 
@@ -242,7 +259,7 @@ def test_a_local_model_is_known_at_the_server_by_its_contents(tmp_path: Path) ->
     mine = Model(name="mine", revision=directory_sha256(tmp_path / "mine"), local=True)
 
     async def check(url: str) -> str:
-        async with ChatClient(teacher(url), mine, max_pixels=1, max_failure_share=1.0) as client:
+        async with client_of(teacher(url), mine) as client:
             await client.check()
             return client.served.model
 

@@ -1,0 +1,48 @@
+"""Which of several equal servers answers a request.
+
+Questions about one image go to the same server, which then prepares the image once; a server with clearly more to do
+than the others passes some on. One that broke is left alone for a while, unless all are broken.
+"""
+
+import hashlib
+from collections.abc import Sequence
+
+from teacher.identity import Request
+from teacher.pace import Pace
+
+_REST_S = 5.0
+_OVERLOAD = 1.25
+
+
+class Replica:
+    """One server and what is under way there."""
+
+    def __init__(self, url: str, cap: int | None) -> None:
+        self.url = url
+        self.pace = Pace(cap)
+        self.in_flight = 0
+        self.broken_until = 0.0
+        self._salt = url.encode()
+
+    @property
+    def free(self) -> bool:
+        return self.in_flight < self.pace.limit
+
+    def rest(self, now: float) -> None:
+        self.broken_until = now + _REST_S
+
+    def score(self, key: bytes) -> bytes:
+        """Rendezvous hashing: of equal servers the one with the highest score for a key is its home."""
+        return hashlib.blake2b(key, key=hashlib.blake2b(self._salt, digest_size=32).digest(), digest_size=8).digest()
+
+
+def choose(replicas: Sequence[Replica], request: Request, now: float) -> Replica:
+    """The server for a request: its home if that is well and not overloaded, else the next best."""
+    if len(replicas) == 1:
+        return replicas[0]
+    well = [replica for replica in replicas if replica.broken_until <= now] or list(replicas)
+    free = [replica for replica in well if replica.free] or well
+    fair = _OVERLOAD * sum(replica.in_flight for replica in well) / len(well) + 1
+    key = (request.prompt.images[0].sha256 if request.prompt.images else request.prompt_sha).encode()
+    light = [replica for replica in free if replica.in_flight <= fair] or free
+    return max(light, key=lambda replica: replica.score(key))
