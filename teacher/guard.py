@@ -59,29 +59,33 @@ def main(parent: int, grace_s: float, command: list[str]) -> int:
 
 
 def _end(child: "subprocess.Popen[bytes]", grace_s: float) -> None:
-    """End the command's process group and every descendant."""
-    for wish, patience_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, _KILL_S)):
-        deadline = time.monotonic() + patience_s
-        _send(child.pid, wish)
-        while time.monotonic() < deadline:
-            child.poll()
-            if not _reap_orphans(child) and child.returncode is not None:
-                return
-            if wish == signal.SIGKILL:
-                _send(child.pid, wish)  # whoever was being started a moment ago
-            time.sleep(0.05)
+    """End the command, which ends its workers in its own way; then what it leaves; by force after the grace."""
+    begun = time.monotonic()
+    told: set[int] = set()
+    while time.monotonic() < begun + grace_s + _KILL_S:
+        ended = child.poll() is not None
+        left = _orphans(child)
+        if ended and not left:
+            return
+        if time.monotonic() > begun + grace_s:
+            for process in left if ended else [child.pid, *left]:
+                _send(process, signal.SIGKILL)
+        else:
+            for process in {*left} - told if ended else {child.pid} - told:
+                _send(process, signal.SIGTERM)
+                told.add(process)
+        time.sleep(0.05)
 
 
-def _send(group: int, wish: int) -> None:
+def _send(process: int, wish: int) -> None:
     with suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, wish)
-    for process in _descendants():
-        with suppress(ProcessLookupError, PermissionError):
-            os.kill(process, wish)
+        os.kill(process, wish)
 
 
-def _reap_orphans(child: "subprocess.Popen[bytes]") -> list[int]:
-    """The descendants that are left, apart from the child itself; those that were dead are gone after this."""
+def _orphans(child: "subprocess.Popen[bytes]") -> list[int]:
+    """What the command has started and is still there; the dead among them are reaped."""
+    if not Path("/proc/self").exists():
+        return _group(child.pid)
     for process in _descendants():
         if process != child.pid:
             with suppress(ChildProcessError):
@@ -89,8 +93,16 @@ def _reap_orphans(child: "subprocess.Popen[bytes]") -> list[int]:
     return [process for process in _descendants() if process != child.pid]
 
 
+def _group(leader: int) -> list[int]:
+    """Where there is no /proc: the command's process group as one, in the notation of kill()."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, 0)
+        return [-leader]
+    return []
+
+
 def _descendants() -> list[int]:
-    """Every process below this one; empty where there is no /proc to tell."""
+    """Every process below this one."""
     parents: dict[int, int] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError, ValueError, IndexError):

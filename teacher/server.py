@@ -6,6 +6,8 @@ and writes to a log of its own. Knows nothing of requests; what a server serves 
 
 import asyncio
 import os
+import random
+import re
 import shutil
 import signal
 import socket
@@ -26,6 +28,11 @@ from teacher import guard
 from teacher.vllm_options import check_arguments, is_vllm, masked, render
 
 _TAIL_LINES = 15
+_CAUSES = 3
+_PORTS = range(18000, 32000)
+_LOG_BYTES = 1 << 18
+_ERROR = re.compile(r"(?:^|\s)((?:\w+\.)*\w*(?:Error|Exception): .+)")
+"""The last line of a Python traceback, behind whatever prefix a worker's lines have."""
 _PAUSE_S = 1.0
 _POLL_S = 0.25
 _HEALTH_TIMEOUT_S = 10.0
@@ -217,16 +224,20 @@ class _Replica:
     def _error(self, what: str) -> TeacherError:
         name = self._teacher.name
         return TeacherError(
-            f"teacher '{name}': its server {what}; the end of {self._log}:\n{self._tail()}\n"
+            f"teacher '{name}': its server {what}; the end of {self._log}:\n{self._told()}\n"
             f"correct [teachers.server] of '{name}' (docs/vllm.md), then run the same command again; finished traces "
             "are kept"
         )
 
-    def _tail(self) -> str:
+    def _told(self) -> str:
+        """What the log of the last start says: its end, after the errors further up that led there."""
         with self._log.open("rb") as log:
-            log.seek(max(self._log_start, self._log.stat().st_size - 65536))
+            log.seek(max(self._log_start, self._log.stat().st_size - _LOG_BYTES))
             lines = log.read().decode(errors="replace").splitlines()
-        return "\n".join(f"    {line}" for line in lines[-_TAIL_LINES:])
+        earlier, end = lines[:-_TAIL_LINES], lines[-_TAIL_LINES:]
+        causes = [found[1] for line in earlier if (found := _ERROR.search(line)) and "root cause" not in line]
+        shown = [*dict.fromkeys(causes)][:_CAUSES]
+        return "\n".join(f"    {line}" for line in [*shown, *(["..."] if shown else []), *end])
 
 
 def build_command(
@@ -276,14 +287,24 @@ def _environment(server: Server, gpus: str | None) -> dict[str, str]:
 def _placed(server: Server) -> list[tuple[str | None, int]]:
     """The GPUs and the port of each replica. All ports are held until all are chosen, so no two are the same."""
     gpus: tuple[str | None, ...] = server.gpus or (None,)
-    probes = [socket.socket() for _ in gpus]
+    probes: list[socket.socket] = []
     try:
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
+        for _ in gpus:
+            probes.append(_held_port())
         return [(gpu, int(probe.getsockname()[1])) for gpu, probe in zip(gpus, probes, strict=True)]
     finally:
         for probe in probes:
             probe.close()
+
+
+def _held_port() -> socket.socket:
+    """A free port below those that systems give to outgoing connections: one stays free while a server restarts."""
+    probe = socket.socket()
+    for port in [*random.sample(_PORTS, 100), 0]:
+        with suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            break
+    return probe
 
 
 def _status(code: int) -> str:

@@ -45,6 +45,7 @@ if options.die_once and os.path.exists(options.die_once):
     options.die_in = 0
 if options.die_in is not None:
     time.sleep(options.die_in)
+    print("(Worker pid=7) ERROR 11-21 [x.py:9] torch.OutOfMemoryError: tried to allocate 20 GiB")
     print("\\n".join(f"line {number}" for number in range(30)))
     print("ValueError: no such model", flush=True)
     os._exit(3)
@@ -180,6 +181,7 @@ def test_a_death_while_starting_shows_the_end_of_the_log(fake: Path, pids: Path,
     assert "ValueError: no such model" in text
     assert "line 20" in text
     assert "line 5" not in text
+    assert "    torch.OutOfMemoryError: tried to allocate 20 GiB\n    ...\n" in text, "what came before counts more"
     assert str(tmp_path / "logs" / "server-0.log") in text
     assert gone(started(pids))
 
