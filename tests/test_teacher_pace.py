@@ -1,0 +1,145 @@
+"""How many requests a server is given: against simulated servers, step by step, without clocks or sockets."""
+
+import pytest
+
+from distill.recipe import Teacher
+from distill.types import ImageRef, Sample
+from teacher.client import queue_of
+from teacher.identity import Author, Model, Request
+from teacher.pace import MOST, START, Pace
+from teacher.replicas import Replica, choose
+
+METRICS = """\
+# HELP vllm:num_requests_running Number of requests in model execution batches.
+# TYPE vllm:num_requests_running gauge
+vllm:num_requests_running{engine="0",model_name="m"} 12.0
+vllm:num_requests_running{engine="1",model_name="m"} 10.0
+vllm:num_requests_waiting{engine="0",model_name="m"} 3.0
+vllm:num_requests_waiting_by_reason{engine="0",reason="capacity"} 99.0
+vllm:num_requests_waiting{engine="1",model_name="m"} 0.0
+"""
+
+
+def test_the_queue_is_read_from_vllms_metrics_over_all_its_engines() -> None:
+    assert queue_of(METRICS) == (22.0, 3.0)
+    assert queue_of("vllm:num_requests_running 4\nvllm:num_requests_waiting 0\n") == (4.0, 0.0)
+    assert queue_of("") is None
+    assert queue_of("other_metric 1\n") is None
+
+
+def watched(pace: Pace, slots: int, looks: int = 40) -> list[int]:
+    """The limits that a server with so many slots and a queue of any length leads to."""
+    limits = []
+    for look in range(looks):
+        running = min(slots, pace.limit)
+        pace.saw(running, pace.limit - running, pace.limit, now=look / 4)
+        limits.append(pace.limit)
+    return limits
+
+
+@pytest.mark.parametrize("slots", [1, 4, 64, 100, 256, 1024])
+def test_a_server_that_shows_its_queue_is_kept_full_with_a_short_queue(slots: int) -> None:
+    limits = watched(Pace(), slots)
+    assert all(slots < limit <= 1.4 * slots + 8 for limit in limits[20:])
+
+
+def test_a_large_server_is_filled_within_a_few_looks() -> None:
+    assert watched(Pace(), 1024)[6] > 1024
+
+
+def test_what_the_server_has_not_even_read_yet_is_not_added_to() -> None:
+    pace = Pace()
+    for look in range(20):
+        pace.saw(running=4, waiting=0, in_flight=pace.limit, now=look)
+    assert pace.limit <= 2 * START + 1
+
+
+def test_places_that_are_not_used_raise_nothing() -> None:
+    pace = Pace()
+    for look in range(20):
+        pace.saw(running=3, waiting=0, in_flight=3, now=look)
+    assert pace.limit == START
+
+
+def test_a_cap_holds_and_nothing_goes_below_one() -> None:
+    assert max(watched(Pace(cap=10), 1000)) == 10
+    assert Pace(cap=3).limit == 3
+    pace = Pace()
+    for second in range(100):
+        pace.refused(1, now=10 * second)
+    assert pace.limit == 1
+    assert max(watched(Pace(), 10**6)) == MOST
+
+
+def test_a_burst_of_refusals_counts_once_and_the_limit_comes_back_later() -> None:
+    pace = Pace()
+    for number in range(50):
+        pace.refused(64, now=1 + number / 1000)
+    assert pace.limit == round(0.7 * START)
+    pace.saw(44, 0, pace.limit, now=1.5)
+    assert pace.limit == round(0.7 * START)
+    pace.saw(44, 0, pace.limit, now=4.0)
+    assert pace.limit > round(0.7 * START)
+
+
+def blind(pace: Pace, slots: int, seconds: float, *, slower: float = 0.0) -> int:
+    """The limit after some time with a server that shows nothing: `slots` at once, each request taking a second.
+
+    `slower`: what every request beyond the slots costs all of them.
+    """
+    now, due = 0.0, 0.0
+    while now < seconds:
+        busy = min(slots, pace.limit)
+        rate = busy / (1 + slower * max(0, pace.limit - slots))
+        now += 0.05
+        due += rate * 0.05
+        while due >= 1:
+            pace.completed(pace.limit, now)
+            due -= 1
+    return pace.limit
+
+
+@pytest.mark.parametrize("slots", [64, 200, 500])
+def test_a_silent_server_gets_what_its_throughput_pays_for(slots: int) -> None:
+    limit = blind(Pace(), slots, 120)
+    assert slots * 0.97 <= limit <= 2.6 * slots
+
+
+def test_a_silent_server_that_suffers_from_too_much_is_not_given_more() -> None:
+    assert blind(Pace(), 64, 60, slower=0.02) <= 1.3 * START
+
+
+def request_about(image: str) -> Request:
+    teacher = Teacher(name="t", model="m", base_url="http://127.0.0.1:9/v1")
+    author = Author(teacher=teacher, model=Model(name="m", revision="", local=False), seed=0)
+    refs = (ImageRef(sha256=image, path=image),) if image else ()
+    return author.first(Sample(id=image or "s", images=refs, question="?"), 0)
+
+
+def replicas(count: int) -> list[Replica]:
+    return [Replica(f"http://127.0.0.1:{number}/v1", None) for number in range(count)]
+
+
+def test_questions_about_one_image_go_to_one_server_and_images_spread_over_all() -> None:
+    servers = replicas(3)
+    homes = {str(number): choose(servers, request_about(str(number)), 0.0).url for number in range(300)}
+    assert all(choose(servers, request_about(image), 0.0).url == home for image, home in homes.items())
+    counts = [list(homes.values()).count(server.url) for server in servers]
+    assert min(counts) > 60
+
+
+def test_only_the_images_of_a_lost_server_move() -> None:
+    servers = replicas(3)
+    before = {str(number): choose(servers, request_about(str(number)), 0.0) for number in range(100)}
+    servers[0].rest(0.0)
+    after = {image: choose(servers, request_about(image), 1.0) for image in before}
+    assert all(after[image] is home for image, home in before.items() if home is not servers[0])
+    assert servers[0] not in after.values()
+    assert choose(servers, request_about("0"), 100.0) is before["0"]
+
+
+def test_an_overloaded_server_passes_some_on() -> None:
+    servers = replicas(2)
+    home = choose(servers, request_about("a"), 0.0)
+    home.in_flight = 30
+    assert choose(servers, request_about("a"), 0.0) is not home
