@@ -29,8 +29,9 @@ from teacher.vllm_options import check_arguments, is_vllm, masked, render
 
 _TAIL_LINES = 15
 _CAUSES = 3
+_LINE = 500
 _PORTS = range(18000, 32000)
-_LOG_BYTES = 1 << 18
+_LOG_BYTES = 1 << 23
 _ERROR = re.compile(r"(?:^|\s)((?:\w+\.)*\w*(?:Error|Exception): .+)")
 """The last line of a Python traceback, behind whatever prefix a worker's lines have."""
 _PAUSE_S = 1.0
@@ -230,14 +231,14 @@ class _Replica:
         )
 
     def _told(self) -> str:
-        """What the log of the last start says: its end, after the errors further up that led there."""
+        """What the log of the last start says: its end, after the last errors further up, which may have led there."""
         with self._log.open("rb") as log:
             log.seek(max(self._log_start, self._log.stat().st_size - _LOG_BYTES))
             lines = log.read().decode(errors="replace").splitlines()
         earlier, end = lines[:-_TAIL_LINES], lines[-_TAIL_LINES:]
         causes = [found[1] for line in earlier if (found := _ERROR.search(line)) and "root cause" not in line]
-        shown = [*dict.fromkeys(causes)][:_CAUSES]
-        return "\n".join(f"    {line}" for line in [*shown, *(["..."] if shown else []), *end])
+        shown = [*dict.fromkeys(reversed(causes))][_CAUSES - 1 :: -1]
+        return "\n".join(f"    {line[:_LINE]}" for line in [*shown, *(["..."] if shown else []), *end])
 
 
 def build_command(
