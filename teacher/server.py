@@ -231,7 +231,7 @@ class _Replica:
         )
 
     def _told(self) -> str:
-        """What the log of the last start says: its end, after the last errors further up, which may have led there."""
+        """What the log of the last start says: its end, after the last errors further up, which often say why."""
         with self._log.open("rb") as log:
             log.seek(max(self._log_start, self._log.stat().st_size - _LOG_BYTES))
             lines = log.read().decode(errors="replace").splitlines()
