@@ -246,12 +246,15 @@ class ChatClient:
             try:
                 finished = await self._send(server, body, started)
             except _Refused as error:
-                if request.prompt.images and self._pictures.refused(str(error)) and b'"file://' in body:
+                if self._pictures.may_not_read(body, str(error), refused=True):
                     body = await self.body(request, inside=True)
                     continue
                 return Completion(error=f"refused_request: {error}", latency_s=time.monotonic() - started)
             except _Attempt as error:
                 if error.reason == _CONNECTION and self._revive and await self._revive(server.url):
+                    continue
+                if self._pictures.may_not_read(body, str(error), refused=False):
+                    body = await self.body(request, inside=True)
                     continue
                 tries += 1
                 if tries > self.teacher.max_retries:

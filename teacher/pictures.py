@@ -50,14 +50,18 @@ class Pictures:
             part["uuid"] = hashlib.sha256(ref.sha256.encode() + self._settings).hexdigest()[:32]
         return part
 
-    def refused(self, message: str) -> bool:
-        """A server refused a request with images. Whether asking again with the images inside may help."""
-        if not self.by_path or self._sure:
+    def may_not_read(self, body: bytes, message: str, *, refused: bool) -> bool:
+        """A server did not answer a request. Whether to ask again with the images inside: it cannot read the files.
+
+        vLLM tells 400 or 500 and the reason; once that was said, nothing goes by path any more.
+        """
+        if self._sure or b'"file://' not in body:
             return False
-        if _REFUSAL in message:
+        if _REFUSAL in message and self.by_path:
             self.by_path = False
-            self._forget()
-        return True
+            self._ready.clear()
+            self._bytes = 0
+        return refused or _REFUSAL in message
 
     async def _url(self, ref: ImageRef) -> bytes:
         task = self._ready.get(ref.sha256)
@@ -70,6 +74,8 @@ class Pictures:
 
     async def inside(self, ref: ImageRef) -> Mapping[str, Any]:
         """The content part of one image with its bytes inside, whatever the server may read."""
+        if not self.by_path:
+            return await self.part(ref)
         url = await asyncio.to_thread(self._prepare, ref, False)
         return {"type": "image_url", "image_url": {"url": orjson.Fragment(url)}}
 
@@ -80,10 +86,6 @@ class Pictures:
         if by_path and not ref.column and data == original:
             return orjson.dumps(Path(ref.path).resolve().as_uri())
         return b'"data:%s;base64,%s"' % (mime.encode(), base64.b64encode(data))
-
-    def _forget(self) -> None:
-        self._ready.clear()
-        self._bytes = 0
 
     def _weigh(self, task: asyncio.Task[bytes]) -> None:
         if task.cancelled() or task.exception():

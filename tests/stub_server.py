@@ -1,116 +1,285 @@
 """A small OpenAI-compatible chat server for faults and load: deterministic text, planted latencies and faults.
 
-Runs in a process of its own on 127.0.0.1. What a request meets is decided by words in its question, so a test plants
-a fault by writing it into a row: "fault=500", "fault=500x2" (twice, then it is well), "fault=400", "fault=429",
-"fault=hang", "fault=disconnect", "fault=garbage", "fault=abort", "fault=empty". Never a substitute for a real
-server where the content of answers matters.
+Runs in a process of its own on 127.0.0.1, on a bare asyncio protocol, so that it takes less of a machine than the
+client it measures. Never a substitute for a real server where the content of answers matters.
+
+What a request meets is decided by words in its question, so a test plants a fault by writing it into a row,
+"fault=500" for ever or "fault=500x2" twice:
+
+    a status    that status, an error body; 429 with Retry-After: 0.05
+    hang        nothing, ever               disconnect  half a body, then the end
+    reset       the end before any header   slow        a body in small pieces over half a second
+    garbage     HTML with status 200        cut         truncated JSON with status 200
+    nothing     an empty body               abort       finish_reason abort
+    nochoices   an answer without choices   null        content null
+    bytes       bytes that are no UTF-8     huge        more bytes than any answer should have
+    redirect    302 to elsewhere            empty       an empty text
+    refusal     a refusal                   think       thoughts that ran into max_tokens
+    loop        a text that goes round
+
+With `--slots` it has an engine: so many requests are worked on at once, the others wait; each decoding step takes
+`--token-s` and `--slot-s` for every running request. `/metrics` shows the queue as vLLM does.
 """
 
 import argparse
 import asyncio
 import hashlib
+import os
 import re
 import subprocess
 import sys
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import orjson
-from aiohttp import web
 
-_FAULT = re.compile(r"fault=([a-z]+|\d{3})(?:x(\d+))?")
+_FAULT = re.compile(r"fault=(\d{3}|[a-z]+?)(?:x(\d+))?\b")
+_STEP_S = 0.005
+"""The engine wakes up about so often."""
+
+
+class Engine:
+    """Requests decoding side by side: more of them are slower each and faster together, up to the slots."""
+
+    def __init__(self, slots: int, token_s: float, slot_s: float) -> None:
+        self.slots, self.token_s, self.slot_s = slots, token_s, slot_s
+        self.waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self.running: list[list[Any]] = []
+        self._working: asyncio.Task[None] | None = None
+
+    async def decode(self, tokens: int) -> None:
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.waiting.append((tokens, done))
+        if self._working is None or self._working.done():
+            self._working = asyncio.create_task(self._work())
+        await done
+
+    async def _work(self) -> None:
+        while self.waiting or self.running:
+            while self.waiting and len(self.running) < self.slots:
+                self.running.append(list(self.waiting.popleft()))
+            per_token_s = self.token_s + self.slot_s * len(self.running)
+            tokens = max(1, round(_STEP_S / per_token_s)) if per_token_s else 1 << 30
+            await asyncio.sleep(tokens * per_token_s)
+            for entry in self.running:
+                entry[0] -= tokens
+                if entry[0] <= 0 and not entry[1].done():
+                    entry[1].set_result(None)
+            self.running = [entry for entry in self.running if entry[0] > 0]
 
 
 class Stub:
-    def __init__(self, *, model: str, root: str, latency_s: float, fail_all: int, words: int, field: bool) -> None:
-        self.model, self.root, self.latency_s, self.fail_all = model, root, latency_s, fail_all
-        self.words, self.field = words, field
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.engine = Engine(options.slots, options.token_s, options.slot_s) if options.slots else None
         self.met: Counter[str] = Counter()
         self.bodies: list[dict[str, Any]] = []
-        self.answered = 0
-        self.in_flight = 0
-        self.most_in_flight = 0
+        self.requests = self.answered = self.in_flight = self.most_in_flight = 0
 
-    async def models(self, _: web.Request) -> web.Response:
-        card = {"id": self.model, "object": "model", "root": self.root or None}
-        return _json({"object": "list", "data": [card]})
+    def page(self, path: str) -> bytes:
+        """Everything that is not a chat."""
+        if path == "/v1/models":
+            card = {"id": self.options.model, "object": "model", "root": self.options.root or None}
+            return response({"object": "list", "data": [card]})
+        if path == "/version":
+            return response({"version": "0.0-stub"})
+        if path == "/health":
+            return response({})
+        if path == "/seen":
+            return response(
+                {
+                    "answered": self.answered,
+                    "requests": self.requests,
+                    "most_in_flight": self.most_in_flight,
+                    "bodies": self.bodies,
+                }
+            )
+        if path == "/metrics" and self.engine:
+            running, waiting = len(self.engine.running), len(self.engine.waiting)
+            return response(
+                f'vllm:num_requests_running{{engine="0"}} {running}\n'
+                f'vllm:num_requests_waiting{{engine="0"}} {waiting}\n'
+                f'vllm:kv_cache_usage_perc{{engine="0"}} {running / self.engine.slots}\n'.encode()
+            )
+        return response({"error": {"message": f"no {path}"}}, status=404)
 
-    async def version(self, _: web.Request) -> web.Response:
-        return _json({"version": "0.0-stub"})
-
-    async def seen(self, _: web.Request) -> web.Response:
-        return _json({"answered": self.answered, "most_in_flight": self.most_in_flight, "bodies": self.bodies})
-
-    async def chat(self, request: web.Request) -> web.StreamResponse:
-        self.in_flight += 1
-        self.most_in_flight = max(self.most_in_flight, self.in_flight)
-        try:
-            return await self._chat(request)
-        finally:
-            self.in_flight -= 1
-
-    async def _chat(self, request: web.Request) -> web.StreamResponse:
-        raw = await request.read()
+    async def chat(self, raw: bytes, wire: "Wire") -> bytes | None:
+        """The whole answer to a chat request; None when the connection has been dealt with."""
+        self.requests += 1
+        if self.requests == self.options.crash_after:
+            os._exit(1)
         body = orjson.loads(raw)
         if len(self.bodies) < 100:
             self.bodies.append(body)
-        if self.fail_all:
-            return _json({"error": {"message": "everything fails"}}, status=self.fail_all)
-        text = body["messages"][-1]["content"][-1]["text"]
+        if self.options.fail_all:
+            return response({"error": {"message": "everything fails"}}, status=self.options.fail_all)
+        if self.engine and self.options.queue and len(self.engine.waiting) >= self.options.queue:
+            return response({"error": {"message": "the queue is full"}}, status=503)
+        parts = body["messages"][-1]["content"]
+        if not self.options.allowed_local_media_path and any("file://" in part_url(part) for part in parts):
+            message = "Cannot load local files without `--allowed-local-media-path`."
+            return response({"error": {"message": message}}, status=400)
+        text = parts[-1]["text"]
         fault = _FAULT.search(text)
         if fault:
-            times = int(fault[2] or 10**9)
             key = f"{text} {body['seed']}"
             self.met[key] += 1
-            if self.met[key] <= times:
-                return await self._fault(request, fault[1])
-        if self.latency_s:
-            await asyncio.sleep(self.latency_s)
+            if self.met[key] <= int(fault[2] or 10**9):
+                return await self._fault(fault[1], body, wire)
+        answer = completion(text, body, words=self.options.words, field=self.options.field)
+        if self.options.latency_s:
+            await asyncio.sleep(self.options.latency_s)
+        if self.engine:
+            await self.engine.decode(answer["usage"]["completion_tokens"])
         self.answered += 1
-        return _json(self._completion(text, body))
+        return response(answer)
 
-    async def _fault(self, request: web.Request, kind: str) -> web.StreamResponse:
+    async def _fault(self, kind: str, body: dict[str, Any], wire: "Wire") -> bytes | None:
         if kind.isdigit():
-            headers = {"retry-after": "0.05"} if kind == "429" else {}
-            return _json({"error": {"message": f"planted {kind}"}}, status=int(kind), headers=headers)
-        if kind == "hang":
-            await asyncio.sleep(3600)
-        if kind == "disconnect":
-            response = web.StreamResponse(headers={"content-length": "5000"})
-            await response.prepare(request)
-            await response.write(b'{"choices": [')
-            assert request.transport is not None
-            request.transport.close()
-            return response
-        if kind == "garbage":
-            return web.Response(body=b"<html>not what you asked for</html>", content_type="text/html")
-        if kind == "abort":
-            return _json({"choices": [{"message": {"content": "half an"}, "finish_reason": "abort"}]})
-        return _json({"choices": [{"message": {"content": ""}, "finish_reason": "stop"}], "usage": None})
+            return response({"error": {"message": f"planted {kind}"}}, status=int(kind), retry_after=kind == "429")
+        match kind:
+            case "hang":
+                await asyncio.sleep(3600)
+            case "disconnect":
+                wire.send(b'HTTP/1.1 200 OK\r\ncontent-length: 5000\r\n\r\n{"choices": [')
+                wire.end()
+                return None
+            case "reset":
+                wire.end()
+                return None
+            case "slow":
+                whole = response(completion("slow", body, words=5, field=False))
+                for start in range(0, len(whole), 1 + len(whole) // 10):
+                    wire.send(whole[start : start + 1 + len(whole) // 10])
+                    await asyncio.sleep(0.05)
+                return None
+            case "garbage":
+                return response(b"<html>not what you asked for</html>")
+            case "cut":
+                return response(orjson.dumps(completion("cut", body, words=5, field=False))[:-20])
+            case "nothing":
+                return response(b"")
+            case "nochoices":
+                return response({"choices": []})
+            case "bytes":
+                return response(b'{"choices": [{"message": {"content": "\xff\xfe"}}]}')
+            case "huge":
+                return response(b'{"choices": "' + b"x" * (65 << 20) + b'"}')
+            case "redirect":
+                return response({}, status=302)
+            case "abort":
+                return response(spoken("half an", "abort"))
+            case "null":
+                return response(spoken(None, "stop"))
+            case "refusal":
+                return response(spoken("I'm sorry, but I can't help with that.", "stop"))
+            case "think":
+                return response(spoken("<think>First I would have to look at", "length"))
+            case "loop":
+                return response(spoken("<think>and again " + "and again " * 60, "length"))
+        return response({"choices": [{"message": {"content": ""}, "finish_reason": "stop"}], "usage": None})
 
-    def _completion(self, text: str, body: dict[str, Any]) -> dict[str, Any]:
-        """Words and an answer that depend on the question and the seed alone."""
-        digest = hashlib.sha256(f"{text} {body['seed']}".encode()).hexdigest()
-        reasoning = " ".join(f"step {digest[i % 32 : i % 32 + 4]}" for i in range(self.words))
-        answer = str(int(digest[:4], 16) % 100)
-        message = (
-            {"role": "assistant", "reasoning": reasoning, "content": answer}
-            if self.field
-            else {"role": "assistant", "content": f"<think>\n{reasoning}\n</think>\n\n{answer}"}
-        )
-        usage = {
-            "prompt_tokens": 30,
-            "completion_tokens": self.words + 3,
-            "completion_tokens_details": {"reasoning_tokens": self.words + 1},
-            "prompt_tokens_details": {"multimodal_tokens": {"image": 16}},
-        }
-        return {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}], "usage": usage}
+
+def part_url(part: dict[str, Any]) -> str:
+    return str(part.get("image_url", {}).get("url", ""))[:8]
 
 
-def _json(value: Any, *, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
-    return web.Response(body=orjson.dumps(value), status=status, headers=headers, content_type="application/json")
+def spoken(content: str | None, finish: str) -> dict[str, Any]:
+    usage = {"prompt_tokens": 30, "completion_tokens": 9}
+    return {"choices": [{"message": {"content": content}, "finish_reason": finish}], "usage": usage}
+
+
+def completion(text: str, body: dict[str, Any], *, words: int, field: bool) -> dict[str, Any]:
+    """Words and an answer that depend on the question and the seed alone."""
+    digest = hashlib.sha256(f"{text} {body['seed']}".encode()).hexdigest()
+    steps = [f"step {digest[start : start + 4]}" for start in range(32)]
+    reasoning = " ".join(steps * (words // 32) + steps[: words % 32])
+    answer = str(int(digest[:4], 16) % 100)
+    message = (
+        {"role": "assistant", "reasoning": reasoning, "content": answer}
+        if field
+        else {"role": "assistant", "content": f"<think>\n{reasoning}\n</think>\n\n{answer}"}
+    )
+    usage = {
+        "prompt_tokens": 30,
+        "completion_tokens": words + 3,
+        "completion_tokens_details": {"reasoning_tokens": words + 1},
+        "prompt_tokens_details": {"multimodal_tokens": {"image": 16}},
+    }
+    choice: dict[str, Any] = {"index": 0, "message": message, "finish_reason": "stop"}
+    if body.get("logprobs"):
+        choice["logprobs"] = {"content": [_token(digest, at, body["top_logprobs"]) for at in range(words + 3)]}
+    return {"choices": [choice], "usage": usage}
+
+
+def _token(digest: str, position: int, top: int) -> dict[str, Any]:
+    first = int(digest[position % 32 : position % 32 + 4], 16)
+    likely = [{"token": f"token_id:{first + rank}", "logprob": -0.25 - rank} for rank in range(top)]
+    return {"token": f"token_id:{first}", "logprob": -0.25, "top_logprobs": likely}
+
+
+_REASONS = {200: "OK", 302: "Found"}
+
+
+def response(value: Any, *, status: int = 200, retry_after: bool = False) -> bytes:
+    body = value if isinstance(value, bytes) else orjson.dumps(value)
+    extra = "retry-after: 0.05\r\n" if retry_after else "location: http://127.0.0.1:9/\r\n" if status == 302 else ""
+    head = f"HTTP/1.1 {status} {_REASONS.get(status, 'Planted')}\r\ncontent-type: application/json\r\n{extra}"
+    return f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
+
+
+class Wire(asyncio.Protocol):
+    """One connection: requests with a content-length, one after the other."""
+
+    def __init__(self, stub: Stub) -> None:
+        self._stub = stub
+        self._buffer = bytearray()
+        self._task: asyncio.Task[None] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        if self._task:
+            self._task.cancel()
+
+    def send(self, data: bytes) -> None:
+        self._transport.write(data)
+
+    def end(self) -> None:
+        self._transport.close()
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        end = self._buffer.find(b"\r\n\r\n")
+        if end < 0:
+            return
+        head = bytes(self._buffer[:end]).lower()
+        at = head.find(b"content-length:")
+        length = int(head[at + 15 :].split(b"\r\n", 1)[0]) if at >= 0 else 0
+        if len(self._buffer) < end + 4 + length:
+            return
+        raw = bytes(self._buffer[end + 4 : end + 4 + length])
+        path = bytes(self._buffer[:end]).split(b" ", 2)[1].decode()
+        del self._buffer[: end + 4 + length]
+        if path == "/v1/chat/completions":
+            self._task = asyncio.create_task(self._chat(raw))
+        else:
+            self.send(self._stub.page(path))
+
+    async def _chat(self, raw: bytes) -> None:
+        stub = self._stub
+        stub.in_flight += 1
+        stub.most_in_flight = max(stub.most_in_flight, stub.in_flight)
+        try:
+            answer = await stub.chat(raw, self)
+            if answer is not None:
+                self.send(answer)
+        finally:
+            stub.in_flight -= 1
 
 
 @contextmanager
@@ -127,29 +296,29 @@ def serve(**options: Any) -> Iterator[str]:
 
 
 async def _main(options: argparse.Namespace) -> None:
-    port = options.port
-    del options.port
-    stub = Stub(**vars(options))
-    app = web.Application(client_max_size=1 << 28)
-    app.router.add_get("/v1/models", stub.models)
-    app.router.add_get("/version", stub.version)
-    app.router.add_get("/seen", stub.seen)
-    app.router.add_post("/v1/chat/completions", stub.chat)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", port)
-    await site.start()
-    print(runner.addresses[0][1], flush=True)
-    await asyncio.Event().wait()
+    stub = Stub(options)
+    server = await asyncio.get_running_loop().create_server(
+        lambda: Wire(stub), options.host, options.port, backlog=4096
+    )
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await server.serve_forever()
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
+    parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--model", default="stub")
     parser.add_argument("--root", default="")
+    parser.add_argument("--allowed-local-media-path", default="")
     parser.add_argument("--latency-s", type=float, default=0.0)
-    parser.add_argument("--fail-all", type=int, default=0)
+    parser.add_argument("--fail-all", type=int, default=0, help="answer everything with this status")
     parser.add_argument("--words", type=int, default=20)
     parser.add_argument("--field", type=lambda text: text == "True", default=False)
-    asyncio.run(_main(parser.parse_args()))
+    parser.add_argument("--slots", type=int, default=0, help="requests worked on at once; 0: all, without an engine")
+    parser.add_argument("--token-s", type=float, default=0.0005)
+    parser.add_argument("--slot-s", type=float, default=0.0)
+    parser.add_argument("--queue", type=int, default=0, help="answer 503 when so many wait; 0: never")
+    parser.add_argument("--crash-after", type=int, default=0, help="die at this request")
+    # Whatever else a starter of vLLM servers passes is not for a stub.
+    asyncio.run(_main(parser.parse_known_args()[0]))

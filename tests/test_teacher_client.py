@@ -6,6 +6,7 @@ import time
 import urllib.request
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -212,9 +213,11 @@ def test_an_image_that_vanished_is_the_rows_error(url: str, tmp_path: Path) -> N
     assert Counter(done.error[:21] for done in found.values()) == {"image: missing_image:": 2, "": 1}
 
 
-def test_an_image_shared_by_many_samples_is_encoded_once(
-    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("way", "reads_expected"), [("base64", 1), ("auto", 2)])
+def test_an_image_shared_by_many_samples_is_prepared_once_for_each_way_of_sending(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str, reads_expected: int
 ) -> None:
+    who = teacher(url, samples=10, images=way)
     from distill import images
 
     path = tiny_models.picture(tmp_path / "a.png", 0)
@@ -222,9 +225,8 @@ def test_an_image_shared_by_many_samples_is_encoded_once(
     reads: list[ImageRef] = []
     original = images.read_bytes
     monkeypatch.setattr(images, "read_bytes", lambda wanted: (reads.append(wanted), original(wanted))[1])
-    who = teacher(url, samples=10)
     answers(who, asked(who, "a", "b", images=(ref,)))
-    assert len(reads) == 1
+    assert len(reads) == reads_expected
 
 
 def test_a_server_that_is_not_there_is_named_with_the_next_step() -> None:
@@ -273,3 +275,90 @@ def test_a_missing_key_is_named(monkeypatch: pytest.MonkeyPatch, url: str) -> No
     monkeypatch.delenv("TEACHER_KEY", raising=False)
     with pytest.raises(RecipeError, match="TEACHER_KEY"):
         answers(teacher(url, api_key_env="TEACHER_KEY"), [])
+
+
+def test_images_go_by_path_where_the_server_reads_files_and_inside_the_request_where_not(tmp_path: Path) -> None:
+    path = tiny_models.picture(tmp_path / "a picture.png", 0)
+    ref = ImageRef(sha256=sha256(path.read_bytes()), path=str(path))
+    sent = {}
+    for allowed in (tmp_path, ""):
+        with stub_server.serve(allowed_local_media_path=allowed) as url:
+            who = teacher(url)
+            (done,) = answers(who, asked(who, "How many?", images=(ref,))).values()
+            assert not done.error
+            sent[bool(allowed)] = [body["messages"][0]["content"][0] for body in seen(url)["bodies"]]
+    (by_path,) = sent[True]
+    assert by_path["image_url"]["url"] == path.as_uri() and "%20" in path.as_uri()
+    tried, inside = sent[False]
+    assert tried["image_url"] == by_path["image_url"]
+    assert inside["image_url"]["url"].startswith("data:image/png;base64,")
+    assert tried["uuid"] == inside["uuid"] == by_path["uuid"]
+
+
+def test_log_probabilities_come_with_token_ids_the_sampled_one_first(url: str) -> None:
+    who = teacher(url, logprobs=3)
+    (done,) = answers(who, asked(who, "How many?")).values()
+    assert done.token_ids is not None and done.token_logprobs is not None
+    assert done.token_ids.shape == done.token_logprobs.shape == (done.completion_tokens, 4)
+    assert (done.token_ids[:, 0] == done.token_ids[:, 1]).all()
+    assert done.token_logprobs[0].tolist() == [-0.25, -0.25, -1.25, -2.25]
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ("fault=reset", "connection: "),
+        ("fault=cut", "garbled_response: "),
+        ("fault=nothing", "garbled_response: "),
+        ("fault=nochoices", "garbled_response: "),
+        ("fault=bytes", "garbled_response: "),
+        ("fault=redirect", "refused_request: HTTP 302"),
+        ("fault=huge", "oversized_response: more than 64 MiB"),
+        ("fault=null", ""),
+        ("fault=slow", ""),
+    ],
+)
+def test_strange_answers_have_their_class(url: str, fault: str, reason: str) -> None:
+    who = teacher(url, max_retries=0)
+    error = answers(who, asked(who, fault))[fault].error
+    assert error.startswith(reason) and bool(error) == bool(reason)
+
+
+def test_requests_spread_over_replicas_by_image_and_move_when_one_breaks(tmp_path: Path) -> None:
+    refs = []
+    for number in range(12):
+        path = tiny_models.picture(tmp_path / f"{number}.png", number, size=8)
+        refs.append(ImageRef(sha256=sha256(path.read_bytes()), path=str(path)))
+    with stub_server.serve() as first, stub_server.serve(crash_after=5) as second:
+        who = teacher(first).model_copy(update={"base_url": (first, second), "images": "base64"})
+        wanted = [request for number, ref in enumerate(refs) for request in asked(who, *"abcd", images=(ref,))]
+        wanted = [replace(request, id=f"{number:020x}") for number, request in enumerate(wanted)]
+        found: dict[str, Completion] = {}
+
+        async def run() -> None:
+            async with client_of(who) as client:
+                await client.check()
+                await client.answer(given(wanted), lambda request, done: found.__setitem__(request.id, done))
+
+        asyncio.run(run())
+        assert seen(first)["requests"] >= 44
+    assert len(found) == 48 and not any(done.error for done in found.values())
+
+
+def test_a_lost_server_that_somebody_revives_costs_no_try() -> None:
+    calls: list[str] = []
+    with stub_server.serve() as url:
+        who = teacher(url, max_retries=0)
+
+        async def revive(lost: str) -> bool:
+            calls.append(lost)
+            return True
+
+        async def run() -> Completion:
+            found: list[Completion] = []
+            async with client_of(who, revive=revive) as client:
+                await client.check()
+                await client.answer(given(asked(who, "fault=resetx2")), lambda _, done: found.append(done))
+            return found[0]
+
+        assert not asyncio.run(run()).error and calls == [url, url]
