@@ -63,19 +63,22 @@ def written_recipe(folder: Path, requests: int, samples: int = 2) -> Path:
         '[data.questions]\nsource = "rows.jsonl"\n'
         f'[[teachers]]\nname = "stub"\nmodel = "stub"\nbackend = "vllm"\nsamples = {samples}\nmax_in_flight = 32\n'
         f"[teachers.server]\ncommand = {orjson.dumps(command).decode()}\n"
-        f"environment = {{{MARK} = {orjson.dumps(str(folder)).decode()}}}\n"
+        f"environment = {{{MARK} = {orjson.dumps(str(folder)).decode()}}}\nrestarts = 1000\n"
     )
     return folder / "recipe.toml"
 
 
-def servers(folder: Path) -> list[int]:
-    """Process ids of the servers that runs of this recipe have started and that are still there."""
+def servers(folder: Path, *, guards: bool = True) -> list[int]:
+    """Process ids of the servers, and the guards over them, that runs of this recipe have started and not ended."""
     mark = f"{MARK}={folder}".encode()
     found = []
     for process in Path("/proc").iterdir():
         if process.name.isdecimal():
             with suppress(OSError):
-                if mark in (process / "environ").read_bytes().split(b"\0"):
+                arguments = (process / "cmdline").read_bytes()
+                if mark in (process / "environ").read_bytes().split(b"\0") and (
+                    guards or b"guard.py" not in arguments
+                ):
                     found.append(int(process.name))
     return sorted(found)
 
@@ -164,7 +167,7 @@ def kill_generate(folder: Path, run: Path, kills: int, requests: int, chance: ra
         if client.poll() is not None:
             raise SystemExit(f"the client ended by itself: {client.returncode}; see {run}.log")
         if victim in ("server", "both"):
-            late += sum(kill_now(pid) for pid in servers(folder)) == 0
+            late += sum(kill_now(pid) for pid in servers(folder, guards=victim == "both")) == 0
         if victim in ("client", "both"):
             client.kill()
             client.wait()

@@ -166,25 +166,28 @@ class _Stage:
         """A client of a teacher's servers, which are started if that is the run's business. Raises TeacherError."""
         teacher = job.teacher
         source = self.recipe.data[planning.SOURCE]
-        urls, revive = teacher.urls, None
+        urls, revive, local_media = teacher.urls, None, False
         if teacher.managed:
+            root = sources.locate(self.recipe, planning.SOURCE).root
             servers = await stack.enter_async_context(
                 Servers(
                     teacher,
                     self.recipe.local_or_hub(teacher.model),
                     job.ledger.folder,
-                    media_root=sources.locate(self.recipe, planning.SOURCE).root,
+                    media_root=root,
                     base=self.recipe.path.parent,
                 )
             )
             urls, revive = servers.urls, servers.revive
+            # A command of the recipe's own may not take the option, or have it for another folder.
+            local_media = str(root) in servers.command
         client = ChatClient(
             teacher,
             job.model,
             urls=urls,
             max_pixels=source.max_pixels,
             max_failure_share=self.recipe.generate.max_failure_share,
-            local_media=teacher.managed,
+            local_media=local_media,
             revive=revive,
         )
         await stack.enter_async_context(client)
