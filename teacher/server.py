@@ -39,6 +39,7 @@ _POLL_S = 0.25
 _HEALTH_TIMEOUT_S = 10.0
 _GRACE_S = 20.0
 """Between SIGTERM and SIGKILL; vLLM needs a few seconds to let go of its GPUs."""
+_MEDIA = "--allowed-local-media-path"
 _QUIET = "--disable-uvicorn-access-log"
 
 
@@ -62,6 +63,7 @@ class Servers:
         server = teacher.server
         check_arguments(server, f"teachers.{teacher.name}.server")
         program = _program(teacher, base or Path())
+        media_root = media_root and media_root.absolute()
         self._replicas = [
             _Replica(
                 teacher=teacher,
@@ -74,6 +76,8 @@ class Servers:
             for number, (gpus, port) in enumerate(_placed(server))
         ]
         self.urls = tuple(replica.url for replica in self._replicas)
+        self.local_media = bool(media_root) and str(media_root) in self._replicas[0].command
+        """Whether the servers may read the files below `media_root`."""
         self.command = masked(self._replicas[0].command)
         """The command line of the first replica, for provenance; secrets are masked."""
 
@@ -94,10 +98,10 @@ class Servers:
         await asyncio.gather(*(replica.close() for replica in self._replicas))
 
     async def revive(self, url: str) -> bool:
-        """Have a replica that broke a connection answer again, started anew if it has to be; True when it does.
+        """Have a replica that broke a connection answer again, started anew if it has to be.
 
-        Callers share one restart. Raises TeacherError when it has crashed more often than `restarts` allows, or
-        does not come up again.
+        True when it was down and is up again; False when it was well all along, so that the fault lies elsewhere.
+        Callers share one restart. Raises TeacherError when it has crashed more often than `restarts` allows.
         """
         return await next(replica for replica in self._replicas if replica.url == url).revive()
 
@@ -168,6 +172,8 @@ class _Replica:
     async def _revive(self) -> bool:
         if self._given_up:
             raise self._given_up
+        if await self._healthy(0):
+            return False
         if await self._healthy(self._hung_after_s):
             return True
         ended = self._process.returncode if self._process else None
@@ -210,15 +216,17 @@ class _Replica:
             await process.wait()
 
     async def _healthy(self, patience_s: float) -> bool:
-        """Whether the process answers before it ends and before patience does."""
+        """Whether the process answers before it ends and before patience does; asked once at least."""
         deadline = time.monotonic() + patience_s
         timeout = aiohttp.ClientTimeout(total=_HEALTH_TIMEOUT_S)
         async with aiohttp.ClientSession(timeout=timeout) as session:
-            while self._process and self._process.returncode is None and time.monotonic() < deadline:
+            while self._process and self._process.returncode is None:
                 with suppress(aiohttp.ClientError, TimeoutError, ConnectionError):
                     async with session.get(self._health) as response:
                         if response.status == 200:
                             return True
+                if time.monotonic() >= deadline:
+                    break
                 await asyncio.sleep(_POLL_S)
         return False
 
@@ -256,8 +264,8 @@ def build_command(
     given = render(server.arguments)
     if is_vllm(server):
         taken = {*given, *server.extra}
-        if media_root and "--allowed-local-media-path" not in taken:
-            command += ["--allowed-local-media-path", str(media_root.resolve())]
+        if media_root and _MEDIA not in taken:
+            command += [_MEDIA, str(media_root)]
         if teacher.trust_remote_code and "--trust-remote-code" not in taken:
             command += ["--trust-remote-code"]
         if not taken & {_QUIET, _QUIET.replace("disable", "enable"), _QUIET.replace("--", "--no-", 1)}:
