@@ -286,6 +286,18 @@ def test_a_server_that_is_not_there_is_one_message(small: World) -> None:
     assert "no answer from http://127.0.0.1:9/v1" in plain_failure(done)
 
 
+def test_a_server_of_the_run_that_dies_again_and_again_and_may_not_read_files_costs_no_row(small: World) -> None:
+    recipe = small.recipe("http://127.0.0.1:9/v1").path
+    command = [sys.executable, stub_server.__file__, "--crash-after=60"]
+    server = f"[teachers.server]\ncommand = {orjson.dumps(command).decode()}\nrestarts = 50\n"
+    lines = [line for line in recipe.read_text().splitlines() if not line.startswith("base_url")]
+    recipe.write_text("\n".join([*lines, server]))
+    done = small.distill()
+    assert done.returncode == 0, done.stderr
+    assert small.ends() == {case.name: COMPLETE for case in small.cases}
+    assert (small.run / "generate" / "stub" / "server-0.log").read_text().count("=== ") > 1
+
+
 def test_a_server_that_fails_everything_stops_the_run_with_3_and_a_well_one_finishes_it(
     small: World, url: str
 ) -> None:
