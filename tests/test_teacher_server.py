@@ -93,6 +93,11 @@ def alive(pid: int) -> bool:
         return False
 
 
+def parent(pid: int) -> int:
+    """The parent of a process; of a server, its guard."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
 def gone(pids: list[int], patience_s: float = 15) -> bool:
     deadline = time.monotonic() + patience_s
     while any(map(alive, pids)) and time.monotonic() < deadline:
@@ -289,34 +294,46 @@ def test_a_server_that_hangs_is_ended_and_started_anew(
 
 
 CLIENT = """\
-import asyncio, sys
+import asyncio, os, sys, time
 from pathlib import Path
+import teacher.server
 from distill.recipe import Teacher
-from teacher.server import Servers
+teacher.server._GRACE_S = 1.0
 async def main():
-    teacher = Teacher(name="t", model="m", server={"command": sys.argv[3:5], "extra": sys.argv[5:]})
-    async with Servers(teacher, "m", Path(sys.argv[1])):
+    who = Teacher(name="t", model="m", server={"command": sys.argv[3:5], "extra": sys.argv[6:]})
+    async with teacher.server.Servers(who, "m", Path(sys.argv[1])):
+        if sys.argv[5] == "fork" and os.fork() == 0:  # a helper that outlives the client and has all that it had open
+            time.sleep(30)
+            os._exit(0)
         Path(sys.argv[2]).touch()
         await asyncio.sleep(600)
 asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize("wish", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("extra", [(), ("--stubborn",)])
+@pytest.mark.parametrize(
+    ("wish", "fork", "extra"),
+    [
+        (signal.SIGKILL, "", ()),
+        (signal.SIGKILL, "", ("--stubborn",)),
+        (signal.SIGKILL, "fork", ()),
+        (signal.SIGTERM, "", ()),
+        (signal.SIGINT, "", ()),
+        (signal.SIGINT, "", ("--stubborn",)),
+    ],
+)
 def test_nothing_is_left_however_the_client_ends(
-    fake: Path, pids: Path, tmp_path: Path, wish: signal.Signals, extra: tuple[str, ...]
+    fake: Path, pids: Path, tmp_path: Path, wish: signal.Signals, fork: str, extra: tuple[str, ...]
 ) -> None:
-    client, log = tmp_path / "client.py", tmp_path / "client.log"
-    client.write_text(CLIENT.replace("import asyncio, sys", "import asyncio, sys\nimport teacher.server as s", 1))
-    client.write_text(client.read_text().replace("async def main", "s._GRACE_S = 1.0\nasync def main", 1))
-    up = tmp_path / "up"
+    client, log, up = tmp_path / "client.py", tmp_path / "client.log", tmp_path / "up"
+    client.write_text(CLIENT)
+    root = Path(__file__).resolve().parent.parent
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [sys.executable, client, tmp_path, up, sys.executable, fake, "--pids", pids, *extra],
+            [sys.executable, client, tmp_path, up, sys.executable, fake, fork, "--pids", pids, *extra],
             stderr=output,
-            cwd=Path(__file__).resolve().parent.parent,
-            env=os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parent.parent)},
+            cwd=root,
+            env=os.environ | {"PYTHONPATH": str(root)},
         )
     try:
         deadline = time.monotonic() + 30
@@ -333,12 +350,20 @@ def test_nothing_is_left_however_the_client_ends(
         process.wait()
 
 
+def test_a_server_is_out_of_reach_of_ctrl_c(fake: Path, pids: Path, tmp_path: Path) -> None:
+    async def run() -> None:
+        async with Servers(teacher(fake, pids), "m", tmp_path):
+            server = started(pids)[0]
+            assert len({os.getsid(pid) for pid in (0, server, parent(server))}) == 3
+
+    asyncio.run(run())
+
+
 def test_a_killed_guard_takes_its_server_with_it(fake: Path, pids: Path, tmp_path: Path) -> None:
     async def run() -> None:
         async with Servers(teacher(fake, pids), "m", tmp_path):
             server = started(pids)[0]
-            guard = int(Path(f"/proc/{server}/stat").read_text().rpartition(")")[2].split()[1])
-            os.kill(guard, signal.SIGKILL)
+            os.kill(parent(server), signal.SIGKILL)
             assert await asyncio.to_thread(gone, [server])
 
     asyncio.run(run())
