@@ -7,6 +7,8 @@ import random
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -238,6 +240,18 @@ def test_a_gold_answer_is_optional(folder: Path, answer: Any) -> None:
     assert isinstance(sample, Sample) and sample.answers == () and sample.answer is None
 
 
+@pytest.mark.parametrize(
+    ("answer", "gold"),
+    [(Decimal("12.50"), ("12.50",)), (date(2024, 2, 29), ("2024-02-29",)), (float("nan"), ()), (float("inf"), ())],
+)
+def test_a_column_of_numbers_or_dates_holds_gold_answers_and_nan_is_none(
+    folder: Path, answer: Any, gold: tuple[str, ...]
+) -> None:
+    rows = [{**row, "answer": answer} for row in plain()]
+    found = list(data.read(made(folder, write_table(folder, "parquet", rows), images_root="images")))
+    assert [sample.answers for sample in found if isinstance(sample, Sample)] == [gold] * 4
+
+
 def test_finevision_gives_a_sample_a_turn(folder: Path) -> None:
     row = {
         "images": ["0.png"],
@@ -369,7 +383,9 @@ FORMAT_BAD = [
     ("finevision", {"images": ["0.png"], "texts": [{"user": None, "assistant": "x"}]}, "empty_question"),
     ("scienceqa", {"image": "0.png", "question": "x", "choices": [], "answer": 0}, "bad_choices"),
     ("scienceqa", {"image": "0.png", "question": "x", "choices": ["a"], "answer": 3}, "bad_answer"),
+    ("scienceqa", {"image": "0.png", "question": "x", "choices": ["a", None], "answer": 0}, "bad_choices"),
     ("chartqa", {"image": "", "query": "x", "label": "1"}, "empty_image_cell"),
+    ("chartqa", {"image": "0.png", "query": "x", "label": {"value": 1}}, "bad_answer"),
 ]
 
 
