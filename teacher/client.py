@@ -10,6 +10,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from os import environ
@@ -40,6 +41,8 @@ _LOOKS_AT_FIRST = 40
 _RETRIED = frozenset({408, 409, 425, 429})
 _BUSY = frozenset({429, 503})
 _CONNECTION = "connection"
+_MOST_LOST = 2
+"""A request that has seen so many crashes is suspected of causing them; one more alone is proof enough."""
 _QUEUE = ("vllm:num_requests_running", "vllm:num_requests_waiting")
 
 Done = Callable[[Request, Completion], None]
@@ -110,6 +113,7 @@ class ChatClient:
         self._breaker = Breaker.closed(max_failure_share)
         self._pictures = Pictures(teacher, max_pixels=max_pixels, local_media=local_media, urls=tuple(urls))
         self._place = asyncio.Event()
+        self._suspected = asyncio.Lock()
 
     @property
     def in_flight(self) -> int:
@@ -239,33 +243,42 @@ class ChatClient:
             self._place.set()
 
     async def _ask(self, request: Request, replica: Replica, body: bytes) -> Completion:
-        tries = 0
+        tries = lost = 0
         server = replica
-        while True:
-            started = time.monotonic()
-            try:
-                finished = await self._send(server, body, started)
-            except _Refused as error:
-                if self._pictures.may_not_read(body, str(error), refused=True):
-                    body = await self.body(request, inside=True)
-                    continue
-                return Completion(error=f"refused_request: {error}", latency_s=time.monotonic() - started)
-            except _Attempt as error:
-                if error.reason == _CONNECTION and self._revive and await self._revive(server.url):
-                    continue
-                if self._pictures.may_not_read(body, str(error), refused=False):
-                    body = await self.body(request, inside=True)
-                    continue
-                tries += 1
-                if tries > self.teacher.max_retries:
-                    return Completion(error=f"{error} ({tries} tries)", latency_s=time.monotonic() - started)
-                # Waiting times differ at random, so that requests that failed together don't return together.
-                wait_s = error.wait_s or _BACKOFF_S * 2 ** (tries - 1) * random.uniform(0.5, 1.0)
-                await asyncio.sleep(min(wait_s, _LONGEST_WAIT_S))
-                server = self._moved(request, server, error.reason)
-            else:
-                server.pace.completed(replica.in_flight, time.monotonic())
-                return finished
+        async with AsyncExitStack() as alone:
+            while True:
+                started = time.monotonic()
+                try:
+                    finished = await self._send(server, body, started)
+                except _Refused as error:
+                    if self._pictures.may_not_read(body, str(error), refused=True):
+                        body = await self.body(request, inside=True)
+                        continue
+                    return Completion(error=f"refused_request: {error}", latency_s=time.monotonic() - started)
+                except _Attempt as error:
+                    if error.reason == _CONNECTION and self._revive and await self._revive(server.url):
+                        lost += 1
+                        if lost > _MOST_LOST:
+                            return Completion(
+                                error=f"server_lost: the server went down {lost} times under this request"
+                            )
+                        if lost == _MOST_LOST:
+                            # It may be what brings the server down: from now on no other suspect is under way.
+                            await alone.enter_async_context(self._suspected)
+                        continue
+                    if self._pictures.may_not_read(body, str(error), refused=False):
+                        body = await self.body(request, inside=True)
+                        continue
+                    tries += 1
+                    if tries > self.teacher.max_retries:
+                        return Completion(error=f"{error} ({tries} tries)", latency_s=time.monotonic() - started)
+                    # Waiting times differ at random, so that requests that failed together don't return together.
+                    wait_s = error.wait_s or _BACKOFF_S * 2 ** (tries - 1) * random.uniform(0.5, 1.0)
+                    await asyncio.sleep(min(wait_s, _LONGEST_WAIT_S))
+                    server = self._moved(request, server, error.reason)
+                else:
+                    server.pace.completed(replica.in_flight, time.monotonic())
+                    return finished
 
     def _moved(self, request: Request, replica: Replica, reason: str) -> Replica:
         """The server for another try: another one if there is one and this one broke."""

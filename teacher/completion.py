@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 class Completion:
     """One raw completion, or the reason why there is none.
 
-    `error` starts with its class: image and refused_request are the row's own fault; timeout, connection,
-    server_error, rate_limited and garbled_response may pass on another day.
+    `error` starts with its class: image, refused_request and server_lost are the row's own fault; timeout,
+    connection, server_error, rate_limited, garbled_response and oversized_response may pass on another day.
     """
 
     text: str = ""
@@ -39,5 +39,5 @@ class Served:
     engine: Mapping[str, str]
 
 
-ROW_FAULTS = ("image:", "refused_request:")
+ROW_FAULTS = ("image:", "refused_request:", "server_lost:")
 """Errors that asking again unchanged does not cure."""

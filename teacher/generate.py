@@ -168,19 +168,17 @@ class _Stage:
         source = self.recipe.data[planning.SOURCE]
         urls, revive, local_media = teacher.urls, None, False
         if teacher.managed:
-            root = sources.locate(self.recipe, planning.SOURCE).root
+            self.watch.note(f"starting the server of {teacher.name}")
             servers = await stack.enter_async_context(
                 Servers(
                     teacher,
                     self.recipe.local_or_hub(teacher.model),
                     job.ledger.folder,
-                    media_root=root,
+                    media_root=sources.locate(self.recipe, planning.SOURCE).root,
                     base=self.recipe.path.parent,
                 )
             )
-            urls, revive = servers.urls, servers.revive
-            # A command of the recipe's own may not take the option, or have it for another folder.
-            local_media = str(root) in servers.command
+            urls, revive, local_media = servers.urls, servers.revive, servers.local_media
         client = ChatClient(
             teacher,
             job.model,

@@ -22,6 +22,7 @@ class Watch:
         self._tokens = 0
         self._cost = 0.0
         self._outcomes = Counter(outcomes)
+        self._now = ""
         self._in_flight: list[Callable[[], int]] = []
         self._started = time.monotonic()
         self._reported = 0.0
@@ -30,6 +31,11 @@ class Watch:
     def follow(self, in_flight: Callable[[], int]) -> None:
         """Show how many requests an engine has under way, too."""
         self._in_flight.append(in_flight)
+
+    def note(self, what: str) -> None:
+        """Say what is going on while no trace can come: a server is starting."""
+        self._now = what
+        self._report()
 
     def expect(self, more: int) -> None:
         """Change the number of traces that the run will have: more were called for, or fewer are enough."""
@@ -43,6 +49,7 @@ class Watch:
         usage = record["usage"]
         output = usage["reasoning"] + usage["answer"]
         self._done += 1
+        self._now = ""
         self._tokens += output
         self._cost += (teacher.price.input * usage["prompt"] + teacher.price.output * output) / 1e6
         self._outcomes[record["outcome"]] += 1
@@ -58,7 +65,7 @@ class Watch:
     def _report(self) -> None:
         self._reported = time.monotonic()
         seconds = max(self._reported - self._started, 1e-9)
-        facts: dict[str, str | int | float] = {}
+        facts: dict[str, str | int | float] = {"now": self._now} if self._now else {}
         if self._done > self._resumed:
             facts["tokens_per_s"] = round(self._tokens / seconds, 1)
         if in_flight := sum(each() for each in self._in_flight):

@@ -362,3 +362,28 @@ def test_a_lost_server_that_somebody_revives_costs_no_try() -> None:
             return found[0]
 
         assert not asyncio.run(run()).error and calls == [url, url]
+
+
+def test_a_request_that_brings_the_server_down_again_and_again_is_given_up_and_the_others_are_not() -> None:
+    crashes = 0
+    with stub_server.serve(latency_s=0.02) as url:
+        who = teacher(url, max_retries=0)
+
+        async def revive(_: str) -> bool:
+            nonlocal crashes
+            crashes += 1
+            return True
+
+        wanted = asked(who, "fault=reset poison", *(f"well {number}" for number in range(20)))
+        found: dict[str, Completion] = {}
+
+        async def run() -> None:
+            async with client_of(who, revive=revive) as client:
+                await client.check()
+                await client.answer(
+                    given(wanted), lambda request, done: found.__setitem__(request.sample.question, done)
+                )
+
+        asyncio.run(run())
+    assert found.pop("fault=reset poison").error.startswith("server_lost: the server went down 3 times")
+    assert crashes == 3 and len(found) == 20 and not any(done.error for done in found.values())
