@@ -107,6 +107,8 @@ class Trace:
     hinted: bool = False
     """Whether the teacher was shown the gold answer."""
     error: str = ""
+    logprobs: Mapping[str, Any] | None = None
+    """What `distill.logprobs` keeps, where the recipe asks for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

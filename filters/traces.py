@@ -125,8 +125,8 @@ def read_traces(journals: Sequence[Path], places: Sequence[Place]) -> Iterator[T
 
 
 def trace(record: dict[str, Any]) -> Trace:
-    """A journal's record as a trace; keys that are no part of a trace (log-probabilities) stay in the journal."""
-    known = {key: record[key] for key in Trace.__slots__ if key in record}
+    """A journal's record as a trace; what no filter looks at (log-probabilities) stays in the journal."""
+    known = {key: record[key] for key in Trace.__slots__ if key in record and key != "logprobs"}
     return Trace(**(known | {"usage": Usage(**record["usage"])}))
 
 

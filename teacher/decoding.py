@@ -35,6 +35,8 @@ class Row:
     tokens: list[int] = field(default_factory=list)
     closed: bool = False
     """Whether the model ended the turn itself; its end token is counted, but not kept."""
+    likely: list[tuple[list[int], list[float]]] = field(default_factory=list)
+    """Of every token, the end token included: it and the likeliest ones, and their log-probabilities."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -50,6 +52,8 @@ class Batch:
     ends: frozenset[int]
     most: int
     """Tokens a row may have."""
+    logprobs: int = 0
+    """How many of the likeliest tokens are noted at every step."""
     stopped: Callable[[Row], bool]
     ended: Callable[[Row, str], None]
     pulse: Callable[[], None]
@@ -82,6 +86,8 @@ class Batch:
         rows, finish, silent = self.rows, [""] * len(self.rows), 0
         while True:
             tokens = sampler.pick(logits)
+            if self.logprobs:
+                self._note(rows, logits, tokens, finish)
             self._append(rows, tokens.tolist(), finish)
             going = [position for position, reason in enumerate(finish) if not reason]
             silent += 1
@@ -103,6 +109,16 @@ class Batch:
             outputs = model(**inputs, return_dict=True)
             state = model._update_model_kwargs_for_generation(outputs, state)
             logits = outputs.logits[:, -1].float()
+
+    def _note(self, rows: list[Row], logits: torch.Tensor, tokens: torch.Tensor, finish: list[str]) -> None:
+        """Note the log-probabilities of a step: of the model as it is, before temperature, penalties and cuts."""
+        values = logits.log_softmax(dim=-1)
+        best, ids = values.topk(self.logprobs, dim=-1)
+        ids = torch.cat([tokens[:, None], ids], dim=1)
+        found = torch.cat([values.gather(1, tokens[:, None]), best], dim=1)
+        for row, reason, names, numbers in zip(rows, finish, ids.tolist(), found.tolist(), strict=True):
+            if not reason:
+                row.likely.append((names, numbers))
 
     def _append(self, rows: list[Row], tokens: list[int], finish: list[str]) -> None:
         """Give every row that goes on its next token, and note why rows end."""

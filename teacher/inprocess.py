@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
+import numpy as np
 import torch
 import transformers
 from PIL import Image
@@ -154,6 +155,7 @@ class EmbeddedTeacher:
             sampling=sampling,
             ends=self._ends,
             most=min(sampling.max_tokens, self._context - longest),
+            logprobs=self.teacher.logprobs,
             stopped=self._stopped,
             ended=lambda row, finish: done(row.request, self._completion(row, finish, time.monotonic() - started)),
             pulse=pulse,
@@ -213,6 +215,8 @@ class EmbeddedTeacher:
             image_tokens=row.image_tokens,
             completion_tokens=len(row.tokens) + row.closed,
             reasoning_tokens=reasoning_tokens,
+            token_ids=np.array([ids for ids, _ in row.likely], np.int32) if row.likely else None,
+            token_logprobs=np.array([values for _, values in row.likely], np.float32) if row.likely else None,
             latency_s=latency_s,
         )
 

@@ -14,6 +14,7 @@ import orjson
 
 from distill.artifacts import Journal, atomic_path, read_jsonl, read_jsonl_at
 from distill.errors import StorageError
+from distill.logprobs import encode
 from distill.recipe import Teacher
 from distill.types import Outcome, Trace, Usage
 from teacher.completion import Completion, Served
@@ -133,6 +134,9 @@ def trace(teacher: Teacher, model: Model, served: Served, request: Request, comp
         draft=request.draft,
         hinted=teacher.hinted,
         error=completion.error,
+        logprobs=None
+        if completion.token_ids is None or completion.token_logprobs is None
+        else encode(completion.token_ids, completion.token_logprobs),
     )
 
 
@@ -175,6 +179,8 @@ class TraceJournal:
         if finished.id in self._ledger:
             raise AssertionError(f"trace {finished.id} of teacher {finished.teacher} was generated twice")
         record: dict[str, Any] = _shallow(finished) | {"usage": _shallow(finished.usage)}
+        if finished.logprobs is None:
+            del record["logprobs"]
         journal = self._open()
         start = journal.append(record)
         self._ledger.records[self._part] = self._ledger.records.get(self._part, 0) + 1
