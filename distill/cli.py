@@ -65,12 +65,27 @@ def generate(
     run: RunOption = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Ask about this many samples only.")] = None,
     fresh: FreshOption = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Read and check everything, ask nothing, and estimate what a run takes.")
+    ] = False,
+    replay: Annotated[
+        str | None, typer.Option(metavar="ID", help="Print the request that a trace came from, as JSON.")
+    ] = None,
+    resend: Annotated[bool, typer.Option("--resend", help="With --replay: send it again and compare.")] = False,
     overrides: SetOption = None,
 ) -> None:
     """Let the teachers write reasoning traces."""
-    from distill.run import generate_stage
+    from distill.run import check_generate, generate_stage, replay_request
 
-    typer.echo(generate_stage(*_open(recipe, run, overrides), limit=limit, fresh=fresh))
+    if resend and not replay:
+        raise RecipeError("--resend needs --replay ID, the trace whose request is sent again")
+    chosen = _open(recipe, run, overrides)
+    if replay:
+        typer.echo(replay_request(*chosen, replay, resend=resend))
+    elif check:
+        typer.echo(check_generate(*chosen, limit=limit))
+    else:
+        typer.echo(generate_stage(*chosen, limit=limit, fresh=fresh))
 
 
 @app.command("filter")

@@ -24,6 +24,20 @@ def generate_stage(recipe: Recipe, run: Path, *, limit: int | None = None, fresh
     return f"{funnel(run)}\ntraces: {run / 'generate'}"
 
 
+def replay_request(recipe: Recipe, run: Path, trace_id: str, *, resend: bool) -> str:
+    import orjson
+
+    from teacher.replay import replay
+
+    return orjson.dumps(replay(recipe, run, trace_id, resend=resend), option=orjson.OPT_INDENT_2).decode()
+
+
+def check_generate(recipe: Recipe, run: Path, *, limit: int | None) -> str:
+    from teacher.preflight import preflight
+
+    return preflight(recipe, run, limit=limit)
+
+
 def filter_stage(recipe: Recipe, run: Path, *, fresh: bool = False) -> str:
     from filters.apply import apply
 

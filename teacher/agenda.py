@@ -185,8 +185,7 @@ class Agenda:
     def _first(self, slot: _Slot) -> Request:
         if slot.draft is None:
             return self._author.first(self.sample, slot.k)
-        record = slot.draft.finding.record()
-        text = "\n\n".join(part for part in (record["reasoning"], record["answer"]) if part)
+        text = draft_text(slot.draft.finding.record())
         return self._author.first(self.sample, slot.k, draft=slot.draft.request.id, draft_text=text)
 
     def _lacking(self, finals: Sequence[Final]) -> int:
@@ -201,6 +200,11 @@ class Agenda:
             answers = [final.finding.answer for final in complete]
             return max(0, until.agree - len(common_answers(answers, self.sample.answer_type)))
         return len(self._slots)
+
+
+def draft_text(record: Mapping[str, Any]) -> str:
+    """What a prompt shows of a finished trace."""
+    return "\n\n".join(part for part in (record["reasoning"], record["answer"]) if part)
 
 
 def follow(author: Author, outcomes: Outcomes, request: Request, outcome: str) -> Request | None:

@@ -88,7 +88,7 @@ class Author:
     _of_prompt: dict[str, tuple[Prompt, str]] = field(default_factory=dict, repr=False, compare=False)
 
     def first(self, sample: Sample, k: int, *, draft: str = "", draft_text: str = "") -> Request:
-        """The first attempt at `k`."""
+        """The first attempt at `k`; for a teacher that works on drafts, on the trace `draft`, saying `draft_text`."""
         asked, sha = self._prompt(sample, draft, draft_text)
         blank = Request(
             id="",
@@ -103,7 +103,7 @@ class Author:
         return self._named(blank)
 
     def again(self, before: Request, sampling: Sampling, *, reseed: bool) -> Request:
-        """The attempt after `before`: with other sampling values, a new seed, or both."""
+        """The attempt after `before`: with these sampling values, and with a new seed or the same."""
         changed = replace(before, attempt=before.attempt + 1, reseeds=before.reseeds + reseed, sampling=sampling)
         return self._named(changed)
 

@@ -126,7 +126,7 @@ def trace(teacher: Teacher, model: Model, served: Served, request: Request, comp
         },
         model=model.name,
         revision=model.revision,
-        engine=dict(served.engine),
+        engine={**served.engine, "model": served.model},
         prompt_sha=request.prompt_sha,
         latency_s=round(completion.latency_s, 4),
         created=datetime.now(UTC).isoformat(timespec="milliseconds"),

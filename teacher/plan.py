@@ -6,6 +6,7 @@ a rerun takes them as they are and does not read the source again.
 
 import difflib
 import os
+import re
 import shutil
 from bisect import insort
 from collections import Counter, deque
@@ -26,6 +27,7 @@ from distill.recipe import Recipe, Teacher
 from distill.types import BadRow, Sample
 from teacher import parse
 from teacher.identity import Model, model_of, sampling_key
+from teacher.prompts import PLACEHOLDERS
 from teacher.route import NO_TEACHER, covers, may_share, route
 from teacher.vllm_options import check_arguments
 from teacher.wire import sampling_body
@@ -56,6 +58,7 @@ def check(recipe: Recipe) -> dict[str, Model]:
     if not recipe.teachers:
         raise RecipeError(f"{recipe.path}: no [[teachers]]; generate needs at least one (name, model, backend)")
     for teacher in recipe.teachers:
+        _check_prompt(teacher)
         if teacher.managed:
             check_arguments(teacher.server, f"{recipe.path}: teachers.{teacher.name}.server")
         if teacher.backend == "openai":
@@ -73,6 +76,16 @@ def check(recipe: Recipe) -> dict[str, Model]:
                 "samples; their traces would be the same ones: keep one of them and raise its samples"
             )
     return models
+
+
+def _check_prompt(teacher: Teacher) -> None:
+    """Raises RecipeError for what looks like a misspelt placeholder; other braces are the prompt's own."""
+    for word in re.findall(r"{(\w+)}", teacher.prompt):
+        near = difflib.get_close_matches(word, PLACEHOLDERS, n=1, cutoff=0.75)
+        if near and word not in PLACEHOLDERS:
+            raise RecipeError(
+                f"teachers.{teacher.name}.prompt: {{{word}}} means nothing; did you mean {{{near[0]}}}?"
+            )
 
 
 def settings(recipe: Recipe, models: Mapping[str, Model]) -> dict[str, Any]:

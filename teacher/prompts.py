@@ -23,6 +23,7 @@ class Prompt:
     text: str
 
 
+PLACEHOLDERS = ("question", "draft", "answer")
 _PLACEHOLDER = re.compile("{(question|draft|answer)}")
 
 

@@ -1,0 +1,182 @@
+"""The exact request that a trace came from, rebuilt from its record; and the same request sent once more.
+
+Everything that decides a request is in the record, the samples and the recipe, so a rebuilt request has the trace's
+id, or the recipe is not the one that the trace was made with: then the error says what differs.
+"""
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from distill import data, sources
+from distill.artifacts import read_jsonl
+from distill.errors import DataError, RecipeError, StaleError, TeacherError
+from distill.recipe import Recipe, Sampling, Teacher
+from distill.types import Sample
+from teacher.agenda import draft_text
+from teacher.client import ChatClient
+from teacher.completion import Completion, Served
+from teacher.identity import Author, Model, Request, model_of
+from teacher.journals import parts
+from teacher.plan import SAMPLES, SOURCE
+from teacher.prompts import messages
+from teacher.server import Servers
+
+
+def replay(recipe: Recipe, run: Path, trace_id: str, *, resend: bool = False) -> dict[str, Any]:
+    """The request behind a trace, given by its id or the beginning of it; with `resend` the answer of today, too.
+
+    Images are inside the body, whichever way they went. Raises DataError for an unknown id, StaleError when the
+    recipe has changed since, TeacherError when a server does not answer.
+    """
+    folder = run / "generate"
+    record = _record(folder, trace_id)
+    teacher = next((teacher for teacher in recipe.teachers if teacher.name == record["teacher"]), None)
+    if teacher is None:
+        raise RecipeError(f"{recipe.path}: no teacher '{record['teacher']}', which wrote trace {record['id']}")
+    model = model_of(recipe, teacher)
+    request = _rebuilt(recipe, folder, record, Author(teacher=teacher, model=model, seed=recipe.seed))
+    if teacher.backend == "embedded":
+        shown = _embedded_request(teacher, request)
+        answer = _ask_embedded(recipe, teacher, request) if resend else None
+    else:
+        shown, answer = asyncio.run(_over_http(recipe, folder, teacher, model, request, record, resend=resend))
+    if answer is None:
+        return shown
+    if answer.error:
+        raise TeacherError(f"teacher '{teacher.name}': {answer.error}")
+    return {"request": shown, "stored": record["text"], "answer": answer.text, "equal": answer.text == record["text"]}
+
+
+def _record(folder: Path, trace_id: str) -> dict[str, Any]:
+    """The record of a finished trace; attempts that were replaced are found, too."""
+    wanted = trace_id.strip().lower()
+    found: dict[str, dict[str, Any]] = {}
+    for part in (part for teacher in sorted(folder.glob("*/")) for part in parts(teacher)):
+        for record in read_jsonl(part):
+            if record["id"].startswith(wanted) and (record["id"] not in found or not record["error"]):
+                found[record["id"]] = record
+    if len(found) == 1 and wanted:
+        return next(iter(found.values()))
+    if not found:
+        raise DataError(f"{folder}: no trace has an id that begins with {trace_id!r}; ids are in */part-*.jsonl")
+    raise DataError(f"{folder}: {len(found)} traces begin with {trace_id!r}: {', '.join(list(found)[:5])} ...")
+
+
+def _rebuilt(recipe: Recipe, folder: Path, record: Mapping[str, Any], author: Author) -> Request:
+    sampling = Sampling.model_validate(
+        {key: value for key, value in record["params"].items() if key in Sampling.model_fields}, strict=False
+    )
+    sample = next(data.read_samples(folder / SAMPLES, {record["sample_id"]}), None)
+    if sample is None:
+        raise DataError(f"{folder / SAMPLES}: sample {record['sample_id']} is not there any more")
+    text = draft_text(_record(folder, record["draft"])) if record["draft"] else ""
+    first = author.first(sample, record["k"], draft=record["draft"], draft_text=text)
+    for request in _attempts(author, first, sampling, record["attempt"]):
+        if request.id == record["id"]:
+            return request
+    raise StaleError(
+        f"trace {record['id']} cannot be asked again as it was; since then has changed: "
+        f"{', '.join(_changes(recipe, record, author, sample, first))}"
+    )
+
+
+def _attempts(author: Author, first: Request, sampling: Sampling, attempt: int) -> Iterator[Request]:
+    """What attempt number `attempt` may have been: some of those before it called for a new seed, or none did."""
+    request = author.again(first, sampling, reseed=False)
+    for _ in range(attempt + 1):
+        yield request
+        request = author.again(request, sampling, reseed=True)
+
+
+def _changes(
+    recipe: Recipe, record: Mapping[str, Any], author: Author, sample: Sample, request: Request
+) -> list[str]:
+    teacher, params = author.teacher, record["params"]
+    pairs = {
+        "the model": (record["model"], author.model.name),
+        "the model's revision": (record["revision"], author.model.revision),
+        "the prompt or an image": (record["prompt_sha"], request.prompt_sha),
+        "chat_template_kwargs": (params["chat_template_kwargs"], dict(teacher.chat_template_kwargs)),
+        "mm_processor_kwargs": (params["mm_processor_kwargs"], dict(teacher.mm_processor_kwargs)),
+        "logprobs": (record.get("logprobs", {}).get("k", 0), teacher.logprobs),
+    }
+    changed = [f"{name} ({before!r} -> {now!r})" for name, (before, now) in pairs.items() if before != now]
+    return changed or [f"the recipe's seed (it is {recipe.seed} now)"]
+
+
+def _embedded_request(teacher: Teacher, request: Request) -> dict[str, Any]:
+    parts = [{"type": "image", "path": ref.path, "sha256": ref.sha256} for ref in request.prompt.images]
+    return {
+        "engine": "embedded",
+        "model": teacher.model,
+        "messages": messages(request.prompt, parts),
+        "chat_template_kwargs": dict(teacher.chat_template_kwargs),
+        "sampling": request.sampling.model_dump(mode="json"),
+        "seed": request.seed,
+    }
+
+
+def _ask_embedded(recipe: Recipe, teacher: Teacher, request: Request) -> Completion:
+    from teacher.inprocess import EmbeddedTeacher
+
+    engine = EmbeddedTeacher(teacher, recipe.local_or_hub(teacher.model), max_pixels=recipe.data[SOURCE].max_pixels)
+    waiting = iter([request])
+    answers: list[Completion] = []
+    engine.answer(lambda: next(waiting, None), lambda _, completion: answers.append(completion), lambda: None)
+    return answers[0]
+
+
+async def _over_http(
+    recipe: Recipe,
+    folder: Path,
+    teacher: Teacher,
+    model: Model,
+    request: Request,
+    record: Mapping[str, Any],
+    *,
+    resend: bool,
+) -> tuple[dict[str, Any], Completion | None]:
+    """The request as HTTP, and with `resend` its answer; a server is started if that is the run's business."""
+    async with AsyncExitStack() as stack:
+        urls = teacher.urls
+        if teacher.managed and resend:
+            servers = Servers(
+                teacher,
+                recipe.local_or_hub(teacher.model),
+                folder / teacher.name,
+                media_root=sources.locate(recipe, SOURCE).root,
+                base=recipe.path.parent,
+            )
+            urls = (await stack.enter_async_context(servers)).urls
+        # A server that only a run starts has no address now.
+        client = ChatClient(
+            teacher,
+            model,
+            urls=urls or ("http://127.0.0.1:8000/v1",),
+            max_pixels=recipe.data[SOURCE].max_pixels,
+            max_failure_share=1.0,
+        )
+        await stack.enter_async_context(client)
+        answer = None
+        if resend:
+            await client.check()
+            replica = client.replicas[0]
+            replica.in_flight += 1
+            answer = await client.ask(request, replica)
+        else:
+            client.served = Served(model=record["engine"].get("model", client.served.model), engine={})
+        headers = {
+            name: value if name != "authorization" else "Bearer ..." for name, value in client.headers().items()
+        }
+        shown = {
+            "method": "POST",
+            "url": f"{client.replicas[0].url}/chat/completions",
+            "headers": headers,
+            "body": orjson.loads(await client.body(request, inside=True)),
+        }
+        return shown, answer

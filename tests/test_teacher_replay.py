@@ -1,0 +1,130 @@
+"""The request behind a trace: rebuilt exactly, sent again, or refused with what has changed."""
+
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+import stub_server
+import tiny_models
+from typer.testing import CliRunner
+
+from distill.artifacts import read_jsonl
+from distill.cli import app
+from distill.errors import DataError, StaleError
+from distill.recipe import load
+from teacher.generate import generate
+from teacher.replay import replay
+
+RECIPE = """
+seed = {seed}
+[data.questions]
+source = "rows.jsonl"
+[generate.outcomes]
+empty_answer = "resample"
+truncated_thinking = "raise_cap"
+attempts = 3
+[[teachers]]
+name = "writer"
+model = "stub"
+base_url = "{url}"
+images = "base64"
+system = "Be {{brief}}."
+prompt = "{prompt}"
+api_key_env = "STUB_KEY"
+[teachers.sampling]
+max_tokens = 50
+[[teachers]]
+name = "editor"
+model = "stub"
+base_url = "{url}"
+images = "base64"
+prompt = "Shorter: {{question}} {{draft}}"
+after = "writer"
+"""
+
+
+class World:
+    def __init__(self, folder: Path, url: str) -> None:
+        self.folder, self.url = folder, url
+
+    def recipe(self, *, seed: int = 0, prompt: str = "{question}") -> Any:
+        (self.folder / "recipe.toml").write_text(RECIPE.format(seed=seed, url=self.url, prompt=prompt))
+        return load(self.folder / "recipe.toml")
+
+    def records(self) -> list[dict[str, Any]]:
+        return [record for part in self.folder.glob("run/generate/*/part-*.jsonl") for record in read_jsonl(part)]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    folder = tmp_path_factory.mktemp("world")
+    tiny_models.picture(folder / "0.png", 0, size=16)
+    questions = ("How many?", "fault=empty please", "fault=think please")
+    rows = [{"image": "0.png", "question": question} for question in questions]
+    (folder / "rows.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
+    with stub_server.serve() as url, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STUB_KEY", "secret")
+        world = World(folder, url)
+        generate(world.recipe(), folder / "run")
+        yield world
+
+
+def bodies(world: World) -> list[dict[str, Any]]:
+    with urllib.request.urlopen(world.url.removesuffix("/v1") + "/seen") as response:
+        return list(orjson.loads(response.read())["bodies"])
+
+
+def plain(body: dict[str, Any]) -> bytes:
+    """A body without the names that only spare a server digesting an image."""
+    for message in body["messages"]:
+        for part in message["content"]:
+            part.pop("uuid", None)
+    return orjson.dumps(body, option=orjson.OPT_SORT_KEYS)
+
+
+def test_every_trace_s_request_is_rebuilt_as_it_was_sent(world: World) -> None:
+    records = world.records()
+    sent = {plain(body) for body in bodies(world)}
+    assert {record["attempt"] for record in records} == {0, 1, 2} and any(record["draft"] for record in records)
+    shown = [replay(world.recipe(), world.folder / "run", record["id"]) for record in records]
+    assert {plain(request["body"]) for request in shown} == sent
+    assert len(shown) == len(sent) == 8
+
+
+def test_the_key_is_not_shown(world: World) -> None:
+    shown = replay(world.recipe(), world.folder / "run", world.records()[0]["id"])
+    assert b"secret" not in orjson.dumps(shown)
+
+
+def test_it_can_be_sent_again_and_is_compared(world: World) -> None:
+    trace = next(record for record in world.records() if record["outcome"] == "complete")
+    again = replay(world.recipe(), world.folder / "run", trace["id"][:10], resend=True)
+    assert again["equal"] and again["answer"] == again["stored"] == trace["text"]
+
+
+@pytest.mark.parametrize(
+    ("change", "named"), [({"prompt": "Well: {question}"}, "the prompt or an image"), ({"seed": 1}, "seed")]
+)
+def test_a_changed_recipe_is_refused_with_what_changed(world: World, change: dict[str, Any], named: str) -> None:
+    trace = next(record for record in world.records() if record["teacher"] == "writer")
+    with pytest.raises(StaleError, match=named):
+        replay(world.recipe(**change), world.folder / "run", trace["id"])
+
+
+def test_an_unknown_id_and_an_ambiguous_one_are_said(world: World) -> None:
+    with pytest.raises(DataError, match="no trace has an id"):
+        replay(world.recipe(), world.folder / "run", "zzz")
+    with pytest.raises(DataError, match="8 traces begin with ''"):
+        replay(world.recipe(), world.folder / "run", "")
+
+
+def test_the_command_prints_json_alone(world: World) -> None:
+    world.recipe()
+    trace = world.records()[0]["id"]
+    arguments = ["generate", str(world.folder / "recipe.toml"), "--run", str(world.folder / "run")]
+    done = CliRunner().invoke(app, [*arguments, "--replay", trace])
+    assert done.exit_code == 0 and orjson.loads(done.stdout)["method"] == "POST"
+    assert CliRunner().invoke(app, [*arguments, "--resend"]).exit_code == 2
