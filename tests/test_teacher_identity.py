@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 import pytest
 import tiny_models
+import tomli_w
 
 from distill import data
 from distill.recipe import Recipe, load
@@ -33,11 +34,13 @@ class World:
 
     def recipe(self) -> Recipe:
         (self.folder / "rows.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in self.rows))
-        lines = [f"seed = {self.seed}", "[data.questions]", 'source = "rows.jsonl"', "[[teachers]]"]
-        lines += [f"{key} = {_toml(value)}" for key, value in self.teacher.items()]
-        lines += ["[teachers.sampling]", *(f"{key} = {_toml(value)}" for key, value in self.sampling.items())]
+        recipe = {
+            "seed": self.seed,
+            "data": {"questions": {"source": "rows.jsonl"}},
+            "teachers": [{**self.teacher, "sampling": self.sampling}],
+        }
         path = self.folder / "recipe.toml"
-        path.write_text("\n".join(lines))
+        path.write_text(tomli_w.dumps(recipe))
         return load(path)
 
     def ids(self) -> dict[tuple[str, int], str]:
@@ -53,12 +56,6 @@ class World:
             for sample in data.samples(recipe)
             for request in requests(recipe, teacher, model, sample)
         }
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items()) + "}"
-    return orjson.dumps(value).decode()
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 import stub_server
 import tiny_models
+import tomli_w
 
 from distill.artifacts import Manifest, read_jsonl
 from distill.errors import RecipeError, TeacherError
@@ -27,7 +28,7 @@ class World:
     def __init__(self, folder: Path, url: str) -> None:
         self.folder, self.url = folder, url
         self.rows: list[dict[str, Any]] = []
-        self.head = ""
+        self.outcomes: dict[str, Any] = {}
 
     def rows_about(self, count: int, text: str = "How many?", **values: Any) -> None:
         for _ in range(count):
@@ -38,12 +39,13 @@ class World:
 
     def generate(self, run: str, *teachers: dict[str, Any]) -> tuple[Manifest, list[dict[str, Any]]]:
         (self.folder / "rows.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in self.rows))
-        lines = ["[data.questions]", 'source = "rows.jsonl"', self.head]
-        for teacher in teachers:
-            values = {"model": "any", "base_url": self.url, **teacher}
-            lines += ["[[teachers]]", *(f"{key} = {_toml(value)}" for key, value in values.items())]
+        recipe = {
+            "data": {"questions": {"source": "rows.jsonl"}},
+            "generate": {"outcomes": self.outcomes},
+            "teachers": [{"model": "any", "base_url": self.url, **teacher} for teacher in teachers],
+        }
         path = self.folder / f"{run}.toml"
-        path.write_text("\n".join(lines))
+        path.write_text(tomli_w.dumps(recipe))
         manifest = generate(load(path), self.folder / run)
         parts = sorted((self.folder / run).glob("generate/*/part-*.jsonl"))
         return manifest, [record for part in parts for record in read_jsonl(part)]
@@ -51,12 +53,6 @@ class World:
     def planned(self, run: str) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = pq.read_table(self.folder / run / "generate" / "plan.parquet").to_pylist()
         return rows
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items()) + "}"
-    return orjson.dumps(value).decode()
 
 
 @pytest.fixture
@@ -83,7 +79,7 @@ def test_adaptive_sampling_asks_until_the_gold_answer_came_and_reuses_fixed_trac
 def test_a_loop_is_asked_again_with_another_seed_and_the_last_attempt_counts(world: World) -> None:
     world.rows_about(3)
     world.rows_about(2, "fault=empty")
-    world.head = "[generate.outcomes]\nempty_answer = 'resample'\nattempts = 3"
+    world.outcomes = {"empty_answer": "resample", "attempts": 3}
     manifest, records = world.generate("run", {"name": "t"})
     tried = [record for record in records if record["outcome"] == "empty_answer"]
     assert Counter(record["attempt"] for record in tried) == {0: 2, 1: 2, 2: 2}
@@ -95,7 +91,7 @@ def test_a_loop_is_asked_again_with_another_seed_and_the_last_attempt_counts(wor
 def test_a_dropped_outcome_stays_in_the_journal_and_out_of_the_plan(world: World) -> None:
     world.rows_about(2)
     world.rows_about(1, "fault=empty")
-    world.head = "[generate.outcomes]\nempty_answer = 'drop'"
+    world.outcomes = {"empty_answer": "drop"}
     manifest, records = world.generate("run", {"name": "t"})
     assert len(records) == 3 and len(world.planned("run")) == manifest.counts["traces"] == 2
     assert manifest.counts["dropped"] == 1

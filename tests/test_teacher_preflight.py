@@ -88,7 +88,11 @@ def test_a_check_leaves_its_plan_to_the_run_and_a_finished_stage_alone(tmp_path:
         ({"api_key_env": "NO_SUCH_KEY", "base_url": "http://127.0.0.1:9/v1"}, RecipeError, "NO_SUCH_KEY"),
         ({"model": "empty", "base_url": "http://127.0.0.1:9/v1"}, ModelError, "has no config.json"),
         ({"server": {"max-modle-len": 5}}, RecipeError, "max-model-len"),
-        ({"backend": "openai", "base_url": "http://127.0.0.1:9/v1", "logprobs": 2}, RecipeError, "logprobs needs backend 'vllm'"),
+        (
+            {"backend": "openai", "base_url": "http://127.0.0.1:9/v1", "logprobs": 2},
+            RecipeError,
+            "logprobs needs backend 'vllm'",
+        ),
     ],
 )
 def test_what_a_run_would_trip_over_is_said_before_it(
