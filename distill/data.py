@@ -198,7 +198,7 @@ class _Reader:
         if not row.table:
             raise ImageError("unsupported_image_cell", f"column {cell.column!r}: a path is needed, not {value!r:.60}")
         data = images.cell_bytes(value)
-        images.decode(data, max_pixels=self.source.max_pixels)
+        images.check(data, max_pixels=self.source.max_pixels)
         return ImageRef(
             sha256=images.sha256(data), path=row.table, column=cell.column, row=row.table_row, index=cell.index
         )
@@ -221,7 +221,7 @@ class _Reader:
     def _check(self, path: Path) -> str | ImageError:
         try:
             data = images.read_file(path)
-            images.decode(data, max_pixels=self.source.max_pixels)
+            images.check(data, max_pixels=self.source.max_pixels)
         except ImageError as error:
             return error
         return images.sha256(data)

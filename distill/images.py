@@ -106,6 +106,23 @@ def decode(data: bytes, *, max_pixels: int) -> Image.Image:
         raise ImageError("unreadable_image", f"mode {image.mode} cannot become RGB: {error}") from None
 
 
+def check(data: bytes, *, max_pixels: int) -> None:
+    """Raise what `decode` would raise, in less time: for asking whether an image is sound, not for its pixels.
+
+    The whole stream of a JPEG is read and its every coefficient decoded; only the way from coefficients to pixels,
+    on which nothing can fail, is taken at an eighth of the size.
+    """
+    image = _open(data, max_pixels)
+    if image.format != "JPEG" or image.mode not in ("RGB", "L"):
+        decode(data, max_pixels=max_pixels)
+        return
+    image.draft(None, (max(1, image.width // 8), max(1, image.height // 8)))
+    try:
+        image.load()
+    except _DECODER_ERRORS as error:
+        raise _damaged(error) from None
+
+
 def portable(data: bytes, *, max_pixels: int) -> tuple[bytes, str]:
     """Bytes and MIME type that any decoder turns into the pixels of `decode`.
 

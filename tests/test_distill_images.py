@@ -5,8 +5,10 @@ import os
 import random
 import struct
 import zlib
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -206,6 +208,37 @@ def test_files_damaged_at_random_give_an_image_or_an_image_error_and_nothing_els
             assert decoded(bytes(data)).mode == "RGB"
         except ImageError as error:
             assert error.reason in ("unreadable_image", "truncated_image", "too_many_pixels", "empty_image")
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"progressive": True}, {"subsampling": 0, "quality": 95}, {"restart_marker_blocks": 2}],
+    ids=["plain", "progressive", "fine", "restarts"],
+)
+@pytest.mark.parametrize("mode", ["RGB", "L", "CMYK"])
+def test_a_check_finds_in_damaged_photos_exactly_what_decoding_them_finds(mode: str, options: dict[str, Any]) -> None:
+    def finding(look: Callable[..., object], data: bytes) -> str:
+        try:
+            look(data, max_pixels=MAX_PIXELS)
+        except ImageError as error:
+            return error.reason
+        return "sound"
+
+    chance = random.Random(f"{mode} {options}")
+    whole = encoded(colours(203, 151).convert(mode), "JPEG", **options)
+    found: Counter[str] = Counter()
+    for number in range(300):
+        data = bytearray(whole)
+        if number % 3 == 0:
+            del data[chance.randrange(len(data)) :]
+        else:
+            for _ in range(chance.randint(1, 8)):
+                data[chance.randrange(700 if number % 3 == 1 else len(data))] = chance.randrange(256)
+        decoding = finding(images.decode, bytes(data))
+        assert finding(images.check, bytes(data)) == decoding
+        found[decoding] += 1
+    assert len(found) >= 3 and min(found["sound"], found["truncated_image"]) > 20
 
 
 @pytest.fixture
