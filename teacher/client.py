@@ -24,6 +24,7 @@ from distill.errors import CircuitOpen, ImageError, RecipeError, TeacherError
 from distill.recipe import Teacher
 from teacher.completion import Completion, Served
 from teacher.identity import Model, Request
+from teacher.pace import BLIND_START, START, Pace
 from teacher.pictures import Pictures
 from teacher.prompts import messages
 from teacher.replicas import Replica, choose
@@ -35,15 +36,14 @@ MAX_ANSWER_BYTES = 64 << 20
 _BACKOFF_S = 0.5
 _LONGEST_WAIT_S = 60.0
 _CHECK_TIMEOUT_S = 15.0
-_LOOK_S = (0.25, 1.0)
-"""How often a server's queue is looked at: at first, and later."""
-_LOOKS_AT_FIRST = 40
+_LOOK_S = (0.25, 4.0)
+"""How often a server's queue is looked at: while the limit changes, and later. A look takes the server's CPU, too."""
 _RETRIED = frozenset({408, 409, 425, 429})
 _BUSY = frozenset({429, 503})
 _CONNECTION = "connection"
 _MOST_LOST = 2
 """A request that has seen so many crashes is suspected of causing them; one more alone is proof enough."""
-_QUEUE = ("vllm:num_requests_running", "vllm:num_requests_waiting")
+_GAUGES = ("vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:generation_tokens_total")
 
 Done = Callable[[Request, Completion], None]
 Get = Callable[[], Awaitable[Request | None]]
@@ -105,7 +105,8 @@ class ChatClient:
         """`local_media`: the servers may read image files. `revive` is asked to bring back a server that broke."""
         self.teacher = teacher
         self.model = model
-        self.replicas = [Replica(url.rstrip("/"), teacher.max_in_flight) for url in urls]
+        start = START if teacher.backend == "vllm" else BLIND_START
+        self.replicas = [Replica(url.rstrip("/"), Pace(teacher.max_in_flight, start)) for url in urls]
         self.served = Served(
             model=teacher.served_model or teacher.model, engine={"name": teacher.backend, "version": ""}
         )
@@ -213,19 +214,21 @@ class ChatClient:
         if self.teacher.backend != "vllm":
             return
         url = f"{replica.url.removesuffix('/v1')}/metrics"
-        looks = 0
+        pause_s, most_s = _LOOK_S
         while True:
-            await asyncio.sleep(_LOOK_S[looks >= _LOOKS_AT_FIRST])
-            looks += 1
+            await asyncio.sleep(pause_s)
             try:
                 async with self._session.get(url, timeout=aiohttp.ClientTimeout(total=_CHECK_TIMEOUT_S)) as response:
                     text = await response.text() if response.status == 200 else ""
             except (aiohttp.ClientError, TimeoutError, ValueError):
                 continue
-            queue = queue_of(text)
-            if queue is None:
+            found = gauges(text)
+            if found is None:
                 return
-            replica.pace.saw(*queue, replica.in_flight, time.monotonic())
+            before = replica.pace.limit
+            running, waiting, tokens = found
+            replica.pace.saw(running, waiting, replica.in_flight, time.monotonic(), tokens)
+            pause_s = _LOOK_S[0] if replica.pace.limit != before else min(1.25 * pause_s, most_s)
             self._place.set()
 
     async def ask(self, request: Request, replica: Replica) -> Completion:
@@ -337,14 +340,18 @@ async def _bounded(response: aiohttp.ClientResponse) -> bytes:
     return bytes(payload)
 
 
-def queue_of(metrics: str) -> tuple[float, float] | None:
-    """Requests that a vLLM server works on and those that wait, from its metrics; None when it does not say."""
+def gauges(metrics: str) -> tuple[float, float, float | None] | None:
+    """Requests that a vLLM server works on, those that wait, and the tokens it has generated, from its metrics.
+
+    None when it does not show its queue; the last one is None when it counts no tokens.
+    """
     sums: dict[str, float] = {}
     for line in metrics.splitlines():
-        if line.startswith(_QUEUE):
+        if line.startswith(_GAUGES):
             name, _, value = line.partition("{")[0].partition(" ")
             sums[name] = sums.get(name, 0.0) + float(value or line.rsplit(" ", 1)[1])
-    return (sums[_QUEUE[0]], sums[_QUEUE[1]]) if sums.keys() >= set(_QUEUE) else None
+    running, waiting, tokens = (sums.get(name) for name in _GAUGES)
+    return None if running is None or waiting is None else (running, waiting, tokens)
 
 
 def _choose(teacher: Teacher, model: Model, url: str, cards: list[Any]) -> str:

@@ -1,13 +1,16 @@
 """How many requests a server is given at once: as many as keep it busy, no more.
 
 `Pace` decides from what it is told; it does not look for itself. A server that shows its queue (vLLM's /metrics) gets
-a short one, so that a place that becomes free is filled at once. Of a server that shows nothing the throughput is
-watched: the limit rises while that pays. A refusal (429, 503) or a missed deadline lowers the limit either way.
+a short one, so that a place that becomes free is filled at once; the limit rises while no queue forms and while the
+tokens that the server counts come faster for it. Of a server that shows nothing the answers are counted instead. A
+refusal (429, 503) or a missed deadline lowers the limit either way.
 """
 
 from dataclasses import dataclass, field
 
-START = 64
+START = 128
+"""For a server that shows its queue: a few too many wait there, and cost nothing."""
+BLIND_START = 32
 MOST = 4096
 _QUEUE_SHARE = 0.125
 """Requests kept waiting at the server, as a share of those it works on."""
@@ -17,10 +20,14 @@ _BACK_OFF = 0.7
 _CALM_S = 2.0
 """After a refusal the limit does not rise for so long."""
 _WINDOW_S = 1.0
+_SETTLE_S = 0.5
+"""After a change of the limit the server's tokens are not counted for so long: it has new prompts to read."""
 _PAYS = 1.03
 """A higher limit pays when throughput grows at least by this factor."""
+_HOLD_S = 20.0
+"""After so long a limit that was found best is put to the test again; longer each time."""
 _HOLD_WINDOWS = 15
-"""Windows after which a limit that was found best is put to the test again."""
+"""The same in windows, where answers are counted."""
 
 
 @dataclass(slots=True)
@@ -29,35 +36,72 @@ class Pace:
 
     cap: int | None = None
     """Upper limit; None: none but MOST."""
+    start: int = START
     limit: int = field(init=False)
     _ramping: bool = field(default=True, init=False)
     _calm_until: float = field(default=0.0, init=False)
+    _blind: bool = field(default=True, init=False)
+    # By the server's own count of tokens:
+    _mark: tuple[float, float] | None = field(default=None, init=False)
+    """When counting began at this limit, and the count then."""
+    _changed_at: float = field(default=0.0, init=False)
+    _before: tuple[int, float] | None = field(default=None, init=False)
+    """The limit before this one and its tokens a second, while this one is on trial."""
+    _hold_until: float = field(default=0.0, init=False)
+    _hold_s: float = field(default=_HOLD_S, init=False)
+    # By the answers that came back:
     _window_from: float = field(default=-1.0, init=False)
     _completed: int = field(default=0, init=False)
     _used: bool = field(default=False, init=False)
     _rate_before: float = field(default=0.0, init=False)
     _limit_before: int = field(default=0, init=False)
     _held: int = field(default=0, init=False)
-    _blind: bool = field(default=True, init=False)
 
     def __post_init__(self) -> None:
-        self.limit = self._bounded(START)
+        self.limit = self._bounded(self.start)
 
     def _bounded(self, limit: float) -> int:
         return max(1, min(round(limit), self.cap or MOST))
 
-    def saw(self, running: float, waiting: float, in_flight: int, now: float) -> None:
-        """The server works on `running` requests, `waiting` are queued; `in_flight` are ours on their way."""
+    def saw(self, running: float, waiting: float, in_flight: int, now: float, tokens: float | None = None) -> None:
+        """The server works on `running` requests, `waiting` are queued; `in_flight` are ours on their way.
+
+        `tokens`: how many it has generated since it started, if it counts them.
+        """
         self._blind = False
+        if self._mark is None and tokens is not None and now - self._changed_at >= _SETTLE_S:
+            self._mark = now, tokens
         queue = max(2.0, _QUEUE_SHARE * running)
         if waiting > 2 * queue:
             self._ramping = False
-            self.limit = self._bounded(max(in_flight - (waiting - queue), running + queue, 1))
-        elif waiting < queue / 2 and in_flight >= 0.9 * self.limit and now >= self._calm_until:
-            # Neither worked on nor queued: the server is still reading them, and more would not reach it sooner.
-            unread = in_flight - running - waiting
-            if unread <= max(START, running):
-                self.limit = self._bounded(self.limit * (_RAMP if self._ramping else _STEP) + 1)
+            self._change(max(in_flight - (waiting - queue), running + queue, 1), now)
+            return
+        # Neither worked on nor queued: the server is still reading them, and more would not reach it sooner.
+        unread = in_flight - running - waiting
+        used = in_flight >= 0.9 * self.limit
+        if waiting < queue / 2 and used and unread <= max(START, running) and now >= self._calm_until:
+            self._try_more(now, tokens)
+
+    def _try_more(self, now: float, tokens: float | None) -> None:
+        """Raise the limit if the last rise paid; go back if it did not. Without a count of tokens it always pays."""
+        rate = 0.0
+        if tokens is not None:
+            if self._mark is None or now - self._mark[0] < _WINDOW_S:
+                return
+            rate = (tokens - self._mark[1]) / (now - self._mark[0])
+            if self._before and rate < _PAYS * self._before[1]:
+                self._change(self._before[0], now)
+                self._ramping = False
+                self._hold_until, self._hold_s = now + self._hold_s, 2 * self._hold_s
+                return
+        if now >= self._hold_until:
+            before = self.limit, rate
+            self._change(self.limit * (_RAMP if self._ramping else _STEP) + 1, now)
+            self._before = before if tokens is not None and self.limit > before[0] else None
+
+    def _change(self, limit: float, now: float) -> None:
+        self.limit = self._bounded(limit)
+        self._changed_at, self._mark, self._before = now, None, None
 
     def refused(self, in_flight: int, now: float) -> None:
         """The server said that it has too much to do, or did not answer in time."""
@@ -65,7 +109,7 @@ class Pace:
             return  # one burst of refusals counts once
         self._ramping = False
         self._calm_until = now + _CALM_S
-        self.limit = self._bounded(min(self.limit, in_flight) * _BACK_OFF)
+        self._change(min(self.limit, in_flight) * _BACK_OFF, now)
         self._restart(now)
 
     def completed(self, in_flight: int, now: float) -> None:

@@ -17,9 +17,9 @@ _OVERLOAD = 1.25
 class Replica:
     """One server and what is under way there."""
 
-    def __init__(self, url: str, cap: int | None) -> None:
+    def __init__(self, url: str, pace: Pace) -> None:
         self.url = url
-        self.pace = Pace(cap)
+        self.pace = pace
         self.in_flight = 0
         self.broken_until = 0.0
         self._salt = url.encode()

@@ -47,6 +47,7 @@ class Engine:
         self.slots, self.token_s, self.slot_s = slots, token_s, slot_s
         self.waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         self.running: list[list[Any]] = []
+        self.generated = 0
         self._working: asyncio.Task[None] | None = None
 
     async def decode(self, tokens: int) -> None:
@@ -63,6 +64,7 @@ class Engine:
             per_token_s = self.token_s + self.slot_s * len(self.running)
             tokens = max(1, round(_STEP_S / per_token_s)) if per_token_s else 1 << 30
             await asyncio.sleep(tokens * per_token_s)
+            self.generated += tokens * len(self.running)
             for entry in self.running:
                 entry[0] -= tokens
                 if entry[0] <= 0 and not entry[1].done():
@@ -101,6 +103,7 @@ class Stub:
             return response(
                 f'vllm:num_requests_running{{engine="0"}} {running}\n'
                 f'vllm:num_requests_waiting{{engine="0"}} {waiting}\n'
+                f'vllm:generation_tokens_total{{engine="0"}} {self.engine.generated}\n'
                 f'vllm:kv_cache_usage_perc{{engine="0"}} {running / self.engine.slots}\n'.encode()
             )
         return response({"error": {"message": f"no {path}"}}, status=404)

@@ -1,12 +1,14 @@
 """How many requests a server is given: against simulated servers, step by step, without clocks or sockets."""
 
+from collections.abc import Callable
+
 import pytest
 
 from distill.recipe import Teacher
 from distill.types import ImageRef, Sample
-from teacher.client import queue_of
+from teacher.client import gauges
 from teacher.identity import Author, Model, Request
-from teacher.pace import MOST, START, Pace
+from teacher.pace import BLIND_START, MOST, START, Pace
 from teacher.replicas import Replica, choose
 
 METRICS = """\
@@ -17,14 +19,17 @@ vllm:num_requests_running{engine="1",model_name="m"} 10.0
 vllm:num_requests_waiting{engine="0",model_name="m"} 3.0
 vllm:num_requests_waiting_by_reason{engine="0",reason="capacity"} 99.0
 vllm:num_requests_waiting{engine="1",model_name="m"} 0.0
+vllm:generation_tokens_total{engine="0",model_name="m"} 1000.0
+vllm:generation_tokens_total{engine="1",model_name="m"} 250.0
+vllm:generation_tokens_created{engine="0",model_name="m"} 1.7e9
 """
 
 
 def test_the_queue_is_read_from_vllms_metrics_over_all_its_engines() -> None:
-    assert queue_of(METRICS) == (22.0, 3.0)
-    assert queue_of("vllm:num_requests_running 4\nvllm:num_requests_waiting 0\n") == (4.0, 0.0)
-    assert queue_of("") is None
-    assert queue_of("other_metric 1\n") is None
+    assert gauges(METRICS) == (22.0, 3.0, 1250.0)
+    assert gauges("vllm:num_requests_running 4\nvllm:num_requests_waiting 0\n") == (4.0, 0.0, None)
+    assert gauges("") is None
+    assert gauges("other_metric 1\n") is None
 
 
 def watched(pace: Pace, slots: int, looks: int = 40) -> list[int]:
@@ -47,11 +52,30 @@ def test_a_large_server_is_filled_within_a_few_looks() -> None:
     assert watched(Pace(), 1024)[6] > 1024
 
 
+def curve(peak: int, fall: float) -> Callable[[int], float]:
+    """Tokens a second of a server that is fastest with `peak` requests and loses `fall` with twice as many."""
+    return lambda busy: min(busy, peak) / (0.02 + 0.0001 * min(busy, peak)) * (1 - fall * max(0, busy / peak - 1))
+
+
+@pytest.mark.parametrize("slots", [96, 300, 1000])
+@pytest.mark.parametrize(("peak", "fall"), [(100, 0.1), (128, 0.05), (400, 0.1), (5000, 0.0)])
+def test_a_server_that_counts_its_tokens_gets_what_they_pay_for(slots: int, peak: int, fall: float) -> None:
+    pace, speed = Pace(), curve(peak, fall)
+    tokens, spent = 0.0, []
+    for look in range(200):
+        running = min(slots, pace.limit)
+        tokens += speed(running) / 4
+        spent.append(speed(running))
+        pace.saw(running, pace.limit - running, pace.limit, look / 4, tokens)
+    best = max(speed(busy) for busy in range(1, slots + 1))
+    assert sum(spent[60:]) / len(spent[60:]) >= 0.95 * best
+
+
 def test_what_the_server_has_not_even_read_yet_is_not_added_to() -> None:
     pace = Pace()
     for look in range(20):
         pace.saw(running=4, waiting=0, in_flight=pace.limit, now=look)
-    assert pace.limit <= 2 * START + 1
+    assert pace.limit <= 2 * START + 5
 
 
 def test_places_that_are_not_used_raise_nothing() -> None:
@@ -74,12 +98,13 @@ def test_a_cap_holds_and_nothing_goes_below_one() -> None:
 def test_a_burst_of_refusals_counts_once_and_the_limit_comes_back_later() -> None:
     pace = Pace()
     for number in range(50):
-        pace.refused(64, now=1 + number / 1000)
-    assert pace.limit == round(0.7 * START)
-    pace.saw(44, 0, pace.limit, now=1.5)
-    assert pace.limit == round(0.7 * START)
-    pace.saw(44, 0, pace.limit, now=4.0)
-    assert pace.limit > round(0.7 * START)
+        pace.refused(START, now=1 + number / 1000)
+    lowered = pace.limit
+    assert lowered == round(0.7 * START)
+    pace.saw(lowered, 0, lowered, now=1.5)
+    assert pace.limit == lowered
+    pace.saw(lowered, 0, lowered, now=4.0)
+    assert pace.limit > lowered
 
 
 def blind(pace: Pace, slots: int, seconds: float, *, slower: float = 0.0) -> int:
@@ -101,12 +126,12 @@ def blind(pace: Pace, slots: int, seconds: float, *, slower: float = 0.0) -> int
 
 @pytest.mark.parametrize("slots", [64, 200, 500])
 def test_a_silent_server_gets_what_its_throughput_pays_for(slots: int) -> None:
-    limit = blind(Pace(), slots, 120)
+    limit = blind(Pace(start=BLIND_START), slots, 120)
     assert slots * 0.97 <= limit <= 2.6 * slots
 
 
 def test_a_silent_server_that_suffers_from_too_much_is_not_given_more() -> None:
-    assert blind(Pace(), 64, 60, slower=0.02) <= 1.3 * START
+    assert blind(Pace(start=BLIND_START), 64, 60, slower=0.02) <= 90
 
 
 def request_about(image: str) -> Request:
@@ -117,7 +142,7 @@ def request_about(image: str) -> Request:
 
 
 def replicas(count: int) -> list[Replica]:
-    return [Replica(f"http://127.0.0.1:{number}/v1", None) for number in range(count)]
+    return [Replica(f"http://127.0.0.1:{number}/v1", Pace()) for number in range(count)]
 
 
 def test_questions_about_one_image_go_to_one_server_and_images_spread_over_all() -> None:
