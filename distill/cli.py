@@ -68,6 +68,9 @@ def generate(
     check: Annotated[
         bool, typer.Option("--check", help="Read and check everything, ask nothing, and estimate what a run takes.")
     ] = False,
+    probe: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="With --check: first ask about N questions, and keep that.")
+    ] = None,
     replay: Annotated[
         str | None, typer.Option(metavar="ID", help="Print the request that a trace came from, as JSON.")
     ] = None,
@@ -79,11 +82,13 @@ def generate(
 
     if resend and not replay:
         raise RecipeError("--resend needs --replay ID, the trace whose request is sent again")
+    if probe and not check:
+        raise RecipeError("--probe needs --check, which estimates a run from the questions asked")
     chosen = _open(recipe, run, overrides)
     if replay:
         typer.echo(replay_request(*chosen, replay, resend=resend))
     elif check:
-        typer.echo(check_generate(*chosen, limit=limit))
+        typer.echo(check_generate(*chosen, limit=limit, fresh=fresh, probe=probe or 0))
     else:
         typer.echo(generate_stage(*chosen, limit=limit, fresh=fresh))
 

@@ -32,10 +32,13 @@ def replay_request(recipe: Recipe, run: Path, trace_id: str, *, resend: bool) ->
     return orjson.dumps(replay(recipe, run, trace_id, resend=resend), option=orjson.OPT_INDENT_2).decode()
 
 
-def check_generate(recipe: Recipe, run: Path, *, limit: int | None) -> str:
+def check_generate(recipe: Recipe, run: Path, *, limit: int | None, fresh: bool, probe: int) -> str:
     from teacher.preflight import preflight
 
-    return preflight(recipe, run, limit=limit)
+    if not probe:
+        return preflight(recipe, run, limit=limit, fresh=fresh)
+    with _recorded(recipe, run) as on_progress:
+        return preflight(recipe, run, limit=limit, fresh=fresh, probe=probe, on_progress=on_progress)
 
 
 def filter_stage(recipe: Recipe, run: Path, *, fresh: bool = False) -> str:

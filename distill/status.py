@@ -3,14 +3,14 @@
 Reads manifests and metrics only, so it answers at once and without torch, also while a stage is running.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import orjson
 
 from distill.artifacts import STAGES, Manifest
 from distill.errors import DataError
+from distill.tables import table
 
 FUNNEL = {
     "generate": ("samples", "traces", "complete"),
@@ -124,18 +124,3 @@ def percent(share: float, *, sign: bool = False) -> str:
 
 def _interval(ci95: Sequence[float], *, sign: bool = False) -> str:
     return f"[{percent(ci95[0], sign=sign)}, {percent(ci95[1], sign=sign)}]"
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """Plain aligned columns: the first one to the left, the others to the right."""
-    lines = [tuple(str(cell) for cell in row) for row in (head, *rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
-    text = [
-        "  ".join(_cell(cell, width, column) for column, (cell, width) in enumerate(zip(line, widths, strict=True)))
-        for line in lines
-    ]
-    return "\n".join(line.rstrip() for line in [text[0], "  ".join("-" * width for width in widths), *text[1:]])
-
-
-def _cell(cell: str, width: int, column: int) -> str:
-    return cell.ljust(width) if column == 0 else cell.rjust(width)

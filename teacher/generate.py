@@ -32,7 +32,7 @@ from teacher.settle import Tally, lines, outputs, settle
 from teacher.watch import Watch
 
 _CHARGE_INTERVAL_S = 0.2
-_REMEDY = (
+REMEDY = (
     "run again with --fresh to plan anew (traces that are the same by content are kept and not asked again), "
     "or choose another --run"
 )
@@ -72,7 +72,7 @@ def generate(
     fields = planning.settings(recipe, models)
     started = time.monotonic()
     with locked(Path(run)):
-        before = None if fresh else finished(folder, fields, remedy=_REMEDY)
+        before = None if fresh else finished(folder, fields, remedy=REMEDY)
         now = planning.state(recipe, folder, fields, limit)
         if fresh or not planning.current(folder, now):
             pending, routed = planning.prepare(recipe, folder, limit=limit)
@@ -86,6 +86,16 @@ def generate(
         if absent and before and (folder / MANIFEST).exists():
             return before
         return stage.finish(absent, fields, now, started)
+
+
+def ask(recipe: Recipe, models: Mapping[str, Model], plan: planning.Plan, on_progress: ProgressCallback) -> None:
+    """Have the samples of a plan answered and leave the stage unfinished; the caller holds the lock of the run.
+
+    Raises what `generate` raises for teachers that are not there or fail.
+    """
+    absent = _Stage(recipe, models, plan, on_progress).work()
+    if absent:
+        raise TeacherError("\n".join(str(error) for error in absent.values()))
 
 
 class _Stage:

@@ -193,7 +193,7 @@ def prepare(recipe: Recipe, folder: Path, *, limit: int | None) -> tuple[Path, d
     with atomic_path(pending / QUARANTINE) as quarantine_path, quarantine_path.open("wb") as quarantine:
         seen = _Seen()
         found = _routable(recipe, quarantine, seen)
-        chosen = found if limit is None else iter(_spread(islice(found, max(_LIMIT_POOL, 4 * limit)), limit))
+        chosen = found if limit is None else iter(spread(islice(found, max(_LIMIT_POOL, 4 * limit)), limit))
         data.write_samples(pending / SAMPLES, _counted(recipe, chosen, routed))
         _check_coverage(recipe, seen)
     return pending, dict(routed)
@@ -240,7 +240,7 @@ def _counted(recipe: Recipe, samples: Iterator[Sample], routed: Counter[str]) ->
         yield sample
 
 
-def _spread(samples: Iterable[Sample], limit: int) -> list[Sample]:
+def spread(samples: Iterable[Sample], limit: int) -> list[Sample]:
     """`limit` samples, domains taking turns, in each domain those with the smallest ids."""
     smallest: dict[str, list[tuple[str, Sample]]] = {}
     for sample in samples:
@@ -298,6 +298,13 @@ def quarantined(folder: Path) -> Counter[str]:
     """Rows set aside, by reason."""
     with (folder / QUARANTINE).open("rb") as file:
         return Counter(orjson.loads(line)["reason"] for line in file)
+
+
+def planned(pending: Path, routed: Mapping[str, int]) -> Plan:
+    """A plan that `prepare` has written, before it is put in place."""
+    with pq.ParquetFile(pending / SAMPLES) as table:
+        samples = table.metadata.num_rows
+    return Plan(folder=pending, samples=samples, quarantined=quarantined(pending), routed=routed)
 
 
 def read(folder: Path) -> Plan:

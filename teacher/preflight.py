@@ -1,201 +1,274 @@
 """What can be known before a run: every row, image and setting checked, and what the run will take.
 
 No server, GPU or torch is needed. The plan that reading the source gives is kept for the run that follows, unless a
-finished stage would suffer. Estimates come from traces that are there already, such as those of a first look with
-`--limit`; without any there are only upper bounds.
+finished stage would suffer. Estimates come from traces that are there already, such as those of a probe; without any
+there are only upper bounds.
 """
 
 import math
+import re
 import shutil
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from datetime import datetime
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from os import environ
 from pathlib import Path
-from statistics import mean, stdev
-from typing import Any
 
 import orjson
 
-from distill import data
-from distill.artifacts import MANIFEST, locked, read_jsonl_at
-from distill.errors import ModelError, RecipeError
+from distill import sources
+from distill.artifacts import finished, locked
+from distill.errors import InputError, ModelError, RecipeError
 from distill.recipe import Recipe, Teacher
-from distill.status import table
-from distill.types import Outcome
+from distill.tables import table
+from distill.types import ProgressCallback, Sample, unwatched
 from teacher import plan as planning
-from teacher.journals import parts
+from teacher.estimate import Amount, Forecast, Seen, forecast, journal, most_traces, observed, whole_time
+from teacher.generate import REMEDY, ask
+from teacher.identity import Model
+from teacher.journals import scan
+from teacher.route import route
+from teacher.server import Servers
+from teacher.settle import lines
 
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json")
 _TEMPLATES = ("chat_template.jinja", "chat_template.json")
-_CI95 = 1.96
-
-
-@dataclass(slots=True)
-class _Written:
-    """What the traces of one teacher that are there took."""
-
-    prompt_tokens: list[int] = field(default_factory=list)
-    output_tokens: list[int] = field(default_factory=list)
-    bytes: int = 0
-    first: float = math.inf
-    last: float = 0.0
-
-    @property
-    def tokens_per_s(self) -> float:
-        seconds = self.last - self.first
-        return sum(self.output_tokens) / seconds if seconds > 0 else 0.0
-
-
-def preflight(recipe: Recipe, run: Path, *, limit: int | None = None) -> str:
-    """Check everything that a run of `generate` depends on but its servers; the findings as text.
-
-    Raises what `generate` would raise: RecipeError, DataError, ModelError.
-    """
-    models = planning.check(recipe)
-    for teacher in recipe.teachers:
-        _check_key(teacher)
-        _check_model(recipe, teacher)
-    folder = run / "generate"
-    with locked(run):
-        pending, routed = planning.prepare(recipe, folder, limit=limit)
-        found = _read(pending, routed)
-        if (folder / MANIFEST).exists():
-            shutil.rmtree(pending)
-        else:
-            now = planning.state(recipe, folder, planning.settings(recipe, models), limit)
-            planning.adopt(pending, folder, now, routed)
-    return "\n\n".join([_rows(found), _teachers(recipe, found, folder)])
+_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Found:
-    """What reading the source gave."""
+class _Probe(planning.Plan):
+    """A few samples of a plan."""
 
-    samples: int
-    images: int
-    quarantined: Counter[str]
-    routed: dict[str, int]
+    chosen: tuple[Sample, ...]
 
-
-def _read(pending: Path, routed: dict[str, int]) -> _Found:
-    images: set[str] = set()
-    samples = 0
-    for sample in data.read_samples(pending / planning.SAMPLES):
-        samples += 1
-        images.update(ref.sha256 for ref in sample.images)
-    return _Found(samples=samples, images=len(images), quarantined=planning.quarantined(pending), routed=routed)
+    def read(self) -> Iterator[Sample]:
+        return iter(self.chosen)
 
 
-def _check_key(teacher: Teacher) -> None:
+def preflight(
+    recipe: Recipe,
+    run: Path,
+    *,
+    limit: int | None = None,
+    fresh: bool = False,
+    probe: int = 0,
+    on_progress: ProgressCallback = unwatched,
+) -> str:
+    """Check everything that a run of `generate` depends on but its servers; the findings as text.
+
+    With `probe` the teachers are asked about that many samples first, domains taking turns; their traces are those of
+    the run and are kept. Raises what `generate` would raise: RecipeError, DataError, ModelError, StaleError; for what
+    a teacher lacks, all of it at once.
+    """
+    models = planning.check(recipe)
+    folder = run / "generate"
+    _check_teachers(recipe, folder)
+    fields = planning.settings(recipe, models)
+    with locked(run):
+        done = None if fresh else finished(folder, fields, remedy=REMEDY)
+        now = planning.state(recipe, folder, fields, limit)
+        if planning.current(folder, now):
+            plan = planning.read(folder)
+        else:
+            pending, routed = planning.prepare(recipe, folder, limit=limit)
+            if done or (fresh and (folder / planning.SAMPLES).is_file()):
+                # Later stages may still be working with what is there.
+                plan = planning.planned(pending, routed)
+            else:
+                planning.adopt(pending, folder, now, routed)
+                plan = planning.read(folder)
+        if probe and plan.folder == folder and not done:
+            ask(recipe, models, _probe(recipe, plan, probe), on_progress)
+        found, seen = _look(recipe, models, plan, folder)
+        if plan.folder != folder:
+            shutil.rmtree(plan.folder)
+    return "\n\n".join([_rows(plan, found), _teachers(recipe, plan, seen, folder)])
+
+
+def _probe(recipe: Recipe, plan: planning.Plan, count: int) -> _Probe:
+    chosen = tuple(planning.spread(plan.read(), count))
+    routed = Counter(teacher.name for sample in chosen for teacher in route(recipe.teachers, sample))
+    return _Probe(folder=plan.folder, samples=len(chosen), quarantined=plan.quarantined, routed=routed, chosen=chosen)
+
+
+def _check_teachers(recipe: Recipe, folder: Path) -> None:
+    """Raises RecipeError or ModelError with everything that teachers lack."""
+    problems: list[InputError] = []
+    for teacher in recipe.teachers:
+        for check in (_check_key, _check_model, _check_server):
+            try:
+                check(recipe, teacher, folder)
+            except InputError as error:
+                problems.append(error)
+    if len(problems) == 1:
+        raise problems[0]
+    if problems:
+        raise RecipeError("\n".join(str(problem) for problem in problems))
+
+
+def _check_key(recipe: Recipe, teacher: Teacher, folder: Path) -> None:
     if teacher.api_key_env and not environ.get(teacher.api_key_env):
         raise RecipeError(
             f"teachers.{teacher.name}: api_key_env names {teacher.api_key_env}, which is not set; export it first"
         )
 
 
-def _check_model(recipe: Recipe, teacher: Teacher) -> None:
+def _check_server(recipe: Recipe, teacher: Teacher, folder: Path) -> None:
+    """Raises RecipeError when the program of a server that the run would start is not there."""
+    if teacher.managed:
+        model = recipe.local_or_hub(teacher.model)
+        Servers(teacher, model, folder / teacher.name, base=recipe.path.parent)
+
+
+def _check_model(recipe: Recipe, teacher: Teacher, folder: Path) -> None:
     """Raises ModelError for a local checkpoint that no engine could load; hub names are not looked up."""
-    folder = Path(recipe.local_or_hub(teacher.model))
-    if not folder.is_dir():
-        if teacher.backend == "embedded" and teacher.model.startswith((".", "/", "~")):
-            raise ModelError(f"teacher '{teacher.name}': no directory {folder}; correct teachers.model")
-        return
+    place = Path(recipe.local_or_hub(teacher.model))
+    if place.is_dir():
+        _check_checkpoint(teacher, place)
+    elif not place.exists() and teacher.backend != "openai" and not _HUB_NAME.fullmatch(teacher.model):
+        local = recipe.local(teacher.model)
+        near = sources.nearest(local.name, [path.name for path in local.parent.glob("*/")])
+        raise ModelError(
+            f"teacher '{teacher.name}': model = {teacher.model!r} is neither a hub name nor a directory ({local} "
+            f"does not exist{near}); correct teachers.model"
+        )
+
+
+def _check_checkpoint(teacher: Teacher, folder: Path) -> None:
     configured = folder / "tokenizer_config.json"
     template = any((folder / name).is_file() for name in _TEMPLATES) or (
         configured.is_file() and "chat_template" in orjson.loads(configured.read_bytes())
     )
+    # A server may be told of a template, and of a tokenizer, elsewhere.
+    own = teacher.backend == "embedded"
     for there, what in (
         ((folder / "config.json").is_file(), "config.json"),
-        (any(folder.glob("*.safetensors")), "*.safetensors"),
-        (any((folder / name).is_file() for name in _TOKENIZERS), "tokenizer.json"),
-        (template, "chat_template.jinja"),
+        (not own or any(folder.glob("*.safetensors")), "*.safetensors"),
+        (not own or any((folder / name).is_file() for name in _TOKENIZERS), "tokenizer.json"),
+        (not own or template, "chat_template.jinja"),
     ):
         if not there:
             raise ModelError(f"teacher '{teacher.name}': {folder} has no {what}; it is not a whole checkpoint")
 
 
-def _rows(found: _Found) -> str:
-    rows = [("usable questions", f"{found.samples:,}"), ("different images", f"{found.images:,}")]
-    rows += [(f"set aside: {reason}", f"{count:,}") for reason, count in found.quarantined.most_common()]
+@dataclass(slots=True)
+class _Found:
+    """What is in a plan besides its counts."""
+
+    images: int
+    domains: Counter[str]
+
+
+def _look(
+    recipe: Recipe, models: Mapping[str, Model], plan: planning.Plan, folder: Path
+) -> tuple[_Found, dict[str, Seen]]:
+    """Go through the samples of a plan: what they are, and what each teacher has done about them."""
+    ledgers = {teacher.name: scan(folder / teacher.name, teacher) for teacher in recipe.teachers}
+    found = lines(recipe, models, ledgers, settled=False)
+    journals = {name: journal(folder / name) for name in found}
+    asked = frozenset[str]().union(*(each.samples for each in journals.values()))
+    seen = {name: Seen(kept=kept) for name, kept in journals.items()}
+    images: set[str] = set()
+    domains: Counter[str] = Counter()
+    for sample in plan.read():
+        domains[sample.domain] += 1
+        images.update(ref.sha256 for ref in sample.images)
+        for teacher in route(recipe.teachers, sample):
+            took = observed(found[teacher.name], ledgers[teacher.name], sample) if sample.id in asked else None
+            if took is None:
+                seen[teacher.name].left[sample.domain] += 1
+            else:
+                seen[teacher.name].add(sample.domain, *took)
+    for ledger in ledgers.values():
+        ledger.close()
+    return _Found(images=len(images), domains=domains), seen
+
+
+def _rows(plan: planning.Plan, found: _Found) -> str:
+    rows = [("usable questions", f"{plan.samples:,}"), ("different images", f"{found.images:,}")]
+    rows += [(f"domain {name}", f"{count:,}") for name, count in found.domains.most_common(20) if name]
+    rows += [(f"set aside: {reason}", f"{count:,}") for reason, count in plan.quarantined.most_common()]
     return table(("source", "count"), rows)
 
 
-def _teachers(recipe: Recipe, found: _Found, folder: Path) -> str:
+def _teachers(recipe: Recipe, plan: planning.Plan, seen: Mapping[str, Seen], folder: Path) -> str:
     rows, notes = [], []
-    seconds = cost = 0.0
+    forecasts: dict[str, Forecast] = {}
     for teacher in recipe.teachers:
-        questions = found.routed[teacher.name]
-        written = _written(folder / teacher.name)
-        done = len(written.output_tokens)
-        most = questions * teacher.samples
-        left = max(0, most - done)
-        if done:
-            output, spread = _mean(written.output_tokens)
-            prompt, _ = _mean(written.prompt_tokens)
-            taken_s = left * output / written.tokens_per_s if written.tokens_per_s else math.nan
-            tokens = f"{_short(left * output)} +- {_short(left * spread)}"
-            disk = f"{left * written.bytes / done / 1e6:,.1f} MB"
-        else:
-            output, prompt, taken_s = float(teacher.sampling.max_tokens), 0.0, math.nan
-            tokens, disk = f"<= {_short(left * output)}", "?"
-            notes.append(f"{teacher.name}: no traces yet; `--limit 200` without --check writes some to estimate from")
-        if teacher.after:
-            notes.append(f"{teacher.name}: how much it gets depends on {teacher.after}'s traces; this is the most")
-        if teacher.until:
-            notes.append(f"{teacher.name}: `until` may do with fewer traces than this")
-        price = teacher.price
-        spent = left * (price.input * prompt + price.output * output) / 1e6
-        spent += price.hour * taken_s / 3600 if price.hour and not math.isnan(taken_s) else 0.0
-        seconds, cost = seconds + (0.0 if math.isnan(taken_s) else taken_s), cost + spent
-        time = "?" if math.isnan(taken_s) else _duration(taken_s)
-        rows.append((teacher.name, f"{questions:,}", f"{most:,}", f"{done:,}", tokens, time, disk, f"{spent:,.2f}"))
-    rows.append(("all", "", "", "", "", _duration(seconds), "", f"{cost:,.2f}"))
-    head = ("teacher", "questions", "traces at most", "there", "tokens to write", "time", "disk", "cost")
+        name, of = teacher.name, seen[teacher.name]
+        ahead = forecasts[name] = forecast(recipe, teacher, of)
+        questions = of.settled + of.left.total()
+        rows.append(
+            (
+                name,
+                f"{questions:,}",
+                f"{questions * most_traces(recipe, teacher):,}",
+                f"{of.kept.records:,}",
+                _shown(ahead.prompt),
+                _shown(ahead.output),
+                _shown(ahead.disk, "B"),
+                _times(ahead.seconds),
+                _shown(ahead.cost),
+            )
+        )
+        if not ahead.measured:
+            notes.append(f"{name}: no traces to go by: this is the most it may take; --probe 32 asks some first")
+        elif of.left:
+            notes.append(
+                f"{name}: by {of.settled:,} questions that are done"
+                + (f", at {of.kept.tokens_per_s:,.0f} tokens/s" if of.kept.tokens_per_s else "")
+            )
+        if teacher.after and not ahead.measured:
+            notes.append(f"{name}: how much it gets depends on the traces of {teacher.after}")
+    head = (
+        "teacher",
+        "questions",
+        "traces at most",
+        "there",
+        "prompt tokens",
+        "output tokens",
+        "disk",
+        "time",
+        "cost",
+    )
+    if any(ahead.measured for ahead in forecasts.values()):
+        notes.append("tokens, disk, time and cost are those still to come, with 95 % intervals")
+    time = whole_time(recipe, forecasts)
+    if time and len(recipe.teachers) > 1:
+        notes.append(f"all teachers: {_times(time)}")
     return "\n".join([table(head, rows), *notes])
 
 
-def _written(folder: Path) -> _Written:
-    found = _Written()
-    for part in parts(folder):
-        for record, size in _with_sizes(part):
-            if record["outcome"] == Outcome.ERROR:
-                continue
-            usage = record["usage"]
-            found.prompt_tokens.append(usage["prompt"])
-            found.output_tokens.append(usage["reasoning"] + usage["answer"])
-            found.bytes += size
-            ended = datetime.fromisoformat(record["created"]).timestamp()
-            found.first = min(found.first, ended - record["latency_s"])
-            found.last = max(found.last, ended)
-    return found
+def _shown(amount: Amount | None, unit: str = "") -> str:
+    if amount is None:
+        return "?"
+    if not amount.mean and not amount.low:
+        return f"<= {_short(amount.high)}{unit}" if amount.high else f"0{unit}"
+    if amount.low == amount.high:
+        return f"{_short(amount.mean)}{unit}"
+    return f"{_short(amount.mean)}{unit} ({_short(amount.low)} to {_short(amount.high)})"
 
 
-def _with_sizes(part: Path) -> Iterator[tuple[dict[str, Any], int]]:
-    """The records of a part, each with the bytes it takes."""
-    before = None
-    for start, record in read_jsonl_at(part):
-        if before is not None:
-            yield before[1], start - before[0]
-        before = start, record
-    if before is not None:
-        yield before[1], part.stat().st_size - before[0]
-
-
-def _mean(values: list[int]) -> tuple[float, float]:
-    """Mean, and half the width of its 95 % interval."""
-    spread = _CI95 * stdev(values) / math.sqrt(len(values)) if len(values) > 1 else math.nan
-    return mean(values), spread
+def _times(amount: Amount | None) -> str:
+    if amount is None:
+        return "?"
+    if amount.low == amount.high:
+        return _duration(amount.mean)
+    return f"{_duration(amount.mean)} ({_duration(amount.low)} to {_duration(amount.high)})"
 
 
 def _short(value: float) -> str:
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= size:
-            return f"{value / size:,.3g}{unit}"
-    return "?" if math.isnan(value) else f"{value:,.0f}"
+            return "?" if math.isinf(value) else f"{value / size:,.3g}{unit}"
+    return f"{value:,.3g}" if value < 10 else f"{value:,.0f}"
 
 
 def _duration(seconds: float) -> str:
+    if math.isinf(seconds):
+        return "?"
+    if seconds < 60:
+        return f"{math.ceil(seconds)} s"
     minutes = math.ceil(seconds / 60)
     return f"{minutes // 60}:{minutes % 60:02} h"

@@ -1,0 +1,19 @@
+"""Tables as plain text, for whoever prints."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """Plain aligned columns: the first one to the left, the others to the right."""
+    lines = [tuple(str(cell) for cell in row) for row in (head, *rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
+    text = [
+        "  ".join(_cell(cell, width, column) for column, (cell, width) in enumerate(zip(line, widths, strict=True)))
+        for line in lines
+    ]
+    return "\n".join(line.rstrip() for line in [text[0], "  ".join("-" * width for width in widths), *text[1:]])
+
+
+def _cell(cell: str, width: int, column: int) -> str:
+    return cell.ljust(width) if column == 0 else cell.rjust(width)

@@ -1,0 +1,289 @@
+"""What is still to come of a run, from the traces it already has: tokens, disk, time, cost.
+
+A mean over the samples that are settled, by teacher and domain, with a 95 % interval; for a teacher without any, the
+most that its settings allow. Sums per sample, so adaptive sampling, follow-up attempts and escalation are in them as
+they really happened. The interval covers chance alone: samples that were asked first because they were expected to
+take long, or a server that will be busier, are outside it.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from distill.artifacts import read_jsonl
+from distill.recipe import Recipe, Teacher
+from distill.teachers import Outcomes, Price
+from distill.types import Outcome, Sample
+from teacher.agenda import Final, Line
+from teacher.journals import parts
+from teacher.ledger import Ledger
+from teacher.rounds import rounds
+
+_RECORD_BYTES = 1600
+"""A record without its texts, roughly."""
+_TOKEN_BYTES = 9
+"""What a generated token takes in a record, roughly: some 4.5 characters, as raw text and as parsed."""
+_LOGPROB_BYTES = 5
+"""What one entry of the log-probabilities takes, roughly, once compressed and as text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Amount:
+    """An expected number and the bounds of its interval."""
+
+    mean: float = 0.0
+    low: float = 0.0
+    high: float = 0.0
+
+    def times(self, factor: float) -> "Amount":
+        return Amount(mean=self.mean * factor, low=self.low * factor, high=self.high * factor)
+
+    def plus(self, other: "Amount") -> "Amount":
+        return Amount(mean=self.mean + other.mean, low=self.low + other.low, high=self.high + other.high)
+
+
+@dataclass(slots=True)
+class Moments:
+    """Number, sum and sum of squares of a quantity."""
+
+    count: int = 0
+    total: float = 0.0
+    squares: float = 0.0
+
+    def add(self, value: float) -> None:
+        self.count += 1
+        self.total += value
+        self.squares += value * value
+
+    @property
+    def mean(self) -> float:
+        return self.total / self.count
+
+    @property
+    def variance(self) -> float:
+        """Of the population, as the sample tells it; 0 for fewer than two."""
+        if self.count < 2:
+            return 0.0
+        return max(0.0, (self.squares - self.total**2 / self.count) / (self.count - 1))
+
+
+QUANTITIES = ("traces", "prompt", "output")
+
+
+@dataclass(slots=True, kw_only=True)
+class Seen:
+    """What one teacher's settled samples took, and what is left for it to do."""
+
+    kept: "Journal"
+    left: Counter[str] = field(default_factory=Counter)
+    """Samples by domain that are not settled."""
+    settled: int = 0
+    moments: dict[str, dict[str, Moments]] = field(default_factory=lambda: {name: {} for name in QUANTITIES})
+    """Of every quantity by domain, for the samples that are settled."""
+
+    def add(self, domain: str, traces: int, prompt: int, output: int) -> None:
+        self.settled += 1
+        for name, value in zip(QUANTITIES, (traces, prompt, output), strict=True):
+            self.moments[name].setdefault(domain, Moments()).add(value)
+
+    def expected(self, quantity: str) -> Amount:
+        """What the samples that are left will take. Needs at least one settled sample."""
+        return extrapolate(self.moments[quantity], self.left)
+
+
+def extrapolate(seen: Mapping[str, Moments], left: Mapping[str, int]) -> Amount:
+    """The sum of a quantity over the samples that are left, with a 95 % interval for that very sum.
+
+    A domain of which nothing was seen, or a single sample, goes by all domains together.
+    """
+    everything = Moments()
+    for moments in seen.values():
+        everything.count += moments.count
+        everything.total += moments.total
+        everything.squares += moments.squares
+    mean = variance = 0.0
+    of_rest = 0
+    for domain, count in left.items():
+        moments = seen.get(domain, everything)
+        if moments.count < 2:
+            of_rest += count
+            continue
+        mean += count * moments.mean
+        variance += moments.variance * (count**2 / moments.count + count)
+    # One mean for all of them, so its error counts for all of them at once.
+    mean += of_rest * everything.mean
+    variance += everything.variance * (of_rest**2 / everything.count + of_rest)
+    half = _quantile(everything.count - 1) * math.sqrt(variance)
+    if everything.count < 2 and any(left.values()):
+        return Amount(mean=mean, low=0.0, high=math.inf)
+    return Amount(mean=mean, low=max(0.0, mean - half), high=mean + half)
+
+
+def _quantile(freedom: int) -> float:
+    """Student's 97.5 % quantile, by its expansion around the normal one; within 2 % from three degrees on."""
+    z = 1.959964
+    v = max(freedom, 1)
+    return z + (z**3 + z) / (4 * v) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * v**2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Journal:
+    """What a teacher's journals say as a whole."""
+
+    samples: frozenset[str]
+    records: int
+    bytes: int
+    tokens_per_s: float
+    """Output tokens in a second in which any request was under way; 0 when nothing can be said."""
+
+
+def journal(folder: Path) -> Journal:
+    """Read a teacher's journals once."""
+    samples: set[str] = set()
+    spans: list[tuple[float, float]] = []
+    records = tokens = 0
+    for record in (record for part in parts(folder) for record in read_jsonl(part)):
+        if record["outcome"] == Outcome.ERROR:
+            continue
+        samples.add(record["sample_id"])
+        records += 1
+        tokens += record["usage"]["reasoning"] + record["usage"]["answer"]
+        ended = datetime.fromisoformat(record["created"]).timestamp()
+        spans.append((ended - record["latency_s"], ended))
+    busy_s = sum(end - start for start, end in _merged(spans))
+    return Journal(
+        samples=frozenset(samples),
+        records=records,
+        bytes=sum(part.stat().st_size for part in parts(folder)),
+        tokens_per_s=tokens / busy_s if busy_s else 0.0,
+    )
+
+
+def _merged(spans: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float]]:
+    """The time in which at least one span was open."""
+    open_from = open_to = -math.inf
+    for start, end in sorted(spans):
+        if start > open_to:
+            if open_to > open_from:
+                yield open_from, open_to
+            open_from, open_to = start, end
+        open_to = max(open_to, end)
+    if open_to > open_from:
+        yield open_from, open_to
+
+
+def observed(line: Line, ledger: Ledger, sample: Sample) -> tuple[int, int, int] | None:
+    """Traces, prompt tokens and output tokens that a sample took of a teacher; None while it is not settled."""
+    look = line.look(sample)
+    if not look.settled:
+        return None
+    found = [entry for final in look.finals for entry in map(ledger.entry, _attempts(final)) if entry]
+    return (
+        len(found),
+        sum(entry.usage["prompt"] for entry in found),
+        sum(entry.usage["reasoning"] + entry.usage["answer"] for entry in found),
+    )
+
+
+def _attempts(final: Final) -> Iterator[str]:
+    yield from (request.id for request in final.replaced)
+    yield final.request.id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """What one teacher still has to do. A time of infinity is one that nothing is known of."""
+
+    measured: bool
+    """Whether it is a mean of traces, or the most that the settings allow."""
+    traces: Amount
+    prompt: Amount | None
+    """None when nothing is known of it."""
+    output: Amount
+    disk: Amount
+    seconds: Amount | None
+    cost: Amount | None
+
+
+def forecast(recipe: Recipe, teacher: Teacher, seen: Seen) -> Forecast:
+    """What a teacher's samples that are left will take."""
+    if not seen.settled:
+        return _most(recipe, teacher, sum(seen.left.values()))
+    kept = seen.kept
+    traces, output, prompt = (seen.expected(name) for name in ("traces", "output", "prompt"))
+    seconds = output.times(1 / kept.tokens_per_s) if kept.tokens_per_s else None
+    return Forecast(
+        measured=True,
+        traces=traces,
+        prompt=prompt,
+        output=output,
+        disk=traces.times(kept.bytes / kept.records if kept.records else 0.0),
+        seconds=seconds,
+        cost=_cost(teacher.price, prompt, output, seconds),
+    )
+
+
+def _most(recipe: Recipe, teacher: Teacher, samples: int) -> Forecast:
+    """The most that a teacher may have to write: every trace and every attempt up to its cap."""
+    first = samples * most_traces(recipe, teacher)
+    attempts, share = growth(recipe.generate.outcomes)
+    traces = first * attempts
+    tokens = first * teacher.sampling.max_tokens * share
+    entry_bytes = _TOKEN_BYTES + (_LOGPROB_BYTES * (1 + teacher.logprobs) if teacher.logprobs else 0)
+    output = Amount(high=tokens)
+    price = teacher.price
+    return Forecast(
+        measured=False,
+        traces=Amount(high=traces),
+        prompt=None,
+        output=output,
+        disk=Amount(high=traces * _RECORD_BYTES + tokens * entry_bytes),
+        seconds=None,
+        # What is asked and how long a server is up are not known, so a cost that hangs on them is not, either.
+        cost=output.times(price.output / 1e6) if price.output and not (price.input or price.hour) else None,
+    )
+
+
+def most_traces(recipe: Recipe, teacher: Teacher) -> int:
+    """Most first attempts of a teacher at one sample."""
+    if not teacher.chained:
+        return teacher.samples
+    before = next(each for each in recipe.teachers if each.name == teacher.after)
+    return teacher.samples * most_traces(recipe, before)
+
+
+def growth(outcomes: Outcomes) -> tuple[int, float]:
+    """Most attempts at one trace, and most tokens of all of them in terms of the first one's cap."""
+    policies = outcomes.policies & {"resample", "raise_cap", "budget"}
+    if not policies:
+        return 1, 1.0
+    factor = outcomes.cap_factor if "raise_cap" in policies else 1.0
+    return outcomes.attempts, sum(factor**attempt for attempt in range(outcomes.attempts))
+
+
+def _cost(price: Price, prompt: Amount, output: Amount, seconds: Amount | None) -> Amount | None:
+    if not (price.input or price.output or price.hour) or (price.hour and seconds is None):
+        return None
+    cost = prompt.times(price.input / 1e6).plus(output.times(price.output / 1e6))
+    return cost.plus(seconds.times(price.hour / 3600)) if seconds else cost
+
+
+def whole_time(recipe: Recipe, forecasts: Mapping[str, Forecast]) -> Amount | None:
+    """The time of all teachers: those of a round work together, the rounds follow one another."""
+    total = Amount()
+    for group in rounds(recipe.teachers):
+        times: list[Any] = [forecasts[teacher.name].seconds for teacher in group]
+        if not all(times):
+            return None
+        total = total.plus(
+            Amount(
+                mean=max(each.mean for each in times),
+                low=max(each.low for each in times),
+                high=max(each.high for each in times),
+            )
+        )
+    return total
