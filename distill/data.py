@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from distill import formats, images, sources
+from distill.arrow import table_of
 from distill.artifacts import atomic_path, file_sha256, fingerprint
 from distill.errors import DataError, ImageError
 from distill.formats import Cell, Question, RowError
@@ -294,7 +295,7 @@ def write_samples(path: Path, found: Iterable[Sample]) -> int:
     rows = iter(found)
     with atomic_path(path) as temporary, pq.ParquetWriter(temporary, _SCHEMA, compression="zstd") as writer:
         while group := [_row(sample) for sample in islice(rows, _ROW_GROUP)]:
-            writer.write_table(pa.Table.from_pylist(group, schema=_SCHEMA))
+            writer.write_table(table_of(group, _SCHEMA))
             count += len(group)
     return count
 

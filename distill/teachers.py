@@ -58,7 +58,7 @@ class Server(Section):
     gpus: tuple[str, ...] = Field(default=(), strict=False)
     """CUDA_VISIBLE_DEVICES of each replica, such as ["0", "1"] or ["0,1"]; default: one replica that sees all."""
     start_timeout_s: float = Field(default=1800.0, gt=0)
-    restarts: int = Field(default=3, ge=0)
+    restarts: int = Field(default=5, ge=0)
     """Crashes in one run after which a server is given up."""
 
 

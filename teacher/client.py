@@ -9,8 +9,8 @@ import asyncio
 import random
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from os import environ
@@ -36,13 +36,15 @@ MAX_ANSWER_BYTES = 64 << 20
 _BACKOFF_S = 0.5
 _LONGEST_WAIT_S = 60.0
 _CHECK_TIMEOUT_S = 15.0
+_DRAIN_S = 0.05
 _LOOK_S = (0.25, 4.0)
 """How often a server's queue is looked at: while the limit changes, and later. A look takes the server's CPU, too."""
 _RETRIED = frozenset({408, 409, 425, 429})
 _BUSY = frozenset({429, 503})
 _CONNECTION = "connection"
-_MOST_LOST = 2
-"""A request that has seen so many crashes is suspected of causing them; one more alone is proof enough."""
+_SUSPECT_AFTER, _GUILTY_AFTER = 2, 4
+"""A request that has seen so many crashes is suspected of causing them, and asked with nothing else under way; when
+it has seen so many, it does cause them."""
 _GAUGES = ("vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:generation_tokens_total")
 
 Done = Callable[[Request, Completion], None]
@@ -114,7 +116,8 @@ class ChatClient:
         self._breaker = Breaker.closed(max_failure_share)
         self._pictures = Pictures(teacher, max_pixels=max_pixels, local_media=local_media, urls=tuple(urls))
         self._place = asyncio.Event()
-        self._suspected = asyncio.Lock()
+        self._turn = asyncio.Lock()
+        self._suspects = 0
 
     @property
     def in_flight(self) -> int:
@@ -187,7 +190,7 @@ class ChatClient:
         try:
             async with asyncio.TaskGroup() as group:
                 while True:
-                    while not any(replica.free for replica in self.replicas):
+                    while self._suspects or not any(replica.free for replica in self.replicas):
                         self._place.clear()
                         await self._place.wait()
                     request = await get()
@@ -261,13 +264,12 @@ class ChatClient:
                 except _Attempt as error:
                     if error.reason == _CONNECTION and self._revive and await self._revive(server.url):
                         lost += 1
-                        if lost > _MOST_LOST:
+                        if lost >= _GUILTY_AFTER:
                             return Completion(
                                 error=f"server_lost: the server went down {lost} times under this request"
                             )
-                        if lost == _MOST_LOST:
-                            # It may be what brings the server down: from now on no other suspect is under way.
-                            await alone.enter_async_context(self._suspected)
+                        if lost == _SUSPECT_AFTER:
+                            await alone.enter_async_context(self._alone())
                         continue
                     if self._pictures.may_not_read(body, str(error), refused=False):
                         body = await self.body(request, inside=True)
@@ -282,6 +284,19 @@ class ChatClient:
                 else:
                     server.pace.completed(replica.in_flight, time.monotonic())
                     return finished
+
+    @asynccontextmanager
+    async def _alone(self) -> AsyncIterator[None]:
+        """Nothing else is under way inside: no new request is drawn, and suspects take turns."""
+        self._suspects += 1
+        try:
+            async with self._turn:
+                while self.in_flight > self._suspects:
+                    await asyncio.sleep(_DRAIN_S)
+                yield
+        finally:
+            self._suspects -= 1
+            self._place.set()
 
     def _moved(self, request: Request, replica: Replica, reason: str) -> Replica:
         """The server for another try: another one if there is one and this one broke."""

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from distill.arrow import table_of
 from distill.artifacts import Output, atomic_path, describe
 from distill.recipe import Recipe
 from distill.types import Outcome, Sample
@@ -97,9 +98,9 @@ def settle(plan: Plan, found: Mapping[str, Line], ledgers: Mapping[str, Ledger])
             for name, line in found.items():
                 rows += _settled(sample, line, ledgers[name], tallies[name])
             if len(rows) >= _ROW_GROUP:
-                table.write_table(pa.Table.from_pylist(rows, schema=_SCHEMA))
+                table.write_table(table_of(rows, _SCHEMA))
                 rows.clear()
-        table.write_table(pa.Table.from_pylist(rows, schema=_SCHEMA))
+        table.write_table(table_of(rows, _SCHEMA))
     return tallies
 
 

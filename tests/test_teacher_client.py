@@ -385,5 +385,5 @@ def test_a_request_that_brings_the_server_down_again_and_again_is_given_up_and_t
                 )
 
         asyncio.run(run())
-    assert found.pop("fault=reset poison").error.startswith("server_lost: the server went down 3 times")
-    assert crashes == 3 and len(found) == 20 and not any(done.error for done in found.values())
+    assert found.pop("fault=reset poison").error.startswith("server_lost: the server went down 4 times")
+    assert crashes == 4 and len(found) == 20 and not any(done.error for done in found.values())
