@@ -13,7 +13,6 @@ from typing import Any
 import orjson
 
 from distill import data, sources
-from distill.artifacts import read_jsonl
 from distill.errors import DataError, RecipeError, StaleError, TeacherError
 from distill.recipe import Recipe, Sampling, Teacher
 from distill.types import Sample
@@ -30,7 +29,9 @@ from teacher.server import Servers
 def replay(recipe: Recipe, run: Path, trace_id: str, *, resend: bool = False) -> dict[str, Any]:
     """The request behind a trace, given by its id or the beginning of it; with `resend` the answer of today, too.
 
-    Images are inside the body, whichever way they went. Raises DataError for an unknown id, StaleError when the
+    Images are inside the body, whichever way they went, so that it can be sent from anywhere, for example with
+    `distill generate RECIPE --replay ID | jq .body | curl -H 'content-type: application/json' -d @- URL`. The key is
+    named, not shown, and need not be set. Raises DataError for an unknown id, StaleError when the
     recipe has changed since, TeacherError when a server does not answer.
     """
     folder = run / "generate"
@@ -57,8 +58,8 @@ def _record(folder: Path, trace_id: str) -> dict[str, Any]:
     wanted = trace_id.strip().lower()
     found: dict[str, dict[str, Any]] = {}
     for part in (part for teacher in sorted(folder.glob("*/")) for part in parts(teacher)):
-        for record in read_jsonl(part):
-            if record["id"].startswith(wanted) and (record["id"] not in found or not record["error"]):
+        for record in _beginning(part, wanted):
+            if record["id"] not in found or not record["error"]:
                 found[record["id"]] = record
     if len(found) == 1 and wanted:
         return next(iter(found.values()))
@@ -67,13 +68,36 @@ def _record(folder: Path, trace_id: str) -> dict[str, Any]:
     raise DataError(f"{folder}: {len(found)} traces begin with {trace_id!r}: {', '.join(list(found)[:5])} ...")
 
 
+def _beginning(part: Path, wanted: str) -> Iterator[dict[str, Any]]:
+    """The records of a part whose id begins so; the other lines are looked at, not parsed."""
+    mark = f'"id":"{wanted}'.encode()
+    with part.open("rb") as lines:
+        for line in lines:
+            if mark in line and line.endswith(b"\n"):
+                record: dict[str, Any] = orjson.loads(line)
+                if record["id"].startswith(wanted):
+                    yield record
+
+
+def _sample(recipe: Recipe, folder: Path, sample_id: str) -> Sample:
+    """A sample of the plan; one that the plan no longer has is looked for in the source."""
+    planned = folder / SAMPLES
+    sample = next(data.read_samples(planned, {sample_id}), None) if planned.is_file() else None
+    found = data.read(recipe, SOURCE) if sample is None else ()
+    sample = sample or next((item for item in found if isinstance(item, Sample) and item.id == sample_id), None)
+    if sample is None:
+        raise StaleError(
+            f"{folder}: neither the plan nor [data.{SOURCE}] has sample {sample_id} any more; its question or its "
+            "images have changed"
+        )
+    return sample
+
+
 def _rebuilt(recipe: Recipe, folder: Path, record: Mapping[str, Any], author: Author) -> Request:
     sampling = Sampling.model_validate(
         {key: value for key, value in record["params"].items() if key in Sampling.model_fields}, strict=False
     )
-    sample = next(data.read_samples(folder / SAMPLES, {record["sample_id"]}), None)
-    if sample is None:
-        raise DataError(f"{folder / SAMPLES}: sample {record['sample_id']} is not there any more")
+    sample = _sample(recipe, folder, record["sample_id"])
     text = draft_text(_record(folder, record["draft"])) if record["draft"] else ""
     first = author.first(sample, record["k"], draft=record["draft"], draft_text=text)
     for request in _attempts(author, first, sampling, record["attempt"]):
@@ -161,18 +185,18 @@ async def _over_http(
             max_pixels=recipe.data[SOURCE].max_pixels,
             max_failure_share=1.0,
         )
-        await stack.enter_async_context(client)
         answer = None
         if resend:
+            await stack.enter_async_context(client)
             await client.check()
             replica = client.replicas[0]
             replica.in_flight += 1
             answer = await client.ask(request, replica)
         else:
             client.served = Served(model=record["engine"].get("model", client.served.model), engine={})
-        headers = {
-            name: value if name != "authorization" else "Bearer ..." for name, value in client.headers().items()
-        }
+        headers = {"content-type": "application/json"}
+        if teacher.api_key_env:
+            headers["authorization"] = f"Bearer ${teacher.api_key_env}"
         shown = {
             "method": "POST",
             "url": f"{client.replicas[0].url}/chat/completions",

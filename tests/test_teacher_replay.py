@@ -1,5 +1,6 @@
 """The request behind a trace: rebuilt exactly, sent again, or refused with what has changed."""
 
+import shutil
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from typer.testing import CliRunner
 
 from distill.artifacts import read_jsonl
 from distill.cli import app
+from distill.data import write_samples
 from distill.errors import DataError, StaleError
 from distill.recipe import load
 from teacher.generate import generate
@@ -94,9 +96,29 @@ def test_every_trace_s_request_is_rebuilt_as_it_was_sent(world: World) -> None:
     assert len(shown) == len(sent) == 8
 
 
-def test_the_key_is_not_shown(world: World) -> None:
-    shown = replay(world.recipe(), world.folder / "run", world.records()[0]["id"])
+def test_the_key_is_named_and_neither_shown_nor_needed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = next(record["id"] for record in world.records() if record["teacher"] == "writer")
+    shown = replay(world.recipe(), world.folder / "run", trace)
     assert b"secret" not in orjson.dumps(shown)
+    monkeypatch.delenv("STUB_KEY")
+    assert replay(world.recipe(), world.folder / "run", trace) == shown
+    assert shown["headers"]["authorization"] == "Bearer $STUB_KEY"
+
+
+def test_a_trace_of_a_sample_that_is_planned_no_more_is_found_in_the_source(world: World, tmp_path: Path) -> None:
+    copied = tmp_path / "run"
+    shutil.copytree(world.folder / "run", copied)
+    expected = [replay(world.recipe(), copied, record["id"]) for record in world.records()]
+    write_samples(copied / "generate" / "samples.parquet", [])
+    assert [replay(world.recipe(), copied, record["id"]) for record in world.records()] == expected
+
+
+def test_the_body_is_what_curl_can_send_and_the_answer_is_the_stored_one(world: World) -> None:
+    trace = next(record for record in world.records() if record["outcome"] == "complete")
+    shown = replay(world.recipe(), world.folder / "run", trace["id"])
+    asked = urllib.request.Request(shown["url"], orjson.dumps(shown["body"]), {"content-type": "application/json"})
+    with urllib.request.urlopen(asked) as response:
+        assert orjson.loads(response.read())["choices"][0]["message"]["content"] == trace["text"]
 
 
 def test_it_can_be_sent_again_and_is_compared(world: World) -> None:
