@@ -1,8 +1,8 @@
 """How many requests a server is given at once: as many as keep it busy, no more.
 
 `Pace` decides from what it is told; it does not look for itself. A server that shows its queue (vLLM's /metrics) gets
-a short one, so that a place that becomes free is filled at once; the limit rises while no queue forms and while the
-tokens that the server counts come faster for it. Of a server that shows nothing the answers are counted instead. A
+a short one, so that a place that becomes free is filled at once; the limit rises while no queue forms and the tokens
+that the server counts come no slower for it. Of a server that shows nothing the answers are counted instead. A
 refusal (429, 503) or a missed deadline lowers the limit either way.
 """
 
@@ -22,8 +22,11 @@ _CALM_S = 2.0
 _WINDOW_S = 1.0
 _SETTLE_S = 0.5
 """After a change of the limit the server's tokens are not counted for so long: it has new prompts to read."""
+_COSTS = 0.95
+"""A higher limit costs too much when the server's tokens come slower than this share of before. A full engine with a
+short queue is what a server is made for, so it need not prove more; a second's count is too rough for that anyway."""
 _PAYS = 1.03
-"""A higher limit pays when throughput grows at least by this factor."""
+"""Of a server that shows nothing, a higher limit pays when throughput grows at least by this factor."""
 _HOLD_S = 20.0
 """After so long a limit that was found best is put to the test again; longer each time."""
 _HOLD_WINDOWS = 15
@@ -45,8 +48,8 @@ class Pace:
     _mark: tuple[float, float] | None = field(default=None, init=False)
     """When counting began at this limit, and the count then."""
     _changed_at: float = field(default=0.0, init=False)
-    _before: tuple[int, float] | None = field(default=None, init=False)
-    """The limit before this one and its tokens a second, while this one is on trial."""
+    _best: tuple[int, float] = field(default=(0, 0.0), init=False)
+    """The limit at which the tokens came fastest, and how many a second."""
     _hold_until: float = field(default=0.0, init=False)
     _hold_s: float = field(default=_HOLD_S, init=False)
     # By the answers that came back:
@@ -83,25 +86,25 @@ class Pace:
             self._try_more(now, tokens)
 
     def _try_more(self, now: float, tokens: float | None) -> None:
-        """Raise the limit if the last rise paid; go back if it did not. Without a count of tokens it always pays."""
-        rate = 0.0
+        """Raise the limit, or go back if the last rise cost throughput, as far as tokens are counted."""
         if tokens is not None:
             if self._mark is None or now - self._mark[0] < _WINDOW_S:
                 return
             rate = (tokens - self._mark[1]) / (now - self._mark[0])
-            if self._before and rate < _PAYS * self._before[1]:
-                self._change(self._before[0], now)
+            best, fastest = self._best
+            if best != self.limit and rate < _COSTS * fastest:
+                self._change(best, now)
                 self._ramping = False
                 self._hold_until, self._hold_s = now + self._hold_s, 2 * self._hold_s
                 return
+            if rate > fastest or best == self.limit:
+                self._best = self.limit, rate
         if now >= self._hold_until:
-            before = self.limit, rate
             self._change(self.limit * (_RAMP if self._ramping else _STEP) + 1, now)
-            self._before = before if tokens is not None and self.limit > before[0] else None
 
     def _change(self, limit: float, now: float) -> None:
         self.limit = self._bounded(limit)
-        self._changed_at, self._mark, self._before = now, None, None
+        self._changed_at, self._mark = now, None
 
     def refused(self, in_flight: int, now: float) -> None:
         """The server said that it has too much to do, or did not answer in time."""

@@ -68,7 +68,7 @@ def test_a_server_that_counts_its_tokens_gets_what_they_pay_for(slots: int, peak
         spent.append(speed(running))
         pace.saw(running, pace.limit - running, pace.limit, look / 4, tokens)
     best = max(speed(busy) for busy in range(1, slots + 1))
-    assert sum(spent[60:]) / len(spent[60:]) >= 0.95 * best
+    assert sum(spent[60:]) / len(spent[60:]) >= 0.93 * best
 
 
 def test_what_the_server_has_not_even_read_yet_is_not_added_to() -> None:
