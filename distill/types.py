@@ -76,6 +76,8 @@ class Usage:
     image: int = 0
     reasoning: int = 0
     answer: int = 0
+    cached: int | None = None
+    """Prompt tokens that the server did not compute anew, where it says so; part of `prompt`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +108,8 @@ class Trace:
     """Id of the trace that this one was asked to work on."""
     hinted: bool = False
     """Whether the teacher was shown the gold answer."""
+    stop_reason: str = ""
+    """What ended the text, where the engine says more than `finish_reason`."""
     error: str = ""
     logprobs: Mapping[str, Any] | None = None
     """What `distill.logprobs` keeps, where the recipe asks for it."""

@@ -161,11 +161,14 @@ class ChatClient:
         if status >= 500 or status == 429:
             raise TeacherError(f"{url} answers HTTP {status}; wait until the server is up and run again")
         cards = listed.get("data") if isinstance(listed, dict) else None
-        name = _choose(self.teacher, self.model, url, cards if isinstance(cards, list) else [])
+        cards = cards if isinstance(cards, list) else []
+        name = _choose(self.teacher, self.model, url, cards)
         _, version = await self._get(f"{url.removesuffix('/v1')}/version")
         known = version.get("version") if isinstance(version, dict) else None
         engine = {"name": "vllm" if known else self.teacher.backend, "version": str(known or "")}
-        return Served(model=name, engine=engine)
+        card = next((card for card in cards if isinstance(card, dict) and card.get("id") == name), {})
+        facts = {"urls": [replica.url for replica in self.replicas], "max_model_len": card.get("max_model_len")}
+        return Served(model=name, engine=engine, facts=facts)
 
     async def _get(self, url: str) -> tuple[int, Any]:
         timeout = aiohttp.ClientTimeout(total=_CHECK_TIMEOUT_S)

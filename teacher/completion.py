@@ -1,8 +1,8 @@
 """What an engine hands back for one request, whichever engine it is."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,8 +18,12 @@ class Completion:
 
     text: str = ""
     finish_reason: str = ""
+    stop_reason: str = ""
+    """What ended it, where the engine says more than `finish_reason`: the stop string, or the number of a token."""
     prompt_tokens: int = 0
     image_tokens: int = 0
+    cached_tokens: int | None = None
+    """Prompt tokens that were not computed anew; None when the engine does not say."""
     completion_tokens: int = 0
     reasoning_tokens: int | None = None
     """None when the engine does not count them apart."""
@@ -37,6 +41,8 @@ class Served:
 
     model: str
     engine: Mapping[str, str]
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """Whatever else is known of it and stays as it is (`teacher.engines`)."""
 
 
 ROW_FAULTS = ("image:", "refused_request:", "server_lost:")

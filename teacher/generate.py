@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -22,6 +22,7 @@ from distill.types import Outcome, ProgressCallback, unwatched
 from teacher import plan as planning
 from teacher.client import ChatClient
 from teacher.completion import Completion, Served
+from teacher.engines import noted
 from teacher.feed import Feed
 from teacher.identity import Model, Request
 from teacher.journals import TraceJournal, clean, scan, trace
@@ -177,6 +178,7 @@ class _Stage:
         teacher = job.teacher
         source = self.recipe.data[planning.SOURCE]
         urls, revive, local_media = teacher.urls, None, False
+        command: list[str] = []
         if teacher.managed:
             self.watch.note(f"starting the server of {teacher.name}")
             servers = await stack.enter_async_context(
@@ -189,6 +191,7 @@ class _Stage:
                 )
             )
             urls, revive, local_media = servers.urls, servers.revive, servers.local_media
+            command = servers.command
         client = ChatClient(
             teacher,
             job.model,
@@ -200,6 +203,8 @@ class _Stage:
         )
         await stack.enter_async_context(client)
         await client.check()
+        if command:
+            client.served = replace(client.served, facts={**client.served.facts, "command": command})
         return client
 
     async def _pulse(self, teachers: Sequence[Teacher]) -> None:
@@ -268,7 +273,7 @@ class _Writer:
 
     def __init__(self, stage: _Stage, job: _Job, served: Served) -> None:
         self.job = job
-        self._served = served
+        self._served = noted(job.ledger.folder, served)
         self._watch = stage.watch
         self._spared = job.feed.spared
         (stage.plan.folder / MANIFEST).unlink(missing_ok=True)

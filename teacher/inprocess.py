@@ -51,13 +51,16 @@ class EmbeddedTeacher:
 
     def __init__(self, teacher: Teacher, path: str, *, max_pixels: int) -> None:
         self.teacher = teacher
-        self.served = Served(
-            model=teacher.model, engine={"name": "transformers", "version": transformers.__version__}
-        )
         self._max_pixels = max_pixels
         self.model, self.processor = _load(teacher, path)
         self.tokenizer = getattr(self.processor, "tokenizer", self.processor)
         self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        facts = {"torch": torch.__version__, "dtype": teacher.dtype, "device": self._device.type}
+        self.served = Served(
+            model=teacher.model,
+            engine={"name": "transformers", "version": transformers.__version__},
+            facts=facts if self._device.type == "cpu" else facts | {"gpu": torch.cuda.get_device_name()},
+        )
         self.model.to(self._device).eval()
         config = self.model.config
         self._image_token = int(getattr(config, "image_token_id", getattr(config, "image_token_index", -1)))

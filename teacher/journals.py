@@ -115,6 +115,7 @@ def trace(teacher: Teacher, model: Model, served: Served, request: Request, comp
         usage=Usage(
             prompt=completion.prompt_tokens,
             image=completion.image_tokens,
+            cached=completion.cached_tokens,
             **_divided(completion.completion_tokens, completion.reasoning_tokens, parsed),
         ),
         params={
@@ -133,6 +134,7 @@ def trace(teacher: Teacher, model: Model, served: Served, request: Request, comp
         attempt=request.attempt,
         draft=request.draft,
         hinted=teacher.hinted,
+        stop_reason=completion.stop_reason,
         error=completion.error,
         logprobs=None
         if completion.token_ids is None or completion.token_logprobs is None
@@ -179,8 +181,10 @@ class TraceJournal:
         if finished.id in self._ledger:
             raise AssertionError(f"trace {finished.id} of teacher {finished.teacher} was generated twice")
         record: dict[str, Any] = _shallow(finished) | {"usage": _shallow(finished.usage)}
-        if finished.logprobs is None:
-            del record["logprobs"]
+        # What most engines never say would only make every record longer.
+        for values, key in ((record, "logprobs"), (record, "stop_reason"), (record["usage"], "cached")):
+            if values[key] in (None, ""):
+                del values[key]
         journal = self._open()
         start = journal.append(record)
         self._ledger.records[self._part] = self._ledger.records.get(self._part, 0) + 1

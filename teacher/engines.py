@@ -1,0 +1,43 @@
+"""What is known of the engines that answered a teacher: written once beside its traces, not on each of them.
+
+A record's `engine` has name, version, model, and in `facts` the key of its entry in `engine.json`: the addresses of
+the servers, the longest context they take, their command line where the run started them; the libraries and the
+device of an embedded engine. At most one more entry a start; secrets are masked.
+"""
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from distill.artifacts import canonical, write_json
+from distill.errors import DataError
+from teacher.completion import Served
+
+ENGINES = "engine.json"
+_KEY = "facts"
+
+
+def noted(folder: Path, served: Served) -> Served:
+    """The engine as its traces name it, once what is known of it is in the teacher's folder."""
+    if not served.facts:
+        return served
+    facts = {**served.engine, "model": served.model, **served.facts}
+    key = hashlib.sha256(canonical(facts)).hexdigest()[:12]
+    known = read(folder)
+    if key not in known:
+        write_json(folder / ENGINES, known | {key: facts})
+    return replace(served, engine={**served.engine, _KEY: key})
+
+
+def read(folder: Path) -> dict[str, dict[str, Any]]:
+    """The engines of a teacher by key. Raises DataError."""
+    try:
+        known: dict[str, dict[str, Any]] = orjson.loads((folder / ENGINES).read_bytes())
+    except FileNotFoundError:
+        return {}
+    except orjson.JSONDecodeError as error:
+        raise DataError(f"{folder / ENGINES}: not valid JSON ({error}); the file was changed by hand") from None
+    return known

@@ -1,0 +1,87 @@
+"""What is known of the engine behind a trace: on the record as a key, whole in a file beside it."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+import stub_server
+import tiny_models
+
+from distill.artifacts import read_jsonl
+from distill.errors import DataError
+from distill.recipe import Recipe, Teacher, load
+from distill.types import Sample
+from teacher.completion import Completion, Served
+from teacher.engines import ENGINES, noted, read
+from teacher.generate import generate
+from teacher.identity import Model, requests
+from teacher.journals import TraceJournal, scan, trace
+from teacher.wire import completion
+
+
+def generated(folder: Path, teacher: str, rows: int = 3) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:
+    """The records of a run, and the engines it noted."""
+    tiny_models.picture(folder / "0.png", 0, size=16)
+    lines = [orjson.dumps({"image": "0.png", "question": f"How many? {number}"}) for number in range(rows)]
+    (folder / "rows.jsonl").write_bytes(b"".join(line + b"\n" for line in lines))
+    (folder / "recipe.toml").write_text(
+        f'[data.questions]\nsource = "rows.jsonl"\n[[teachers]]\nname = "t"\nmodel = "stub"\n{teacher}\n'
+    )
+    generate(load(folder / "recipe.toml"), folder / "run")
+    place = folder / "run" / "generate" / "t"
+    return [record for part in place.glob("part-*") for record in read_jsonl(part)], read(place)
+
+
+def test_a_server_that_was_up_is_noted_with_its_address_and_the_context_it_takes(tmp_path: Path) -> None:
+    with stub_server.serve() as url:
+        records, known = generated(tmp_path, f'base_url = "{url}"')
+        (key,) = known
+        assert {record["engine"]["facts"] for record in records} == {key}
+        assert known[key]["urls"] == [url] and known[key]["name"] == "vllm" and "max_model_len" in known[key]
+        records, again = generated(tmp_path, f'base_url = "{url}"', rows=5)
+        assert len(records) == 5 and again == known
+
+
+def test_a_server_that_the_run_started_is_noted_with_its_command_and_without_its_secrets(tmp_path: Path) -> None:
+    command = orjson.dumps([sys.executable, stub_server.__file__, "--words=9"]).decode()
+    records, known = generated(tmp_path, f'[teachers.server]\ncommand = {command}\nextra = ["--api-key", "hush"]')
+    (key,) = {record["engine"]["facts"] for record in records}
+    assert known[key]["command"][:3] == orjson.loads(command) and "--port" in known[key]["command"]
+    assert b"hush" not in (tmp_path / "run" / "generate" / "t" / ENGINES).read_bytes()
+
+
+def test_engines_are_added_and_a_broken_file_is_said(tmp_path: Path) -> None:
+    one = Served(model="m", engine={"name": "vllm", "version": "1"}, facts={"max_model_len": 8})
+    two = Served(model="m", engine={"name": "vllm", "version": "2"}, facts={"max_model_len": 8})
+    keys = [noted(tmp_path, served).engine["facts"] for served in (one, two, one)]
+    assert keys[0] == keys[2] != keys[1] and read(tmp_path).keys() == set(keys)
+    assert noted(tmp_path, Served(model="m", engine={})).engine == {}
+    (tmp_path / ENGINES).write_text("{")
+    with pytest.raises(DataError, match="changed by hand"):
+        noted(tmp_path, one)
+
+
+def test_what_ended_a_text_and_what_was_cached_are_taken_from_the_answer_where_it_says_so() -> None:
+    choice = {"message": {"content": "7"}, "finish_reason": "stop"}
+    said = {"choices": [choice | {"stop_reason": 151645}], "usage": {"prompt_tokens_details": {"cached_tokens": 16}}}
+    found = completion(orjson.dumps(said), 0.1)
+    assert (found.stop_reason, found.cached_tokens) == ("151645", 16)
+    silent = completion(orjson.dumps({"choices": [choice]}), 0.1)
+    assert (silent.stop_reason, silent.cached_tokens) == ("", None)
+
+
+def test_both_are_on_the_record_only_where_the_engine_said_so(tmp_path: Path) -> None:
+    teacher, model = Teacher(name="t", model="m"), Model(name="m", revision="", local=False)
+    asked = requests(Recipe(), teacher, model, Sample(id="s", images=(), question="How many?"))[0]
+    other = requests(Recipe(), teacher, model, Sample(id="r", images=(), question="How few?"))[0]
+    served = Served(model="m", engine={"name": "vllm", "version": "1"})
+    journal = TraceJournal(scan(tmp_path, teacher), flush_interval_s=0.1)
+    said = Completion(text="7", finish_reason="stop", stop_reason="\n\n", cached_tokens=0)
+    journal.append(trace(teacher, model, served, asked, said))
+    journal.append(trace(teacher, model, served, other, Completion(text="7", finish_reason="stop")))
+    journal.close()
+    first, second = read_jsonl(tmp_path / "part-00000.jsonl")
+    assert (first["stop_reason"], first["usage"]["cached"]) == ("\n\n", 0)
+    assert "stop_reason" not in second and "cached" not in second["usage"]
