@@ -8,9 +8,11 @@ temperature, penalties and cuts, as vLLM reports them by default. Values are kep
 
 import base64
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from distill.artifacts import read_jsonl
 from distill.errors import DataError
 
 if TYPE_CHECKING:
@@ -46,3 +48,15 @@ def decode(kept: Mapping[str, Any]) -> "tuple[np.ndarray, np.ndarray]":
         raise DataError(
             f"log-probabilities of a trace cannot be read ({error}); its line was changed by hand"
         ) from None
+
+
+def read(generate: Path, trace_ids: Collection[str]) -> "Iterator[tuple[str, np.ndarray, np.ndarray]]":
+    """Trace id, ids and values of those of the given traces that have log-probabilities, in the journals' order.
+
+    `generate` is the folder of a run's generate stage. The journals are read once, front to back.
+    """
+    wanted = frozenset(trace_ids)
+    for journal in sorted(generate.glob("*/part-*.jsonl")):
+        for record in read_jsonl(journal):
+            if record["id"] in wanted and "logprobs" in record:
+                yield record["id"], *decode(record["logprobs"])

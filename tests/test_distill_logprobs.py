@@ -9,9 +9,9 @@ import stub_server
 import tiny_models
 import torch
 
-from distill.artifacts import read_jsonl
+from distill.artifacts import Journal, read_jsonl
 from distill.errors import DataError
-from distill.logprobs import NO_TOKEN, decode, encode
+from distill.logprobs import NO_TOKEN, decode, encode, read
 from distill.recipe import load
 from teacher.generate import generate
 
@@ -110,3 +110,17 @@ def test_the_embedded_engine_s_equal_those_of_a_forward_pass_over_the_whole_text
             expected[row][torch.tensor(names, dtype=torch.long)].numpy(), numbers, rtol=2e-3, atol=1e-3
         )
         assert set(names[1:]) == set(expected[row].topk(4).indices.tolist())
+
+
+def test_they_are_found_by_trace_in_the_journals_of_a_run(tmp_path: Path) -> None:
+    tables = {f"{number:04x}": table(number, 2) for number in range(1, 6)}
+    for number, (trace, kept) in enumerate(tables.items()):
+        folder = tmp_path / ("first" if number % 2 else "second")
+        with Journal(folder / f"part-{number:05d}.jsonl") as journal:
+            journal.append({"id": trace, "logprobs": encode(*kept)})
+            journal.append({"id": f"{trace}ff"})
+    wanted = ["0002", "0005", "0002ff", "nowhere"]
+    found = {trace: (ids, values) for trace, ids, values in read(tmp_path, wanted)}
+    assert found.keys() == {"0002", "0005"}
+    for trace, (ids, values) in found.items():
+        assert (ids == tables[trace][0]).all() and np.allclose(values, tables[trace][1], rtol=1e-3)
