@@ -209,7 +209,7 @@ def _teachers(recipe: Recipe, plan: planning.Plan, seen: Mapping[str, Seen], fol
                 _shown(ahead.output),
                 _shown(ahead.disk, "B"),
                 _times(ahead.seconds),
-                _shown(ahead.cost),
+                _shown(ahead.cost) if any(teacher.price.model_dump().values()) else "-",
             )
         )
         if not ahead.measured:

@@ -69,7 +69,7 @@ def test_without_traces_it_counts_and_gives_upper_bounds_and_needs_no_server_or_
     rows = {" ".join(line.split()) for line in text.splitlines()}
     assert rows >= {"usable questions 20", "different images 4", "set aside: missing_image 1"}
     # 20 questions, 2 traces each of 1024 tokens, every one asked twice at the most.
-    assert line_of(text)[:5] == ["20", "40", "0", "?", "<= 81.9k"] and line_of(text)[6:] == ["?", "?"]
+    assert line_of(text)[:5] == ["20", "40", "0", "?", "<= 81.9k"] and line_of(text)[6:] == ["?", "-"]
     assert "no traces to go by" in text
     script = (
         "import sys; from distill.recipe import load; from teacher.preflight import preflight;"

@@ -12,7 +12,7 @@ import stub_server
 import tiny_models
 from typer.testing import CliRunner
 
-from distill.artifacts import read_jsonl
+from distill.artifacts import directory_sha256, read_jsonl
 from distill.cli import app
 from distill.data import write_samples
 from distill.errors import DataError, StaleError
@@ -150,3 +150,24 @@ def test_the_command_prints_json_alone(world: World) -> None:
     done = CliRunner().invoke(app, [*arguments, "--replay", trace])
     assert done.exit_code == 0 and orjson.loads(done.stdout)["method"] == "POST"
     assert CliRunner().invoke(app, [*arguments, "--resend"]).exit_code == 2
+
+
+def test_an_embedded_teacher_s_request_names_images_and_gives_the_same_text_again(tmp_path: Path) -> None:
+    tiny_models.build(tmp_path / "model", hidden=32, layers=1)
+    tiny_models.picture(tmp_path / "0.png", 0, size=16)
+    (tmp_path / "rows.jsonl").write_bytes(orjson.dumps({"image": "0.png", "question": "How many?"}) + b"\n")
+    (tmp_path / "recipe.toml").write_text(
+        '[data.questions]\nsource = "rows.jsonl"\n[[teachers]]\nname = "t"\nmodel = "model"\nbackend = "embedded"\n'
+        "samples = 3\nlogprobs = 2\n[teachers.sampling]\nmax_tokens = 12\n"
+    )
+    chosen = load(tmp_path / "recipe.toml")
+    generate(chosen, tmp_path / "run")
+    trace = list(read_jsonl(tmp_path / "run/generate/t/part-00000.jsonl"))[1]
+    again = replay(chosen, tmp_path / "run", trace["id"], resend=True)
+    assert again["equal"] and again["stored"] == trace["text"]
+    assert again["request"]["seed"] == trace["seed"]
+    assert again["request"]["messages"][0]["content"][0]["path"] == str(tmp_path / "0.png")
+    tiny_models.build(tmp_path / "model", hidden=32, layers=1, seed=5)
+    directory_sha256.cache_clear()
+    with pytest.raises(StaleError, match="the model's revision"):
+        replay(chosen, tmp_path / "run", trace["id"])
