@@ -14,7 +14,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from os import environ
-from pathlib import Path
 from typing import Any, Self
 
 import aiohttp
@@ -28,6 +27,7 @@ from teacher.pace import BLIND_START, START, Pace
 from teacher.pictures import Pictures
 from teacher.prompts import messages
 from teacher.replicas import Replica, choose
+from teacher.served import gauges, model_served
 from teacher.wire import GarbledError, completion, excerpt, parsed, sampling_body
 
 WINDOW = 100
@@ -45,7 +45,6 @@ _CONNECTION = "connection"
 _SUSPECT_AFTER, _GUILTY_AFTER = 2, 4
 """A request that has seen so many crashes is suspected of causing them, and asked with nothing else under way; when
 it has seen so many, it does cause them."""
-_GAUGES = ("vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:generation_tokens_total")
 
 Done = Callable[[Request, Completion], None]
 Get = Callable[[], Awaitable[Request | None]]
@@ -162,7 +161,7 @@ class ChatClient:
             raise TeacherError(f"{url} answers HTTP {status}; wait until the server is up and run again")
         cards = listed.get("data") if isinstance(listed, dict) else None
         cards = cards if isinstance(cards, list) else []
-        name = _choose(self.teacher, self.model, url, cards)
+        name = model_served(self.teacher, self.model, url, cards)
         _, version = await self._get(f"{url.removesuffix('/v1')}/version")
         known = version.get("version") if isinstance(version, dict) else None
         engine = {"name": "vllm" if known else self.teacher.backend, "version": str(known or "")}
@@ -356,56 +355,6 @@ async def _bounded(response: aiohttp.ClientResponse) -> bytes:
             response.close()
             raise _Attempt("oversized_response", f"more than {MAX_ANSWER_BYTES >> 20} MiB")
     return bytes(payload)
-
-
-def gauges(metrics: str) -> tuple[float, float, float | None] | None:
-    """Requests that a vLLM server works on, those that wait, and the tokens it has generated, from its metrics.
-
-    None when it does not show its queue; the last one is None when it counts no tokens.
-    """
-    sums: dict[str, float] = {}
-    for line in metrics.splitlines():
-        if line.startswith(_GAUGES):
-            name, _, value = line.partition("{")[0].partition(" ")
-            sums[name] = sums.get(name, 0.0) + float(value or line.rsplit(" ", 1)[1])
-    running, waiting, tokens = (sums.get(name) for name in _GAUGES)
-    return None if running is None or waiting is None else (running, waiting, tokens)
-
-
-def _choose(teacher: Teacher, model: Model, url: str, cards: list[Any]) -> str:
-    """The name under which a server serves the teacher's model. Raises TeacherError when it serves another."""
-    served = {str(card["id"]): card.get("root") for card in cards if isinstance(card, dict) and "id" in card}
-    wanted = teacher.served_model or model.name
-    if not served or wanted in served:
-        return wanted
-    listing = ", ".join(served)
-    if teacher.served_model:
-        raise TeacherError(
-            f"{url} does not serve served_model = {wanted!r} of teacher '{teacher.name}'; it serves: {listing}"
-        )
-    roots = {name: root for name, root in served.items() if _same_place(root, model)}
-    if len(roots) >= 1:
-        return next(iter(roots))
-    if len(served) == 1 and next(iter(served.values())) in (None, next(iter(served))):
-        return next(iter(served))
-    raise TeacherError(
-        f"{url} serves {listing}, not model = {model.name!r} of teacher '{teacher.name}'; start the right server, or "
-        "set served_model if it is the same model under another name"
-    )
-
-
-def _same_place(root: object, model: Model) -> bool:
-    if not isinstance(root, str):
-        return False
-    if not model.local:
-        return root == model.name
-    return Path(root).is_dir() and model.revision == _digest_of(Path(root))
-
-
-def _digest_of(path: Path) -> str:
-    from distill.artifacts import directory_sha256
-
-    return directory_sha256(path.resolve())
 
 
 def _told(error: BaseException) -> str:

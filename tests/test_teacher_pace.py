@@ -6,10 +6,10 @@ import pytest
 
 from distill.recipe import Teacher
 from distill.types import ImageRef, Sample
-from teacher.client import gauges
 from teacher.identity import Author, Model, Request
 from teacher.pace import BLIND_START, MOST, START, Pace
 from teacher.replicas import Replica, choose
+from teacher.served import gauges
 
 METRICS = """\
 # HELP vllm:num_requests_running Number of requests in model execution batches.
