@@ -44,6 +44,7 @@ class Pace:
     _ramping: bool = field(default=True, init=False)
     _calm_until: float = field(default=0.0, init=False)
     _blind: bool = field(default=True, init=False)
+    _running: float = field(default=0.0, init=False)
     # By the server's own count of tokens:
     _mark: tuple[float, float] | None = field(default=None, init=False)
     """When counting began at this limit, and the count then."""
@@ -74,10 +75,13 @@ class Pace:
         self._blind = False
         if self._mark is None and tokens is not None and now - self._changed_at >= _SETTLE_S:
             self._mark = now, tokens
+        # A queue beside a number of running requests that still grows is only the reading of new prompts.
+        filling, self._running = running > 1.02 * self._running, running
         queue = max(2.0, _QUEUE_SHARE * running)
         if waiting > 2 * queue:
-            self._ramping = False
-            self._change(max(in_flight - (waiting - queue), running + queue, 1), now)
+            if not filling:
+                self._ramping = False
+                self._change(max(in_flight - (waiting - queue), running + queue, 1), now)
             return
         # Neither worked on nor queued: the server is still reading them, and more would not reach it sooner.
         unread = in_flight - running - waiting

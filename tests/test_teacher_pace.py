@@ -71,6 +71,13 @@ def test_a_server_that_counts_its_tokens_gets_what_they_pay_for(slots: int, peak
     assert sum(spent[60:]) / len(spent[60:]) >= 0.93 * best
 
 
+def test_a_queue_while_the_server_still_reads_prompts_lowers_nothing() -> None:
+    pace = Pace()
+    for look, running in enumerate((20, 40, 70, 100, 128)):
+        pace.saw(running, START - running, START, now=look / 4)
+    assert pace.limit == START
+
+
 def test_what_the_server_has_not_even_read_yet_is_not_added_to() -> None:
     pace = Pace()
     for look in range(20):
