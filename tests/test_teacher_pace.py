@@ -73,7 +73,7 @@ def test_a_server_that_counts_its_tokens_gets_what_they_pay_for(slots: int, peak
 
 def test_a_queue_while_the_server_still_reads_prompts_lowers_nothing() -> None:
     pace = Pace()
-    for look, running in enumerate((20, 40, 70, 100, 128)):
+    for look, running in enumerate((20, 40, 70, 100)):
         pace.saw(running, START - running, START, now=look / 4)
     assert pace.limit == START
 
