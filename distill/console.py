@@ -69,12 +69,15 @@ class _Live:
         from rich.console import Console
         from rich.progress import BarColumn, TextColumn
         from rich.progress import Progress as Bars
+        from rich.table import Column
 
         self._bars = Bars(
-            TextColumn("[bold]{task.description}"),
+            TextColumn("[bold]{task.description}", table_column=Column(no_wrap=True)),
             BarColumn(bar_width=24),
-            TextColumn("{task.fields[line]}"),
+            # On a narrow terminal the facts go on in a second line.
+            TextColumn("{task.fields[line]}", table_column=Column(ratio=1, no_wrap=False, overflow="fold")),
             console=Console(stderr=True),
+            expand=True,
         )
         self._tasks: dict[str, tuple[_Clock, TaskID]] = {}
         self._bars.start()
@@ -110,7 +113,9 @@ def _facts(facts: Mapping[str, str | int | float]) -> str:
 def _shown(fact: str | int | float) -> str:
     if isinstance(fact, str):
         return fact
-    return f"{fact:,.4g}" if isinstance(fact, float) else f"{fact:,}"
+    if isinstance(fact, float):
+        return f"{fact:,.0f}" if abs(fact) >= 1000 else f"{fact:.4g}"
+    return f"{fact:,}"
 
 
 def _duration(seconds: float) -> str:
