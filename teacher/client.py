@@ -26,8 +26,8 @@ from teacher.identity import Model, Request
 from teacher.pace import BLIND_START, START, Pace
 from teacher.pictures import Pictures
 from teacher.prompts import messages
-from teacher.replicas import Replica, choose
-from teacher.served import gauges, model_served
+from teacher.replicas import Place, Replica, choose, well
+from teacher.served import model_served
 from teacher.wire import GarbledError, completion, excerpt, parsed, sampling_body
 
 WINDOW = 100
@@ -37,7 +37,7 @@ _BACKOFF_S = 0.5
 _LONGEST_WAIT_S = 60.0
 _CHECK_TIMEOUT_S = 15.0
 _DRAIN_S = 0.05
-_LOOK_S = (0.25, 4.0)
+_LOOK_S = (0.25, 2.0)
 """How often a server's queue is looked at: while the limit changes, and later. A look takes the server's CPU, too."""
 _RETRIED = frozenset({408, 409, 425, 429})
 _BUSY = frozenset({429, 503})
@@ -192,7 +192,9 @@ class ChatClient:
         try:
             async with asyncio.TaskGroup() as group:
                 while True:
-                    while self._suspects or not any(replica.free for replica in self.replicas):
+                    while self._suspects or not any(
+                        replica.free for replica in well(self.replicas, time.monotonic())
+                    ):
                         self._place.clear()
                         await self._place.wait()
                     request = await get()
@@ -220,19 +222,22 @@ class ChatClient:
             return
         url = f"{replica.url.removesuffix('/v1')}/metrics"
         pause_s, most_s = _LOOK_S
+        shown = False
         while True:
             await asyncio.sleep(pause_s)
             try:
                 async with self._session.get(url, timeout=aiohttp.ClientTimeout(total=_CHECK_TIMEOUT_S)) as response:
-                    text = await response.text() if response.status == 200 else ""
-            except (aiohttp.ClientError, TimeoutError, ValueError):
+                    status = response.status
+                    found = gauges(await response.text()) if status == 200 else None
+            except (aiohttp.ClientError, ConnectionError, TimeoutError, ValueError):
                 continue
-            found = gauges(text)
             if found is None:
-                return
+                if not shown and status in (200, 404):
+                    return  # it never will; one that is starting again, or too busy to say, may
+                continue
+            shown = True
             before = replica.pace.limit
-            running, waiting, tokens = found
-            replica.pace.saw(running, waiting, replica.in_flight, time.monotonic(), tokens)
+            replica.pace.saw(*found, replica.in_flight, time.monotonic())
             pause_s = _LOOK_S[0] if replica.pace.limit != before else min(1.25 * pause_s, most_s)
             self._place.set()
 
@@ -241,21 +246,22 @@ class ChatClient:
 
         Its `error` says why there is none. Raises TeacherError when the server is lost.
         """
+        place = Place(replica)
         try:
             body = await self.body(request)
-            return await self._ask(request, replica, body)
+            return await self._ask(request, place, body)
         except ImageError as error:
             return Completion(error=f"image: {error.reason}: {error}")
         finally:
-            replica.in_flight -= 1
+            place.replica.in_flight -= 1
             self._place.set()
 
-    async def _ask(self, request: Request, replica: Replica, body: bytes) -> Completion:
+    async def _ask(self, request: Request, place: Place, body: bytes) -> Completion:
         tries = lost = 0
-        server = replica
         async with AsyncExitStack() as alone:
             while True:
                 started = time.monotonic()
+                server = place.replica
                 try:
                     finished = await self._send(server, body, started)
                 except _Refused as error:
@@ -280,11 +286,14 @@ class ChatClient:
                     if tries > self.teacher.max_retries:
                         return Completion(error=f"{error} ({tries} tries)", latency_s=time.monotonic() - started)
                     # Waiting times differ at random, so that requests that failed together don't return together.
-                    wait_s = error.wait_s or _BACKOFF_S * 2 ** (tries - 1) * random.uniform(0.5, 1.0)
-                    await asyncio.sleep(min(wait_s, _LONGEST_WAIT_S))
-                    server = self._moved(request, server, error.reason)
+                    most_s = error.wait_s * 1.25 if error.wait_s else _BACKOFF_S * 2 ** (tries - 1)
+                    await asyncio.sleep(
+                        min(most_s * random.uniform(0.8 if error.wait_s else 0.5, 1), _LONGEST_WAIT_S)
+                    )
+                    if error.reason == _CONNECTION:
+                        self._move(request, place)
                 else:
-                    server.pace.completed(replica.in_flight, time.monotonic())
+                    server.pace.completed(server.in_flight, time.monotonic())
                     return finished
 
     @asynccontextmanager
@@ -300,13 +309,13 @@ class ChatClient:
             self._suspects -= 1
             self._place.set()
 
-    def _moved(self, request: Request, replica: Replica, reason: str) -> Replica:
-        """The server for another try: another one if there is one and this one broke."""
-        if reason != _CONNECTION or len(self.replicas) == 1:
-            return replica
-        now = time.monotonic()
-        replica.rest(now)
-        return choose(self.replicas, request, now)
+    def _move(self, request: Request, place: Place) -> None:
+        """Take a request's place to another server, if there is one, because this one broke."""
+        if len(self.replicas) > 1:
+            now = time.monotonic()
+            place.replica.rest(now)
+            place.move(choose(self.replicas, request, now))
+            self._place.set()
 
     async def body(self, request: Request, *, inside: bool = False) -> bytes:
         """The body of a request as it is sent; with `inside` its images are in it. Raises ImageError."""
@@ -346,7 +355,8 @@ class ChatClient:
 
 async def _bounded(response: aiohttp.ClientResponse) -> bytes:
     """The body of an answer. Raises _Attempt when it is larger than any answer should be."""
-    if (response.content_length or 0) <= MAX_ANSWER_BYTES and response.content_length is not None:
+    length = response.content_length
+    if length is not None and length <= MAX_ANSWER_BYTES and "content-encoding" not in response.headers:
         return await response.read()
     payload = bytearray()
     async for chunk in response.content.iter_any():

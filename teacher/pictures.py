@@ -10,6 +10,7 @@ import base64
 import hashlib
 from collections import OrderedDict
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -22,6 +23,8 @@ from distill.recipe import Teacher
 from distill.types import ImageRef
 
 _CACHE_BYTES = 64 << 20
+_ENTRY_BYTES = 2 << 10
+"""What an entry takes beside its URL, about; paths alone are short, and so are the errors of broken images."""
 _LOCAL_HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
 _REFUSAL = "allowed-local-media-path"
 """vLLM's error names this option when it may not read a file."""
@@ -40,6 +43,7 @@ class Pictures:
         self._settings = canonical(dict(teacher.mm_processor_kwargs))
         self._max_pixels = max_pixels
         self._ready: OrderedDict[str, asyncio.Task[bytes]] = OrderedDict()
+        self._weights: dict[str, int] = {}
         self._bytes = 0
 
     async def part(self, ref: ImageRef) -> Mapping[str, Any]:
@@ -60,6 +64,7 @@ class Pictures:
         if _REFUSAL in message and self.by_path:
             self.by_path = False
             self._ready.clear()
+            self._weights.clear()
             self._bytes = 0
         return refused or _REFUSAL in message
 
@@ -67,7 +72,7 @@ class Pictures:
         task = self._ready.get(ref.sha256)
         if task is None:
             task = self._ready[ref.sha256] = asyncio.create_task(asyncio.to_thread(self._prepare, ref, self.by_path))
-            task.add_done_callback(self._weigh)
+            task.add_done_callback(partial(self._weigh, ref.sha256))
         else:
             self._ready.move_to_end(ref.sha256)
         return await asyncio.shield(task)
@@ -87,14 +92,15 @@ class Pictures:
             return orjson.dumps(Path(ref.path).resolve().as_uri())
         return b'"data:%s;base64,%s"' % (mime.encode(), base64.b64encode(data))
 
-    def _weigh(self, task: asyncio.Task[bytes]) -> None:
-        if task.cancelled() or task.exception():
+    def _weigh(self, name: str, task: asyncio.Task[bytes]) -> None:
+        if self._ready.get(name) is not task:
             return
-        self._bytes += len(task.result())
+        failed = task.cancelled() or task.exception() is not None
+        self._weights[name] = _ENTRY_BYTES + (0 if failed else len(task.result()))
+        self._bytes += self._weights[name]
         while self._bytes > _CACHE_BYTES and len(self._ready) > 1:
-            name, oldest = next(iter(self._ready.items()))
-            if not oldest.done():
-                return
-            del self._ready[name]
-            if not oldest.cancelled() and oldest.exception() is None:
-                self._bytes -= len(oldest.result())
+            oldest = next(iter(self._ready))
+            if oldest not in self._weights:
+                return  # not ready yet
+            del self._ready[oldest]
+            self._bytes -= self._weights.pop(oldest)

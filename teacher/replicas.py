@@ -36,13 +36,30 @@ class Replica:
         return hashlib.blake2b(key, key=hashlib.blake2b(self._salt, digest_size=32).digest(), digest_size=8).digest()
 
 
+class Place:
+    """Where a request that is counted in flight is under way."""
+
+    def __init__(self, replica: Replica) -> None:
+        self.replica = replica
+
+    def move(self, replica: Replica) -> None:
+        self.replica.in_flight -= 1
+        replica.in_flight += 1
+        self.replica = replica
+
+
+def well(replicas: Sequence[Replica], now: float) -> Sequence[Replica]:
+    """The servers that may be asked: those that are not broken, or all if all are."""
+    return [replica for replica in replicas if replica.broken_until <= now] or replicas
+
+
 def choose(replicas: Sequence[Replica], request: Request, now: float) -> Replica:
     """The server for a request: its home if that is well and not overloaded, else the next best."""
     if len(replicas) == 1:
         return replicas[0]
-    well = [replica for replica in replicas if replica.broken_until <= now] or list(replicas)
-    free = [replica for replica in well if replica.free] or well
-    fair = _OVERLOAD * sum(replica.in_flight for replica in well) / len(well) + 1
+    asked = well(replicas, now)
+    free = [replica for replica in asked if replica.free] or asked
+    fair = _OVERLOAD * sum(replica.in_flight for replica in asked) / len(asked) + 1
     key = (request.prompt.images[0].sha256 if request.prompt.images else request.prompt_sha).encode()
     light = [replica for replica in free if replica.in_flight <= fair] or free
     return max(light, key=lambda replica: replica.score(key))

@@ -15,7 +15,7 @@ What a request meets is decided by words in its question, so a test plants a fau
     bytes       bytes that are no UTF-8     huge        more bytes than any answer should have
     redirect    302 to elsewhere            empty       an empty text
     refusal     a refusal                   think       thoughts that ran into max_tokens
-    loop        a text that goes round
+    loop        a text that goes round          bomb        a small body that unpacks to a huge one
 
 With `--slots` it has an engine: so many requests are worked on at once, the others wait; each decoding step takes
 `--token-s` and `--slot-s` for every running request. `/metrics` shows the queue as vLLM does.
@@ -23,6 +23,7 @@ With `--slots` it has an engine: so many requests are worked on at once, the oth
 
 import argparse
 import asyncio
+import gzip
 import hashlib
 import os
 import re
@@ -78,7 +79,7 @@ class Stub:
         self.engine = Engine(options.slots, options.token_s, options.slot_s) if options.slots else None
         self.met: Counter[str] = Counter()
         self.bodies: list[dict[str, Any]] = []
-        self.requests = self.answered = self.in_flight = self.most_in_flight = 0
+        self.looks = self.requests = self.answered = self.in_flight = self.most_in_flight = 0
 
     def page(self, path: str) -> bytes:
         """Everything that is not a chat."""
@@ -94,11 +95,15 @@ class Stub:
                 {
                     "answered": self.answered,
                     "requests": self.requests,
+                    "looks": self.looks,
                     "most_in_flight": self.most_in_flight,
                     "bodies": self.bodies,
                 }
             )
         if path == "/metrics" and self.engine:
+            self.looks += 1
+            if 1 < self.looks <= 1 + self.options.metrics_fail:
+                return response({"error": {"message": "not yet"}}, status=503)
             running, waiting = len(self.engine.running), len(self.engine.waiting)
             return response(
                 f'vllm:num_requests_running{{engine="0"}} {running}\n'
@@ -170,6 +175,8 @@ class Stub:
                 return response(b'{"choices": [{"message": {"content": "\xff\xfe"}}]}')
             case "huge":
                 return response(b'{"choices": "' + b"x" * (65 << 20) + b'"}')
+            case "bomb":
+                return response(gzip.compress(bytes(65 << 20), 1), encoding="gzip")
             case "redirect":
                 return response({}, status=302)
             case "abort":
@@ -226,9 +233,10 @@ def _token(digest: str, position: int, top: int) -> dict[str, Any]:
 _REASONS = {200: "OK", 302: "Found"}
 
 
-def response(value: Any, *, status: int = 200, retry_after: bool = False) -> bytes:
+def response(value: Any, *, status: int = 200, retry_after: bool = False, encoding: str = "") -> bytes:
     body = value if isinstance(value, bytes) else orjson.dumps(value)
     extra = "retry-after: 0.05\r\n" if retry_after else "location: http://127.0.0.1:9/\r\n" if status == 302 else ""
+    extra += f"content-encoding: {encoding}\r\n" if encoding else ""
     head = f"HTTP/1.1 {status} {_REASONS.get(status, 'Planted')}\r\ncontent-type: application/json\r\n{extra}"
     return f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
 
@@ -322,6 +330,9 @@ if __name__ == "__main__":
     parser.add_argument("--token-s", type=float, default=0.0005)
     parser.add_argument("--slot-s", type=float, default=0.0)
     parser.add_argument("--queue", type=int, default=0, help="answer 503 when so many wait; 0: never")
+    parser.add_argument(
+        "--metrics-fail", type=int, default=0, help="answer 503 to so many looks at /metrics, from the second on"
+    )
     parser.add_argument("--crash-after", type=int, default=0, help="die at this request")
     # Whatever else a starter of vLLM servers passes is not for a stub.
     asyncio.run(_main(parser.parse_known_args()[0]))

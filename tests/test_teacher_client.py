@@ -15,10 +15,11 @@ import pytest
 import stub_server
 import tiny_models
 
-from distill.errors import CircuitOpen, RecipeError, TeacherError
+from distill.errors import CircuitOpen, ImageError, RecipeError, TeacherError
 from distill.images import sha256
 from distill.recipe import Recipe, Sampling, Teacher
 from distill.types import ImageRef, Sample
+from teacher import pictures
 from teacher.client import Breaker, ChatClient, Get
 from teacher.completion import Completion
 from teacher.identity import Model, Request, requests
@@ -314,12 +315,13 @@ def test_log_probabilities_come_with_token_ids_the_sampled_one_first(url: str) -
         ("fault=bytes", "garbled_response: "),
         ("fault=redirect", "refused_request: HTTP 302"),
         ("fault=huge", "oversized_response: more than 64 MiB"),
+        ("fault=bomb", "oversized_response: more than 64 MiB"),
         ("fault=null", ""),
         ("fault=slow", ""),
     ],
 )
 def test_strange_answers_have_their_class(url: str, fault: str, reason: str) -> None:
-    who = teacher(url, max_retries=0)
+    who = teacher(url, max_retries=0, timeout_s=60.0)
     error = answers(who, asked(who, fault))[fault].error
     assert error.startswith(reason) and bool(error) == bool(reason)
 
@@ -343,6 +345,46 @@ def test_requests_spread_over_replicas_by_image_and_move_when_one_breaks(tmp_pat
         asyncio.run(run())
         assert seen(first)["requests"] >= 44
     assert len(found) == 48 and not any(done.error for done in found.values())
+
+
+def test_a_server_left_alone_is_not_given_more_than_its_share_while_the_other_is_down() -> None:
+    with stub_server.serve(latency_s=0.02) as first, stub_server.serve(crash_after=5) as second:
+        who = teacher(first, max_in_flight=4).model_copy(update={"base_url": (first, second)})
+        found = answers(who, asked(who, *(str(number) for number in range(200))))
+        assert seen(first)["most_in_flight"] <= 8  # its own four, and those that were under way at the other
+    assert len(found) == 200 and not any(done.error for done in found.values())
+
+
+def test_a_server_that_fails_to_show_its_queue_for_a_while_is_looked_at_again() -> None:
+    with stub_server.serve(slots=8, metrics_fail=2) as url:
+        who = teacher(url)
+        until = time.monotonic() + 2
+        (request,) = asked(who, "How many?")
+
+        async def get() -> Request | None:
+            return request if time.monotonic() < until else None
+
+        async def run() -> None:
+            async with client_of(who) as client:
+                await client.answer(get, lambda *_: None)
+
+        asyncio.run(run())
+        assert seen(url)["looks"] >= 4
+
+
+def test_images_that_cannot_be_read_do_not_pile_up_in_memory(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pictures, "_CACHE_BYTES", 10 * pictures._ENTRY_BYTES)
+    cache = pictures.Pictures(teacher(url), max_pixels=10**8, local_media=True, urls=(url,))
+
+    async def run() -> None:
+        for number in range(50):
+            with pytest.raises(ImageError):
+                await cache.part(ImageRef(sha256=str(number), path=str(tmp_path / f"{number}.png")))
+
+    asyncio.run(run())
+    assert len(cache._ready) == len(cache._weights) == 10
 
 
 def test_a_lost_server_that_somebody_revives_costs_no_try() -> None:

@@ -1,7 +1,5 @@
 """How many requests a server is given: against simulated servers, step by step, without clocks or sockets."""
 
-from collections.abc import Callable
-
 import pytest
 
 from distill.recipe import Teacher
@@ -9,7 +7,7 @@ from distill.types import ImageRef, Sample
 from teacher.identity import Author, Model, Request
 from teacher.pace import BLIND_START, MOST, START, Pace
 from teacher.replicas import Replica, choose
-from teacher.served import gauges
+from teacher.served import queue
 
 METRICS = """\
 # HELP vllm:num_requests_running Number of requests in model execution batches.
@@ -26,10 +24,10 @@ vllm:generation_tokens_created{engine="0",model_name="m"} 1.7e9
 
 
 def test_the_queue_is_read_from_vllms_metrics_over_all_its_engines() -> None:
-    assert gauges(METRICS) == (22.0, 3.0, 1250.0)
-    assert gauges("vllm:num_requests_running 4\nvllm:num_requests_waiting 0\n") == (4.0, 0.0, None)
-    assert gauges("") is None
-    assert gauges("other_metric 1\n") is None
+    assert queue(METRICS) == (22.0, 3.0)
+    assert queue("vllm:num_requests_running 4\nvllm:num_requests_waiting 0\n") == (4.0, 0.0)
+    assert queue("") is None
+    assert queue("other_metric 1\n") is None
 
 
 def watched(pace: Pace, slots: int, looks: int = 40) -> list[int]:
@@ -52,30 +50,22 @@ def test_a_large_server_is_filled_within_a_few_looks() -> None:
     assert watched(Pace(), 1024)[6] > 1024
 
 
-def curve(peak: int, fall: float) -> Callable[[int], float]:
-    """Tokens a second of a server that is fastest with `peak` requests and loses `fall` with twice as many."""
-    return lambda busy: min(busy, peak) / (0.02 + 0.0001 * min(busy, peak)) * (1 - fall * max(0, busy / peak - 1))
-
-
-@pytest.mark.parametrize("slots", [96, 300, 1000])
-@pytest.mark.parametrize(("peak", "fall"), [(100, 0.1), (128, 0.05), (400, 0.1), (5000, 0.0)])
-def test_a_server_that_counts_its_tokens_gets_what_they_pay_for(slots: int, peak: int, fall: float) -> None:
-    pace, speed = Pace(), curve(peak, fall)
-    tokens, spent = 0.0, []
-    for look in range(200):
-        running = min(slots, pace.limit)
-        tokens += speed(running) / 4
-        spent.append(speed(running))
-        pace.saw(running, pace.limit - running, pace.limit, look / 4, tokens)
-    best = max(speed(busy) for busy in range(1, slots + 1))
-    assert sum(spent[60:]) / len(spent[60:]) >= 0.93 * best
-
-
 def test_a_queue_while_the_server_still_reads_prompts_lowers_nothing() -> None:
     pace = Pace()
     for look, running in enumerate((20, 40, 70, 100)):
         pace.saw(running, START - running, START, now=look / 4)
     assert pace.limit == START
+
+
+def test_waves_of_prompts_lower_nothing_below_what_the_server_can_work_on() -> None:
+    pace = Pace()
+    for look in range(200):
+        running = (
+            min(256, pace.limit) if look % 8 else 100
+        )  # every two seconds a wave ends and the next is being read
+        pace.saw(running, pace.limit - running, pace.limit, now=look / 4)
+        assert pace.limit >= START
+    assert 256 < pace.limit <= 300
 
 
 def test_what_the_server_has_not_even_read_yet_is_not_added_to() -> None:
@@ -112,6 +102,18 @@ def test_a_burst_of_refusals_counts_once_and_the_limit_comes_back_later() -> Non
     assert pace.limit == lowered
     pace.saw(lowered, 0, lowered, now=4.0)
     assert pace.limit > lowered
+
+
+def test_a_limit_that_was_refused_is_not_gone_back_to_because_it_was_fast() -> None:
+    pace = Pace()
+    for look in range(20):
+        pace.saw(pace.limit, 0, pace.limit, look, 50.0 * pace.limit * look)
+    fastest = pace.limit
+    pace.refused(fastest, now=20.0)
+    lowered = pace.limit
+    for look in range(23, 26):
+        pace.saw(lowered, 0, lowered, look, 1e7 + 50.0 * lowered * look)
+    assert lowered < pace.limit <= 1.3 * lowered < fastest
 
 
 def blind(pace: Pace, slots: int, seconds: float, *, slower: float = 0.0) -> int:
