@@ -27,7 +27,7 @@ from teacher.pace import BLIND_START, START, Pace
 from teacher.pictures import Pictures
 from teacher.prompts import messages
 from teacher.replicas import Place, Replica, choose, well
-from teacher.served import model_served
+from teacher.served import model_served, queue
 from teacher.wire import GarbledError, completion, excerpt, parsed, sampling_body
 
 WINDOW = 100
@@ -228,7 +228,7 @@ class ChatClient:
             try:
                 async with self._session.get(url, timeout=aiohttp.ClientTimeout(total=_CHECK_TIMEOUT_S)) as response:
                     status = response.status
-                    found = gauges(await response.text()) if status == 200 else None
+                    found = queue(await response.text()) if status == 200 else None
             except (aiohttp.ClientError, ConnectionError, TimeoutError, ValueError):
                 continue
             if found is None:

@@ -17,7 +17,7 @@ _QUEUE_SHARE = 0.125
 _FORGOTTEN = 0.99
 """What a look leaves of the most requests that the server worked on at once."""
 _FLAT_LOOKS = 4
-"""A queue counts once that number has not grown for so many looks; before, it is prompts that are still being read."""
+"""A queue counts once that number has not grown for so many looks; before, it is prompts still being read."""
 _RAMP = 2.0
 _STEP = 1.25
 _BACK_OFF = 0.7
@@ -80,7 +80,6 @@ class Pace:
         self._ramping = False
         self._calm_until = now + _CALM_S
         self.limit = self._bounded(min(self.limit, in_flight) * _BACK_OFF)
-        self._best = (self.limit, 0.0)  # what was fastest is too much now
         self._restart(now)
 
     def completed(self, in_flight: int, now: float) -> None:

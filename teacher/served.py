@@ -8,21 +8,18 @@ from distill.errors import TeacherError
 from distill.recipe import Teacher
 from teacher.identity import Model
 
-_GAUGES = ("vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:generation_tokens_total")
+_GAUGES = ("vllm:num_requests_running", "vllm:num_requests_waiting")
 
 
-def gauges(metrics: str) -> tuple[float, float, float | None] | None:
-    """Requests that a vLLM server works on, those that wait, and the tokens it has generated, from its metrics.
-
-    None when it does not show its queue; the last one is None when it counts no tokens.
-    """
+def queue(metrics: str) -> tuple[float, float] | None:
+    """Requests that a vLLM server works on and those that wait, from its metrics; None when it does not say."""
     sums: dict[str, float] = {}
     for line in metrics.splitlines():
         if line.startswith(_GAUGES):
             name, _, value = line.partition("{")[0].partition(" ")
             sums[name] = sums.get(name, 0.0) + float(value or line.rsplit(" ", 1)[1])
-    running, waiting, tokens = (sums.get(name) for name in _GAUGES)
-    return None if running is None or waiting is None else (running, waiting, tokens)
+    running, waiting = (sums.get(name) for name in _GAUGES)
+    return None if running is None or waiting is None else (running, waiting)
 
 
 def model_served(teacher: Teacher, model: Model, url: str, cards: list[Any]) -> str:

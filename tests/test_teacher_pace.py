@@ -104,18 +104,6 @@ def test_a_burst_of_refusals_counts_once_and_the_limit_comes_back_later() -> Non
     assert pace.limit > lowered
 
 
-def test_a_limit_that_was_refused_is_not_gone_back_to_because_it_was_fast() -> None:
-    pace = Pace()
-    for look in range(20):
-        pace.saw(pace.limit, 0, pace.limit, look, 50.0 * pace.limit * look)
-    fastest = pace.limit
-    pace.refused(fastest, now=20.0)
-    lowered = pace.limit
-    for look in range(23, 26):
-        pace.saw(lowered, 0, lowered, look, 1e7 + 50.0 * lowered * look)
-    assert lowered < pace.limit <= 1.3 * lowered < fastest
-
-
 def blind(pace: Pace, slots: int, seconds: float, *, slower: float = 0.0) -> int:
     """The limit after some time with a server that shows nothing: `slots` at once, each request taking a second.
 
