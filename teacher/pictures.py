@@ -23,7 +23,7 @@ from distill.recipe import Teacher
 from distill.types import ImageRef
 
 _CACHE_BYTES = 64 << 20
-_ENTRY_BYTES = 2 << 10
+_ENTRY_BYTES = 8 << 10
 """What an entry takes beside its URL, about; paths alone are short, and so are the errors of broken images."""
 _LOCAL_HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
 _REFUSAL = "allowed-local-media-path"
