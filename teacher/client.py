@@ -13,13 +13,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from os import environ
 from typing import Any, Self
 
 import aiohttp
 import orjson
 
-from distill.errors import CircuitOpen, ImageError, RecipeError, TeacherError
+from distill.errors import CircuitOpen, ImageError, TeacherError
 from distill.recipe import Teacher
 from teacher.completion import Completion, Served
 from teacher.identity import Model, Request
@@ -28,7 +27,7 @@ from teacher.pictures import Pictures
 from teacher.prompts import messages
 from teacher.replicas import Place, Replica, choose, well
 from teacher.served import model_served, queue
-from teacher.wire import GarbledError, completion, excerpt, parsed, sampling_body
+from teacher.wire import GarbledError, api_key, completion, excerpt, parsed, sampling_body
 
 WINDOW = 100
 """Requests over which the circuit breaker looks back."""
@@ -136,14 +135,8 @@ class ChatClient:
     def headers(self) -> dict[str, str]:
         """The headers of every request. Raises RecipeError when the key's variable is not set."""
         headers = {"content-type": "application/json"}
-        variable = self.teacher.api_key_env
-        if variable:
-            if not environ.get(variable):
-                raise RecipeError(
-                    f"teachers.{self.teacher.name}: api_key_env names {variable}, which is not set; export it first"
-                )
-            headers["authorization"] = f"Bearer {environ[variable]}"
-        return headers
+        key = api_key(self.teacher)
+        return headers | {"authorization": f"Bearer {key}"} if key else headers
 
     async def check(self) -> None:
         """Ask every server what it serves. Raises TeacherError when one does not answer or serves another model."""

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
-from distill import sources
 from distill.artifacts import MANIFEST, Manifest, Output, describe, fingerprint, finished, locked, versions
 from distill.errors import TeacherError
 from distill.recipe import Recipe, Teacher
@@ -28,7 +27,6 @@ from teacher.identity import Model, Request
 from teacher.journals import TraceJournal, clean, scan, trace
 from teacher.ledger import Ledger
 from teacher.rounds import rounds
-from teacher.server import Servers
 from teacher.settle import Tally, lines, outputs, settle
 from teacher.watch import Watch
 
@@ -181,15 +179,7 @@ class _Stage:
         command: list[str] = []
         if teacher.managed:
             self.watch.note(f"starting the server of {teacher.name}")
-            servers = await stack.enter_async_context(
-                Servers(
-                    teacher,
-                    self.recipe.local_or_hub(teacher.model),
-                    job.ledger.folder,
-                    media_root=sources.locate(self.recipe, planning.SOURCE).root,
-                    base=self.recipe.path.parent,
-                )
-            )
+            servers = await stack.enter_async_context(planning.servers(self.recipe, teacher, job.ledger.folder))
             urls, revive, local_media = servers.urls, servers.revive, servers.local_media
             command = servers.command
         client = ChatClient(

@@ -20,7 +20,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from distill import data
+from distill import data, sources
 from distill.artifacts import atomic_path, fingerprint, flatten, write_json
 from distill.errors import DataError, RecipeError
 from distill.recipe import Recipe, Teacher
@@ -29,6 +29,7 @@ from teacher import parse
 from teacher.identity import Model, model_of, sampling_key
 from teacher.prompts import PLACEHOLDERS
 from teacher.route import NO_TEACHER, covers, may_share, route
+from teacher.server import Servers
 from teacher.vllm_options import check_arguments
 from teacher.wire import sampling_body
 
@@ -76,6 +77,17 @@ def check(recipe: Recipe) -> dict[str, Model]:
                 "samples; their traces would be the same ones: keep one of them and raise its samples"
             )
     return models
+
+
+def servers(recipe: Recipe, teacher: Teacher, folder: Path) -> Servers:
+    """The servers that a run starts for a teacher, allowed to read the source's images; their logs go to `folder`."""
+    return Servers(
+        teacher,
+        recipe.local_or_hub(teacher.model),
+        folder,
+        media_root=sources.locate(recipe, SOURCE).root,
+        base=recipe.path.parent,
+    )
 
 
 def _check_prompt(teacher: Teacher) -> None:

@@ -11,7 +11,6 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from os import environ
 from pathlib import Path
 
 import orjson
@@ -30,6 +29,7 @@ from teacher.journals import scan
 from teacher.route import route
 from teacher.server import Servers
 from teacher.settle import lines
+from teacher.wire import api_key
 
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json")
 _TEMPLATES = ("chat_template.jinja", "chat_template.json")
@@ -108,10 +108,7 @@ def _check_teachers(recipe: Recipe, folder: Path) -> None:
 
 
 def _check_key(recipe: Recipe, teacher: Teacher, folder: Path) -> None:
-    if teacher.api_key_env and not environ.get(teacher.api_key_env):
-        raise RecipeError(
-            f"teachers.{teacher.name}: api_key_env names {teacher.api_key_env}, which is not set; export it first"
-        )
+    api_key(teacher)
 
 
 def _check_server(recipe: Recipe, teacher: Teacher, folder: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from distill import data, sources
+from distill import data
 from distill.errors import DataError, RecipeError, StaleError, TeacherError
 from distill.recipe import Recipe, Sampling, Teacher
 from distill.types import Sample
@@ -21,9 +21,8 @@ from teacher.client import ChatClient
 from teacher.completion import Completion, Served
 from teacher.identity import Author, Model, Request, model_of
 from teacher.journals import parts
-from teacher.plan import SAMPLES, SOURCE
+from teacher.plan import SAMPLES, SOURCE, servers
 from teacher.prompts import messages
-from teacher.server import Servers
 
 
 def replay(recipe: Recipe, run: Path, trace_id: str, *, resend: bool = False) -> dict[str, Any]:
@@ -169,14 +168,7 @@ async def _over_http(
     async with AsyncExitStack() as stack:
         urls = teacher.urls
         if teacher.managed and resend:
-            servers = Servers(
-                teacher,
-                recipe.local_or_hub(teacher.model),
-                folder / teacher.name,
-                media_root=sources.locate(recipe, SOURCE).root,
-                base=recipe.path.parent,
-            )
-            urls = (await stack.enter_async_context(servers)).urls
+            urls = (await stack.enter_async_context(servers(recipe, teacher, folder / teacher.name))).urls
         # A server that only a run starts has no address now.
         client = ChatClient(
             teacher,

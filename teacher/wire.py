@@ -1,6 +1,7 @@
 """What goes over the wire: the settings of a request body, and a server's answer as a completion. Pure."""
 
 from collections.abc import Mapping
+from os import environ
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -28,6 +29,14 @@ class GarbledError(Exception):
         super().__init__(f"{reason}: {detail}")
         self.reason = reason
         self.detail = detail
+
+
+def api_key(teacher: Teacher) -> str:
+    """The key of a teacher's server; empty when it needs none. Raises RecipeError when its variable is not set."""
+    variable = teacher.api_key_env
+    if variable and not environ.get(variable):
+        raise RecipeError(f"teachers.{teacher.name}: api_key_env names {variable}, which is not set; export it first")
+    return environ[variable] if variable else ""
 
 
 def sampling_body(teacher: Teacher, sampling: Sampling) -> dict[str, Any]:
