@@ -10,20 +10,22 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self
 
 import orjson
 import tomli_w
 from pydantic import Field, ValidationError, model_validator
 
 from distill.errors import RecipeError
+from distill.filtering import Filter as Filter
+from distill.filtering import Rule as Rule
+from distill.filtering import Select as Select
 from distill.sections import Dtype, Name, Section, Share
 from distill.teachers import Generate as Generate
 from distill.teachers import Sampling as Sampling
 from distill.teachers import Teacher as Teacher
 
 AnswerType = Literal["number", "year", "percent", "money", "time", "ratio", "choice", "list", "date", "text"]
-SignalName = Literal["answer", "format", "repetition", "length", "duplicates", "agreement"]
 
 
 class Columns(Section):
@@ -56,69 +58,6 @@ class DataSource(Section):
     max_pixels: int = Field(default=50_000_000, ge=1)
     max_bad_share: Share = 0.2
     """More unusable rows than this share stop the run: a wrong images_root is not a few bad rows."""
-
-
-class AnswerSignal(Section):
-    relative_tolerance: float = Field(default=0.0, ge=0)
-    """Numbers within this relative error of the gold count as correct."""
-
-
-class RepetitionSignal(Section):
-    ngram: int = Field(default=4, ge=1)
-
-
-class DuplicatesSignal(Section):
-    threshold: float = Field(default=0.9, gt=0, le=1)
-    """Jaccard similarity of word shingles from which two traces of one question are near duplicates."""
-    shingle: int = Field(default=3, ge=1)
-
-
-class Rule(Section):
-    """A trace for which the SQL condition over the signal table is true is dropped under this name."""
-
-    name: Name
-    drop: str
-
-
-class Select(Section):
-    """Which of the traces that no rule drops enter the dataset."""
-
-    per_question: int | None = Field(default=None, ge=1)
-    per_teacher: int | None = Field(default=None, ge=1)
-    """Of one question; `per_question` limits over all its teachers."""
-    order: tuple[str, ...] = Field(default=("-self_consistency", "near_duplicate", "rationale_tokens"), strict=False)
-    """Signals, best first by ascending value; a leading '-' reverses. Ties fall to the trace id."""
-
-
-DEFAULT_RULES = (
-    Rule(name="incomplete", drop="outcome <> 'complete'"),
-    Rule(name="wrong_answer", drop="answer_verdict = 'wrong'"),
-    Rule(name="bad_format", drop="not format_valid"),
-    Rule(name="repetition", drop="repetition_ngram > 0.6"),
-    Rule(name="exact_duplicate", drop="exact_duplicate"),
-)
-
-
-class Filter(Section):
-    """What is measured, what is dropped, what is chosen. Rules change without measuring again."""
-
-    signals: tuple[SignalName, ...] = Field(default=get_args(SignalName), strict=False)
-    answer: AnswerSignal = AnswerSignal()
-    repetition: RepetitionSignal = RepetitionSignal()
-    duplicates: DuplicatesSignal = DuplicatesSignal()
-    rules: tuple[Rule, ...] = Field(default=DEFAULT_RULES, strict=False)
-    select: Select = Select()
-    rationale: Literal["think", "plain"] = "think"
-    """How a rationale enters the assistant turn: inside <think> tags, or as plain text before the answer."""
-    partition_rows: int = Field(default=10_000, ge=1)
-    workers: int = Field(default=1, ge=1)
-
-    @model_validator(mode="after")
-    def _distinct_rules(self) -> Self:
-        names = [rule.name for rule in self.rules]
-        if len(names) != len(set(names)):
-            raise ValueError(f"rule names must be distinct, got {names}")
-        return self
 
 
 class Student(Section):

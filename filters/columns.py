@@ -17,6 +17,9 @@ ERROR = "error"
 WORDS = "words"
 """Lengths are words, because the recipe names no student whose tokenizer could count."""
 
+LOCATION = {"location": True}
+"""Metadata of a dataclass field that says where a file lies; a field beside it holds the file's digest."""
+
 VALUE_TYPES: dict[str, pa.DataType] = {
     "text": pa.string(),
     "number": pa.float64(),

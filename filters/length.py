@@ -5,7 +5,7 @@ and the state says so.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -16,7 +16,7 @@ from distill.artifacts import file_sha256
 from distill.errors import ModelError
 from distill.recipe import Recipe
 from distill.types import Outcome, Sample, Trace
-from filters.columns import NOT_APPLICABLE, OK, WORDS, family
+from filters.columns import LOCATION, NOT_APPLICABLE, OK, WORDS, family
 from filters.text import words
 
 _FILE = "tokenizer.json"
@@ -24,7 +24,7 @@ _FILE = "tokenizer.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Length:
-    tokenizer: str | None = None
+    tokenizer: str | None = field(default=None, metadata=LOCATION)
     """Path of a tokenizer.json; None counts words."""
     tokenizer_sha256: str | None = None
 

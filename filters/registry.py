@@ -1,7 +1,7 @@
 """Every family of signals, by name, and how one is run without letting one bad trace end the run."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import fields
 from typing import Any, ClassVar, Literal, Protocol, Self
 
 import orjson
@@ -73,13 +73,14 @@ def build(recipe: Recipe) -> tuple[Extractor, ...]:
 def identity(extractors: tuple[Extractor, ...]) -> dict[str, dict[str, Any]]:
     """Version and parameters of each family: what its values depend on besides the traces.
 
-    A tokenizer counts by its content; where its file lies changes nothing.
+    A file counts by its content; where it lies changes nothing.
     """
-    return {
-        extractor.name: {"version": extractor.version}
-        | {key: value for key, value in asdict(extractor).items() if key != "tokenizer"}  # type: ignore[call-overload]
-        for extractor in extractors
-    }
+    return {extractor.name: {"version": extractor.version} | _parameters(extractor) for extractor in extractors}
+
+
+def _parameters(extractor: Extractor) -> dict[str, Any]:
+    known = fields(extractor)  # type: ignore[arg-type]  # a Protocol cannot say that it is a dataclass
+    return {one.name: getattr(extractor, one.name) for one in known if "location" not in one.metadata}
 
 
 def rows(extractors: tuple[Extractor, ...], sample: Sample, traces: list[Trace]) -> list[dict[str, Any]]:
