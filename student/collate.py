@@ -159,6 +159,14 @@ class Encoder:
         ids: list[list[int]] = self._tokenize(texts)["input_ids"]
         return ids
 
+    def opening(self) -> int:
+        """How many tokens at the end of a prompt open the assistant's turn; at least one."""
+        turns = [_turns("?", 0)]
+        (asked,), _ = self._render(turns, ask=True)
+        (told,), _ = self._render(turns, ask=False)
+        added = asked[len(told) :] if asked.startswith(told) else ""
+        return max(1, len(self._tokenizer(added, add_special_tokens=False)["input_ids"]))
+
     def conversations(self, rows: Sequence[Row]) -> list[tuple[list[int], int]]:
         """Token ids of each row, placeholders not expanded, and the position at which its response begins."""
         turns = [_turns(row.question, len(row.images), row.response) for row in rows]
