@@ -1,0 +1,198 @@
+"""Asking a teacher of the recipe some questions outside of a plan: texts in, answers out.
+
+Uses the engines that write the traces, so servers are attached to or started, paced and retried in the same way.
+Writes nothing; whoever asks keeps the answers.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from distill.errors import RecipeError
+from distill.recipe import Recipe, Sampling, Teacher
+from distill.types import ImageRef, Sample
+from teacher import plan as planning
+from teacher.client import ChatClient
+from teacher.completion import Completion
+from teacher.identity import Model, Request, model_of
+from teacher.parse import TAGS
+from teacher.prompts import Prompt, prompt_sha
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """One prompt as the teacher gets it; its system text comes from the recipe."""
+
+    text: str
+    images: tuple[ImageRef, ...] = ()
+
+
+Ask = Callable[[Sequence[Question]], list[str]]
+"""Answers without their thinking, in the order of the questions; an empty one where there is none."""
+
+
+def teacher_of(recipe: Recipe, name: str) -> Teacher:
+    """The teacher of this name. Raises RecipeError."""
+    found = next((teacher for teacher in recipe.teachers if teacher.name == name), None)
+    if found is None:
+        known = ", ".join(teacher.name for teacher in recipe.teachers) or "none"
+        raise RecipeError(f"{recipe.path}: there is no teacher {name!r}; known: {known}")
+    return found
+
+
+@contextmanager
+def asking(recipe: Recipe, name: str, folder: Path, *, max_tokens: int, temperature: float = 0.0) -> Iterator[Ask]:
+    """A function that asks this teacher, greedily unless told otherwise. Its server's log goes to `folder`.
+
+    The teacher is loaded, or its server attached to or started, with the first question, and let go at the end.
+    Raises what `generate` raises for teachers that are not there or fail.
+    """
+    teacher = teacher_of(recipe, name)
+    teacher = teacher.model_copy(
+        update={
+            "sampling": Sampling(
+                temperature=temperature,
+                max_tokens=max_tokens,
+                stop=teacher.sampling.stop,
+                stop_repetition=teacher.sampling.stop_repetition,
+            ),
+            "logprobs": 0,
+        }
+    )
+    model = model_of(recipe, teacher)
+    embedded = teacher.backend == "embedded"
+    asked = _Embedded(recipe, teacher, model) if embedded else _Served(recipe, teacher, model, folder)
+    try:
+        yield lambda questions: asked(questions) if questions else []
+    finally:
+        asked.close()
+
+
+def spoken(text: str, *, tagged: bool = False) -> str:
+    """What a text says once its thinking is left out; nothing when the thinking never ends.
+
+    `tagged`: the chat template opens the thinking, so a text without a closing tag is all thinking. Other than in a
+    trace, nothing is cut out of the rest: how an answer is read is the asker's business.
+    """
+    closed = [text.rfind(closing) + len(closing) for _, closing in TAGS if closing in text]
+    if closed:
+        return text[max(closed) :].strip()
+    if tagged or text.lstrip().startswith(tuple(opening for opening, _ in TAGS)):
+        return ""
+    return text.strip()
+
+
+class _Embedded:
+    def __init__(self, recipe: Recipe, teacher: Teacher, model: Model) -> None:
+        self._recipe, self._teacher, self._model = recipe, teacher, model
+        self._answer: Callable[..., None] | None = None
+
+    def __call__(self, questions: Sequence[Question]) -> list[str]:
+        if self._answer is None:
+            from teacher.inprocess import EmbeddedTeacher
+
+            self._answer = EmbeddedTeacher(
+                self._teacher,
+                self._recipe.local_or_hub(self._teacher.model),
+                max_pixels=_max_pixels(self._recipe),
+            ).answer
+        requests, answers = _requests(self._recipe, self._teacher, self._model, questions), _Answers(self._teacher)
+        waiting = iter(requests)
+        self._answer(lambda: next(waiting, None), answers.done, lambda: None)
+        return answers.in_order(requests)
+
+    def close(self) -> None:
+        self._answer = None
+
+
+class _Served:
+    """Keeps one client, and the servers that it started, between calls; its loop runs during calls only."""
+
+    def __init__(self, recipe: Recipe, teacher: Teacher, model: Model, folder: Path) -> None:
+        self._recipe, self._teacher, self._model, self._folder = recipe, teacher, model, folder
+        self._runner = asyncio.Runner()
+        self._stack = AsyncExitStack()
+        self._client: ChatClient | None = None
+
+    def __call__(self, questions: Sequence[Question]) -> list[str]:
+        requests, answers = _requests(self._recipe, self._teacher, self._model, questions), _Answers(self._teacher)
+        self._runner.run(self._ask(requests, answers))
+        return answers.in_order(requests)
+
+    async def _ask(self, requests: Sequence[Request], answers: "_Answers") -> None:
+        if self._client is None:
+            self._client = await self._connect()
+        waiting = iter(requests)
+
+        async def get() -> Request | None:
+            return next(waiting, None)
+
+        await self._client.answer(get, answers.done)
+
+    async def _connect(self) -> ChatClient:
+        urls, revive, local_media = self._teacher.urls, None, False
+        if self._teacher.managed:
+            servers = await self._stack.enter_async_context(
+                planning.servers(self._recipe, self._teacher, self._folder)
+            )
+            urls, revive, local_media = servers.urls, servers.revive, servers.local_media
+        client = ChatClient(
+            self._teacher,
+            self._model,
+            urls=urls,
+            max_pixels=_max_pixels(self._recipe),
+            max_failure_share=self._recipe.generate.max_failure_share,
+            local_media=local_media,
+            revive=revive,
+        )
+        await self._stack.enter_async_context(client)
+        await client.check()
+        return client
+
+    def close(self) -> None:
+        try:
+            self._runner.run(self._stack.aclose())
+        finally:
+            self._runner.close()
+
+
+class _Answers:
+    """What came back, by the request's id."""
+
+    def __init__(self, teacher: Teacher) -> None:
+        self._tagged = teacher.reasoning == "tags"
+        self._found: dict[str, str] = {}
+
+    def done(self, request: Request, completion: Completion) -> None:
+        if not completion.error:
+            self._found[request.id] = spoken(completion.text, tagged=self._tagged)
+
+    def in_order(self, requests: Sequence[Request]) -> list[str]:
+        return [self._found.get(request.id, "") for request in requests]
+
+
+def _requests(recipe: Recipe, teacher: Teacher, model: Model, questions: Sequence[Question]) -> list[Request]:
+    found = []
+    for place, question in enumerate(questions):
+        asked = Prompt(system=teacher.system, images=question.images, text=question.text)
+        sha = prompt_sha(asked)
+        digest = hashlib.sha256(f"ask\0{model.key}\0{recipe.seed}\0{sha}".encode()).digest()
+        found.append(
+            Request(
+                id=f"{place}",
+                sample=Sample(id=digest.hex()[:20], images=question.images, question=question.text),
+                k=0,
+                seed=int.from_bytes(digest[:4], "big") >> 1,
+                sampling=teacher.sampling,
+                prompt=asked,
+                prompt_sha=sha,
+            )
+        )
+    return found
+
+
+def _max_pixels(recipe: Recipe) -> int:
+    return max((source.max_pixels for source in recipe.data.values()), default=50_000_000)
