@@ -7,10 +7,30 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from distill.sections import Name, Section
+from distill.sections import Dtype, Name, Section
 
-SignalName = Literal["answer", "format", "repetition", "length", "duplicates", "agreement"]
-DEFAULT_SIGNALS: tuple[SignalName, ...] = ("answer", "format", "repetition", "length", "duplicates", "agreement")
+SignalName = Literal[
+    "answer",
+    "format",
+    "repetition",
+    "length",
+    "duplicates",
+    "agreement",
+    "grounding",
+    "corpus",
+    "student",
+    "judge",
+]
+DEFAULT_SIGNALS: tuple[SignalName, ...] = (
+    "answer",
+    "format",
+    "repetition",
+    "length",
+    "duplicates",
+    "agreement",
+    "grounding",
+    "corpus",
+)
 """What is measured unless the recipe says otherwise: everything that needs no model and no list of its own."""
 
 
@@ -27,6 +47,59 @@ class DuplicatesSignal(Section):
     threshold: float = Field(default=0.9, gt=0, le=1)
     """Jaccard similarity of word shingles from which two traces of one question are near duplicates."""
     shingle: int = Field(default=3, ge=1)
+
+
+class CorpusSignal(Section):
+    threshold: float = Field(default=0.8, gt=0, le=1)
+    """Jaccard similarity of word shingles from which two traces of the run, of any questions, are near duplicates."""
+    shingle: int = Field(default=5, ge=1)
+
+
+class ContaminationSignal(Section):
+    sources: tuple[str, ...] | None = Field(default=None, strict=False)
+    """Data sources of the recipe that nothing may be trained on; default: the one that [eval] asks about."""
+    images: bool = True
+    """Look at pictures too, which means decoding each one; without it they match by their bytes only."""
+
+
+class StudentSignal(Section):
+    """How well traces fit the student, measured with the untuned student itself; needs the train extra."""
+
+    checkpoint: str | None = None
+    """Directory or hub name of the untuned student; default: student.model."""
+    batch_tokens: int = Field(default=16_384, ge=1)
+    """Tokens of one forward pass, image tokens and padding included: what fits into memory."""
+    max_length: int = Field(default=4096, ge=1)
+    """Longer traces, image tokens included, are not measured."""
+    dtype: Dtype | None = None
+    """Default: float32 on a CPU, bfloat16 on a GPU."""
+    per_teacher: int | None = Field(default=None, ge=1)
+    """Measure at most so many traces of each teacher: some 200 are enough to rank teachers. Default: all."""
+
+
+class JudgeSignal(Section):
+    """A teacher's word on answers that the typed judge leaves undecided. It never overrules a verdict."""
+
+    teacher: Name | None = None
+    prompt: str = (
+        "Question: {question}\nReference answer: {gold}\nProposed answer: {prediction}\n\n"
+        "Does the proposed answer say the same as the reference answer? Reply with yes or no."
+    )
+    """{question}, {gold}, {prediction}; the reply must begin or end with a clear yes or no."""
+    max_tokens: int = Field(default=512, ge=1)
+
+    @model_validator(mode="after")
+    def _asks_about_both(self) -> Self:
+        if "{gold}" not in self.prompt or "{prediction}" not in self.prompt:
+            raise ValueError("prompt must contain {gold} and {prediction}")
+        return self
+
+
+class GroundingSignal(Section):
+    table: str | None = None
+    """The key of a sample's meta that holds the table behind its chart; without it the usual keys are tried."""
+    relative_tolerance: float = Field(default=0.0, ge=0)
+    """Readings within this relative error of the table are supported: for charts whose values are not printed."""
 
 
 class Rule(Section):
@@ -62,6 +135,11 @@ class Filter(Section):
     answer: AnswerSignal = AnswerSignal()
     repetition: RepetitionSignal = RepetitionSignal()
     duplicates: DuplicatesSignal = DuplicatesSignal()
+    grounding: GroundingSignal = GroundingSignal()
+    contamination: ContaminationSignal = ContaminationSignal()
+    corpus: CorpusSignal = CorpusSignal()
+    student: StudentSignal = StudentSignal()
+    judge: JudgeSignal = JudgeSignal()
     rules: tuple[Rule, ...] = Field(default=DEFAULT_RULES, strict=False)
     select: Select = Select()
     rationale: Literal["think", "plain"] = "think"
@@ -74,4 +152,6 @@ class Filter(Section):
         names = [rule.name for rule in self.rules]
         if len(names) != len(set(names)):
             raise ValueError(f"rule names must be distinct, got {names}")
+        if "judge" in self.signals and self.judge.teacher is None:
+            raise ValueError("signals asks for judge: name one of the [[teachers]] in filter.judge.teacher")
         return self

@@ -165,6 +165,9 @@ class Recipe(Section):
             repeated = sorted({name for name in names if names.count(name) > 1})
             if repeated:
                 raise ValueError(f"{kind} must have distinct names; repeated: {', '.join(repeated)}")
+        names = [teacher.name for teacher in self.teachers]
+        if self.filter.judge.teacher is not None and self.filter.judge.teacher not in names:
+            raise ValueError(_unknown("filter.judge.teacher", self.filter.judge.teacher, names))
         asked: list[str] = []
         for teacher in self.teachers:
             if teacher.after is not None and teacher.after not in asked:
@@ -212,6 +215,9 @@ class Recipe(Section):
         for key in ("model", "vision", "language"):
             if key in values.get("student", {}):
                 values["student"][key] = self.local_or_hub(values["student"][key])
+        of_student = values["filter"]["student"]
+        if "checkpoint" in of_student:
+            of_student["checkpoint"] = self.local_or_hub(of_student["checkpoint"])
         return tomli_w.dumps(values)
 
 

@@ -21,6 +21,7 @@ from distill.errors import DistillError
 from distill.types import Outcome, Sample, Trace
 from filters import side
 from filters.columns import NOT_APPLICABLE, OK, UNDECIDABLE, family
+from filters.side import Done, Item
 
 COLUMNS: pa.Schema = family(
     "student",
@@ -45,7 +46,6 @@ _IDENTITY, _KEYS, _KEY_DIGITS = "identity", "keys", 16
 _VALUES = ("nll", "rank_surprisal", "ifd", "blind_gap", "answer_nll")
 _DECIMALS = 6
 
-Item = tuple[str, Sample, Trace]
 MeasureBatch = Callable[[list[tuple[Sample, Trace]]], list[dict[str, Any]]]
 """One dict a trace: the values by their columns' names without `student_`, or the `reason` why there are none."""
 
@@ -91,7 +91,7 @@ def measure(
     *,
     identity: Mapping[str, Any],
     per_teacher: int | None = None,
-    on_done: Callable[[int, bool], None] = lambda rows, reused: None,
+    on_done: Done = lambda rows, reused: None,
 ) -> list[Path]:
     """Write the values of all traces to `folder`; returns its files in order.
 
@@ -135,7 +135,7 @@ def _measured(
     path: Path,
     stamp: str,
     measure_batch: MeasureBatch,
-    on_done: Callable[[int, bool], None],
+    on_done: Done,
 ) -> dict[str, dict[str, Any]]:
     """Rows of a part, chunk by chunk; those that the journal of an interrupted run holds are taken from there."""
     rows: dict[str, dict[str, Any]] = {}

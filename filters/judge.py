@@ -18,6 +18,7 @@ from distill.types import Sample, Trace
 from filters import side
 from filters.answer import judged
 from filters.columns import ERROR, OK, UNDECIDABLE, family
+from filters.side import Done, Item
 
 COLUMNS: pa.Schema = family(
     "judge",
@@ -42,14 +43,14 @@ Ask = Callable[[list[str]], list[str]]
 
 
 def measure(
-    items: Iterable[tuple[str, Sample, Trace]],
+    items: Iterable[Item],
     folder: Path,
     ask: Ask,
     *,
     prompt: str,
     identity: Mapping[str, Any],
     relative_tolerance: float = 0.0,
-    on_done: Callable[[int, bool], None] = lambda rows, reused: None,
+    on_done: Done = lambda rows, reused: None,
 ) -> list[Path]:
     """Write the teacher's verdicts on all undecided traces to `folder`; returns its files in order.
 
@@ -127,7 +128,7 @@ def _replies(
     own: str,
     ask: Ask,
     of_trace: Mapping[str, bytes],
-    on_done: Callable[[int, bool], None],
+    on_done: Done,
 ) -> dict[bytes, str]:
     """The reply to each question, from the journal or from the teacher."""
     waiting: dict[bytes, int] = dict.fromkeys(questions, 0)

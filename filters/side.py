@@ -4,7 +4,8 @@ A file has the column `id` and those of one family, sorted by id, and says in it
 Its bytes depend on nothing else.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,29 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from distill.artifacts import atomic_path
+from distill.types import Sample, Trace
+
+Item = tuple[str, Sample, Trace]
+"""Id of a trace, its sample, and the trace."""
+Done = Callable[[int, bool], None]
+"""Hears of rows as they are done, and whether their values were there before."""
 
 FINGERPRINT = "fingerprint"
 _ROW_GROUP = 8192
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurer:
+    """A family that something outside measures, ready to be called."""
+
+    columns: pa.Schema
+    identity: Mapping[str, Any]
+    """What the values depend on besides the traces."""
+    measure: Callable[[Iterable[Item], Done], list[Path]]
+
+    def __call__(self, items: Iterable[Item], on_done: Done = lambda rows, reused: None) -> list[Path]:
+        """Write the values of these traces, which come in the order of their samples' ids; the files in order."""
+        return self.measure(items, on_done)
 
 
 def part(folder: Path, number: int) -> Path:

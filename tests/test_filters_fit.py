@@ -16,7 +16,7 @@ import run_fixtures as fixtures
 from distill.errors import DistillError
 from distill.types import Sample, Trace
 from filters import fit
-from filters.fit import Item
+from filters.side import Item
 
 IDENTITY = {"checkpoint": "c0ffee"}
 
