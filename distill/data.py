@@ -9,7 +9,7 @@ Where rows lie is `distill.sources`' business, what their columns mean `distill.
 import hashlib
 import os
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict
 from functools import cache
@@ -294,13 +294,14 @@ def write_samples(path: Path, found: Iterable[Sample]) -> int:
     count = 0
     rows = iter(found)
     with atomic_path(path) as temporary, pq.ParquetWriter(temporary, _SCHEMA, compression="zstd") as writer:
-        while group := [_row(sample) for sample in islice(rows, _ROW_GROUP)]:
+        while group := [to_record(sample) for sample in islice(rows, _ROW_GROUP)]:
             writer.write_table(table_of(group, _SCHEMA))
             count += len(group)
     return count
 
 
-def _row(sample: Sample) -> dict[str, Any]:
+def to_record(sample: Sample) -> dict[str, Any]:
+    """A sample as a row of plain values; `from_record` reads it back."""
     return {
         "id": sample.id,
         "images": [asdict(ref) for ref in sample.images],
@@ -312,6 +313,17 @@ def _row(sample: Sample) -> dict[str, Any]:
     }
 
 
+def from_record(values: Mapping[str, Any]) -> Sample:
+    return Sample(
+        **{
+            **values,
+            "images": tuple(ImageRef(**ref) for ref in values["images"]),
+            "answers": tuple(values["answers"]),
+            "meta": orjson.loads(values["meta"]),
+        }
+    )
+
+
 def read_samples(path: Path, ids: Collection[str] | None = None) -> Iterator[Sample]:
     """The samples of a file that `write_samples` wrote, in its order: all, or those of some ids."""
     wanted = None if ids is None else pa.array(sorted(ids), pa.string())
@@ -320,10 +332,6 @@ def read_samples(path: Path, ids: Collection[str] | None = None) -> Iterator[Sam
             for batch in table.iter_batches(batch_size=_ROW_GROUP):
                 if wanted is not None:
                     batch = batch.filter(pc.is_in(batch["id"], value_set=wanted))
-                for values in batch.to_pylist():
-                    values["images"] = tuple(ImageRef(**ref) for ref in values["images"])
-                    values["answers"] = tuple(values["answers"])
-                    values["meta"] = orjson.loads(values["meta"])
-                    yield Sample(**values)
+                yield from map(from_record, batch.to_pylist())
     except (OSError, pa.ArrowException) as error:
         raise DataError(f"{path}: cannot be read as samples: {error}; run the generate stage again") from None

@@ -10,15 +10,20 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
+
 from distill import artifacts
 from distill.artifacts import Manifest, Output
 from distill.errors import DataError
 from distill.recipe import Recipe
 from distill.types import Progress, ProgressCallback, unwatched
-from filters import conditions, dataset, funnel, measure, policy, registry
+from filters import conditions, corpus, dataset, funnel, measure, policy, registry
 from filters.card import card
 from filters.conditions import UNREADABLE_IMAGE
+from filters.database import Tables
 from filters.funnel import Funnel
+from filters.minhash import Scheme
+from filters.registry import Extractor
 from filters.traces import Index, index
 
 _TEMPORARY = ".dataset.tmp"
@@ -47,12 +52,10 @@ def apply(
         if done is not None and all((folder / name).is_file() for name in done.outputs):
             return done
         (folder / artifacts.MANIFEST).unlink(missing_ok=True)
-        traces = index(run / "generate", recipe.filter.partition_rows)
+        traces = index(run / "generate", folder / "samples", recipe.filter.partition_rows)
         watch = _Watch(on_progress, traces.count)
-        signals = measure.measure(
-            traces, extractors, folder / "signals", workers=recipe.filter.workers, on_done=watch.measured
-        )
-        counts, outputs = _decide(recipe, rules, traces, signals, folder)
+        tables = _measure(recipe, traces, extractors, folder, watch)
+        counts, outputs = _decide(recipe, rules, traces, tables, folder)
         return Manifest(
             stage="filter",
             fingerprint=artifacts.fingerprint(fields),
@@ -83,16 +86,36 @@ def _only_traces_differ(before: Manifest | None, fields: dict[str, Any]) -> bool
     return bool(changed) and changed <= {"generate.fingerprint", "generate.outputs"}
 
 
+def _measure(
+    recipe: Recipe, traces: Index, extractors: tuple[Extractor, ...], folder: Path, watch: "_Watch"
+) -> Tables:
+    """Every signal that the recipe asks for: partition by partition, then across partitions."""
+    settings = recipe.filter
+    scheme = Scheme(shingle=settings.corpus.shingle) if "corpus" in settings.signals else None
+    signals = measure.measure(
+        traces,
+        extractors,
+        folder / "signals",
+        scheme=scheme,
+        workers=settings.workers,
+        on_done=watch.measured,
+    )
+    side = {}
+    if scheme is not None:
+        side["corpus"] = (corpus.write(traces, signals, folder / "corpus", scheme, settings.corpus.threshold),)
+    return Tables(signals=signals, side=side)
+
+
 def _decide(
-    recipe: Recipe, rules: list[conditions.Condition], traces: Index, signals: list[Path], folder: Path
+    recipe: Recipe, rules: list[conditions.Condition], traces: Index, tables: Tables, folder: Path
 ) -> tuple[dict[str, int], dict[str, Output]]:
     """Decisions, dataset and report from the signals; returns counts and outputs of the stage."""
     from filters import report
 
     temporary = folder / _TEMPORARY
     shutil.rmtree(temporary, ignore_errors=True)
-    decisions = policy.decide(rules, recipe.filter.select, signals)
-    database = policy.database(signals, decisions)
+    decisions = policy.decide(rules, recipe.filter.select, tables)
+    database = policy.database(tables, decisions)
     written = dataset.write(
         database,
         traces,
@@ -101,8 +124,8 @@ def _decide(
         max_pixels=max((source.max_pixels for source in recipe.data.values()), default=50_000_000),
     )
     if written.unreadable:
-        decisions = policy.decide(rules, recipe.filter.select, signals, written.unreadable)
-        database = policy.database(signals, decisions)
+        decisions = policy.decide(rules, recipe.filter.select, tables, written.unreadable)
+        database = policy.database(tables, decisions)
     policy.write(decisions, folder / "decisions.parquet")
     found = funnel.measure(database)
     kept = decisions["kept"].to_pylist().count(True)
@@ -117,7 +140,7 @@ def _decide(
         "dataset/README.md": None,
         "decisions.parquet": decisions.num_rows,
         "report.html": None,
-        **{f"signals/{path.name}": len(places) for path, places in zip(signals, traces.places, strict=True)},
+        **{path.relative_to(folder).as_posix(): pq.read_metadata(path).num_rows for path in tables.files()},
     }
     outputs = {name: artifacts.describe(folder / name, count) for name, count in sorted(files.items())}
     return _counts(found, traces, recipe), outputs
@@ -154,10 +177,15 @@ def _start_over(folder: Path) -> None:
     if not (folder / artifacts.MANIFEST).exists():
         return
     artifacts.set_aside(folder)
+    before = folder.with_name(f"{folder.name}.previous")
     with artifacts.storage_errors(folder):
-        (folder / "signals").mkdir(parents=True)
-        for path in folder.with_name(f"{folder.name}.previous").glob("signals/*.parquet"):
-            os.link(path, folder / "signals" / path.name)
+        for path in [
+            *before.glob("signals/*.parquet"),
+            *(path for path in before.glob("corpus/**/*") if path.is_file()),
+        ]:
+            new = folder / path.relative_to(before)
+            new.parent.mkdir(parents=True, exist_ok=True)
+            os.link(path, new)
 
 
 class _Watch:
@@ -167,11 +195,9 @@ class _Watch:
         self.count = self.reused = 0
         self._on_progress, self._total = on_progress, total
 
-    def measured(self, rows: int, reused: bool) -> None:
-        if reused:
-            self.reused += rows
-        else:
-            self.count += rows
+    def measured(self, rows: int, reused: int) -> None:
+        self.reused += reused
+        self.count += rows - reused
         self._on_progress(
             Progress(
                 stage="filter",

@@ -13,10 +13,10 @@ from typing import Any
 
 import duckdb
 import orjson
-import pyarrow as pa
 
 from distill.errors import RecipeError
 from distill.recipe import Filter, Rule
+from filters.database import closed_database, empty_database
 from filters.registry import COLUMNS
 
 NOT_SELECTED = "not_selected"
@@ -46,22 +46,10 @@ class Condition:
 
 def check(settings: Filter) -> list[Condition]:
     """The rules of a recipe as conditions. Raises RecipeError for them and for the columns of the selection."""
-    connection = connect()
-    # One trace of which nothing is known: constants of a wrong type fail on it, values cannot.
-    connection.register("signals", pa.Table.from_pylist([{}], schema=COLUMNS))
+    connection = empty_database()
     for entry in settings.select.order:
         _known_column(f"filter.select.order = {list(settings.select.order)}", entry.removeprefix("-"))
     return [_checked(connection, rule) for rule in settings.rules]
-
-
-def connect() -> duckdb.DuckDBPyConnection:
-    """A database in memory that reads and writes no file, not even to load an extension."""
-    connection = duckdb.connect(
-        ":memory:", config={"enable_external_access": "false", "autoinstall_known_extensions": "false"}
-    )
-    connection.execute("SET python_enable_replacements = false")
-    connection.execute("SET lock_configuration = true")
-    return connection
 
 
 def first_line(error: duckdb.Error) -> str:
@@ -149,7 +137,7 @@ def _known_column(where: str, name: str) -> str:
 @cache
 def _functions() -> frozenset[str]:
     """Functions of one row that give the same result for the same values, today and tomorrow."""
-    rows = connect().execute(
+    rows = closed_database().execute(
         """SELECT lower(function_name) FROM duckdb_functions() GROUP BY 1
         HAVING bool_and((function_type = 'scalar' AND stability = 'CONSISTENT') OR function_type = 'macro')"""
     )

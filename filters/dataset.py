@@ -20,7 +20,7 @@ from distill.artifacts import atomic_path, storage_errors
 from distill.errors import ImageError
 from distill.types import Sample, Trace
 from filters.registry import FACTS
-from filters.traces import Index, read_traces, select_samples
+from filters.traces import Index
 
 Style = Literal["think", "plain"]
 
@@ -141,9 +141,9 @@ def _rows(
     shown: tuple[str, list[dict[str, Any]] | None] = ("", None)
     for batch in batches:
         records = batch.to_pylist()
-        samples = select_samples(index.samples, {record["sample_id"] for record in records})
-        places = [index.place(record["id"], record["sample_id"]) for record in records]
-        for record, trace in zip(records, read_traces(index.journals, places), strict=True):
+        samples = index.samples_of(record["sample_id"] for record in records)
+        traces = index.traces([record["id"] for record in records])
+        for record, trace in zip(records, traces, strict=True):
             sample = samples[record["sample_id"]]
             if shown[0] != sample.id:
                 shown = (sample.id, _pictures(sample, max_pixels, written))

@@ -1,7 +1,8 @@
 """Run the families of signals over every trace, partition by partition, and keep what is still valid.
 
-A partition file carries the fingerprint of all that its values depend on (extractor versions and parameters, the
-partition's traces and samples); one that still agrees is not measured again. Its bytes depend on nothing else.
+A partition's file carries the fingerprint of all that its values depend on (extractor versions and parameters, the
+partition's traces and samples); where it still agrees nothing is measured again. Where only some samples changed, the
+rows of the others are taken over. The bytes of a file depend on nothing else.
 """
 
 import os
@@ -18,16 +19,29 @@ from typing import Any
 
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from distill.artifacts import atomic_path, fingerprint
 from distill.errors import DistillError
+from distill.types import Sample, Trace
 from filters import registry
+from filters.minhash import Scheme, sign
 from filters.registry import Extractor
-from filters.traces import Index, Place, read_traces, select_samples
+from filters.traces import Index, Place, content, read_partition, read_traces
 
-_FINGERPRINT = b"signals_fingerprint"
+SIGNALS = "signals"
+_FINGERPRINT, _MADE_BY, _EXTRACTORS = b"signals_fingerprint", b"made_by", b"extractors"
 _ROW_GROUP = 8192
+
+_TEXTS: list[tuple[str, pa.DataType]] = [
+    ("content", pa.binary(16)),
+    ("words", pa.binary(16)),
+    ("signature", pa.binary()),
+]
+SCHEMA = pa.schema([*registry.LOCAL, *(pa.field(name, kind) for name, kind in _TEXTS)])
+"""A partition's file: the signals, and what is remembered of the texts, which no rule can see: all that the trace's
+sample is measured from (`content`), and the digest and MinHash signature of the words for near duplicates."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,10 +51,12 @@ class Task:
     path: Path
     fingerprint: str
     extractors: tuple[Extractor, ...]
+    scheme: Scheme | None
+    """How texts are signed; None when nobody looks for near duplicates across questions."""
     journals: tuple[Path, ...]
     samples: Path
+    number: int
     places: tuple[Place, ...]
-    sample_ids: frozenset[str]
 
 
 def measure(
@@ -48,78 +64,121 @@ def measure(
     extractors: tuple[Extractor, ...],
     folder: Path,
     *,
+    scheme: Scheme | None = None,
     workers: int = 1,
-    on_done: Callable[[int, bool], None] = lambda rows, reused: None,
-) -> list[Path]:
+    on_done: Callable[[int, int], None] = lambda rows, reused: None,
+) -> tuple[Path, ...]:
     """Write the signal table of every partition to `folder`; returns the files in order.
 
-    `on_done` hears of every partition: its rows, and whether it was reused.
+    `on_done` hears of every partition: its rows, and how many of them were not measured anew.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    tasks = list(_tasks(index, extractors, folder))
-    paths = [task.path for task in tasks]
+    tasks = list(_tasks(index, extractors, folder, scheme))
+    paths = tuple(task.path for task in tasks)
     for stale in {*folder.glob("*.parquet"), *folder.glob(".*.tmp")} - set(paths):
         stale.unlink()
     todo = []
     for task in tasks:
-        if _is_valid(task):
-            on_done(len(task.places), True)
+        if (_metadata(task.path) or {}).get(_FINGERPRINT) == task.fingerprint.encode():
+            on_done(len(task.places), len(task.places))
         else:
             todo.append(task)
     if workers == 1 or len(todo) <= 1:
         for task in todo:
-            on_done(measure_partition(task), False)
+            on_done(*measure_partition(task))
     else:
         _in_processes(todo, min(workers, len(todo)), on_done)
     return paths
 
 
-def measure_partition(task: Task) -> int:
-    """Measure one partition and write its file; returns the number of rows."""
-    samples = select_samples(task.samples, set(task.sample_ids))
-    by_sample: dict[str, list[Any]] = {}
+def measure_partition(task: Task) -> tuple[int, int]:
+    """Measure one partition and write its file; returns its rows, and how many of them were taken over."""
+    samples = {sample.id: sample for sample in read_partition(task.samples, task.number)}
+    by_sample: dict[str, list[Trace]] = {}
     for trace in read_traces(task.journals, task.places):
         by_sample.setdefault(trace.sample_id, []).append(trace)
+    contents = {sample_id: _content(samples[sample_id], by_sample[sample_id]) for sample_id in by_sample}
+    known = _known(task)
+    same = [
+        sample_id
+        for sample_id, digest in zip(*known.select(["sample_id", "content"]).to_pydict().values(), strict=True)
+        if contents.get(sample_id) == digest
+    ]
+    kept = known.filter(pc.is_in(known["sample_id"], pa.array(same, pa.string())))
     rows: list[dict[str, Any]] = []
-    for sample_id in sorted(by_sample):
-        rows += registry.rows(task.extractors, samples[sample_id], by_sample[sample_id])
-    rows.sort(key=lambda row: row["id"])
-    schema = registry.COLUMNS.with_metadata(
-        {
-            b"extractors": orjson.dumps(registry.identity(task.extractors), option=orjson.OPT_SORT_KEYS),
-            _FINGERPRINT: task.fingerprint.encode(),
-        }
-    )
+    for sample_id in sorted(by_sample.keys() - set(same)):
+        measured = registry.rows(task.extractors, samples[sample_id], by_sample[sample_id])
+        rows += [row | {"content": contents[sample_id]} for row in measured]
+    if task.scheme is not None:
+        texts = {trace.id: text_of(trace) for traces in by_sample.values() for trace in traces}
+        signed = sign([texts[row["id"]] for row in rows], task.scheme)
+        for row, digest, signature in zip(rows, signed.digests.tolist(), signed.signatures, strict=True):
+            row["words"], row["signature"] = digest.ljust(16, b"\0"), signature.tobytes()
+    table = pa.concat_tables([kept, pa.Table.from_pylist(rows, schema=SCHEMA)]).sort_by("id")
+    metadata = {
+        _EXTRACTORS: orjson.dumps(registry.identity(task.extractors), option=orjson.OPT_SORT_KEYS),
+        _MADE_BY: _made_by(task),
+        _FINGERPRINT: task.fingerprint.encode(),
+    }
     with atomic_path(task.path) as temporary:
         pq.write_table(
-            pa.Table.from_pylist(rows, schema=schema), temporary, compression="zstd", row_group_size=_ROW_GROUP
+            table.replace_schema_metadata(metadata), temporary, compression="zstd", row_group_size=_ROW_GROUP
         )
-    return len(rows)
+    return len(table), len(kept)
 
 
-def _tasks(index: Index, extractors: tuple[Extractor, ...], folder: Path) -> Iterator[Task]:
-    own = {"extractors": registry.identity(extractors), "columns": registry.COLUMNS.names}
-    for number, places in enumerate(index.places):
+def text_of(trace: Trace) -> str:
+    """The text that near duplicates have in common."""
+    return f"{trace.reasoning}\n{trace.answer}"
+
+
+def _tasks(index: Index, extractors: tuple[Extractor, ...], folder: Path, scheme: Scheme | None) -> Iterator[Task]:
+    own = _identity(extractors, scheme)
+    for number, digest in enumerate(index.digests):
         yield Task(
             path=folder / f"part-{number:05d}.parquet",
-            fingerprint=fingerprint(own | {"content": f"{index.digests[number]:032x}"}),
+            fingerprint=fingerprint(own | {"content": f"{digest:032x}"}),
             extractors=extractors,
+            scheme=scheme,
             journals=tuple(index.journals),
             samples=index.samples,
-            places=tuple(sorted(places.values())),
-            sample_ids=frozenset(index.sample_ids[number]),
+            number=number,
+            places=tuple(sorted(index.places(index.rows(number)))),
         )
 
 
-def _is_valid(task: Task) -> bool:
+def _identity(extractors: tuple[Extractor, ...], scheme: Scheme | None) -> dict[str, Any]:
+    """What a row depends on besides its sample and traces."""
+    return {
+        "extractors": registry.identity(extractors),
+        "columns": SCHEMA.names,
+        "scheme": None if scheme is None else scheme.as_fields(),
+    }
+
+
+def _made_by(task: Task) -> bytes:
+    return fingerprint(_identity(task.extractors, task.scheme)).encode()
+
+
+def _content(sample: Sample, traces: list[Trace]) -> bytes:
+    return ((content(sample) + sum(map(content, traces))) % (1 << 128)).to_bytes(16)
+
+
+def _known(task: Task) -> pa.Table:
+    """The rows that an earlier run left, if it measured in the same way."""
+    if (_metadata(task.path) or {}).get(_MADE_BY) != _made_by(task):
+        return SCHEMA.empty_table()
+    return pq.read_table(task.path).replace_schema_metadata(None).cast(SCHEMA)
+
+
+def _metadata(path: Path) -> dict[bytes, bytes] | None:
     try:
-        metadata = pq.read_schema(task.path).metadata or {}
+        return dict(pq.read_schema(path).metadata or {})
     except (OSError, pa.ArrowException):
-        return False
-    return bool(metadata.get(_FINGERPRINT) == task.fingerprint.encode())
+        return None
 
 
-def _in_processes(todo: list[Task], workers: int, on_done: Callable[[int, bool], None]) -> None:
+def _in_processes(todo: list[Task], workers: int, on_done: Callable[[int, int], None]) -> None:
     # Spawned, not forked: the tokenizer and Arrow run threads that do not survive a fork.
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_start_worker) as pool:
         waiting = {pool.submit(measure_partition, task) for task in todo}
@@ -127,7 +186,7 @@ def _in_processes(todo: list[Task], workers: int, on_done: Callable[[int, bool],
             while waiting:
                 done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
                 for future in done:
-                    on_done(future.result(), False)
+                    on_done(*future.result())
         except BrokenProcessPool as error:
             raise DistillError(
                 "a filter worker died (most likely out of memory); finished partitions are kept: run the same "

@@ -10,14 +10,13 @@ from pathlib import Path
 
 import duckdb
 import pyarrow as pa
-import pyarrow.dataset
 import pyarrow.parquet as pq
 
 from distill.artifacts import atomic_path
 from distill.errors import RecipeError
 from distill.recipe import Select
-from filters.conditions import NOT_SELECTED, UNREADABLE_IMAGE, Condition, connect, first_line
-from filters.registry import COLUMNS
+from filters.conditions import NOT_SELECTED, UNREADABLE_IMAGE, Condition, first_line
+from filters.database import Tables, connect
 
 REASON = pa.struct([("rule", pa.string()), ("condition", pa.string()), ("values", pa.string())])
 _DECISIONS: list[tuple[str, pa.DataType]] = [
@@ -39,7 +38,7 @@ _ROW_GROUP = 8192
 def decide(
     conditions: Iterable[Condition],
     select: Select,
-    signals: list[Path],
+    tables: Tables,
     unreadable: Mapping[str, str] | None = None,
 ) -> pa.Table:
     """The decision table of measured traces, sorted by id.
@@ -48,7 +47,7 @@ def decide(
     cannot be evaluated on the values that were measured.
     """
     conditions = list(conditions)
-    connection = database(signals)
+    connection = database(tables)
     unreadable = unreadable or {}
     broken = {"sample_id": pa.array(list(unreadable), pa.string()), "why": pa.array(unreadable.values(), pa.string())}
     connection.register("unreadable", pa.table(broken))
@@ -59,10 +58,9 @@ def decide(
         raise _culprit(connection, conditions, error) from None
 
 
-def database(signals: list[Path], decisions: pa.Table | None = None) -> duckdb.DuckDBPyConnection:
+def database(tables: Tables, decisions: pa.Table | None = None) -> duckdb.DuckDBPyConnection:
     """A database with the tables `signals` and, when given, `decisions`."""
-    connection = connect()
-    connection.register("signals", pyarrow.dataset.dataset([str(path) for path in signals], schema=COLUMNS))
+    connection = connect(tables)
     if decisions is not None:
         connection.register("decisions", decisions)
     return connection

@@ -1,5 +1,6 @@
 """Every family of signals, by name, and how one is run without letting one bad trace end the run."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, ClassVar, Literal, Protocol, Self
@@ -12,9 +13,10 @@ from distill.recipe import Recipe
 from distill.types import Sample, Trace
 from filters.agreement import Agreement
 from filters.answer import Answer
-from filters.columns import ERROR
+from filters.columns import ERROR, family
 from filters.duplicates import Duplicates
 from filters.format import Format
+from filters.grounding import Grounding
 from filters.length import Length
 from filters.repetition import Repetition
 
@@ -44,6 +46,7 @@ FAMILIES: Mapping[str, type[Extractor]] = {
     "length": Length,
     "duplicates": Duplicates,
     "agreement": Agreement,
+    "grounding": Grounding,
 }
 
 _FACTS: list[tuple[str, pa.DataType]] = [
@@ -59,10 +62,28 @@ _FACTS: list[tuple[str, pa.DataType]] = [
 FACTS = pa.schema(_FACTS)
 """What the signal table says of a trace before anything is measured."""
 
-COLUMNS = pa.schema(
+LOCAL = pa.schema(
     [*FACTS, *(field for family in FAMILIES.values() for field in family.columns), ("signal_errors", pa.string())]
 )
-"""The signal table: one row a trace. Columns of families that were not asked for are NULL."""
+"""What is measured partition by partition. Columns of families that were not asked for are NULL."""
+
+CORPUS = family(
+    "corpus",
+    corpus_duplicate=("flag", "another trace of the run is as good as the same and is preferred"),
+    corpus_duplicate_of=("text", "id of the preferred trace"),
+    corpus_jaccard=("number", "Jaccard similarity of the word shingles of both"),
+    corpus_cluster_size=("count", "traces in its group of near duplicates, itself included"),
+)
+SIDE: Mapping[str, tuple[Literal["id", "sample_id"], pa.Schema]] = {
+    "corpus": ("id", CORPUS),
+}
+"""What is measured across partitions: the key by which each table is joined, and its columns."""
+
+COLUMNS = pa.schema([*LOCAL, *(field for _, schema in SIDE.values() for field in schema)])
+"""The signal table: one row a trace."""
+
+calls: Counter[str] = Counter()
+"""How often each family was asked to measure in this process: deciding anew asks none."""
 
 
 def build(recipe: Recipe) -> tuple[Extractor, ...]:
@@ -115,6 +136,7 @@ def rows(extractors: tuple[Extractor, ...], sample: Sample, traces: list[Trace])
 
 def _measured(extractor: Extractor, sample: Sample, traces: list[Trace]) -> list[dict[str, Any] | str]:
     """One row a trace, or the reason why there is none."""
+    calls[extractor.name] += 1
     try:
         return list(extractor.measure(sample, traces))
     except DistillError:

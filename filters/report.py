@@ -13,7 +13,7 @@ from distill.recipe import Recipe
 from filters.conditions import NOT_SELECTED, UNREADABLE_IMAGE, Condition
 from filters.funnel import STEPS, Funnel
 from filters.registry import FAMILIES
-from filters.traces import Index, read_traces, select_samples
+from filters.traces import Index
 
 _SELECTED_EXAMPLES = 9
 _DROPPED_EXAMPLES = 3
@@ -173,10 +173,9 @@ def _examples(
         [ids],
     ).fetchall()
     known = {row[0]: row for row in rows}
-    samples = select_samples(index.samples, {row[1] for row in rows})
-    places = [index.place(id, known[id][1]) for id in ids]
+    samples = index.samples_of(row[1] for row in rows)
     found = []
-    for trace in read_traces(index.journals, places):
+    for trace in index.traces(ids):
         _, sample_id, verdict, tokens, reasons = known[trace.id]
         sample = samples[sample_id]
         rationale = trace.reasoning.strip() or ("" if trace.answer else trace.text)

@@ -13,7 +13,12 @@ _UNSPACED = re.compile(
 
 def words(text: str) -> list[str]:
     """Whitespace words; characters of scripts without spaces are words of their own."""
-    return (text if text.isascii() else _UNSPACED.sub(r" \1 ", text)).split()
+    return spaced(text).split()
+
+
+def spaced(text: str) -> str:
+    """A text with space around every character of a script that is written without."""
+    return text if text.isascii() else _UNSPACED.sub(r" \1 ", text)
 
 
 def normalised(text: str) -> str:

@@ -1,30 +1,36 @@
 """Where the live traces of a run lie: an index over the generate stage's journals, and reading by it.
 
-The journals are read once, front to back; afterwards any partition reads only its own lines. Memory holds ids and
-positions, never texts. The first finished record of an id counts, an error only where nothing else came of it, and
-only ids of the plan are live. Whole samples fall
-into a partition, by a hash of the sample's id: neither the order of the journals nor that of the plan matters.
+The journals are read once, front to back; afterwards any partition reads only its own lines. Memory holds some sixty
+bytes a trace, never texts. The first finished record of an id counts, an error only where nothing else came of it,
+and only ids of the plan are live. A partition is a range of sample ids, which are hashes: whole samples fall into it,
+and neither the order of the journals nor that of the plan matters. The samples are copied once, by partition.
 """
 
 import hashlib
+import shutil
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
+import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
-from distill.artifacts import read_jsonl_at
-from distill.data import read_samples
+from distill.artifacts import read_jsonl, read_jsonl_at, storage_errors
+from distill.data import from_record, read_samples, to_record
 from distill.errors import DataError
 from distill.types import Outcome, Sample, Trace, Usage
 
 _OF_TRACE = ("id", "sample_id", "teacher", "k", "reasoning", "answer", "text", "outcome", "finish_reason")
 _OF_SAMPLE = ("id", "question", "answers", "answer_type", "domain", "meta")
 """What signals can depend on; when a trace was made, or where an image lies, is not part of it."""
+
+_BATCH = 4096
 
 Place = tuple[int, int]
 """Number of the journal, and the byte at which the line starts."""
@@ -41,24 +47,61 @@ class Maker:
     hinted: bool = False
 
 
+Ids = NDArray[np.bytes_]
+Item = TypeVar("Item")
+
+
 @dataclass(slots=True, kw_only=True)
 class Index:
-    """The live traces by partition. `digests` change exactly when a partition's traces or samples do."""
+    """The planned traces in the order of their ids, each with the place of its record.
+
+    `digests` has a number for each partition that changes exactly when its traces or samples do.
+    """
 
     journals: list[Path]
     samples: Path
-    places: list[dict[str, Place]]
-    sample_ids: list[set[str]]
+    """Folder with the asked samples of each partition."""
+    ids: Ids
+    sample_ids: Ids
+    partition: NDArray[np.int32]
+    journal: NDArray[np.int32]
+    """Number of the journal; -1 where the plan has a trace that no journal holds yet."""
+    start: NDArray[np.int64]
     digests: list[int]
-    planned: int
     makers: Counter[Maker] = field(default_factory=Counter)
 
     @property
     def count(self) -> int:
-        return sum(len(partition) for partition in self.places)
+        return int((self.journal >= 0).sum())
 
-    def place(self, trace_id: str, sample_id: str) -> Place:
-        return self.places[partition_of(sample_id, len(self.places))][trace_id]
+    @property
+    def planned(self) -> int:
+        return len(self.ids)
+
+    def rows(self, partition: int) -> NDArray[np.int64]:
+        """The live traces of a partition."""
+        return np.flatnonzero((self.partition == partition) & (self.journal >= 0))
+
+    def places(self, rows: NDArray[np.int64]) -> list[Place]:
+        return list(zip(self.journal[rows].tolist(), self.start[rows].tolist(), strict=True))
+
+    def rows_of(self, ids: Sequence[str]) -> NDArray[np.int64]:
+        """Where these ids stand; all of them are planned."""
+        rows: NDArray[np.int64] = np.searchsorted(self.ids, np.array(ids, self.ids.dtype))
+        return rows
+
+    def traces(self, ids: Sequence[str]) -> Iterator[Trace]:
+        """The traces with these ids, in their order."""
+        return read_traces(self.journals, self.places(self.rows_of(ids)))
+
+    def samples_of(self, ids: Iterable[str]) -> dict[str, Sample]:
+        """The samples with these ids."""
+        wanted = set(ids)
+        listed = np.array(sorted(wanted), self.sample_ids.dtype)
+        found: dict[str, Sample] = {}
+        for partition in np.unique(_partitions_of(listed, len(self.digests))).tolist():
+            found |= {sample.id: sample for sample in read_partition(self.samples, partition) if sample.id in wanted}
+        return found
 
 
 def partitions(traces: int, partition_rows: int) -> int:
@@ -66,47 +109,33 @@ def partitions(traces: int, partition_rows: int) -> int:
     return 1 << max(0, -(-traces // partition_rows) - 1).bit_length()
 
 
-def partition_of(sample_id: str, count: int) -> int:
-    return int.from_bytes(hashlib.blake2b(sample_id.encode(), digest_size=8).digest()) % count
+def index(generate: Path, samples: Path, partition_rows: int) -> Index:
+    """Read the plan, the journals and the samples of a finished generate stage; raises DataError.
 
-
-def index(generate: Path, partition_rows: int) -> Index:
-    """Read the plan, the journals and the samples of a finished generate stage. Raises DataError."""
-    plan = _plan(generate / "plan.parquet")
-    count = partitions(len(plan), partition_rows)
-    # Quarantined rows and other notes lie beside the teachers' folders, not in them.
+    The samples that were asked are written to the folder `samples`, by partition.
+    """
+    ids, sample_ids = _plan(generate / "plan.parquet")
+    count = partitions(len(ids), partition_rows)
     found = Index(
+        # Quarantined rows and other notes lie beside the teachers' folders, not in them.
         journals=sorted(generate.glob("*/part-*.jsonl")),
-        samples=generate / "samples.parquet",
-        places=[{} for _ in range(count)],
-        sample_ids=[set() for _ in range(count)],
+        samples=samples,
+        ids=ids,
+        sample_ids=sample_ids,
+        partition=_partitions_of(sample_ids, count),
+        journal=np.full(len(ids), -1, np.int32),
+        start=np.zeros(len(ids), np.int64),
         digests=[0] * count,
-        planned=len(plan),
     )
-    errors: dict[str, dict[str, Any]] = {}
+    errors: dict[int, tuple[int, Maker]] = {}
     for number, journal in enumerate(found.journals):
-        for start, record in read_jsonl_at(journal):
-            sample_id = plan.get(record["id"])
-            if sample_id is None:
-                continue
-            partition = partition_of(sample_id, count)
-            if record["id"] in found.places[partition]:
-                if record["id"] not in errors or record["outcome"] == Outcome.ERROR:
-                    continue
-                before = errors.pop(record["id"])
-                _add(found.digests, partition, _content(before), sign=-1)
-                found.makers[_maker(before)] -= 1
-            elif record["outcome"] == Outcome.ERROR:
-                errors[record["id"]] = record
-            found.places[partition][record["id"]] = (number, start)
-            found.sample_ids[partition].add(sample_id)
-            found.makers[_maker(record)] += 1
-            _add(found.digests, partition, _content(record))
-    for sample in read_samples(found.samples):
-        partition = partition_of(sample.id, count)
-        if sample.id in found.sample_ids[partition]:
-            _add(found.digests, partition, {name: getattr(sample, name) for name in _OF_SAMPLE})
+        for batch in _batches(read_jsonl_at(journal)):
+            rows = _rows_in(ids, [record["id"] for _, record in batch])
+            for row, (start, record) in zip(rows, batch, strict=True):
+                if row >= 0:
+                    _enter(found, errors, row, (number, start), record)
     found.makers = +found.makers
+    _copy_samples(found, generate / "samples.parquet")
     return found
 
 
@@ -124,29 +153,119 @@ def read_traces(journals: Sequence[Path], places: Sequence[Place]) -> Iterator[T
             file.close()
 
 
+def read_partition(samples: Path, partition: int) -> Iterator[Sample]:
+    """The asked samples of a partition."""
+    return map(from_record, read_jsonl(_part(samples, partition)))
+
+
 def trace(record: dict[str, Any]) -> Trace:
     """A journal's record as a trace; what no filter looks at (log-probabilities) stays in the journal."""
     known = {key: record[key] for key in Trace.__slots__ if key in record and key != "logprobs"}
     return Trace(**(known | {"usage": Usage(**record["usage"])}))
 
 
-def select_samples(path: Path, wanted: set[str]) -> dict[str, Sample]:
-    """The samples of these ids. Raises DataError when one is not there."""
-    found = {sample.id: sample for sample in read_samples(path, wanted)}
-    if missing := wanted - found.keys():
-        raise DataError(
-            f"{path}: {len(missing)} samples of the traces are not there (first: {min(missing)}); "
-            "the generate stage's files do not belong together, run it again"
-        )
-    return found
+def content(item: Sample | Trace | dict[str, Any]) -> int:
+    """A number of 128 bits for all that signals can depend on in a sample, a trace or a trace's record.
+
+    The numbers of several are added up, so that their order does not matter.
+    """
+    if isinstance(item, dict):
+        values = {name: item[name] for name in _OF_TRACE}
+    else:
+        values = {name: getattr(item, name) for name in (_OF_SAMPLE if isinstance(item, Sample) else _OF_TRACE)}
+    text = orjson.dumps(values, option=orjson.OPT_SORT_KEYS, default=str)
+    return int.from_bytes(hashlib.blake2b(text, digest_size=16).digest())
 
 
-def _plan(path: Path) -> dict[str, str]:
+def _plan(path: Path) -> tuple[Ids, Ids]:
+    """Trace ids in order, and the sample of each."""
+    parts: list[tuple[Ids, Ids]] = []
     try:
-        table = pq.read_table(path, columns=["id", "sample_id"])
+        with pq.ParquetFile(path) as table:
+            for batch in table.iter_batches(batch_size=_BATCH, columns=["id", "sample_id"]):
+                columns = batch.to_pydict()
+                parts.append((np.array(columns["id"], np.bytes_), np.array(columns["sample_id"], np.bytes_)))
     except (OSError, pa.ArrowException) as error:
         raise DataError(f"{path}: cannot be read: {error}; run the generate stage again") from None
-    return {row["id"]: row["sample_id"] for row in table.to_pylist()}
+    if not parts:
+        return np.empty(0, "S1"), np.empty(0, "S1")
+    ids, sample_ids = (np.concatenate(column) for column in zip(*parts, strict=True))
+    order = np.argsort(ids)
+    return ids[order], sample_ids[order]
+
+
+def _partitions_of(sample_ids: Ids, count: int) -> NDArray[np.int32]:
+    # Ids are hexadecimal digests, so equal ranges of their first eight digits hold equally many of them.
+    borders = [f"{number * (1 << 32) // count:08x}" for number in range(1, count)]
+    return np.searchsorted(np.array(borders, "S8"), sample_ids, side="right").astype(np.int32)
+
+
+def _rows_in(ids: Ids, wanted: Sequence[str]) -> list[int]:
+    """Where each id stands; -1 for one that is not planned."""
+    keys = np.array(wanted, np.bytes_)
+    rows = np.minimum(np.searchsorted(ids, keys), len(ids) - 1)
+    return np.where(ids[rows] == keys, rows, -1).tolist() if len(ids) else [-1] * len(wanted)
+
+
+def _enter(
+    found: Index, errors: dict[int, tuple[int, Maker]], row: int, place: Place, record: dict[str, Any]
+) -> None:
+    """Note where a planned trace's record lies, unless a better one is known."""
+    failed = record["outcome"] == Outcome.ERROR
+    partition = int(found.partition[row])
+    if found.journal[row] >= 0:
+        if row not in errors or failed:
+            return
+        before, maker = errors.pop(row)
+        found.digests[partition] = _added(found.digests[partition], -before)
+        found.makers[maker] -= 1
+    number, maker = content(record), _maker(record)
+    if failed:
+        errors[row] = (number, maker)
+    found.journal[row], found.start[row] = place
+    found.makers[maker] += 1
+    found.digests[partition] = _added(found.digests[partition], number)
+
+
+def _copy_samples(found: Index, path: Path) -> None:
+    """Write the asked samples by partition. Raises DataError when one is not there."""
+    asked = np.unique(found.sample_ids[found.journal >= 0])
+    copied = np.zeros(len(asked), dtype=bool)
+    with storage_errors(found.samples):
+        shutil.rmtree(found.samples, ignore_errors=True)
+        found.samples.mkdir(parents=True)
+        for batch in _batches(read_samples(path)):
+            lines: dict[int, list[bytes]] = {}
+            rows = _rows_in(asked, [sample.id for sample in batch])
+            homes = _partitions_of(asked[rows], len(found.digests)).tolist() if len(asked) else rows
+            for sample, row, home in zip(batch, rows, homes, strict=True):
+                if row >= 0:
+                    copied[row] = True
+                    found.digests[home] = _added(found.digests[home], content(sample))
+                    lines.setdefault(home, []).append(
+                        orjson.dumps(to_record(sample), option=orjson.OPT_APPEND_NEWLINE)
+                    )
+            for home, records in lines.items():
+                with _part(found.samples, home).open("ab") as file:
+                    file.writelines(records)
+    if missing := asked[~copied].tolist():
+        raise DataError(
+            f"{path}: {len(missing)} samples of the traces are not there (first: {missing[0].decode()}); "
+            "the generate stage's files do not belong together, run it again"
+        )
+
+
+def _batches(items: Iterable[Item]) -> Iterator[list[Item]]:
+    iterator = iter(items)
+    return iter(lambda: list(islice(iterator, _BATCH)), [])
+
+
+def _added(digest: int, number: int) -> int:
+    return (digest + number) % (1 << 128)
+
+
+def _part(samples: Path, partition: int) -> Path:
+    return samples / f"part-{partition:05d}.jsonl"
 
 
 def _maker(record: dict[str, Any]) -> Maker:
@@ -158,14 +277,3 @@ def _maker(record: dict[str, Any]) -> Maker:
         engine=" ".join(str(engine[key]) for key in ("name", "version") if engine.get(key)),
         hinted=bool(record.get("hinted")),
     )
-
-
-def _content(record: dict[str, Any]) -> dict[str, Any]:
-    return {name: record[name] for name in _OF_TRACE}
-
-
-def _add(digests: list[int], partition: int, content: dict[str, Any], *, sign: int = 1) -> None:
-    """Add to a sum of hashes, which is the same whatever the order in which the contents come."""
-    text = orjson.dumps(content, option=orjson.OPT_SORT_KEYS, default=str)
-    number = int.from_bytes(hashlib.blake2b(text, digest_size=16).digest())
-    digests[partition] = (digests[partition] + sign * number) % (1 << 128)

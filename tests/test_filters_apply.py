@@ -82,7 +82,7 @@ def test_the_signal_table_names_its_extractors_and_has_a_state_of_each(world):
     run = run_of(world)
     apply(recipe(world[0]), run)
     table = pq.read_table(run / "filter/signals/part-00000.parquet")
-    assert table.schema.names == registry.COLUMNS.names
+    assert table.schema.names == measure.SCHEMA.names
     extractors = orjson.loads(table.schema.metadata[b"extractors"])
     assert extractors["repetition"] == {"version": "1", "ngram": 4}
     assert set(extractors) == set(registry.FAMILIES)

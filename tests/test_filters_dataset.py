@@ -13,6 +13,7 @@ from distill.images import sha256
 from distill.types import ImageRef
 from filters import dataset, policy
 from filters.apply import apply
+from filters.database import Tables
 from filters.traces import index
 
 KEEP_ALL = "[filter]\nrules = []\n"
@@ -122,9 +123,9 @@ def test_large_datasets_are_cut_into_files(tmp_path, monkeypatch):
     apply(recipe(tmp_path), tmp_path / "run")
     whole = rows_of(tmp_path / "run")
     folder = tmp_path / "run/filter"
-    found = index(tmp_path / "run/generate", 10)
+    found = index(tmp_path / "run/generate", folder / "samples", 10)
     decisions = pq.read_table(folder / "decisions.parquet")
-    database = policy.database(sorted((folder / "signals").glob("*.parquet")), decisions)
+    database = policy.database(Tables.of(folder), decisions)
     shutil.rmtree(folder / "dataset")
     monkeypatch.setattr(dataset, "_GROUP_ROWS", 1)
     written = dataset.write(database, found, folder / "dataset", style="think", max_pixels=1_000, file_bytes=5_000)

@@ -7,7 +7,8 @@ from distill.errors import RecipeError
 from distill.recipe import Filter, Rule, Select
 from filters import policy
 from filters.conditions import check
-from filters.registry import COLUMNS
+from filters.database import Tables
+from filters.registry import COLUMNS, LOCAL
 
 
 def rules(**conditions):
@@ -23,9 +24,9 @@ def table(tmp_path):
         for number in range(files):
             path = tmp_path / f"part-{number:05d}.parquet"
             found = [{"sample_id": "s", "teacher": "t", "k": 0, **row} for row in rows[number::files]]
-            pq.write_table(pa.Table.from_pylist(found, schema=COLUMNS), path)
+            pq.write_table(pa.Table.from_pylist(found, schema=LOCAL), path)
             paths.append(path)
-        return paths
+        return Tables(signals=tuple(paths))
 
     return write
 

@@ -1,0 +1,207 @@
+"""Near duplicates among all traces of a run, as a side table: which trace says what another one says, anywhere.
+
+The measuring stage leaves a digest and a signature of every text; `filters.dedup` groups the texts. Here traces are
+put in the place of texts: of a group the preferred trace is complete, correct, and has the smallest id, so no order
+matters. Traces without words are in no group. Nothing is dropped here.
+"""
+
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from distill.artifacts import atomic_path
+from distill.errors import StaleError
+from filters.columns import NOT_APPLICABLE, OK
+from filters.database import Tables, connect
+from filters.dedup import Index as Texts
+from filters.measure import text_of
+from filters.minhash import Digests, Scheme, Signatures, jaccard, shingles, sign
+from filters.registry import CORPUS
+from filters.traces import Ids, Index
+
+_BATCH = 4096
+_KEY = pa.field("id", pa.string())
+# The words of both sides, so that a similarity is not computed again in a run that has grown.
+_WORDS = [pa.field("words", pa.binary(16)), pa.field("preferred_words", pa.binary(16))]
+_SCHEMA = pa.schema([_KEY, *CORPUS, *_WORDS])
+
+
+def write(index: Index, signals: tuple[Path, ...], folder: Path, scheme: Scheme, threshold: float) -> Path:
+    """Write the side table of all measured traces below `folder`, where the index of their texts lives too."""
+    path = folder / "part-00000.parquet"
+    ids, words = _texts(signals)
+    texts = _grouped(index, signals, ids, words, folder / "index", scheme, threshold)
+    groups = _groups(texts, words)
+    preferred = _preferred(signals, ids, groups)
+    duplicates = np.flatnonzero((preferred >= 0) & (preferred != np.arange(len(ids))))
+    similar = np.full(len(ids), np.nan)
+    similar[duplicates] = _similarities(index, ids, words, duplicates, preferred[duplicates], path, scheme)
+    sizes = np.bincount(groups[groups >= 0], minlength=1)[groups]
+    apart = groups < 0
+    of = np.where(np.isnan(similar), -1, preferred)
+    table = pa.table(
+        [
+            pa.array(_text(ids), pa.string()),
+            pa.array(np.where(apart, NOT_APPLICABLE, OK), pa.string()),
+            pa.array(of >= 0, pa.bool_(), mask=apart),
+            pa.array(_text(ids[of]), pa.string(), mask=of < 0),
+            pa.array(similar, pa.float64(), mask=np.isnan(similar)),
+            pa.array(sizes, pa.int64(), mask=apart),
+            pa.array(_bytes(words), pa.binary(16)),
+            pa.array(_bytes(words[of]), pa.binary(16), mask=of < 0),
+        ],
+        schema=_SCHEMA,
+    )
+    with atomic_path(path) as temporary:
+        pq.write_table(table, temporary, compression="zstd")
+    return path
+
+
+def _texts(signals: tuple[Path, ...]) -> tuple[Ids, Digests]:
+    """Every trace in the order of its id, and the digest of its words."""
+    ids, words = [np.empty(0, "S1")], [np.empty(0, "S16")]
+    for path in signals:
+        columns = pq.read_table(path, columns=["id", "words"]).to_pydict()
+        ids.append(np.array(columns["id"], np.bytes_))
+        words.append(np.array(columns["words"], "S16"))
+    every, digests = np.concatenate(ids), np.concatenate(words)
+    order = np.argsort(every)
+    return every[order], digests[order]
+
+
+def _grouped(
+    index: Index,
+    signals: tuple[Path, ...],
+    ids: Ids,
+    words: Digests,
+    folder: Path,
+    scheme: Scheme,
+    threshold: float,
+) -> Texts:
+    """The index of exactly the texts that the traces have now."""
+    live, firsts = np.unique(words, return_index=True)
+    silent = live == sign([""], scheme).digests[0]
+    live, firsts = live[~silent], firsts[~silent]
+    try:
+        texts = Texts.open(folder, scheme, threshold)
+    except StaleError:  # signatures of another scheme, or the pairs of another threshold, help nobody
+        shutil.rmtree(folder)
+        texts = Texts.open(folder, scheme, threshold)
+
+    def read(rows: Sequence[int]) -> list[str]:
+        found = texts.digests_of(np.array(rows, np.int64))
+        return _read(index, ids[firsts[np.searchsorted(live, found)]])
+
+    texts.keep(np.isin(texts.digests, live), read)
+    new = np.setdiff1d(live, texts.digests)
+    digests = np.concatenate([np.empty(0, "S16"), *(found for found, _ in _first(signals, new))])
+    texts.add(digests, (signatures for _, signatures in _first(signals, new)), read)
+    return texts
+
+
+def _first(signals: tuple[Path, ...], wanted: Digests) -> Iterator[tuple[Digests, Signatures]]:
+    """Digest and signature of each wanted text where it first occurs, partition by partition."""
+    missing = np.ones(len(wanted), dtype=bool)
+    for path in signals if len(wanted) else ():
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(batch_size=_BATCH, columns=["words", "signature"]):
+                found = np.array(batch["words"].to_pylist(), "S16")
+                places = np.minimum(np.searchsorted(wanted, found), len(wanted) - 1)
+                fresh = np.flatnonzero((wanted[places] == found) & missing[places])
+                fresh = fresh[np.unique(places[fresh], return_index=True)[1]]
+                missing[places[fresh]] = False
+                if len(fresh):
+                    signatures = b"".join(batch["signature"].take(pa.array(fresh)).to_pylist())
+                    yield found[fresh], np.frombuffer(signatures, np.uint32).reshape(len(fresh), -1)
+
+
+def _groups(texts: Texts, words: Digests) -> NDArray[np.int64]:
+    """For each trace the number of its group; -1 where it has no words."""
+    digests = texts.digests
+    if not len(digests):
+        return np.full(len(words), -1, np.int64)
+    order = np.argsort(digests)
+    places = np.minimum(np.searchsorted(digests[order], words), len(digests) - 1)
+    rows = order[places]
+    return np.where(digests[rows] == words, texts.components()[rows], -1)
+
+
+def _preferred(signals: tuple[Path, ...], ids: Ids, groups: NDArray[np.int64]) -> NDArray[np.int64]:
+    """For each trace of a group of several the row of the preferred one; -1 for all others."""
+    result = np.full(len(ids), -1, np.int64)
+    rows = np.flatnonzero((groups >= 0) & (np.bincount(groups[groups >= 0], minlength=1)[groups] > 1))
+    database = connect(Tables(signals=signals))
+    database.register(
+        "members", pa.table({"id": pa.array(_text(ids[rows]), pa.string()), "row": rows, "component": groups[rows]})
+    )
+    found = database.execute(
+        """SELECT "row", first_value("row") OVER (
+            PARTITION BY component
+            ORDER BY outcome <> 'complete', answer_verdict IS DISTINCT FROM 'correct', members.id
+        ) AS best FROM members JOIN signals USING (id)"""
+    ).fetchnumpy()
+    result[found["row"]] = found["best"]
+    return result
+
+
+def _similarities(
+    index: Index,
+    ids: Ids,
+    words: Digests,
+    duplicates: NDArray[np.int64],
+    preferred: NDArray[np.int64],
+    path: Path,
+    scheme: Scheme,
+) -> NDArray[np.float64]:
+    """The similarity of each duplicate to its preferred trace."""
+    known = _known(path)
+    result = np.ones(len(duplicates))
+    pairs = zip(_bytes(words[duplicates]), _bytes(words[preferred]), strict=True)
+    open_pairs = []
+    for place, (own, other) in enumerate(pairs):
+        if own != other:
+            if (own, other) in known:
+                result[place] = known[own, other]
+            else:
+                open_pairs.append(place)
+    # By preferred trace, so that its text is cut once for all its duplicates.
+    open_pairs.sort(key=lambda place: (preferred[place], duplicates[place]))
+    for start in range(0, len(open_pairs), _BATCH):
+        chunk = open_pairs[start : start + _BATCH]
+        rows = np.unique(np.concatenate([duplicates[chunk], preferred[chunk]]))
+        cut = {
+            row: shingles(text, scheme.shingle)
+            for row, text in zip(rows.tolist(), _read(index, ids[rows]), strict=True)
+        }
+        for place in chunk:
+            result[place] = jaccard(cut[int(duplicates[place])], cut[int(preferred[place])])
+    return result
+
+
+def _known(path: Path) -> dict[tuple[bytes, bytes], float]:
+    """Similarities by the words of both sides, from the last table of this folder."""
+    if not path.is_file():
+        return {}
+    table = pq.read_table(path, columns=["words", "preferred_words", "corpus_jaccard"])
+    columns = table.filter(pa.compute.is_valid(table["corpus_jaccard"])).to_pydict()
+    return dict(
+        zip(zip(columns["words"], columns["preferred_words"], strict=True), columns["corpus_jaccard"], strict=True)
+    )
+
+
+def _read(index: Index, ids: Ids) -> list[str]:
+    return [text_of(trace) for trace in index.traces(_text(ids))]
+
+
+def _text(ids: Ids) -> list[str]:
+    return [value.decode() for value in ids.tolist()]
+
+
+def _bytes(digests: Digests) -> list[bytes]:
+    # numpy leaves out zero bytes at the end.
+    return [value.ljust(16, b"\0") for value in digests.tolist()]
