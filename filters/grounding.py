@@ -1,0 +1,73 @@
+"""Does the rationale say what the picture shows? Measured where the sample's meta holds the table behind its chart.
+
+`distill.grounding` decides what is supported and by what. A sample without a table is not measured, and costs none.
+"""
+
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from typing import Any, ClassVar, Literal
+
+import orjson
+import pyarrow as pa
+
+from distill.charts import find_table
+from distill.grounding import ground, stated_numbers
+from distill.recipe import Recipe
+from distill.types import Sample, Trace
+from filters.columns import NOT_APPLICABLE, OK, family
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grounding:
+    table: str | None = None
+    """The key of a sample's meta that holds the table; None tries the usual ones (distill.charts.TABLE_KEYS)."""
+    relative_tolerance: float = 0.0
+    """Readings within this relative error of the table are supported: for charts whose values are not printed."""
+
+    name: ClassVar[str] = "grounding"
+    version: ClassVar[str] = "1"
+    scope: ClassVar[Literal["trace", "sample"]] = "trace"
+    columns: ClassVar[pa.Schema] = family(
+        "grounding",
+        unsupported_values=("count", "numbers and labels of the rationale without support in the chart's table"),
+        unsupported_share=(
+            "number",
+            "unsupported_values / numbers and labels that could be judged; NULL without any",
+        ),
+        unsupported=("text", "what is unsupported, why, and what the table says: a JSON list"),
+    )
+
+    @classmethod
+    def from_recipe(cls, recipe: Recipe) -> "Grounding":
+        section = recipe.filter.grounding
+        return cls(table=section.table, relative_tolerance=section.relative_tolerance)
+
+    def measure(self, sample: Sample, traces: list[Trace]) -> list[dict[str, Any]]:
+        table = find_table(sample.meta, self.table) if sample.meta else None
+        if table is None:
+            return [{"grounding_state": NOT_APPLICABLE} for _ in traces]
+        given = _given(" ; ".join([sample.question, *sample.options, *_titles(sample)]))
+        rows: list[dict[str, Any]] = []
+        for trace in traces:
+            if not trace.reasoning:
+                rows.append({"grounding_state": NOT_APPLICABLE})
+                continue
+            found = ground(trace.reasoning, table, given, self.relative_tolerance)
+            wrong = found.unsupported
+            rows.append(
+                {
+                    "grounding_state": OK,
+                    "unsupported_values": len(wrong),
+                    "unsupported_share": len(wrong) / found.stated if found.stated else None,
+                    "unsupported": orjson.dumps([asdict(one) for one in wrong]).decode() if wrong else None,
+                }
+            )
+        return rows
+
+
+_given = lru_cache(maxsize=1 << 12)(stated_numbers)
+
+
+def _titles(sample: Sample) -> list[str]:
+    """Text that the chart itself carries besides its table, where the data set says so."""
+    return [text for key in ("title", "caption", "subtitle") if isinstance(text := sample.meta.get(key), str)]
