@@ -1,40 +1,25 @@
 """`distill explain`: everything a run knows of one trace.
 
-Reads the journal that holds the trace, its sample, its signals and the decision on it; a run that is not filtered yet
-shows what there is. Looks only where the trace can be, so a large run answers in a second too. Computes nothing.
+Reads the journal's record of the trace, its sample, its signals from every table, the decision on it and what it led
+to; a run that is not filtered yet shows what there is. Looks only where the trace can be, so a run of a million
+traces answers in a second too; before the filter stage has noted where records lie, the teacher's journals are
+searched. Computes nothing. How the facts are laid out is `distill.explanation`'s business.
 """
 
-import mmap
-import textwrap
-from bisect import bisect_left
-from dataclasses import dataclass, field
+import glob
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import orjson
-import pyarrow.dataset as pads
 
-from distill.data import read_samples
 from distill.errors import DataError
-from distill.types import Sample
+from distill.explanation import Explanation, Family, Twin, as_text, fate
 
 _SHOWN = 5
-_WIDTH = 100
-_FACTS = ("id", "sample_id", "teacher", "k", "domain", "outcome", "finish_reason", "signal_errors")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
-    """What is known of one trace. `signals` and `decision` are None while the run is not filtered."""
-
-    record: dict[str, Any]
-    sample: Sample
-    signals: dict[str, Any] | None = None
-    decision: dict[str, Any] | None = None
-    duplicates: tuple[tuple[str, float], ...] = ()
-    """Traces that are duplicates of this one, with their similarity."""
-    siblings: tuple[tuple[str, str, str], ...] = field(default=())
-    """The other traces of the question: id, teacher, and what became of them."""
+_CHUNK_BYTES = 8 << 20
+_FACTS = ("id", "sample_id", "teacher", "k", "domain", "outcome", "finish_reason", "hinted", "signal_errors")
+_STATE = "_state"
 
 
 def explain(run: Path, trace_id: str) -> str:
@@ -44,100 +29,109 @@ def explain(run: Path, trace_id: str) -> str:
 
 def gather(run: Path, trace_id: str) -> Explanation:
     """The facts behind `explain`. Raises DataError naming the nearest ids."""
-    plan, decisions = run / "generate" / "plan.parquet", run / "filter" / "decisions.parquet"
+    generate, folder = run / "generate", run / "filter"
+    plan, decisions = generate / "plan.parquet", folder / "decisions.parquet"
     if not plan.is_file():
         raise DataError(f"{run}: there are no traces here; give the directory of a run that has generated some")
-    filtered = decisions.is_file()
-    table = pads.dataset(decisions if filtered else plan)
-    found = _one(table, trace_id.strip().lower(), run)
-    record = _record(run / "generate" / found["teacher"], found["id"])
-    samples = list(read_samples(run / "generate" / "samples.parquet", {found["sample_id"]}))
+    tables = _Tables()
+    found, decided = _one(tables, [path for path in (decisions, plan) if path.is_file()], trace_id, run)
+    name, sample_id = found["id"], found["sample_id"]
+    samples = tables.rows([generate / "samples.parquet"], "id = $1", sample_id)
     if not samples:
-        raise DataError(f"{run}: the sample {found['sample_id']} is not there; run the generate stage again")
-    of_question = table.to_table(filter=pads.field("sample_id") == found["sample_id"]).to_pylist()
-    signals = _signals(run / "filter" / "signals", found["sample_id"]) if filtered else []
+        raise DataError(f"{run}: the sample {sample_id} is not there; run the generate stage again")
+    record = _record(tables, generate, folder / "samples" / "places.parquet", found["teacher"], name)
+    signals = _parts(folder / "signals") if decided else []
+    side = _side_tables(folder) if decided else {}
+    of_question = tables.rows(signals, "sample_id = $1", sample_id) if signals else []
+    own = next((row for row in of_question if row["id"] == name), None)
     return Explanation(
         record=record,
         sample=samples[0],
-        signals=next((row for row in signals if row["id"] == found["id"]), None),
-        decision=found if filtered else None,
-        duplicates=tuple(
-            (row["id"], row["duplicate_jaccard"]) for row in signals if row.get("duplicate_of") == found["id"]
-        ),
-        siblings=tuple((row["id"], row["teacher"], _fate(row)) for row in of_question if row["id"] != found["id"]),
+        decision=found if decided else None,
+        families=_families(tables, own, signals, side, name, sample_id) if own else (),
+        errors=orjson.loads(own["signal_errors"] or "{}") if own else {},
+        duplicates=_duplicates(of_question, name),
+        twins=_twins(tables, side.get("corpus", []), name),
+        siblings=_siblings(tables, decisions if decided else plan, of_question, name, sample_id),
+        rows=_dataset_rows(tables, folder / "dataset", name, sample_id) if decided and found["selected"] else (),
+        arms=_arms(tables, folder / "arms", name) if decided else (),
     )
 
 
-def as_text(known: Explanation) -> str:
-    """The facts as plain text, the outcome first."""
-    record, sample = known.record, known.sample
-    blocks = [
-        _pairs(
-            [
-                ("trace", record["id"]),
-                ("became", _fate(known.decision)),
-                (
-                    "teacher",
-                    f"{record['teacher']}, attempt {record['k']}, {record['model']} {record['revision']}".strip(),
-                ),
-                ("outcome", f"{record['outcome']} (finish reason {record['finish_reason'] or 'unknown'})"),
-                *([("error", record["error"])] if record.get("error") else []),
-            ]
-        ),
-        _rules(known.decision),
-        _pairs(
-            [
-                ("sample", sample.id),
-                ("domain", sample.domain or "(none)"),
-                *(("image", _place(ref)) for ref in sample.images),
-                ("question", sample.question),
-                ("gold", " | ".join(sample.answers) or "(none)"),
-            ]
-        ),
-        f"reasoning\n{_indented(record['reasoning'] or '(none)')}",
-        f"answer\n{_indented(record['answer'] or '(none)')}",
-        "" if record["reasoning"] or record["answer"] else f"raw text\n{_indented(record['text'] or '(none)')}",
-        _measured(known.signals),
-        _listed(
-            "duplicates of this trace",
-            [f"{other}  similarity {similarity:.3f}" for other, similarity in known.duplicates],
-        ),
-        _listed(
-            "other traces of the question",
-            [f"{other}  {teacher:<16}  {fate}" for other, teacher, fate in known.siblings],
-        ),
-    ]
-    return "\n\n".join(block for block in blocks if block)
+class _Tables:
+    """Rows of Parquet files. The engine skips row groups by their statistics, so files sorted by id are quick."""
+
+    def __init__(self) -> None:
+        import duckdb
+
+        self._connection = duckdb.connect(":memory:", config={"autoinstall_known_extensions": "false"})
+
+    def rows(
+        self,
+        paths: Sequence[Path],
+        condition: str,
+        *values: Any,
+        columns: str = "*",
+        end: str = "",
+        options: str = "",
+    ) -> list[dict[str, Any]]:
+        """The rows of these files for which an SQL condition holds; columns of bytes are left out."""
+        # What would be a pattern in a path is taken literally.
+        files = [glob.escape(str(path)) for path in paths]
+        source = f"read_parquet(${len(values) + 1}{options})"
+        cursor = self._connection.execute(f"SELECT {columns} FROM {source} WHERE {condition} {end}", [*values, files])
+        heads = cursor.description or []
+        shown = [place for place, head in enumerate(heads) if str(head[1]) != "BLOB"]
+        return [{heads[place][0]: row[place] for place in shown} for row in cursor.fetchall()]
+
+    def columns(self, path: Path) -> list[str]:
+        """The columns of a file, those of bytes left out."""
+        cursor = self._connection.execute("SELECT * FROM read_parquet($1) LIMIT 0", [glob.escape(str(path))])
+        return [head[0] for head in cursor.description or [] if str(head[1]) != "BLOB"]
+
+    def note(self, path: Path, key: str) -> str | None:
+        """What a file's metadata says under a key."""
+        found = self._connection.execute(
+            "SELECT decode(value) FROM parquet_kv_metadata($1) WHERE decode(key) = $2", [glob.escape(str(path)), key]
+        ).fetchall()
+        return str(found[0][0]) if found else None
 
 
-def _one(table: Any, prefix: str, run: Path) -> dict[str, Any]:
-    """The only row whose id begins with `prefix`."""
-    rows = table.to_table(filter=_begins("id", prefix)).to_pylist() if prefix else []
-    exact = [row for row in rows if row["id"] == prefix]
-    if len(rows) == 1 or exact:
-        return dict((exact or rows)[0])
-    if rows:
-        listed = ", ".join(sorted(row["id"] for row in rows)[:_SHOWN])
-        raise DataError(f"{prefix!r} begins {len(rows):,} trace ids in {run} ({listed}, ...); give more characters")
-    of_sample = (
-        table.to_table(filter=_begins("sample_id", prefix), columns=["id"])["id"].to_pylist() if prefix else []
-    )
-    if of_sample:
-        raise DataError(f"{prefix!r} is a sample in {run}; its traces are {', '.join(sorted(of_sample)[:_SHOWN])}")
-    near = ", ".join(_nearest(prefix, table.to_table(columns=["id"])["id"].to_pylist()))
+def _one(tables: _Tables, paths: Sequence[Path], trace_id: str, run: Path) -> tuple[dict[str, Any], bool]:
+    """The only row whose id begins so, and whether it is a decision; a trace newer than the decisions is planned."""
+    prefix = trace_id.strip().lower()
+    for path in paths if prefix else ():
+        rows = tables.rows([path], "id >= $1 AND id < $2", *_range(prefix))
+        exact = [row for row in rows if row["id"] == prefix]
+        if len(rows) == 1 or exact:
+            row = (exact or rows)[0]
+            return row, "kept" in row
+        if rows:
+            listed = ", ".join(sorted(row["id"] for row in rows)[:_SHOWN])
+            raise DataError(
+                f"{prefix!r} begins {len(rows):,} trace ids in {run} ({listed}, ...); give more characters"
+            )
+    for path in paths if prefix else ():
+        rows = tables.rows(
+            [path], "sample_id >= $1 AND sample_id < $2", *_range(prefix), columns="id", end="ORDER BY id"
+        )
+        if rows:
+            listed = ", ".join(row["id"] for row in rows[:_SHOWN])
+            raise DataError(f"{prefix!r} is a sample in {run}; its traces are {listed}")
+    near = ", ".join(_nearest(tables, paths[-1], prefix))
     raise DataError(f"no trace {prefix!r} in {run}; the nearest ids are {near or 'none: there is no trace at all'}")
 
 
-def _begins(column: str, prefix: str) -> Any:
+def _range(prefix: str) -> tuple[str, str]:
     # A range, not a pattern: whole row groups are skipped by their statistics.
-    return (pads.field(column) >= prefix) & (pads.field(column) < f"{prefix}\U0010ffff")
+    return prefix, f"{prefix}\U0010ffff"
 
 
-def _nearest(wanted: str, ids: list[str]) -> list[str]:
+def _nearest(tables: _Tables, plan: Path, wanted: str) -> list[str]:
     """The ids that share the longest beginning with `wanted`."""
-    ids = sorted(ids)
-    place = bisect_left(ids, wanted)
-    around = ids[max(0, place - _SHOWN) : place + _SHOWN]
+    before = tables.rows([plan], "id < $1", wanted, columns="id", end=f"ORDER BY id DESC LIMIT {_SHOWN}")
+    after = tables.rows([plan], "id >= $1", wanted, columns="id", end=f"ORDER BY id LIMIT {_SHOWN}")
+    around = [row["id"] for row in before + after]
     return sorted(around, key=lambda other: (-_shared(wanted, other), other))[:3]
 
 
@@ -147,98 +141,157 @@ def _shared(one: str, other: str) -> int:
     return next((place for place, (mine, its) in pairs if mine != its), min(len(one), len(other)))
 
 
-def _record(folder: Path, trace_id: str) -> dict[str, Any]:
+def _record(tables: _Tables, generate: Path, places: Path, teacher: str, trace_id: str) -> dict[str, Any]:
     """The journal's record of a trace: the first finished one; an error only where nothing else came of it."""
+    for place in tables.rows([places], "id = $1", trace_id) if places.is_file() else ():
+        record = _line(generate / place["journal"], place["start"])
+        if record is not None and record.get("id") == trace_id:
+            return record
     error = None
-    for journal in sorted(folder.glob("part-*.jsonl")):
+    for journal in sorted((generate / teacher).glob("part-*.jsonl")):
         for record in _mentions(journal, trace_id):
             if record["outcome"] != "error":
                 return record
             error = error or record
     if error is None:
-        raise DataError(f"{folder}: the trace {trace_id} is planned but no journal holds it; run `distill generate`")
+        raise DataError(
+            f"{generate / teacher}: the trace {trace_id} is planned but no journal holds it; run `distill generate`"
+        )
     return error
 
 
-def _mentions(journal: Path, trace_id: str) -> list[dict[str, Any]]:
+def _line(journal: Path, start: int) -> dict[str, Any] | None:
+    """The record whose line starts at this byte; None when there is none any more."""
+    try:
+        with journal.open("rb") as file:
+            file.seek(start)
+            record: dict[str, Any] = orjson.loads(file.readline())
+            return record
+    except (FileNotFoundError, orjson.JSONDecodeError):
+        return None
+
+
+def _mentions(journal: Path, trace_id: str) -> Iterable[dict[str, Any]]:
     """The records of this id. Searching bytes is a hundred times faster than reading every record."""
-    if not journal.stat().st_size:
-        return []
-    found = []
-    with journal.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        place = content.find(trace_id.encode())
-        while place >= 0:
-            start, end = content.rfind(b"\n", 0, place) + 1, content.find(b"\n", place)
-            if end < 0:
-                break
-            record = orjson.loads(content[start:end])
-            if record["id"] == trace_id:
-                found.append(record)
-            place = content.find(trace_id.encode(), end)
-    return found
+    wanted = trace_id.encode()
+    with journal.open("rb") as file:
+        rest = b""
+        while chunk := file.read(_CHUNK_BYTES):
+            lines, line_break, after = chunk.rpartition(b"\n")
+            if not line_break:
+                rest += chunk
+                continue
+            lines, rest = rest + lines, after
+            place = lines.find(wanted)
+            while place >= 0:
+                start, end = lines.rfind(b"\n", 0, place) + 1, lines.find(b"\n", place)
+                end = len(lines) if end < 0 else end
+                record = orjson.loads(lines[start:end])
+                if record["id"] == trace_id:
+                    yield record
+                place = lines.find(wanted, end)
 
 
-def _signals(folder: Path, sample_id: str) -> list[dict[str, Any]]:
-    files = sorted(str(path) for path in folder.glob("part-*.parquet"))
-    if not files:
-        return []
-    rows: list[dict[str, Any]] = pads.dataset(files).to_table(filter=pads.field("sample_id") == sample_id).to_pylist()
-    return rows
+def _parts(folder: Path) -> list[Path]:
+    return sorted(folder.glob("part-*.parquet"))
 
 
-def _fate(decision: dict[str, Any] | None) -> str:
-    """What became of a trace, in one phrase."""
-    if decision is None or "kept" not in decision:
-        return "not filtered yet"
-    if decision["selected"]:
-        return "selected for the dataset"
-    if decision["kept"]:
-        return f"kept, not selected ({decision['reasons'][0]['condition']})"
-    return f"dropped by {', '.join(reason['rule'] for reason in decision['reasons'])}"
+def _side_tables(folder: Path) -> dict[str, list[Path]]:
+    """Tables that are measured across partitions or by a model, by name: those that the finished stage used."""
+    found: dict[str, list[Path]] = {}
+    for path in sorted(folder.glob("*/part-*.parquet")):
+        found.setdefault(path.parent.name, []).append(path)
+    found.pop("signals", None)
+    try:
+        outputs = orjson.loads((folder / "manifest.json").read_bytes())["outputs"]
+    except FileNotFoundError:
+        return found
+    return {name: paths for name, paths in found.items() if f"{name}/{paths[0].name}" in outputs}
 
 
-def _rules(decision: dict[str, Any] | None) -> str:
-    if decision is None or not decision["reasons"]:
-        return ""
-    lines = []
-    for reason in decision["reasons"]:
-        values = ", ".join(f"{name} = {_value(value)}" for name, value in orjson.loads(reason["values"]).items())
-        lines.append(f"  {reason['rule']}: {values}\n    {reason['condition']}")
-    return "\n".join(["failing rules" if not decision["kept"] else "why it was not selected", *lines])
-
-
-def _measured(signals: dict[str, Any] | None) -> str:
-    if signals is None:
-        return ""
-    lines = [(name, _value(value)) for name, value in signals.items() if name not in _FACTS]
-    errors = orjson.loads(signals["signal_errors"] or "{}")
-    lines += [(f"error of {name}", text) for name, text in errors.items()]
-    return f"signals\n{textwrap.indent(_pairs(lines), '  ')}"
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    return "-" if value is None else str(value)
-
-
-def _place(ref: Any) -> str:
-    return f"{ref.path} [row {ref.row}, {ref.column} {ref.index}]" if ref.column else ref.path
-
-
-def _pairs(pairs: list[tuple[str, str]]) -> str:
-    width = max((len(name) for name, _ in pairs), default=0)
-    return "\n".join(
-        f"{name:<{width}}  {textwrap.indent(text, ' ' * (width + 2)).lstrip()}".rstrip() for name, text in pairs
+def _families(
+    tables: _Tables,
+    own: dict[str, Any],
+    signals: Sequence[Path],
+    side: dict[str, list[Path]],
+    trace_id: str,
+    sample_id: str,
+) -> tuple[Family, ...]:
+    """Every family of signals with its values: what was not measured has no state."""
+    made_by = orjson.loads(tables.note(signals[0], "extractors") or "{}")
+    rows = [own]
+    for paths in side.values():
+        columns = tables.columns(paths[0])
+        key, value = ("id", trace_id) if "id" in columns else ("sample_id", sample_id)
+        rows += tables.rows(paths, f"{key} = $1", value)[:1] or [dict.fromkeys(columns)]
+    found: list[tuple[str, str | None, dict[str, Any]]] = []
+    for row in rows:
+        for column, value in row.items():
+            if column.endswith(_STATE):
+                found.append((column.removesuffix(_STATE), value, {}))
+            elif column not in _FACTS and found:
+                found[-1][2][column] = value
+    return tuple(
+        Family(name=name, state=state, values=values, made_by=made_by.get(name, {})) for name, state, values in found
     )
 
 
-def _indented(text: str) -> str:
-    lines = (textwrap.fill(line, _WIDTH, initial_indent="  ", subsequent_indent="  ") for line in text.splitlines())
-    return "\n".join(lines)
+def _duplicates(of_question: list[dict[str, Any]], trace_id: str) -> tuple[Twin, ...]:
+    """Traces of the question that this one repeats, or that repeat it."""
+    repeated = {row["duplicate_of"]: row["duplicate_jaccard"] for row in of_question if row["id"] == trace_id}
+    twins = [Twin(id=name, similarity=jaccard, preferred=True) for name, jaccard in repeated.items() if name]
+    twins += [
+        Twin(id=row["id"], similarity=row["duplicate_jaccard"])
+        for row in of_question
+        if row["duplicate_of"] == trace_id
+    ]
+    return tuple(twins)
 
 
-def _listed(head: str, lines: list[str]) -> str:
-    return "\n".join([head, *(f"  {line}" for line in lines)]) if lines else ""
+def _twins(tables: _Tables, corpus: Sequence[Path], trace_id: str) -> tuple[Twin, ...]:
+    """The near duplicates of a trace across the run, the preferred one first; each similarity is to that one."""
+    own = tables.rows(corpus, "id = $1 AND corpus_cluster_size > 1", trace_id) if corpus else []
+    if not own:
+        return ()
+    preferred = own[0]["corpus_duplicate_of"] or trace_id
+    group = tables.rows(corpus, "corpus_duplicate_of = $1", preferred, end="ORDER BY corpus_jaccard DESC, id")
+    twins = [Twin(id=row["id"], similarity=row["corpus_jaccard"]) for row in group]
+    twins.insert(0, Twin(id=preferred, similarity=own[0]["corpus_jaccard"], preferred=True))
+    return tuple(twin for twin in twins if twin.id != trace_id)
+
+
+def _siblings(
+    tables: _Tables, decisions: Path, of_question: list[dict[str, Any]], trace_id: str, sample_id: str
+) -> tuple[tuple[str, str, str], ...]:
+    """The other traces of the question, with their teacher and what became of them."""
+    if of_question:
+        # By id, for the decisions are sorted by it.
+        wanted = ", ".join(f"${number}" for number in range(1, len(of_question) + 1))
+        rows = tables.rows([decisions], f"id IN ({wanted})", *(row["id"] for row in of_question))
+    else:
+        rows = tables.rows([decisions], "sample_id = $1", sample_id)
+    others = sorted((row for row in rows if row["id"] != trace_id), key=lambda row: (row["teacher"], row["k"]))
+    return tuple((row["id"], row["teacher"], fate(row)) for row in others)
+
+
+def _dataset_rows(tables: _Tables, dataset: Path, trace_id: str, sample_id: str) -> tuple[tuple[str, int], ...]:
+    """Where the trace stands in the dataset: file below the run, and row."""
+    paths = sorted((dataset / "train").glob("*.parquet"))
+    if not paths:
+        return ()
+    found = tables.rows(
+        paths,
+        "sample_id = $1 AND trace_id = $2",
+        sample_id,
+        trace_id,
+        columns="filename, file_row_number",
+        options=", filename = true, file_row_number = true",
+    )
+    run = dataset.parent.parent
+    return tuple((str(Path(row["filename"]).relative_to(run)), row["file_row_number"]) for row in found)
+
+
+def _arms(tables: _Tables, folder: Path, trace_id: str) -> tuple[str, ...]:
+    """The arms that contain the trace."""
+    paths = sorted(folder.glob("*.parquet"))
+    return tuple(path.stem for path in paths if tables.rows([path], "id = $1", trace_id, columns="id"))

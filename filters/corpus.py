@@ -25,6 +25,7 @@ from filters.registry import CORPUS
 from filters.traces import Ids, Index
 
 _BATCH = 4096
+_ROW_GROUP = 8192
 _KEY = pa.field("id", pa.string())
 # The words of both sides, so that a similarity is not computed again in a run that has grown.
 _WORDS = [pa.field("words", pa.binary(16)), pa.field("preferred_words", pa.binary(16))]
@@ -34,6 +35,8 @@ _SCHEMA = pa.schema([_KEY, *CORPUS, *_WORDS])
 def write(index: Index, signals: tuple[Path, ...], folder: Path, scheme: Scheme, threshold: float) -> Path:
     """Write the side table of all measured traces below `folder`, where the index of their texts lives too."""
     path = folder / "part-00000.parquet"
+    for left in folder.rglob(".*.tmp"):  # by a run that was killed
+        left.unlink()
     ids, words = _texts(signals)
     texts = _grouped(index, signals, ids, words, folder / "index", scheme, threshold)
     groups = _groups(texts, words)
@@ -58,7 +61,7 @@ def write(index: Index, signals: tuple[Path, ...], folder: Path, scheme: Scheme,
         schema=_SCHEMA,
     )
     with atomic_path(path) as temporary:
-        pq.write_table(table, temporary, compression="zstd")
+        pq.write_table(table, temporary, compression="zstd", row_group_size=_ROW_GROUP)
     return path
 
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from distill.artifacts import read_jsonl, read_jsonl_at, storage_errors
+from distill.artifacts import atomic_path, read_jsonl, read_jsonl_at, storage_errors
 from distill.data import from_record, read_samples, to_record
 from distill.errors import DataError
 from distill.types import Outcome, Sample, Trace, Usage
@@ -30,10 +30,12 @@ _OF_TRACE = ("id", "sample_id", "teacher", "k", "reasoning", "answer", "text", "
 _OF_SAMPLE = ("id", "question", "answers", "answer_type", "domain", "meta")
 """What signals can depend on; when a trace was made, or where an image lies, is not part of it."""
 
+PLACES = "places.parquet"
+"""Beside the samples: journal and first byte of every trace's record, sorted by id, for whoever looks for one."""
 _BATCH = 4096
 
 Place = tuple[int, int]
-"""Number of the journal, and the byte at which the line starts."""
+"""Number of the file, and the byte at which the line starts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +70,10 @@ class Index:
     """Number of the journal; -1 where the plan has a trace that no journal holds yet."""
     start: NDArray[np.int64]
     digests: list[int]
+    asked: Ids
+    """The samples of live traces, in the order of their ids."""
+    asked_start: NDArray[np.int64]
+    """Where the line of each starts in its partition's file."""
     makers: Counter[Maker] = field(default_factory=Counter)
 
     @property
@@ -95,13 +101,12 @@ class Index:
         return read_traces(self.journals, self.places(self.rows_of(ids)))
 
     def samples_of(self, ids: Iterable[str]) -> dict[str, Sample]:
-        """The samples with these ids."""
-        wanted = set(ids)
-        listed = np.array(sorted(wanted), self.sample_ids.dtype)
-        found: dict[str, Sample] = {}
-        for partition in np.unique(_partitions_of(listed, len(self.digests))).tolist():
-            found |= {sample.id: sample for sample in read_partition(self.samples, partition) if sample.id in wanted}
-        return found
+        """The samples with these ids, all of them asked."""
+        rows = np.searchsorted(self.asked, np.unique(np.array(list(ids), self.asked.dtype)))
+        homes = _partitions_of(self.asked[rows], len(self.digests))
+        files = [_part(self.samples, number) for number in range(len(self.digests))]
+        places = list(zip(homes.tolist(), self.asked_start[rows].tolist(), strict=True))
+        return {sample.id: sample for sample in map(from_record, _records_at(files, places))}
 
 
 def partitions(traces: int, partition_rows: int) -> int:
@@ -126,6 +131,8 @@ def index(generate: Path, samples: Path, partition_rows: int) -> Index:
         journal=np.full(len(ids), -1, np.int32),
         start=np.zeros(len(ids), np.int64),
         digests=[0] * count,
+        asked=np.empty(0, sample_ids.dtype),
+        asked_start=np.empty(0, np.int64),
     )
     errors: dict[int, tuple[int, Maker]] = {}
     for number, journal in enumerate(found.journals):
@@ -136,21 +143,13 @@ def index(generate: Path, samples: Path, partition_rows: int) -> Index:
                     _enter(found, errors, row, (number, start), record)
     found.makers = +found.makers
     _copy_samples(found, generate / "samples.parquet")
+    _write_places(found, generate)
     return found
 
 
 def read_traces(journals: Sequence[Path], places: Sequence[Place]) -> Iterator[Trace]:
     """The traces at these places, in their order."""
-    files: dict[int, IO[bytes]] = {}
-    try:
-        for number, start in places:
-            if number not in files:
-                files[number] = journals[number].open("rb")
-            files[number].seek(start)
-            yield trace(orjson.loads(files[number].readline()))
-    finally:
-        for file in files.values():
-            file.close()
+    return map(trace, _records_at(journals, places))
 
 
 def read_partition(samples: Path, partition: int) -> Iterator[Sample]:
@@ -229,8 +228,9 @@ def _enter(
 
 def _copy_samples(found: Index, path: Path) -> None:
     """Write the asked samples by partition. Raises DataError when one is not there."""
-    asked = np.unique(found.sample_ids[found.journal >= 0])
-    copied = np.zeros(len(asked), dtype=bool)
+    found.asked = asked = np.unique(found.sample_ids[found.journal >= 0])
+    found.asked_start = np.full(len(asked), -1, np.int64)
+    sizes = [0] * len(found.digests)
     with storage_errors(found.samples):
         shutil.rmtree(found.samples, ignore_errors=True)
         found.samples.mkdir(parents=True)
@@ -240,19 +240,52 @@ def _copy_samples(found: Index, path: Path) -> None:
             homes = _partitions_of(asked[rows], len(found.digests)).tolist() if len(asked) else rows
             for sample, row, home in zip(batch, rows, homes, strict=True):
                 if row >= 0:
-                    copied[row] = True
+                    found.asked_start[row] = sizes[home]
                     found.digests[home] = _added(found.digests[home], content(sample))
                     lines.setdefault(home, []).append(
                         orjson.dumps(to_record(sample), option=orjson.OPT_APPEND_NEWLINE)
                     )
+                    sizes[home] += len(lines[home][-1])
             for home, records in lines.items():
                 with _part(found.samples, home).open("ab") as file:
                     file.writelines(records)
-    if missing := asked[~copied].tolist():
+    if missing := asked[found.asked_start < 0].tolist():
         raise DataError(
             f"{path}: {len(missing)} samples of the traces are not there (first: {missing[0].decode()}); "
             "the generate stage's files do not belong together, run it again"
         )
+
+
+def _write_places(found: Index, generate: Path) -> None:
+    names = np.array([journal.relative_to(generate).as_posix() for journal in found.journals])
+    live = np.flatnonzero(found.journal >= 0)
+    schema = pa.schema([("id", pa.string()), ("journal", pa.string()), ("start", pa.int64())])
+    with (
+        atomic_path(found.samples / PLACES) as temporary,
+        pq.ParquetWriter(temporary, schema, compression="zstd") as writer,
+    ):
+        for rows in (live[start : start + _BATCH] for start in range(0, len(live), _BATCH)):
+            columns = (found.ids[rows].astype(str), names[found.journal[rows]], found.start[rows])
+            writer.write_table(
+                pa.table(
+                    [pa.array(column.tolist(), kind) for column, kind in zip(columns, schema.types, strict=True)],
+                    schema,
+                )
+            )
+
+
+def _records_at(paths: Sequence[Path], places: Sequence[Place]) -> Iterator[dict[str, Any]]:
+    """The records whose lines start at these places, in their order."""
+    files: dict[int, IO[bytes]] = {}
+    try:
+        for number, start in places:
+            if number not in files:
+                files[number] = paths[number].open("rb")
+            files[number].seek(start)
+            yield orjson.loads(files[number].readline())
+    finally:
+        for file in files.values():
+            file.close()
 
 
 def _batches(items: Iterable[Item]) -> Iterator[list[Item]]:

@@ -1,9 +1,17 @@
+import re
+import shutil
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from run_fixtures import generate_folder, recipe, small_world
+from run_fixtures import generate_folder, recipe, sample, small_world, trace
 
 from distill.errors import DataError
-from distill.explain import explain
+from distill.explain import explain, gather
+from filters import registry
 from filters.apply import apply
+
+FACTS = registry.FACTS.names
 
 
 @pytest.fixture(scope="module")
@@ -13,6 +21,12 @@ def world(tmp_path_factory):
     generate_folder(folder / "run", samples, traces)
     apply(recipe(folder, "[filter.select]\nper_question = 1\n"), folder / "run")
     return folder / "run", samples, traces
+
+
+def copied(world, folder, name="run"):
+    """The world with a run of its own, to change."""
+    run, samples, traces = world
+    return shutil.copytree(run, folder / name), samples, traces
 
 
 def test_a_dropped_trace_shows_every_failing_rule_with_value_and_condition(world):
@@ -31,10 +45,97 @@ def test_a_selected_trace_shows_text_signals_and_its_duplicates(world):
     text = explain(run, kept.id)
     assert "became   selected for the dataset" in text
     assert "I look at each row in turn" in text
-    assert "answer_verdict          correct" in text
-    assert f"duplicates of this trace\n  {double.id}  similarity 1.000" in text
+    assert "answer_verdict         correct" in text
+    assert f"duplicates within the question\n  {double.id}  similarity 1.000\n" in text
     assert f"{double.id}  structured        dropped by exact_duplicate" in text
-    assert f"duplicate_of            {kept.id}" in explain(run, double.id)
+    other = explain(run, double.id)
+    assert re.search(f"duplicate_of +{kept.id}", other)
+    assert f"duplicates within the question\n  {kept.id}  similarity 1.000  stays\n" in other
+
+
+def test_every_family_is_shown_with_its_state_and_what_the_tables_remember_of_texts_is_not(world):
+    run, _, traces = world
+    known = gather(run, traces[3].id)
+    states = {family.name: family.state for family in known.families}
+    assert states.keys() >= {*registry.FAMILIES, "corpus"}
+    table = pq.read_table(run / "filter/signals/part-00000.parquet").to_pylist()
+    row = next(item for item in table if item["id"] == traces[3].id)
+    assert all(states[name] == row[f"{name}_state"] for name in registry.FAMILIES)
+    shown = {column for family in known.families for column in family.values}
+    columns = {*registry.LOCAL.names, *registry.CORPUS.names} - {*FACTS, "signal_errors"}
+    assert shown == {name for name in columns if not name.endswith("_state")}
+    text = explain(run, traces[3].id)
+    assert "  repetition: ok (version 1, ngram 4)\n    repetition_ngram" in text
+
+
+def test_near_duplicates_across_the_run_come_with_their_similarity(tmp_path):
+    text = " ".join(f"I see word {number} of the picture" for number in range(30))
+    samples = [sample(f"Question {number}?", "4") for number in range(3)]
+    traces = [trace(each, reasoning=f"{text} and end {number}") for number, each in enumerate(samples)]
+    run = generate_folder(tmp_path / "run", samples, traces).parent
+    apply(recipe(tmp_path), run)
+    best, *others = sorted(traces, key=lambda item: item.id)
+    known = gather(run, others[0].id)
+    assert [(twin.id, twin.preferred) for twin in known.twins] == [(best.id, True), (others[1].id, False)]
+    assert known.twins[0].similarity == known.families[-1].values["corpus_jaccard"] > 0.9
+    assert f"near duplicates across the run\n  {best.id}  similarity 0.9" in explain(run, others[0].id)
+    assert {twin.id for twin in gather(run, best.id).twins} == {item.id for item in others}
+    assert "near duplicates across the run (this one is preferred)" in explain(run, best.id)
+
+
+def test_a_side_table_is_joined_by_trace_or_by_sample(world, tmp_path):
+    run, samples, traces = copied(world, tmp_path)
+    tables = {
+        "critic": {"id": [item.id for item in traces], "critic_state": ["ok"] * 24, "critic_note": ["fine"] * 24},
+        "place": {"sample_id": [samples[0].id], "place_state": ["ok"], "place_name": ["attic"]},
+    }
+    for name, columns in tables.items():
+        (run / "filter" / name).mkdir()
+        pq.write_table(pa.table(columns), run / "filter" / name / "part-00000.parquet")
+    assert "critic" not in explain(run, traces[0].id), "the finished stage did not use these tables"
+    (run / "filter/manifest.json").unlink()
+    text = explain(run, traces[0].id)
+    assert "  critic: ok\n    critic_note  fine" in text and "  place: ok\n    place_name  attic" in text
+    assert re.search("  not measured: .*place", explain(run, traces[-1].id))
+
+
+def test_where_a_selected_trace_went_and_which_arms_contain_it(world, tmp_path):
+    run, _, traces = copied(world, tmp_path)
+    (run / "filter/arms").mkdir(exist_ok=True)
+    pq.write_table(pa.table({"id": sorted(item.id for item in traces)}), run / "filter/arms/everything.parquet")
+    pq.write_table(pa.table({"id": [traces[3].id]}), run / "filter/arms/another.parquet")
+    rows = pq.read_table(run / "filter/dataset/train/part-00000.parquet")["trace_id"].to_pylist()
+    for place, name in enumerate(rows):
+        assert f"where    filter/dataset/train/part-00000.parquet, row {place}\n" in explain(run, name)
+        assert "everything" in gather(run, name).arms and "another" not in gather(run, name).arms
+    dropped = explain(run, traces[3].id)
+    assert "filter/dataset" not in dropped and re.search("arms +another, everything\n", dropped)
+
+
+def test_the_record_is_found_by_its_noted_place_and_without_it(world, tmp_path):
+    run, _, traces = copied(world, tmp_path)
+    expected = {item.id: explain(run, item.id) for item in traces[:4]}
+    places = run / "filter/samples/places.parquet"
+    assert pq.read_table(places)["id"].to_pylist() == sorted(item.id for item in traces)
+    table = pq.read_table(places)
+    wrong = table.set_column(2, "start", pa.array([start + 7 for start in table["start"].to_pylist()]))
+    pq.write_table(wrong, places)
+    assert {name: explain(run, name) for name in expected} == expected
+    places.unlink()
+    assert {name: explain(run, name) for name in expected} == expected
+
+
+def test_a_trace_that_is_newer_than_the_decisions_is_not_filtered_yet(world, tmp_path):
+    run, samples, traces = copied(world, tmp_path)
+    newer = trace(samples[0], "0", k=9)
+    generate_folder(run, samples, [*traces, newer])
+    assert "became   not filtered yet" in explain(run, newer.id)
+    assert "became   selected" in explain(run, min(traces[:3:2], key=lambda item: item.id).id)
+
+
+def test_a_run_may_lie_in_a_folder_whose_name_looks_like_a_pattern(world, tmp_path):
+    run, _, traces = copied(world, tmp_path, "run [1]*")
+    assert "became   dropped by incomplete" in explain(run, traces[3].id)
 
 
 def test_the_beginning_of_an_id_is_enough(world):
@@ -69,6 +170,7 @@ def test_before_filtering_the_trace_is_shown_as_it_is(tmp_path):
     generate_folder(tmp_path / "run", samples, traces)
     text = explain(tmp_path / "run", traces[0].id)
     assert "not filtered yet" in text and "I look at each row in turn" in text and "signals" not in text
+    assert "other traces of the question" in text
 
 
 def test_a_run_without_traces_is_named(tmp_path):
