@@ -3,6 +3,7 @@
 Defaults live here; `filters/` reads them. Loading touches no data.
 """
 
+from collections.abc import Mapping
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
@@ -32,6 +33,9 @@ DEFAULT_SIGNALS: tuple[SignalName, ...] = (
     "corpus",
 )
 """What is measured unless the recipe says otherwise: everything that needs no model and no list of its own."""
+
+
+ExportName = Literal["llava", "llama-factory", "ms-swift", "webdataset"]
 
 
 class AnswerSignal(Section):
@@ -109,6 +113,20 @@ class Rule(Section):
     drop: str
 
 
+class Mix(Section):
+    """Shares of the dataset by the values of one SQL expression, such as teacher or rationale_tokens > 400."""
+
+    by: str
+    shares: dict[str, float]
+    """Value, as text, to its share; what is left of 1 goes to all other values as they come. NULL is written null."""
+
+    @model_validator(mode="after")
+    def _shares_of_one(self) -> Self:
+        if not self.shares or min(self.shares.values()) < 0 or sum(self.shares.values()) > 1 + 1e-9:
+            raise ValueError(f"shares are numbers from 0 that add up to at most 1, got {self.shares}")
+        return self
+
+
 class Select(Section):
     """Which of the traces that no rule drops enter the dataset."""
 
@@ -117,6 +135,34 @@ class Select(Section):
     """Of one question; `per_question` limits over all its teachers."""
     order: tuple[str, ...] = Field(default=("-self_consistency", "near_duplicate", "rationale_tokens"), strict=False)
     """Signals, best first by ascending value; a leading '-' reverses. Ties fall to the trace id."""
+    mix: tuple[Mix, ...] = Field(default=(), strict=False)
+    """Quotas, all of them met at once; which traces of a kind are left out is random (by `seed`)."""
+    limit: int | None = Field(default=None, ge=1)
+    """At most so many examples, chosen at random (by `seed`)."""
+    curriculum: tuple[str, ...] = Field(default=(), strict=False)
+    """Signals that the dataset's rows are ordered by, such as "-question_pass_rate" for easy questions first."""
+
+
+class Card(Section):
+    """What the dataset's card says that nobody can measure."""
+
+    license: str = Field(default="other", pattern=r"^[a-z0-9][a-z0-9.-]*$")
+    """As the Hugging Face hub spells it, such as cc-by-4.0; "other" when it is none of these or not known."""
+    license_name: str | None = None
+    """With license = "other": what it is called."""
+    license_link: str | None = None
+    language: tuple[str, ...] = Field(default=(), strict=False)
+    """Languages of the text by their codes, such as "en"."""
+    sources: Mapping[Name, str] = Field(default_factory=dict)
+    """Licence of each data source of the recipe, by its name."""
+    teachers: Mapping[Name, str] = Field(default_factory=dict)
+    """Licence of each teacher's output, by its name."""
+
+    @model_validator(mode="after")
+    def _one_license(self) -> Self:
+        if self.license != "other" and (self.license_name or self.license_link):
+            raise ValueError(f"license_name and license_link go with license = 'other', not {self.license!r}")
+        return self
 
 
 DEFAULT_RULES = (
@@ -144,6 +190,9 @@ class Filter(Section):
     select: Select = Select()
     rationale: Literal["think", "plain"] = "think"
     """How a rationale enters the assistant turn: inside <think> tags, or as plain text before the answer."""
+    exports: tuple[ExportName, ...] = Field(default=(), strict=False)
+    """Further forms of the dataset, for other trainers, below filter/exports."""
+    card: Card = Card()
     partition_rows: int = Field(default=10_000, ge=1)
     workers: int = Field(default=1, ge=1)
 

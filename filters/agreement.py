@@ -25,7 +25,7 @@ class Agreement:
     relative_tolerance: float = 0.0
 
     name: ClassVar[str] = "agreement"
-    version: ClassVar[str] = "2"
+    version: ClassVar[str] = "3"
     scope: ClassVar[Literal["trace", "sample"]] = "sample"
     columns: ClassVar[pa.Schema] = family(
         "agreement",
@@ -33,6 +33,7 @@ class Agreement:
         teacher_agreement=("number", "share of the other teachers' answers that agree, each teacher counting once"),
         pass_rate=("number", "share of this teacher's traces of the question that are correct"),
         question_pass_rate=("number", "share of all traces of the question that are correct"),
+        difficulty=("text", "hard when at most a third of the question's traces are correct, easy from two thirds"),
         majority_answer=("text", "the answer that more traces gave than any other; empty on a tie"),
         in_majority=("flag", "this trace gave the majority answer"),
     )
@@ -47,13 +48,18 @@ class Agreement:
 
     def _unhinted(self, sample: Sample, traces: list[Trace]) -> list[dict[str, Any]]:
         correct = [self._correct(sample, trace) for trace in traces]
+        solved = _share(correct)
         voters = [trace for trace in traces if trace.answer.strip()]
         agree = _agreement(_type(sample))
         majority = majority_answer([trace.answer for trace in voters], agree)
         rows: list[dict[str, Any]] = []
         for trace in traces:
             own = [flag for flag, other in zip(correct, traces, strict=True) if other.teacher == trace.teacher]
-            row: dict[str, Any] = {"pass_rate": _share(own), "question_pass_rate": _share(correct)}
+            row: dict[str, Any] = {
+                "pass_rate": _share(own),
+                "question_pass_rate": solved,
+                "difficulty": _difficulty(solved),
+            }
             if trace.answer.strip():
                 votes: dict[str, list[bool | None]] = {}
                 for other in voters:
@@ -99,6 +105,12 @@ def _share(flags: list[bool | None]) -> float | None:
     """Share of True among the decided; None when nothing is decided."""
     decided = [flag for flag in flags if flag is not None]
     return sum(decided) / len(decided) if decided else None
+
+
+def _difficulty(solved: float | None) -> str | None:
+    if solved is None:
+        return None
+    return "hard" if solved <= 1 / 3 else "easy" if solved >= 2 / 3 else "medium"
 
 
 def _type(sample: Sample) -> str | None:

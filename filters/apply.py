@@ -7,9 +7,11 @@ The manifest comes last. Does not ask a teacher and needs no torch.
 import os
 import shutil
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow.parquet as pq
 
 from distill import artifacts
@@ -114,22 +116,25 @@ def _decide(
 
     temporary = folder / _TEMPORARY
     shutil.rmtree(temporary, ignore_errors=True)
-    decisions = policy.decide(rules, recipe.filter.select, tables)
-    database = policy.database(tables, decisions)
+    decisions = folder / "decisions.parquet"
+
+    def decide(unreadable: Mapping[str, str]) -> duckdb.DuckDBPyConnection:
+        rows = policy.decide(rules, recipe.filter.select, tables, decisions, unreadable, seed=recipe.seed)
+        assert rows == traces.count, "a trace has no decision"
+        return policy.database(tables, decisions)
+
+    database = decide({})
     written = dataset.write(
         database,
         traces,
         temporary,
         style=recipe.filter.rationale,
+        curriculum=recipe.filter.select.curriculum,
         max_pixels=max((source.max_pixels for source in recipe.data.values()), default=50_000_000),
     )
     if written.unreadable:
-        decisions = policy.decide(rules, recipe.filter.select, tables, written.unreadable)
-        database = policy.database(tables, decisions)
-    policy.write(decisions, folder / "decisions.parquet")
+        database = decide(written.unreadable)
     found = funnel.measure(database)
-    kept = decisions["kept"].to_pylist().count(True)
-    assert decisions.num_rows == traces.count and kept + found.dropped == traces.count, "a trace has no decision"
     if not written.rows:
         shutil.rmtree(temporary, ignore_errors=True)
         raise DataError(_nothing_kept(found, recipe, folder))
@@ -138,7 +143,7 @@ def _decide(
     report.write(recipe, rules, database, traces, found, folder / "report.html")
     files = {f"dataset/{name}": rows for name, rows in written.files.items()} | {
         "dataset/README.md": None,
-        "decisions.parquet": decisions.num_rows,
+        "decisions.parquet": traces.count,
         "report.html": None,
         **{path.relative_to(folder).as_posix(): pq.read_metadata(path).num_rows for path in tables.files()},
     }

@@ -32,6 +32,13 @@ _EXPRESSIONS = frozenset(
         *("CONJUNCTION", "CONSTANT", "FUNCTION", "OPERATOR", "TYPE"),
     ]
 )
+_ORDER = {
+    "COMPARE_GREATERTHAN": ">",
+    "COMPARE_GREATERTHANOREQUALTO": ">=",
+    "COMPARE_LESSTHAN": "<",
+    "COMPARE_LESSTHANOREQUALTO": "<=",
+}
+_MIRRORED = {">": "<", ">=": "<=", "<": ">", "<=": ">="}
 _EXAMPLE = "a rule is one condition on one trace, such as \"answer_verdict = 'wrong'\""
 
 
@@ -44,12 +51,40 @@ class Condition:
     columns: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Threshold:
+    """A trace is dropped when `column operator number`."""
+
+    column: str
+    operator: str
+    number: float
+
+
 def check(settings: Filter) -> list[Condition]:
-    """The rules of a recipe as conditions. Raises RecipeError for them and for the columns of the selection."""
+    """The rules of a recipe as conditions. Raises RecipeError for them and for what the selection names."""
     connection = empty_database()
-    for entry in settings.select.order:
-        _known_column(f"filter.select.order = {list(settings.select.order)}", entry.removeprefix("-"))
+    for key in ("order", "curriculum"):
+        entries = getattr(settings.select, key)
+        for entry in entries:
+            _known_column(f"filter.select.{key} = {list(entries)}", entry.removeprefix("-"))
+    for mix in settings.select.mix:
+        _check_expression(connection, mix.by, f"filter.select.mix: by = {mix.by!r}")
     return [_checked(connection, rule) for rule in settings.rules]
+
+
+def threshold(condition: Condition) -> Threshold | None:
+    """What a condition of the form `column > number` compares, whichever side the number stands on; else None."""
+    if len(condition.columns) != 1:
+        return None
+    node = _expression(empty_database(), condition.sql, condition.name)
+    operator = _ORDER.get(node["type"])
+    sides = [node.get("left", {}), node.get("right", {})]
+    if operator is not None and sides[0].get("class") == "CONSTANT":
+        operator, sides = _MIRRORED[operator], sides[::-1]
+    literal = sides[1].get("literal") or {}
+    if operator is None or sides[0]["class"] != "COLUMN_REF" or literal.get("kind") not in ("INTEGER", "NUMERIC"):
+        return None
+    return Threshold(column=condition.columns[0], operator=operator, number=float(literal["text"].replace("_", "")))
 
 
 def first_line(error: duckdb.Error) -> str:
@@ -60,8 +95,16 @@ def _checked(connection: duckdb.DuckDBPyConnection, rule: Rule) -> Condition:
     where = f"filter.rules.{rule.name}: drop = {rule.drop!r}"
     if rule.name in RESERVED:
         raise RecipeError(f"{where}: the name is one of the toolkit's own reasons; choose another")
+    columns, kind = _check_expression(connection, rule.drop, where)
+    if kind != "BOOLEAN":
+        raise RecipeError(f"{where}: gives {kind.lower()}, not true or false; compare it with something")
+    return Condition(name=rule.name, sql=rule.drop, columns=columns)
+
+
+def _check_expression(connection: duckdb.DuckDBPyConnection, sql: str, where: str) -> tuple[tuple[str, ...], str]:
+    """The columns that an expression over one trace reads, and the SQL type of what it gives."""
     columns: set[str] = set()
-    for node in _walk(_expression(connection, rule.drop, where)):
+    for node in _walk(_expression(connection, sql, where)):
         kind = node["class"]
         if kind not in _EXPRESSIONS:
             raise RecipeError(f"{where}: {kind.lower()} is not allowed; {_EXAMPLE}")
@@ -73,14 +116,12 @@ def _checked(connection: duckdb.DuckDBPyConnection, rule: Rule) -> Condition:
         if kind == "COLUMN_REF":
             columns.add(_known_column(where, node["column_names"][-1]))
     try:
-        query = connection.sql(f"SELECT (\n{rule.drop}\n) FROM signals")
+        query = connection.sql(f"SELECT (\n{sql}\n) FROM signals")
         (result,) = query.types
         query.fetchall()
     except duckdb.Error as error:
         raise RecipeError(f"{where}: {first_line(error)}") from None
-    if str(result) != "BOOLEAN":
-        raise RecipeError(f"{where}: gives {str(result).lower()}, not true or false; compare it with something")
-    return Condition(name=rule.name, sql=rule.drop, columns=tuple(name for name in COLUMNS.names if name in columns))
+    return tuple(name for name in COLUMNS.names if name in columns), str(result)
 
 
 def _expression(connection: duckdb.DuckDBPyConnection, sql: str, where: str) -> dict[str, Any]:

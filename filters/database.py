@@ -5,14 +5,14 @@ measures (a student, a judge). It has one row a trace or a sample, and is joined
 for, or has no row, its columns are NULL.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 import duckdb
 import pyarrow as pa
-import pyarrow.dataset
+import pyarrow.parquet as pq
 
 from filters.registry import COLUMNS, LOCAL, SIDE
 
@@ -40,20 +40,25 @@ class Tables:
         return (*self.signals, *(path for files in self.side.values() for path in files))
 
 
-def connect(tables: Tables, *, threads: int | None = None) -> duckdb.DuckDBPyConnection:
-    """A database with the view `signals`: every column of the table, one row a trace."""
-    connection = closed_database(threads)
-    _register(connection, "local", tables.signals, LOCAL)
-    joins, columns = [], [f'local."{name}"' for name in LOCAL.names]
+def connect(
+    tables: Tables, *, more: Mapping[str, Path] | None = None, threads: int | None = None
+) -> duckdb.DuckDBPyConnection:
+    """A database with the view `signals`: every column of the table, one row a trace.
+
+    `more` maps the names of further views to Parquet files.
+    """
+    more = more or {}
+    connection = closed_database(threads, files=(*tables.files(), *more.values()))
+    _view(connection, "local", tables.signals, LOCAL)
+    for name, path in more.items():
+        _view(connection, name, (path,), pq.read_schema(path))
+    joins, columns = [], list(LOCAL.names)
     for name, (key, schema) in SIDE.items():
-        files = tables.side.get(name, ())
-        if files:
-            _register(connection, f"side_{name}", files, pa.schema([pa.field(key, pa.string()), *schema]))
-            joins.append(f'LEFT JOIN "side_{name}" ON local."{key}" = "side_{name}"."{key}"')
-            columns += [f'"side_{name}"."{column}"' for column in schema.names]
-        else:
-            columns += [f'NULL::{_SQL[field.type]} AS "{field.name}"' for field in schema]
-    connection.execute(f"CREATE TEMP VIEW signals AS SELECT {', '.join(columns)} FROM local {' '.join(joins)}")
+        _view(connection, f"side_{name}", tables.side.get(name, ()), pa.schema([(key, pa.string()), *schema]))
+        joins.append(f'LEFT JOIN "side_{name}" USING ("{key}")')
+        columns += schema.names
+    listed = ", ".join(f'"{name}"' for name in columns)
+    connection.execute(f"CREATE TEMP VIEW signals AS SELECT {listed} FROM local {' '.join(joins)}")
     return connection
 
 
@@ -64,15 +69,15 @@ def empty_database() -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def closed_database(threads: int | None = None) -> duckdb.DuckDBPyConnection:
-    """A database in memory that reads and writes no file, not even to load an extension."""
-    config: dict[str, str | bool | int | float | list[str]] = {
-        "enable_external_access": "false",
-        "autoinstall_known_extensions": "false",
-    }
+def closed_database(threads: int | None = None, files: Iterable[Path] = ()) -> duckdb.DuckDBPyConnection:
+    """A database in memory that reads these files, and no other, not even to load an extension."""
+    config: dict[str, str | bool | int | float | list[str]] = {"autoinstall_known_extensions": "false"}
     if threads is not None:
         config["threads"] = threads
     connection = duckdb.connect(":memory:", config=config)
+    allowed = ", ".join(text(str(path.absolute())) for path in files)
+    connection.execute(f"SET allowed_paths = [{allowed}]")
+    connection.execute("SET enable_external_access = false")
     connection.execute("SET python_enable_replacements = false")
     connection.execute("SET lock_configuration = true")
     return connection
@@ -86,5 +91,32 @@ _SQL: Mapping[pa.DataType, Literal["VARCHAR", "DOUBLE", "BIGINT", "BOOLEAN"]] = 
 }
 
 
-def _register(connection: duckdb.DuckDBPyConnection, name: str, files: tuple[Path, ...], schema: pa.Schema) -> None:
-    connection.register(name, pyarrow.dataset.dataset([str(path) for path in files], schema=schema))
+def _view(connection: duckdb.DuckDBPyConnection, name: str, files: Sequence[Path], schema: pa.Schema) -> None:
+    """A view of files that were written alike; a column that they have not, or that no file has, is NULL."""
+    there = pq.read_schema(files[0]).names if files else []
+    columns = ", ".join(
+        f'"{column.name}"' if column.name in there else f'NULL::{_SQL[column.type]} AS "{column.name}"'
+        for column in schema
+    )
+    listed = ", ".join(text(str(path.absolute())) for path in files)
+    source = f"FROM read_parquet([{listed}])" if files else "WHERE false"
+    connection.execute(f'CREATE TEMP VIEW "{name}" AS SELECT {columns} {source}')
+
+
+def text(value: str) -> str:
+    """A string of SQL."""
+    return "'" + value.replace("'", "''") + "'"
+
+
+def identifier(name: str) -> str:
+    """A column of SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def order(entries: Iterable[str], table: str | None = None) -> str:
+    """Columns to order by, a leading '-' reverses; what was not measured comes last."""
+    prefix = "" if table is None else f"{identifier(table)}."
+    return ", ".join(
+        f"{prefix}{identifier(entry.removeprefix('-'))} {'DESC' if entry.startswith('-') else 'ASC'} NULLS LAST"
+        for entry in entries
+    )

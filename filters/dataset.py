@@ -1,11 +1,11 @@
 """The dataset that the trainer and everybody else reads: selected traces with their pictures, as Parquet.
 
 `datasets.load_dataset` opens the folder and decodes the pictures; TRL reads `images` and `messages` as they are. Rows
-are written in the order of question and trace, a row group at a time, so memory holds one group.
+are written in the order of the curriculum, then of question and trace, a row group at a time, so memory holds one.
 """
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -19,6 +19,7 @@ from distill import images
 from distill.artifacts import atomic_path, storage_errors
 from distill.errors import ImageError
 from distill.types import Sample, Trace
+from filters.database import order
 from filters.registry import FACTS
 from filters.traces import Index
 
@@ -69,11 +70,12 @@ def write(
     *,
     style: Style,
     max_pixels: int,
+    curriculum: Sequence[str] = (),
     file_bytes: int = FILE_BYTES,
 ) -> Written:
     """Write the selected traces of a database with `signals` and `decisions` below `folder`, which must be new."""
     written = Written()
-    rows = _rows(database, index, written, style=style, max_pixels=max_pixels)
+    rows = _rows(database, index, written, style=style, max_pixels=max_pixels, curriculum=curriculum)
     groups = _groups(rows)
     group = next(groups, None)
     while group is not None:
@@ -132,11 +134,17 @@ def assistant(rationale: str, answer: str, style: Style) -> str:
 
 
 def _rows(
-    database: duckdb.DuckDBPyConnection, index: Index, written: Written, *, style: Style, max_pixels: int
+    database: duckdb.DuckDBPyConnection,
+    index: Index,
+    written: Written,
+    *,
+    style: Style,
+    max_pixels: int,
+    curriculum: Sequence[str],
 ) -> Iterator[dict[str, Any]]:
     batches = database.sql(
         "SELECT signals.* FROM signals JOIN decisions USING (id) WHERE selected "
-        "ORDER BY signals.sample_id, signals.id"
+        f"ORDER BY {order([*curriculum, 'sample_id', 'id'], table='signals')}"
     ).to_arrow_reader(_BATCH)
     shown: tuple[str, list[dict[str, Any]] | None] = ("", None)
     for batch in batches:

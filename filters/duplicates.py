@@ -2,8 +2,9 @@
 
 Near duplicates are found exactly: every pair of different texts whose sizes allow it is compared by the Jaccard
 similarity of its word shingles, so no pair is missed and no hash is involved. Components of similar pairs share one
-canonical trace, chosen by a rule that knows no order: complete first, then correct, then the smallest id. Questions
-are never compared with each other here.
+canonical trace, chosen by a rule that knows no order: complete first, then correct, then the smallest id. Usable
+traces (complete, and not wrong) are also put into an order of diversity, each as unlike those before it as can be.
+Questions are never compared with each other here.
 """
 
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ class Duplicates:
     """Of the verdict that prefers correct traces."""
 
     name: ClassVar[str] = "duplicates"
-    version: ClassVar[str] = "1"
+    version: ClassVar[str] = "2"
     scope: ClassVar[Literal["trace", "sample"]] = "sample"
     columns: ClassVar[pa.Schema] = family(
         "duplicates",
@@ -37,6 +38,10 @@ class Duplicates:
         near_duplicate=("flag", "another trace of the question is as good as the same and is preferred"),
         duplicate_of=("text", "id of the preferred trace"),
         duplicate_jaccard=("number", "Jaccard similarity of the word shingles of both"),
+        diversity_rank=(
+            "count",
+            "place among the question's usable traces, each as unlike those before it as can be",
+        ),
     )
 
     @classmethod
@@ -58,6 +63,9 @@ class Duplicates:
         shingles = {text: shingled(text, self.shingle) for text in distinct}
         canonical = components([shingles[text] for text in distinct], self.threshold)
         leader = {text: distinct[canonical[place]] for place, text in enumerate(distinct)}
+        usable = [text for text in distinct if self._usable(sample, traces[best[text]])]
+        places = diverse([shingles[text] for text in usable])
+        diversity = {best[text]: place for text, place in zip(usable, places, strict=True)}
         rows: list[dict[str, Any]] = []
         for position, text in enumerate(texts):
             if not text:
@@ -73,14 +81,20 @@ class Duplicates:
                     "near_duplicate": near,
                     "duplicate_of": traces[best[original]].id if near else None,
                     "duplicate_jaccard": jaccard(shingles[text], shingles[original]) if near else None,
+                    "diversity_rank": diversity.get(position),
                 }
             )
         return rows
 
     def _rank(self, sample: Sample, trace: Trace) -> tuple[bool, bool, str]:
+        return (trace.outcome != Outcome.COMPLETE, self._verdict(sample, trace) != "correct", trace.id)
+
+    def _usable(self, sample: Sample, trace: Trace) -> bool:
+        return trace.outcome == Outcome.COMPLETE and self._verdict(sample, trace) != "wrong"
+
+    def _verdict(self, sample: Sample, trace: Trace) -> str | None:
         judgement = judged(sample, trace, self.relative_tolerance)
-        correct = judgement is not None and judgement.verdict == "correct"
-        return (trace.outcome != Outcome.COMPLETE, not correct, trace.id)
+        return None if judgement is None else judgement.verdict
 
 
 def shingled(text: str, size: int) -> Shingles:
@@ -92,6 +106,20 @@ def shingled(text: str, size: int) -> Shingles:
 def jaccard(first: Shingles, second: Shingles) -> float:
     common = len(first & second)
     return common / (len(first) + len(second) - common)
+
+
+def diverse(sets: list[Shingles]) -> list[int]:
+    """The place of each set, from 1, when the first one leads and the one least like all before it comes next."""
+    places = [0] * len(sets)
+    closest = [0.0] * len(sets)
+    latest = 0
+    for place in range(1, len(sets) + 1):
+        places[latest] = place
+        rest = [position for position in range(len(sets)) if not places[position]]
+        for position in rest:
+            closest[position] = max(closest[position], jaccard(sets[position], sets[latest]))
+        latest = min(rest, key=lambda position: (closest[position], position), default=0)
+    return places
 
 
 def components(sets: list[Shingles], threshold: float) -> list[int]:

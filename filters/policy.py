@@ -16,7 +16,8 @@ from distill.artifacts import atomic_path
 from distill.errors import RecipeError
 from distill.recipe import Select
 from filters.conditions import NOT_SELECTED, UNREADABLE_IMAGE, Condition, first_line
-from filters.database import Tables, connect
+from filters.database import Tables, connect, identifier, order, text
+from filters.mix import Kind, targets
 
 REASON = pa.struct([("rule", pa.string()), ("condition", pa.string()), ("values", pa.string())])
 _DECISIONS: list[tuple[str, pa.DataType]] = [
@@ -39,99 +40,118 @@ def decide(
     conditions: Iterable[Condition],
     select: Select,
     tables: Tables,
+    path: Path,
     unreadable: Mapping[str, str] | None = None,
-) -> pa.Table:
-    """The decision table of measured traces, sorted by id.
+    *,
+    seed: int = 0,
+    threads: int | None = None,
+) -> int:
+    """Write the decision table of measured traces, sorted by id; returns its rows.
 
     `unreadable` maps a sample whose images cannot be read to the reason. Raises RecipeError when a condition
-    cannot be evaluated on the values that were measured.
+    cannot be evaluated on the values that were measured, DataError when the shares of a mix cannot be met.
     """
     conditions = list(conditions)
-    connection = database(tables)
+    connection = connect(tables, threads=threads)
     unreadable = unreadable or {}
     broken = {"sample_id": pa.array(list(unreadable), pa.string()), "why": pa.array(unreadable.values(), pa.string())}
     connection.register("unreadable", pa.table(broken))
     try:
-        table: pa.Table = connection.sql(_query(conditions, select)).to_arrow_table()
-        return table.cast(DECISIONS)
+        connection.execute(_ranked(conditions, select, seed))
+        counts = connection.execute("SELECT kind, count(*) FROM ranked WHERE best GROUP BY kind").fetchall()
+        taken = targets({tuple(kind): count for kind, count in counts}, select.mix, select.limit)
+        connection.register("quotas", _quotas(taken))
+        batches = connection.sql(_query(conditions, select)).to_arrow_reader(_ROW_GROUP)
+        rows = 0
+        with (
+            atomic_path(path) as temporary,
+            pq.ParquetWriter(temporary, DECISIONS, compression="zstd") as writer,
+        ):
+            for batch in batches:
+                writer.write_table(pa.table(batch).cast(DECISIONS))
+                rows += len(batch)
+        return rows
     except duckdb.Error as error:
         raise _culprit(connection, conditions, error) from None
 
 
-def database(tables: Tables, decisions: pa.Table | None = None) -> duckdb.DuckDBPyConnection:
-    """A database with the tables `signals` and, when given, `decisions`."""
-    connection = connect(tables)
-    if decisions is not None:
-        connection.register("decisions", decisions)
-    return connection
+def database(tables: Tables, decisions: Path, *, threads: int | None = None) -> duckdb.DuckDBPyConnection:
+    """A database with the tables `signals` and `decisions`."""
+    return connect(tables, more={"decisions": decisions}, threads=threads)
 
 
-def write(decisions: pa.Table, path: Path) -> None:
-    with atomic_path(path) as temporary:
-        pq.write_table(decisions, temporary, compression="zstd", row_group_size=_ROW_GROUP)
+def _ranked(conditions: list[Condition], select: Select, seed: int) -> str:
+    """What no rule drops, with its place among the traces of its question, and within its kind of a mix."""
+    best_first = order([*select.order, "id"])
+    terms = "".join(f", {identifier(entry.removeprefix('-'))}" for entry in select.order)
+    kinds = ", ".join(f"coalesce(CAST((\n{mix.by}\n) AS VARCHAR), 'null')" for mix in select.mix)
+    place = f"row_number() OVER (PARTITION BY kind, best ORDER BY md5('{seed} ' || id), id)" if mixed(select) else "1"
+    dropped = " OR ".join(f"coalesce((\n{condition.sql}\n), false)" for condition in conditions)
+    # The limit of a teacher comes first: a place that it frees goes to the next best trace of another teacher.
+    return f"""
+        CREATE TEMP TABLE ranked AS
+        WITH kept AS (
+            SELECT id, sample_id, teacher{terms}, [{kinds}]::VARCHAR[] AS kind
+            FROM signals ANTI JOIN unreadable USING (sample_id) WHERE NOT ({dropped or "false"})
+        ), by_teacher AS (
+            SELECT *, row_number() OVER (PARTITION BY sample_id, teacher ORDER BY {best_first}) AS teacher_rank,
+                {_within("teacher_rank", select.per_teacher)} AS teacher_best
+            FROM kept
+        ), by_question AS (
+            SELECT *, row_number() OVER (PARTITION BY sample_id, teacher_best ORDER BY {best_first}) AS question_rank,
+                teacher_best AND {_within("question_rank", select.per_question)} AS best
+            FROM by_teacher
+        )
+        SELECT id, teacher_rank, teacher_best, question_rank, best, kind, {place} AS place FROM by_question"""
+
+
+def mixed(select: Select) -> bool:
+    """Whether anything beyond the limits of a question leaves traces out."""
+    return bool(select.mix) or select.limit is not None
+
+
+def _within(rank: str, limit: int | None) -> str:
+    return "true" if limit is None else f"{rank} <= {limit}"
+
+
+def _quotas(taken: Mapping[Kind, int]) -> pa.Table:
+    """How many traces of each kind are taken."""
+    kinds = pa.array([list(kind) for kind in taken], pa.list_(pa.string()))
+    return pa.table({"kind": kinds, "quota": pa.array(taken.values(), pa.int64())})
 
 
 def _query(conditions: list[Condition], select: Select) -> str:
     reasons = [_reason(condition) for condition in conditions]
     image = _struct(f"'{UNREADABLE_IMAGE}'", "'the image can be read'", "json_object('reason', why)")
     reasons.append(f"CASE WHEN why IS NOT NULL THEN {image} END")
-    order = _order(select)
-    by_teacher = "true" if select.per_teacher is None else f"teacher_rank <= {select.per_teacher}"
-    by_question = "true" if select.per_question is None else f"question_rank <= {select.per_question}"
-    # The limit of a teacher comes first: a place that it frees goes to the next best trace of another teacher.
+    named = " || ', ' || ".join(f"{text(mix.by + ' = ')} || kind[{place}]" for place, mix in enumerate(select.mix, 1))
+    quota = f"'mix: ' || quota || ' of ' || {named}" if select.mix else f"'limit = {select.limit}'"
     return f"""
-        WITH judged AS (
-            SELECT signals.*,
-                list_filter([{", ".join(reasons)}], lambda reason: reason IS NOT NULL) AS failed,
-                len(failed) = 0 AS kept
-            FROM signals LEFT JOIN unreadable USING (sample_id)
-        ), by_teacher AS (
-            SELECT *, row_number() OVER (PARTITION BY sample_id, kept, teacher ORDER BY {order}) AS teacher_rank
-            FROM judged
-        ), by_question AS (
-            SELECT *,
-                row_number() OVER (PARTITION BY sample_id, kept, {by_teacher} ORDER BY {order}) AS question_rank
-            FROM by_teacher
-        )
-        SELECT id, sample_id, teacher, k, domain, kept, kept AND {by_teacher} AND {by_question} AS selected,
+        SELECT signals.id, sample_id, signals.teacher, k, domain, ranked.id IS NOT NULL AS kept,
+            coalesce(best AND place <= quota, false) AS selected,
             CASE
-                WHEN NOT kept THEN failed
-                WHEN NOT {by_teacher} THEN [{_not_selected("per_teacher", select.per_teacher, "teacher_rank")}]
-                WHEN NOT {by_question} THEN [{_not_selected("per_question", select.per_question, "question_rank")}]
+                WHEN ranked.id IS NULL THEN list_filter([{", ".join(reasons)}], lambda reason: reason IS NOT NULL)
+                WHEN NOT teacher_best THEN [{_left_out(f"'per_teacher = {select.per_teacher}'", "teacher_rank")}]
+                WHEN NOT best THEN [{_left_out(f"'per_question = {select.per_question}'", "question_rank")}]
+                WHEN place > quota THEN [{_left_out(quota, "place")}]
                 ELSE []
             END AS reasons
-        FROM by_question ORDER BY id"""
+        FROM signals LEFT JOIN ranked USING (id) LEFT JOIN quotas USING (kind) LEFT JOIN unreadable USING (sample_id)
+        ORDER BY signals.id"""
 
 
 def _reason(condition: Condition) -> str:
-    values = ", ".join(f"{_text(name)}, {_identifier(name)}" for name in condition.columns)
-    reason = _struct(_text(condition.name), _text(condition.sql), f"json_object({values})")
+    values = ", ".join(f"{text(name)}, {identifier(name)}" for name in condition.columns)
+    reason = _struct(text(condition.name), text(condition.sql), f"json_object({values})")
     return f"CASE WHEN (\n{condition.sql}\n) THEN {reason} END"
 
 
-def _not_selected(limit: str, value: int | None, rank: str) -> str:
-    return _struct(_text(NOT_SELECTED), _text(f"{limit} = {value}"), f"json_object('rank', {rank})")
+def _left_out(limit: str, rank: str) -> str:
+    return _struct(text(NOT_SELECTED), limit, f"json_object('rank', {rank})")
 
 
 def _struct(rule: str, condition: str, values: str) -> str:
     return f"{{'rule': {rule}, 'condition': {condition}, 'values': CAST({values} AS VARCHAR)}}"
-
-
-def _order(select: Select) -> str:
-    """Best first; what was not measured comes last, ties fall to the id."""
-    terms = [
-        f"{_identifier(entry.removeprefix('-'))} {'DESC' if entry.startswith('-') else 'ASC'} NULLS LAST"
-        for entry in select.order
-    ]
-    return ", ".join([*terms, "id"])
-
-
-def _text(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"
-
-
-def _identifier(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _culprit(connection: duckdb.DuckDBPyConnection, conditions: list[Condition], error: duckdb.Error) -> Exception:

@@ -124,8 +124,7 @@ def test_large_datasets_are_cut_into_files(tmp_path, monkeypatch):
     whole = rows_of(tmp_path / "run")
     folder = tmp_path / "run/filter"
     found = index(tmp_path / "run/generate", folder / "samples", 10)
-    decisions = pq.read_table(folder / "decisions.parquet")
-    database = policy.database(Tables.of(folder), decisions)
+    database = policy.database(Tables.of(folder), folder / "decisions.parquet")
     shutil.rmtree(folder / "dataset")
     monkeypatch.setattr(dataset, "_GROUP_ROWS", 1)
     written = dataset.write(database, found, folder / "dataset", style="think", max_pixels=1_000, file_bytes=5_000)

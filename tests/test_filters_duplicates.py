@@ -84,3 +84,27 @@ def test_short_texts_equal_only_themselves():
 def test_a_trace_without_text_is_no_duplicate():
     rows = measured([trace(FOUR, "", "", id="a", outcome="error"), trace(FOUR, "", "", id="b", outcome="error")])
     assert rows["b"] == {"duplicates_state": "not_applicable"}
+
+
+def test_the_order_of_diversity_takes_what_is_least_like_all_before():
+    texts = {"a": edited(), "b": edited(0), "c": edited(*range(20)), "d": edited(*range(40)), "e": edited(1)}
+    traces = [trace(FOUR, "4", text, id=id) for id, text in texts.items()]
+    rows = measured(traces)
+    order = sorted(texts, key=lambda id: rows[id]["diversity_rank"])
+    assert order[:3] == ["a", "d", "c"] and sorted(row["diversity_rank"] for row in rows.values()) == [1, 2, 3, 4, 5]
+
+
+def test_only_usable_traces_have_a_place_in_the_order_of_diversity():
+    traces = [
+        trace(FOUR, "5", edited(), id="wrong"),
+        trace(FOUR, "4", edited(1), id="cut", outcome="truncated_answer"),
+        trace(FOUR, "4", edited(2), id="good"),
+        trace(FOUR, "4", edited(2), id="same"),
+    ]
+    rows = measured(traces)
+    assert {id: row["diversity_rank"] for id, row in rows.items()} == {
+        "wrong": None,
+        "cut": None,
+        "good": 1,
+        "same": None,
+    }

@@ -4,6 +4,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from distill.errors import RecipeError
+from distill.filtering import Mix
 from distill.recipe import Filter, Rule, Select
 from filters import policy
 from filters.conditions import check
@@ -31,8 +32,11 @@ def table(tmp_path):
     return write
 
 
-def decide(settings, paths, **unreadable):
-    rows = policy.decide(check(settings), settings.select, paths, unreadable).to_pylist()
+def decide(settings, tables, *, seed=0, **unreadable):
+    path = tables.signals[0].with_name("decisions.parquet")
+    count = policy.decide(check(settings), settings.select, tables, path, unreadable, seed=seed)
+    rows = pq.read_table(path).to_pylist()
+    assert len(rows) == count
     return {row["id"]: row for row in rows}
 
 
@@ -187,10 +191,9 @@ def test_a_dropped_trace_takes_no_place(table):
 def test_ties_fall_to_the_smallest_id_whatever_the_files(table):
     settings = Filter(rules=(), select=Select(per_question=3))
     rows = [{"id": f"{number * 7 % 50:02d}"} for number in range(50)]
-    once = policy.decide(check(settings), settings.select, table(*rows))
-    again = policy.decide(check(settings), settings.select, table(*reversed(rows), files=7))
-    assert once.equals(again)
-    assert [row["id"] for row in once.to_pylist() if row["selected"]] == ["00", "01", "02"]
+    once = decide(settings, table(*rows))
+    assert list(once) == sorted(once) and decide(settings, table(*reversed(rows), files=7)) == once
+    assert [id for id, row in once.items() if row["selected"]] == ["00", "01", "02"]
 
 
 def test_questions_whose_image_is_gone_are_dropped_for_that(table):
@@ -198,3 +201,43 @@ def test_questions_whose_image_is_gone_are_dropped_for_that(table):
     assert found["a"]["selected"]
     assert [reason["rule"] for reason in found["b"]["reasons"]] == ["r", "unreadable_image"]
     assert orjson.loads(found["b"]["reasons"][1]["values"]) == {"reason": "missing_image"}
+
+
+def test_a_mix_has_its_shares_and_says_what_it_left_out(table):
+    shares = Select(mix=(Mix(by="rationale_tokens > 100", shares={"true": 0.2, "false": 0.8}),))
+    rows = [{"id": f"{n:03d}", "sample_id": f"s{n}", "rationale_tokens": 10 * n} for n in range(30)]
+    found = decide(Filter(rules=(), select=shares), table(*rows))
+    chosen = [int(name) for name, row in found.items() if row["selected"]]
+    assert (sum(n > 10 for n in chosen), sum(n <= 10 for n in chosen)) == (3, 10)
+    assert all(row["kept"] for row in found.values())
+    (reason,) = next(row for name, row in found.items() if name > "010" and not row["selected"])["reasons"]
+    assert (reason["rule"], reason["condition"]) == ("not_selected", "mix: 3 of rationale_tokens > 100 = true")
+
+
+def test_a_limit_takes_a_random_part_that_the_seed_chooses(table):
+    settings = Filter(rules=(), select=Select(limit=20))
+    rows = [{"id": f"{n:03d}", "sample_id": f"s{n}"} for n in range(100)]
+    found = [decide(settings, table(*rows, files=files), seed=seed) for seed, files in ((0, 1), (0, 7), (1, 1))]
+    chosen = [{name for name, row in table.items() if row["selected"]} for table in found]
+    assert chosen[0] == chosen[1] != chosen[2] and len(chosen[0]) == len(chosen[2]) == 20
+    assert max(chosen[0]) > "050"
+
+
+def test_a_mix_by_a_value_that_is_not_measured_counts_it_as_null(table):
+    shares = Select(mix=(Mix(by="difficulty", shares={"hard": 0.5, "null": 0.5}),))
+    found = decide(
+        Filter(rules=(), select=shares), table({"id": "a"}, {"id": "b"}, {"id": "c", "difficulty": "hard"})
+    )
+    assert sum(row["selected"] for row in found.values()) == 2 and found["c"]["selected"]
+
+
+@pytest.mark.parametrize("by", ["nothing", "count(*)", "random()", "k >", "(select 1)"])
+def test_a_mix_by_anything_but_an_expression_on_one_trace_is_refused(by):
+    with pytest.raises(RecipeError, match=r"filter\.select\.mix: by = "):
+        check(Filter(select=Select(mix=(Mix(by=by, shares={"a": 1.0}),))))
+
+
+@pytest.mark.parametrize("shares", [{}, {"a": 0.7, "b": 0.4}, {"a": -0.1}])
+def test_shares_add_up_to_at_most_one(shares):
+    with pytest.raises(ValueError, match="shares are numbers"):
+        Mix(by="teacher", shares=shares)

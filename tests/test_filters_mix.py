@@ -1,0 +1,75 @@
+"""How many traces of each kind make a mix: shares are met, nothing is taken twice, contradictions are named."""
+
+import pytest
+
+from distill.errors import DataError
+from distill.filtering import Mix
+from filters.mix import targets
+
+
+def mix(by="teacher", **shares):
+    return Mix(by=by, shares=shares)
+
+
+def test_without_a_mix_everything_is_taken():
+    assert targets({(): 17}, []) == {(): 17}
+
+
+def test_a_limit_alone_takes_so_many():
+    assert targets({(): 17}, [], limit=5) == {(): 5}
+    assert targets({(): 3}, [], limit=5) == {(): 3}
+
+
+def test_one_mix_is_as_large_as_its_scarcest_value_allows():
+    assert targets({("a",): 1000, ("b",): 30}, [mix(a=0.7, b=0.3)]) == {("a",): 70, ("b",): 30}
+
+
+def test_what_is_left_of_one_goes_to_the_other_values_as_they_come():
+    found = targets({("a",): 100, ("b",): 40, ("c",): 10}, [mix(a=0.5)])
+    assert found == {("a",): 50, ("b",): 40, ("c",): 10}
+
+
+def test_values_without_a_share_are_left_out_when_the_shares_add_up_to_one():
+    assert targets({("a",): 10, ("b",): 10, ("c",): 99}, [mix(a=0.5, b=0.5)])[("c",)] == 0
+
+
+def test_a_share_of_nothing_leaves_a_value_out():
+    assert targets({("a",): 10, ("b",): 10}, [mix(a=0.0)]) == {("a",): 0, ("b",): 10}
+
+
+def test_two_mixes_are_met_at_once():
+    counts = {("a", "hard"): 500, ("a", "easy"): 300, ("b", "hard"): 100, ("b", "easy"): 900}
+    found = targets(counts, [mix(a=0.5, b=0.5), mix("difficulty", hard=0.4, easy=0.6)])
+    total = sum(found.values())
+    assert all(found[kind] <= counts[kind] for kind in counts) and total > 500
+    assert found["a", "hard"] + found["a", "easy"] == pytest.approx(total / 2, abs=1)
+    assert found["a", "hard"] + found["b", "hard"] == pytest.approx(0.4 * total, abs=1)
+    # What goes with what is kept: b was mostly easy, and still is.
+    assert found["b", "easy"] > 2 * found["b", "hard"]
+
+
+def test_a_limit_makes_a_mix_smaller_and_keeps_its_shares():
+    found = targets({("a",): 1000, ("b",): 900}, [mix(a=0.25, b=0.75)], limit=101)
+    assert sum(found.values()) == 101 and found[("a",)] in (25, 26)
+
+
+def test_a_value_that_no_trace_has_is_named():
+    with pytest.raises(DataError, match=r"teacher shall be 'c' in 50 % .*there: a, b"):
+        targets({("a",): 10, ("b",): 10}, [mix(a=0.5, c=0.5)])
+    with pytest.raises(DataError, match="a value without a share of its own in 50 %"):
+        targets({("a",): 10}, [mix(a=0.5)])
+
+
+def test_mixes_that_contradict_each_other_are_named():
+    with pytest.raises(DataError, match="teacher and domain cannot be met together"):
+        targets({("a", "x"): 10, ("b", "y"): 10}, [mix(a=0.9, b=0.1), mix("domain", x=0.1, y=0.9)])
+
+
+def test_the_order_of_the_kinds_changes_nothing():
+    counts = {("a",): 331, ("b",): 97, ("c",): 55}
+    wanted = [mix(a=1 / 3, b=1 / 3, c=1 / 3)]
+    assert targets(counts, wanted) == targets(dict(reversed(counts.items())), wanted) == dict.fromkeys(counts, 55)
+
+
+def test_no_traces_are_no_mix():
+    assert targets({}, [mix(a=1.0)]) == {}
