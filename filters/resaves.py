@@ -1,0 +1,176 @@
+"""Whether one picture is another one saved or resized again, by their pixels.
+
+One of the two is taken as the original and given the size of the other, with whichever customary filter comes
+closest; where the other is a JPEG file, it is also encoded with that file's own tables. What saving does is thereby
+done to both. What is left is compared piece by piece with how much there is to see at that place (saving disturbs
+edges and writing, hardly plain areas) and with how much the pair differs in general: a changed digit stands out.
+"""
+
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, JpegImagePlugin
+from scipy.ndimage import uniform_filter
+
+from distill.images import decode
+
+MOST_SHRUNK = 4.0
+"""Times that one picture may be wider than the other: beyond it small writing can no longer be compared."""
+
+_FILTERS = (
+    Image.Resampling.BOX,
+    Image.Resampling.BILINEAR,
+    Image.Resampling.HAMMING,
+    Image.Resampling.BICUBIC,
+    Image.Resampling.LANCZOS,
+)
+_COARSE = 8
+_COARSE_LEVELS = 40
+"""Levels by which squares of 8 by 8 pixels of two copies may differ on average."""
+_WINDOW = 5
+_AROUND = 9
+_DETAIL = 8.0
+"""Spread of the luminance around a place from which on there is something to see."""
+_LEAST = (20.0, 20.0)
+"""Levels added to that spread, for luminance and chroma, so that plain areas are not compared with nothing."""
+_BINS = 1000
+_BIN = 0.005
+_STRIP = 1 << 20
+_MARGIN = 16
+
+Values = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """How two pictures differ, as shares of what there is to see at a place."""
+
+    luminance: float
+    chroma: float
+    """The largest, anywhere."""
+    common: float
+    """The luminance difference that nine in ten of the places with something to see stay below."""
+
+    @property
+    def slight(self) -> bool:
+        return self.luminance <= min(0.65, 0.3 + 1.6 * self.common) and self.chroma <= 0.8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Picture:
+    pixels: Image.Image
+    tables: dict[int, list[int]] | None
+    """Quantisation tables of a JPEG file."""
+    sampling: int
+
+
+def same(one: bytes, other: bytes, *, max_pixels: int) -> bool:
+    """Whether one picture is the other but for encoding and size. Raises ImageError."""
+    found = difference(one, other, max_pixels=max_pixels)
+    return found is not None and found.slight
+
+
+def difference(one: bytes, other: bytes, *, max_pixels: int) -> Difference | None:
+    """How they differ; None when they are of different shape or far apart. Raises ImageError."""
+    first, second = _picture(one, max_pixels), _picture(other, max_pixels)
+    if first.pixels.size == second.pixels.size and first.pixels.tobytes() == second.pixels.tobytes():
+        return Difference(luminance=0.0, chroma=0.0, common=0.0)
+    if not _alike_in_shape(first.pixels.size, second.pixels.size) or _far_apart(first.pixels, second.pixels):
+        return None
+    ways = [_derived(first, second), _derived(second, first)]
+    _, expected, found = min(ways, key=lambda way: way[0])
+    return _measured(expected, found)
+
+
+def _picture(data: bytes, max_pixels: int) -> _Picture:
+    pixels = decode(data, max_pixels=max_pixels)
+    with Image.open(io.BytesIO(data)) as opened:
+        if not isinstance(opened, JpegImagePlugin.JpegImageFile) or opened.mode not in ("RGB", "L"):
+            return _Picture(pixels=pixels, tables=None, sampling=-1)
+        return _Picture(pixels=pixels, tables=opened.quantization, sampling=JpegImagePlugin.get_sampling(opened))
+
+
+def _alike_in_shape(one: tuple[int, int], other: tuple[int, int]) -> bool:
+    """Whether one size is the other one scaled, rounded to whole pixels."""
+    (width, height), (wider, higher) = sorted([one, other])
+    if wider > MOST_SHRUNK * width or higher > MOST_SHRUNK * height:
+        return False
+    return abs(width * higher - height * wider) <= max(wider, higher)
+
+
+def _far_apart(one: Image.Image, other: Image.Image) -> bool:
+    """Whether a coarse look is enough to tell them apart: it is, for most that are."""
+    least = min(one.size, other.size)
+    size = max(1, least[0] // _COARSE), max(1, least[1] // _COARSE)
+    shades = [np.asarray(image.resize(size, Image.Resampling.BOX), dtype=np.int16) for image in (one, other)]
+    return bool(np.abs(shades[0] - shades[1]).max() > _COARSE_LEVELS)
+
+
+def _derived(original: _Picture, copy: _Picture) -> tuple[float, Image.Image, Image.Image]:
+    """What the copy would look like if it were one of the original, beside it; how far off comes first."""
+    found = copy.pixels
+    expected = original.pixels
+    if expected.size != found.size:
+        grey = _grey(found)
+        resized = (original.pixels.resize(found.size, how) for how in _FILTERS)
+        expected = min(resized, key=lambda image: _distance(_grey(image), grey))
+    if copy.tables is not None:
+        expected = _encoded(expected, copy)
+    return _distance(_grey(expected), _grey(found)), expected, found
+
+
+def _encoded(image: Image.Image, like: _Picture) -> Image.Image:
+    assert like.tables is not None
+    buffer = io.BytesIO()
+    sampling = like.sampling if like.sampling >= 0 else 2
+    image.save(buffer, "JPEG", qtables=like.tables, subsampling=sampling)
+    return Image.open(buffer).convert("RGB")
+
+
+def _grey(image: Image.Image) -> NDArray[np.uint8]:
+    return np.asarray(image.convert("L"))
+
+
+def _distance(one: NDArray[np.uint8], other: NDArray[np.uint8]) -> float:
+    apart = np.where(one > other, one - other, other - one)
+    return float(np.square(apart, dtype=np.uint16).mean(dtype=np.float64))
+
+
+def _measured(expected: Image.Image, found: Image.Image) -> Difference:
+    counts = np.zeros(_BINS, dtype=np.int64)
+    luminance = chroma = 0.0
+    for one, other in _strips(expected, found):
+        spread = np.maximum(_spread(one[0]), _spread(other[0]))
+        share = np.sqrt(uniform_filter(np.square(one[0] - other[0]), _WINDOW)) / (spread + _LEAST[0])
+        luminance = max(luminance, float(share.max()))
+        seen = share[spread > _DETAIL]
+        counts += np.bincount(np.minimum(seen / _BIN, _BINS - 1).astype(np.int64), minlength=_BINS)
+        for ours, theirs in zip(one[1:], other[1:], strict=True):
+            colours = np.maximum(_spread(ours), _spread(theirs))
+            share = np.abs(uniform_filter(ours - theirs, _WINDOW)) / (colours + _LEAST[1])
+            chroma = max(chroma, float(share.max()))
+    below = np.searchsorted(np.cumsum(counts), 0.9 * counts.sum())
+    return Difference(luminance=luminance, chroma=chroma, common=float(below) * _BIN)
+
+
+def _strips(one: Image.Image, other: Image.Image) -> Iterator[tuple[list[Values], list[Values]]]:
+    """Both pictures, strip by strip, each as luminance and two chroma channels."""
+    width, height = one.size
+    rows = max(_MARGIN, _STRIP // width)
+    for top in range(0, height, rows):
+        box = (0, max(0, top - _MARGIN), width, min(height, top + rows + _MARGIN))
+        yield _channels(one.crop(box)), _channels(other.crop(box))
+
+
+def _channels(image: Image.Image) -> list[Values]:
+    return [np.asarray(channel, dtype=np.float32) for channel in image.convert("YCbCr").split()]
+
+
+def _spread(values: Values) -> Values:
+    """Standard deviation of the values around each place."""
+    mean = uniform_filter(values, _AROUND)
+    spread: Values = np.sqrt(np.maximum(uniform_filter(np.square(values), _AROUND) - np.square(mean), 0))
+    return spread
