@@ -168,6 +168,13 @@ class Recipe(Section):
         names = [teacher.name for teacher in self.teachers]
         if self.filter.judge.teacher is not None and self.filter.judge.teacher not in names:
             raise ValueError(_unknown("filter.judge.teacher", self.filter.judge.teacher, names))
+        for key, licences, known in (
+            ("sources", self.filter.card.sources, list(self.data)),
+            ("teachers", self.filter.card.teachers, names),
+        ):
+            for name in licences:
+                if name not in known:
+                    raise ValueError(_unknown(f"filter.card.{key}", name, known))
         asked: list[str] = []
         for teacher in self.teachers:
             if teacher.after is not None and teacher.after not in asked:

@@ -1,0 +1,316 @@
+"""Exports are opened by what reads them; where a reader is not installed, by the rules that its project documents."""
+
+import io
+import re
+import tarfile
+from itertools import pairwise
+from pathlib import Path
+
+import orjson
+import pytest
+from PIL import Image
+from run_fixtures import generate_folder, picture, recipe, sample, trace
+
+from distill.errors import DataError, RecipeError, StaleError
+from distill.images import sha256
+from distill.types import ImageRef
+from filters import exports
+from filters.apply import apply
+from filters.export_formats import TAGS, without_tags
+from filters.export_shards import Shards, key
+
+ALL = ("llava", "llama-factory", "ms-swift", "webdataset")
+KEEP_ALL = "[filter]\nrules = []\n"
+HOSTILE = "Which tag shows <image> or <bbox>: <img>a</img>, «<video>»?"
+
+
+def photograph(folder: Path) -> ImageRef:
+    buffer = io.BytesIO()
+    Image.new("RGB", (20, 12), (30, 90, 200)).save(buffer, "JPEG")
+    path = folder / "photograph.jpg"
+    path.write_bytes(buffer.getvalue())
+    return ImageRef(sha256=sha256(buffer.getvalue()), path=str(path))
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A filtered run: questions about two pictures, one, a photograph and none, some of them full of marks."""
+    folder = tmp_path_factory.mktemp("world")
+    shared = picture(folder, 1)
+    samples = [
+        sample("Count both.", "4", images=[shared, picture(folder, 2)]),
+        sample("What is it?", "4", images=[shared], domain="charts"),
+        sample(HOSTILE, "4", images=[photograph(folder)]),
+        sample(f"{HOSTILE} Or none?", "4"),
+        sample("Two plus two?", "4"),
+    ]
+    reasoning = "The tag <image> stands for\na picture: “vier” 四."
+    traces = [trace(samples[0], "4", "Two and two.", k=1), *(trace(item, "4", reasoning) for item in samples)]
+    generate_folder(folder / "run", samples, traces)
+    apply(recipe(folder, KEEP_ALL), folder / "run")
+    return folder / "run"
+
+
+@pytest.fixture(scope="module")
+def exported(run, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("exported") / "here"
+    return folder, exports.export(run, ALL, folder)
+
+
+def originals(run):
+    return {example.id: example for example in exports.read(run / "filter/dataset")}
+
+
+def digests(folder: Path):
+    return {str(path.relative_to(folder)): sha256(path.read_bytes()) for path in folder.rglob("*") if path.is_file()}
+
+
+def told(text: str, name) -> str:
+    return without_tags(text, TAGS[name])
+
+
+def test_every_file_is_named_with_its_examples_and_no_path_is_absolute(run, exported):
+    folder, files = exported
+    rows = len(originals(run))
+    assert (
+        rows == 6 and [files[name] for name in ("llava.json", "llama-factory.jsonl", "ms-swift.jsonl")] == [rows] * 3
+    )
+    assert sum(count for name, count in files.items() if name.endswith(".tar")) == rows
+    assert {path for path in digests(folder) if not path.startswith("images/")} == set(files)
+    for path in folder.glob("*.*"):
+        assert str(run.parent).encode() not in path.read_bytes()
+
+
+def test_pictures_lie_there_once_under_names_made_from_their_content(exported):
+    folder, _ = exported
+    pictures = sorted((folder / "images").rglob("*.*"))
+    assert sorted(path.suffix for path in pictures) == [".jpg", ".png", ".png"]
+    for path in pictures:
+        assert sha256(path.read_bytes()).startswith(path.stem) and path.parent.name == path.stem[:2]
+
+
+def test_llava_keeps_every_conversation_as_it_is_written(run, exported):
+    """LLaVA moves a picture's mark to the front of its turn, where it stands already; roles are human and gpt."""
+    folder, _ = exported
+    rows = orjson.loads((folder / "llava.json").read_bytes())
+    known = originals(run)
+    assert [row["id"] for row in rows] == list(known)
+    for row in rows:
+        example = known[row["id"]]
+        human, model = row["conversations"]
+        assert (human["from"], model["from"]) == ("human", "gpt")
+        listed = row.get("image", [])
+        paths = [listed] if isinstance(listed, str) else listed
+        assert (
+            human["value"].count("<image>") == len(paths) == len(example.pictures) and "<image>" not in model["value"]
+        )
+        assert [(folder / path).read_bytes() for path in paths] == [one.data for one in example.pictures]
+        bare = human["value"].replace("<image>", "").strip()
+        if len(paths) == 1:
+            assert isinstance(listed, str) and f"<image>\n{bare}" == human["value"]
+        assert bare == told(example.messages[0]["content"], "llava")
+        assert model["value"] == told(example.messages[1]["content"], "llava")
+    assert sum("image" not in row for row in rows) == 2
+
+
+def test_llama_factory_finds_as_many_marks_as_pictures_in_the_file_that_its_index_names(run, exported, tmp_path):
+    """By data/README.md of LLaMA-Factory: roles take turns, media are found below dataset_dir, counts are equal."""
+    import datasets
+
+    folder, _ = exported
+    index = orjson.loads((folder / "dataset_info.json").read_bytes())
+    entry = index["run"]
+    tags, columns = entry["tags"], entry["columns"]
+    assert entry["formatting"] == "sharegpt" and (folder / entry["file_name"]).suffix == ".jsonl"
+    file = str(folder / entry["file_name"])
+    rows = datasets.load_dataset("json", data_files=file, split="train", cache_dir=str(tmp_path))
+    known = originals(run)
+    assert rows["id"][:] == list(known)
+    for row in rows:
+        example, messages, images = known[row["id"]], row[columns["messages"]], row[columns["images"]]
+        roles = [message[tags["role_tag"]] for message in messages]
+        assert roles == [tags["user_tag"], tags["assistant_tag"]]
+        text = "".join(message[tags["content_tag"]] for message in messages)
+        assert [text.count(tag) for tag in TAGS["llama-factory"]] == [len(images), 0, 0]
+        assert [(folder / path).read_bytes() for path in images] == [one.data for one in example.pictures]
+        bare = [messages[0]["content"].removeprefix("<image>" * len(images)), messages[1]["content"]]
+        assert bare == [told(message["content"], "llama-factory") for message in example.messages]
+
+
+def test_ms_swift_finds_no_mark_of_its_own_but_the_pictures(run, exported, tmp_path):
+    """By Custom-dataset.md of ms-swift: text is cut at special tokens, and each <image> takes the next picture."""
+    import datasets
+
+    folder, _ = exported
+    file = str(folder / "ms-swift.jsonl")
+    rows = datasets.load_dataset("json", data_files=file, split="train", cache_dir=str(tmp_path))
+    cut = re.compile(f"({'|'.join(map(re.escape, TAGS['ms-swift']))})")
+    known = originals(run)
+    for row in rows:
+        example = known[row["id"]]
+        assert [set(message) for message in row["messages"]] == [{"role", "content"}] * 2
+        marks = [part for message in row["messages"] for part in cut.split(message["content"])[1::2]]
+        assert marks == ["<image>"] * len(example.pictures)
+        assert [(folder / path).read_bytes() for path in row["images"]] == [one.data for one in example.pictures]
+        bare = row["messages"][0]["content"].removeprefix("<image>" * len(row["images"]))
+        assert bare == told(example.messages[0]["content"], "ms-swift")
+        assert row["messages"][1]["content"] == told(example.messages[1]["content"], "ms-swift")
+
+
+def test_a_tar_holds_examples_as_neighbours_with_unchanged_text_and_nothing_of_this_machine(run, exported):
+    folder, files = exported
+    known = originals(run)
+    seen = []
+    for path in sorted((folder / "webdataset").iterdir()):
+        with tarfile.open(path) as tar:
+            infos = tar.getmembers()
+            assert {(one.mtime, one.uid, one.gid, one.uname, one.mode) for one in infos} == {(0, 0, 0, "", 0o644)}
+            keys = [one.name.split(".", 1)[0] for one in infos]
+            assert len([1 for before, after in pairwise(["", *keys]) if before != after]) == len(set(keys))
+            contents = {one.name: tar.extractfile(one).read() for one in infos}
+        for name in dict.fromkeys(keys):
+            row = orjson.loads(contents[f"{name}.json"])
+            example = known[row["trace_id"]]
+            seen.append(example.id)
+            assert [dict(message) for message in row["messages"]] == list(example.messages)
+            assert [contents[f"{name}.{image}"] for image in row["images"]] == [one.data for one in example.pictures]
+            assert {column: row[column] for column in example.values} == example.values
+        assert files[f"webdataset/{path.name}"] == len(set(keys))
+    assert sorted(seen) == sorted(known)
+
+
+def test_webdataset_reads_every_example_and_its_pictures(run, exported):
+    webdataset = pytest.importorskip("webdataset")
+    folder, _ = exported
+    tars = sorted(str(path) for path in (folder / "webdataset").glob("*.tar"))
+    known = originals(run)
+    found = {}
+    for row in webdataset.WebDataset(tars, shardshuffle=False).decode("pil"):
+        found[row["json"]["trace_id"]] = [row[name].size for name in row["json"]["images"]]
+    sizes = {one: [Image.open(io.BytesIO(p.data)).size for p in known[one].pictures] for one in known}
+    assert found == sizes
+
+
+def test_datasets_reads_a_series_of_tars_with_its_pictures(exported, tmp_path):
+    import datasets
+
+    folder, files = exported
+    series = {name.rsplit("-", 1)[0] for name in files if name.endswith(".tar")}
+    assert series == {"webdataset/text", "webdataset/png", "webdataset/png-png", "webdataset/jpg"}
+    tars = [str(folder / name) for name in files if name.startswith("webdataset/png-png-")]
+    rows = datasets.load_dataset("webdataset", data_files=tars, split="train", cache_dir=str(tmp_path))
+    assert len(rows) == 2
+    for row in rows:
+        assert [row[name].size for name in row["json"]["images"]] == [(24, 24)] * 2
+        assert row["json"]["messages"][0]["content"] == "Count both."
+
+
+def test_trl_makes_batches_of_the_dataset(run, tmp_path):
+    import datasets
+    import tiny_models
+    from transformers import AutoProcessor
+    from trl.data_utils import is_conversational, prepare_multimodal_messages
+    from trl.trainer.sft_trainer import DataCollatorForVisionLanguageModeling
+
+    rows = datasets.load_dataset(str(run / "filter/dataset"), split="train", cache_dir=str(tmp_path / "cache"))
+    assert is_conversational(rows[0])
+    for row in rows:
+        user, assistant = prepare_multimodal_messages(row["messages"], images=row["images"])
+        kinds = [part["type"] for part in user["content"]]
+        assert kinds == ["image"] * len(row["images"]) + ["text"]
+        assert assistant["content"] == [{"type": "text", "text": row["messages"][1]["content"]}]
+    tiny_models.build(tmp_path / "model", hidden=32, layers=1)
+    processor = AutoProcessor.from_pretrained(tmp_path / "model")
+    plain = [row for row in rows if row["images"] and "<image>" not in str(row["messages"])]
+    batch = DataCollatorForVisionLanguageModeling(processor)(plain)
+    assert len(plain) == len(batch["input_ids"]) == 1 and batch["pixel_values"].shape[1] >= 2
+
+
+def test_a_second_export_has_the_same_bytes(run, exported, tmp_path):
+    folder, _ = exported
+    exports.write(run / "filter/dataset", tmp_path / "again", ALL, name="run")
+    assert digests(tmp_path / "again") == digests(folder)
+
+
+def test_unchanged_pictures_are_linked_and_forgotten_ones_go(run, tmp_path):
+    dataset, folder = run / "filter/dataset", tmp_path / "exports"
+    exports.write(dataset, folder, ["llava"], name="run")
+    places = {path.name: path.stat().st_ino for path in (folder / "images").rglob("*.*")}
+    damaged = sorted((folder / "images").rglob("*.png"))[0]
+    damaged.write_bytes(b"x" * damaged.stat().st_size)
+    (folder / "images/00").mkdir(exist_ok=True)
+    (folder / "images/00/stranger.png").write_bytes(b"x")
+    exports.write(dataset, folder, ["ms-swift"], name="run", before=[folder])
+    after = {path.name: path.stat().st_ino for path in (folder / "images").rglob("*.*")}
+    assert set(after) == set(places)
+    assert {name for name in after if after[name] != places[name]} == {damaged.name}
+    assert sha256(damaged.read_bytes()).startswith(damaged.stem)
+    assert {path.name for path in folder.iterdir()} == {"README.md", "images", "ms-swift.jsonl"}
+    assert exports.write(dataset, folder, [], name="run") == {} and not folder.exists()
+
+
+def test_where_links_are_refused_pictures_are_written(run, tmp_path, monkeypatch):
+    exports.write(run / "filter/dataset", tmp_path / "one", ["llava"], name="run")
+
+    def refuse(*_: object) -> None:
+        raise OSError("no links here")
+
+    monkeypatch.setattr(Path, "hardlink_to", refuse)
+    exports.write(run / "filter/dataset", tmp_path / "two", ["llava"], name="run", before=[tmp_path / "one"])
+    assert digests(tmp_path / "two") == digests(tmp_path / "one")
+
+
+def test_what_a_killed_export_left_does_not_enter_the_next_one(run, exported, tmp_path):
+    left = tmp_path / ".exports.tmp" / "images" / "00"
+    left.mkdir(parents=True)
+    (left / "half.png").write_bytes(b"half")
+    exports.write(run / "filter/dataset", tmp_path / "exports", ALL, name="run")
+    assert digests(tmp_path / "exports") == digests(exported[0])
+    assert [path.name for path in tmp_path.iterdir()] == ["exports"]
+
+
+def test_the_guide_counts_the_texts_that_were_altered(exported):
+    text = (exported[0] / "README.md").read_text()
+    parts = dict(re.findall(r"^## (\S+?)[,:].*?$(.*?)(?=^##|\Z)", text, re.DOTALL | re.MULTILINE))
+    assert list(parts) == ["LLaVA", "LLaMA-Factory", "ms-swift", "WebDataset"]
+    assert [("In 5 examples" in part) for part in parts.values()] == [True, True, True, False]
+
+
+def test_an_export_overwrites_nothing_and_needs_a_finished_filter_stage(run, tmp_path):
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken/thesis.txt").write_text("precious")
+    with pytest.raises(DataError, match="nothing was written"):
+        exports.export(run, ["llava"], tmp_path / "taken")
+    assert [path.name for path in (tmp_path / "taken").iterdir()] == ["thesis.txt"]
+    with pytest.raises(StaleError, match="distill filter"):
+        exports.export(tmp_path / "norun", ["llava"], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_large_series_are_cut_into_tars_and_few_files_are_open_at_once(run, tmp_path, monkeypatch):
+    by_count = {count: [one for one in originals(run).values() if len(one.pictures) == count] for count in (0, 2)}
+    examples = [one for pair in zip(by_count[0], by_count[2], strict=True) for one in pair]
+    monkeypatch.setattr("filters.export_shards._OPEN_SERIES", 1)
+    expected = {f"{series}-0000{number}.tar": 1 for number in (0, 1) for series in ("text", "png-png")}
+    for name, limit, order in (("cut", 1, sorted(examples, key=lambda one: one.id)), ("switching", 10**9, examples)):
+        shards = Shards(tmp_path / name, shard_bytes=limit)
+        for example in order:
+            shards.add(example)
+        shards.close()
+        assert shards.files == expected
+        names = []
+        for path in (tmp_path / name).iterdir():
+            with tarfile.open(path) as tar:
+                names += [member for member in tar.getnames() if member.endswith(".json")]
+        assert sorted(names) == sorted(f"{example.id}.json" for example in examples)
+
+
+def test_a_key_has_no_dot_and_no_slash():
+    assert key("abc-1_Z") == "abc-1_Z"
+    strange = {key(name) for name in ("a.b", "a/b", "a b", "ä", "x" * 200, "")}
+    assert len(strange) == 6 and all(re.fullmatch(r"[0-9a-f]{32}", name) for name in strange)
+
+
+def test_a_misspelt_format_is_an_error_with_the_nearest_one(tmp_path):
+    with pytest.raises(RecipeError, match="ms-swift"):
+        recipe(tmp_path, '[filter]\nexports = ["ms_swift"]\n')
