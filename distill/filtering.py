@@ -62,8 +62,9 @@ class CorpusSignal(Section):
 class ContaminationSignal(Section):
     sources: tuple[str, ...] | None = Field(default=None, strict=False)
     """Data sources of the recipe that nothing may be trained on; default: the one that [eval] asks about."""
-    images: bool = True
-    """Look at pictures too, which means decoding each one; without it they match by their bytes only."""
+    images: Literal["all", "matching", "bytes"] = "matching"
+    """Which pictures are decoded to find them saved or resized anew: all, those whose question matches a test question
+    in words, or none, so that a picture is known by its bytes only."""
 
 
 class StudentSignal(Section):
@@ -168,6 +169,7 @@ class Card(Section):
 DEFAULT_RULES = (
     Rule(name="incomplete", drop="outcome <> 'complete'"),
     Rule(name="wrong_answer", drop="answer_verdict = 'wrong'"),
+    Rule(name="judged_wrong", drop="judge_verdict = 'wrong'"),
     Rule(name="bad_format", drop="not format_valid"),
     Rule(name="repetition", drop="repetition_ngram > 0.6"),
     Rule(name="exact_duplicate", drop="exact_duplicate"),

@@ -42,10 +42,11 @@ def check_generate(recipe: Recipe, run: Path, *, limit: int | None, fresh: bool,
 
 
 def filter_stage(recipe: Recipe, run: Path, *, fresh: bool = False) -> str:
+    from distill.extras import measurers
     from filters.apply import apply
 
     with _recorded(recipe, run) as on_progress:
-        apply(recipe, run, fresh=fresh, on_progress=on_progress)
+        apply(recipe, run, fresh=fresh, measurers=measurers(recipe, run), on_progress=on_progress)
     return f"{funnel(run)}\ndataset: {run / 'filter' / 'dataset'}\nreport:  {run / 'filter' / 'report.html'}"
 
 

@@ -16,36 +16,50 @@ import pyarrow.parquet as pq
 
 from distill import artifacts
 from distill.artifacts import Manifest, Output
-from distill.errors import DataError
+from distill.errors import DataError, RecipeError
 from distill.recipe import Recipe
 from distill.types import Progress, ProgressCallback, unwatched
-from filters import conditions, corpus, dataset, funnel, measure, policy, registry
+from filters import conditions, corpus, dataset, exports, funnel, measure, policy, registry
 from filters.card import card
 from filters.conditions import UNREADABLE_IMAGE
 from filters.database import Tables
 from filters.funnel import Funnel
 from filters.minhash import Scheme
-from filters.registry import Extractor
+from filters.registry import MODELS, Extractor
+from filters.side import Measurer
 from filters.traces import Index, index
 
 _TEMPORARY = ".dataset.tmp"
 
 
 def apply(
-    recipe: Recipe, run: Path | str, *, fresh: bool = False, on_progress: ProgressCallback = unwatched
+    recipe: Recipe,
+    run: Path | str,
+    *,
+    fresh: bool = False,
+    measurers: Mapping[str, Measurer] | None = None,
+    on_progress: ProgressCallback = unwatched,
 ) -> Manifest:
     """Filter the traces of a run's finished generate stage; returns the manifest of `<run>/filter`.
 
     A finished stage of the same settings is returned as it is. `fresh` sets the old result aside and decides anew;
     signals that are still valid are not measured again. Other traces than last time do the same: more questions were
-    asked, say, or failed ones again. Raises RecipeError before anything is read when a rule cannot be right,
-    StaleError when the stage was made from other settings, DataError when nothing is kept.
+    asked, say, or failed ones again. Signals that need a model come from `measurers` (distill.extras), by name.
+    Raises RecipeError before anything is read when a rule cannot be right, StaleError when the stage was made from
+    other settings, DataError when nothing is kept.
     """
     started, run = time.monotonic(), Path(run)
     rules = conditions.check(recipe.filter)
     generated = artifacts.require(run, "generate", next_step="run `distill generate` first")
     extractors = registry.build(recipe)
-    fields = artifacts.flatten(_fields(recipe, generated, registry.identity(extractors)))
+    measurers = measurers or {}
+    if missing := [name for name in MODELS if name in recipe.filter.signals and name not in measurers]:
+        raise RecipeError(
+            f"{recipe.path}: filter.signals asks for {', '.join(missing)}, which a model measures; hand in "
+            "`distill.extras.measurers(recipe, run)`, as `distill filter` does"
+        )
+    identities = registry.identity(extractors) | {name: dict(found.identity) for name, found in measurers.items()}
+    fields = artifacts.flatten(_fields(recipe, generated, identities))
     folder = run / "filter"
     with artifacts.locked(run):
         if fresh or _only_traces_differ(Manifest.read(folder), fields):
@@ -55,8 +69,8 @@ def apply(
             return done
         (folder / artifacts.MANIFEST).unlink(missing_ok=True)
         traces = index(run / "generate", folder / "samples", recipe.filter.partition_rows)
-        watch = _Watch(on_progress, traces.count)
-        tables = _measure(recipe, traces, extractors, folder, watch)
+        watch = _Watch(on_progress, "filter", traces.count)
+        tables = _measure(recipe, traces, extractors, measurers, folder, watch)
         counts, outputs = _decide(recipe, rules, traces, tables, folder)
         return Manifest(
             stage="filter",
@@ -89,9 +103,14 @@ def _only_traces_differ(before: Manifest | None, fields: dict[str, Any]) -> bool
 
 
 def _measure(
-    recipe: Recipe, traces: Index, extractors: tuple[Extractor, ...], folder: Path, watch: "_Watch"
+    recipe: Recipe,
+    traces: Index,
+    extractors: tuple[Extractor, ...],
+    measurers: Mapping[str, Measurer],
+    folder: Path,
+    watch: "_Watch",
 ) -> Tables:
-    """Every signal that the recipe asks for: partition by partition, then across partitions."""
+    """Every signal that the recipe asks for: partition by partition, then across partitions, by models."""
     settings = recipe.filter
     scheme = Scheme(shingle=settings.corpus.shingle) if "corpus" in settings.signals else None
     signals = measure.measure(
@@ -102,9 +121,11 @@ def _measure(
         workers=settings.workers,
         on_done=watch.measured,
     )
-    side = {}
+    side: dict[str, tuple[Path, ...]] = {}
     if scheme is not None:
         side["corpus"] = (corpus.write(traces, signals, folder / "corpus", scheme, settings.corpus.threshold),)
+    for name, measurer in measurers.items():
+        side[name] = tuple(measurer(traces.items(), watch.beside(f"filter: {name}").measured_beside))
     return Tables(signals=signals, side=side)
 
 
@@ -145,6 +166,7 @@ def _decide(
         "dataset/README.md": None,
         "decisions.parquet": traces.count,
         "report.html": None,
+        **exports.of_stage(recipe, folder),
         **{path.relative_to(folder).as_posix(): pq.read_metadata(path).num_rows for path in tables.files()},
     }
     outputs = {name: artifacts.describe(folder / name, count) for name, count in sorted(files.items())}
@@ -184,28 +206,37 @@ def _start_over(folder: Path) -> None:
     artifacts.set_aside(folder)
     before = folder.with_name(f"{folder.name}.previous")
     with artifacts.storage_errors(folder):
-        for path in [
-            *before.glob("signals/*.parquet"),
-            *(path for path in before.glob("corpus/**/*") if path.is_file()),
-        ]:
+        measured = (before / name for name in (measure.SIGNALS, *registry.SIDE))
+        for path in (path for found in measured for path in found.rglob("*") if path.is_file()):
             new = folder / path.relative_to(before)
             new.parent.mkdir(parents=True, exist_ok=True)
-            os.link(path, new)
+            if path.suffix == ".jsonl":  # a journal is appended to, and what was set aside stays as it is
+                shutil.copy2(path, new)
+            else:
+                os.link(path, new)
 
 
 class _Watch:
     """Counts measured and reused traces while telling the watcher."""
 
-    def __init__(self, on_progress: ProgressCallback, total: int) -> None:
+    def __init__(self, on_progress: ProgressCallback, stage: str, total: int) -> None:
         self.count = self.reused = 0
-        self._on_progress, self._total = on_progress, total
+        self._on_progress, self._stage, self._total = on_progress, stage, total
+
+    def beside(self, stage: str) -> "_Watch":
+        """Counts of its own for the same watcher."""
+        return _Watch(self._on_progress, stage, self._total)
+
+    def measured_beside(self, rows: int, reused: bool) -> None:
+        self.measured(rows, rows if reused else 0)
 
     def measured(self, rows: int, reused: int) -> None:
+        """Of so many more traces, so many values were there before."""
         self.reused += reused
         self.count += rows - reused
         self._on_progress(
             Progress(
-                stage="filter",
+                stage=self._stage,
                 done=self.count + self.reused,
                 total=self._total,
                 unit="traces",

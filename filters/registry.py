@@ -11,6 +11,7 @@ import pyarrow as pa
 from distill.errors import DistillError
 from distill.recipe import Recipe
 from distill.types import Sample, Trace
+from filters import fit, judge
 from filters.agreement import Agreement
 from filters.answer import Answer
 from filters.columns import ERROR, family
@@ -76,8 +77,13 @@ CORPUS = family(
 )
 SIDE: Mapping[str, tuple[Literal["id", "sample_id"], pa.Schema]] = {
     "corpus": ("id", CORPUS),
+    "student": ("id", fit.COLUMNS),
+    "judge": ("id", judge.COLUMNS),
 }
-"""What is measured across partitions: the key by which each table is joined, and its columns."""
+"""What one partition alone, or this process, cannot measure: the key by which a table is joined, and its columns."""
+
+MODELS = ("student", "judge")
+"""Side tables that a model measures."""
 
 COLUMNS = pa.schema([*LOCAL, *(field for _, schema in SIDE.values() for field in schema)])
 """The signal table: one row a trace."""

@@ -100,6 +100,15 @@ class Index:
         """The traces with these ids, in their order."""
         return read_traces(self.journals, self.places(self.rows_of(ids)))
 
+    def items(self) -> Iterator[tuple[str, Sample, Trace]]:
+        """Every live trace with its id and sample, in the order of samples, then traces; one partition in memory."""
+        for partition in range(len(self.digests)):
+            samples = {sample.id: sample for sample in read_partition(self.samples, partition)}
+            rows = self.rows(partition)
+            rows = rows[np.lexsort((self.ids[rows], self.sample_ids[rows]))]
+            for found in read_traces(self.journals, self.places(rows)):
+                yield found.id, samples[found.sample_id], found
+
     def samples_of(self, ids: Iterable[str]) -> dict[str, Sample]:
         """The samples with these ids, all of them asked."""
         rows = np.searchsorted(self.asked, np.unique(np.array(list(ids), self.asked.dtype)))

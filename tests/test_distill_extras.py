@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pyarrow.parquet as pq
 import pytest
 import run_fixtures as fixtures
@@ -10,10 +11,12 @@ import stub_server
 import test_teacher_client as clients
 import tiny_models
 
-from distill.errors import RecipeError
+from distill.errors import DataError, RecipeError
 from distill.extras import measurers
 from distill.recipe import Recipe
+from distill.run import filter_stage
 from filters import fit, judge
+from filters.apply import apply
 from filters.side import Item
 
 STUDENT = '[student]\nmodel = "model"\n[filter]\nsignals = ["student"]\n'
@@ -116,6 +119,39 @@ def test_the_judge_is_asked_about_undecided_answers_only(tmp_path: Path) -> None
     (body,) = bodies
     text = body["messages"][0]["content"][0]["text"]
     assert "Which animal?" in text and "a grey wolf" in text and answers[2] in text and body["max_tokens"] == 20
+
+
+def test_rules_see_what_the_student_and_the_judge_say(tmp_path: Path) -> None:
+    tiny_models.build(tmp_path / "model", hidden=64, layers=2)
+    samples, traces = fixtures.small_world(tmp_path / "pictures", questions=4)
+    asked = fixtures.sample("Which animal?", "a grey wolf", answer_type="text")
+    traces.append(fixtures.trace(asked, "a wolf, grey, I believe"))
+    fixtures.generate_folder(tmp_path / "run", [*samples, asked], traces)
+    text = """
+[student]
+model = "model"
+[[teachers]]
+name = "oracle"
+model = "stub"
+base_url = "{url}"
+[filter]
+signals = ["answer", "format", "student", "judge"]
+rules = [{{ name = "far", drop = "student_nll > 0" }}, {{ name = "asked", drop = "judge_verdict = 'correct'" }}]
+[filter.judge]
+teacher = "oracle"
+"""
+    with stub_server.serve(words=3) as url:
+        read = recipe(tmp_path, text.format(url=url))
+        with pytest.raises(DataError, match="far: 17"):
+            filter_stage(read, tmp_path / "run")
+        with pytest.raises(RecipeError, match="asks for student, judge, which a model measures"):
+            apply(read, tmp_path / "run")
+        read = recipe(tmp_path, text.format(url=url).replace("student_nll > 0", "student_nll > 99"))
+        filter_stage(read, tmp_path / "run")
+    table = pq.read_table(tmp_path / "run" / "filter" / "dataset" / "train" / "part-00000.parquet").to_pylist()
+    signals = {row["trace_id"]: orjson.loads(row["signals"]) for row in table}
+    assert all(found["student_nll"] > 0 for found in signals.values())
+    assert signals[traces[-1].id]["judge_state"] == "undecidable"
 
 
 @pytest.mark.parametrize(

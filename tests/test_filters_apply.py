@@ -63,6 +63,7 @@ def test_every_trace_is_measured_decided_and_counted(world):
         "selected": 6,
         "rule.incomplete": 6,
         "rule.wrong_answer": 6,
+        "rule.judged_wrong": 0,
         "rule.bad_format": 6,
         "rule.repetition": 6,
         "rule.exact_duplicate": 6,
