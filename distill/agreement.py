@@ -9,7 +9,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Final
 
 from distill.numbers import Quantity
-from distill.units import unit_factor
+from distill.units import loosely_equal, unit_factor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,18 +39,35 @@ def compare_quantities(said: Quantity, meant: Quantity, gold_type: str, toleranc
     same = _values(said, meant, tolerance)
     if said.percent != meant.percent:
         return _across_percent(said, meant, gold_type, tolerance, same)
+    if said.percent and (said.unit == "point") != (meant.unit == "point"):
+        return _unless_wrong(same, "points_or_percent")
+    bare_share = gold_type == "percent" and not said.percent and same.verdict == "wrong"
+    if bare_share and _values(_hundredfold(said), meant, tolerance).verdict != "wrong":
+        return undecided("percent_or_share")
+    if same.verdict == "wrong" and abs(said.value) == abs(meant.value) and _SIGN_IN_WORDS.search(text):
+        return replace(undecided("sign_in_words"), relative_error=same.relative_error)
     if said.currency and meant.currency and said.currency != meant.currency:
         dollars = said.currency.endswith("D") and meant.currency.endswith("D")
         return _unless_wrong(same, "other_currency") if dollars else wrong("other_currency")
+    if {said.currency or said.unit, meant.currency or meant.unit} == {"GBP", "pound"}:
+        return same
     if said.unit and meant.unit and said.unit != meant.unit:
         ours, theirs = unit_factor(said.unit), unit_factor(meant.unit)
         if ours and theirs and ours[0] == theirs[0]:
             one, other = (_scaled(item, factor[1]) for item, factor in ((said, ours), (meant, theirs)))
-            return _values(one, other, tolerance)
+            converted = _values(one, other, tolerance)
+            loose = ours[0] == "data" and loosely_equal(said.value, said.unit, meant.value, meant.unit)
+            return undecided("unit_of_1024") if loose and converted.verdict == "wrong" else converted
+        if loosely_equal(said.value, said.unit, meant.value, meant.unit):
+            return undecided("other_unit")
         if not (re.search(rf"\b{re.escape(meant.unit)}", text, re.IGNORECASE) and not unit_factor(meant.unit)):
             return wrong("other_unit") if ours and theirs else _unless_wrong(same, "other_unit")
     if meant.currency and said.unit and not said.currency:
         return _unless_wrong(same, "other_unit")
+    if (said.unit == "th") != (meant.unit == "th") and (said.decimals or meant.decimals):
+        return _unless_wrong(same, "rank_or_amount")
+    if said.unit.startswith("per ") != meant.unit.startswith("per "):
+        return _unless_wrong(same, "amount_or_rate")
     return same
 
 
@@ -69,15 +86,22 @@ def _across_percent(said: Quantity, meant: Quantity, gold_type: str, tolerance: 
         if meant.percent or gold_type == "percent":
             return replace(same, reason="percent_sign_left_out")
         return replace(undecided("percent_or_number"), relative_error=same.relative_error)
-    hundredth, bare = (meant, said) if meant.percent else (said, meant)
-    if (
-        _values(replace(hundredth, value=hundredth.value / 100, others=(), decimals=None), bare, tolerance).verdict
-        == "correct"
-    ):
+    one, two = (_hundredfold(said), meant) if meant.percent else (said, _hundredfold(meant))
+    if _values(one, two, tolerance).verdict != "wrong" or _values(two, one, tolerance).verdict != "wrong":
         return undecided("percent_or_share")
     return _unless_wrong(same, "percent_or_number")
 
 
+def _hundredfold(share: Quantity) -> Quantity:
+    places = None if share.decimals is None else max(0, share.decimals - 2)
+    return replace(share, value=share.value * 100, others=(), decimals=places)
+
+
+_SIGN_IN_WORDS = re.compile(
+    r"\b(?:loss|lost|decreas\w+|declin\w+|drop\w*|fell|fall\w*|down|reduc\w+|less|lower|below|deficit|negative|minus)\b"
+    r"|^\([$€£¥]",
+    re.IGNORECASE,
+)
 _TINY: Final = Decimal("1e-12")
 
 
@@ -99,6 +123,8 @@ def _values(said: Quantity, meant: Quantity, tolerance: Decimal) -> Finding:
         return Finding(verdict="undecided", reason="ambiguous_separator", relative_error=error)
     if _is_rounding(said, meant):
         return Finding(verdict="undecided", reason="rounded", relative_error=error)
+    if _is_rounding(meant, said):
+        return Finding(verdict="undecided", reason="more_precise", relative_error=error)
     return Finding(verdict="wrong", reason="other_value", relative_error=error)
 
 

@@ -4,7 +4,8 @@ import re
 from functools import lru_cache
 
 from distill.final_answer import final_answer
-from distill.numbers import normalise, single
+from distill.notation import normalise
+from distill.numbers import single
 from distill.times import days
 
 _CHOICE = re.compile(r"\(?[A-Z]\)?[.):]?")
@@ -17,6 +18,7 @@ _DATE = re.compile(r"\d{4}[-/]\d{1,2}[-/]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4}")
 _NUMBER_LIST = re.compile(
     r"\d+(?:,\d+){2,}|\S+(?:\s*[,;]\s+\S+)*\s*,?\s+(?:and|&)\s+\S+|\S+(?:\s*;\s*\S+)+|\S+(?:,\s+\S+)+"
 )
+_SLASHED = re.compile(r"[^\W\d][^\W\d ]*(?:\s?/\s?[^\W\d][^\W\d ]*)+")
 
 
 @lru_cache(maxsize=8192)
@@ -64,7 +66,9 @@ def _is_list(text: str) -> bool:
 def items(text: str) -> list[str]:
     """The parts of a list as written: brackets, separators and bullets removed."""
     inside = text[1:-1] if text[:1] in "[({" and text[-1:] in "])}" else text
-    if ";" in inside:
+    if _SLASHED.fullmatch(inside):
+        parts = inside.split("/")
+    elif ";" in inside:
         parts = re.split(r"\s*;\s*", inside)
     else:
         parts = re.split(r",\s+(?:and\s+|&\s+)?|,(?!\d{3}\b)|\s+(?:and|&)\s+|\s+[-*•]\s+", inside)

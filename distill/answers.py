@@ -7,24 +7,26 @@ verdict, are in `distill.metrics` and can be imported from here.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import lru_cache
+from math import factorial
 from typing import Final
 
-from distill import mathworker, texts
+from distill import choices, lists, mathworker, texts
 from distill.agreement import Finding, compare_quantities, correct, undecided, wrong
 from distill.answer_types import infer_type as infer_type
-from distill.answer_types import items
 from distill.errors import DataError
 from distill.final_answer import final_answer
 from distill.metrics import anls as anls
 from distill.metrics import exact_match as exact_match
 from distill.metrics import relaxed_accuracy as relaxed_accuracy
 from distill.metrics import rouge_l as rouge_l
-from distill.numbers import Quantity, normalise, quantities, single
-from distill.times import clocks, days, ratios, same_clock, same_day, same_ratio
+from distill.notation import normalise
+from distill.numbers import Quantity, quantities, single
+from distill.stated import left_open, repeated, stated
+from distill.times import compare_dates, compare_ratios, compare_times, days
 
 MAX_CHARACTERS: Final = 20_000
 """Longer predictions are not answers and are left undecided."""
@@ -72,7 +74,13 @@ def equivalent(a: str, b: str, answer_type: str | None = None) -> bool:
     if a == b:
         return True
     forth = _judge(a, b, answer_type, 0.0, None, ask_worker=False)
+    if forth.reason in _ALIKE_BACKWARDS and (answer_type is not None or infer_type(a) == forth.answer_type):
+        return False
     return forth.verdict == "correct" or _judge(b, a, answer_type, 0.0, None, ask_worker=False).verdict == "correct"
+
+
+_ALIKE_BACKWARDS: Final = frozenset({"other_words", "other_value", "other_choice", "other_year"})
+"""Refusals that hold for two answers of one type in either direction."""
 
 
 def _judge(
@@ -132,15 +140,24 @@ def _compare(prediction: str, gold: _Gold, *, ask_worker: bool) -> Finding:
     if len(prediction) > MAX_CHARACTERS:
         return undecided("too_long")
     final = final_answer(prediction)
-    text = normalise(final.text)
+    text = normalise(_NEW_LINE.sub("; ", final.text) if gold.answer_type == "list" else final.text)
     if text == gold.text:
         return _same_text(gold)
     finding = _JUDGES[gold.answer_type](text, gold)
     if ask_worker and finding.verdict != "correct" and finding.relative_error is None and finding.can_be_mathematics:
         voted = mathworker.vote(final.text, gold.text)
-        if voted is not None:
+        if voted is not None and not (voted.verdict == "wrong" and _in_degrees(gold)):
             return voted
     return finding
+
+
+def _in_degrees(gold: _Gold) -> bool:
+    """An expression may be the same angle in radians."""
+    return gold.quantity is not None and gold.quantity.unit in ("°", "degree")
+
+
+_NEW_LINE = re.compile(r"(?<=[^\s,;:])[ \t]*\n\s*")
+"""The items of a list may be its lines."""
 
 
 def _same_text(gold: _Gold) -> Finding:
@@ -157,33 +174,46 @@ def _number(text: str, gold: _Gold) -> Finding:
     whole = single(text)
     if whole is not None:
         return _agree(whole, gold, text)
-    for stated in _stated(text):
-        return _agree(stated, gold, text)
     found = quantities(text)
+    named = stated(text, found)
+    if named is not None:
+        return _agree(named, gold, text)
     if not found:
-        return texts.without_number(text)
+        return _no_number(text, gold)
     if all(quantity.negated for quantity in found):
         return undecided("negated")
     found = tuple(quantity for quantity in found if not quantity.negated)
     findings: dict[tuple[Decimal, bool], Finding] = {}
     for quantity in found:
         finding = _agree(quantity, gold, text)
-        if quantity.bound and finding.verdict != "wrong":
-            finding = undecided("stated_as_limit")
+        if (quantity.bound or quantity.label) and finding.verdict != "wrong":
+            finding = undecided("stated_as_limit" if quantity.bound else "may_be_a_name")
         findings.setdefault((quantity.value, quantity.percent), finding)
     if len(findings) == 1:
+        if (factored := _factorial(text, gold)) is not None:
+            return factored
         if texts.looks_mathematical(text):
             return replace(undecided("expression"), can_be_mathematics=True)
-        return next(iter(findings.values()))
+        finding = next(iter(findings.values()))
+        return undecided("several_numbers") if finding.verdict == "correct" and repeated(text, found) else finding
     return _among_several(found, findings, gold, text)
 
 
-def _stated(text: str) -> Iterator[Quantity]:
-    """The result of an equation, or the number before a remark in parentheses."""
-    for part in (text.rsplit("=", 1)[1] if "=" in text else "", text.split(" (", 1)[0] if text.endswith(")") else ""):
-        quantity = single(part.strip(" ."))
-        if quantity is not None:
-            yield quantity
+def _no_number(text: str, gold: _Gold) -> Finding:
+    digits = re.findall(r"\d", text)
+    if digits and digits == re.findall(r"\d", gold.text):
+        return undecided("unreadable_number")
+    return texts.without_number(text)
+
+
+def _factorial(text: str, gold: _Gold) -> Finding | None:
+    """5! is 120, but it may be 5 with emphasis."""
+    match = re.fullmatch(r"(\d\d?)!", text)
+    if match is None or gold.quantity is None:
+        return None
+    if gold.quantity.value == factorial(int(match[1])):
+        return correct("same_factorial")
+    return correct("equal") if gold.quantity.value == int(match[1]) else wrong("other_value")
 
 
 def _among_several(
@@ -203,137 +233,104 @@ def _among_several(
     mathematical = texts.looks_mathematical(text)
     open_reasons = {finding.reason for finding in findings.values() if finding.verdict != "wrong"}
     if open_reasons <= {"ambiguous_separator", "rounded"}:
-        return replace(wrong("none_of_several_numbers"), can_be_mathematics=mathematical)
+        if re.findall(r"\d", text) == re.findall(r"\d", gold.text) or _is_ratio(text, gold):
+            return undecided("unreadable_number")
+        open_still = left_open(text, found, gold.quantity.value)
+        return open_still or replace(wrong("none_of_several_numbers"), can_be_mathematics=mathematical)
     return replace(undecided("several_numbers"), can_be_mathematics=mathematical)
+
+
+def _is_ratio(text: str, gold: _Gold) -> bool:
+    """1:4 for a gold of 1/4."""
+    finding = compare_ratios(text, gold.text)
+    return finding is not None and finding.verdict == "correct"
 
 
 def _agree(said: Quantity, gold: _Gold, text: str) -> Finding:
     assert gold.quantity is not None
+    if gold.text[:1] == "0" and gold.text.isdigit() and len(gold.text) > 1 and not text.startswith("0"):
+        return undecided("leading_zeros")  # 007 is a name
     return compare_quantities(said, gold.quantity, gold.answer_type, gold.tolerance, text)
 
 
 def _year(text: str, gold: _Gold) -> Finding:
     if gold.quantity is None:
         return _text(text, gold)
+    year = gold.quantity.value
+    if (short := re.fullmatch(r"'(\d\d)", text)) is not None:
+        return correct("year_without_century") if year % 100 == int(short[1]) else wrong("other_year")
     whole = single(text)
     if whole is not None:
-        return correct("equal") if whole.value == gold.quantity.value else wrong("other_year")
+        if whole.value == year and not whole.percent and not whole.currency:
+            return correct("equal")
+        if whole.value < 100 and year % 100 == whole.value:
+            return undecided("year_without_century")
+        return undecided("may_be_no_year") if year in (whole.value, *whole.others) else wrong("other_year")
+    if re.search(rf"\b{int(year) // 10}0'?s\b", text):
+        return undecided("decade")
     found = quantities(text)
     if not found:
         inside = set(re.findall(r"(?<!\d)\d{4}(?!\d)", text))
         return undecided("year_inside_a_word") if gold.text in inside else texts.without_number(text)
+    dates = {reading.year for day in days(text) for reading in day}
+    if len(dates) == 1 and None not in dates:
+        return correct("only_year") if dates == {year} else wrong("other_year")
     values = {quantity.value for quantity in found if not quantity.bound and not quantity.negated}
     years = {value for value in values if 1000 <= value <= 2999 and value == int(value)}
     if len(years) == 1:
-        return correct("only_year") if years == {gold.quantity.value} else wrong("other_year")
-    return (
-        undecided("several_numbers")
-        if gold.quantity.value in values | {q.value for q in found}
-        else wrong("other_year")
-    )
+        if _NEAR_A_YEAR.search(text) and years == {year}:
+            return undecided("near_the_year")
+        return correct("only_year") if years == {year} else wrong("other_year")
+    if year in values | {quantity.value for quantity in found}:
+        return undecided("several_numbers")
+    return left_open(text, found, year) or wrong("other_year")
+
+
+_NEAR_A_YEAR = re.compile(
+    r"\b(?:before|after|since|until|till|prior to)\s+(?:the year\s+)?\d{4}\b|\d{4}\s?[-/]\s?\d\d\b", re.IGNORECASE
+)
 
 
 # --- times, dates, ratios ---------------------------------------------------------------------------------------
 
 
 def _time(text: str, gold: _Gold) -> Finding:
-    meant = clocks(gold.text)
-    if len(meant) != 1:
-        return _text(text, gold)
-    verdicts = {same_clock(clock, meant[0]) for clock in clocks(text)}
-    if not verdicts:
-        return undecided("no_time_found") if quantities(text) else texts.without_number(text)
-    if verdicts == {False} and not gold.declared and _same_ratios(text, gold.text) and text.upper() == text.lower():
-        return undecided("time_or_ratio")
-    if verdicts == {True} or (verdicts == {None} and _same_digits(text, gold.text)):
-        return correct("same_time")
-    return wrong("other_time") if verdicts == {False} else undecided("time_left_open")
-
-
-def _same_digits(text: str, other: str) -> bool:
-    """Whether two times show the same digits, so that only one of them names the half of the day."""
-    return re.findall(r"\d+", text) == re.findall(r"\d+", other)
-
-
-def _same_ratios(text: str, other: str) -> bool:
-    ours, theirs = ratios(text), ratios(other)
-    return len(ours) == len(theirs) == 1 and same_ratio(ours[0], theirs[0])
+    return compare_times(text, gold.text, gold.declared) or _text(text, gold)
 
 
 def _ratio(text: str, gold: _Gold) -> Finding:
-    meant = ratios(gold.text)
-    if len(meant) != 1:
-        return _number(text, gold) if gold.quantity else _text(text, gold)
-    found = ratios(text)
-    if found:
-        verdicts = {same_ratio(ratio, meant[0]) for ratio in found}
-        if len(verdicts) > 1:
-            return undecided("several_ratios")
-        return correct("same_ratio") if verdicts == {True} else wrong("other_ratio")
-    quantity = single(text)
-    if quantity is None:
-        return undecided("no_ratio_found")
-    if len(meant[0]) == 2 and meant[0][1] and quantity.value == meant[0][0] / meant[0][1]:
-        return correct("same_ratio") if "/" in text else undecided("ratio_or_number")
-    return wrong("other_ratio")
+    return compare_ratios(text, gold.text) or (_number(text, gold) if gold.quantity else _text(text, gold))
 
 
 def _date(text: str, gold: _Gold) -> Finding:
-    meant = days(gold.text)
-    if len(meant) != 1:
-        return _text(text, gold)
-    found = days(text)
-    if not found:
-        return undecided("no_date_found") if quantities(text) else texts.without_number(text)
-    verdicts = {same_day(day, meant[0]) for day in found}
-    if verdicts == {True}:
-        return correct("same_date")
-    return wrong("other_date") if verdicts == {False} else undecided("date_left_open")
+    return compare_dates(text, gold.text) or _text(text, gold)
 
 
 # --- choices and lists ------------------------------------------------------------------------------------------
 
 
 def _choice(text: str, gold: _Gold) -> Finding:
-    letter = texts.letter_of(gold.text, gold.options)
+    letter = choices.letter_of(gold.text, gold.options)
     if letter is None:
         return _text(text, gold)
-    said = texts.chosen_letters(text, gold.options)
+    said = choices.chosen_letters(text, gold.options)
     if len(said) == 1:
         return correct("same_choice") if letter in said else wrong("other_choice")
     if not said:
         return undecided("no_choice_found")
-    return undecided("several_choices") if letter in said else wrong("other_choice")
+    if letter in said or _covers(gold.options, letter):
+        return undecided("several_choices")
+    return wrong("other_choice")
+
+
+def _covers(options: Sequence[str], letter: str) -> bool:
+    """Whether an option is about the others: all of the above."""
+    index = choices.LETTERS.index(letter)
+    return index < len(options) and options[index].lower().startswith(("all", "both", "any", "none", "neither"))
 
 
 def _list(text: str, gold: _Gold) -> Finding:
-    meant, said = items(gold.text), items(text)
-    ordered = gold.text[:1] == "(" and gold.text[-1:] == ")" and all(single(item) for item in meant)
-    if len(said) != len(meant):
-        if any(_item(one, other, gold).verdict != "wrong" for one in said for other in meant):
-            shorter = len(said) < len(meant) and len(text.split()) <= len(gold.text.split())
-            return wrong("other_length") if shorter else undecided("other_length")
-        return wrong("other_items")
-    if ordered:
-        return _all(_item(one, other, gold) for one, other in zip(said, meant, strict=True))
-    findings: list[Finding] = []
-    left = list(meant)
-    for one in said:
-        judged = [(_item(one, other, gold), other) for other in left]
-        for verdict in ("correct", "undecided", "wrong"):
-            chosen = next((pair for pair in judged if pair[0].verdict == verdict), None)
-            if chosen is not None:
-                findings.append(chosen[0])
-                left.remove(chosen[1])
-                break
-    return _all(findings)
-
-
-def _all(findings: Iterable[Finding]) -> Finding:
-    verdicts = {finding.verdict for finding in findings}
-    if verdicts == {"correct"}:
-        return correct("same_items")
-    return wrong("other_items") if "wrong" in verdicts else undecided("items_left_open")
+    return lists.compare(text, gold.text, lambda said, meant: _item(said, meant, gold))
 
 
 def _item(said: str, meant: str, gold: _Gold) -> Finding:
@@ -360,3 +357,4 @@ _JUDGES: Final[Mapping[str, Callable[[str, _Gold], Finding]]] = {
     "list": _list,
     "text": _text,
 }
+ANSWER_TYPES: Final = tuple(_JUDGES)

@@ -19,6 +19,7 @@ _CUE = re.compile(
       \s*:?(?=\W|\w)|[:=]|\n)""",
     re.IGNORECASE | re.VERBOSE,
 )
+_REMARK = re.compile(r"(?<=\S)\s*\n\s*(?:explanation|reason(?:ing)?|rationale|justification|note)\s*:", re.IGNORECASE)
 _MATHS_DELIMITED = re.compile(r"\$\$?\s*([^$]+?)\s*\$\$?")
 
 
@@ -44,6 +45,8 @@ def final_answer(text: str) -> Final:
         text, marked = text.rsplit("####", 1)[1].strip().split("\n", 1)[0], True
     if "*" in text or "#" in text or "`" in text or "_" in text or ">" in text:
         text = _MARKS.sub("", text)
+    if "\n" in text:
+        text = _REMARK.split(text, maxsplit=1)[0] or text
     lowered = text.lower()
     if any(word in lowered for word in ("answer", "result", "solution", "option", "choice")):
         cues = list(_CUE.finditer(text))
@@ -81,9 +84,25 @@ def first_sentence(line: str) -> str:
 
 def undelimited(text: str) -> str:
     """Text without the quotes, math delimiters and closing punctuation around it."""
-    text = text.strip().strip("\"'“”‘’").strip()
+    text = _unquoted(text.strip())
     while (match := _MATHS_DELIMITED.fullmatch(text)) is not None:
         text = match[1]
-    if text.endswith((".", "!", ";", ",", ":")) and not text.endswith(".."):
+    if text.endswith((".", "!", ";", ",", ":")) and not text.endswith("..") and not _FACTORIAL.search(text):
         text = text[:-1].rstrip()
-    return text.strip("\"'“”‘’").strip()
+    return _unquoted(text)
+
+
+_QUOTES = "\"'“”‘’"
+_FACTORIAL = re.compile(r"\d!$")
+
+
+def _unquoted(text: str) -> str:
+    """Text without its quotes; those of a year ('98) and of feet and inches (6'2") stay."""
+    if not text or (text[0] not in _QUOTES and text[-1] not in _QUOTES):
+        return text
+    inside = text.strip(_QUOTES)
+    if text[0] not in _QUOTES and inside[-1:].isdigit():
+        return text
+    if text[-1] not in _QUOTES and inside[:2].isdigit() and len(inside) == 2:
+        return text
+    return inside.strip()

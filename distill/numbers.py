@@ -6,65 +6,15 @@ readings. Does not decide whether two answers agree (`distill.answers`) and know
 """
 
 import re
-import unicodedata
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, Final
 
+from distill.notation import normalise as normalise
+from distill.number_words import ORDINALS, OTHER_SCALES, SCALES, numerals, spelled
 from distill.units import unit_factor, unit_name
-
-_SUPERSCRIPTS: Final = str.maketrans({"⁰": "0", "¹": "1", "²": "2", "³": "3", "⁴": "4", "⁵": "5", "⁶": "6", "⁷": "7",
-                                      "⁸": "8", "⁹": "9", "⁻": "-", "⁺": "+"})  # fmt: skip
-_SUPERSCRIPT_RUN = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺]+")
-_VULGAR = re.compile("[¼½¾⅐-⅞]")
-_CHARACTERS: Final = str.maketrans(
-    {
-        **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe63\uff0d", "-"),
-        **dict.fromkeys("\u2018\u2019\u201b\u2032\u00b4", "'"),
-        **dict.fromkeys("\u201c\u201d\u201f\u2033", '"'),
-        **dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff\u00ad", ""),
-        "\u2044": "/",
-        "\u00d7": "×",
-        "\u066b": ".",
-        "\u066c": ",",
-    }
-)
-_LATEX: Final = (
-    (re.compile(r"\\[dtc]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}"), r" \1/\2 "),
-    (re.compile(r"\\(?:text|mathrm|mathbf|textbf|mathit|operatorname)\s*\{([^{}]*)\}"), r" \1 "),
-    (re.compile(r"\^?\s*\\circ\b"), "°"),
-    (re.compile(r"\\times\b|\\cdot\b"), "×"),
-    (re.compile(r"\{,\}"), ","),
-    (re.compile(r"\\(?:left|right)\b|\\[,!;: ]"), ""),
-    (re.compile(r"\\([$%&#_])"), r"\1"),
-    (re.compile(r"\\[()\[\]]"), " "),
-)
-_UNIT_PHRASES: Final = (
-    (
-        re.compile(r"\s?\bdegrees? (celsius|fahrenheit|[cf])\b", re.IGNORECASE),
-        lambda match: f" °{match[1][0].upper()}",
-    ),
-    (re.compile(r"\bmiles? (?:per|an) hour\b", re.IGNORECASE), lambda _: "mph"),
-    (re.compile(r"\b(?:km|kilomet(?:er|re)s?) (?:per|an) hour\b", re.IGNORECASE), lambda _: "km/h"),
-)
-
-
-def normalise(text: str) -> str:
-    """One spelling for what looks or means the same: NFKC, plain signs and quotes, simple LaTeX, single spaces."""
-    if not text.isascii():
-        text = _SUPERSCRIPT_RUN.sub(lambda run: "^" + run[0].translate(_SUPERSCRIPTS), text)
-        text = _VULGAR.sub(lambda half: " " + half[0], text)
-        text = unicodedata.normalize("NFKC", text).translate(_CHARACTERS)
-    if "\\" in text or "{,}" in text:
-        for pattern, replacement in _LATEX:
-            text = pattern.sub(replacement, text)
-    if " hour" in text or "egree" in text:
-        for phrase, unit in _UNIT_PHRASES:
-            text = phrase.sub(unit, text)
-    return " ".join(text.split())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,96 +32,95 @@ class Quantity:
     unit: str = ""
     bound: bool = False
     """Stated as a limit ("more than 5"), so not the number itself."""
+    label: bool = False
+    """The name of something (figure 7, step 2), not an amount."""
     negated: bool = False
     """Stated as what it is not ("not 5", "rather than 5")."""
     start: int = 0
     end: int = 0
 
 
-_UNITS_IN_WORDS: Final = """zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen
-    fifteen sixteen seventeen eighteen nineteen"""
-_TENS_IN_WORDS: Final = "twenty thirty forty fifty sixty seventy eighty ninety"
-_WORDS: Final = {word: value for value, word in enumerate(_UNITS_IN_WORDS.split())}
-_TENS: Final = {word: 10 * value for value, word in enumerate(_TENS_IN_WORDS.split(), start=2)}
-_ORDINALS_IN_WORDS: Final = "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth"
-_ORDINALS: Final = {word: Decimal(value) for value, word in enumerate(_ORDINALS_IN_WORDS.split(), start=1)}
-_PARTS: Final = {"half": 2, "halve": 2, "third": 3, "quarter": 4, "fourth": 4, "fifth": 5, "tenth": 10}
-_SCALES: Final = {
-    "hundred": Decimal(100),
-    "thousand": Decimal(10**3),
-    "million": Decimal(10**6),
-    "billion": Decimal(10**9),
-    "trillion": Decimal(10**12),
-    "dozen": Decimal(12),
-    "lakh": Decimal(10**5),
-    "crore": Decimal(10**7),
-    "mn": Decimal(10**6),
-    "mln": Decimal(10**6),
-    "mio": Decimal(10**6),
-    "bn": Decimal(10**9),
-    "bln": Decimal(10**9),
-    "tn": Decimal(10**12),
-    "trn": Decimal(10**12),
-}
 _SUFFIXES: Final = {
     letter: Decimal(10**power) for letter, power in (("K", 3), ("k", 3), ("M", 6), ("B", 9), ("T", 12))
 }
+_SPACED_SUFFIXES: Final = frozenset("KMBT")
 _MONEY_SUFFIXES: Final = {"m": Decimal(10**6), "b": Decimal(10**9), "t": Decimal(10**12)}
-_SYMBOLS: Final = {"$": "USD", "€": "EUR", "£": "GBP", "¥": "JPY", "₹": "INR", "₩": "KRW", "¢": "USD"}
+_SYMBOLS: Final = {
+    "$": "USD",
+    "€": "EUR",
+    "£": "GBP",
+    "¥": "JPY",
+    "₹": "INR",
+    "₩": "KRW",
+    "¢": "USD",
+    "Rs": "INR",
+    "Rs.": "INR",
+}
 _DOLLARS: Final = {"US$": "USD", "C$": "CAD", "A$": "AUD", "HK$": "HKD", "NZ$": "NZD", "S$": "SGD"}
 _CURRENCIES: Final = {
     **dict.fromkeys(("usd", "dollar", "dollars", "buck", "bucks"), "USD"),
     **dict.fromkeys(("eur", "euro", "euros"), "EUR"),
     **dict.fromkeys(("gbp", "sterling"), "GBP"),
-    **dict.fromkeys(("jpy", "yen"), "JPY"),
-    **dict.fromkeys(("cny", "rmb", "yuan"), "CNY"),
+    **dict.fromkeys(("jpy", "yen", "円"), "JPY"),
+    **dict.fromkeys(("cny", "rmb", "yuan", "元"), "CNY"),
     **dict.fromkeys(("inr", "rupee", "rupees"), "INR"),
     **{code.lower(): code for code in ("CAD", "AUD", "CHF", "KRW", "NZD", "HKD", "SGD")},
 }
 _CENTS: Final = frozenset({"cent", "cents", "¢"})
-_PERCENTS: Final = frozenset({"%", "percent", "percentage", "pct", "percents"})
+_PERCENTS_TEXT: Final = """% percent percentage pct percents prozent pourcent procent porcentaje процент процента
+    процентов"""
+_PERCENTS: Final = frozenset(_PERCENTS_TEXT.split())
+_PERCENT_BEGINNINGS: Final = frozenset({"per", "pour", "por"})
+_PERCENT_PHRASE = re.compile(r"\s?(?:per\s?cento?|pour\scent|por\sciento|por\scento)\b", re.IGNORECASE)
 _NOT_UNITS_TEXT: Final = """a an and are as at be but by for from has have in is it its not of on or per so than that
-    the then there these this to was were which while who with within because out if into x total times more less"""
+    the then there these this to was were which while who with within because out if into x total
+    times more less minus plus divided"""
 _NOT_UNITS: Final = frozenset(_NOT_UNITS_TEXT.split())
 
 # A number is not part of a word (H2O, COVID-19, Q3) or of a dotted version. A minus sign directly after a digit is a
 # range or a difference. Digit groups are matched whole or not at all: 1,2,3 is three numbers.
 _NUMBER = re.compile(
-    r"""(?<![\w.])(?<![A-Za-z]-)
-    (?P<lead>(?P<sign>^[-+]\s?|(?<![\d)])[-+](?=[\d.$€£¥₹₩]))?
-      (?P<symbol>(?:US|C|A|HK|NZ|S)?\$|[€£¥₹₩]|(?:USD|EUR|GBP|JPY|CNY|INR|CAD|AUD|CHF)\s)?\s?(?P<sign2>-)?)
+    r"""(?<![0-9A-Za-z_\u00aa\u00b5\u00ba\u00c0-\u00d6\u00d8-\u1fff.])(?<![A-Za-z]-)
+    (?P<lead>(?P<sign>^[-+]\s?|(?<![\d)])[-+](?=[\d.$€£¥₹₩])|(?<!\d\s)(?:[mM]inus|[nN]egative)\s)?
+      (?P<symbol>(?:US|C|A|HK|NZ|S)?\$|[€£¥₹₩]|Rs\.?|(?:USD|EUR|GBP|JPY|CNY|INR|CAD|AUD|CHF)\s)?\s?(?P<sign2>-)?)
     (?P<digits>
-        \d{1,3}(?:[ ]\d{3})+(?:\.\d+)?(?!\d|[.,]\d)
+        \d{1,3}(?:[ ]\d{3})+(?:[.,]\d+)?(?!\d|[.,]\d)
       | \d{1,3}(?:,\d{3})+(?:\.\d+)?(?!\d|,\d)
       | \d{1,2}(?:,\d{2})+,\d{3}(?:\.\d+)?(?!\d|,\d)
       | \d{1,3}(?:\.\d{3})+(?:,\d+)?(?!\d|[.,]\d)
-      | \d{1,3}(?:'\d{3})+(?:[.,]\d+)?(?!\d)
+      | \d{1,3}(?:['_]\d{3})+(?:[.,]\d+)?(?!\d)
       | \d++(?:[.,]\d++)?(?![.,]\d)
       | \d++(?!\.\d)
       | \.\d++
     )
     (?:
         [eE](?P<exponent>[-+]?\d{1,3})(?![\w.])
-      | \s?(?:\^|\*\*)\s?[{(]?(?P<raised>\d{1,2})(?![\d.])[})]?
+      | \s?(?:\^|\*\*)\s?[{(]?(?P<raised>[-+]?\d{1,2})(?![\d.])[})]?
       | \s?[×*x]\s?10\s?(?:\^|\*\*)\s?[{(]?(?P<power>[-+]?\d{1,3})[})]?
       | \s?/\s?(?P<denominator>\d+(?:\.\d+)?)(?![\w/])
-      | \s(?:and\s)?(?P<numerator>\d+)\s?/\s?(?P<mixed>\d+)(?![\w/])
+      | (?P<joint>\s(?:and\s)?|-)(?P<numerator>\d+)\s?/\s?(?P<mixed>\d+)(?![\w/])
     )?
     (?P<suffix>[KkMBTmbt](?![\w'-]))?(?!(?<=[12]\d\d0)'?s\b)""",
     re.VERBOSE,
 )
-_AFTER = re.compile(r"\s?-?\s?(%|¢|€|£|°(?:\s?[CFcf]\b)?|[A-Za-zµ]+(?:/[A-Za-z]+)?(?:\^\d)?)")
+_AFTER = re.compile(
+    r"\s?-?\s?(%|¢|€|£|°(?:\s?[CFcf]\b)?|[万萬億亿千百兆만억천]|[^\W\d_]+(?:/[A-Za-z]+)?(?:\^\d)?)|\s?(/\s?[A-Za-z]+)"
+)
+_RATE = re.compile(
+    r"\s+(?:per|a|an|each)\s+(second|minute|hour|day|week|month|quarter|year|person|unit|piece)\b", re.IGNORECASE
+)
 _SIMPLE = re.compile(r"-?\d+(?:\.\d+)?")
 _BOUND = re.compile(
     r"(?:\b(?:than|least|most|over|under|above|below|nearly|almost|exceed(?:s|ing)?|up to)|[<>≤≥])\s*$", re.IGNORECASE
 )
+_LABEL = re.compile(
+    r"\b(?:fig(?:ure|\.)?|table|page|chapter|section|step|question|problem|version|example|equation|panel)\s*$",
+    re.IGNORECASE,
+)
+_POINTS = re.compile(r"[\s-]points?\b")
+_IN_CENTS = re.compile(r"cents?\b|¢")
 _NEGATED = re.compile(
     r"(?:\b(?:not|except|rather than|instead of|cannot be)|n't)(?:\s(?:be|a|an|the|just))?\s*$", re.IGNORECASE
-)
-_NUMBER_NAMES: Final = "|".join(sorted({*_WORDS, *_TENS}, key=len, reverse=True))
-_WORD_NUMBER = re.compile(
-    rf"\b(?P<negative>minus |negative )?(?P<number>(?:{_NUMBER_NAMES})(?:[- ](?:{'|'.join(_WORDS)}))?)\b(?!-)",
-    re.IGNORECASE,
 )
 
 
@@ -180,10 +129,17 @@ def quantities(text: str) -> tuple[Quantity, ...]:
     """Every quantity stated in a normalised text, in order. Number words count only when there are no digits."""
     if _SIMPLE.fullmatch(text):
         return (_simple(text),)
-    if text.lower() in _ORDINALS:
-        return (Quantity(value=_ORDINALS[text.lower()], unit="th", end=len(text)),)
-    found = [quantity for match in _NUMBER.finditer(text) if (quantity := _quantity(match, text)) is not None]
-    return tuple(found or _spelled(text))
+    if text.lower() in ORDINALS:
+        return (Quantity(value=ORDINALS[text.lower()], unit="th", end=len(text)),)
+    found: list[Quantity] = []
+    for match in _NUMBER.finditer(text):
+        quantity = _quantity(match, text)
+        if quantity is not None and (not found or quantity.start >= found[-1].end):
+            found.append(quantity)
+    if found:
+        return tuple(found)
+    named = spelled(text) if text.isascii() else chain(spelled(text), numerals(text))
+    return tuple(_named(value, start, end, text) for value, start, end in named)
 
 
 def single(text: str) -> Quantity | None:
@@ -201,11 +157,14 @@ def single(text: str) -> Quantity | None:
 
 def _compound(found: tuple[Quantity, ...], text: str) -> tuple[Quantity, ...]:
     """One quantity for neighbours such as 1 hour 30 minutes: known units of one kind, each smaller than the last."""
+    if any(text[one.end : other.start].strip(" ,") not in ("", "and") for one, other in pairwise(found)):
+        return found
+    if len(found) == 2 and found[0].currency and _IN_CENTS.search(text[found[1].start : found[1].end]):
+        return (replace(found[0], value=found[0].value + found[1].value, others=(), end=found[1].end, decimals=2),)
     factors = [unit_factor(quantity.unit) for quantity in found]
     sizes = [factor[1] for factor in factors if factor is not None]
     same_kind = len(sizes) == len(found) and len({factor[0] for factor in factors if factor is not None}) == 1
-    gaps = (text[one.end : other.start].strip(" ,") for one, other in pairwise(found))
-    if not same_kind or sizes != sorted(set(sizes), reverse=True) or any(gap not in ("", "and") for gap in gaps):
+    if not same_kind or sizes != sorted(set(sizes), reverse=True):
         return found
     total = sum((quantity.value * size for quantity, size in zip(found, sizes, strict=True)), Decimal(0))
     return (replace(found[0], value=total / sizes[0], others=(), decimals=None, end=found[-1].end),)
@@ -218,6 +177,61 @@ def _simple(text: str) -> Quantity:
     return Quantity(value=sign * readings[0], others=others, decimals=decimals, end=len(text))
 
 
+@dataclass(slots=True, kw_only=True)
+class _Tail:
+    """What follows the digits of a number: scale words, percent sign, currency, unit."""
+
+    end: int
+    factor: Decimal = Decimal(1)
+    other_factor: Decimal | None = None
+    exact: bool = True
+    percent: bool = False
+    currency: str = ""
+    unit: str = ""
+
+
+def _tail(text: str, tail: _Tail) -> _Tail:
+    start = tail.end
+    while not tail.unit and (after := _AFTER.match(text, tail.end)):
+        if after[2]:
+            if tail.currency:
+                tail.unit, tail.end = "per " + unit_name(after[2].strip("/ ").lower()), after.end()
+            break
+        word = after[1].lower()
+        scale = SCALES.get(word) or SCALES.get(word.removesuffix("s"))
+        if scale is not None:
+            if word in OTHER_SCALES:
+                tail.other_factor = tail.factor * OTHER_SCALES[word]
+            tail.factor *= scale
+            tail.exact = False
+        elif after[1] in _SPACED_SUFFIXES and tail.end == start and tail.exact:
+            # 7 M may be seven million, or seven of a unit called M.
+            tail.other_factor = tail.factor
+            tail.factor *= _SUFFIXES[after[1]]
+            tail.exact = False
+        elif word in _PERCENTS:
+            tail.percent = True
+            if (points := _POINTS.match(text, after.end())) is not None:
+                tail.unit, tail.end = "point", points.end()
+                break
+        elif word in _CENTS and not tail.currency:
+            tail.currency, tail.factor, tail.exact = "USD", tail.factor / 100, False
+        elif word in _CURRENCIES or after[1] in _SYMBOLS:
+            tail.currency = tail.currency or _CURRENCIES.get(word) or _SYMBOLS[after[1]]
+        elif word in _PERCENT_BEGINNINGS and (phrase := _PERCENT_PHRASE.match(text, tail.end)):
+            tail.percent = True
+            tail.end = phrase.end()
+            continue
+        elif word in _NOT_UNITS and (word != "in" or after.end() < len(text)):
+            break
+        else:
+            tail.unit = unit_name(word)
+        tail.end = after.end()
+    if tail.currency and not tail.unit and (rate := _RATE.match(text, tail.end)):
+        tail.unit, tail.end = "per " + rate[1].lower(), rate.end()
+    return tail
+
+
 def _quantity(match: re.Match[str], text: str) -> Quantity | None:
     readings, certain, decimals = _readings(match["digits"])
     factor = Decimal(1)
@@ -225,6 +239,7 @@ def _quantity(match: re.Match[str], text: str) -> Quantity | None:
     try:
         if match["raised"]:
             readings = (readings[0] ** int(match["raised"]),)
+            exact = not match["raised"].startswith("-")
         elif match["exponent"] or match["power"]:
             factor = Decimal(10) ** int(match["exponent"] or match["power"])
             exact = False
@@ -233,16 +248,14 @@ def _quantity(match: re.Match[str], text: str) -> Quantity | None:
             exact = False
         elif match["mixed"]:
             readings = (readings[0] + Decimal(match["numerator"]) / Decimal(match["mixed"]),)
-            exact = False
+            exact, certain = False, match["joint"] != "-"
     except (InvalidOperation, ZeroDivisionError):
         return None
     symbol = (match["symbol"] or "").strip()
     currency = "" if not symbol else _SYMBOLS.get(symbol) or _DOLLARS.get(symbol) or symbol
-    end = match.end()
     suffix = match["suffix"]
     alternative: Decimal | None = None
     unit = ""
-    percent = False
     if suffix:
         if suffix in _SUFFIXES or (currency and suffix in _MONEY_SUFFIXES):
             factor *= _SUFFIXES.get(suffix) or _MONEY_SUFFIXES[suffix]
@@ -250,44 +263,40 @@ def _quantity(match: re.Match[str], text: str) -> Quantity | None:
         else:
             unit = suffix
             alternative = _MONEY_SUFFIXES[suffix]
-    while not unit and (after := _AFTER.match(text, end)):
-        word = after[1].lower()
-        scale = _SCALES.get(word) or _SCALES.get(word.removesuffix("s"))
-        if after[1] == "M" and not suffix:
-            scale = _SUFFIXES["M"]
-        if scale is not None:
-            factor *= scale
-            exact = False
-        elif word in _PERCENTS:
-            percent = True
-        elif word in _CENTS and not currency:
-            currency, factor, exact = "USD", factor / 100, False
-        elif word in _CURRENCIES or after[1] in _SYMBOLS:
-            currency = currency or _CURRENCIES.get(word) or _SYMBOLS[after[1]]
-        elif word == "per" and text[after.end() :].lstrip().lower().startswith("cent"):
-            percent = True
-            end = text.lower().index("cent", after.end()) + 4
-            continue
-        elif word in _NOT_UNITS and (word != "in" or after.end() < len(text)):
-            break
-        else:
-            unit = unit_name(word)
-        end = after.end()
-    sign = -1 if (match["sign"] or "").startswith("-") or match["sign2"] else 1
-    scaled = [sign * reading * factor for reading in readings]
+    tail = _tail(text, _Tail(end=match.end(), factor=factor, exact=exact, currency=currency, unit=unit))
+    sign = -1 if ((match["sign"] or "")[:1] in ("-", "m", "M", "n", "N") and match["sign"]) or match["sign2"] else 1
+    scaled = [sign * reading * tail.factor for reading in readings]
     if alternative is not None:
         scaled.append(scaled[0] * alternative)
+    if tail.other_factor is not None:
+        scaled.append(sign * readings[0] * tail.other_factor)
     return Quantity(
         value=scaled[0],
         others=tuple(scaled[1:]),
         certain=certain,
-        decimals=decimals if exact else None,
-        percent=percent,
-        currency=currency,
-        unit=unit,
+        decimals=decimals if tail.exact else None,
+        percent=tail.percent,
+        currency=tail.currency,
+        unit=tail.unit,
         **_context(text, match.start("lead")),
         start=match.start(),
-        end=end,
+        end=tail.end,
+    )
+
+
+def _named(value: Decimal, start: int, end: int, text: str) -> Quantity:
+    """A number in words."""
+    tail = _tail(text, _Tail(end=end))
+    return Quantity(
+        value=value * tail.factor,
+        others=() if tail.other_factor is None else (value * tail.other_factor,),
+        decimals=0 if tail.exact and value == int(value) else None,
+        percent=tail.percent,
+        currency=tail.currency,
+        unit=tail.unit,
+        **_context(text, start),
+        start=start,
+        end=tail.end,
     )
 
 
@@ -297,7 +306,11 @@ def _context(text: str, start: int) -> dict[str, Any]:
     if not before.strip():
         return {}
     negated = _NEGATED.search(before) is not None
-    return {"negated": negated, "bound": not negated and _BOUND.search(before) is not None}
+    return {
+        "negated": negated,
+        "bound": not negated and _BOUND.search(before) is not None,
+        "label": _LABEL.search(before) is not None,
+    }
 
 
 _ENGLISH_GROUPS = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d{1,2}(?:,\d{2})+,\d{3}(?:\.\d+)?")
@@ -306,17 +319,20 @@ _POINT_GROUPS = re.compile(r"\d{1,3}(?:\.\d{3})+(?:,\d+)?")
 
 def _readings(digits: str) -> tuple[tuple[Decimal, ...], bool, int]:
     """Values a run of digits, points and commas can stand for, the usual one first; whether it is usual; places."""
-    digits = digits.replace(" ", "")
-    digits = digits.replace("'", "")
+    grouped = len(digits)
+    digits = digits.replace(" ", "").replace("'", "").replace("_", "")
+    grouped -= len(digits)
     if digits.isdigit():
         return (Decimal(digits),), True, 0
     commas, points = digits.count(","), digits.count(".")
     last = len(digits) - max(digits.rfind(","), digits.rfind(".")) - 1
-    if not commas and points == 1:
-        value = Decimal(digits)
+    if (not commas and points == 1) or (grouped and commas == 1 and not points):
+        value = Decimal(digits.replace(",", "."))
+        if grouped:
+            return (value,), True, last
         european = _POINT_GROUPS.fullmatch(digits) and not digits.startswith("0")
         return ((value, Decimal(digits.replace(".", ""))) if european else (value,)), True, last
-    if _ENGLISH_GROUPS.fullmatch(digits):
+    if _ENGLISH_GROUPS.fullmatch(digits) and not grouped:
         value = Decimal(digits.replace(",", ""))
         if commas == 1 and not points:
             return (value, Decimal(digits.replace(",", "."))), True, 0
@@ -324,40 +340,8 @@ def _readings(digits: str) -> tuple[tuple[Decimal, ...], bool, int]:
     if _POINT_GROUPS.fullmatch(digits):
         return (Decimal(digits.replace(".", "").replace(",", ".")),), True, last if commas else 0
     if commas == 1 and not points:
-        return (Decimal(digits.replace(",", ".")), Decimal(digits.replace(",", ""))), False, last
+        # In 0,75 and 1234,56 and 1 234,5 the comma can group nothing.
+        certain = last != 3 and (grouped > 0 or len(digits) - last > 4 or digits.startswith("0"))
+        return (Decimal(digits.replace(",", ".")), Decimal(digits.replace(",", ""))), certain, last
     plain = digits.replace(",", "")
     return (Decimal(plain if plain.count(".") <= 1 else plain.replace(".", "")),), False, 0
-
-
-def _spelled(text: str) -> Iterator[Quantity]:
-    for match in _WORD_NUMBER.finditer(text):
-        parts = re.split(r"[- ]", match["number"].lower())
-        if len(parts) == 2 and not (parts[0] in _TENS and 1 <= _WORDS[parts[1]] <= 9):
-            parts = parts[:1]
-        value = Decimal(sum(_TENS.get(part, _WORDS.get(part, 0)) for part in parts))
-        end = match.start("number") + len(" ".join(parts))
-        unit, percent, currency = "", False, ""
-        while not unit and (after := _AFTER.match(text, end)):
-            word = after[1].lower()
-            if word in _SCALES:
-                value *= _SCALES[word]
-            elif word.removesuffix("s") in _PARTS:
-                value /= _PARTS[word.removesuffix("s")]
-            elif word in _PERCENTS:
-                percent = True
-            elif word in _CURRENCIES:
-                currency = _CURRENCIES[word]
-            elif word in _NOT_UNITS or word in _WORDS:
-                break
-            else:
-                unit = unit_name(word)
-            end = after.end()
-        yield Quantity(
-            value=-value if match["negative"] else value,
-            percent=percent,
-            currency=currency,
-            unit=unit,
-            **_context(text, match.start()),
-            start=match.start(),
-            end=end,
-        )

@@ -1,4 +1,4 @@
-"""Words and option letters: the parts of answer judging that are about language, in English first.
+"""Words: the parts of answer judging that are about language, in English first.
 
 Gives findings, not judgements: `distill.answers` chooses which comparison applies.
 """
@@ -6,37 +6,57 @@ Gives findings, not judgements: `distill.answers` chooses which comparison appli
 import re
 import unicodedata
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
-from rapidfuzz.distance import Levenshtein
+from rapidfuzz.distance import Levenshtein, Prefix
 
 from distill.agreement import Finding, correct, undecided, wrong
-from distill.numbers import quantities
+from distill.numbers import quantities, single
+from distill.spellings import NAMES, SPELLINGS, opposite
 from distill.units import unit_name
 
-LETTERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-_ARTICLES: Final = frozenset({"a", "an", "the"})
 _YES: Final = frozenset({"yes", "yeah", "yep"})
 _NO: Final = frozenset({"no", "nope"})
+_LIKE_YES: Final = frozenset({"correct", "right", "indeed", "sure", "certainly", "incorrect", "none", "not"})
 _POLAR: Final = dict.fromkeys(_YES, "yes") | dict.fromkeys(_NO, "no") | {"true": "true", "false": "false"}
-_NEGATIONS: Final = frozenset(
+NEGATIONS: Final = frozenset(
     {"not", "no", "never", "neither", "nor", "without", "except", "isn't", "aren't", "wasn't"}
 )
 _NAMES: Final = """monday tuesday wednesday thursday friday saturday sunday january february march april june july
     august september october november december"""
 _ABBREVIATIONS: Final = {name[:3]: name for name in _NAMES.split()} | {"tues": "tuesday", "thurs": "thursday"}
 _VAGUE_NUMBERS_TEXT: Final = """none nobody nothing no pair couple double both half third quarter single few several
-    many once twice thrice dozen hundred thousand million billion"""
+    many once twice thrice dozen hundred thousand million billion all every nil o l"""
 _VAGUE_NUMBERS: Final = frozenset(_VAGUE_NUMBERS_TEXT.split())
-_TOKEN = re.compile(r"\b[a-z](?:\+\+|#)|[-+]?\d+(?:[.,:/]\d+)*|[^\W\d_]+(?:'[^\W\d_]+)?|[%$€£¥₹+#&@=<>°^*/]")
+_ARTICLE = re.compile(r"\b(?:the|an|The|An|THE|AN|a)\s|^A\s")
+"""A capital A inside a text, or one that ends it, is a name: Group A."""
+_INITIALS = re.compile(r"\b(?:[A-Za-z]\.){2,}|\b(?:[A-Za-z]\.)+[A-Za-z]\b")
+_TOKEN = re.compile(
+    r"(?<!\S)-(?=[a-z])|\b[a-z](?:\+\+|#)|[-+]?\d+(?:[.,:/]\d+)*|[^\W\d_]+(?:'[^\W\d_]+)?|[%$€£¥₹+#&@=<>°^*/]"
+)
 _COPULA = re.compile(
+    r"(?:(?:looking at|based on|according to|from) [^,]{1,60}, )?"
     r"(?:it|this|that|they|these|those|he|she|there|(?:the|its|their|his|her)\s[\w' -]{1,60}?)"
-    r"(?:\s(?:is|are|was|were)|'s)\s(?:called\s|named\s|labell?ed\s)?(?P<rest>.+)",
+    r"(?:\s(?:is|are|was|were)|'s|\sbelongs? to|\sgoes to)\s(?:called\s|named\s|labell?ed\s)?(?P<rest>.+)",
     re.IGNORECASE,
 )
+_RANKED = re.compile(
+    r"(?P<rest>.{1,60}?) (?:has|have|had|is|are|was|were|shows?|showed|recorded|reached) the (?:\w+ )?"
+    r"(?:\w+est|most|least)\b(?!.*\b(?:than|not|after|except)\b).*",
+    re.IGNORECASE,
+)
+_BUT_NOT = re.compile(r"(?P<said>.+?),? (?:and |but )?not (?P<denied>.+?)\.?", re.IGNORECASE)
+_COPULA_END = re.compile(r"\b(?:is|are|was|were|do|does|did|has|have|it's)$", re.IGNORECASE)
+_FILLERS: Final = frozenset({"one", "ones", "color", "side"})
+_PLACES: Final = frozenset({"in", "on", "at", "to", "from", "by"})
+_AFTER_NO: Final = frozenset({"it", "there", "this", "that", "they", "he", "she", "because", "not"})
+_NO_AND_MORE = re.compile(r"no\s?[,.;:!-]", re.IGNORECASE)
+_SO_POLAR = re.compile(r"\b(?:so|thus|hence|therefore),?\s(?:it is\s)?(yes|no|true|false)$", re.IGNORECASE)
+_ASSIGNED = re.compile(r"(?:([A-Za-z])\s?=\s?)?(\S.*)")
 _ROMAN = re.compile(r"\b(?=[MDCLXVI])M{0,3}(?:CM|CD|D?C{0,3})(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})\b")
 _MATHS = re.compile(
-    r"\\[a-zA-Z]+|√|π|\bsqrt\b|\bpi\b|\w\s?\^|\d\s?[×*/+]\s?[\da-z(]|\b[a-z]\s?[=+*/-]\s?\d|\d[xyzn]\b|\)\s?\(|\b[a-z]\s?[+*]\s?[a-z]\b"
+    r"\\[a-zA-Z]+|\d!|√|π|\bsqrt\b|\bpi\b|\w\s?\^|\d\s?[×*/+]\s?[\da-z(]|\b[a-z]\s?[=+*/-]\s?\d|\d[xyzn]\b|\)\s?\(|\b[a-z]\s?[+*]\s?[a-z]\b"
 )
 _WORDS_OR_SIGNS = re.compile(
     r"[:%$,;?!'\"&]|(?<![\\a-zA-Z])(?!(?:sqrt|pi|sin|cos|tan|log|ln|exp|theta)\b)[a-zA-Z]{2,}", re.IGNORECASE
@@ -45,12 +65,15 @@ _LONG: Final = 8
 """Words from which a gold answer is a sentence, which no comparison of words can call wrong."""
 
 
+@lru_cache(maxsize=4096)
 def tokens(text: str) -> tuple[str, ...]:
     """Lower-case words, numbers and meaningful symbols, without articles."""
-    found = _TOKEN.findall(text.casefold().replace("grey", "gray"))
-    return tuple(token for token in found if token not in _ARTICLES)
+    if "." in text:
+        text = _INITIALS.sub(lambda initials: initials[0].replace(".", ""), text)
+    return tuple(SPELLINGS.get(token, token) for token in _TOKEN.findall(_ARTICLE.sub("", text).casefold()))
 
 
+@lru_cache(maxsize=4096)
 def looks_mathematical(text: str) -> bool:
     """Whether a text is nothing but an expression, whose value only algebra may tell.
 
@@ -73,22 +96,65 @@ def compare(text: str, gold: str) -> Finding:
     mathematical = looks_mathematical(gold) or looks_mathematical(text)
     if len(said) == len(meant) == 1:
         said, meant = _unabbreviated(said), _unabbreviated(meant)
-    if said == meant:
+    if said == meant or _name(said) == _name(meant):
         same_symbols = bool(meant) or text.casefold() == gold.casefold()
         return correct("same_words") if same_symbols else wrong("other_symbols")
     if len(meant) == 1 and meant[0] in _POLAR:
-        return _polar(said, _POLAR[meant[0]])
-    copula = _COPULA.fullmatch(text)
-    if copula is not None and tokens(copula["rest"]) == meant:
-        return correct("same_words")
+        return _polar(text, said, _POLAR[meant[0]])
+    framed = _framed(text, meant) if {*meant} <= {*said} else None
+    if framed is not None:
+        return framed
     if not said or not meant:
         return Finding(verdict="undecided", reason="nothing_to_compare", can_be_mathematics=mathematical)
     if "and" in meant and sorted(said) == sorted(meant) and set(_joined(said)) == set(_joined(meant)):
         return correct("same_words_in_other_order")
-    if _without_accents(text) == _without_accents(gold):
+    if _same_letters(said, meant):
+        return correct("same_letters")
+    if not (text.isascii() and gold.isascii()) and _without_accents(text) == _without_accents(gold):
         return undecided("accents_differ")
-    finding = _numbers_in_order(text, gold) or _words(said, meant)
+    finding = _assigned(text, gold) if "=" in text or "=" in gold else None
+    finding = finding or _contrary(said, meant) or _numbers_in_order(text, gold)
+    if finding is None:
+        finding = undecided("other_script") if _script(text) != _script(gold) else _words(said, meant)
     return Finding(verdict=finding.verdict, reason=finding.reason, can_be_mathematics=mathematical)
+
+
+def _name(words: Sequence[str]) -> str:
+    joined = " ".join(words)
+    return NAMES.get(joined, joined)
+
+
+def _same_letters(said: Sequence[str], meant: Sequence[str]) -> bool:
+    """hot dog and hotdog, e-mail and email."""
+    one, other = "".join(said), "".join(meant)
+    return one == other and len(one) >= 5 and one.isalpha()
+
+
+def _framed(text: str, meant: Sequence[str]) -> Finding | None:
+    """The gold words with nothing around them but the words of a sentence that states them."""
+    parted = _BUT_NOT.fullmatch(text) if " not " in text and len(text) <= 120 else None
+    if parted is not None and not _COPULA_END.search(parted["said"]):
+        affirmed, denied = parted["said"], parted["denied"]
+        if _stated(affirmed, meant):
+            return correct("same_words")
+        return wrong("named_as_wrong") if _stated(denied, meant) else None
+    return correct("same_words") if _stated(text, meant) else None
+
+
+def _stated(text: str, meant: Sequence[str]) -> bool:
+    if text.endswith(")") and " (" in text:
+        text = text.split(" (", 1)[0]
+    copula = _COPULA.fullmatch(text)
+    if copula is None and " the " in text:
+        copula = _RANKED.fullmatch(text)
+    said = tokens(copula["rest"] if copula is not None else text)
+    if said == meant:
+        return True
+    if len(said) > len(meant) and said[-1] in _FILLERS:
+        said = said[:-1]
+    if len(said) > len(meant) and said[0] in _PLACES:
+        said = said[1:]
+    return said == meant
 
 
 def _unabbreviated(words: tuple[str, ...]) -> tuple[str, ...]:
@@ -106,22 +172,76 @@ def _without_accents(text: str) -> str:
     return "".join(character for character in split if not unicodedata.combining(character))
 
 
-def _polar(said: Sequence[str], meant: str) -> Finding:
+def _polar(text: str, said: Sequence[str], meant: str) -> Finding:
+    copula = _COPULA.fullmatch(text)
+    if copula is not None:
+        said = tokens(copula["rest"])
+    if len(said) == 1 and said[0] in ("y", "n") and meant in ("yes", "no"):
+        said = ("yes",) if said[0] == "y" else ("no",)
+    if said and said[0] == "not" and len(said) == 2 and said[1] == meant:
+        return wrong("other_words")
     first = _POLAR.get(said[0]) if said else None
     polar = {_POLAR[word] for word in said if word in _POLAR}
+    ending = _SO_POLAR.search(text) if first is None and len(polar) == 1 else None
+    if ending is not None:
+        first = _POLAR[ending[1].lower()]
     if len(polar) > 1 or (first is None and polar):
         return undecided("unclear_yes_or_no")
     if first is None:
-        return undecided("no_yes_or_no") if len(said) > 1 else wrong("other_words")
+        is_open = len(said) > 1 or _LIKE_YES & {*said} or not text.isascii()
+        return undecided("no_yes_or_no") if is_open else wrong("other_words")
     if (first in ("yes", "no")) != (meant in ("yes", "no")):
         return undecided("yes_or_true")
-    if (
-        first == "no"
-        and len(said) > 1
-        and said[1] not in ("it", "there", "this", "they", "he", "she", "because", "not")
-    ):
+    if first == "no" and not ending and len(said) > 1 and said[1] not in _AFTER_NO and not _NO_AND_MORE.match(text):
         return undecided("unclear_yes_or_no")
     return correct("same_words") if first == meant else wrong("other_words")
+
+
+def _assigned(text: str, gold: str) -> Finding | None:
+    """x = 3 and 3."""
+    sides = [(match[1], single(match[2])) for side in (text, gold) if (match := _ASSIGNED.fullmatch(side))]
+    if len(sides) != 2 or (sides[0][0] and sides[1][0] and sides[0][0] != sides[1][0]) or sides[0][0] == sides[1][0]:
+        return None
+    one, other = sides[0][1], sides[1][1]
+    if one is None or other is None:
+        return None
+    return correct("same_value") if one.value == other.value else wrong("other_value")
+
+
+def _contrary(said: Sequence[str], meant: Sequence[str]) -> Finding | None:
+    """Answers of the same form in which one word is the opposite, or a letter or number is another one."""
+    if opposite("".join(said), "".join(meant)):
+        return wrong("opposite")
+    if sorted(said) == sorted(("-", *meant)) or sorted(meant) == sorted(("-", *said)):
+        return wrong("other_sign")
+    if len(said) != len(meant):
+        return None
+    pairs = [
+        (one, other)
+        for one, other in zip(said, meant, strict=True)
+        if one != other and not (_is_label(one) and _is_label(other) and _same_number(one, other))
+    ]
+    if len(pairs) == 1 and opposite(*pairs[0]):
+        return wrong("opposite")
+    if pairs and all(_is_label(one) and _is_label(other) for one, other in pairs) and len(pairs) <= 2:
+        return wrong("other_label")
+    return None
+
+
+def _is_label(word: str) -> bool:
+    return len(word) == 1 or word.lstrip("+-")[:1].isdigit()
+
+
+def _same_number(one: str, other: str) -> bool:
+    values = [quantity.value for word in (one, other) if (quantity := single(word.lstrip("+-"))) is not None]
+    return len(values) == 2 and values[0] == values[1]
+
+
+def _script(text: str) -> str:
+    """The writing system of the first letter."""
+    if text.isascii():
+        return "LATIN"
+    return next((unicodedata.name(letter, "?").split()[0] for letter in text if letter.isalpha()), "LATIN")
 
 
 def _numbers_in_order(text: str, gold: str) -> Finding | None:
@@ -149,6 +269,10 @@ def _words(said: Sequence[str], meant: Sequence[str]) -> Finding:
     one, other = " ".join(said), " ".join(meant)
     near = max(len(one), len(other)) >= 6 and Levenshtein.normalized_similarity(one, other) >= 0.83
     plural = [unit_name(word) for word in said] == [unit_name(word) for word in meant]
+    prefix = Prefix.similarity(one, other)
+    inflected = len(said) == len(meant) == 1 and prefix >= 5 and max(len(one), len(other)) - prefix <= 3
+    if inflected:
+        return undecided("inflected")
     if near or plural or one.replace(" ", "") == other.replace(" ", ""):
         return undecided("nearly_the_same_words")
     inside = min(len(one), len(other)) >= 4 and (other in one or one in other)
@@ -161,81 +285,3 @@ def _words(said: Sequence[str], meant: Sequence[str]) -> Finding:
 
 def _stems(words: set[str]) -> set[str]:
     return {word[:5] for word in words if len(word) > 2}
-
-
-_LEADING_LETTER = re.compile(r"\(?([A-Za-z])(?:[).:]|\)\s*[:.])(?=\s|$)|\(([A-Za-z])\)|\[([A-Za-z])\]")
-_LABEL = re.compile(r"(?<![\w'])([A-Z])[):]\s")
-_PARENTHESISED = re.compile(r"[(\[]([A-Za-z])[)\]]")
-_BARE = re.compile(r"(?<![\w'])([A-Z])(?![\w'])")
-_REJECTED = re.compile(
-    r"\b(?:not|neither|nor|rule[sd]? out|eliminate[sd]?|reject(?:s|ed)?)\s+(?:option\s+|choice\s+)?"
-    r"\(?([A-Z])\)?(?![\w'])"
-    r"|(?<![\w'])\(?([A-Z])\)?\s+(?:is|are|was|would be|seems|can be|could be)\s+(?:also\s+|clearly\s+)?"
-    r"(?:not\b|wrong|incorrect|false|ruled out|eliminated|rejected|out\b)"
-    r"|(?<![\w'])\(?([A-Z])\)?\s+(?:isn't|can't|cannot|doesn't|does not)\b"
-)
-_NAMED = re.compile(r"\b(?:option|choice|letter|alternative)\s+\(?([A-Za-z])\)?(?![\w'])", re.IGNORECASE)
-
-
-def letter_of(text: str, options: Sequence[str]) -> str | None:
-    """The option letter that a gold answer means: the letter itself, or the text of one option."""
-    bare = text.strip("()[].: ")
-    if len(bare) == 1 and bare.upper() in LETTERS and bare.isascii() and bare.isalpha():
-        return bare.upper()
-    leading = _LEADING_LETTER.match(text)
-    if leading is not None:
-        return next(group for group in leading.groups() if group).upper()
-    same = [LETTERS[index] for index, option in enumerate(options) if tokens(option) == tokens(text)]
-    return same[0] if len(same) == 1 else None
-
-
-def chosen_letters(text: str, options: Sequence[str]) -> set[str]:
-    """The option letters that a prediction leaves standing; more than one when it does not decide."""
-    bare = text.strip("()[].:*\"' ")
-    if len(bare) == 1 and bare.isascii() and bare.isalpha():
-        return {bare.upper()}
-    by_text = {LETTERS[index] for index, option in enumerate(options) if option and tokens(option) == tokens(text)}
-    if by_text:
-        return by_text
-    leading = _LEADING_LETTER.match(text)
-    if leading is not None and not _REJECTED.match(text):
-        letter = next(group for group in leading.groups() if group).upper()
-        rest = text[leading.end() :]
-        return {letter, *_LABEL.findall(rest)} | _contradiction(rest, letter, options)
-    for pattern in (_PARENTHESISED, _NAMED, _BARE):
-        found = {match[1].upper() for match in pattern.finditer(text)} - _rejected(text)
-        if pattern is _BARE:
-            found -= {letter for letter in found & {"A", "I"} if not _stands_alone(text, letter)}
-        if options:
-            found = {letter for letter in found if LETTERS.index(letter) < len(options)}
-        if found:
-            return found
-    return _mentioned(text, options)
-
-
-def _contradiction(rest: str, letter: str, options: Sequence[str]) -> set[str]:
-    """Another option's text right after a letter ("B) text of A") leaves both standing."""
-    said = tokens(rest)
-    others = {LETTERS[index] for index, option in enumerate(options) if said and tokens(option) == said}
-    return others - {letter}
-
-
-def _rejected(text: str) -> set[str]:
-    return {group.upper() for match in _REJECTED.finditer(text) for group in match.groups() if group}
-
-
-def _stands_alone(text: str, letter: str) -> bool:
-    """Whether A or I is a letter here, not the article or the pronoun."""
-    return re.search(rf"(?<![\w']){letter}(?=\s*(?:[).,:;/]|$|(?:is|was|and|or|because|since)\b))", text) is not None
-
-
-def _mentioned(text: str, options: Sequence[str]) -> set[str]:
-    """Options whose text occurs in the prediction, longer texts first so that "dark red" is not also "red"."""
-    padded = f" {' '.join(tokens(text))} "
-    found = set()
-    for index in sorted(range(len(options)), key=lambda item: -len(options[item])):
-        words = f" {' '.join(tokens(options[index]))} "
-        if words.strip() and words in padded:
-            found.add(LETTERS[index])
-            padded = padded.replace(words, "  ")
-    return found if not set(padded.split()) & _NEGATIONS else found | ({*LETTERS[: len(options)]} if found else set())

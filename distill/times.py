@@ -1,13 +1,19 @@
-"""Clock times, calendar dates and ratios in text.
+"""Clock times, calendar dates and ratios in text, and whether two of them agree.
 
 Each notation keeps what it leaves open: a time without am or pm, a date without a year, a date whose first two
-numbers could be day and month in either order. Does not decide whether two answers agree (`distill.answers`).
+numbers could be day and month in either order.
 """
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Final
+
+from distill.agreement import Finding, correct, undecided, wrong
+from distill.number_words import SMALL, TENS
+from distill.numbers import quantities, single
+from distill.texts import without_number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,6 +22,7 @@ class Clock:
 
     seconds: int
     open_half: bool
+    to_the_second: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,37 +34,72 @@ class Day:
     day: int | None
 
 
+_HOURS: Final = {word: value for word, value in SMALL.items() if 1 <= value <= 12}
+_MINUTES: Final = {
+    **{word: value for word, value in SMALL.items() if value},
+    **{
+        f"{ten}{joint}{one}": TENS[ten] + SMALL[one]
+        for ten in ("twenty", "thirty", "forty", "fifty")
+        for one in list(SMALL)[1:10]
+        for joint in ("-", " ")
+    },
+    **{ten: TENS[ten] for ten in ("twenty", "thirty", "forty", "fifty")},
+    **{"quarter": 15, "half": 30},
+}
+_HOUR_NAMES: Final = "|".join(sorted(_HOURS, key=len, reverse=True))
+_MINUTE_NAMES: Final = "|".join(sorted(_MINUTES, key=len, reverse=True))
 _CLOCK = re.compile(
     r"(?<![\d:.])(?P<hour>\d{1,2})(?:[:h](?P<minute>[0-5]\d)(?::(?P<second>[0-5]\d))?(?![\d:])"
-    r"(?:\s?(?P<half>[ap])\.?\s?m\b\.?)?|\s?(?P<bare_half>[ap])\.?\s?m\b\.?|\s?o'?\s?clock\b)",
+    r"(?:\s?(?P<half>[ap])\.?\s?m\b\.?)?|\s?(?P<bare_half>[ap])\.?\s?m\b\.?|\s?o'?\s?clock\b"
+    r"|[时時点點](?:(?P<minutes>[0-5]?\d)分)?)",
     re.IGNORECASE,
 )
 _SPOKEN = re.compile(
-    r"\b(?P<part>half|quarter|\d{1,2}|five|ten|twenty|twenty-five)(?:\s+minutes?)?\s+(?P<side>past|to|after|before)\s+"
-    r"(?P<hour>\d{1,2}|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)\b",
+    rf"\b(?P<part>\d{{1,2}}|{_MINUTE_NAMES})(?:\s+minutes?)?\s+(?P<side>past|to|after|before|till)\s+"
+    rf"(?P<hour>\d{{1,2}}|{_HOUR_NAMES})\b|\b(?P<sharp>{_HOUR_NAMES})\s?o'?\s?clock\b",
     re.IGNORECASE,
 )
+_READ_OUT = re.compile(
+    rf"(?:it is |it's )?(?P<hour>{_HOUR_NAMES})[ -](?:oh |o')?(?P<minute>{_MINUTE_NAMES})", re.IGNORECASE
+)
+_MILITARY = re.compile(r"\b([01]\d|2[0-3])([0-5]\d)\s?(?:hours|hrs|h)\b", re.IGNORECASE)
+_PART_OF_DAY = re.compile(r"\s?(?:in the (?P<part>morning|afternoon|evening)|at (?P<night>night))\b", re.IGNORECASE)
+_NOT = re.compile(r"\bnot (?:at )?$", re.IGNORECASE)
 _NAMED_TIMES: Final = {"noon": 12 * 3600, "midday": 12 * 3600, "midnight": 0}
-_SPELLED: Final = {
-    word: value
-    for value, word in enumerate(
-        ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"], start=1
-    )
-} | {"quarter": 15, "twenty": 20, "twenty-five": 25, "half": 30}
+_DAY: Final = 86400
+_HALF_DAY: Final = 43200
 
 
 def clocks(text: str) -> list[Clock]:
-    """Every clock time in a normalised text."""
-    found = [clock for match in _CLOCK.finditer(text) if (clock := _clock(match)) is not None]
-    for match in _SPOKEN.finditer(text):
-        part, hour = (_SPELLED.get(match[name].lower()) or int(match[name]) for name in ("part", "hour"))
-        if hour <= 24 and part < 60:
-            minutes = part if match["side"].lower() in ("past", "after") else -part
-            found.append(Clock(seconds=(hour * 3600 + minutes * 60) % 43200, open_half=True))
+    """Every clock time in a normalised text that is not named as what it is not."""
+    found = [clock for clock, start in _clocks(text) if not _NOT.search(text[max(0, start - 8) : start])]
+    if not found and (read := _READ_OUT.fullmatch(text.strip(" ."))) is not None:
+        minutes = _HOURS[read["hour"].lower()] * 60 + _MINUTES[read["minute"].lower()]
+        found = [Clock(seconds=minutes * 60 % _HALF_DAY, open_half=True)]
     if not found:
         words = re.findall(r"[a-z]+", text.lower())
         found = [Clock(seconds=_NAMED_TIMES[word], open_half=False) for word in words if word in _NAMED_TIMES]
     return found
+
+
+def _clocks(text: str) -> Iterator[tuple[Clock, int]]:
+    for match in _CLOCK.finditer(text):
+        clock = _clock(match)
+        if clock is not None:
+            yield _halved(clock, text, match.end()), match.start()
+    for match in _SPOKEN.finditer(text):
+        if match["sharp"]:
+            clock = Clock(seconds=_HOURS[match["sharp"].lower()] * 3600 % _HALF_DAY, open_half=True)
+        else:
+            part = _MINUTES.get(match["part"].lower()) or int(match["part"])
+            hour = _HOURS.get(match["hour"].lower()) or int(match["hour"])
+            if hour > 24 or part > 59:
+                continue
+            minutes = part if match["side"].lower() in ("past", "after") else -part
+            clock = Clock(seconds=(hour * 3600 + minutes * 60) % _HALF_DAY, open_half=True)
+        yield _halved(clock, text, match.end()), match.start()
+    for match in _MILITARY.finditer(text):
+        yield Clock(seconds=int(match[1]) * 3600 + int(match[2]) * 60, open_half=False), match.start()
 
 
 def _clock(match: re.Match[str]) -> Clock | None:
@@ -67,19 +109,48 @@ def _clock(match: re.Match[str]) -> Clock | None:
         return None
     if half:
         hour = hour % 12 + (12 if half == "p" else 0)
-    seconds = hour * 3600 + int(match["minute"] or 0) * 60 + int(match["second"] or 0)
-    return Clock(
-        seconds=seconds % 86400, open_half=not half and 1 <= hour <= 12 and not match["hour"].startswith("0")
-    )
+    seconds = hour * 3600 + int(match["minute"] or match["minutes"] or 0) * 60 + int(match["second"] or 0)
+    open_half = not half and 1 <= hour <= 12 and not match["hour"].startswith("0")
+    return Clock(seconds=seconds % _DAY, open_half=open_half, to_the_second=match["second"] is not None)
 
 
-def same_clock(one: Clock, other: Clock) -> bool | None:
-    """Whether two times agree; None when only the half of the day is open."""
-    if one.seconds == other.seconds:
+def _halved(clock: Clock, text: str, end: int) -> Clock:
+    """The time in the part of the day that is named after it."""
+    named = _PART_OF_DAY.match(text, end) if clock.open_half else None
+    if named is None:
+        return clock
+    evening = named["part"] is not None and named["part"].lower() != "morning"
+    late = evening or (named["night"] is not None and clock.seconds % _HALF_DAY >= 6 * 3600)
+    seconds = clock.seconds % _HALF_DAY + (_HALF_DAY if late else 0)
+    return replace(clock, seconds=seconds, open_half=False)
+
+
+def same_clock(said: Clock, meant: Clock) -> bool | None:
+    """Whether a stated time is the one meant; None when the half of the day is open, or its seconds are left out."""
+    one, other = said.seconds, meant.seconds
+    if meant.to_the_second and not said.to_the_second and one // 60 == other // 60 and one != other:
+        return None
+    if one == other:
         return True
-    if one.seconds % 43200 != other.seconds % 43200:
+    if one % _HALF_DAY != other % _HALF_DAY:
         return False
-    return None if one.open_half or other.open_half else False
+    return None if said.open_half or meant.open_half else False
+
+
+def compare_times(text: str, gold: str, declared: bool) -> Finding | None:
+    """A stated time against the gold one; None when the gold is no time."""
+    meant = clocks(gold)
+    if len(meant) != 1:
+        return None
+    verdicts = {same_clock(clock, meant[0]) for clock in clocks(text)}
+    if not verdicts:
+        return undecided("no_time_found") if quantities(text) else without_number(text)
+    if verdicts == {False} and not declared and _same_ratios(text, gold) and text.upper() == text.lower():
+        return undecided("time_or_ratio")
+    if verdicts == {True} or (verdicts == {None} and re.findall(r"\d+", text) == re.findall(r"\d+", gold)):
+        # The same digits: only one of the two names the half of the day.
+        return correct("same_time")
+    return wrong("other_time") if verdicts == {False} else undecided("time_left_open")
 
 
 _MONTHS: Final = {
@@ -104,6 +175,36 @@ _MONTHS: Final = {
     for name in names
 }
 _MONTH = "|".join(sorted(_MONTHS, key=len, reverse=True))
+_MONTHS_ABROAD: Final = {
+    name: number
+    for number, names in enumerate(
+        (
+            "januar janvier enero gennaio janeiro",
+            "februar février febrero febbraio fevereiro",
+            "märz mars marzo março",
+            "april avril abril aprile",
+            "mai mayo maggio maio",
+            "juni juin junio giugno junho",
+            "juli juillet julio luglio julho",
+            "august août agosto",
+            "september septembre septiembre settembre setembro",
+            "oktober octobre octubre ottobre outubro",
+            "november novembre noviembre novembro",
+            "dezember décembre diciembre dicembre dezembro",
+        ),
+        start=1,
+    )
+    for name in names.split()
+}
+# Only in full, with day and year: mars and mai alone are other things.
+_ABROAD = re.compile(
+    rf"\b(?P<day>\d{{1,2}})\.?\s(?:de\s)?(?P<month>{'|'.join(_MONTHS_ABROAD)})\s(?:de\s)?(?P<year>\d{{4}})\b",
+    re.IGNORECASE,
+)
+_CHARACTERS = re.compile(
+    r"(?P<year>\d{4})\s?[年년]\s?(?P<month>\d{1,2})\s?[月월](?:\s?(?P<day>\d{1,2})\s?[日号號일])?"
+)
+_MONTH_AND_YEAR = re.compile(r"(?<![\d/.-])(?P<month>\d{1,2})/(?P<year>\d{4})(?![\d/])")
 _ISO = re.compile(r"(?<!\d)(?P<year>\d{4})[-/](?P<month>\d{1,2})(?:[-/](?P<day>\d{1,2}))?(?![\d/.-]*\d)")
 _NUMERIC = re.compile(
     r"(?<![\d/.-])(?P<first>\d{1,2})[-/.](?P<second>\d{1,2})[-/.](?P<year>\d{4}|\d{2})(?![\d/.-]*\d)"
@@ -125,7 +226,13 @@ def days(text: str) -> list[tuple[Day, ...]]:
         year += 0 if year > 99 else (2000 if year < 70 else 1900)
         orders = {(first, second), (second, first)}
         found.append(_valid(*(Day(year=year, month=month, day=day) for month, day in sorted(orders))))
-    for match in _NAMED.finditer(text):
+    for pattern in (_MONTH_AND_YEAR, _CHARACTERS, _ABROAD):
+        for match in pattern.finditer(text):
+            groups = match.groupdict()
+            name = groups["month"].lower()
+            month = _MONTHS_ABROAD[name] if name in _MONTHS_ABROAD else int(name)
+            found.append(_valid(Day(year=int(groups["year"]), month=month, day=_number(groups.get("day")))))
+    for match in _NAMED.finditer(text) if not found else ():
         day = match["before"] or match["after"]
         month = _MONTHS[match["month"].lower()]
         found.append(_valid(Day(year=_number(match["year"]), month=month, day=_number(day))))
@@ -153,16 +260,36 @@ def _same_reading(one: Day, other: Day) -> bool | None:
     return None if any(left != right for left, right in pairs) else True
 
 
+def compare_dates(text: str, gold: str) -> Finding | None:
+    """A stated date against the gold one; None when the gold is no date and the prediction neither."""
+    meant, found = days(gold), days(text)
+    if len(meant) != 1:
+        # Christmas Day and December 25 may be the same.
+        return undecided("date_left_open") if found and not meant and not quantities(gold) else None
+    if not found:
+        return undecided("no_date_found") if quantities(text) else without_number(text)
+    verdicts = {same_day(day, meant[0]) for day in found}
+    if verdicts == {True}:
+        return correct("same_date")
+    return wrong("other_date") if verdicts == {False} else undecided("date_left_open")
+
+
 _RATIO = re.compile(
-    r"(?<![\d:.])\d+(?:\.\d+)?(?:\s?:\s?\d+(?:\.\d+)?)+(?![\d:])|(?<![\d.])\d+(?:\.\d+)? to \d+(?:\.\d+)?"
+    r"(?<![\d:.])\d+(?:\.\d+)?(?:\s?:\s?\d+(?:\.\d+)?)+(?![\d:])"
+    r"|(?<![\d.])\d+(?:\.\d+)?\s?%? to \d+(?:\.\d+)?"
 )
+_SPELLED_RATIO = re.compile(rf"\b({'|'.join(list(SMALL)[1:])}) to ({'|'.join(list(SMALL)[1:])})\b", re.IGNORECASE)
 
 
 def ratios(text: str) -> list[tuple[Decimal, ...]]:
     """Every ratio in a normalised text, as its terms."""
-    return [
+    found = [
         tuple(Decimal(term) for term in re.findall(r"\d+(?:\.\d+)?", match[0])) for match in _RATIO.finditer(text)
     ]
+    if found:
+        return found
+    spoken = _SPELLED_RATIO.finditer(text)
+    return [(Decimal(SMALL[match[1].lower()]), Decimal(SMALL[match[2].lower()])) for match in spoken]
 
 
 def same_ratio(one: tuple[Decimal, ...], other: tuple[Decimal, ...]) -> bool:
@@ -172,3 +299,33 @@ def same_ratio(one: tuple[Decimal, ...], other: tuple[Decimal, ...]) -> bool:
     return all(one[0] * right == other[0] * left for left, right in zip(one, other, strict=True)) and (
         any(one) == any(other)
     )
+
+
+def _same_ratios(text: str, other: str) -> bool:
+    ours, theirs = ratios(text), ratios(other)
+    return len(ours) == len(theirs) == 1 and same_ratio(ours[0], theirs[0])
+
+
+def compare_ratios(text: str, gold: str) -> Finding | None:
+    """A stated ratio against the gold one; None when the gold is no ratio, nor a number that the ratio could be."""
+    meant, found = ratios(gold), ratios(text)
+    if len(meant) != 1:
+        number = single(gold)
+        if number is None or len(found) != 1 or len(found[0]) != 2 or not found[0][1]:
+            return None
+        same = found[0][0] == number.value * found[0][1] or abs(found[0][0] / found[0][1] - number.value) < _TINY
+        return correct("same_ratio") if same else wrong("other_ratio")
+    if found:
+        verdicts = {same_ratio(ratio, meant[0]) for ratio in found}
+        if len(verdicts) > 1:
+            return undecided("several_ratios")
+        return correct("same_ratio") if verdicts == {True} else wrong("other_ratio")
+    quantity = single(text)
+    if quantity is None:
+        return undecided("no_ratio_found")
+    if len(meant[0]) == 2 and meant[0][1] and quantity.value == meant[0][0] / meant[0][1]:
+        return correct("same_ratio") if "/" in text else undecided("ratio_or_number")
+    return undecided("ratio_or_number") if quantity.value == meant[0][0] else wrong("other_ratio")
+
+
+_TINY: Final = Decimal("1e-12")

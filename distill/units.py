@@ -25,20 +25,46 @@ _UNITS: Final[dict[str, tuple[str, Decimal]]] = {
             "lb lbs pound": "0.45359237",
             "oz ounce": "0.028349523125",
         },
-        "volume": {"ml milliliter millilitre": "0.001", "l liter litre": "1"},
+        "volume": {
+            "ml milliliter millilitre": "0.001",
+            "l liter litre": "1",
+            "m^3 meter^3 metre^3": "1000",
+            "cm^3 centimeter^3 centimetre^3": "0.001",
+            **{"cup": "0.24", "teaspoon tsp": "0.005", "tablespoon tbsp": "0.015", "gallon gal": "3.785411784"},
+        },
+        "area": {
+            "m^2 meter^2 metre^2": "1",
+            "km^2 kilometer^2 kilometre^2": "1000000",
+            "cm^2 centimeter^2 centimetre^2": "0.0001",
+            **{"mm^2": "0.000001", "ft^2 foot^2 feet^2": "0.09290304", "in^2 inch^2": "0.00064516"},
+            **{"hectare ha": "10000", "acre": "4046.8564224", "mi^2 mile^2": "2589988.110336"},
+        },
+        "data": {
+            **{"byte": "1", "kb kilobyte": "1000", "mb megabyte": "1000000", "gb gigabyte": "1000000000"},
+            "tb terabyte": "1000000000000",
+        },
+        "energy": {"j joule": "1", "kj kilojoule": "1000", "kwh kilowatthour kilowatt-hour": "3600000"},
+        "power": {"w watt": "1", "kw kilowatt": "1000", "mw megawatt": "1000000", "gw gigawatt": "1000000000"},
+        "voltage": {"v volt": "1", "mv millivolt": "0.001", "kv kilovolt": "1000"},
+        "current": {"amp ampere": "1"},
+        "frequency": {"hz hertz": "1", "khz kilohertz": "1000", "mhz megahertz": "1000000", "ghz gigahertz": "1e9"},
+        "calendar": {"month mo": "1", "year yr": "12", "decade": "120", "century": "1200"},
+        "speed": {"m/s": "1"},
+        "acceleration": {"m/s^2": "1"},
+        "radian": {"radian rad": "1"},
         "duration": {
             "ms millisecond": "0.001",
-            "s sec second": "1",
-            "min minute": "60",
-            "h hr hour": "3600",
+            "s sec secs second": "1",
+            "min mins minute": "60",
+            "h hr hrs hour": "3600",
             "day": "86400",
             "week": "604800",
         },
         "celsius": {"°c": "1"},
         "fahrenheit": {"°f": "1"},
         "angle": {"° degree deg": "1"},
-        "kilometres an hour": {"km/h kph kmh": "1"},
-        "miles an hour": {"mph": "1"},
+        "kilometres an hour": {"km/h kph kmh km/hour kilometer/hour kilometers/hour": "1"},
+        "miles an hour": {"mph mi/h mile/hour miles/hour": "1"},
     }.items()
     for names, factor in units.items()
     for name in names.split()
@@ -46,9 +72,18 @@ _UNITS: Final[dict[str, tuple[str, Decimal]]] = {
 
 
 _PLURALS: Final = (
-    *(("ies", "y"), ("sses", "ss"), ("ches", "ch"), ("shes", "sh"), ("xes", "x"), ("uses", "us")),
+    ("ies", "y"),
+    ("ches", "ch"),
+    ("shes", "sh"),
+    ("xes", "x"),
+    ("uses", "us"),
+    ("sses", "ss"),
     ("s", ""),
 )
+_IRREGULAR: Final = {
+    **{"people": "person", "men": "man", "women": "woman", "children": "child", "mice": "mouse", "teeth": "tooth"},
+    **{"leaves": "leaf", "knives": "knife", "geese": "goose", "shelves": "shelf", "wolves": "wolf"},
+}
 
 
 @lru_cache(maxsize=4096)
@@ -59,18 +94,39 @@ def unit_name(word: str) -> str:
         return "th"
     if word in _UNITS or len(word) <= 3:
         return word
-    for ending, instead in (
-        ("ies", "y"),
-        ("sses", "ss"),
-        ("ches", "ch"),
-        ("shes", "sh"),
-        ("xes", "x"),
-        ("uses", "us"),
-        ("s", ""),
-    ):
+    if word in _IRREGULAR:
+        return _IRREGULAR[word]
+    for ending, instead in _PLURALS:
         if word.endswith(ending) and not word.endswith("ss"):
             return word.removesuffix(ending) + instead
     return word
+
+
+def loosely_equal(value: Decimal, unit: str, other_value: Decimal, other_unit: str) -> bool:
+    """Whether two amounts in known units may be the same one by a conversion that is no plain factor.
+
+    Fahrenheit and Celsius, months and days, degrees and radians, kilobytes of 1024.
+    """
+    ours, theirs = unit_factor(unit), unit_factor(other_unit)
+    if ours is None or theirs is None:
+        return False
+    kinds = {ours[0], theirs[0]}
+    if kinds == {"celsius", "fahrenheit"}:
+        celsius, fahrenheit = (value, other_value) if ours[0] == "celsius" else (other_value, value)
+        return abs(celsius * 9 / 5 + 32 - fahrenheit) <= 1
+    one, other = value * ours[1], other_value * theirs[1]
+    if kinds == {"calendar", "duration"}:
+        one, other = (
+            size * (2629746 if kind[0] == "calendar" else 1) for size, kind in ((one, ours), (other, theirs))
+        )
+    elif kinds == {"angle", "radian"}:
+        one, other = (
+            size * (Decimal("57.29578") if kind[0] == "radian" else 1)
+            for size, kind in ((one, ours), (other, theirs))
+        )
+    elif kinds != {"data"}:
+        return False
+    return abs(one - other) <= abs(other) * Decimal("0.1" if kinds == {"data"} else "0.02")
 
 
 def unit_factor(unit: str) -> tuple[str, Decimal] | None:

@@ -25,7 +25,7 @@ class Agreement:
     relative_tolerance: float = 0.0
 
     name: ClassVar[str] = "agreement"
-    version: ClassVar[str] = "3"
+    version: ClassVar[str] = "4"
     scope: ClassVar[Literal["trace", "sample"]] = "sample"
     columns: ClassVar[pa.Schema] = family(
         "agreement",

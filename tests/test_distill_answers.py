@@ -1,6 +1,5 @@
-"""The answer judge on labelled pairs, family by family, and the reference metrics on published values."""
+"""The answer judge, promise by promise, its symbolic voter, and the reference metrics on published values."""
 
-import re
 import subprocess
 import sys
 import time
@@ -8,7 +7,6 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from pathlib import Path
 
-import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,60 +15,6 @@ from distill import answers, mathworker
 from distill.answers import anls, equivalent, exact_match, infer_type, judge, relaxed_accuracy, rouge_l
 
 CORRECT, WRONG, UNDECIDED = "correct", "wrong", "undecided"
-PAIRS = [orjson.loads(line) for line in (Path(__file__).parent / "answer_pairs.jsonl").read_bytes().splitlines()]
-"""Labelled by hand: what a careful reader would say, undecided where two careful readers could differ."""
-
-
-def name(pair: dict[str, str]) -> str:
-    return f"{pair['family']}: {pair['gold']!r} said {pair['prediction']!r}"
-
-
-def test_the_labelled_pairs_are_many_distinct_and_of_every_family() -> None:
-    assert len(PAIRS) >= 450
-    assert len({(pair["gold"], pair["prediction"]) for pair in PAIRS}) == len(PAIRS)
-    families = {pair["family"] for pair in PAIRS}
-    assert families >= {
-        "numbers",
-        "percent",
-        "money",
-        "units",
-        "years",
-        "times",
-        "ratios",
-        "dates",
-        "choices",
-        "lists",
-    }
-    assert {pair["verdict"] for pair in PAIRS} == {CORRECT, WRONG, UNDECIDED}
-
-
-@pytest.mark.parametrize("pair", PAIRS, ids=name)
-def test_a_labelled_pair_gets_its_verdict(pair: dict[str, str]) -> None:
-    judged = judge(pair["prediction"], pair["gold"])
-    assert judged.verdict == pair["verdict"], judged
-
-
-WRAPPINGS = [
-    "The answer is {}.",
-    "**Answer:** {}",
-    "Final answer: **{}**",
-    "<think>first 3, then 4</think>\n\n{}",
-    "First 3, then 4.\n\nAnswer: {}",
-    "<answer>{}</answer>",
-    "3, then 4.\n#### {}",
-    "\\boxed{{{}}}",
-]
-
-
-@pytest.mark.parametrize("wrapping", WRAPPINGS)
-def test_how_an_answer_is_presented_does_not_change_its_verdict(wrapping: str) -> None:
-    for pair in PAIRS:
-        family, said = pair["family"], pair["prediction"]
-        if family in ("numbers", "percent", "money", "units", "years", "ratios") and re.fullmatch(
-            r"[-$€]?[\w.,:%/ ]+", said
-        ):
-            judged = answers._judge(wrapping.format(said), pair["gold"], None, 0.0, None, ask_worker=False)
-            assert judged.verdict == pair["verdict"], (pair, judged)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,58 @@
+"""One spelling for words that English writes in several ways: British and American, abbreviations, countries.
+
+Only what is the same word or the same name everywhere; similar things (phone and smartphone) are none of it.
+"""
+
+from typing import Final
+
+_PAIRS_TEXT: Final = """
+    grey=gray colour=color colours=colors coloured=colored colourful=colorful favour=favor favourite=favorite
+    flavour=flavor neighbour=neighbor neighbours=neighbors neighbourhood=neighborhood harbour=harbor
+    labour=labor behaviour=behavior honour=honor humour=humor rumour=rumor armour=armor vapour=vapor odour=odor
+    parlour=parlor theatre=theater centre=center centres=centers metre=meter metres=meters litre=liter
+    litres=liters fibre=fiber calibre=caliber sombre=somber kilometre=kilometer centimetre=centimeter
+    millimetre=millimeter tyre=tire tyres=tires kerb=curb plough=plow aluminium=aluminum aeroplane=airplane
+    moustache=mustache pyjamas=pajamas catalogue=catalog dialogue=dialog analogue=analog programme=program
+    programmes=programs cheque=check licence=license defence=defense offence=offense pretence=pretense
+    jewellery=jewelry travelling=traveling traveller=traveler cancelled=canceled labelled=labeled
+    modelling=modeling marvellous=marvelous organisation=organization organised=organized organise=organize
+    recognise=recognize realise=realize analyse=analyze analysed=analyzed apologise=apologize
+    civilisation=civilization specialised=specialized urbanisation=urbanization globalisation=globalization
+    industrialisation=industrialization maths=math mum=mom yoghurt=yogurt whisky=whiskey sceptical=skeptical
+    storey=story doughnut=donut doughnuts=donuts saint=st mount=mt doctor=dr mister=mr okay=ok versus=vs
+    airplane=plane airplanes=planes bicycle=bike bicycles=bikes television=tv televisions=tvs telephone=phone
+    refrigerator=fridge photograph=photo photographs=photos hippopotamus=hippo rhinoceros=rhino
+"""
+SPELLINGS: Final[dict[str, str]] = dict(pair.split("=") for pair in _PAIRS_TEXT.split())
+"""A word to the spelling that stands for all of its spellings."""
+for _word, _standard in list(SPELLINGS.items()):
+    SPELLINGS[_word] = SPELLINGS.get(_standard, _standard)
+
+NAMES: Final = {
+    **dict.fromkeys(("usa", "us", "united states of america"), "united states"),
+    **dict.fromkeys(("uk", "united kingdom of great britain and northern ireland"), "united kingdom"),
+    "eu": "european union",
+    "un": "united nations",
+    "uae": "united arab emirates",
+    "nyc": "new york city",
+}
+"""Whole answers, in lower case and without articles, to the name that stands for them."""
+
+_OPPOSITES_TEXT: Final = """north/south northern/southern northeast/northwest southeast/southwest east/west
+    eastern/western left/right top/bottom upper/lower up/down above/below over/under inside/outside front/back
+    high/low higher/lower highest/lowest first/last before/after more/less most/least increase/decrease
+    increasing/decreasing increased/decreased rise/fall rising/falling male/female men/women man/woman boy/girl
+    true/false open/closed on/off positive/negative hot/cold black/white old/young big/small large/small long/short
+    tall/short early/late day/night agree/disagree import/export imports/exports"""
+OPPOSITES: Final = frozenset(frozenset(pair.split("/")) for pair in _OPPOSITES_TEXT.split())
+_DENYING: Final = ("un", "in", "im", "il", "ir", "dis", "non")
+
+
+def opposite(one: str, other: str) -> bool:
+    """Whether one word says the contrary of the other."""
+    if frozenset((one, other)) in OPPOSITES:
+        return True
+    if not 2 <= abs(len(one) - len(other)) <= 3:
+        return False
+    short, long = sorted((one, other), key=len)
+    return len(short) > 3 and long.endswith(short) and long.removesuffix(short) in _DENYING
