@@ -47,21 +47,21 @@ def write(index: Index, signals: tuple[Path, ...], folder: Path, scheme: Scheme,
     sizes = np.bincount(groups[groups >= 0], minlength=1)[groups]
     apart = groups < 0
     of = np.where(np.isnan(similar), -1, preferred)
-    table = pa.table(
-        [
-            pa.array(_text(ids), pa.string()),
-            pa.array(np.where(apart, NOT_APPLICABLE, OK), pa.string()),
-            pa.array(of >= 0, pa.bool_(), mask=apart),
-            pa.array(_text(ids[of]), pa.string(), mask=of < 0),
-            pa.array(similar, pa.float64(), mask=np.isnan(similar)),
-            pa.array(sizes, pa.int64(), mask=apart),
-            pa.array(_bytes(words), pa.binary(16)),
-            pa.array(_bytes(words[of]), pa.binary(16), mask=of < 0),
-        ],
-        schema=_SCHEMA,
-    )
-    with atomic_path(path) as temporary:
-        pq.write_table(table, temporary, compression="zstd", row_group_size=_ROW_GROUP)
+    with atomic_path(path) as temporary, pq.ParquetWriter(temporary, _SCHEMA, compression="zstd") as writer:
+        for start in range(0, len(ids), _ROW_GROUP):
+            rows = slice(start, start + _ROW_GROUP)
+            other, silent, alone = of[rows], apart[rows], of[rows] < 0
+            columns = [
+                pa.array(_text(ids[rows]), pa.string()),
+                pa.array(np.where(silent, NOT_APPLICABLE, OK), pa.string()),
+                pa.array(~alone, pa.bool_(), mask=silent),
+                pa.array(_text(ids[other]), pa.string(), mask=alone),
+                pa.array(similar[rows], pa.float64(), mask=np.isnan(similar[rows])),
+                pa.array(sizes[rows], pa.int64(), mask=silent),
+                pa.array(_bytes(words[rows]), pa.binary(16)),
+                pa.array(_bytes(words[other]), pa.binary(16), mask=alone),
+            ]
+            writer.write_table(pa.table(columns, schema=_SCHEMA))
     return path
 
 
