@@ -159,7 +159,9 @@ def _decide(
     if not written.rows:
         shutil.rmtree(temporary, ignore_errors=True)
         raise DataError(_nothing_kept(found, recipe, folder))
-    artifacts.write_text(temporary / "README.md", card(recipe, found, traces.makers, written.rows))
+    generated = Manifest.read(folder.parent / "generate")
+    text = card(recipe, found, database, traces.makers, written.rows, generated)
+    artifacts.write_text(temporary / "README.md", text)
     dataset.replace(temporary, folder / "dataset")
     report.write(recipe, rules, database, traces, found, folder / "report.html")
     files = {f"dataset/{name}": rows for name, rows in written.files.items()} | {

@@ -145,17 +145,6 @@ def test_what_a_killed_run_left_of_its_dataset_does_not_enter_the_next_one(world
     }
 
 
-def test_the_card_names_teachers_funnel_rules_and_limits(world):
-    tmp_path, *_ = world
-    apply(recipe(tmp_path), tmp_path / "run")
-    text = (tmp_path / "run/filter/dataset/README.md").read_text()
-    assert "path: train/*.parquet" in text.split("---")[1]
-    assert "| structured | teachers/structured | r1 | transformers 5.0 | no | 2 |" in text
-    assert "| **all** | 3 | 3 | 1 | 2 | 2 |" in text
-    assert "`answer_verdict = 'wrong'` | 1 | 1 |" in text
-    assert "does not correct the teachers" in text and "unknown: set it" in text
-
-
 def test_an_answer_of_an_undecided_verdict_stays_the_traces_own():
     asked = sample("Which share?", "50%", answer_type="percent")
     found = dataset.row(asked, trace(asked, " 0.5 "), [], {"answer_verdict": "undecided"}, "think")

@@ -249,6 +249,22 @@ def test_unchanged_pictures_are_linked_and_forgotten_ones_go(run, tmp_path):
     assert exports.write(dataset, folder, [], name="run") == {} and not folder.exists()
 
 
+def test_filtering_writes_what_the_recipe_asks_for_and_uses_its_pictures_again(tmp_path):
+    asked = sample("How many?", "4", images=[picture(tmp_path, 1)])
+    generate_folder(tmp_path / "run", [asked], [trace(asked)])
+    wanted = f'{KEEP_ALL}exports = ["llava", "webdataset"]\n'
+    manifest = apply(recipe(tmp_path, wanted), tmp_path / "run")
+    folder = tmp_path / "run/filter/exports"
+    counts = {name: output.count for name, output in manifest.outputs.items()}
+    assert counts["exports/llava.json"] == counts["exports/webdataset/png-00000.tar"] == 1
+    assert "exports/llama-factory.jsonl" not in counts
+    assert manifest.outputs["exports/llava.json"].sha256 == sha256((folder / "llava.json").read_bytes())
+    (before,) = (folder / "images").rglob("*.png")
+    place = before.stat().st_ino
+    apply(recipe(tmp_path, wanted.replace('"webdataset"', '"ms-swift"')), tmp_path / "run", fresh=True)
+    assert before.stat().st_ino == place and not (folder / "webdataset").exists()
+
+
 def test_where_links_are_refused_pictures_are_written(run, tmp_path, monkeypatch):
     exports.write(run / "filter/dataset", tmp_path / "one", ["llava"], name="run")
 
