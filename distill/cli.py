@@ -95,12 +95,27 @@ def generate(
 
 @app.command("filter")
 def filter_(
-    recipe: RecipeArgument, run: RunOption = None, fresh: FreshOption = False, overrides: SetOption = None
+    recipe: RecipeArgument,
+    run: RunOption = None,
+    fresh: FreshOption = False,
+    what_if: Annotated[
+        str | None,
+        typer.Option(
+            metavar="OTHER",
+            help="Measure and write nothing: compare with what the [filter] section of another recipe would keep and "
+            "select. With --set, that recipe's values are overridden.",
+        ),
+    ] = None,
+    overrides: SetOption = None,
 ) -> None:
     """Measure every trace, decide, and write the dataset."""
-    from distill.run import filter_stage
+    from distill.run import compare_policies, filter_stage
 
-    typer.echo(filter_stage(*_open(recipe, run, overrides), fresh=fresh))
+    if what_if:
+        other, _ = _open(what_if, run, overrides)
+        typer.echo(compare_policies(*_open(recipe, run, None), other))
+    else:
+        typer.echo(filter_stage(*_open(recipe, run, overrides), fresh=fresh))
 
 
 @app.command()

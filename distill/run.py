@@ -50,6 +50,13 @@ def filter_stage(recipe: Recipe, run: Path, *, fresh: bool = False) -> str:
     return f"{funnel(run)}\ndataset: {run / 'filter' / 'dataset'}\nreport:  {run / 'filter' / 'report.html'}"
 
 
+def compare_policies(recipe: Recipe, run: Path, other: Recipe) -> str:
+    """What the filter section of another recipe would do with the signals of a run."""
+    from filters.whatif import as_text, what_if
+
+    return as_text(what_if(recipe.model_copy(update={"filter": other.filter}), run))
+
+
 def train_stage(recipe: Recipe, run: Path, *, stage: str | None = None, fresh: bool = False) -> str:
     from student.train import train
 
