@@ -18,6 +18,7 @@ SignalName = Literal[
     "duplicates",
     "agreement",
     "grounding",
+    "contamination",
     "corpus",
     "student",
     "judge",
@@ -30,10 +31,14 @@ DEFAULT_SIGNALS: tuple[SignalName, ...] = (
     "duplicates",
     "agreement",
     "grounding",
+    "contamination",
     "corpus",
 )
 """What is measured unless the recipe says otherwise: everything that needs no model and no list of its own."""
 
+
+ARMS = ("unfiltered", "random")
+"""What training can be compared with: every complete trace, and a random part of as many tokens as the dataset."""
 
 ExportName = Literal["llava", "llama-factory", "ms-swift", "webdataset"]
 
@@ -63,7 +68,7 @@ class ContaminationSignal(Section):
     sources: tuple[str, ...] | None = Field(default=None, strict=False)
     """Data sources of the recipe that nothing may be trained on; default: the one that [eval] asks about."""
     images: Literal["all", "matching", "bytes"] = "matching"
-    """Which pictures are decoded to find them saved or resized anew: all, those whose question matches a test question
+    """Which pictures are decoded to find them saved or resized anew: all, those whose question matches a test one
     in words, or none, so that a picture is known by its bytes only."""
 
 
@@ -173,6 +178,7 @@ DEFAULT_RULES = (
     Rule(name="bad_format", drop="not format_valid"),
     Rule(name="repetition", drop="repetition_ngram > 0.6"),
     Rule(name="exact_duplicate", drop="exact_duplicate"),
+    Rule(name="contaminated", drop="contamination = 'pair'"),
 )
 
 

@@ -19,7 +19,7 @@ from distill.artifacts import Manifest, Output
 from distill.errors import DataError, RecipeError
 from distill.recipe import Recipe
 from distill.types import Progress, ProgressCallback, unwatched
-from filters import conditions, corpus, dataset, exports, funnel, measure, policy, registry
+from filters import arms, conditions, corpus, dataset, exports, funnel, measure, policy, registry
 from filters.card import card
 from filters.conditions import UNREADABLE_IMAGE
 from filters.database import Tables
@@ -51,17 +51,17 @@ def apply(
     started, run = time.monotonic(), Path(run)
     rules = conditions.check(recipe.filter)
     generated = artifacts.require(run, "generate", next_step="run `distill generate` first")
-    extractors = registry.build(recipe)
     measurers = measurers or {}
     if missing := [name for name in MODELS if name in recipe.filter.signals and name not in measurers]:
         raise RecipeError(
             f"{recipe.path}: filter.signals asks for {', '.join(missing)}, which a model measures; hand in "
             "`distill.extras.measurers(recipe, run)`, as `distill filter` does"
         )
-    identities = registry.identity(extractors) | {name: dict(found.identity) for name, found in measurers.items()}
-    fields = artifacts.flatten(_fields(recipe, generated, identities))
     folder = run / "filter"
     with artifacts.locked(run):
+        extractors = registry.build(recipe, folder)
+        identities = registry.identity(extractors) | {name: dict(found.identity) for name, found in measurers.items()}
+        fields = artifacts.flatten(_fields(recipe, generated, identities))
         if fresh or _only_traces_differ(Manifest.read(folder), fields):
             _start_over(folder)
         done = artifacts.finished(folder, fields, remedy="Give --fresh to filter again (valid signals are reused).")
@@ -151,11 +151,12 @@ def _decide(
         temporary,
         style=recipe.filter.rationale,
         curriculum=recipe.filter.select.curriculum,
-        max_pixels=max((source.max_pixels for source in recipe.data.values()), default=50_000_000),
+        max_pixels=dataset.max_pixels(recipe),
     )
     if written.unreadable:
         database = decide(written.unreadable)
     found = funnel.measure(database)
+    listed = arms.write(database, folder / arms.FOLDER, recipe.seed)
     if not written.rows:
         shutil.rmtree(temporary, ignore_errors=True)
         raise DataError(_nothing_kept(found, recipe, folder))
@@ -169,6 +170,7 @@ def _decide(
         "decisions.parquet": traces.count,
         "report.html": None,
         **exports.of_stage(recipe, folder),
+        **{path.relative_to(folder).as_posix(): rows for path, rows in listed.items()},
         **{path.relative_to(folder).as_posix(): pq.read_metadata(path).num_rows for path in tables.files()},
     }
     outputs = {name: artifacts.describe(folder / name, count) for name, count in sorted(files.items())}
@@ -208,7 +210,7 @@ def _start_over(folder: Path) -> None:
     artifacts.set_aside(folder)
     before = folder.with_name(f"{folder.name}.previous")
     with artifacts.storage_errors(folder):
-        measured = (before / name for name in (measure.SIGNALS, *registry.SIDE))
+        measured = (before / name for name in (measure.SIGNALS, registry.TEST_SETS, *registry.SIDE))
         for path in (path for found in measured for path in found.rglob("*") if path.is_file()):
             new = folder / path.relative_to(before)
             new.parent.mkdir(parents=True, exist_ok=True)

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import fields
+from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, Self
 
 import orjson
@@ -11,10 +12,11 @@ import pyarrow as pa
 from distill.errors import DistillError
 from distill.recipe import Recipe
 from distill.types import Sample, Trace
-from filters import fit, judge
+from filters import contamination, fit, judge
 from filters.agreement import Agreement
 from filters.answer import Answer
 from filters.columns import ERROR, family
+from filters.contamination import Contamination
 from filters.duplicates import Duplicates
 from filters.format import Format
 from filters.grounding import Grounding
@@ -48,7 +50,11 @@ FAMILIES: Mapping[str, type[Extractor]] = {
     "duplicates": Duplicates,
     "agreement": Agreement,
     "grounding": Grounding,
+    "contamination": Contamination,
 }
+
+TEST_SETS = "testsets"
+"""Where in the stage's folder the index of the test sets lies."""
 
 _FACTS: list[tuple[str, pa.DataType]] = [
     ("id", pa.string()),
@@ -88,13 +94,32 @@ MODELS = ("student", "judge")
 COLUMNS = pa.schema([*LOCAL, *(field for _, schema in SIDE.values() for field in schema)])
 """The signal table: one row a trace."""
 
+FAMILY_OF: Mapping[str, str] = {
+    column: name
+    for name, schema in [
+        *((name, family.columns) for name, family in FAMILIES.items()),
+        *((name, schema) for name, (_, schema) in SIDE.items()),
+    ]
+    for column in schema.names
+}
+"""The family that measures each column; not among them: facts, which need no measuring."""
+
 calls: Counter[str] = Counter()
 """How often each family was asked to measure in this process: deciding anew asks none."""
 
 
-def build(recipe: Recipe) -> tuple[Extractor, ...]:
-    """The families that the recipe asks for, in the table's order whatever the recipe's."""
-    return tuple(family.from_recipe(recipe) for name, family in FAMILIES.items() if name in recipe.filter.signals)
+def build(recipe: Recipe, folder: Path | None = None) -> tuple[Extractor, ...]:
+    """The families that the recipe asks for, in the table's order whatever the recipe's.
+
+    What a family compares with is made ready in `folder`, the stage's own; without it there is nothing.
+    Raises DataError when that cannot be read.
+    """
+    found = (family.from_recipe(recipe) for name, family in FAMILIES.items() if name in recipe.filter.signals)
+    return tuple(one if folder is None else _ready(one, recipe, folder) for one in found)
+
+
+def _ready(extractor: Extractor, recipe: Recipe, folder: Path) -> Extractor:
+    return extractor if extractor.name != "contamination" else contamination.prepare(recipe, folder / TEST_SETS)
 
 
 def identity(extractors: tuple[Extractor, ...]) -> dict[str, dict[str, Any]]:
