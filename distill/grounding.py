@@ -1,38 +1,29 @@
 """Which numbers and labels of a rationale neither the chart's table nor one step of arithmetic supports.
 
 A number that is said of a label ("blue: 8", "the blue bar reaches 8", "45 in 2015") must stand under that label; one
-said of an extreme ("the highest is 9") must be one. Stated arithmetic must come out, from supported numbers. Any
-other number is supported by the table, the question, an enumeration ("Row 1", "4 bars"), by what was derived before,
-or by one step that the words announce ("the difference is 3"). Limits ("more than 40"), axis marks and spelled-out
-numbers are not judged. Knows English; a rationale in another language is judged by its signs and labels alone.
+said of an extreme ("the highest is 9") must be one. Written arithmetic must come out, from numbers that were read.
+A result in words ("adding them gives 14", "3 higher") must be what that step gives on what the sentence, the question
+or the reading so far names. Any other number is supported by the table, the question or what was derived before.
+Limits ("more than 40"), axis marks, enumerations and spelled-out numbers are not judged. A wrong number is reported
+where it first appears, not in what is computed from it. Knows English.
 """
 
 import re
-from bisect import bisect_left
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from itertools import combinations
 from typing import Final, Literal
 
-from distill.charts import COLOURS, DAYS, MONTHS, QUARTERS, Table
-from distill.statements import (
-    Item,
-    Lead,
-    breaks,
-    evaluate,
-    follows,
-    joined,
-    lead,
-    numbers,
-    operator,
-    plain,
-)
-from distill.statements import Literal as Number
+from distill.arithmetic import Role, expressions
+from distill.asides import counts, of_others, passed_over
+from distill.charts import Table
+from distill.labels import labels, merged
+from distill.reckoning import NOTHING_ASKED, Asked, Reckoning
+from distill.statements import Item, Lead, follows, joined, last_break, lead, numbers, plain
+from distill.steps import ANY, announced, comparison
 
-Reason = Literal["reading", "label", "value", "arithmetic", "derived"]
+Reason = Literal["reading", "label", "value", "arithmetic", "result"]
 """reading: the table says otherwise for this label or extreme. label: the table has no such label. value: from
-nowhere. arithmetic: does not come out. derived: comes out, but from a number that is unsupported."""
+nowhere. arithmetic: written out and does not come out. result: not what the words announce."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,431 +38,330 @@ class Unsupported:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grounding:
-    stated: int
-    """Numbers and unknown labels that were judged."""
+    checked: int
+    """Numbers and strange labels that were judged."""
     unsupported: tuple[Unsupported, ...] = ()
 
 
-HEDGED_TOLERANCE: Final = 0.05
-"""Relative distance allowed to a number given as "about"."""
-_ROUNDING_LIMIT: Final = 0.1
 _CONTEXT: Final = 60
 
 
-def stated_numbers(text: str) -> frozenset[float]:
-    """Every number in a text, in each of its readings: what a question or an option gives."""
-    return frozenset(reading for item in numbers(plain(text)) if item.number for reading, _ in item.number.readings)
-
-
-def ground(text: str, table: Table, given: Collection[float] = (), tolerance: float = 0.0) -> Grounding:
-    """What a rationale states and what of it is unsupported. `given` are the numbers of question and options."""
-    return _Check(plain(text), table, given, tolerance).run()
+def ground(text: str, table: Table, question: Asked = NOTHING_ASKED, tolerance: float = 0.0) -> Grounding:
+    """What of a rationale is unsupported by its chart's table and its question."""
+    return _Check(plain(text), table, question, tolerance).run()
 
 
 class _Check:
     """One rationale against one table, read from left to right."""
 
     __slots__ = (
-        "chains", "derived", "given", "items", "lower", "numbers", "problems", "roles", "supported", "table", "text",
-        "tolerance",
+        "chain", "expressions", "focus", "groups", "items", "lower", "paired", "problems", "reckoning", "row",
+        "sentence_start", "table", "text",
     )  # fmt: skip
 
-    def __init__(self, text: str, table: Table, given: Collection[float], tolerance: float) -> None:
+    def __init__(self, text: str, table: Table, question: Asked, tolerance: float) -> None:
         self.text = text
         self.lower = text.lower() if len(text.lower()) == len(text) else text
         self.table = table
-        self.given = given
-        self.tolerance = tolerance
-        anchors = _anchors(text, self.lower, table)
-        spans = [(anchor.start, anchor.end) for anchor in anchors]
-        found = [item for item in numbers(text) if not _inside(item.start, spans)]
-        self.items = sorted([*anchors, *found]) if anchors else found
+        self.items = merged(labels(text, self.lower, table, question.words), list(numbers(text)))
+        self.expressions = expressions(text, self.items)
+        self.reckoning = Reckoning(table, question, tolerance)
         self.problems: list[Unsupported] = []
-        self.derived: set[float] = set()
-        self.supported: dict[int, bool] = {}
-        """By the start of a number: whether it is supported."""
-        self.roles: dict[int, _Role] = {}
+        self.sentence_start = 0
+        self.focus: dict[int, Item] = {}
+        """The last label of each axis in this sentence or the one before."""
+        self.chain: list[Item] = []
+        """The labels directly before, in one row ("A and B")."""
+        self.paired: dict[int, Item] = {}
+        self.groups: dict[tuple[float, ...], list[float]] = {}
+        """The values of the labels that operands stand for ("A and B make 8 + 6")."""
+        self.row: list[float] = []
+        """Numbers without labels in a row ("8, 6, 3 and 9")."""
 
     def run(self) -> Grounding:
-        items, text = self.items, self.text
-        self.roles = self._expressions([item for item in items if item.number])
-        self.chains = self._chains()
-        stated = 0
+        text, items = self.text, self.items
+        checked = 0
+        end = 0
         for place, item in enumerate(items):
+            gap = text[end : item.start]
+            broken = last_break(gap) if len(gap) > 1 else -1
+            if broken >= 0:
+                self.reckoning.sentence = []
+                self.sentence_start = end + broken
             if item.number is None:
-                if not item.known and self._claims(place):
-                    stated += 1
-                    self._report(item, "label")
-                continue
-            before = items[place - 1] if place else None
-            gap = text[before.end if before else max(0, item.start - 80) : item.start]
-            how = lead(gap[-100:])
-            verdict = self._judge(place, item, before, gap, how)
-            if verdict is not None:
-                stated += 1
-            self.supported[item.start] = verdict is not False
-        return Grounding(stated=stated, unsupported=tuple(self.problems))
-
-    # --- structure ------------------------------------------------------------------------------------------------
-
-    def _expressions(self, found: list[Item]) -> dict[int, "_Role"]:
-        """The part each number plays in stated arithmetic."""
-        roles: dict[int, _Role] = {}
-        run: list[Item] = []
-        signs: list[str] = []
-        for item in found:
-            gap = self.text[run[-1].end : item.start] if run else ""
-            sign = (
-                operator(gap.rstrip("$€£").removesuffix("-") if item.negative else gap) if 0 < len(gap) <= 80 else ""
-            )
-            if sign:
-                signs.append(sign)
+                checked += not item.known
+                self._label(item, gap, broken >= 0)
             else:
-                _roles(run, signs, roles)
-                run, signs = [], []
-            run.append(item)
-        _roles(run, signs, roles)
-        return roles
+                verdict = self._number(place, item, gap)
+                if verdict is not None:
+                    checked += 1
+                if verdict is not False or place in self.expressions:
+                    self.reckoning.said.append(item.number.value)
+                self.chain = []
+            end = item.end
+        return Grounding(checked=checked, unsupported=tuple(self.problems))
 
-    def _chains(self) -> list[list[int]]:
-        """For each item, the labels that stand in one row with it and end with it ("A and B")."""
-        chains: list[list[int]] = []
-        for place, item in enumerate(self.items):
-            chain = [place]
-            if place and item.number is None:
-                before = self.items[place - 1]
-                if (
-                    before.number is None
-                    and self._axis(before) == self._axis(item)
-                    and joined(self.text[before.end : item.start])
-                ):
-                    chain = [*chains[-1], place]
-            chains.append(chain)
-        return chains
+    # --- labels ---------------------------------------------------------------------------------------------------
 
-    def _axis(self, anchor: Item) -> int:
-        return self.table.axis.get(anchor.label, 0)
+    def _label(self, item: Item, gap: str, broken: bool) -> None:
+        if not item.known:
+            self._report(item, "label")
+            self.chain = []
+            return
+        axis = self.table.axis[item.label]
+        if axis == 0 and len(self.table.under[item.label]) == 1 and (extreme := lead(gap[-100:]).extreme):
+            self._named_extreme(item, extreme)
+        follows_on = self.chain and self.table.axis[self.chain[-1].label] == axis and not broken and joined(gap)
+        self.chain = [*self.chain, item] if follows_on else [item]
+        if broken:
+            self.focus = {}
+        self.focus[axis] = item
+        self.reckoning.sentence += [(item.label, value) for value in self.reckoning.of(item.label)]
 
-    def _claims(self, place: int) -> bool:
-        """Whether an unknown label is used as one: a number is said of it, or it is called a bar."""
-        item = self.items[place]
-        if _IS_PART.match(self.lower, item.end):
-            return True
-        if place + 1 < len(self.items):
-            after = self.items[place + 1]
-            gap = self.text[item.end : after.start]
-            return after.number is not None and not breaks(gap) and lead(gap).tie in ("tight", "verbal")
-        return False
+    def _named_extreme(self, item: Item, extreme: str) -> None:
+        """A label that is called the tallest or the shortest, with or without a number."""
+        most = max(self.table.values) if extreme == "high" else min(self.table.values)
+        if most not in self.table.under[item.label]:
+            self._report(item, "reading", f"{extreme}est", (most,))
+
+    def _under(self, label: str, after: Item | None) -> tuple[float, ...]:
+        """The values under a label and under that of the other axis that is named with it."""
+        allowed = self.table.under[label]
+        other = after or self.focus.get(1 - self.table.axis[label])
+        if len(allowed) > 1 and other is not None and self.table.axis[other.label] != self.table.axis[label]:
+            kept = set(self.table.under[other.label])
+            return tuple(value for value in allowed if value in kept) or allowed
+        return allowed
 
     # --- one number -----------------------------------------------------------------------------------------------
 
-    def _judge(self, place: int, item: Item, before: Item | None, gap: str, how: Lead) -> bool | None:
+    def _number(self, place: int, item: Item, gap: str) -> bool | None:
         """True or False for supported or not, None for what is not judged."""
-        number = item.number
-        assert number is not None
-        role = self.roles.get(item.start)
+        role = self.expressions.get(place)
         if role is not None and role.result:
-            return self._result(item, role, how)
-        allowed, label, tight = self._allowed(place, item, before, how, operand=role is not None)
-        if allowed is not None:
-            if self._any(item, allowed, how.hedged):
-                return True
-            if how.limited:
-                return None
-            if not tight and (self._compares(item) or self._announced(place, item, how)):
-                return True
-            if tight and self._compares(item):
-                return self._announced(place, item, how) or None
-            self._report(item, "reading", label, allowed)
-            return False
-        if self._member(item, how.hedged):
-            return True
-        if how.limited or (role is None and self._unjudged(place, item, before, gap)):
-            return None
+            return self._outcome(item, role, lead(gap[-100:]).hedged)
+        how = lead(gap[-100:])
+        tail = comparison(self.lower, item.end)
+        label = self._anchor(place, item, gap, how, tail, operand=role is not None)
+        if label is not None:
+            return self._reading(place, item, label, how)
         if role is not None:
-            if role.constant(number) or self._counts(item):
-                return True
-        elif self._counts(item) or self._announced(place, item, how):
-            return True
-        self._report(item, "value")
-        return False
-
-    def _result(self, item: Item, role: "_Role", how: Lead) -> bool:
-        """The result of stated arithmetic."""
-        outcome = role.outcome()
-        if outcome is None:
-            if self._member(item, how.hedged):
-                return True
-            self._report(item, "value")
-            return False
-        if not any(self._close(item, value, True if how.hedged else role.inexact) for value in outcome):
-            self._report(item, "arithmetic", expected=outcome)
-            return False
-        if all(self.supported.get(start, True) for start in role.sources):
-            self.derived.update(reading for reading, _ in item.number.readings)  # type: ignore[union-attr]
-            self.derived.update(outcome)
-            return True
-        if self._member(item, how.hedged):
-            return True
-        self._report(item, "derived")
-        return False
-
-    def _allowed(
-        self, place: int, item: Item, before: Item | None, how: Lead, *, operand: bool
-    ) -> tuple[tuple[float, ...] | None, str, bool]:
-        """The values that the words around a number leave it, the label they name, and whether they name it tightly.
-
-        No values (None) where the number is not said of a label or an extreme.
-        """
-        table = self.table
-        allowed: tuple[float, ...] | None = None
-        label, tight = "", False
-        anchor = before if before is not None and before.number is None and before.known else None
-        if anchor is not None and how.tie:
-            chain = self.chains[place - 1]
-            tight = how.tie == "tight"
-            if (len(anchor.label) == 1 and not tight) or (
-                operand and not (tight and self.text[anchor.end : item.start].strip() in ("", "(", "["))
-            ):
-                anchor = None
-            elif len(chain) > 1:
-                anchor = self._paired(place, chain)
-            if anchor is not None:
-                label, allowed = anchor.label, table.under[anchor.label]
-                if place > 1 and self.items[place - 2].number is None and anchor is before:
-                    allowed = self._crossed(allowed, anchor, self.items[place - 2], place - 1)
-        elif how.extreme and not operand and table.lines and not _ANOTHER.match(self.lower, item.end):
-            pick = max if how.extreme == "high" else min
-            return tuple({pick(line) for line in table.lines} | {pick(table.values)}), f"{how.extreme}est", False
-        if place + 1 < len(self.items):
-            after = self.items[place + 1]
-            if after.number is None and after.known and len(after.label) > 1:
-                between = self.text[item.end : after.start]
-                bracket = between.strip() == "("
-                alone = place + 2 >= len(self.items) or len(self.chains[place + 2]) == 1
-                if follows(between) and (bracket or not operand) and alone:
-                    if allowed is None:
-                        # "the total of 45 for Apple" is no reading.
-                        if bracket or not _AGGREGATE.search(self.lower, max(0, item.start - 40), item.start):
-                            return table.under[after.label], after.label, bracket
-                    elif table.axis[after.label] != table.axis[label]:
-                        allowed = self._both(allowed, table.under[after.label])
-        return allowed, label, tight
-
-    def _paired(self, place: int, chain: list[int]) -> Item | None:
-        """The label of a number in "A and B are 8 and 6"; None unless there are as many numbers as labels."""
-        run = 1
-        while place + run < len(self.items) and run <= len(chain):
-            gap = self.text[self.items[place + run - 1].end : self.items[place + run].start]
-            if self.items[place + run].number is None or not joined(gap) or joined(gap) not in ("and", ",", "&"):
-                break
-            run += 1
-        if run != len(chain) or any(not self.items[one].known for one in chain):
+            return self._operand(item, role)
+        if gap.strip() in _COMPARED or self.text[item.end : item.end + 2].strip() in _COMPARED:
+            return self._operand(item, _COMPARISON)
+        if passed_over(self.lower, item, self.sentence_start, self.table):
             return None
-        return self.items[chain[0]]
+        if counts(self.lower, item, self.table):
+            return True
+        if tail or how.cue or len(self.chain) > 1:
+            verdict = self._result(item, how, tail)
+            if verdict is not None:
+                return verdict
+        if how.limited:
+            return None
+        if how.extreme and self.table.lines and not _ANOTHER.match(self.lower, item.end):
+            return self._extreme(item, how)
+        if self.focus and self._of_focus(item, gap):
+            return self._reading(place, item, next(reversed(self.focus.values())), how)
+        return self._unattached(item, gap, how)
 
-    def _crossed(self, allowed: tuple[float, ...], anchor: Item, other: Item, place: int) -> tuple[float, ...]:
-        """The values under two labels, one of a row and one of a column, where both are named together."""
-        if not other.known or self._axis(other) == self._axis(anchor):
-            return allowed
-        if breaks(self.text[other.end : anchor.start]) or len(self.chains[place - 1]) > 1:
-            return allowed
-        return self._both(allowed, self.table.under[other.label])
-
-    @staticmethod
-    def _both(one: tuple[float, ...], other: tuple[float, ...]) -> tuple[float, ...]:
-        kept = set(other)
-        return tuple(value for value in one if value in kept) or one
-
-    # --- support --------------------------------------------------------------------------------------------------
-
-    def _close(self, item: Item, value: float, hedged: bool) -> bool:
-        """Whether a number as written can stand for a value: its rounding, its scale, its percent sign."""
-        number = item.number
-        assert number is not None
-        slack = max(self.tolerance, HEDGED_TOLERANCE if hedged else 0.0) * abs(value) + 1e-9
-        for reading, half in number.readings:
-            stated = -reading if item.negative else reading
-            if _near(stated, value, half, slack) or (
-                value < 0 and not item.negative and _near(reading, -value, half, slack)
+    def _unattached(self, item: Item, gap: str, how: Lead) -> bool:
+        """A number that is said of nothing: it must be known from somewhere."""
+        value, known = item.value, self.reckoning
+        in_row = bool(self.row) and (joined(gap) in (",", "and", "&") or not gap.strip(" /|"))
+        self.row = [*self.row, value] if in_row else [value]
+        known.sentence.append(("", value))
+        if in_row and not self._fits(value, self.row):
+            return self._report(item, "value")
+        if known.member(item, how.hedged):
+            return True
+        if not in_row:
+            words = self._words(item)
+            steps = announced(words)
+            if known.steps_near(item, bool(steps), how.hedged) or (
+                steps and known.reaches(item, steps, self.chain, known.wants_everything(words), how.hedged)
             ):
+                known.derived.append(value)
                 return True
-            if number.percent and _near(stated / 100, value, half / 100, slack):
-                return True
-            if (
-                not number.percent
-                and 0 < reading < 1
-                and half < 0.1
-                and _near(stated * 100, value, half * 100, slack)
-            ):
-                return True
-        return False
+        return self._report(item, "value")
 
-    def _any(self, item: Item, values: Iterable[float], hedged: bool) -> bool:
-        return any(self._close(item, value, hedged) for value in values)
+    def _fits(self, value: float, row: Sequence[float]) -> bool:
+        """Whether a row of values uses one no more often than the table holds it."""
+        held = self.table.values.count(value)
+        return not held or row.count(value) <= held
 
-    def _member(self, item: Item, hedged: bool) -> bool:
-        number = item.number
-        assert number is not None
-        known = self.table.numerals
-        if not item.negative and (
-            number.value in known or number.value in self.given or number.value in self.derived
-        ):
-            return True
-        return self._any(item, known, hedged) or self._any(item, (*self.given, *self.derived), hedged)
+    def _words(self, item: Item) -> str:
+        return self.lower[self.sentence_start : item.end + 40]
 
-    def _unjudged(self, place: int, item: Item, before: Item | None, gap: str) -> bool:
-        """Enumerations, axis marks, list numbers, ranges and years that a table without years says nothing of."""
-        number = item.number
-        assert number is not None
-        if number.integer and _ENUMERATED.search(self.lower, max(0, item.start - 24), item.start):
-            return True
-        line = self.lower.rfind("\n", 0, item.start) + 1
-        if not self.text[line : item.start].strip(" *#-(") and self.text[item.end : item.end + 1] in (".", ")", ":"):
-            return True
-        if (
-            number.integer
-            and not self.table.years
-            and 1500 <= number.value < 2100
-            and "," not in self.text[item.start : item.end]
-        ):
-            return True
-        if number.percent and number.value == 100:
-            return True
-        sentence = self.lower[self._sentence(item.start) : item.end + 40]
-        if _AXIS.search(sentence):
-            return True
-        if before is not None and before.number is not None and not self.supported.get(before.start, True):
-            return False
-        return (
-            "between" in sentence[:-40]
-            or bool(_RANGE.match(self.lower, item.end))
-            or _RANGE_END.search(gap) is not None
+    def _anchor(self, place: int, item: Item, gap: str, how: Lead, tail: str, operand: bool) -> Item | None:
+        """The label that a number is said of."""
+        if place in self.paired:
+            return self.paired.pop(place)
+        items = self.items
+        after = items[place + 1] if place + 1 < len(items) else None
+        if after is None or after.number is not None or not after.known:
+            after = None
+        elif self.text[item.end : after.start].strip(" %*") in ("(", "["):
+            return after
+        if self.chain and how.tie and not tail:
+            if operand and not (how.tie == "tight" and gap.strip(" *") in ("", "(", "[", ":", "=", "|")):
+                return None
+            if len(self.chain) == 1:
+                return self.chain[0]
+            if self._pair(place):
+                return self.paired.pop(place)
+            return None
+        if operand or tail or after is None or len(after.label) == 1:
+            return None
+        alone = (
+            place + 2 >= len(items)
+            or items[place + 2].number is not None
+            or not joined(self.text[after.end : items[place + 2].start])
         )
+        if alone and not how.cue and follows(self.text[item.end : after.start]):
+            return after
+        return None
 
-    def _counts(self, item: Item) -> bool:
-        """Whether a small number counts bars, rows, values or labels, or is how often something was done."""
-        number = item.number
-        assert number is not None
-        if not number.integer or item.negative or number.value > max(12, *self.table.counts):
+    def _pair(self, place: int) -> bool:
+        """Pair the numbers from here on with the labels in the row before them, if there are as many."""
+        run = [place]
+        while len(run) <= len(self.chain) and run[-1] + 1 < len(self.items):
+            one, other = self.items[run[-1]], self.items[run[-1] + 1]
+            if other.number is None or joined(self.text[one.end : other.start]) not in ("and", ",", "&"):
+                break
+            run.append(run[-1] + 1)
+        if len(run) != len(self.chain):
             return False
-        after = _NEXT_WORD.match(self.lower, item.end)
-        if _COUNTED_BEFORE.search(self.lower, max(0, item.start - 24), item.start):
-            return True
-        if after is None:
-            return False
-        word = after[1]
-        if word in _COUNTED:
-            return True
-        # "6 countries": a plural that is no unit of measure.
-        return number.value in self.table.counts and word.endswith("s") and word not in _MEASURES
+        self.paired.update(zip(run, self.chain, strict=True))
+        return True
 
-    def _compares(self, item: Item) -> bool:
-        """Whether a number is a distance or a factor, not a value: "5 more", "2 times"."""
-        return _COMPARATIVE.match(self.lower, item.end) is not None
-
-    def _sentence(self, place: int) -> int:
-        start = max(self.lower.rfind(mark, 0, place) for mark in (". ", "\n", "! ", "? ", "; "))
-        return start + 1
-
-    def _announced(self, place: int, item: Item, how: Lead) -> bool:
-        """Whether the words around a number announce one step of arithmetic that gives it."""
-        start = self._sentence(item.start)
-        window = self.lower[start : item.end + 60]
-        steps = _steps(window)
-        if not steps:
-            return False
-        percent = item.number is not None and item.number.percent
-        operands = self._operands(start, place)
-        named = sum(self.items[one].number is None for one in range(place) if self.items[one].start >= start)
+    def _reading(self, place: int, item: Item, label: Item, how: Lead) -> bool | None:
+        """A number said of a label."""
+        after = self.items[place + 1] if place + 1 < len(self.items) else None
         if (
-            len(operands) > 1
-            and (named > 1 or "conclude" not in steps)
-            and self._reached(item, operands, steps, how.hedged)
+            after is None
+            or after.number is not None
+            or not after.known
+            or after is label
+            or not follows(self.text[item.end : after.start])
         ):
-            self._derive(item)
+            after = None
+        allowed = self._under(label.label, after)
+        value, known = item.value, self.reckoning
+        if known.close(item, allowed, how.hedged):
+            if len(self.table.under[label.label]) == 1:
+                known.read.setdefault(label.label, value)
+            else:
+                known.sentence.append((label.label, value))
             return True
-        if named == 2 and len(operands) == 2 and not percent and "conclude" not in steps:
-            return False
-        pool = self._pool(place)
-        if self._reached(item, pool, steps, how.hedged):
-            self._derive(item)
+        strict = how.tie == "tight" or label.start > item.start
+        if how.limited or (not strict and value in known.asked.numbers and value not in self.table.numerals):
+            return None
+        if not strict and of_others(self.lower, item.end):
+            return None
+        # "The total for Norway is 90", "the share of blue: 40 %", "blue becomes 10" after 8 + 2 = 10.
+        steps = self._announced_for(label) if label.start < item.start else frozenset()
+        if steps and known.reaches(item, steps, self.chain, known.wants_everything(self._words(item)), True):
+            known.derived.append(value)
             return True
-        return False
+        if not strict and label.label in known.read and value in known.derived:
+            return True
+        if len(self.table.under[label.label]) == 1:
+            # What follows is computed from the rationale's own reading.
+            known.read[label.label] = value
+            known.sentence = [(name, value if name == label.label else was) for name, was in known.sentence]
+        return self._report(item, "reading", label.label, allowed)
 
-    def _derive(self, item: Item) -> None:
+    def _announced_for(self, label: Item) -> frozenset[str]:
+        """The step whose result is said of a label ("the average for Norway", "the share of blue")."""
+        before = self.lower[max(self.sentence_start, label.start - 40) : label.start]
+        match = _STEP_FOR.search(before)
+        return announced(match[0]) if match else frozenset()
+
+    def _outcome(self, item: Item, role: Role, hedged: bool) -> bool:
+        """The result of written arithmetic."""
+        if role.outcome:
+            if not self.reckoning.close(item, role.outcome, hedged):
+                return self._report(item, "arithmetic", expected=role.outcome)
+        elif not self.reckoning.member(item, hedged):
+            return self._report(item, "value")
+        self.reckoning.derived += role.outcome
+        self.reckoning.derive(item.value)
+        return True
+
+    def _operand(self, item: Item, role: Role) -> bool:
+        """An operand of written arithmetic: read before, given, derived, or what the question asks about."""
         assert item.number is not None
-        self.derived.update(reading for reading, _ in item.number.readings[:1])
+        table, known, value = self.table, self.reckoning, item.number.value
+        if role.scales and (value in _CONSTANTS or value in table.counts):
+            return True
+        if len(self.chain) == len(role.operands) and (
+            group := [one for name in self.chain for one in known.of(name.label)]
+        ):
+            self.groups[role.operands] = group
+        if role.operands in self.groups:
+            allowed = self.groups[role.operands]
+            return known.close(item, allowed, False) or self._report(item, "reading", expected=allowed)
+        if value in known.asked.numbers or counts(self.lower, item, table):
+            return True
+        if (
+            role.summand and len(role.operands) > 2 and not self._fits(value, role.operands)
+            and value not in known.derived
+        ):  # fmt: skip
+            return self._report(item, "value")
+        pair = len(role.operands) == 2
+        if pair and (known.read or len(known.asked.values) == 2):
+            supported = known.close(item, known.operands(), False)
+        else:
+            supported = known.close(item, table.numerals, False)
+        return supported or known.earlier(item, False) or self._report(item, "value")
 
-    def _operands(self, start: int, place: int) -> list[float]:
-        """The values named in this sentence before a number: of labels with one value, and numbers themselves."""
-        found: list[float] = []
-        previous: Item | None = None
-        for other in self.items[:place]:
-            if other.start >= start:
-                if other.number is not None:
-                    # "blue (8)" names one value, not two.
-                    if not (
-                        previous is not None
-                        and previous.number is None
-                        and found
-                        and self._close(other, found[-1], True)
-                    ):
-                        found.append(other.number.value)
-                elif other.known and len(self.table.under[other.label]) == 1:
-                    found += self.table.under[other.label]
-                elif other.known and previous is not None and previous.number is None and previous.known:
-                    both = self._both(self.table.under[other.label], self.table.under[previous.label])
-                    if len(both) == 1:
-                        found += both
-            previous = other
-        return found
+    def _extreme(self, item: Item, how: Lead) -> bool:
+        pick = max if how.extreme == "high" else min
+        allowed = {pick(line) for line in self.table.lines} | {pick(self.table.values)}
+        self.reckoning.sentence.append(("", item.value))
+        if self.reckoning.close(item, allowed, how.hedged):
+            return True
+        return self._report(item, "reading", f"{how.extreme}est", tuple(allowed))
 
-    def _pool(self, place: int) -> list[float]:
-        """What a step may start from: all values of a small table or those named so far, totals, what was derived."""
-        table = self.table
-        pool = set(self.derived) | set(self.given)
-        for other in self.items[:place]:
-            if other.number is not None:
-                if self.supported.get(other.start):
-                    pool.add(other.number.value)
-            elif other.known:
-                pool.update(table.under[other.label])
-                if other.label.isdigit():
-                    pool.add(float(other.label))
-        if len(table.values) <= 24:
-            pool.update(table.values)
-        for line in (*table.lines, table.values):
-            pool |= {max(line), min(line), sum(line)}
-        return sorted(pool)[:200]
+    # --- results in words -----------------------------------------------------------------------------------------
 
-    def _reached(self, item: Item, pool: Sequence[float], steps: frozenset[str], hedged: bool) -> bool:
-        number = item.number
+    def _result(self, item: Item, how: Lead, tail: str) -> bool | None:
+        """A number that words announce as a result; None where they may mean something else."""
+        number, known, value = item.number, self.reckoning, item.value
         assert number is not None
-        every = "conclude" in steps
-        values: list[float] = []
-        lines = [line for line in (*self.table.lines, self.table.values, tuple(pool)) if len(line) > 1]
-        if every or "sum" in steps:
-            values += [sum(line) for line in lines]
-            values += [one + other for one, other in combinations(pool, 2)]
-        if every or "mean" in steps:
-            values += [sum(line) / len(line) for line in lines]
-            values += [one / count for one in pool for count in self.table.counts if count]
-            values += [sorted(line)[len(line) // 2] for line in lines]
-            values += [(one + other) / 2 for one, other in combinations(pool, 2)]
-        if every or "difference" in steps:
-            values += [abs(one - other) for one, other in combinations(pool, 2)]
-        if every or "ratio" in steps or number.percent:
-            values += [one / other for one in pool for other in pool if other and one is not other]
-        if "product" in steps:
-            values += [one * other for one, other in combinations(pool, 2)]
-            values += [one * factor for one in pool for factor in (2, 3, 4, 0.5, 10, 100)]
+        if number.integer and known.asked.counting and value <= max(self.table.counts):
+            return True
+        named = tail or ("" if how.cue == "result" else how.cue)
+        steps = frozenset([named]) if named else frozenset()
+        words = self._words(item)
+        if not steps or number.percent:
+            steps = steps | announced(words) or known.asked.steps or ANY
         if number.percent:
-            values += [(one - other) / other for one in pool for other in pool if other]
-            values += [100 - one for one in pool]
-        return self._any(item, values, hedged)
+            steps |= {"ratio", "difference", "change"}
+        if known.reaches(item, steps, self.chain, known.wants_everything(words), how.hedged):
+            known.derive(value)
+            return True
+        if value in known.derived or value in known.asked.numbers:
+            return True
+        if how.limited:
+            return None
+        if how.cue == "result":
+            # "So the answer is 8", where a value is asked for and no step.
+            asked = known.asked
+            if len(asked.values) == 1 and known.close(item, asked.values, how.hedged):
+                return True
+            if not asked.values and not asked.steps and known.member(item, how.hedged):
+                return True
+        return self._report(item, "result")
 
-    def _report(self, item: Item, reason: Reason, label: str = "", expected: Sequence[float] = ()) -> None:
+    def _of_focus(self, item: Item, gap: str) -> bool:
+        """Whether a number without a label is read off the bar that was spoken of last ("its value is 8")."""
+        if len(self.focus) > 1 or len(self.chain) > 1:
+            return False
+        return _ITS.search(gap.lower()[-60:]) is not None
+
+    def _report(self, item: Item, reason: Reason, label: str = "", expected: Sequence[float] = ()) -> Literal[False]:
         written = self.text[item.start : item.end]
         start, end = max(0, item.start - _CONTEXT // 2), item.end + _CONTEXT // 2
         self.problems.append(
@@ -483,490 +373,16 @@ class _Check:
             )
         )
 
-
-def _near(stated: float, value: float, half: float, slack: float) -> bool:
-    distance = abs(stated - value)
-    return distance <= slack or (distance <= half * 1.0001 and distance <= _ROUNDING_LIMIT * abs(value))
+        return False
 
 
-# --- labels ---------------------------------------------------------------------------------------------------------
-
-_CLASS_WORDS: Final = {
-    kind: re.compile(rf"\b(?:{'|'.join(sorted(kind, key=len, reverse=True))})\b")
-    for kind in (COLOURS, MONTHS, DAYS, QUARTERS)
-}
-_IS_PART = re.compile(r" (?:bar|column|slice|segment|wedge|sector|line)s?\b")
-_THE_BAR = re.compile(r"\bthe ((?:[a-z][\w'&.-]* ){1,3})(?:bar|column|slice|segment|wedge|sector|category|portion)\b")
-_ENTRY = re.compile(
-    r"(?:^|[\n,;(])[ \t]*(?:[-*•]|\d+[.)])?[ \t]*\**([A-Z][A-Za-z&'.-]*(?: [A-Za-z&'.-]+){0,3}?)\**[ \t]*[:=][ \t]*\**[$€£]?-?\d"
-)
-_GENERIC: Final = frozenset(
-    [
-        "highest",
-        "lowest",
-        "largest",
-        "smallest",
-        "biggest",
-        "tallest",
-        "shortest",
-        "greatest",
-        "first",
-        "second",
-        "third",
-        "fourth",
-        "fifth",
-        "sixth",
-        "last",
-        "next",
-        "previous",
-        "other",
-        "another",
-        "same",
-        "different",
-        "left",
-        "right",
-        "leftmost",
-        "rightmost",
-        "middle",
-        "top",
-        "bottom",
-        "final",
-        "total",
-        "sum",
-        "average",
-        "mean",
-        "median",
-        "difference",
-        "ratio",
-        "result",
-        "answer",
-        "maximum",
-        "minimum",
-        "max",
-        "min",
-        "value",
-        "values",
-        "count",
-        "number",
-        "percentage",
-        "percent",
-        "share",
-        "share",
-        "remaining",
-        "rest",
-        "whole",
-        "entire",
-        "each",
-        "every",
-        "both",
-        "all",
-        "only",
-        "one",
-        "two",
-        "three",
-        "four",
-        "single",
-        "corresponding",
-        "respective",
-        "given",
-        "target",
-        "step",
-        "row",
-        "column",
-        "bar",
-        "category",
-        "chart",
-        "graph",
-        "figure",
-        "table",
-        "axis",
-        "x",
-        "y",
-        "year",
-        "years",
-        "month",
-        "legend",
-        "title",
-        "label",
-        "labels",
-        "key",
-        "unit",
-        "units",
-        "scale",
-        "calculation",
-        "therefore",
-        "thus",
-        "so",
-        "hence",
-        "then",
-        "note",
-        "add",
-        "subtract",
-        "divide",
-        "multiply",
-        "numerator",
-        "denominator",
-        "increase",
-        "decrease",
-        "change",
-        "growth",
-        "gap",
-        "range",
-        "combined",
-        "together",
-        "overall",
-        "given",
-        "data",
-        "read",
-        "reading",
-        "check",
-        "verify",
-        "option",
-        "choice",
-        "question",
-        "final",
-        "adding",
-        "sub",
-        "part",
-        "parts",
-        "peak",
-        "high",
-        "low",
-        "start",
-        "end",
-        "old",
-        "new",
-        "initial",
-        "current",
-        "amount",
-        "sales",
-        "revenue",
-        "price",
-        "population",
-        "rate",
-        "score",
-        "stacked",
-        "grouped",
-        "colored",
-        "coloured",
-        "blue's",
-        "long",
-        "short",
-        "big",
-        "small",
-        "tall",
-        "light",
-        "dark",
-        "horizontal",
-        "vertical",
-        "main",
-        "for",
-        "in",
-        "and",
-        "of",
-        "is",
-        "at",
-        "the",
-        "a",
-        "an",
-        "difference's",
-        "above",
-        "below",
-        "said",
-        "relevant",
-        "required",
-        "desired",
-        "longest",
-    ]
-)
-
-
-def _inside(place: int, spans: list[tuple[int, int]]) -> bool:
-    at = bisect_left(spans, (place + 1, 0)) - 1
-    return at >= 0 and spans[at][1] > place
-
-
-def _anchors(text: str, lower: str, table: Table) -> list[Item]:
-    """Where the text names a label of the table, or something that stands where a label would and is none."""
-    found: list[tuple[int, int, str, bool]] = []
-    for label in table.under:
-        place = lower.find(label)
-        while place >= 0:
-            end = place + len(label)
-            if (
-                not (
-                    place
-                    and (
-                        lower[place - 1].isalnum()
-                        or (lower[place - 1] in ".,$" and label.isdigit() and lower[place - 1 : place] != ",")
-                    )
-                )
-                and not (
-                    end < len(lower)
-                    and (
-                        lower[end].isalnum()
-                        or (label.isdigit() and lower[end] in ".," and lower[end + 1 : end + 2].isdigit())
-                    )
-                )
-                and (len(label) > 1 or text[place].isupper() or not label.isalpha())
-            ):
-                found.append((place, -end, label, True))
-            place = lower.find(label, end)
-    for kind in table.kinds:
-        for match in _CLASS_WORDS[kind].finditer(lower):
-            word = match[0]
-            if not _known_word(word, kind, table.words) and (
-                kind in (COLOURS, QUARTERS) or text[match.start()].isupper()
-            ):
-                found.append((match.start(), -match.end(), word, False))
-    if table.under and not table.years:
-        if "the " in lower:
-            for match in _THE_BAR.finditer(lower):
-                if _foreign(match[1], table.words):
-                    found.append((match.start(1), -match.end(), match[1].strip(), False))
-        if len(table.under) > 1:
-            for match in _ENTRY.finditer(text):
-                if _foreign(match[1].lower(), table.words):
-                    found.append((match.start(1), -match.end(1), match[1].lower(), False))
-    found.sort()
-    kept: list[Item] = []
-    end = -1
-    for start, minus_end, label, known in found:
-        if start >= end:
-            end = -minus_end
-            kept.append(Item(start, end, None, False, label, known))
-    return kept
-
-
-def _known_word(word: str, kind: frozenset[str], words: frozenset[str]) -> bool:
-    if word in words or (word == "grey" and "gray" in words) or (word == "gray" and "grey" in words):
-        return True
-    return kind in (MONTHS, DAYS) and any(other[:3] == word[:3] for other in words & kind)
-
-
-def _foreign(phrase: str, words: frozenset[str]) -> bool:
-    """Whether a phrase could be a label and shares no word with any label, nor the beginning of one."""
-    parts = re.findall(r"[^\W_]+", phrase)
-    return bool(parts) and not any(
-        part in _GENERIC or part in COLOURS or part in words or part.isdigit()
-        or (len(part) > 2 and any(word.startswith(part) or (part.startswith(word) and len(word) > 2) for word in words))
-        for part in parts
-    )  # fmt: skip
-
-
-# --- words ----------------------------------------------------------------------------------------------------------
-
-_AGGREGATE = re.compile(
-    r"\b(?:total|sum|difference|average|mean|combined|gap|ratio|increase|decrease|rise|drop|change)\b"
+_CONSTANTS: Final = frozenset([100.0, 2.0, 1000.0])
+"""What arithmetic brings along: percent, means of two, units."""
+_COMPARED: Final = frozenset(["<", ">", "≤", "≥"])
+_COMPARISON: Final = Role(False, operands=(0.0, 0.0))
+_ITS = re.compile(r"\b(?:its?|this (?:bar|one)|(?:so |and |with )the value|touch\w+|gridline|mark|line for)\b")
+_STEP_FOR = re.compile(
+    r"\b(?:sum|total|difference|gap|average|mean|ratio|share|percentage|increase|decrease|change)\b"
+    r"(?: \w+)? (?:of|for|in|between|by) (?:the )?$"
 )
 _ANOTHER = re.compile(r"\s*(?:and|,|&)\s*\d")
-_ENUMERATED = re.compile(
-    r"\b(?:row|step|steps|column|figure|fig\.?|chart|table|option|question|part|line|number|no\.|point|item|page|"
-    r"section|phase|example|case|stage|bar|group|series|panel|plot|image|quarter|week|day|month|q|top|bottom|first|"
-    r"last|next|all|choice|rank|level)\s*(?:\(|#)?$|#\s*$"
-)
-_NEXT_WORD = re.compile(
-    r"[\s-]*(?:of the |of these |different |separate |distinct |main |other |colou?red |\w+ed )?\**([a-z]+)"
-)
-_COUNTED: Final = frozenset(
-    [
-        "bar",
-        "bars",
-        "column",
-        "columns",
-        "row",
-        "rows",
-        "value",
-        "values",
-        "number",
-        "numbers",
-        "slice",
-        "slices",
-        "segment",
-        "segments",
-        "line",
-        "lines",
-        "category",
-        "categories",
-        "item",
-        "items",
-        "label",
-        "labels",
-        "entry",
-        "entries",
-        "group",
-        "groups",
-        "series",
-        "step",
-        "steps",
-        "time",
-        "part",
-        "parts",
-        "section",
-        "sections",
-        "year",
-        "years",
-        "month",
-        "months",
-        "quarter",
-        "quarters",
-        "country",
-        "countries",
-        "company",
-        "companies",
-        "thing",
-        "things",
-        "one",
-        "ones",
-        "data",
-        "points",
-        "options",
-        "bar's",
-        "largest",
-        "smallest",
-        "highest",
-        "lowest",
-        "colours",
-        "colors",
-        "cases",
-        "of",
-        "digits",
-    ]
-)
-_COUNTED_BEFORE = re.compile(
-    r"\b(?:all|these|those|the (?:top|first|last|other|remaining|next)|top|first|last|divid\w+ by|count(?: is| of|:)?)\s*$"
-)
-_MEASURES: Final = frozenset(
-    [
-        "units",
-        "points",
-        "dollars",
-        "percents",
-        "euros",
-        "pounds",
-        "people",
-        "persons",
-        "hours",
-        "minutes",
-        "seconds",
-        "days",
-        "degrees",
-        "tons",
-        "tonnes",
-        "thousands",
-        "millions",
-        "billions",
-        "kilometers",
-        "kilometres",
-        "meters",
-        "metres",
-        "miles",
-        "kgs",
-        "users",
-        "sales",
-        "votes",
-        "students",
-        "workers",
-        "times",
-    ]
-)
-_AXIS = re.compile(r"\b(?:axis|axes|scale|gridlines?|ticks?|tick marks?|intervals?|increments?|spans|legend)\b")
-_RANGE = re.compile(r"\s?(?:-|to)\s?\$?\d")
-_RANGE_END = re.compile(r"^\s?(?:-|to)\s?\$?$")
-_COMPARATIVE = re.compile(
-    r"[\s-]*(?:%|percent(?:age)?)?[\s-]*(?:\w+ )?(?:points? |units? )?(?:more|less|fewer|higher|lower|greater|larger|smaller|"
-    r"taller|shorter|bigger|longer|above|below|times|x\b|as (?:many|much|high|large)|apart|ahead|behind|difference|"
-    r"increase|decrease|growth|drop|decline|gap|rise|fold|of the (?:total|whole|sum)|of all|percentage points?)"
-)
-_STEPS: Final = {
-    "sum": re.compile(r"\b(?:sum|sums|total|totals|totalling|totaling|combined|together|altogether|add|adds|added|adding|overall|plus|in all|cumulative|aggregate)\b"),
-    "difference": re.compile(
-        r"\b(?:difference|differ|differs|gap|more|less|fewer|higher|lower|larger|smaller|greater|taller|shorter|bigger|"
-        r"longer|exceed\w*|increas\w*|decreas\w*|ris\w+|rose|drop\w*|fall\w*|fell|grew|grow\w*|declin\w*|change\w*|minus|"
-        r"subtract\w*|range|spread|margin|lead\w*|ahead|behind|outpac\w+|gain\w*|lost|loss|surplus|deficit|remain\w*|left|by|jump\w*)\b"
-    ),
-    "mean": re.compile(r"\b(?:average\w*|mean|median|midpoint|half)\b"),
-    "ratio": re.compile(r"\b(?:ratio|times|fold|twice|double\w*|triple\w*|half|per|quotient|divid\w+|percent\w*|share|proportion|fraction|factor)\b|\dx\b|%"),
-    "product": re.compile(r"\b(?:product|times|multipl\w+|twice|double\w*|triple\w*)\b"),
-    "conclude": re.compile(r"\b(?:answer|result|therefore|thus|hence|so|conclu\w+|final\w*|gives?|obtain\w*|yields?)\b"),
-}  # fmt: skip
-
-
-@lru_cache(maxsize=1 << 12)
-def _steps(window: str) -> frozenset[str]:
-    """Which arithmetic the words of a sentence announce."""
-    return frozenset(step for step, words in _STEPS.items() if words.search(window))
-
-
-# --- stated arithmetic ----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Role:
-    """A number's part in stated arithmetic: an operand, or the result of the sides before it."""
-
-    result: bool
-    sides: tuple[float | None, ...] = ()
-    """Values the result may equal: of the side before it and of the first side."""
-    sources: tuple[int, ...] = ()
-    """Where the numbers start that the result comes from."""
-    inexact: bool = False
-
-    def outcome(self) -> tuple[float, ...] | None:
-        return tuple(side for side in self.sides if side is not None) or None
-
-    @staticmethod
-    def constant(number: Number) -> bool:
-        """A number that arithmetic brings along: 100 for percentages, 2 for a mean, whole counts of things."""
-        return number.value in (100.0, 2.0, 1.0, 0.0, 1000.0)
-
-
-def _roles(run: list[Item], signs: list[str], roles: dict[int, _Role]) -> None:
-    """Split a run of numbers at its equals signs: sides with operators give the values, later numbers are results."""
-    if not signs or (not any("=" in sign for sign in signs) and not any(sign.strip("()") for sign in signs)):
-        return
-    sides: list[tuple[list[Item], list[str]]] = [([run[0]], [])]
-    for sign, item in zip(signs, run[1:], strict=True):
-        if "=" in sign:
-            sides[-1][1].append(sign.split("=")[0])
-            sides.append(([item], []))
-        else:
-            sides[-1][1].append(sign)
-            sides[-1][0].append(item)
-    if all(len(members) == 1 for members, _ in sides):
-        return
-    if len(sides) == 1:
-        # No result: a range ("40 - 50") or a sum left open; its numbers stand for themselves.
-        if len(signs) > 1 or signs[0] != "-":
-            roles.update((item.start, _Role(False)) for item in run)
-        return
-    values = [_value(members, inner) for members, inner in sides]
-    first = next(place for place, (members, _) in enumerate(sides) if len(members) > 1)
-    for place, (members, _) in enumerate(sides):
-        if len(members) > 1 or place < first:
-            if place >= first:
-                roles.update((item.start, _Role(False)) for item in members)
-            # "8 + 6 = 14 + 2 = 16" runs on: the side begins with the result of the one before.
-            if (
-                place > first
-                and values[place - 1] is not None
-                and abs(members[0].number.value - (values[place - 1] or 0)) < 1e-6
-            ):  # type: ignore[union-attr]
-                roles[members[0].start] = _Role(True, (values[place - 1],), _starts(sides[place - 1][0]))
-            continue
-        roles[members[0].start] = _Role(
-            True,
-            (values[place - 1], values[first]),
-            _starts(sides[first][0] if len(sides[place - 1][0]) == 1 else sides[place - 1][0]),
-        )
-
-
-def _starts(members: list[Item]) -> tuple[int, ...]:
-    return tuple(item.start for item in members)
-
-
-def _value(members: list[Item], inner: list[str]) -> float | None:
-    operands = [(-1 if item.negative else 1) * item.number.value for item in members if item.number]
-    if len(members) == 1:
-        return operands[0]
-    return evaluate(operands, inner[: len(members) - 1])  # what is left is a parenthesis before the equals sign

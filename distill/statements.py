@@ -1,11 +1,11 @@
-"""What a rationale states: numbers, the words that tie each to what stands before it, and arithmetic between numbers.
+"""What a rationale states: numbers, and the words that tie each to what stands before it.
 
 Works on the stretches of text between neighbouring numbers and labels; these repeat so often that each is looked at
 once and remembered. Knows English. Whether a statement is true is `distill.grounding`'s question.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -24,6 +24,10 @@ _LATEX: Final = (
 )
 
 
+def word_set(listed: str) -> frozenset[str]:
+    return frozenset(listed.split())
+
+
 def plain(text: str) -> str:
     """The text with one kind of dash and apostrophe and simple LaTeX written out."""
     if not text.isascii():
@@ -36,14 +40,14 @@ def plain(text: str) -> str:
 
 # --- numbers ------------------------------------------------------------------------------------------------------
 
-# Not part of a word (H2O, Q3), a date or a time; "3rd" and "80s" are no numbers. Digit groups are taken whole.
+# Digit groups are taken whole; a point or comma at the end of a sentence is none of the number's.
 _NUMBER = re.compile(
-    r"""(?<![\w.#])(?<![A-Za-z]-)(?<!\d:)
-    (?:\d{1,3}(?:[,'\u00a0\u202f\u2009]\d{3})+(?:\.\d+)?(?![\d,]*\d) | \d+(?:\.\d+)? | \.\d+)
-    (?:\s?%|\s(?:percent|per\scent|pct)\b|\s?(?:[kKMB]|bn|mn)\b|\s(?:thousand|million|billion|trillion)\b)?
-    (?![\w:]*\d)(?![A-Za-wyz]|x\w)""",
+    r"""\d+(?:[.,'\u00a0\u202f\u2009]\d+)*
+    (?:\s?%|\s(?:percent|per\scent|pct)\b|\s?(?:[kKMB]|bn|mn)\b|\s(?:thousand|million|billion|trillion)\b)?""",
     re.VERBOSE,
 )
+_GROUPED = re.compile(r"\d{1,3}(?:[,'\u00a0\u202f\u2009]\d{3})+(?:\.\d+)?")
+_PLAIN_NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 
 class Literal(NamedTuple):
@@ -90,69 +94,114 @@ class Item(NamedTuple):
     label: str = ""
     known: bool = True
 
+    @property
+    def value(self) -> float:
+        """A number with its sign."""
+        assert self.number is not None
+        return -self.number.readings[0][0] if self.negative else self.number.readings[0][0]
+
 
 def numbers(text: str) -> Iterator[Item]:
+    """The quantities of a text: no part of a word (H2O, Q3, 3rd), a date, a time or a version."""
     for match in _NUMBER.finditer(text):
-        start = match.start()
-        written = match[0]
+        start, end = match.span()
+        before = text[start - 1] if start else " "
+        after = text[end : end + 2]
+        if (
+            before.isalnum()
+            or before in "_#"
+            or (
+                before in ":-"
+                and text[start - 2 : start - 1].isalnum()
+                and (before == ":" or text[start - 2].isalpha())
+            )
+        ):
+            continue
+        if before == ".":
+            if text[start - 2 : start - 1].isalnum():
+                continue
+            start -= 1
+        if after and ((after[0].isalnum() and after[0] not in "x×") or (after[0] == ":" and after[1:].isdigit())):
+            continue
+        written = text[start:end]
+        digits = written.rstrip("%abcdefghijklmnopqrstuvwxyzKMB ")
+        if "," in digits or "'" in digits or not digits.isascii():
+            if not _GROUPED.fullmatch(digits):
+                # "8,6": two numbers that stand in a row.
+                for one in _PLAIN_NUMBER.finditer(written):
+                    yield Item(start + one.start(), start + one.end(), literal(one[0]))
+                continue
+        elif digits.count(".") > 1:
+            continue
         # A sign belongs to the number where nothing stands before it that could be subtracted from.
-        before = text[max(0, start - 3) : start].rstrip("$€£")
-        negative = (
-            before.endswith("-") and (len(before) == 1 or before[-2] in " (:=,$") and not before[:-1].endswith("\n")
+        lead_in = text[max(0, start - 3) : start].rstrip("$€£")
+        negative = lead_in.endswith("-") and (
+            len(lead_in) == 1
+            or (lead_in[-2] in "(:=,$" and not lead_in[:-1].endswith("\n"))
+            or (lead_in[-2] == " " and lead_in[:1] in "(:=,$")
         )
-        yield Item(start, match.end(), literal(written), negative)
+        yield Item(start, end, literal(written), negative)
 
 
-# --- what ties a number to the item before it -----------------------------------------------------------------------
+# --- what ties a number to what stands before it --------------------------------------------------------------------
 
 _TOKEN = re.compile(r"[a-z][a-z'-]*|\*\*+|\n|\S")
-PLAIN, HEDGE, LIMIT, BLOCK, MOVE, TO, HIGH, LOW = range(8)
+PLAIN, HEDGE, LIMIT, BLOCK, MOVE, REACH, TO, HIGH, LOW, CUE = range(10)
+_RANKS: Final = word_set("second third fourth fifth next than nd rd th minus - + plus from")
+_CUES: Final = {
+    "sum": "sum sums total totals totalling totaling together altogether combined overall adding summing",
+    "difference": "difference differences gap leaves leaving margin exceeds exceed subtracting range",
+    "mean": "average averages mean median",
+    "ratio": "ratio quotient proportion dividing",
+    "product": "product multiplying",
+    "result": "gives give giving makes make making yields yield get gets obtain answer result equals means",
+}
+_CUE_OF: Final = {word: cue for cue, words in _CUES.items() for word in words.split()}
 
 
 def _classes() -> dict[str, int]:
     words = {
         PLAIN: """is are was were be been being has have had having shows show showed shown showing reads read reading
-            reaches reach reached reaching equals equal stands stood standing sits sat sitting at of as the a an its it
-            which that with only just exactly precisely also still now then recorded recording records records recorded
+            reaches reach reached reaching equal stands stood standing sits sat sitting at of as the a an its it
+            which that with only just exactly precisely also still now then recorded recording records record
             registered registers posted reported accounts accounted accounting for represents represented representing
-            makes made up making comprises comprised contributes contributed holds held gets got value values height
+            comprises comprised contributes contributed holds held got value values height
             count number figure level bar bars column columns slice slices segment wedge sector line portion category
-            share percentage percent rate score measured measures corresponds corresponding corresponded amounts
-            amounted comes came totals seems appears looks be both each respectively lies lay about ** : = ( [ , - | "
-            ' ` > → $ € £ 's year in chart graph see saw labeled labelled marked given listed where here we one would
+            share percentage percent rate score measured measures with seems appears looks like be both each
+            respectively lies lay on ** : = ( [ , - | " ' ` > → $ € £ 's year in chart graph see saw labeled
+            labelled marked given listed where here we one would
             ending starting ends ended started began begins hits hit hitting remained remains stayed stays averaged
-            totaled totalled numbered numbering earned sold collected scored produced generated recorded per""",
-        HEDGE: "about approximately approx around roughly nearly almost ~ ≈ circa close near estimated slightly some",
-        LIMIT: """than over under above below between least most within exceeds exceeding exceed past beyond not
-            n't isn't wasn't never without < ≤ ≥ until range ranging ranges""",
-        MOVE: """rose fell increased decreased dropped grew climbed declined went goes rises falls drops grows climbs
+            totaled totalled numbered numbering earned sold collected scored produced generated per
+            touches mark gridline top edge""",
+        HEDGE: "about approximately approx around roughly nearly almost ~ ≈ circa near estimated slightly some",
+        LIMIT: """than over under above below between least most within exceed past beyond not
+            n't isn't wasn't never without < ≤ ≥ until ranging ranges runs""",
+        MOVE: """rose fell increased decreased dropped grew climbed declined went rises falls drops grows climbs
             jumped jumps declines increases decreases rising falling dropping growing climbing peaked peaks peaking
-            bottomed up down changed shifted moved surged plunged slipped soared equal equals corresponds amounts amounted comes came close
-            increasing decreasing declining jumping changing moving""",
+            bottomed down changed shifted moved surged plunged slipped soared increasing decreasing declining jumping
+            changing moving""",
+        REACH: """goes going up comes came amounts amounted corresponds corresponding corresponded close extends
+            stretches""",
         TO: "to from",
         HIGH: "highest largest biggest greatest maximum max tallest peak high",
         LOW: "lowest smallest minimum min shortest low fewest",
-        BLOCK: """more less fewer higher lower larger smaller greater taller shorter bigger longer difference
-            differences gap exceed by sum total totals combined together average mean median ratio times plus minus
+        BLOCK: """more less fewer higher lower larger smaller greater taller shorter bigger longer by times plus minus
             and but while whereas or if when because since compared versus vs half twice double triple increase
-            decrease rise drop decline growth change add adding subtract subtracting divided multiplied dividing
-            multiplying among amongst across other others another all any none next second third fourth fifth second-highest
-            second-lowest second-largest second-smallest 2nd 3rd ahead behind every group only-the rank ranks ranked place
-            position st nd rd th . ! ? ; \\n + * / × ÷ · ^ { } → step steps row""",
+            decrease rise drop decline growth change add subtract divided multiplied among amongst across other others
+            another all any none next second third fourth fifth second-highest second-lowest second-largest
+            second-smallest 2nd 3rd ahead behind every rank ranks ranked place
+            position st nd rd th . ! ? ; + * / × ÷ · ^ { } step steps row""",
+        CUE: " ".join(_CUE_OF),
     }
-    table: dict[str, int] = {}
+    table: dict[str, int] = {"\n": BLOCK}
     for kind, listed in words.items():
         for word in listed.split():
-            table.setdefault(word if word != "\\n" else "\n", kind)
-    # Words that take a "to" are tied by it, and stand between label and number without one as well.
-    table.update(dict.fromkeys(("up", "down"), MOVE))
-    table["total"] = table["totals"] = BLOCK
-    table["→"] = PLAIN
+            table.setdefault(word, kind)
     return table
 
 
 _CLASS: Final = _classes()
-_TIGHT: Final = frozenset([":", "=", "(", "[", "|", "**", "-", "→", "$", "€", "£", '"', "'", "`", "≈", "~"])
+_TIGHT: Final = frozenset([":", "=", "(", "[", "|", "**", "-", "→", ">", "$", "€", "£", '"', "'", "`", "≈", "~"])
 
 
 class Lead(NamedTuple):
@@ -162,6 +211,8 @@ class Lead(NamedTuple):
     """tight ("blue: 8"), verbal ("blue is 8"), weak ("blue sold 8", words we do not know) or empty: not tied."""
     extreme: str
     """high or low where the words are "the highest value is"."""
+    cue: str
+    """The step that the words announce ("their sum is"), `result` for one that they do not name."""
     hedged: bool
     limited: bool
     """Stated as a limit ("more than") or as what it is not."""
@@ -173,48 +224,27 @@ def lead(gap: str) -> Lead:
     hedged = limited = moved = False
     strangers = 0
     tight = True
+    cue = ""
     place = len(tokens)
     while place:
         token = tokens[place - 1]
         kind = _CLASS.get(token)
         if kind is None:
-            if not token[0].isalpha():
-                break
             strangers += 1
-            if strangers > 2:
+            if strangers > 2 or not token[0].isalpha():
                 break
         elif kind == BLOCK:
+            if token == "by" and tokens[place - 2 : place - 1] not in (["divided"], ["multiplied"]):
+                cue = "difference"  # "higher by 3"
             break
+        elif kind == CUE:
+            if _CUE_OF[token] != "result":
+                return Lead("", "", _CUE_OF[token], hedged, limited and not strangers)
+            cue = "result"
         elif kind in (HIGH, LOW):
             if strangers > 1 or moved:
                 break
-            rest = [word for word in tokens[: place - 1] if word not in ("the", "(", "a")]
-            joined = rest[-1:] and rest[-1] in (
-                "second",
-                "third",
-                "fourth",
-                "fifth",
-                "next",
-                "than",
-                "nd",
-                "rd",
-                "th",
-                "minus",
-                "-",
-                "+",
-                "plus",
-                "from",
-            )
-            other = any(_CLASS.get(word) in (HIGH, LOW) for word in rest) and not any(
-                mark in rest for mark in (".", ";", "\n")
-            )
-            direct = (
-                token not in ("high", "low")
-                or place == len(tokens)
-                or tokens[place:] in (["of"], [":"], ["="], ["is"])
-            )
-            extreme = "" if joined or other or not direct else ("high" if kind == HIGH else "low")
-            return Lead("", extreme, hedged, limited)
+            return Lead("", _extreme(tokens, place, kind), cue, hedged, limited)
         elif kind == HEDGE:
             hedged = True
         elif kind == LIMIT:
@@ -222,55 +252,46 @@ def lead(gap: str) -> Lead:
         elif kind == TO:
             moved = True
         elif kind == MOVE:
-            if not moved and strangers == 0 and place == len(tokens) and token not in ("equals", "equal"):
+            if not moved and strangers == 0 and place == len(tokens):
                 break  # "rose 15": a change, not a value
+            moved = False
+        elif kind == REACH:
             moved = False
         tight = tight and token in _TIGHT
         place -= 1
     if place or moved:
-        return Lead("", "", hedged, limited)
-    return Lead("tight" if tight else "weak" if strangers else "verbal", "", hedged, limited)
+        return Lead("", "", cue, hedged, limited)
+    return Lead("tight" if tight else "weak" if strangers else "verbal", "", cue, hedged, limited)
 
 
-_BREAK = re.compile(r"[.!?;]\s|[.!?;]$|\n")
+def _extreme(tokens: list[str], place: int, kind: int) -> str:
+    """Whether the word at `place` says of the number that it is an extreme: not the second highest, nor a range."""
+    before = [word for word in tokens[: place - 1] if word not in ("the", "(", "a")]
+    if before and before[-1] in _RANKS:
+        return ""
+    sentence = before[max((at + 1 for at, word in enumerate(before) if word in (".", ";", "\n")), default=0) :]
+    if any(_CLASS.get(word) in (HIGH, LOW) for word in sentence):
+        return ""
+    direct = tokens[place - 1] not in ("high", "low") or tokens[place:] in ([], ["of"], [":"], ["="], ["is"])
+    return ("high" if kind == HIGH else "low") if direct else ""
+
+
+_SENTENCE = re.compile(r"[.!?;](?=\s|$|\*)|\n")
 
 
 @lru_cache(maxsize=1 << 15)
-def breaks(gap: str) -> bool:
-    """Whether a sentence or a line ends in this stretch."""
-    return _BREAK.search(gap) is not None
+def last_break(gap: str) -> int:
+    """Where in this stretch the last sentence or line ends; -1 where none does."""
+    place = -1
+    for match in _SENTENCE.finditer(gap):
+        place = match.end()
+    return place
 
 
-_JOINERS: Final = frozenset(["and", "&", "plus", "minus", "to", "through", "or", "versus", "vs", "over", "+", "-", "/", "*", "×", "÷", ",", "than", "from"])  # fmt: skip
-_JOIN_FILLERS: Final = frozenset(
-    [
-        "the",
-        "a",
-        "of",
-        "bar",
-        "bars",
-        "column",
-        "columns",
-        "slice",
-        "slices",
-        "segment",
-        "line",
-        "lines",
-        "value",
-        "values",
-        "'s",
-        "in",
-        "for",
-        "both",
-        "year",
-        "category",
-        "(",
-        ")",
-        '"',
-        "'",
-        "**",
-        "|",
-    ]
+_JOINERS: Final = word_set("and & plus minus to through or versus vs over + - / * × ÷ , than from")
+_JOIN_FILLERS: Final = word_set(
+    """the a of bar bars column columns slice slices segment line lines value values 's in for both year category
+    ( ) " ' ** |"""
 )
 
 
@@ -286,7 +307,10 @@ def joined(gap: str) -> str:
     return found
 
 
-_REVERSE = re.compile(r"\s*(?P<word>[a-z]+)?\s*(?:\(|\b(?:for|in|during)\s)\s*(?:the |year |in |for )*(?:\*\*)?")
+_REVERSE = re.compile(
+    r"\s*(?P<word>[a-z]+)?%?(?:,? (?:which (?:is|was) )?(?:reached|seen|recorded|found))?\s*"
+    r"(?:\(|\b(?:for|in|during|of)\s)\s*(?:the |year |in |for )*(?:\*\*)?"
+)
 
 
 @lru_cache(maxsize=1 << 15)
@@ -294,161 +318,3 @@ def follows(gap: str) -> bool:
     """Whether the label after this stretch says what the number before it is ("45 in 2015", "45 (Apple)")."""
     match = _REVERSE.fullmatch(gap.lower())
     return match is not None and _CLASS.get(match["word"] or "of") in (None, PLAIN)
-
-
-# --- arithmetic -----------------------------------------------------------------------------------------------------
-
-_OPERATIVE = re.compile(
-    r"[-+*/=×÷·≈⇒]|\b(?:plus|minus|times|x|divided|multiplied|is|equals?|gives?|makes?|yields?|get|totals?|to|results?)\b"
-)
-_NOTE = re.compile(r"\([^()]*[a-z][^()]*\)|\[[^\[\]]*[a-z][^\[\]]*\]")
-_OPERATORS: Final = {"+": "+", "plus": "+", "-": "-", "minus": "-", "*": "*", "×": "*", "·": "*", "x": "*", "times": "*",
-                     "multiplied": "*", "/": "/", "÷": "/", "divided": "/"}  # fmt: skip
-_RESULTS: Final = frozenset(
-    [
-        "is",
-        "equals",
-        "equal",
-        "gives",
-        "give",
-        "giving",
-        "makes",
-        "make",
-        "yields",
-        "yield",
-        "yielding",
-        "get",
-        "gets",
-        "totals",
-        "results",
-        "comes",
-    ]
-)
-_FILLERS: Final = frozenset(
-    [
-        ",",
-        ":",
-        "which",
-        "that",
-        "we",
-        "us",
-        "a",
-        "an",
-        "the",
-        "to",
-        "total",
-        "of",
-        "sum",
-        "difference",
-        "result",
-        "so",
-        "in",
-        "about",
-        "approximately",
-        "roughly",
-        "around",
-        "by",
-        "**",
-        "$",
-        "€",
-        "£",
-        "%",
-        "'",
-        '"',
-        "for",
-        "units",
-        "out",
-        "answer",
-        "this",
-        "it",
-        "from",
-    ]
-)
-
-
-@lru_cache(maxsize=1 << 15)
-def operator(gap: str) -> str:
-    """The operator between two numbers with the parentheses around it, "=" for a result; empty when there is none."""
-    gap = gap.lower()
-    if not _OPERATIVE.search(gap):
-        return ""
-    found = ""
-    signs = 0
-    result = comma = False
-    words = 0
-    tokens = _TOKEN.findall(_NOTE.sub(" ", gap))
-    for place, token in enumerate(tokens):
-        if token in "()[]":
-            found += "(" if token in "([" else ")"
-        elif token in _OPERATORS and not (token == "x" and len(tokens) > 3):
-            found += _OPERATORS[token]
-            signs += 1
-        elif token in ("=", "≈", "⇒", "→", ">"):
-            if not found.endswith("="):
-                found += "="
-                signs += 1
-        elif token == "\n":
-            if tokens[place + 1 : place + 2] != ["="]:
-                return ""
-        elif token in _RESULTS:
-            result = True
-        elif token in _FILLERS:
-            comma = comma or token in (",", ":")
-        elif token[0].isalpha():
-            words += 1
-            if words > 3:
-                return ""
-        else:
-            return ""
-    if signs == 0:
-        return found.replace("(", "") + "=" if result and words <= 1 else ""
-    if signs > 1 or result or (comma and "=" not in found) or (comma and words):
-        return ""
-    return found
-
-
-def evaluate(operands: Sequence[float], operators: Sequence[str]) -> float | None:
-    """The value of operands with the signs between them; parentheses that are missing at the ends are added."""
-    tokens: list[float | str] = [operands[0]]
-    for sign, operand in zip(operators, operands[1:], strict=True):
-        tokens += [*sign, operand]
-    depth = lowest = 0
-    for token in tokens:
-        depth += (token == "(") - (token == ")")
-        lowest = min(lowest, depth)
-    tokens = ["("] * -lowest + tokens + [")"] * (depth - lowest)
-    try:
-        value, place = _sum(tokens, 0)
-    except (ZeroDivisionError, IndexError, TypeError, OverflowError):
-        return None
-    return value if place == len(tokens) else None
-
-
-def _sum(tokens: list[float | str], place: int) -> tuple[float, int]:
-    value, place = _product(tokens, place)
-    while place < len(tokens) and tokens[place] in ("+", "-"):
-        sign = tokens[place]
-        other, place = _product(tokens, place + 1)
-        value = value + other if sign == "+" else value - other
-    return value, place
-
-
-def _product(tokens: list[float | str], place: int) -> tuple[float, int]:
-    value, place = _atom(tokens, place)
-    while place < len(tokens) and tokens[place] in ("*", "/"):
-        sign = tokens[place]
-        other, place = _atom(tokens, place + 1)
-        value = value * other if sign == "*" else value / other
-    return value, place
-
-
-def _atom(tokens: list[float | str], place: int) -> tuple[float, int]:
-    token = tokens[place]
-    if token == "(":
-        value, place = _sum(tokens, place + 1)
-        if tokens[place] != ")":
-            raise TypeError
-        return value, place + 1
-    if isinstance(token, str):
-        raise TypeError
-    return token, place + 1

@@ -4,17 +4,20 @@
 """
 
 from dataclasses import asdict, dataclass
-from functools import lru_cache
 from typing import Any, ClassVar, Literal
 
 import orjson
 import pyarrow as pa
 
 from distill.charts import find_table
-from distill.grounding import ground, stated_numbers
+from distill.grounding import ground
 from distill.recipe import Recipe
+from distill.reckoning import asked
 from distill.types import Sample, Trace
 from filters.columns import NOT_APPLICABLE, OK, family
+
+FEW = 5
+"""So many unsupported values of a trace are written out; all are counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,11 +33,8 @@ class Grounding:
     columns: ClassVar[pa.Schema] = family(
         "grounding",
         unsupported_values=("count", "numbers and labels of the rationale without support in the chart's table"),
-        unsupported_share=(
-            "number",
-            "unsupported_values / numbers and labels that could be judged; NULL without any",
-        ),
-        unsupported=("text", "what is unsupported, why, and what the table says: a JSON list"),
+        grounding_checked=("count", "numbers and labels that could be judged"),
+        unsupported=("text", "the first few that are unsupported, why, and what the table says: a JSON list"),
     )
 
     @classmethod
@@ -46,26 +46,23 @@ class Grounding:
         table = find_table(sample.meta, self.table) if sample.meta else None
         if table is None:
             return [{"grounding_state": NOT_APPLICABLE} for _ in traces]
-        given = _given(" ; ".join([sample.question, *sample.options, *_titles(sample)]))
+        question = asked(sample.question, table, " ; ".join([*sample.options, *_titles(sample)]))
         rows: list[dict[str, Any]] = []
         for trace in traces:
             if not trace.reasoning:
                 rows.append({"grounding_state": NOT_APPLICABLE})
                 continue
-            found = ground(trace.reasoning, table, given, self.relative_tolerance)
-            wrong = found.unsupported
+            found = ground(trace.reasoning, table, question, self.relative_tolerance)
+            first = [asdict(one) for one in found.unsupported[:FEW]]
             rows.append(
                 {
                     "grounding_state": OK,
-                    "unsupported_values": len(wrong),
-                    "unsupported_share": len(wrong) / found.stated if found.stated else None,
-                    "unsupported": orjson.dumps([asdict(one) for one in wrong]).decode() if wrong else None,
+                    "unsupported_values": len(found.unsupported),
+                    "grounding_checked": found.checked,
+                    "unsupported": orjson.dumps(first).decode() if first else None,
                 }
             )
         return rows
-
-
-_given = lru_cache(maxsize=1 << 12)(stated_numbers)
 
 
 def _titles(sample: Sample) -> list[str]:

@@ -1,0 +1,199 @@
+"""Arithmetic that a text writes out: which numbers are operands, which are results, and what comes out.
+
+Knows signs and English words for them ("8 plus 6 equals 14"). Whether an operand is true is not asked here.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from distill.statements import Item, word_set
+
+_TOKEN = re.compile(r"[a-z][a-z'-]*|\*\*+|\n|\S")
+_OPERATIVE = re.compile(
+    r"[-+*/=×÷·≈⇒→]|\b(?:plus|minus|times|x|divided|multiplied|equals?|gives?|giving|makes?|yields?|get|totals?|is|comes)\b"
+)
+_NOTE = re.compile(r"\([^()]*[a-z][^()]*\)|\[[^\[\]]*[a-z][^\[\]]*\]")
+_SIGNS: Final = {
+    "+": "+", "plus": "+", "-": "-", "minus": "-", "*": "*", "×": "*", "·": "*", "x": "*", "times": "*",
+    "multiplied": "*", "/": "/", "÷": "/", "divided": "/",
+}  # fmt: skip
+_EQUALS: Final = frozenset(["=", "≈", "⇒", "→", ">"])
+_RESULTS: Final = word_set(
+    "is equals equal gives give giving makes make yields yield yielding get gets totals results comes"
+)
+_FILLERS: Final = word_set(
+    """, : which that we us a an the to total of sum difference result so in about approximately roughly around by **
+    $ € £ % | ' " for units out answer this it from"""
+)
+
+
+@lru_cache(maxsize=1 << 15)
+def operator(gap: str) -> str:
+    """The operator between two numbers with the parentheses around it, "=" for a result; empty when there is none."""
+    gap = gap.lower()
+    if not _OPERATIVE.search(gap):
+        return ""
+    found = ""
+    signs = words = 0
+    result = comma = False
+    tokens = _TOKEN.findall(_NOTE.sub(" ", gap))
+    for place, token in enumerate(tokens):
+        if token in "()[]":
+            found += "(" if token in "([" else ")"
+        elif token in _SIGNS and not (token == "x" and len(tokens) > 3):
+            found += _SIGNS[token]
+            signs += 1
+        elif token in _EQUALS:
+            if not found.endswith("="):
+                found += "="
+                signs += 1
+        elif token == "\n":
+            if tokens[place + 1 : place + 2] != ["="]:
+                return ""
+        elif token in _RESULTS:
+            result = True
+        elif token in _FILLERS:
+            comma = comma or token in (",", ":")
+        elif token[0].isalpha():
+            words += 1
+            if words > 3:
+                return ""
+        else:
+            return ""
+    if ">" in tokens and "-" not in tokens and "=" not in tokens:
+        return ""  # a comparison, unless it is the head of an arrow
+    if signs == 0:
+        return found.replace("(", "") + "=" if result and words <= 1 else ""
+    if signs > 1 or result or (comma and "=" not in found):
+        return ""
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """A number's part in written arithmetic."""
+
+    result: bool
+    """Whether it is a result, and not an operand."""
+    outcome: tuple[float, ...] = ()
+    """What a result may be: the value of the side before it, and of the first side."""
+    operands: tuple[float, ...] = ()
+    """Every operand of its side."""
+    scales: bool = False
+    """Whether an operand multiplies or divides."""
+    summand: bool = False
+    """Whether its side only adds."""
+
+
+def expressions(text: str, items: list[Item]) -> dict[int, Role]:
+    """The part each number plays in written arithmetic, by its place."""
+    found: dict[int, Role] = {}
+    run: list[tuple[int, float]] = []
+    signs: list[str] = []
+    last: Item | None = None
+    for place, item in enumerate(items):
+        if item.number is None:
+            continue
+        sign = ""
+        if last is not None:
+            gap = text[last.end : item.start]
+            if 0 < len(gap) <= 80:
+                sign = operator(gap.rstrip("$€£").removesuffix("-") if item.negative else gap)
+        if sign and sign.strip("()"):
+            signs.append(sign)
+        else:
+            if signs:
+                _roles(run, signs, found)
+            run, signs = [], []
+        run.append((place, item.value))
+        last = item
+    if signs:
+        _roles(run, signs, found)
+    return found
+
+
+def _roles(run: Sequence[tuple[int, float]], signs: Sequence[str], found: dict[int, Role]) -> None:
+    """Add the parts that a run of (place, value) with the signs between them plays: sides between equals signs."""
+    sides: list[tuple[list[tuple[int, float]], list[str]]] = [([run[0]], [])]
+    for sign, member in zip(signs, run[1:], strict=True):
+        if "=" in sign:
+            sides[-1][1].append(sign.split("=")[0])
+            sides.append(([member], []))
+        else:
+            sides[-1][1].append(sign)
+            sides[-1][0].append(member)
+    if all(len(members) == 1 for members, _ in sides):
+        return
+    if len(sides) == 1 and len(signs) == 1 and signs[0] == "-":
+        return  # a range ("40 - 50"), not a step
+    values = [_value([value for _, value in members], inner) for members, inner in sides]
+    first = next(place for place, (members, _) in enumerate(sides) if len(members) > 1)
+    for place, (members, inner) in enumerate(sides):
+        if len(members) > 1:
+            operands = tuple(value for _, value in members)
+            summand = all(sign.strip("()") in ("+", "") for sign in inner)
+            for number, (where, _) in enumerate(members):
+                scales = number > 0 and inner[number - 1].strip("()") in ("*", "/")
+                found[where] = Role(False, operands=operands, scales=scales, summand=summand)
+            # "8 + 6 = 14 + 2 = 16" runs on: the side begins with the result of the one before.
+            before = values[place - 1] if place > first else None
+            if before is not None and abs(members[0][1] - before) < 1e-6:
+                found[members[0][0]] = Role(True, (before,))
+        elif place > first:
+            outcome = [value for value in (values[place - 1], values[first]) if value is not None]
+            found[members[0][0]] = Role(True, tuple(outcome))
+
+
+def _value(operands: list[float], inner: list[str]) -> float | None:
+    # What is left of `inner` is a parenthesis before the equals sign.
+    return operands[0] if len(operands) == 1 else evaluate(operands, inner[: len(operands) - 1])
+
+
+def evaluate(operands: Sequence[float], operators: Sequence[str]) -> float | None:
+    """The value of operands with the signs between them; parentheses that are missing at the ends are added."""
+    tokens: list[float | str] = [operands[0]]
+    for sign, operand in zip(operators, operands[1:], strict=True):
+        tokens += [*sign, operand]
+    depth = lowest = 0
+    for token in tokens:
+        depth += (token == "(") - (token == ")")
+        lowest = min(lowest, depth)
+    tokens = ["("] * -lowest + tokens + [")"] * (depth - lowest)
+    try:
+        value, place = _sum(tokens, 0)
+    except (ZeroDivisionError, IndexError, TypeError, OverflowError):
+        return None
+    return value if place == len(tokens) else None
+
+
+def _sum(tokens: list[float | str], place: int) -> tuple[float, int]:
+    value, place = _product(tokens, place)
+    while place < len(tokens) and tokens[place] in ("+", "-"):
+        sign = tokens[place]
+        other, place = _product(tokens, place + 1)
+        value = value + other if sign == "+" else value - other
+    return value, place
+
+
+def _product(tokens: list[float | str], place: int) -> tuple[float, int]:
+    value, place = _atom(tokens, place)
+    while place < len(tokens) and tokens[place] in ("*", "/"):
+        sign = tokens[place]
+        other, place = _atom(tokens, place + 1)
+        value = value * other if sign == "*" else value / other
+    return value, place
+
+
+def _atom(tokens: list[float | str], place: int) -> tuple[float, int]:
+    token = tokens[place]
+    if token == "(":
+        value, place = _sum(tokens, place + 1)
+        if tokens[place] != ")":
+            raise TypeError
+        return value, place + 1
+    if isinstance(token, str):
+        raise TypeError
+    return token, place + 1

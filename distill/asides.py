@@ -1,0 +1,86 @@
+"""Numbers of a rationale that are no values of its chart: enumerations, axis marks, years, counts of bars.
+
+A count is right by its looks only: how many bars pass a limit is not counted again here.
+"""
+
+import re
+from functools import lru_cache
+from typing import Final
+
+from distill.charts import Table
+from distill.statements import Item, word_set
+
+_ENUMERATED = re.compile(
+    r"(?:\b(?:row|steps?|column|figure|fig\.?|chart|table|option|question|part|line|number|no\.|p\.|point|item|page|"
+    r"section|phase|example|case|stage|bar|group|series|panel|plot|image|quarter|week|day|month|q|top|bottom|first|"
+    r"last|next|all|choice|rank|level) (?:\(|#)?|#)$"
+)
+_RANGE_END = re.compile(r"\s?to\s?\$?")
+_OF_OTHERS = re.compile(r"\s(?:people|persons|respondents|adults|participants|students|minutes|seconds|times)\b")
+_AXIS = re.compile(r"\b(?:axis|axes|gridlines|ticks?|tick marks?|intervals?|increments?|spans|legend)\b")
+_OF_COUNT = re.compile(
+    r" (?:\w+ )?of (?:the |all )?\d+ (?:bars|values|categories|entries|items|countries|years)\b| of \d+[.,]"
+)
+_COUNTED_BEFORE = re.compile(r"\b(?:all|these|those|of the|of|by|count(?: is| of|:)?)\s*$")
+_NEXT_WORD = re.compile(
+    r"[\s-]*(?:of the |of these |different |separate |distinct |main |other |colou?red |\w+ed )?\**([a-z]+)"
+)
+_COUNTED: Final = word_set(
+    """bar bars columns rows values numbers slices segments lines categories items labels entries groups series steps
+    parts sections countries companies options cases digits colours colors shapes readings"""
+)
+
+
+@lru_cache(maxsize=1 << 14)
+def _enumerated(before: str) -> bool:
+    return _ENUMERATED.search(before) is not None
+
+
+@lru_cache(maxsize=1 << 14)
+def _speaks_of_axis(sentence: str) -> bool:
+    return _AXIS.search(sentence) is not None
+
+
+def of_others(lower: str, end: int) -> bool:
+    """Whether a number counts people or time, which the chart may not show."""
+    return lower[end : end + 1] == " " and _OF_OTHERS.match(lower, end) is not None
+
+
+def passed_over(lower: str, item: Item, sentence_start: int, table: Table) -> bool:
+    """Whether a number is nothing that the table speaks of."""
+    number = item.number
+    assert number is not None
+    start, end = item.start, item.end
+    if number.integer:
+        value = number.value
+        if _enumerated(lower[max(0, start - 12) : start]):
+            return True
+        if 1500 <= value < 2100 and "," not in lower[start:end]:
+            return value not in table.values
+        if lower[end : end + 1] in (".", ")", ":"):
+            line = lower.rfind("\n", 0, start) + 1
+            if start - line < 8 and not lower[line:start].strip(" *#-("):
+                return True
+        if of_others(lower, end) and value not in table.values:
+            return True
+    if number.percent and number.value == 100:
+        return True
+    if _RANGE_END.fullmatch(lower, max(sentence_start, start - 4), start):
+        return True
+    return _speaks_of_axis(lower[sentence_start : end + 40])
+
+
+def counts(lower: str, item: Item, table: Table) -> bool:
+    """Whether a small number counts bars, rows, values or labels, or is how often something was done."""
+    number = item.number
+    assert number is not None
+    if not number.integer or item.negative or (number.value > 12 and number.value > max(table.counts)):
+        return False
+    after = lower[item.end : item.end + 40]
+    if after[:1] == " " and _OF_COUNT.match(after):
+        return True
+    listed = number.value in table.counts
+    if listed and _COUNTED_BEFORE.search(lower, max(0, item.start - 12), item.start):
+        return True
+    word = _NEXT_WORD.match(after) if after[:1] in (" ", "-") else None
+    return word is not None and (word[1] in _COUNTED or (listed and word[1].endswith("s")))

@@ -1,0 +1,169 @@
+"""What a rationale has to work with at any point: what its question gives, what it read and what it derived.
+
+Says whether a number follows from that in one step. What a number is said of is `distill.grounding`'s question.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from distill.charts import Table
+from distill.labels import labels
+from distill.statements import Item, numbers, plain
+from distill.steps import announced, any_close, results
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a question and the words around it give a rationale to work with."""
+
+    numbers: frozenset[float] = frozenset()
+    values: tuple[float, ...] = ()
+    """Of the labels that the question names, in its order, where a label has one value."""
+    steps: frozenset[str] = frozenset()
+    """The arithmetic that it asks for."""
+    words: frozenset[str] = frozenset()
+    counting: bool = False
+    """Whether it asks how many."""
+
+
+NOTHING_ASKED = Asked()
+_COUNTING = re.compile(r"\bhow (?:many|often)\b")
+_EVERYTHING = re.compile(
+    r"\b(?:all|every|each|entire|whole|overall|range|highest|largest|maximum|tallest|column|row)\b"
+)
+
+
+def asked(question: str, table: Table, around: str = "") -> Asked:
+    """What a question and the words around it (options, title) give; once a sample, not once a trace."""
+    text, given, steps, words, counting = _question(question)
+    _, more_given, _, more_words, _ = _question(around)
+    given, words = given | more_given, words | more_words
+    named = [table.under[item.label] for item in labels(text, text.lower(), table, words) if item.known]
+    values = tuple(under[0] for under in named if len(under) == 1)
+    return Asked(numbers=given, values=values, steps=steps, words=words, counting=counting)
+
+
+@lru_cache(maxsize=1 << 10)
+def _question(text: str) -> tuple[str, frozenset[float], frozenset[str], frozenset[str], bool]:
+    text = plain(text)
+    lower = text.lower()
+    found = frozenset(reading for item in numbers(text) if item.number for reading, _ in item.number.readings)
+    return text, found, announced(lower), frozenset(re.findall(r"[^\W_]+", lower)), bool(_COUNTING.search(lower))
+
+
+class Reckoning:
+    """Grows as a rationale is read from left to right."""
+
+    __slots__ = ("asked", "derived", "read", "said", "sentence", "table", "tolerance")
+
+    def __init__(self, table: Table, question: Asked, tolerance: float) -> None:
+        self.table, self.asked, self.tolerance = table, question, tolerance
+        self.read: dict[str, float] = {}
+        """Values as the rationale reads them, by label."""
+        self.said: list[float] = []
+        """Every number so far that stood for itself."""
+        self.derived: list[float] = []
+        self.sentence: list[tuple[str, float]] = []
+        """(label or nothing, value) of each operand that this sentence names."""
+
+    def of(self, label: str) -> tuple[float, ...]:
+        """The one value of a label, where it has one: as it was read, or as the table has it."""
+        if label in self.read:
+            return (self.read[label],)
+        values = self.table.under[label]
+        return values if len(values) == 1 else ()
+
+    def close(self, item: Item, values: Iterable[float], hedged: bool) -> bool:
+        return any_close(item, values, self.tolerance, hedged)
+
+    def derive(self, value: float) -> None:
+        self.derived.append(value)
+        self.sentence = [("", value)]
+
+    def member(self, item: Item, hedged: bool) -> bool:
+        """A value of the table, or a number that the question gave or that came before."""
+        if item.value in self.table.numerals or self.earlier(item, hedged):
+            return True
+        return self.close(item, self.table.numerals, hedged)
+
+    def earlier(self, item: Item, hedged: bool) -> bool:
+        """Given by the question, or said or derived before."""
+        value = item.value
+        if value in self.asked.numbers or value in self.derived or value in self.said:
+            return True
+        return self.close(item, self.derived[-8:], hedged) or self.close(item, self.asked.numbers, hedged)
+
+    def operands(self) -> list[float]:
+        """What arithmetic without labels may work with, once bars were read."""
+        values = self.table.values
+        named = [value for _, value in self.sentence]
+        return [*self.read.values(), *named, *self.asked.values, max(values), min(values)]
+
+    def reaches(
+        self, item: Item, steps: frozenset[str], chain: Sequence[Item], everything: bool, hedged: bool
+    ) -> bool:
+        """Whether one of the steps gives a number, on any operands that the words can mean."""
+        for operands in self._operand_lists(chain, everything):
+            if len(operands) > 1:
+                if self.close(item, results(steps, operands), hedged):
+                    return True
+            elif "mean" in steps and self.close(item, [operands[0] / n for n in self.table.counts if n], hedged):
+                return True
+        return False
+
+    def _operand_lists(self, chain: Sequence[Item], everything: bool) -> Iterable[Sequence[float]]:
+        if len(chain) > 1:
+            yield [value for one in chain for value in self.of(one.label)]
+            return
+        named = self._named()
+        readings = list(self.read.values())
+        given = self.asked.values
+        if len(named) > 1:
+            yield named
+            if len(named) > 2:
+                yield named[-2:]
+        if self.derived:
+            last = self.derived[-1]
+            if named:
+                yield [last, named[-1]]
+            yield from (self.derived[-2:], [last])
+            if readings:
+                yield [last, readings[-1]]
+            if len(given) == 1:
+                yield [last, *given]
+        if len(given) > 1:
+            yield given
+        if len(readings) > 1:
+            yield readings
+            if len(readings) == 3:
+                yield readings[-2:]
+        elif len(self.said) > 1:
+            yield self.said[-2:]
+        if len(self.said) > 2 and not readings:
+            yield self.said[-24:]
+        if everything:
+            yield from (*self.table.lines, self.table.values)
+
+    def _named(self) -> list[float]:
+        """The operands of this sentence; a label and the number said of it are one."""
+        found: dict[str, float] = {}
+        for place, (label, value) in enumerate(self.sentence[-24:]):
+            found[label or str(place)] = self.read.get(label, value) if label else value
+        return list(found.values())
+
+    def wants_everything(self, sentence: str) -> bool:
+        """Whether a step may be on whole rows, columns or the table: not where the question names the bars."""
+        return len(self.asked.values) < 2 or _EVERYTHING.search(sentence) is not None
+
+    def steps_near(self, item: Item, speaks: bool, hedged: bool) -> bool:
+        """Whether one step on what is near gives a number that nothing announces."""
+        near = {*(value for _, value in self.sentence[-4:-1]), *self.derived[-2:], *self.said[-2:]}
+        given = [value for value in self.asked.numbers if value < 1e4][:4]
+        others = {*near, *given} if speaks else given
+        return any(
+            self.close(item, (one + other, one - other, one * other, one / other if other else 0.0), hedged)
+            for one in near
+            for other in others
+        )

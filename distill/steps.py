@@ -1,0 +1,131 @@
+"""One step of arithmetic: which one words announce, what it can give, and whether a number as written is that."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import combinations
+from typing import Final
+
+from distill.statements import Item
+
+HEDGED_TOLERANCE: Final = 0.05
+"""Relative distance allowed to a number given as "about"."""
+_ROUNDING_LIMIT: Final = 0.05
+"""Relative distance that rounding to a whole number may make."""
+_STEPS: Final = {
+    "sum": re.compile(
+        r"\b(?:sums?|totals?|totall?ing|combined?|together|altogether|add(?:s|ed|ing)?|plus|in all|cumulative"
+        r"|aggregate|accumulat\w+|summ\w+)\b"
+    ),
+    "difference": re.compile(
+        r"\b(?:differ\w*|gap|more|less|fewer|higher|lower|larger|smaller|greater|taller|shorter|bigger|longer"
+        r"|exceed\w*|increas\w*|decreas\w*|ris\w+|rose|drop\w*|fall\w*|fell|grew|grow\w*|declin\w*|chang\w+|minus|subtract\w*"
+        r"|range|spread|margin|lead\w*|ahead|behind|outpac\w+|gain\w*|lost|loss|surplus|deficit|remain\w*|leav\w+"
+        r"|without|except|jump\w*|far)\b"
+    ),
+    "mean": re.compile(r"\b(?:averag\w*|mean|median|midpoint|half)\b"),
+    "ratio": re.compile(
+        r"\b(?:ratio|times|fold|twice|double\w*|triple\w*|half|per|quotient|divid\w+|percent\w*|share|proportion"
+        r"|fraction|factor)\b|\dx\b|%"
+    ),
+    "product": re.compile(r"\b(?:product|times|multipl\w+|twice|double\w*|triple\w*)\b"),
+}
+ANY: Final = frozenset(["sum", "difference", "mean", "ratio"])
+"""What a result may come from where no word says."""
+
+
+@lru_cache(maxsize=1 << 14)
+def announced(words: str) -> frozenset[str]:
+    """The steps that words speak of."""
+    return frozenset(step for step, pattern in _STEPS.items() if pattern.search(words))
+
+
+_COMPARATIVE = re.compile(
+    r"[\s-]*(?:(?P<ratio>(?:times|x|fold)\b|×(?! ?[\d(])|(?:%|percent)? ?of (?:the (?:total|whole|sum)|all)"
+    r"|as (?:many|much|high))"
+    r"|(?:%|percent(?:age)?|\w+)?[\s-]*(?:points? |units? )?(?P<difference>more|less|fewer|higher|lower|greater"
+    r"|larger|smaller|taller|shorter|bigger|longer|above|below|apart|ahead|behind|difference|increase|decrease|growth|drop"
+    r"|decline|gap|rise|percentage points?)\b)"
+)
+
+
+def comparison(lower: str, end: int) -> str:
+    """What a number is by the words after it: a difference ("5 more"), a ratio ("2 times"), or neither."""
+    if lower[end : end + 1] in (".", ",", ")", "\n", ":", ";", ""):
+        return ""
+    return _comparison(lower[end : end + 32])
+
+
+@lru_cache(maxsize=1 << 14)
+def _comparison(tail: str) -> str:
+    match = _COMPARATIVE.match(tail)
+    return "" if match is None else match.lastgroup or ""
+
+
+def results(steps: Iterable[str], operands: Sequence[float], counts: Iterable[int] = ()) -> Iterator[float]:
+    """What each of the steps gives on these operands; a difference or a ratio on any two of them."""
+    for step in steps:
+        if step == "sum":
+            yield sum(operands)
+        elif step == "mean":
+            total = sum(operands)
+            yield total / len(operands)
+            ranked = sorted(operands)
+            yield (ranked[len(ranked) // 2] + ranked[(len(ranked) - 1) // 2]) / 2
+            yield from (operands[-1] / count for count in counts if count)
+        elif step == "difference":
+            if len(operands) <= 3:
+                yield from (abs(one - other) for one, other in combinations(operands, 2))
+            yield max(operands) - min(operands)
+        elif step == "product":
+            yield from (one * other for one, other in combinations(operands, 2))
+            yield from (operands[-1] * factor for factor in (2, 3, 4, 0.5))
+        elif step == "ratio":
+            total = sum(operands)
+            for one in operands:
+                yield from (one / other for other in (*operands, total) if other)
+        elif step == "change":
+            yield from ((one - other) / other for one in operands for other in operands if other)
+
+
+def close(item: Item, value: float, tolerance: float, hedged: bool) -> bool:
+    """Whether a number as written can stand for a value: its rounding, its scale, its percent sign."""
+    number = item.number
+    assert number is not None
+    slack = max(tolerance, HEDGED_TOLERANCE if hedged else 0.0) * abs(value) + 1e-9
+    for reading, half in number.readings:
+        stated = -reading if item.negative else reading
+        if _near(stated, value, half, slack, hedged):
+            return True
+        if value < 0 and not item.negative and _near(reading, -value, half, slack, hedged):
+            return True
+        if number.percent:
+            if _near(stated / 100, abs(value), half / 100, slack, hedged):
+                return True
+        elif 0 < reading < 1 and half < 0.1 and _near(stated * 100, value, half * 100, slack, hedged):
+            return True
+    return False
+
+
+def _near(stated: float, value: float, half: float, slack: float, hedged: bool) -> bool:
+    distance = abs(stated - value)
+    if distance <= slack:
+        return True
+    return distance <= half * 1.0001 and (half < 0.5 or hedged or distance <= _ROUNDING_LIMIT * abs(value))
+
+
+def any_close(item: Item, values: Iterable[float], tolerance: float, hedged: bool) -> bool:
+    number = item.number
+    assert number is not None
+    if hedged or tolerance or number.percent or item.negative or len(number.readings) > 1:
+        return any(close(item, value, tolerance, hedged) for value in values)
+    stated, half = number.readings[0]
+    if stated >= 1 and half == 0.5:
+        # The usual case, a plain whole number, without a call for each value.
+        limit = half * 1.0001
+        for value in values:
+            distance = abs(stated - abs(value))
+            if distance <= 1e-9 or (distance <= limit and distance <= _ROUNDING_LIMIT * abs(value)):
+                return True
+        return False
+    return any(close(item, value, tolerance, hedged) for value in values)
