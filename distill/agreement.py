@@ -58,13 +58,15 @@ def compare_quantities(said: Quantity, meant: Quantity, gold_type: str, toleranc
             converted = _values(one, other, tolerance)
             loose = ours[0] == "data" and loosely_equal(said.value, said.unit, meant.value, meant.unit)
             return undecided("unit_of_1024") if loose and converted.verdict == "wrong" else converted
+        if ours and theirs and {ours[0], theirs[0]} in _DEGREES:
+            return same
         if loosely_equal(said.value, said.unit, meant.value, meant.unit):
             return undecided("other_unit")
         if not (re.search(rf"\b{re.escape(meant.unit)}", text, re.IGNORECASE) and not unit_factor(meant.unit)):
             return wrong("other_unit") if ours and theirs else _unless_wrong(same, "other_unit")
     if meant.currency and said.unit and not said.currency:
         return _unless_wrong(same, "other_unit")
-    if (said.unit == "th") != (meant.unit == "th") and (said.decimals or meant.decimals):
+    if (said.unit == "th") != (meant.unit == "th"):
         return _unless_wrong(same, "rank_or_amount")
     if said.unit.startswith("per ") != meant.unit.startswith("per "):
         return _unless_wrong(same, "amount_or_rate")
@@ -102,6 +104,7 @@ _SIGN_IN_WORDS = re.compile(
     r"|^\([$€£¥]",
     re.IGNORECASE,
 )
+_DEGREES: Final = ({"angle", "celsius"}, {"angle", "fahrenheit"})
 _TINY: Final = Decimal("1e-12")
 
 

@@ -69,10 +69,18 @@ def judge(
     return _judge(prediction, gold, answer_type, relative_tolerance, options, ask_worker=True)
 
 
-def equivalent(a: str, b: str, answer_type: str | None = None) -> bool:
-    """Whether two answers surely mean the same; cheap and symmetric, for clustering the answers of traces."""
+def equivalent(a: str, b: str, answer_type: str | None = None, *, options: Sequence[str] | None = None) -> bool:
+    """Whether two answers surely mean the same; cheap and symmetric, for clustering the answers of traces.
+
+    With the `options` of a choice, a letter and the text of its option are the same answer.
+    """
     if a == b:
         return True
+    if options and answer_type in (None, "choice"):
+        offered = tuple(normalise(option) for option in options)
+        ours, theirs = (choices.chosen_letters(normalise(final_answer(text).text), offered) for text in (a, b))
+        if len(ours) == len(theirs) == 1:
+            return ours == theirs
     forth = _judge(a, b, answer_type, 0.0, None, ask_worker=False)
     if forth.reason in _ALIKE_BACKWARDS and (answer_type is not None or infer_type(a) == forth.answer_type):
         return False
@@ -100,9 +108,10 @@ def _judge(
     if answer_type is not None and answer_type not in _JUDGES:
         raise DataError(f"answer type {answer_type!r} is not known; known: {', '.join(_JUDGES)}")
     best: Judgement | None = None
-    kind = answer_type or infer_type(golds[0])
+    offered = tuple(options or ())
+    kind = answer_type or _inferred(golds[0], offered)
     for text in golds:
-        goal = _gold(text, kind, answer_type is not None, tolerance, tuple(options or ()))
+        goal = _gold(text, kind, answer_type is not None, tolerance, offered)
         finding = _compare(prediction, goal, ask_worker=ask_worker)
         judged = Judgement(
             verdict=finding.verdict, relative_error=finding.relative_error, reason=finding.reason, answer_type=kind
@@ -112,6 +121,16 @@ def _judge(
         best = judged if best is None else _better(best, judged)
     assert best is not None
     return best
+
+
+@lru_cache(maxsize=8192)
+def _inferred(gold: str, options: tuple[str, ...]) -> str:
+    """The type a gold answer looks like; a choice when it is one of the options, or the letter of one."""
+    if options:
+        letter = choices.letter_of(normalise(final_answer(gold).text), tuple(map(normalise, options)))
+        if letter is not None and choices.LETTERS.index(letter) < len(options):
+            return "choice"
+    return infer_type(gold)
 
 
 def _better(one: Judgement, other: Judgement) -> Judgement:
@@ -236,7 +255,9 @@ def _among_several(
         if re.findall(r"\d", text) == re.findall(r"\d", gold.text) or _is_ratio(text, gold):
             return undecided("unreadable_number")
         open_still = left_open(text, found, gold.quantity.value)
-        return open_still or replace(wrong("none_of_several_numbers"), can_be_mathematics=mathematical)
+        if open_still is not None:
+            return replace(open_still, can_be_mathematics=mathematical)
+        return replace(wrong("none_of_several_numbers"), can_be_mathematics=mathematical)
     return replace(undecided("several_numbers"), can_be_mathematics=mathematical)
 
 

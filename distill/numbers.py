@@ -72,10 +72,14 @@ _PERCENTS_TEXT: Final = """% percent percentage pct percents prozent pourcent pr
 _PERCENTS: Final = frozenset(_PERCENTS_TEXT.split())
 _PERCENT_BEGINNINGS: Final = frozenset({"per", "pour", "por"})
 _PERCENT_PHRASE = re.compile(r"\s?(?:per\s?cento?|pour\scent|por\sciento|por\scento)\b", re.IGNORECASE)
-_NOT_UNITS_TEXT: Final = """a an and are as at be but by for from has have in is it its not of on or per so than that
-    the then there these this to was were which while who with within because out if into x total
-    times more less minus plus divided"""
+_NOT_UNITS_TEXT: Final = """
+    a an and are as at be but by for from has have in is it its not of on or per so than that before after later
+    earlier ago last next compared versus vs respectively since until during between among the then there these
+    this to was were which while who with within because out if into x total times more less minus plus divided
+"""
 _NOT_UNITS: Final = frozenset(_NOT_UNITS_TEXT.split())
+_PLUS = re.compile(r"\+(?!\s?\d)")
+_OF_A = re.compile(r"\s?of an? (?=[a-z])")
 
 # A number is not part of a word (H2O, COVID-19, Q3) or of a dotted version. A minus sign directly after a digit is a
 # range or a difference. Digit groups are matched whole or not at all: 1,2,3 is three numbers.
@@ -114,7 +118,8 @@ _BOUND = re.compile(
     r"(?:\b(?:than|least|most|over|under|above|below|nearly|almost|exceed(?:s|ing)?|up to)|[<>≤≥])\s*$", re.IGNORECASE
 )
 _LABEL = re.compile(
-    r"\b(?:fig(?:ure|\.)?|table|page|chapter|section|step|question|problem|version|example|equation|panel)\s*$",
+    r"\b(?:fig(?:ure|\.)?|table|page|chapter|section|step|question|problem|version|example|equation|panel)\s*$"
+    r"|(?-i:\b[A-Za-z]*[a-z][A-Z][A-Za-z]*)\s*$",
     re.IGNORECASE,
 )
 _POINTS = re.compile(r"[\s-]points?\b")
@@ -264,6 +269,8 @@ def _quantity(match: re.Match[str], text: str) -> Quantity | None:
             unit = suffix
             alternative = _MONEY_SUFFIXES[suffix]
     tail = _tail(text, _Tail(end=match.end(), factor=factor, exact=exact, currency=currency, unit=unit))
+    if tail.currency and decimals == 2 and match["digits"].count(",") == 1:
+        certain = True  # 980,00 in money groups nothing
     sign = -1 if ((match["sign"] or "")[:1] in ("-", "m", "M", "n", "N") and match["sign"]) or match["sign2"] else 1
     scaled = [sign * reading * tail.factor for reading in readings]
     if alternative is not None:
@@ -278,7 +285,7 @@ def _quantity(match: re.Match[str], text: str) -> Quantity | None:
         percent=tail.percent,
         currency=tail.currency,
         unit=tail.unit,
-        **_context(text, match.start("lead")),
+        **_context(text, match.start("lead"), _PLUS.match(text, tail.end) is not None),
         start=match.start(),
         end=tail.end,
     )
@@ -286,7 +293,8 @@ def _quantity(match: re.Match[str], text: str) -> Quantity | None:
 
 def _named(value: Decimal, start: int, end: int, text: str) -> Quantity:
     """A number in words."""
-    tail = _tail(text, _Tail(end=end))
+    of_a = _OF_A.match(text, end) if value != int(value) else None
+    tail = _tail(text, _Tail(end=of_a.end() if of_a is not None else end))
     return Quantity(
         value=value * tail.factor,
         others=() if tail.other_factor is None else (value * tail.other_factor,),
@@ -300,8 +308,10 @@ def _named(value: Decimal, start: int, end: int, text: str) -> Quantity:
     )
 
 
-def _context(text: str, start: int) -> dict[str, Any]:
-    """What the words before a number make of it."""
+def _context(text: str, start: int, is_minimum: bool = False) -> dict[str, Any]:
+    """What the words before a number make of it, or a plus sign after it."""
+    if is_minimum:
+        return {"bound": True}
     before = text[max(0, start - 20) : start]
     if not before.strip():
         return {}

@@ -1,6 +1,7 @@
 """One spelling for words that English writes in several ways: British and American, abbreviations, countries.
 
-Only what is the same word or the same name everywhere; similar things (phone and smartphone) are none of it.
+The same word or name gets one spelling. Words that name the same thing often but not always (phone and smartphone)
+are only told to be similar, and opposites to be opposites.
 """
 
 from typing import Final
@@ -37,6 +38,26 @@ NAMES: Final = {
     "nyc": "new york city",
 }
 """Whole answers, in lower case and without articles, to the name that stands for them."""
+
+_SIMILAR_TEXT: Final = """
+    phone/smartphone/cellphone/mobile computer/laptop/pc/notebook car/vehicle/automobile/auto/sedan
+    motorbike/motorcycle/scooter couch/sofa/settee cup/mug kid/child/boy/girl kids/children
+    man/person/guy/gentleman woman/person/lady top/upper bottom/lower big/large small/little street/road
+    ship/boat rock/stone picture/photo/image/photograph taxi/cab store/shop coat/jacket hat/cap
+    trash/garbage/rubbish bag/purse/handbag baby/infant cow/cattle/bull hill/mountain path/trail dish/plate
+    film/movie autumn/fall rug/carpet bush/shrub increase/rise/growth/grow decrease/decline/fall/drop
+    purple/violet/lilac beige/tan golden/gold/yellow crimson/red navy/blue turquoise/teal/cyan pink/magenta
+    circle/round/oval rectangle/square sandwich/burger pants/trousers/jeans sneakers/shoes/trainers stove/oven
+    tap/faucet lift/elevator truck/lorry/van soccer/football snake/python yes/correct/right no/incorrect
+    none/nobody/nothing unknown/unclear maximum/highest minimum/lowest average/mean
+"""
+_SIMILAR: Final = tuple(frozenset(group.split("/")) for group in _SIMILAR_TEXT.split())
+
+
+def similar(one: str, other: str) -> bool:
+    """Whether two words often name the same thing."""
+    return any(one in group and other in group for group in _SIMILAR)
+
 
 _OPPOSITES_TEXT: Final = """north/south northern/southern northeast/northwest southeast/southwest east/west
     eastern/western left/right top/bottom upper/lower up/down above/below over/under inside/outside front/back

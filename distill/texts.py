@@ -12,8 +12,9 @@ from typing import Final
 from rapidfuzz.distance import Levenshtein, Prefix
 
 from distill.agreement import Finding, correct, undecided, wrong
+from distill.number_words import SMALL, TENS
 from distill.numbers import quantities, single
-from distill.spellings import NAMES, SPELLINGS, opposite
+from distill.spellings import NAMES, SPELLINGS, opposite, similar
 from distill.units import unit_name
 
 _YES: Final = frozenset({"yes", "yeah", "yep"})
@@ -56,11 +57,12 @@ _SO_POLAR = re.compile(r"\b(?:so|thus|hence|therefore),?\s(?:it is\s)?(yes|no|tr
 _ASSIGNED = re.compile(r"(?:([A-Za-z])\s?=\s?)?(\S.*)")
 _ROMAN = re.compile(r"\b(?=[MDCLXVI])M{0,3}(?:CM|CD|D?C{0,3})(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})\b")
 _MATHS = re.compile(
-    r"\\[a-zA-Z]+|\d!|√|π|\bsqrt\b|\bpi\b|\w\s?\^|\d\s?[×*/+]\s?[\da-z(]|\b[a-z]\s?[=+*/-]\s?\d|\d[xyzn]\b|\)\s?\(|\b[a-z]\s?[+*]\s?[a-z]\b"
+    r"\\[a-zA-Z]+|\d!|√|π|\bsqrt\b|\bpi\b|\w\s?\^|\d\s?[×*/+]\s?[\da-z(]|\b[a-z]\s?[=+*/-]\s?\d|\d[xyzn]\b|\d[a-z]\s?[+*/-]\s?\d|\)\s?\(|\b[a-z]\s?[+*]\s?[a-z]\b"
 )
 _WORDS_OR_SIGNS = re.compile(
     r"[:%$,;?!'\"&]|(?<![\\a-zA-Z])(?!(?:sqrt|pi|sin|cos|tan|log|ln|exp|theta)\b)[a-zA-Z]{2,}", re.IGNORECASE
 )
+_SPELLABLE: Final = tuple(number for number in (*SMALL, *TENS) if len(number) >= 4)
 _LONG: Final = 8
 """Words from which a gold answer is a sentence, which no comparison of words can call wrong."""
 
@@ -85,9 +87,13 @@ def looks_mathematical(text: str) -> bool:
 def without_number(text: str) -> Finding:
     """A prediction with no number for a numeric gold: wrong, unless its words may stand for one."""
     words = set(tokens(text))
-    if words & _VAGUE_NUMBERS or (len(words) <= 2 and _ROMAN.search(text)):
+    if words & _VAGUE_NUMBERS or any(map(_nearly_a_number, words)) or (len(words) <= 2 and _ROMAN.search(text)):
         return undecided("number_in_words")
     return Finding(verdict="wrong", reason="no_number", can_be_mathematics=looks_mathematical(text))
+
+
+def _nearly_a_number(word: str) -> bool:
+    return len(word) >= 4 and any(Levenshtein.distance(word, number, score_cutoff=1) <= 1 for number in _SPELLABLE)
 
 
 def compare(text: str, gold: str) -> Finding:
@@ -223,6 +229,8 @@ def _contrary(said: Sequence[str], meant: Sequence[str]) -> Finding | None:
     ]
     if len(pairs) == 1 and opposite(*pairs[0]):
         return wrong("opposite")
+    if pairs and all(similar(one, other) for one, other in pairs):
+        return undecided("may_mean_the_same")
     if pairs and all(_is_label(one) and _is_label(other) for one, other in pairs) and len(pairs) <= 2:
         return wrong("other_label")
     return None

@@ -25,7 +25,7 @@ class Agreement:
     relative_tolerance: float = 0.0
 
     name: ClassVar[str] = "agreement"
-    version: ClassVar[str] = "4"
+    version: ClassVar[str] = "5"
     scope: ClassVar[Literal["trace", "sample"]] = "sample"
     columns: ClassVar[pa.Schema] = family(
         "agreement",
@@ -50,7 +50,7 @@ class Agreement:
         correct = [self._correct(sample, trace) for trace in traces]
         solved = _share(correct)
         voters = [trace for trace in traces if trace.answer.strip()]
-        agree = _agreement(_type(sample))
+        agree = _agreement(_type(sample), sample.options)
         majority = majority_answer([trace.answer for trace in voters], agree)
         rows: list[dict[str, Any]] = []
         for trace in traces:
@@ -114,14 +114,16 @@ def _difficulty(solved: float | None) -> str | None:
 
 
 def _type(sample: Sample) -> str | None:
+    if sample.options and not sample.answer_type:
+        return None
     return sample.answer_type or (infer_type(sample.answers[0]) if sample.answers else None)
 
 
-def _agreement(answer_type: str | None) -> Callable[[str, str], bool]:
+def _agreement(answer_type: str | None, options: tuple[str, ...]) -> Callable[[str, str], bool]:
     # Ordered by text, so that the result cannot depend on which trace came first.
-    return lambda one, other: one == other or _equivalent(min(one, other), max(one, other), answer_type)
+    return lambda one, other: one == other or _equivalent(min(one, other), max(one, other), answer_type, options)
 
 
 @lru_cache(maxsize=1 << 15)
-def _equivalent(first: str, second: str, answer_type: str | None) -> bool:
-    return equivalent(first, second, answer_type or infer_type(first))
+def _equivalent(first: str, second: str, answer_type: str | None, options: tuple[str, ...]) -> bool:
+    return equivalent(first, second, answer_type or (None if options else infer_type(first)), options=options)

@@ -21,7 +21,7 @@ class Answer:
     relative_tolerance: float = 0.0
 
     name: ClassVar[str] = "answer"
-    version: ClassVar[str] = "2"
+    version: ClassVar[str] = "3"
     scope: ClassVar[Literal["trace", "sample"]] = "trace"
     columns: ClassVar[pa.Schema] = family(
         "answer",

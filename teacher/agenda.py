@@ -198,7 +198,7 @@ class Agenda:
             return max(0, until.correct - good)
         if self.sample.answer is None and until.agree is not None:
             answers = [final.finding.answer for final in complete]
-            return max(0, until.agree - len(common_answers(answers, self.sample.answer_type)))
+            return max(0, until.agree - len(common_answers(answers, self.sample.answer_type, self.sample.options)))
         return len(self._slots)
 
 
@@ -237,7 +237,7 @@ def _policy(outcomes: Outcomes, outcome: str) -> str:
 def unsure(sample: Sample, finals: Sequence[Final], sure_share: float, rules: Rules) -> bool:
     """Whether traces leave a sample open: none complete, too little agreement, or the common answer wrong."""
     answers = [final.finding.answer for final in finals if final.complete]
-    common = common_answers(answers, sample.answer_type)
+    common = common_answers(answers, sample.answer_type, sample.options)
     if not common or len(common) < sure_share * len(finals):
         return True
     return sample.answer is not None and verdict(sample, common[0], rules) == "wrong"
@@ -254,12 +254,12 @@ def verdict(sample: Sample, answer: str, rules: Rules) -> str:
     ).verdict
 
 
-def common_answers(answers: Iterable[str], answer_type: str | None) -> Sequence[str]:
+def common_answers(answers: Iterable[str], answer_type: str | None, options: Sequence[str] = ()) -> Sequence[str]:
     """The answers of the largest group that mean the same; of equally large groups the first."""
     groups: list[list[str]] = []
     for answer in answers:
         for group in groups:
-            if equivalent(group[0], answer, answer_type):
+            if equivalent(group[0], answer, answer_type, options=options):
                 group.append(answer)
                 break
         else:

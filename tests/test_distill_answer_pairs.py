@@ -2,8 +2,9 @@
 
 A pair is labelled by what a careful reader of both texts would say; undecided where two careful readers could differ.
 `judged` is there where the judge says something else, so that a change is seen either way. There are parts because
-a judge mended on a suite says little by its score on it: "first" and "second" were used to mend the judge, "second"
-after it had been measured once; "held out" was written before the last mending, and nothing was mended for it.
+a judge mended on a suite says little by its score on it: "first", "second" and "third" were used to mend the judge,
+the latter two after it had been measured on them once; "held out" was labelled before the judge had seen it, and
+nothing was mended for it.
 """
 
 import re
@@ -72,7 +73,7 @@ def table(pairs: Iterable[Pair]) -> tuple[str, Counter[str]]:
     return "\n".join([*lines, f"all: {dict(total)}"]), total
 
 
-@pytest.mark.parametrize("part", ["first", "second"])
+@pytest.mark.parametrize("part", ["first", "second", "third"])
 def test_false_accepts_and_false_rejects_stay_within_the_budget(part: str) -> None:
     shown, counts = table(pair for pair in PAIRS if part == pair["part"])
     print(shown)

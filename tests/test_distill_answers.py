@@ -183,6 +183,23 @@ def test_equivalence_is_symmetric_and_asks_no_worker() -> None:
     assert not equivalent("\\sqrt{4}", "2")
 
 
+def test_a_letter_and_the_text_of_its_option_are_equivalent() -> None:
+    for a, b in (("C", "blue"), ("(c)", "It is blue."), ("dark red", "B"), ("7", "D")):
+        assert equivalent(a, b, options=OPTIONS)
+        assert equivalent(b, a, "choice", options=OPTIONS)
+    for a, b in (("C", "red"), ("B", "red"), ("blue", "red or blue"), ("A", "green")):
+        assert not equivalent(a, b, options=OPTIONS)
+    assert not equivalent("C", "blue")
+
+
+def test_a_gold_that_is_one_of_the_options_is_a_choice() -> None:
+    assert judge("C", "blue", options=OPTIONS).answer_type == "choice"
+    assert judge("C", "blue", options=OPTIONS).verdict == CORRECT
+    assert judge("B", "blue", options=OPTIONS).verdict == WRONG
+    assert judge("D", "7", options=OPTIONS).verdict == CORRECT
+    assert judge("black", "black", options=OPTIONS).answer_type == "text"
+
+
 def test_judging_numbers_is_fast_enough_for_millions_of_traces() -> None:
     started = time.process_time()
     for value in range(4000):

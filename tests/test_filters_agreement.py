@@ -105,3 +105,9 @@ def test_difficulty_is_told_by_the_share_of_correct_traces(answers, difficulty):
 
 def test_without_a_gold_answer_difficulty_is_not_known():
     assert measured({"a": ("a", "4")}, OPEN)["a"]["difficulty"] is None
+
+
+def test_a_letter_agrees_with_the_text_of_its_option():
+    of = sample("Which fruit?", "B", options=["apple", "pear"])
+    rows = measured({"a": ("a", "B"), "b": ("b", "pear"), "c": ("c", "A")}, of)
+    assert [rows[id]["in_majority"] for id in "abc"] == [True, True, False]
