@@ -24,6 +24,7 @@ from kills import distill, finish, written
 
 from distill.artifacts import Manifest
 
+SHOWN = 8
 REACHED = {
     "report.html": "report",
     "dataset": "report",
@@ -101,7 +102,8 @@ def kill(folder: Path, settings: Path, kills: int, seconds: float, chance: rando
     finish("filter", str(settings), run)
     bad += problems(run, alone)
     where = ", ".join(f"{phase} {count}" for phase, count in sorted(killed.items()))
-    print(f"{killed.total()} kills ({where}) of {len(runs)} runs: {'; '.join(bad) or 'the same bytes'}", flush=True)
+    verdict = f"{len(bad)} problems: {'; '.join(bad[:SHOWN])}" if bad else "the same bytes"
+    print(f"{killed.total()} kills ({where}) of {len(runs)} runs: {verdict}", flush=True)
     return not bad
 
 

@@ -44,14 +44,15 @@ def gather(run: Path, trace_id: str) -> Explanation:
     side = _side_tables(folder) if decided else {}
     of_question = tables.rows(signals, "sample_id = $1", sample_id) if signals else []
     own = next((row for row in of_question if row["id"] == name), None)
+    families = _families(tables, own, signals, side, name, sample_id) if own else ()
     return Explanation(
         record=record,
         sample=samples[0],
         decision=found if decided else None,
-        families=_families(tables, own, signals, side, name, sample_id) if own else (),
+        families=families,
         errors=orjson.loads(own["signal_errors"] or "{}") if own else {},
         duplicates=_duplicates(of_question, name),
-        twins=_twins(tables, side.get("corpus", []), name),
+        twins=_twins(tables, side.get("corpus", []), families, name),
         siblings=_siblings(tables, decisions if decided else plan, of_question, name, sample_id),
         rows=_dataset_rows(tables, folder / "dataset", name, sample_id) if decided and found["selected"] else (),
         arms=_arms(tables, folder / "arms", name) if decided else (),
@@ -248,15 +249,15 @@ def _duplicates(of_question: list[dict[str, Any]], trace_id: str) -> tuple[Twin,
     return tuple(twins)
 
 
-def _twins(tables: _Tables, corpus: Sequence[Path], trace_id: str) -> tuple[Twin, ...]:
+def _twins(tables: _Tables, corpus: Sequence[Path], families: Sequence[Family], trace_id: str) -> tuple[Twin, ...]:
     """The near duplicates of a trace across the run, the preferred one first; each similarity is to that one."""
-    own = tables.rows(corpus, "id = $1 AND corpus_cluster_size > 1", trace_id) if corpus else []
-    if not own:
+    own = next((family.values for family in families if family.name == "corpus"), {})
+    if (own.get("corpus_cluster_size") or 0) < 2:
         return ()
-    preferred = own[0]["corpus_duplicate_of"] or trace_id
+    preferred = own["corpus_duplicate_of"] or trace_id
     group = tables.rows(corpus, "corpus_duplicate_of = $1", preferred, end="ORDER BY corpus_jaccard DESC, id")
     twins = [Twin(id=row["id"], similarity=row["corpus_jaccard"]) for row in group]
-    twins.insert(0, Twin(id=preferred, similarity=own[0]["corpus_jaccard"], preferred=True))
+    twins.insert(0, Twin(id=preferred, similarity=own["corpus_jaccard"], preferred=True))
     return tuple(twin for twin in twins if twin.id != trace_id)
 
 
