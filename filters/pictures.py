@@ -23,14 +23,21 @@ VERSION = "1"
 """Raised whenever `look` or `same` may say something else of the same bytes."""
 
 HASH_BYTES = 8
-DISTANCE = 6
+DISTANCE = 8
 """Bits of 64 in which the hashes of two copies may differ."""
-SHADE = 12
+SHADE = 20
 """Levels of 255 by which a cell of the small pictures of two copies may differ."""
 
 _GRID = 16
 _FLAT = 1.0
-_BANDS = 4
+_BANDS = 5
+_BAND_BITS = 13
+_FLIPS = (0, *(1 << bit for bit in range(_BAND_BITS)))
+_ROWS = 1024
+_ALL_PAIRS = 1 << 24
+"""Pairs that are compared one by one rather than through an index."""
+_INDEXED_COST = 8
+"""Times that a pair from the index costs more than one of all pairs."""
 _CHUNK = 1 << 20
 
 Hashes = NDArray[np.uint64]
@@ -75,14 +82,17 @@ def same(one: bytes, other: bytes, *, max_pixels: int) -> bool:
 def proposals(looks: Sequence[Look], others: Sequence[Look] | None = None) -> Iterator[tuple[int, int]]:
     """Places of pictures that may be the same: one of `looks` and one of `others`, or two of `looks`, smaller first.
 
-    Every pair whose hashes and small pictures are close, once, in order of the first.
+    Every pair whose hashes and small pictures are close, once, in order.
     """
     ours = _arrays(looks)
-    theirs = ours if others is None else _known(others)
-    pairs = (_compared if len(ours[0]) * len(theirs[0]) <= _CHUNK else _banded)(ours, theirs)
-    if others is None:
-        pairs = pairs[pairs[:, 0] < pairs[:, 1]]
-    yield from map(tuple, pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))].tolist())
+    theirs = _Index(ours if others is None else _remembered(others))
+    for start in range(0, len(ours.hashes), _ROWS):
+        rows = np.arange(start, min(start + _ROWS, len(ours.hashes)))
+        pairs = [_close(ours, theirs.known, one, other) for one, other in theirs.near(ours.hashes, rows)]
+        found = np.unique(np.concatenate(pairs), axis=0) if pairs else np.empty((0, 2), np.int64)
+        if others is None:
+            found = found[found[:, 0] < found[:, 1]]
+        yield from map(tuple, found.tolist())
 
 
 def clusters(looks: Sequence[Look], confirm: Callable[[int, int], bool]) -> list[int]:
@@ -109,20 +119,13 @@ def clusters(looks: Sequence[Look], confirm: Callable[[int, int], bool]) -> list
     return [root(place) for place in range(len(looks))]
 
 
-_Arrays = tuple[Hashes, Shades, NDArray[np.int64]]
-"""Hash and small picture of each picture that is not flat, and its place."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Arrays:
+    """The pictures that are not flat."""
 
-_last: list[tuple[Sequence[Look], _Arrays]] = []
-
-
-def _known(looks: Sequence[Look]) -> _Arrays:
-    """The arrays of looks that are asked about again and again; the last ones are remembered."""
-    for known, arrays in _last:
-        if known is looks and len(known) == len(looks):
-            return arrays
-    arrays = _arrays(looks)
-    _last[:] = [(looks, arrays)] if isinstance(looks, tuple) else []
-    return arrays
+    hashes: Hashes
+    shades: Shades
+    places: NDArray[np.int64]
 
 
 def _arrays(looks: Sequence[Look]) -> _Arrays:
@@ -130,37 +133,70 @@ def _arrays(looks: Sequence[Look]) -> _Arrays:
     data = b"".join(looks[place].phash for place in places.tolist())
     table = np.frombuffer(data, dtype=np.uint8).reshape(len(places), HASH_BYTES + _GRID * _GRID)
     hashes = np.ascontiguousarray(table[:, :HASH_BYTES]).view(">u8").astype(np.uint64).ravel()
-    return hashes, table[:, HASH_BYTES:], places
+    return _Arrays(hashes=hashes, shades=table[:, HASH_BYTES:], places=places)
 
 
-def _compared(ours: _Arrays, theirs: _Arrays) -> NDArray[np.int64]:
-    """Close pairs by comparing all."""
-    apart = np.bitwise_count(ours[0][:, None] ^ theirs[0][None, :])
-    return _close(ours, theirs, *np.nonzero(apart <= DISTANCE))
+_last: list[tuple[Sequence[Look], _Arrays]] = []
 
 
-def _banded(ours: _Arrays, theirs: _Arrays) -> NDArray[np.int64]:
-    """Close pairs by an index: of two hashes at most 7 bits apart, one quarter differs in one bit at most."""
-    width = 64 // _BANDS
-    flips = [0, *(1 << bit for bit in range(width))]
-    found = [np.empty((0, 2), dtype=np.int64)]
-    for band in range(_BANDS):
-        shift, mask = np.uint64(band * width), np.uint64((1 << width) - 1)
-        keys = (ours[0] >> shift) & mask
-        known = (theirs[0] >> shift) & mask
-        order = np.argsort(known, kind="stable")
-        for flip in flips:
-            starts = np.searchsorted(known[order], keys ^ np.uint64(flip), side="left")
-            counts = np.searchsorted(known[order], keys ^ np.uint64(flip), side="right") - starts
+def _remembered(looks: Sequence[Look]) -> _Arrays:
+    """The arrays of looks that are asked about one picture at a time; those of the last tuple are kept."""
+    for known, arrays in _last:
+        if known is looks:
+            return arrays
+    arrays = _arrays(looks)
+    _last[:] = [(looks, arrays)] if isinstance(looks, tuple) else []
+    return arrays
+
+
+class _Index:
+    """Finds hashes that are close. Of two hashes at most 9 bits apart, one fifth differs in one bit at most."""
+
+    def __init__(self, known: _Arrays) -> None:
+        self.known = known
+        self._bands: list[tuple[NDArray[np.int64], Hashes]] = []
+
+    def near(self, hashes: Hashes, rows: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """Pairs of one of these rows and a known one, in pieces; a pair may come more than once."""
+        if len(rows) * len(self.known.hashes) <= _ALL_PAIRS:
+            yield from self._all(hashes, rows)
+            return
+        runs = [self._run(hashes[rows], band, flip) for band in range(_BANDS) for flip in _FLIPS]
+        if sum(int(counts.sum()) for _, _, counts in runs) * _INDEXED_COST > len(rows) * len(self.known.hashes):
+            yield from self._all(hashes, rows)  # pictures so much alike that the index leads to most of them
+            return
+        for order, starts, counts in runs:
             for low, high in _pieces(counts):
-                one = np.repeat(np.arange(low, high), counts[low:high])
-                within = np.arange(len(one)) - np.repeat(
-                    np.cumsum(counts[low:high]) - counts[low:high], counts[low:high]
-                )
-                other = order[np.repeat(starts[low:high], counts[low:high]) + within]
-                near = np.bitwise_count(ours[0][one] ^ theirs[0][other]) <= DISTANCE
-                found.append(_close(ours, theirs, one[near], other[near]))
-    return np.unique(np.concatenate(found), axis=0)
+                own = counts[low:high]
+                within = np.arange(int(own.sum())) - np.repeat(np.cumsum(own) - own, own)
+                one, other = np.repeat(rows[low:high], own), order[np.repeat(starts[low:high], own) + within]
+                near = np.bitwise_count(hashes[one] ^ self.known.hashes[other]) <= DISTANCE
+                yield one[near], other[near]
+
+    def _all(self, hashes: Hashes, rows: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        step = max(1, _CHUNK // max(1, len(self.known.hashes)))
+        for start in range(0, len(rows), step):
+            part = rows[start : start + step]
+            one, other = np.nonzero(np.bitwise_count(hashes[part, None] ^ self.known.hashes) <= DISTANCE)
+            yield part[one], other
+
+    def _run(
+        self, hashes: Hashes, band: int, flip: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """The known rows in the order of a band, and for each hash where its run begins in it and how long it is."""
+        if not self._bands:
+            for number in range(_BANDS):
+                keys = _key(self.known.hashes, number)
+                order = np.argsort(keys, kind="stable")
+                self._bands.append((order, keys[order]))
+        order, keys = self._bands[band]
+        wanted = _key(hashes, band) ^ np.uint64(flip)
+        starts = np.searchsorted(keys, wanted, side="left")
+        return order, starts, np.searchsorted(keys, wanted, side="right") - starts
+
+
+def _key(hashes: Hashes, band: int) -> Hashes:
+    return (hashes >> np.uint64(band * _BAND_BITS)) & np.uint64((1 << _BAND_BITS) - 1)
 
 
 def _pieces(counts: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
@@ -177,10 +213,10 @@ def _pieces(counts: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
 def _close(ours: _Arrays, theirs: _Arrays, one: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.int64]:
     """The places of those pairs whose small pictures are close too."""
     kept = [np.empty((0, 2), dtype=np.int64)]
-    step = max(1, _CHUNK // (_GRID * _GRID))
+    step = _CHUNK // (_GRID * _GRID)
     for start in range(0, len(one), step):
         left, right = one[start : start + step], other[start : start + step]
-        shades = ours[1][left].astype(np.int16) - theirs[1][right]
-        near = np.abs(shades).max(axis=1) <= SHADE
-        kept.append(np.stack([ours[2][left[near]], theirs[2][right[near]]], axis=1))
+        shades = ours.shades[left].astype(np.int16) - theirs.shades[right]
+        near = np.abs(shades).max(axis=1, initial=0) <= SHADE
+        kept.append(np.stack([ours.places[left[near]], theirs.places[right[near]]], axis=1))
     return np.concatenate(kept)

@@ -9,6 +9,7 @@ edges and writing, hardly plain areas) and with how much the pair differs in gen
 import io
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,18 +31,21 @@ _FILTERS = (
 _COARSE = 8
 _COARSE_LEVELS = 40
 """Levels by which squares of 8 by 8 pixels of two copies may differ on average."""
-_WINDOW = 5
-_AROUND = 9
+_WINDOW = 3
+_AROUND = 15
+_COLOUR_WINDOW = 3
+_COLOUR_AROUND = 7
 _DETAIL = 8.0
 """Spread of the luminance around a place from which on there is something to see."""
-_LEAST = (20.0, 20.0)
-"""Levels added to that spread, for luminance and chroma, so that plain areas are not compared with nothing."""
+_LEAST = 20.0
+"""Levels added to that spread, so that plain areas are not compared with nothing."""
+_USUAL = 0.95
 _BINS = 1000
 _BIN = 0.005
 _STRIP = 1 << 20
 _MARGIN = 16
 
-Values = NDArray[np.float32]
+Values = NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,11 +56,18 @@ class Difference:
     chroma: float
     """The largest, anywhere."""
     common: float
-    """The luminance difference that nine in ten of the places with something to see stay below."""
+    """The luminance difference that 95 in 100 of the places with something to see stay below."""
+    side: int
+    """Pixels of the shortest side of both: the fewer, the less of a letter is left to tell it by."""
+
+    @property
+    def outstanding(self) -> float:
+        """How much the largest difference in luminance stands out from what is usual for saving."""
+        return self.luminance / (0.3 + 1.25 * min(self.common, 0.25))
 
     @property
     def slight(self) -> bool:
-        return self.luminance <= min(0.65, 0.3 + 1.6 * self.common) and self.chroma <= 0.8
+        return self.outstanding <= min(1.7, 0.0045 * self.side) and self.chroma <= 0.8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +75,7 @@ class _Picture:
     pixels: Image.Image
     tables: dict[int, list[int]] | None
     """Quantisation tables of a JPEG file."""
+    grey: bool
     sampling: int
 
 
@@ -77,20 +89,21 @@ def difference(one: bytes, other: bytes, *, max_pixels: int) -> Difference | Non
     """How they differ; None when they are of different shape or far apart. Raises ImageError."""
     first, second = _picture(one, max_pixels), _picture(other, max_pixels)
     if first.pixels.size == second.pixels.size and first.pixels.tobytes() == second.pixels.tobytes():
-        return Difference(luminance=0.0, chroma=0.0, common=0.0)
+        return Difference(luminance=0.0, chroma=0.0, common=0.0, side=min(first.pixels.size))
     if not _alike_in_shape(first.pixels.size, second.pixels.size) or _far_apart(first.pixels, second.pixels):
         return None
     ways = [_derived(first, second), _derived(second, first)]
     _, expected, found = min(ways, key=lambda way: way[0])
-    return _measured(expected, found)
+    return _measured(expected, found, min(*first.pixels.size, *second.pixels.size))
 
 
 def _picture(data: bytes, max_pixels: int) -> _Picture:
     pixels = decode(data, max_pixels=max_pixels)
     with Image.open(io.BytesIO(data)) as opened:
         if not isinstance(opened, JpegImagePlugin.JpegImageFile) or opened.mode not in ("RGB", "L"):
-            return _Picture(pixels=pixels, tables=None, sampling=-1)
-        return _Picture(pixels=pixels, tables=opened.quantization, sampling=JpegImagePlugin.get_sampling(opened))
+            return _Picture(pixels=pixels, tables=None, grey=False, sampling=-1)
+        sampling = JpegImagePlugin.get_sampling(opened)
+        return _Picture(pixels=pixels, tables=opened.quantization, grey=opened.mode == "L", sampling=sampling)
 
 
 def _alike_in_shape(one: tuple[int, int], other: tuple[int, int]) -> bool:
@@ -114,9 +127,9 @@ def _derived(original: _Picture, copy: _Picture) -> tuple[float, Image.Image, Im
     found = copy.pixels
     expected = original.pixels
     if expected.size != found.size:
-        grey = _grey(found)
-        resized = (original.pixels.resize(found.size, how) for how in _FILTERS)
-        expected = min(resized, key=lambda image: _distance(_grey(image), grey))
+        ours, theirs = expected.convert("L"), _grey(found)
+        how = min(_FILTERS, key=lambda how: _distance(np.asarray(ours.resize(found.size, how)), theirs))
+        expected = expected.resize(found.size, how)
     if copy.tables is not None:
         expected = _encoded(expected, copy)
     return _distance(_grey(expected), _grey(found)), expected, found
@@ -126,7 +139,7 @@ def _encoded(image: Image.Image, like: _Picture) -> Image.Image:
     assert like.tables is not None
     buffer = io.BytesIO()
     sampling = like.sampling if like.sampling >= 0 else 2
-    image.save(buffer, "JPEG", qtables=like.tables, subsampling=sampling)
+    image.convert("L" if like.grey else "RGB").save(buffer, "JPEG", qtables=like.tables, subsampling=sampling)
     return Image.open(buffer).convert("RGB")
 
 
@@ -139,25 +152,25 @@ def _distance(one: NDArray[np.uint8], other: NDArray[np.uint8]) -> float:
     return float(np.square(apart, dtype=np.uint16).mean(dtype=np.float64))
 
 
-def _measured(expected: Image.Image, found: Image.Image) -> Difference:
+def _measured(expected: Image.Image, found: Image.Image, side: int) -> Difference:
     counts = np.zeros(_BINS, dtype=np.int64)
     luminance = chroma = 0.0
-    for one, other in _strips(expected, found):
-        spread = np.maximum(_spread(one[0]), _spread(other[0]))
-        share = np.sqrt(uniform_filter(np.square(one[0] - other[0]), _WINDOW)) / (spread + _LEAST[0])
+    for (light, *colours), (other_light, *other_colours) in _strips(expected, found):
+        spread = _spread((light + other_light) / 2, _AROUND) + _LEAST
+        share = np.sqrt(_mean(np.square(light - other_light), _WINDOW)) / spread
         luminance = max(luminance, float(share.max()))
-        seen = share[spread > _DETAIL]
+        seen = share[spread > _LEAST + _DETAIL]
         counts += np.bincount(np.minimum(seen / _BIN, _BINS - 1).astype(np.int64), minlength=_BINS)
-        for ours, theirs in zip(one[1:], other[1:], strict=True):
-            colours = np.maximum(_spread(ours), _spread(theirs))
-            share = np.abs(uniform_filter(ours - theirs, _WINDOW)) / (colours + _LEAST[1])
+        for ours, theirs in zip(colours, other_colours, strict=True):
+            spread = _spread((ours + theirs) / 2, _COLOUR_AROUND) + _LEAST
+            share = np.abs(uniform_filter(ours - theirs, _COLOUR_WINDOW)) / spread
             chroma = max(chroma, float(share.max()))
-    below = np.searchsorted(np.cumsum(counts), 0.9 * counts.sum())
-    return Difference(luminance=luminance, chroma=chroma, common=float(below) * _BIN)
+    below = np.searchsorted(np.cumsum(counts), _USUAL * counts.sum())
+    return Difference(luminance=luminance, chroma=chroma, common=float(below) * _BIN, side=side)
 
 
 def _strips(one: Image.Image, other: Image.Image) -> Iterator[tuple[list[Values], list[Values]]]:
-    """Both pictures, strip by strip, each as luminance and two chroma channels."""
+    """Both pictures, strip by strip, each as luminance and two chroma channels at half the size."""
     width, height = one.size
     rows = max(_MARGIN, _STRIP // width)
     for top in range(0, height, rows):
@@ -166,11 +179,17 @@ def _strips(one: Image.Image, other: Image.Image) -> Iterator[tuple[list[Values]
 
 
 def _channels(image: Image.Image) -> list[Values]:
-    return [np.asarray(channel, dtype=np.float32) for channel in image.convert("YCbCr").split()]
+    luminance, *chroma = image.convert("YCbCr").split()
+    return [np.asarray(channel, dtype=np.float32) for channel in (luminance, *(part.reduce(2) for part in chroma))]
 
 
-def _spread(values: Values) -> Values:
+def _spread(values: Values, size: int) -> Values:
     """Standard deviation of the values around each place."""
-    mean = uniform_filter(values, _AROUND)
-    spread: Values = np.sqrt(np.maximum(uniform_filter(np.square(values), _AROUND) - np.square(mean), 0))
+    spread: Values = np.sqrt(np.maximum(_mean(np.square(values), size) - np.square(_mean(values, size)), 0))
     return spread
+
+
+def _mean(values: Values, size: int) -> Values:
+    """The mean around each place; of squares never below zero, though running sums are not exact."""
+    mean: Values = np.maximum(uniform_filter(values, size), 0)
+    return mean
