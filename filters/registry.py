@@ -20,8 +20,11 @@ from filters.contamination import Contamination
 from filters.duplicates import Duplicates
 from filters.format import Format
 from filters.grounding import Grounding
+from filters.language import Language
 from filters.length import Length
+from filters.refusal import Refusal
 from filters.repetition import Repetition
+from filters.steps import Steps
 
 
 class Extractor(Protocol):
@@ -47,6 +50,9 @@ FAMILIES: Mapping[str, type[Extractor]] = {
     "format": Format,
     "repetition": Repetition,
     "length": Length,
+    "steps": Steps,
+    "language": Language,
+    "refusal": Refusal,
     "duplicates": Duplicates,
     "agreement": Agreement,
     "grounding": Grounding,

@@ -1,0 +1,77 @@
+"""In which scripts a text is written: letters counted by Unicode script, each as long as its romanisation.
+
+Digits, marks, punctuation and symbols have no script. Knows nothing of languages.
+"""
+
+import re
+import unicodedata
+from collections import Counter
+from functools import lru_cache
+from typing import Final
+
+_ASCII_LETTERS: Final = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+_NOT_LETTERS: Final = bytes(byte for byte in range(256) if byte not in _ASCII_LETTERS)
+_ASCII: Final = bytes(range(128))
+_OTHER: Final = re.compile(r"[^\x00-\x7f]+")
+# Greek letters on their own are the signs of formulas; Greek words have three or more.
+_GREEK: Final = re.compile("[\u0370-\u03ff]")
+_GREEK_SIGNS: Final = re.compile(
+    r"(?<![\u0370-\u03ff\u1f00-\u1fff])[\u0370-\u03ff]{1,2}(?![\u0370-\u03ff\u1f00-\u1fff])"
+)
+
+_NAMES: Final = {
+    "LATIN": "latin",
+    "CJK": "han",
+    "HIRAGANA": "kana",
+    "KATAKANA": "kana",
+    "KATAKANA-HIRAGANA": "kana",
+    "HANGUL": "hangul",
+}
+# What one character takes when it is written in Latin letters, so that shares compare contents and not keystrokes.
+_LENGTHS: Final = {"han": 3, "kana": 2, "hangul": 2}
+_KANA_SHARE: Final = 0.1
+"""From this share of kana on, Han characters are Japanese writing; Chinese quotes a few kana at most."""
+
+
+def scripts(text: str) -> Counter[str]:
+    """Letters by script: latin, han, japanese, hangul, cyrillic, greek, arabic, hebrew, thai and so on."""
+    found: Counter[str] = Counter()
+    if text.isascii():
+        latin = len(text.encode("ascii").translate(None, _NOT_LETTERS))
+        if latin:
+            found["latin"] = latin
+        return found
+    data = text.encode("utf-8", "surrogatepass")
+    latin = len(data.translate(None, _NOT_LETTERS))
+    if latin:
+        found["latin"] = latin
+    rest = data.translate(None, _ASCII).decode("utf-8", "surrogatepass")
+    if _GREEK.search(rest):
+        rest = _GREEK_SIGNS.sub("", " ".join(_OTHER.findall(text)))
+    for character, count in Counter(rest).items():
+        script = script_of(character)
+        if script:
+            found[script] += count * _LENGTHS.get(script, 1)
+    return _with_japanese(found)
+
+
+def _with_japanese(found: Counter[str]) -> Counter[str]:
+    kana = found.pop("kana", 0)
+    if kana:
+        if kana >= _KANA_SHARE * (kana + found["han"]):
+            kana += found.pop("han", 0)
+        found["japanese"] = kana
+    return found
+
+
+@lru_cache(maxsize=1 << 16)
+def script_of(character: str) -> str | None:
+    """The script of one letter; None for everything that is not a letter of words."""
+    if unicodedata.category(character) not in ("Lu", "Ll", "Lt", "Lo", "Lm"):
+        return None
+    words = unicodedata.name(character, "").split()
+    if words and words[0] in ("FULLWIDTH", "HALFWIDTH"):
+        words = words[1:]
+    if not words or words[0] in ("MATHEMATICAL", "MICRO", "DOUBLE-STRUCK", "SCRIPT", "BLACK-LETTER", "MODIFIER"):
+        return None
+    return _NAMES.get(words[0], words[0].lower())
