@@ -5,9 +5,8 @@ Knows signs and English words for them ("8 plus 6 equals 14"). Whether an operan
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from distill.statements import Item, word_set
 
@@ -72,8 +71,7 @@ def operator(gap: str) -> str:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class Role:
+class Role(NamedTuple):
     """A number's part in written arithmetic."""
 
     result: bool
@@ -98,10 +96,9 @@ def expressions(text: str, items: list[Item]) -> dict[int, Role]:
         if item.number is None:
             continue
         sign = ""
-        if last is not None:
+        if last is not None and 0 < item.start - last.end <= 80:
             gap = text[last.end : item.start]
-            if 0 < len(gap) <= 80:
-                sign = operator(gap.rstrip("$€£").removesuffix("-") if item.negative else gap)
+            sign = operator(gap.rstrip("$€£").removesuffix("-") if item.negative else gap)
         if sign and sign.strip("()"):
             signs.append(sign)
         else:

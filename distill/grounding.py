@@ -18,7 +18,7 @@ from distill.asides import counts, of_others, passed_over
 from distill.charts import Table
 from distill.labels import labels, merged
 from distill.reckoning import NOTHING_ASKED, Asked, Reckoning
-from distill.statements import Item, Lead, follows, joined, last_break, lead, numbers, plain
+from distill.statements import EXTREMES, Item, Lead, follows, joined, last_break, lead, numbers, plain
 from distill.steps import ANY, announced, comparison
 
 Reason = Literal["reading", "label", "value", "arithmetic", "result"]
@@ -63,7 +63,7 @@ class _Check:
         self.text = text
         self.lower = text.lower() if len(text.lower()) == len(text) else text
         self.table = table
-        self.items = merged(labels(text, self.lower, table, question.words), list(numbers(text)))
+        self.items = merged(labels(text, self.lower, table, question.words), numbers(text))
         self.expressions = expressions(text, self.items)
         self.reckoning = Reckoning(table, question, tolerance)
         self.problems: list[Unsupported] = []
@@ -141,13 +141,13 @@ class _Check:
         if role is not None and role.result:
             return self._outcome(item, role, lead(gap[-100:]).hedged)
         how = lead(gap[-100:])
-        tail = comparison(self.lower, item.end)
+        tail = comparison(self.lower, item.end) if self.lower[item.end : item.end + 1] in _WORD_FOLLOWS else ""
         label = self._anchor(place, item, gap, how, tail, operand=role is not None)
         if label is not None:
             return self._reading(place, item, label, how)
         if role is not None:
             return self._operand(item, role)
-        if gap.strip() in _COMPARED or self.text[item.end : item.end + 2].strip() in _COMPARED:
+        if gap[-2:].strip() in _COMPARED or self.text[item.end : item.end + 2].strip() in _COMPARED:
             return self._operand(item, _COMPARISON)
         if passed_over(self.lower, item, self.sentence_start, self.table):
             return None
@@ -248,7 +248,7 @@ class _Check:
             after = None
         allowed = self._under(label.label, after)
         value, known = item.value, self.reckoning
-        if known.close(item, allowed, how.hedged):
+        if known.among(item, allowed, how.hedged):
             if len(self.table.under[label.label]) == 1:
                 known.read.setdefault(label.label, value)
             else:
@@ -281,7 +281,7 @@ class _Check:
     def _outcome(self, item: Item, role: Role, hedged: bool) -> bool:
         """The result of written arithmetic."""
         if role.outcome:
-            if not self.reckoning.close(item, role.outcome, hedged):
+            if not self.reckoning.among(item, role.outcome, hedged):
                 return self._report(item, "arithmetic", expected=role.outcome)
         elif not self.reckoning.member(item, hedged):
             return self._report(item, "value")
@@ -301,7 +301,7 @@ class _Check:
             self.groups[role.operands] = group
         if role.operands in self.groups:
             allowed = self.groups[role.operands]
-            return known.close(item, allowed, False) or self._report(item, "reading", expected=allowed)
+            return known.among(item, allowed, False) or self._report(item, "reading", expected=allowed)
         if value in known.asked.numbers or counts(self.lower, item, table):
             return True
         if (
@@ -311,16 +311,23 @@ class _Check:
             return self._report(item, "value")
         pair = len(role.operands) == 2
         if pair and (known.read or len(known.asked.values) == 2):
-            supported = known.close(item, known.operands(), False)
+            supported = known.among(item, known.operands(), False) or self._extreme_operand(item)
         else:
-            supported = known.close(item, table.numerals, False)
+            supported = known.among(item, table.numerals, False)
         return supported or known.earlier(item, False) or self._report(item, "value")
+
+    def _extreme_operand(self, item: Item) -> bool:
+        """The highest or lowest value, where the question or the rationale speaks of it."""
+        ends = (max(self.table.values), min(self.table.values))
+        if not self.reckoning.close(item, ends, False):
+            return False
+        return not EXTREMES.isdisjoint(self.reckoning.asked.words) or any(word in self.lower for word in EXTREMES)
 
     def _extreme(self, item: Item, how: Lead) -> bool:
         pick = max if how.extreme == "high" else min
         allowed = {pick(line) for line in self.table.lines} | {pick(self.table.values)}
         self.reckoning.sentence.append(("", item.value))
-        if self.reckoning.close(item, allowed, how.hedged):
+        if self.reckoning.among(item, allowed, how.hedged):
             return True
         return self._report(item, "reading", f"{how.extreme}est", tuple(allowed))
 
@@ -378,6 +385,7 @@ class _Check:
 
 _CONSTANTS: Final = frozenset([100.0, 2.0, 1000.0])
 """What arithmetic brings along: percent, means of two, units."""
+_WORD_FOLLOWS: Final = (" ", "-", "%", "x", "×")
 _COMPARED: Final = frozenset(["<", ">", "≤", "≥"])
 _COMPARISON: Final = Role(False, operands=(0.0, 0.0))
 _ITS = re.compile(r"\b(?:its?|this (?:bar|one)|(?:so |and |with )the value|touch\w+|gridline|mark|line for)\b")

@@ -5,18 +5,14 @@ X, or an unknown name with a number of its own. What shares a word with the tabl
 """
 
 import re
-from collections.abc import Collection
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
 
 from distill.charts import COLOURS, DAYS, MONTHS, QUARTERS, Table
 from distill.statements import Item, word_set
 
-_CLASS_WORDS: Final = {
-    kind: re.compile(rf"\b(?:{'|'.join(sorted(kind, key=len, reverse=True))})\b")
-    for kind in (COLOURS, MONTHS, DAYS, QUARTERS)
-}
-_THE_BAR = re.compile(r"\bthe ((?:[a-z][\w'&.-]* ){1,3})(?:bar|column|slice|segment|wedge|sector|category|portion)\b")
+_PARTS: Final = ("bar", "column", "slice", "segment", "wedge", "sector", "category", "portion")
 _NAMED = re.compile(
     r"([A-Z][A-Za-z&'.-]*(?: \(?[A-Za-z&'.-]+\)?){0,3}?)\**"
     r"(?:\**[ \t]*(?::|=|\(|\|| - | -> | → | is| was| at| has| with| stands at| comes to| accounts for|, which is)"
@@ -25,6 +21,8 @@ _NAMED = re.compile(
 )
 _IN_BRACKETS = re.compile(r"\d%? ?\(([A-Z][A-Za-z&' .-]*)\)")
 _GENERAL = re.compile(rf"\d.*|.|{'|'.join(sorted(COLOURS))}")
+_LETTERS = re.compile(r"[a-zA-Z]+")
+_TO_SPACES: Final = {code: " " for code in range(128) if not chr(code).isalpha()}
 _WORD = re.compile(r"[^\W_]+")
 _GENERIC: Final = word_set(
     """a about above according add adding after all also altogether amount an analysis and another answer
@@ -49,28 +47,38 @@ _GENERIC: Final = word_set(
 )
 
 
-def labels(text: str, lower: str, table: Table, familiar: Collection[str]) -> list[Item]:
+def labels(text: str, lower: str, table: Table, familiar: frozenset[str]) -> list[Item]:
     """Every label and strange label in the order of the text; `familiar` are the words of question and title."""
     found: list[tuple[int, int, str, bool]] = []
+    # A set of the text's words is cheaper than looking for each label that is not there.
+    said = _letters(lower)
     for label in table.under:
+        initial = _LETTERS.match(label)
+        if initial is not None and initial[0] not in said:
+            continue
         place = lower.find(label)
+        plain_word = label.isalpha() and len(label) > 1
         while place >= 0:
             end = place + len(label)
-            if _whole(text, lower, place, end, label):
+            if plain_word:
+                if not (lower[place - 1 : place].isalnum() or lower[end : end + 1].isalnum()):
+                    found.append((place, -end, label, True))
+            elif _whole(text, lower, place, end, label):
                 found.append((place, -end, label, True))
             place = lower.find(label, end)
     for kind in table.kinds:
-        for match in _CLASS_WORDS[kind].finditer(lower):
-            if not _known_word(match[0], kind, table.words) and (
-                kind in (COLOURS, QUARTERS) or text[match.start()].isupper()
-            ):
-                found.append((match.start(), -match.end(), match[0], False))
+        for word in _strangers(kind, table.words):
+            if word in said or word[1:].isdigit():
+                for match in re.finditer(rf"\b{word}\b", lower):
+                    if kind in (COLOURS, QUARTERS) or text[match.start()].isupper():
+                        found.append((match.start(), -match.end(), word, False))
     if len(table.under) > 1 and not table.years:
-        if " bar" in lower or " slice" in lower or "segment" in lower:
-            for match in _THE_BAR.finditer(lower):
-                if _strange(match[1], table.words, familiar):
-                    found.append((match.start(1), 1 - match.end(1), match[1].strip(), False))
-        if not table.kinds:
+        for part in _PARTS:
+            if part in said:
+                found += _strange_parts(lower, part, table.words, familiar)
+        if not table.kinds and any(
+            _strange(word.lower(), table.words, familiar) for word in _letters(text) if word[0].isupper()
+        ):
             for match in (*_NAMED.finditer(text), *_IN_BRACKETS.finditer(text)):
                 if _strange(match[1].lower(), table.words, familiar):
                     found.append((match.start(1), -match.end(1), match[1].lower(), False))
@@ -84,6 +92,29 @@ def labels(text: str, lower: str, table: Table, familiar: Collection[str]) -> li
     return kept
 
 
+def _letters(text: str) -> set[str]:
+    """The words of a text, of letters alone."""
+    return set(text.translate(_TO_SPACES).split() if text.isascii() else _LETTERS.findall(text))
+
+
+def _strange_parts(
+    lower: str, part: str, words: frozenset[str], familiar: frozenset[str]
+) -> Iterator[tuple[int, int, str, bool]]:
+    """Each "the X bar" of which the table knows no X."""
+    place = lower.find(f" {part} ")
+    while place >= 0:
+        start = lower.rfind("the ", max(0, place - 32), place)
+        phrase = lower[start + 4 : place] if start >= 0 else ""
+        if (
+            phrase
+            and phrase.replace(" ", "").isalpha()
+            and phrase.count(" ") < 3
+            and _strange(phrase, words, familiar)
+        ):
+            yield start + 4, -place, phrase, False
+        place = lower.find(f" {part} ", place + 1)
+
+
 def _whole(text: str, lower: str, place: int, end: int, label: str) -> bool:
     """Whether a label found in the text stands there as a word, and a year not inside a longer number."""
     before, after = lower[place - 1 : place], lower[end : end + 1]
@@ -94,13 +125,18 @@ def _whole(text: str, lower: str, place: int, end: int, label: str) -> bool:
     return len(label) > 1 or text[place].isupper()
 
 
-def _known_word(word: str, kind: frozenset[str], words: frozenset[str]) -> bool:
-    if word in words or (word == "grey" and "gray" in words) or (word == "gray" and "grey" in words):
-        return True
-    return kind in (MONTHS, DAYS) and any(other[:3] == word[:3] for other in words & kind)
+@lru_cache(maxsize=1 << 10)
+def _strangers(kind: frozenset[str], words: frozenset[str]) -> tuple[str, ...]:
+    """The words of a kind that are none of the table's, nor short for one or another spelling of it."""
+    known = words | ({"gray", "grey"} if words & {"gray", "grey"} else set())
+    if kind in (MONTHS, DAYS):
+        starts = {word[:3] for word in words & kind}
+        return tuple(sorted(word for word in kind if word[:3] not in starts))
+    return tuple(sorted(kind - known))
 
 
-def _strange(phrase: str, words: frozenset[str], familiar: Collection[str]) -> bool:
+@lru_cache(maxsize=1 << 15)
+def _strange(phrase: str, words: frozenset[str], familiar: frozenset[str]) -> bool:
     """Whether a phrase could be a label and shares no word with any label, nor the beginning of one."""
     parts = _WORD.findall(phrase)
     return bool(parts) and not any(

@@ -4,7 +4,7 @@ Says whether a number follows from that in one step. What a number is said of is
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -78,6 +78,10 @@ class Reckoning:
     def close(self, item: Item, values: Iterable[float], hedged: bool) -> bool:
         return any_close(item, values, self.tolerance, hedged)
 
+    def among(self, item: Item, values: Collection[float], hedged: bool) -> bool:
+        """Whether a number is one of a few values; most are written as they are."""
+        return item.value in values or any_close(item, values, self.tolerance, hedged)
+
     def derive(self, value: float) -> None:
         self.derived.append(value)
         self.sentence = [("", value)]
@@ -97,9 +101,7 @@ class Reckoning:
 
     def operands(self) -> list[float]:
         """What arithmetic without labels may work with, once bars were read."""
-        values = self.table.values
-        named = [value for _, value in self.sentence]
-        return [*self.read.values(), *named, *self.asked.values, max(values), min(values)]
+        return [*self.read.values(), *(value for _, value in self.sentence), *self.asked.values]
 
     def reaches(
         self, item: Item, steps: frozenset[str], chain: Sequence[Item], everything: bool, hedged: bool

@@ -5,13 +5,12 @@ once and remembered. Knows English. Whether a statement is true is `distill.grou
 """
 
 import re
-from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final, NamedTuple
 
 from distill.numbers import normalise, quantities
 
-_SIGNS: Final = str.maketrans({"−": "-", "–": "-", "—": "-", "‐": "-", "‑": "-", "’": "'", "∙": "·", "⋅": "·"})
+_SIGNS: Final = tuple(zip("−–—‐‑’∙⋅", "-----'··", strict=True))
 _LATEX: Final = (
     (re.compile(r"\\[dt]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}"), r"(\1) / (\2)"),
     (re.compile(r"\\(?:text|mathrm|mathbf|textbf|boxed|operatorname)\s*\{([^{}]*)\}"), r"\1"),
@@ -31,7 +30,8 @@ def word_set(listed: str) -> frozenset[str]:
 def plain(text: str) -> str:
     """The text with one kind of dash and apostrophe and simple LaTeX written out."""
     if not text.isascii():
-        text = text.translate(_SIGNS)
+        for sign, usual in _SIGNS:
+            text = text.replace(sign, usual)
     if "\\" in text:
         for pattern, replacement in _LATEX:
             text = pattern.sub(replacement, text)
@@ -101,46 +101,40 @@ class Item(NamedTuple):
         return -self.number.readings[0][0] if self.negative else self.number.readings[0][0]
 
 
-def numbers(text: str) -> Iterator[Item]:
+def numbers(text: str) -> list[Item]:
     """The quantities of a text: no part of a word (H2O, Q3, 3rd), a date, a time or a version."""
+    items = []
     for match in _NUMBER.finditer(text):
         start, end = match.span()
-        before = text[start - 1] if start else " "
-        after = text[end : end + 2]
-        if (
-            before.isalnum()
-            or before in "_#"
-            or (
-                before in ":-"
-                and text[start - 2 : start - 1].isalnum()
-                and (before == ":" or text[start - 2].isalpha())
-            )
-        ):
-            continue
-        if before == ".":
-            if text[start - 2 : start - 1].isalnum():
-                continue
-            start -= 1
-        if after and ((after[0].isalnum() and after[0] not in "x×") or (after[0] == ":" and after[1:].isdigit())):
-            continue
-        written = text[start:end]
-        digits = written.rstrip("%abcdefghijklmnopqrstuvwxyzKMB ")
-        if "," in digits or "'" in digits or not digits.isascii():
-            if not _GROUPED.fullmatch(digits):
-                # "8,6": two numbers that stand in a row.
-                for one in _PLAIN_NUMBER.finditer(written):
-                    yield Item(start + one.start(), start + one.end(), literal(one[0]))
-                continue
-        elif digits.count(".") > 1:
-            continue
-        # A sign belongs to the number where nothing stands before it that could be subtracted from.
-        lead_in = text[max(0, start - 3) : start].rstrip("$€£")
-        negative = lead_in.endswith("-") and (
-            len(lead_in) == 1
-            or (lead_in[-2] in "(:=,$" and not lead_in[:-1].endswith("\n"))
-            or (lead_in[-2] == " " and lead_in[:1] in "(:=,$")
-        )
-        yield Item(start, end, literal(written), negative)
+        before = text[start - 4 : start] if start > 4 else text[:start]
+        for offset, length, number, negative in _quantities(before, text[start:end], text[end : end + 2]):
+            items.append(Item(start + offset, start + offset + length, number, negative))
+    return items
+
+
+@lru_cache(maxsize=1 << 15)
+def _quantities(before: str, written: str, after: str) -> tuple[tuple[int, int, Literal, bool], ...]:
+    """(offset, length, number, negative) of what is written between four characters and two."""
+    last, earlier = before[-1:] or " ", before[-2:-1]
+    if last.isalnum() or last in "_#" or (last == ":" and earlier.isalnum()) or (last == "-" and earlier.isalpha()):
+        return ()
+    if last == "." and earlier.isalnum():
+        return ()
+    if after and ((after[0].isalnum() and after[0] not in "x×") or (after[0] == ":" and after[1:].isdigit())):
+        return ()
+    offset = -1 if last == "." else 0
+    digits = written.rstrip("%abcdefghijklmnopqrstuvwxyzKMB ")
+    if "," in digits or "'" in digits or not digits.isascii():
+        if not _GROUPED.fullmatch(digits):
+            # "8,6": two numbers that stand in a row.
+            found = _PLAIN_NUMBER.finditer(written)
+            return tuple((one.start(), len(one[0]), literal(one[0]), False) for one in found)
+    elif digits.count(".") > 1:
+        return ()
+    # A sign belongs to the number where nothing stands before it that could be subtracted from.
+    head = before[: len(before) + offset].rstrip("$€£")
+    negative = head.endswith("-") and (head[-2:-1] in "(:=," or (head[-2:-1] == " " and head[-3:-2] in "(:=,"))
+    return ((offset, len(written) - offset, literal("." * -offset + written), negative),)
 
 
 # --- what ties a number to what stands before it --------------------------------------------------------------------
@@ -148,6 +142,9 @@ def numbers(text: str) -> Iterator[Item]:
 _TOKEN = re.compile(r"[a-z][a-z'-]*|\*\*+|\n|\S")
 PLAIN, HEDGE, LIMIT, BLOCK, MOVE, REACH, TO, HIGH, LOW, CUE = range(10)
 _RANKS: Final = word_set("second third fourth fifth next than nd rd th minus - + plus from")
+_HIGHEST: Final = "highest largest biggest greatest maximum max tallest peak high"
+_LOWEST: Final = "lowest smallest minimum min shortest low fewest"
+EXTREMES: Final = word_set(f"{_HIGHEST} {_LOWEST}") - {"max", "min"}
 _CUES: Final = {
     "sum": "sum sums total totals totalling totaling together altogether combined overall adding summing",
     "difference": "difference differences gap leaves leaving margin exceeds exceed subtracting range",
@@ -183,8 +180,8 @@ def _classes() -> dict[str, int]:
         REACH: """goes going up comes came amounts amounted corresponds corresponding corresponded close extends
             stretches""",
         TO: "to from",
-        HIGH: "highest largest biggest greatest maximum max tallest peak high",
-        LOW: "lowest smallest minimum min shortest low fewest",
+        HIGH: _HIGHEST,
+        LOW: _LOWEST,
         BLOCK: """more less fewer higher lower larger smaller greater taller shorter bigger longer by times plus minus
             and but while whereas or if when because since compared versus vs half twice double triple increase
             decrease rise drop decline growth change add subtract divided multiplied among amongst across other others

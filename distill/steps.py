@@ -51,8 +51,6 @@ _COMPARATIVE = re.compile(
 
 def comparison(lower: str, end: int) -> str:
     """What a number is by the words after it: a difference ("5 more"), a ratio ("2 times"), or neither."""
-    if lower[end : end + 1] in (".", ",", ")", "\n", ":", ";", ""):
-        return ""
     return _comparison(lower[end : end + 32])
 
 

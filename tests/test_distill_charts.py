@@ -1,0 +1,53 @@
+"""Every form in which data sets keep a chart's table is read alike, and nothing else is."""
+
+import pytest
+
+from distill.charts import find_table, read_table
+
+FORMS = {
+    "labels": {"Norway": 12.5, "Spain": 30},
+    "text numbers": {"Norway": "12.5", "Spain": "30"},
+    "rows": [["Country", "Value"], ["Norway", "12.5"], ["Spain", "30"]],
+    "records": [{"country": "Norway", "value": 12.5}, {"country": "Spain", "value": 30}],
+    "columns": {"country": ["Norway", "Spain"], "value": [12.5, 30]},
+    "header and rows": {"columns": ["country", "value"], "rows": [["Norway", 12.5], ["Spain", 30]]},
+    "csv": "Country,Value\nNorway,12.5\nSpain,30",
+    "pipes": "| Country | Value |\n|---|---|\n| Norway | 12.5 |\n| Spain | 30 |",
+    "titled pipes": "TITLE | Growth\nCountry | Value\nNorway | 12.5\nSpain | 30",
+    "json": '{"Norway": 12.5, "Spain": 30}',
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_table_is_read_in_every_form(form: str) -> None:
+    table = read_table(FORMS[form])
+    assert table is not None
+    assert table.values == (12.5, 30.0)
+    assert {label: table.under[label] for label in ("norway", "spain")} == {"norway": (12.5,), "spain": (30.0,)}
+
+
+def test_rows_and_columns_both_give_their_values() -> None:
+    table = read_table({"2015": {"men": 40, "women": 60}, "2016": {"men": 45, "women": 55}})
+    assert table is not None
+    assert table.under["men"] == (40, 45)
+    assert table.under["2016"] == (45, 55)
+    assert table.axis["men"] != table.axis["2016"]
+    assert table.years
+
+
+def test_a_header_of_years_is_a_header() -> None:
+    table = read_table([["", "2015", "2016"], ["men", 40, 45]])
+    assert table is not None
+    assert table.under["2016"] == (45,)
+
+
+@pytest.mark.parametrize("raw", [None, "", "no table", {}, [], {"a": "b"}, ["circle", "square"], "{broken", 3])
+def test_what_holds_no_numbers_is_no_table(raw: object) -> None:
+    assert read_table(raw) is None
+
+
+def test_the_first_usual_key_that_holds_a_table_is_used() -> None:
+    assert find_table({"id": 7, "bars": {"blue": 8, "red": 6}}) is not None
+    assert find_table({"id": 7, "cells": ["empty", "red circle"]}) is None
+    assert find_table({"mine": {"blue": 8, "red": 6}}) is None
+    assert find_table({"mine": {"blue": 8, "red": 6}}, "mine") is not None
