@@ -8,8 +8,9 @@ are other pictures here.
 """
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +41,8 @@ _INDEXED_COST = 8
 """Times that a pair from the index costs more than one of all pairs."""
 _CHUNK = 1 << 20
 
+Confirm = Callable[[list[tuple[int, int]]], Iterable[bool]]
+"""Whether the pictures at these pairs of places are the same."""
 Hashes = NDArray[np.uint64]
 Shades = NDArray[np.uint8]
 
@@ -95,12 +98,14 @@ def proposals(looks: Sequence[Look], others: Sequence[Look] | None = None) -> It
         yield from map(tuple, found.tolist())
 
 
-def clusters(looks: Sequence[Look], confirm: Callable[[int, int], bool]) -> list[int]:
+def clusters(looks: Sequence[Look], confirm: Confirm, *, batch: int = 1) -> list[int]:
     """For each picture the first place of a picture that shows the same, by equal pixels or confirmed proposals.
 
-    Two pictures that `confirm` was not asked about may end in one cluster through others.
+    `confirm` judges up to `batch` pairs at a time and is not asked about two that others already put together, so
+    the clusters are the same in whatever order it is asked.
     """
-    parents = list(range(len(looks)))
+    first: dict[str, int] = {}
+    parents = [first.setdefault(seen.pixels, place) for place, seen in enumerate(looks)]
 
     def root(place: int) -> int:
         while parents[place] != place:
@@ -108,14 +113,14 @@ def clusters(looks: Sequence[Look], confirm: Callable[[int, int], bool]) -> list
             place = parents[place]
         return place
 
-    first: dict[str, int] = {}
-    for place, seen in enumerate(looks):
-        parents[place] = first.setdefault(seen.pixels, place)
     kept = sorted(first.values())
-    for one, other in proposals([looks[place] for place in kept]):
-        low, high = sorted((root(kept[one]), root(kept[other])))
-        if low != high and confirm(kept[one], kept[other]):
-            parents[high] = low
+    pairs = ((kept[one], kept[other]) for one, other in proposals([looks[place] for place in kept]))
+    apart = ((one, other) for one, other in pairs if root(one) != root(other))
+    while asked := list(islice(apart, batch)):
+        for (one, other), agreed in zip(asked, confirm(asked), strict=True):
+            if agreed:
+                low, high = sorted((root(one), root(other)))
+                parents[high] = low
     return [root(place) for place in range(len(looks))]
 
 

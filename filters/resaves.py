@@ -87,7 +87,8 @@ def same(one: bytes, other: bytes, *, max_pixels: int) -> bool:
 
 def difference(one: bytes, other: bytes, *, max_pixels: int) -> Difference | None:
     """How they differ; None when they are of different shape or far apart. Raises ImageError."""
-    first, second = _picture(one, max_pixels), _picture(other, max_pixels)
+    # In one order, so that nothing depends on who asks.
+    first, second = (_picture(data, max_pixels) for data in sorted([one, other]))
     if first.pixels.size == second.pixels.size and first.pixels.tobytes() == second.pixels.tobytes():
         return Difference(luminance=0.0, chroma=0.0, common=0.0, side=min(first.pixels.size))
     if not _alike_in_shape(first.pixels.size, second.pixels.size) or _far_apart(first.pixels, second.pixels):
