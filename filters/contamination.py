@@ -11,12 +11,12 @@ or pixels are equal, or when a perceptual hash proposes and the pixels confirm (
 """
 
 import re
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
-from rapidfuzz import fuzz, process
 
 from distill.answers import equivalent
 from distill.errors import DataError, ImageError
@@ -31,9 +31,8 @@ from filters.wording import Answers, Wording, alike, names, similarity, wording
 
 ASKED = "questions"
 """The source that teachers are asked."""
-_COMPARED = 8
-"""Of the questions that are proposed by text, so many of the most similar are compared."""
-_LEAST_SIMILAR = 60
+_COMPARED = 4
+"""Of the questions that are proposed by text, so many are compared: those that share most."""
 _PLAIN_ANSWER = re.compile(r"yes|no|true|false|none|[a-z]|-?\d{1,3}(?:\.0)?")
 """Answers that two different questions often share."""
 _SEEN = 1 << 17
@@ -203,14 +202,8 @@ def _by_text(found: _Found, sample: Sample, asked: Wording, places: list[int], i
             _offer_text(found, text, 1.0, index)
         if sample.images or found.kind == "pair":
             return
-    rows = sorted({text for place in near if place >= 0 for text in index.rows_at(place)})
-    if not rows:
-        return
-    texts = {text: index.texts["text"][text].as_py() for text in rows}
-    closest = process.extract(
-        asked.text, texts, scorer=fuzz.token_sort_ratio, score_cutoff=_LEAST_SIMILAR, limit=_COMPARED
-    )
-    for _, _, text in closest:
+    shared = Counter(text for place in near if place >= 0 for text in index.rows_at(place))
+    for text in sorted(shared, key=lambda text: (-shared[text], text))[:_COMPARED]:
         number = max(index.texts[kind][text].as_py() for kind in ("plain", "pictured"))
         similar = similarity(asked, index.wording(number))
         if _matches(sample, asked, number, index, same_picture=False):

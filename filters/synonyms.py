@@ -30,6 +30,8 @@ ALWAYS_CONTENT = _words("right above below letter letters word words report")
 """Instruction words that can be what is asked about, as in "the value on the right"."""
 MEDIA = _words("image picture photo photograph figure chart graph plot diagram table shown given depicted")
 ORDER_MATTERS = _words("than from minus ratio before after over to less subtract subtracted divided by")
+STRICT_ORDER = _words("than minus ratio less subtract subtracted divided")
+"""Words between two things that must not change places, whatever else moves."""
 UNDOING = _words("not no never without except excluding nor neither unlike none cannot")
 LIGHT_VERBS = _words("show display depict exhibit have possess contain include feature represent indicate")
 """Verbs that can be left out or exchanged: "which bar shows the highest value", "which bar has the highest value"."""
@@ -91,7 +93,7 @@ film movie
 location place position
 company firm corporation
 author writer
-buy bought purchase
+buy buying bought purchase
 sell sold
 represent show shown indicate denote stand depict display exhibit
 value reading
@@ -119,14 +121,14 @@ times multiplied multiply
 hold held carry
 wear wore worn
 sit sat seated
-ride rode ridden
-eat ate eaten
+ride rode ridden riding
+eat ate eaten eating
 drink drank drunk
 build built construct
 send sent mail
 get got gotten obtain receive
 earn gain
-record note
+record note noted
 regard concern
 agreement deal contract
 sign approve
@@ -142,7 +144,6 @@ hour hr
 dollar usd buck
 speed velocity
 share proportion fraction
-earnings profit
 salary wage
 expense expenditure
 product item goods

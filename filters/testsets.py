@@ -8,7 +8,7 @@ the array is mapped, not read, so workers share it. What counts as a match is `f
 
 import hashlib
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from functools import cache, lru_cache
@@ -133,12 +133,11 @@ class Index:
         found = known[np.minimum(places, len(known) - 1)] == wanted
         return [int(place) for place in np.where(found, places, -1)]
 
-    def rows_at(self, place: int) -> Iterator[int]:
+    def rows_at(self, place: int) -> list[int]:
         """The wordings under the hash at this place."""
-        wanted = self.hashes[place]
-        while place < len(self.hashes) and self.hashes[place] == wanted:
-            yield int(self.rows[place])
-            place += 1
+        same = self.hashes[place : place + MOST_ROWS] == self.hashes[place]
+        found: list[int] = self.rows[place : place + MOST_ROWS][same].tolist()
+        return found
 
 
 @lru_cache(maxsize=1 << 17)
@@ -265,10 +264,13 @@ def _image_rows(refs: Sequence[ImageRef], *, images: bool, max_pixels: int) -> l
         with ThreadPoolExecutor(_WORKERS) as pool:
             looks = list(pool.map(look, refs))
 
-    def one_picture(one: int, other: int) -> bool:
-        return pictures.same(read_bytes(refs[one]), read_bytes(refs[other]), max_pixels=max_pixels)
+    def confirm(pairs: Sequence[tuple[int, int]]) -> list[bool]:
+        return [
+            pictures.same(read_bytes(refs[one]), read_bytes(refs[other]), max_pixels=max_pixels)
+            for one, other in pairs
+        ]
 
-    group = pictures.clusters(looks, one_picture) if images else range(len(refs))
+    group = pictures.clusters(looks, confirm) if images else range(len(refs))
     rows = []
     for place, ref in enumerate(refs):
         status = Path(ref.path).stat()

@@ -28,6 +28,7 @@ from filters.synonyms import (
     NUMBERS,
     ORDER_MATTERS,
     SMALL,
+    STRICT_ORDER,
     UNDOING,
 )
 from filters.text import spaced
@@ -48,6 +49,10 @@ _MONEY = re.compile(r"([$€£])\s?(\d[\d.,]*\d|\d)")
 _CAPITAL = re.compile(r"(?<=[\w,;)] )[A-Z][A-Za-z]+")
 _PLACEHOLDER = re.compile(r"<\|?/?[a-z_]*image[a-z_]*(?:_\d+)?\|?>|\[image\]")
 _REQUEST = re.compile(r"(?:^|(?<=[.?!:\n]))\s*(?:please )?(?:answer|respond|reply)\b[^.?!:\n]*(?:[.!:\n]|$)")
+
+_REQUEST_AT_END = re.compile(
+    r"\b(?:answer|respond|reply) (?:the question|with|using|in|by|only|briefly|shortly|directly)\b[^.?!:\n]*[.!]?\s*$"
+)
 
 # Cyrillic and Greek letters that look like Latin ones, lower case.
 _LOOK_ALIKES = str.maketrans("асеорхуіјѕһԁԛԝкмтнвгαεικνορτυχωβ", "aceopxyijshdqwkmthbraeiknoptuxwb")
@@ -76,6 +81,9 @@ class Wording:
 
     tokens: tuple[str, ...]
     content: tuple[tuple[str, str], ...]
+    names: frozenset[str]
+    numbers: frozenset[str]
+    """What of the content is no word: an edit that touches it is no light one."""
 
     @property
     def text(self) -> str:
@@ -90,7 +98,7 @@ def tokens(question: str) -> list[str]:
     if "n't" in text:
         text = text.replace("n't", " not")
     if "answer" in text or "respond" in text or "reply" in text:
-        text = _REQUEST.sub(" ", text).strip() or text
+        text = _REQUEST_AT_END.sub(" ", _REQUEST.sub(" ", text)).strip() or text
     if "$" in text or "€" in text or "£" in text:
         text = _MONEY.sub(lambda match: f"{match[2]} {_CURRENCIES[match[1]]}", text)
     if "%" in text:
@@ -152,15 +160,17 @@ def stem(word: str) -> str:
         return word
     if word.endswith("ies"):
         word = word[:-3] + "y"
+    elif word.endswith(("xes", "ches", "shes", "sses")):
+        word = word[:-2]
     elif word.endswith("s") and not word.endswith(("ss", "us", "is")):
         word = word[:-1]
     for ending in ("ing", "ed"):
-        if word.endswith(ending) and len(word) > len(ending) + 2:
+        if word.endswith(ending) and len(word) > len(ending) + 3:
             word = word[: -len(ending)]
             if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "lsz":
                 word = word[:-1]
             break
-    return word[:-1] if len(word) > 3 and word.endswith("e") else word
+    return word[:-1] if len(word) > 4 and word.endswith("e") else word
 
 
 _GROUPS = {form: f"={group[0]}" for group in GROUPS for word in group for form in (stem(word), word)}
@@ -182,7 +192,13 @@ def wording(question: str) -> Wording:
     ]
     # "Count how many" says it twice.
     content = [item for place, item in enumerate(content) if not place or content[place - 1][0] != item[0]]
-    return Wording(tokens=tuple(found), content=tuple(content or [(token, token) for token in found]))
+    content = content or [(token, token) for token in found]
+    return Wording(
+        tokens=tuple(found),
+        content=tuple(content),
+        names=frozenset([name for name, _ in content]),
+        numbers=frozenset([name for name, token in content if not token.isalpha()]),
+    )
 
 
 def _says_nothing(found: list[str], place: int) -> bool:
@@ -222,6 +238,8 @@ def alike(
     """
     if one.tokens == other.tokens:
         return True
+    if not (one.numbers <= other.names and other.numbers <= one.names):
+        return False
     here, there = Counter(name for name, _ in one.content), Counter(name for name, _ in other.content)
     if here == there:
         return _one_moved_clause(one, other)
@@ -239,12 +257,15 @@ def alike(
         return answers() != "differ"
     if changed > 3 or any(_is_fixed(name) or is_name(word) for name, word in [*extra, *missing]):
         return False
+    contrasts = [any(name in _CONTRAST_NAMES for name, _ in words) for words in (extra, missing)]
+    if all(contrasts):
+        return False
     agreement = answers()
     if same_picture and _one_for_one(one, other, changed):
-        verbs = all(word.endswith(("ed", "ing")) for _, word in [*extra, *missing])
+        verbs = not any(contrasts) and all(word.endswith(("ed", "ing")) for _, word in [*extra, *missing])
         if shared >= (_SHARED_SHOWN_VERBS if verbs else _SHARED_SHOWN)[agreement] * changed:
             return True
-    return shared >= 4 * changed and shared >= _SHARED[agreement] * changed
+    return not any(contrasts) and shared >= 4 * changed and shared >= _SHARED[agreement] * changed
 
 
 def _written(question: Wording, names: Counter[str]) -> list[tuple[str, str]]:
@@ -258,8 +279,8 @@ def _written(question: Wording, names: Counter[str]) -> list[tuple[str, str]]:
 
 
 def _is_fixed(name: str) -> bool:
-    """Numbers, operators, single letters, negations, contrasts: an edit that touches one is no light edit."""
-    return len(name) == 1 or name == "not" or not name.lstrip("=").isalpha() or name in _CONTRAST_NAMES
+    """Numbers, operators, single letters and negations: an edit that touches one is no light edit."""
+    return len(name) == 1 or name == "not" or not name.lstrip("=").isalpha()
 
 
 def _less_light_verbs(words: list[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -307,6 +328,8 @@ def _one_moved_clause(one: Wording, other: Wording) -> bool:
         return True
     if any(first == second[turn:] + second[:turn] for turn in range(1, len(second))):
         return True
+    if STRICT_ORDER & {*one.tokens, *other.tokens}:
+        return False
     if not (ORDER_MATTERS & {*one.tokens} or ORDER_MATTERS & {*other.tokens}) and len(first) <= 6:
         return True
     blocks = _blocks(first, second)

@@ -20,6 +20,16 @@ from distill.images import sha256
 from distill.recipe import Recipe, load
 from distill.types import ImageRef, Sample
 
+RECIPE = """
+[data.test]
+source = "test.jsonl"
+[data.words]
+source = "words.jsonl"
+columns.image = ""
+[filter.contamination]
+sources = ["test", "words"]
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
@@ -54,7 +64,7 @@ def plant(folder: Path, seed: int, count: int) -> World:
     asked: list[Question] = []
     pictures: list[bytes] = []
     while len(asked) < count:
-        if len(asked) % 10 == 9:
+        if not asked or chance.random() < 0.15:
             asked.append(_question(chance.choice(TEMPLATES["text"]), "text", None, chance))
             continue
         pictures.append(_png(rng))
@@ -62,15 +72,16 @@ def plant(folder: Path, seed: int, count: int) -> World:
         for template in chance.sample(TEMPLATES[kind], 2):
             asked.append(_question(template, kind, len(pictures) - 1, chance))
     folder.mkdir(parents=True, exist_ok=True)
-    rows = []
+    for number, data in enumerate(pictures):
+        (folder / f"test-{number}.png").write_bytes(data)
+    lines: dict[bool, list[bytes]] = {True: [], False: []}
     for question in asked:
-        row = {"question": question.text, "answer": question.answer}
-        if question.picture is not None:
-            row["image"] = f"test-{question.picture}.png"
-            (folder / row["image"]).write_bytes(pictures[question.picture])
-        rows.append(row)
-    (folder / "test.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
-    (folder / "recipe.toml").write_text('[data.test]\nsource = "test.jsonl"\n', encoding="utf-8")
+        shown = {} if question.picture is None else {"image": f"test-{question.picture}.png"}
+        row = {"question": question.text, "answer": question.answer} | shown
+        lines[bool(shown)].append(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE))
+    (folder / "test.jsonl").write_bytes(b"".join(lines[True]))
+    (folder / "words.jsonl").write_bytes(b"".join(lines[False]))
+    (folder / "recipe.toml").write_text(RECIPE, encoding="utf-8")
     cases = tuple(_cases(asked, pictures, folder, chance, rng))
     return World(recipe=load(folder / "recipe.toml"), cases=cases)
 
@@ -90,8 +101,9 @@ def _cases(
     texts = {(question.picture, " ".join(re.findall(r"\w+", question.text.lower()))) for question in asked}
     for number, question in enumerate(asked):
         data = None if question.picture is None else pictures[question.picture]
+        picture = "" if data is None else "equal bytes"
         own = sample(question.text, images=_saved(folder, f"own-{number}", data))
-        yield Case(sample=_with_answer(own, question.answer, chance), of=own.id, leak="exact", picture="equal bytes")
+        yield Case(sample=_with_answer(own, question.answer, chance), of=own.id, leak="exact", picture=picture)
         for attempt in range(2):
             text, how = edited(question.text, chance)
             copy, picture = (None, "") if data is None else _copied(data, rng)

@@ -231,7 +231,9 @@ def _number_format(text: str, chance: random.Random) -> str:
     text = re.sub(r"(\d+) dollars", chance.choice((r"$\1", r"\1 dollars")), text)
     separators = (",", "\u202f", "\u00a0")
     text = re.sub(r"\b(\d{1,2})(\d{3})\b(?<!\b1[89]\d\d)(?<!\b20\d\d)", rf"\1{chance.choice(separators)}\2", text)
-    return re.sub(r"\b([5-9]|1[0-9])\b(?![,.%])", lambda match: chance.choice((match[0], f"{match[0]}.0")), text)
+    return re.sub(
+        r"\b([5-9]|1[0-9])\b(?![,.%\u202f\u00a0])", lambda match: chance.choice((match[0], f"{match[0]}.0")), text
+    )
 
 
 def _misspelt(text: str, chance: random.Random) -> str:
