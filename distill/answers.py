@@ -30,6 +30,7 @@ from distill.times import compare_dates, compare_ratios, compare_times, days
 
 MAX_CHARACTERS: Final = 20_000
 """Longer predictions are not answers and are left undecided."""
+_MOST_NUMBERS: Final = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,6 +195,8 @@ def _number(text: str, gold: _Gold) -> Finding:
     if whole is not None:
         return _agree(whole, gold, text)
     found = quantities(text)
+    if len(found) > _MOST_NUMBERS:
+        return undecided("several_numbers")
     named = stated(text, found)
     if named is not None:
         return _agree(named, gold, text)

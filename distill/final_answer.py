@@ -19,7 +19,7 @@ _CUE = re.compile(
       \s*:?(?=\W|\w)|[:=]|\n)""",
     re.IGNORECASE | re.VERBOSE,
 )
-_REMARK = re.compile(r"(?<=\S)\s*\n\s*(?:explanation|reason(?:ing)?|rationale|justification|note)\s*:", re.IGNORECASE)
+_REMARK = re.compile(r"\n[ \t]*(?:explanation|reason(?:ing)?|rationale|justification|note)\s*:", re.IGNORECASE)
 _MATHS_DELIMITED = re.compile(r"\$\$?\s*([^$]+?)\s*\$\$?")
 
 
@@ -46,7 +46,7 @@ def final_answer(text: str) -> Final:
     if "*" in text or "#" in text or "`" in text or "_" in text or ">" in text:
         text = _MARKS.sub("", text)
     if "\n" in text:
-        text = _REMARK.split(text, maxsplit=1)[0] or text
+        text = _REMARK.split(text, maxsplit=1)[0].rstrip() or text
     lowered = text.lower()
     if any(word in lowered for word in ("answer", "result", "solution", "option", "choice")):
         cues = list(_CUE.finditer(text))

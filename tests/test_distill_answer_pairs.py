@@ -39,7 +39,7 @@ def verdict(pair: Pair) -> str:
 
 
 def test_the_labelled_pairs_are_many_distinct_and_of_every_family() -> None:
-    assert len(PAIRS) >= 1200
+    assert len(PAIRS) >= 2500
     keys = {(pair["gold"], pair["prediction"], pair["type"], tuple(pair.get("options", ()))) for pair in PAIRS}
     assert len(keys) == len(PAIRS)
     kinds = {"numbers", "percent", "money", "units", "years", "times", "ratios", "dates", "scale words", "text"}
@@ -73,9 +73,17 @@ def table(pairs: Iterable[Pair]) -> tuple[str, Counter[str]]:
     return "\n".join([*lines, f"all: {dict(total)}"]), total
 
 
-@pytest.mark.parametrize("part", ["first", "second", "third"])
-def test_false_accepts_and_false_rejects_stay_within_the_budget(part: str) -> None:
-    shown, counts = table(pair for pair in PAIRS if part == pair["part"])
+def test_false_accepts_and_false_rejects_stay_within_the_budget() -> None:
+    shown, counts = table(PAIRS)
+    print(shown)
+    assert counts["false accepts"] <= FALSE_ACCEPTS * counts["not correct"], shown
+    assert counts["false rejects"] <= FALSE_REJECTS * counts["not wrong"], shown
+
+
+@pytest.mark.parametrize("part", ["first", "second", "third", "held out"])
+def test_pairs_that_are_not_open_stay_within_the_budget_in_every_part(part: str) -> None:
+    """In 140 wrong pairs held out one false accept would be 0.7 %, so that there may be none."""
+    shown, counts = table(pair for pair in PAIRS if pair["part"] == part and pair["verdict"] != UNDECIDED)
     print(shown)
     assert counts["false accepts"] <= FALSE_ACCEPTS * counts["not correct"], shown
     assert counts["false rejects"] <= FALSE_REJECTS * counts["not wrong"], shown
