@@ -5,9 +5,8 @@ Written for `benchmarks/grounding.py`; knows nothing of the extractor.
 """
 
 import random
-from collections.abc import Callable
 
-from rationales import Teller, written
+from teller import Phrasing, written
 
 COUNTRIES = (
     "Norway",
@@ -26,7 +25,6 @@ ANSWERS = ("Very satisfied", "Somewhat satisfied", "Not satisfied", "Don't know"
 SERIES = ("Favorable", "Unfavorable", "Men", "Women", "Imports", "Exports")
 YEARS = tuple(str(year) for year in range(2008, 2022))
 
-Phrasing = Callable[[Teller, str, str, list[str]], tuple[str, str]]
 LINES: list[Phrasing] = []
 """One series: {label: value}; labels are years, countries or answers."""
 GRIDS: list[Phrasing] = []

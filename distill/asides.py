@@ -17,17 +17,24 @@ _ENUMERATED = re.compile(
 )
 _RANGE_END = re.compile(r"\s?to\s?\$?")
 _OF_OTHERS = re.compile(r"\s(?:people|persons|respondents|adults|participants|students|minutes|seconds|times)\b")
-_AXIS = re.compile(r"\b(?:axis|axes|gridlines|ticks?|tick marks?|intervals?|increments?|spans|legend)\b")
+_AXIS = re.compile(r"\b(?:axis|axes|gridlines|ticks?|tick marks?|intervals?|increments?|legend)\b")
 _OF_COUNT = re.compile(
     r" (?:\w+ )?of (?:the |all )?\d+ (?:bars|values|categories|entries|items|countries|years)\b| of \d+[.,]"
 )
-_COUNTED_BEFORE = re.compile(r"\b(?:all|these|those|of the|of|by|count(?: is| of|:)?)\s*$")
+_COUNTED_BEFORE = re.compile(
+    r"(?:\b(?:all|these|those|of the|divided? by|dividing by|count(?: is| of|:)?)|\d of)\s*$"
+)
 _NEXT_WORD = re.compile(
     r"[\s-]*(?:of the |of these |different |separate |distinct |main |other |colou?red |\w+ed )?\**([a-z]+)"
 )
 _COUNTED: Final = word_set(
     """bar bars columns rows values numbers slices segments lines categories items labels entries groups series steps
     parts sections countries companies options cases digits colours colors shapes readings"""
+)
+
+_MEASURES: Final = word_set(
+    """units points dollars euros pounds hours minutes seconds days degrees tons tonnes kilometers kilometres meters
+    metres miles thousands millions billions gridlines squares ticks marks cents persons users sales votes"""
 )
 
 
@@ -83,4 +90,6 @@ def counts(lower: str, item: Item, table: Table) -> bool:
     if listed and _COUNTED_BEFORE.search(lower, max(0, item.start - 12), item.start):
         return True
     word = _NEXT_WORD.match(after) if after[:1] in (" ", "-") else None
-    return word is not None and (word[1] in _COUNTED or (listed and word[1].endswith("s")))
+    if word is None:
+        return False
+    return word[1] in _COUNTED or (listed and word[1].endswith("s") and word[1] not in _MEASURES)

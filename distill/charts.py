@@ -327,7 +327,7 @@ def _build(header: list[str], rows: list[tuple[str, list[float | None]]]) -> Tab
         numerals=frozenset(numerals),
         words=frozenset(words),
         kinds=kinds,
-        counts=frozenset((len(rows), len(header), len(values), len(rows) + len(header))),
+        counts=frozenset((len(rows), len(values if single_column else header), len(values))),
         years=years,
     )
 

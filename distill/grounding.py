@@ -19,7 +19,7 @@ from distill.charts import Table
 from distill.labels import labels, merged
 from distill.reckoning import NOTHING_ASKED, Asked, Reckoning
 from distill.statements import EXTREMES, Item, Lead, follows, joined, last_break, lead, numbers, plain
-from distill.steps import ANY, announced, comparison
+from distill.steps import ANY, COMPARED, announced, comparison, holds
 
 Reason = Literal["reading", "label", "value", "arithmetic", "result"]
 """reading: the table says otherwise for this label or extreme. label: the table has no such label. value: from
@@ -63,7 +63,7 @@ class _Check:
         self.text = text
         self.lower = text.lower() if len(text.lower()) == len(text) else text
         self.table = table
-        self.items = merged(labels(text, self.lower, table, question.words), numbers(text))
+        self.items = merged(text, labels(text, self.lower, table, question.words), numbers(text))
         self.expressions = expressions(text, self.items)
         self.reckoning = Reckoning(table, question, tolerance)
         self.problems: list[Unsupported] = []
@@ -110,19 +110,16 @@ class _Check:
             return
         axis = self.table.axis[item.label]
         if axis == 0 and len(self.table.under[item.label]) == 1 and (extreme := lead(gap[-100:]).extreme):
-            self._named_extreme(item, extreme)
+            # Called the tallest or the shortest, with or without a number.
+            most = max(self.table.values) if extreme == "high" else min(self.table.values)
+            if most not in self.table.under[item.label]:
+                self._report(item, "reading", f"{extreme}est", (most,))
         follows_on = self.chain and self.table.axis[self.chain[-1].label] == axis and not broken and joined(gap)
         self.chain = [*self.chain, item] if follows_on else [item]
         if broken:
             self.focus = {}
         self.focus[axis] = item
         self.reckoning.sentence += [(item.label, value) for value in self.reckoning.of(item.label)]
-
-    def _named_extreme(self, item: Item, extreme: str) -> None:
-        """A label that is called the tallest or the shortest, with or without a number."""
-        most = max(self.table.values) if extreme == "high" else min(self.table.values)
-        if most not in self.table.under[item.label]:
-            self._report(item, "reading", f"{extreme}est", (most,))
 
     def _under(self, label: str, after: Item | None) -> tuple[float, ...]:
         """The values under a label and under that of the other axis that is named with it."""
@@ -147,8 +144,12 @@ class _Check:
             return self._reading(place, item, label, how)
         if role is not None:
             return self._operand(item, role)
-        if gap[-2:].strip() in _COMPARED or self.text[item.end : item.end + 2].strip() in _COMPARED:
+        if gap[-2:].strip() in COMPARED or self.text[item.end : item.end + 2].strip() in COMPARED:
+            if place and not holds(gap.strip(), self.items[place - 1], item):
+                return self._report(item, "arithmetic")
             return self._operand(item, _COMPARISON)
+        if gap[:1] == ")" and self.chain and lead(gap[1:]).tie:
+            how = how._replace(cue="result")  # "plus 4 (red) is 10"
         if passed_over(self.lower, item, self.sentence_start, self.table):
             return None
         if counts(self.lower, item, self.table):
@@ -167,7 +168,8 @@ class _Check:
 
     def _unattached(self, item: Item, gap: str, how: Lead) -> bool:
         """A number that is said of nothing: it must be known from somewhere."""
-        value, known = item.value, self.reckoning
+        number, value, known = item.number, item.value, self.reckoning
+        assert number is not None
         in_row = bool(self.row) and (joined(gap) in (",", "and", "&") or not gap.strip(" /|"))
         self.row = [*self.row, value] if in_row else [value]
         known.sentence.append(("", value))
@@ -177,7 +179,9 @@ class _Check:
             return True
         if not in_row:
             words = self._words(item)
-            steps = announced(words)
+            if number.integer and known.asked.counting and value <= max(self.table.counts):
+                return True
+            steps = announced(words) or (ANY if "=" in gap else frozenset())
             if known.steps_near(item, bool(steps), how.hedged) or (
                 steps and known.reaches(item, steps, self.chain, known.wants_everything(words), how.hedged)
             ):
@@ -301,7 +305,8 @@ class _Check:
             self.groups[role.operands] = group
         if role.operands in self.groups:
             allowed = self.groups[role.operands]
-            return known.among(item, allowed, False) or self._report(item, "reading", expected=allowed)
+            once = role.operands.count(value) <= max(1, allowed.count(value))
+            return (once and known.among(item, allowed, False)) or self._report(item, "reading", expected=allowed)
         if value in known.asked.numbers or counts(self.lower, item, table):
             return True
         if (
@@ -386,9 +391,8 @@ class _Check:
 _CONSTANTS: Final = frozenset([100.0, 2.0, 1000.0])
 """What arithmetic brings along: percent, means of two, units."""
 _WORD_FOLLOWS: Final = (" ", "-", "%", "x", "×")
-_COMPARED: Final = frozenset(["<", ">", "≤", "≥"])
 _COMPARISON: Final = Role(False, operands=(0.0, 0.0))
-_ITS = re.compile(r"\b(?:its?|this (?:bar|one)|(?:so |and |with )the value|touch\w+|gridline|mark|line for)\b")
+_ITS = re.compile(r"\b(?:its?|th(?:is|at) (?:bar|one)|(?:so |and |with )the value|touch\w+|gridline|mark|line for)\b")
 _STEP_FOR = re.compile(
     r"\b(?:sum|total|difference|gap|average|mean|ratio|share|percentage|increase|decrease|change)\b"
     r"(?: \w+)? (?:of|for|in|between|by) (?:the )?$"

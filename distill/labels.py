@@ -150,10 +150,8 @@ def _kin(part: str, words: frozenset[str]) -> bool:
     return len(part) > 2 and any(word.startswith(part) or (len(word) > 2 and part.startswith(word)) for word in words)
 
 
-def merged(named: list[Item], found: list[Item]) -> list[Item]:
-    """Labels and numbers in the order of the text, without the numbers inside labels."""
-    if not named:
-        return found
+def merged(text: str, named: list[Item], found: list[Item]) -> list[Item]:
+    """Labels and numbers in the order of the text, without the numbers inside labels and words ("GPT-4")."""
     kept: list[Item] = []
     ahead = iter(named)
     label = next(ahead, None)
@@ -161,7 +159,10 @@ def merged(named: list[Item], found: list[Item]) -> list[Item]:
         while label is not None and label.start <= item.start:
             kept.append(label)
             label = next(ahead, None)
-        if not kept or kept[-1].end <= item.start:
+        end = kept[-1].end if kept else 0
+        if end <= item.start and not (
+            item.start > end + 1 and text[item.start - 1] == "-" and text[item.start - 2].isalpha()
+        ):
             kept.append(item)
     if label is not None:
         kept += [label, *ahead]

@@ -116,7 +116,7 @@ def numbers(text: str) -> list[Item]:
 def _quantities(before: str, written: str, after: str) -> tuple[tuple[int, int, Literal, bool], ...]:
     """(offset, length, number, negative) of what is written between four characters and two."""
     last, earlier = before[-1:] or " ", before[-2:-1]
-    if last.isalnum() or last in "_#" or (last == ":" and earlier.isalnum()) or (last == "-" and earlier.isalpha()):
+    if last.isalnum() or last in "_#" or (last == ":" and earlier.isalnum()):
         return ()
     if last == "." and earlier.isalnum():
         return ()
@@ -247,7 +247,7 @@ def lead(gap: str) -> Lead:
         elif kind == LIMIT:
             limited = True
         elif kind == TO:
-            moved = True
+            moved = tokens[place : place + 1] != ["be"]
         elif kind == MOVE:
             if not moved and strangers == 0 and place == len(tokens):
                 break  # "rose 15": a change, not a value

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import combinations
+from operator import ge, gt, le, lt
 from typing import Final
 
 from distill.statements import Item
@@ -40,6 +41,7 @@ def announced(words: str) -> frozenset[str]:
     return frozenset(step for step, pattern in _STEPS.items() if pattern.search(words))
 
 
+COMPARED: Final = {"<": lt, ">": gt, "≤": le, "≥": ge}
 _COMPARATIVE = re.compile(
     r"[\s-]*(?:(?P<ratio>(?:times|x|fold)\b|×(?! ?[\d(])|(?:%|percent)? ?of (?:the (?:total|whole|sum)|all)"
     r"|as (?:many|much|high))"
@@ -47,6 +49,12 @@ _COMPARATIVE = re.compile(
     r"|larger|smaller|taller|shorter|bigger|longer|above|below|apart|ahead|behind|difference|increase|decrease|growth|drop"
     r"|decline|gap|rise|percentage points?)\b)"
 )
+
+
+def holds(sign: str, one: Item, other: Item) -> bool:
+    """Whether a written comparison of two numbers is true; anything else is none."""
+    compare = COMPARED.get(sign)
+    return compare is None or one.number is None or compare(one.value, other.value)
 
 
 def comparison(lower: str, end: int) -> str:
