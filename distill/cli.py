@@ -169,6 +169,22 @@ def explain(
     typer.echo(explain_trace(run, trace_id))
 
 
+@app.command()
+def export(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="A new folder.")],
+    dataset: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FORMAT", help="llava, llama-factory, ms-swift or webdataset; may be given repeatedly."),
+    ] = None,
+) -> None:
+    """Write the filtered dataset for other trainers."""
+    from filters.exports import export as export_dataset
+
+    files = export_dataset(run, dataset or [], out)
+    typer.echo("\n".join(f"{out / name}" + (f": {count:,}" if count else "") for name, count in files.items()))
+
+
 @recipes_app.callback(invoke_without_command=True)
 def recipes(context: typer.Context) -> None:
     """List the shipped recipes."""

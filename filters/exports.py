@@ -66,15 +66,20 @@ def of_stage(recipe: Recipe, folder: Path) -> dict[str, int | None]:
     return {f"{FOLDER}/{name}": count for name, count in found.items()}
 
 
-def export(run: Path, formats: Sequence[ExportName], destination: Path) -> dict[str, int | None]:
+def export(run: Path, formats: Sequence[str], destination: Path) -> dict[str, int | None]:
     """Write the dataset of a run's finished filter stage to a new folder; returns what `write` does.
 
-    Raises DataError when there is something at `destination`, StaleError when the filter stage is not finished.
+    Raises DataError when there is something at `destination` or a format has no such name, StaleError when the filter
+    stage is not finished.
     """
+    chosen = [name for name in FILES if name in formats]
+    unknown = ", ".join(sorted(set(formats) - FILES.keys()))
+    if unknown or not chosen:
+        raise DataError(f"formats of the dataset: {unknown or 'none'}; name one or more of {', '.join(FILES)}")
     require(run, "filter", next_step="run `distill filter` first")
     if destination.exists() and (not destination.is_dir() or any(destination.iterdir())):
         raise DataError(f"{destination}: there is something already; nothing was written, choose a new folder")
-    return write(run / "filter" / "dataset", destination, formats, name=run.resolve().name)
+    return write(run / "filter" / "dataset", destination, chosen, name=run.resolve().name)
 
 
 def write(
@@ -168,7 +173,7 @@ def _write(
 def _readme(name: str, count: int, changed: dict[ExportName, int]) -> str:
     parts = [
         f"# {name}: {count:,} examples for other trainers",
-        "Made by `distill filter` from the folder `dataset` of the same run, whose README.md says where the data "
+        "Made by `distill` from the folder `dataset` of a run, whose README.md says where the data "
         "comes from. All paths are relative to this folder.",
     ]
     for one in FILES:

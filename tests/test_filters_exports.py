@@ -10,7 +10,9 @@ import orjson
 import pytest
 from PIL import Image
 from run_fixtures import generate_folder, picture, recipe, sample, trace
+from typer.testing import CliRunner
 
+from distill import cli
 from distill.errors import DataError, RecipeError, StaleError
 from distill.images import sha256
 from distill.types import ImageRef
@@ -300,7 +302,19 @@ def test_an_export_overwrites_nothing_and_needs_a_finished_filter_stage(run, tmp
     assert [path.name for path in (tmp_path / "taken").iterdir()] == ["thesis.txt"]
     with pytest.raises(StaleError, match="distill filter"):
         exports.export(tmp_path / "norun", ["llava"], tmp_path / "out")
+    for formats in ([], ["llava", "lava"]):
+        with pytest.raises(DataError, match="one or more of llava, llama-factory"):
+            exports.export(run, formats, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_the_command_writes_what_is_named_and_says_where(run, exported, tmp_path):
+    command = ["export", str(run), "--out", str(tmp_path / "out")]
+    done = CliRunner().invoke(cli.app, [*command, "--dataset", "ms-swift", "--dataset", "llava"])
+    assert done.exit_code == 0 and f"{tmp_path / 'out' / 'llava.json'}: 6\n" in done.stdout
+    assert (tmp_path / "out/ms-swift.jsonl").read_bytes() == (exported[0] / "ms-swift.jsonl").read_bytes()
+    again = CliRunner().invoke(cli.app, [*command, "--dataset", "llava"])
+    assert again.exit_code == 2 and "choose a new folder" in again.output
 
 
 def test_large_series_are_cut_into_tars_and_few_files_are_open_at_once(run, tmp_path, monkeypatch):
