@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, JpegImagePlugin
+from PIL import Image, ImageFilter, JpegImagePlugin
 from scipy.ndimage import uniform_filter
 
 from distill.images import decode
@@ -28,6 +28,8 @@ _FILTERS = (
     Image.Resampling.BICUBIC,
     Image.Resampling.LANCZOS,
 )
+_SHARPEST = 2.0
+_WEBP_QUALITIES = (40, 60, 75, 90)
 _COARSE = 8
 _COARSE_LEVELS = 40
 """Levels by which squares of 8 by 8 pixels of two copies may differ on average."""
@@ -61,22 +63,21 @@ class Difference:
     """Pixels of the shortest side of both: the fewer, the less of a letter is left to tell it by."""
 
     @property
-    def outstanding(self) -> float:
-        """How much the largest difference in luminance stands out from what is usual for saving."""
-        return self.luminance / (0.3 + 1.25 * min(self.common, 0.25))
+    def weight(self) -> float:
+        """How much stands out from what is usual for saving, as a multiple of what is taken for saving."""
+        outstanding = self.luminance / (0.3 + 1.25 * min(self.common, 0.25))
+        return max(outstanding / min(1.7, 0.0045 * self.side), self.chroma / 0.8)
 
     @property
     def slight(self) -> bool:
-        return self.outstanding <= min(1.7, 0.0045 * self.side) and self.chroma <= 0.8
+        return self.weight <= 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Picture:
     pixels: Image.Image
-    tables: dict[int, list[int]] | None
-    """Quantisation tables of a JPEG file."""
-    grey: bool
-    sampling: int
+    saved: tuple[dict[str, Any], ...]
+    """How it may have been saved."""
 
 
 def same(one: bytes, other: bytes, *, max_pixels: int) -> bool:
@@ -99,12 +100,22 @@ def difference(one: bytes, other: bytes, *, max_pixels: int) -> Difference | Non
 
 
 def _picture(data: bytes, max_pixels: int) -> _Picture:
-    pixels = decode(data, max_pixels=max_pixels)
-    with Image.open(io.BytesIO(data)) as opened:
-        if not isinstance(opened, JpegImagePlugin.JpegImageFile) or opened.mode not in ("RGB", "L"):
-            return _Picture(pixels=pixels, tables=None, grey=False, sampling=-1)
-        sampling = JpegImagePlugin.get_sampling(opened)
-        return _Picture(pixels=pixels, tables=opened.quantization, grey=opened.mode == "L", sampling=sampling)
+    return _Picture(pixels=decode(data, max_pixels=max_pixels), saved=tuple(_ways_to_save(data)))
+
+
+def _ways_to_save(data: bytes) -> Iterator[dict[str, Any]]:
+    """How Pillow would save a picture as this file was; nothing where saving loses nothing."""
+    if data.startswith(b"RIFF") and b"VP8 " in data[12:4096]:
+        # The file does not tell its quality in a way that is easily read.
+        yield from ({"format": "WEBP", "quality": quality, "method": 2} for quality in _WEBP_QUALITIES)
+    elif data.startswith(b"\xff\xd8"):
+        with Image.open(io.BytesIO(data), formats=("JPEG",)) as opened:
+            assert isinstance(opened, JpegImagePlugin.JpegImageFile)
+            sampling = JpegImagePlugin.get_sampling(opened)
+            tables = [opened.quantization[key] for key in sorted(opened.quantization)]
+            usable = 1 <= len(tables) <= 4 and all(max(table) <= 255 for table in tables)
+            if opened.mode in ("RGB", "L") and usable:
+                yield {"format": "JPEG", "qtables": tables, "subsampling": sampling if sampling >= 0 else 2}
 
 
 def _alike_in_shape(one: tuple[int, int], other: tuple[int, int]) -> bool:
@@ -126,21 +137,30 @@ def _far_apart(one: Image.Image, other: Image.Image) -> bool:
 def _derived(original: _Picture, copy: _Picture) -> tuple[float, Image.Image, Image.Image]:
     """What the copy would look like if it were one of the original, beside it; how far off comes first."""
     found = copy.pixels
-    expected = original.pixels
-    if expected.size != found.size:
-        ours, theirs = expected.convert("L"), _grey(found)
+    theirs = _grey(found)
+    images = [original.pixels]
+    if original.pixels.size != found.size:
+        ours = original.pixels.convert("L")
         how = min(_FILTERS, key=lambda how: _distance(np.asarray(ours.resize(found.size, how)), theirs))
-        expected = expected.resize(found.size, how)
-    if copy.tables is not None:
-        expected = _encoded(expected, copy)
-    return _distance(_grey(expected), _grey(found)), expected, found
+        resized = original.pixels.resize(found.size, how)
+        images = [resized, _as_sharp(resized, theirs)]
+    ways = [way for image in images for way in (image, *(_encoded(image, options) for options in copy.saved))]
+    far, best = min((_distance(_grey(way), theirs), place) for place, way in enumerate(ways))
+    return far, ways[best], found
 
 
-def _encoded(image: Image.Image, like: _Picture) -> Image.Image:
-    assert like.tables is not None
+def _as_sharp(image: Image.Image, like: NDArray[np.uint8]) -> Image.Image:
+    """The image sharpened or blurred everywhere alike, as far as that brings it closer to the other one."""
+    blurred = image.filter(ImageFilter.BoxBlur(1))
+    ours = _grey(image).astype(np.float32)
+    detail = ours - _grey(blurred)
+    strength = float((detail * (like - ours)).sum() / max(1.0, float(np.square(detail).sum())))
+    return Image.blend(blurred, image, 1 + min(_SHARPEST, max(-1.0, strength)))
+
+
+def _encoded(image: Image.Image, options: dict[str, Any]) -> Image.Image:
     buffer = io.BytesIO()
-    sampling = like.sampling if like.sampling >= 0 else 2
-    image.convert("L" if like.grey else "RGB").save(buffer, "JPEG", qtables=like.tables, subsampling=sampling)
+    image.save(buffer, **options)
     return Image.open(buffer).convert("RGB")
 
 
