@@ -17,6 +17,7 @@ import tomli_w
 from pydantic import Field, ValidationError, model_validator
 
 from distill.errors import RecipeError
+from distill.filtering import ARMS
 from distill.filtering import Filter as Filter
 from distill.filtering import Rule as Rule
 from distill.filtering import Select as Select
@@ -92,7 +93,8 @@ class Stage(Section):
 
     name: Name
     data: str
-    """A source by name, or "traces" (the filtered dataset)."""
+    """A source by name, "traces" (the filtered dataset), or an arm to compare with: "traces:unfiltered" (every
+    complete trace) or "traces:random" (a random part of them with as many tokens as the dataset)."""
     train: tuple[Literal["projector", "language"], ...] = Field(strict=False, min_length=1)
     start: str | None = None
     target: Literal["rationale", "answer"] = "rationale"
@@ -182,8 +184,9 @@ class Recipe(Section):
             asked.append(teacher.name)
         seen: list[str] = []
         for stage in self.stages:
-            if stage.data != "traces" and stage.data not in self.data:
-                raise ValueError(_unknown(f"stages.{stage.name}.data", stage.data, ["traces", *self.data]))
+            known = ["traces", *(f"traces:{arm}" for arm in ARMS), *self.data]
+            if stage.data not in known:
+                raise ValueError(_unknown(f"stages.{stage.name}.data", stage.data, known))
             if stage.start is not None and stage.start not in seen:
                 raise ValueError(_unknown(f"stages.{stage.name}.start", stage.start, seen))
             seen.append(stage.name)

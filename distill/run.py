@@ -60,6 +60,12 @@ def compare_policies(recipe: Recipe, run: Path, other: Recipe) -> str:
 def train_stage(recipe: Recipe, run: Path, *, stage: str | None = None, fresh: bool = False) -> str:
     from student.train import train
 
+    for named in recipe.stages:
+        _, _, arm = named.data.partition(":")
+        if arm and stage in (None, named.name):
+            from filters.arms import materialise
+
+            materialise(recipe, run, arm)
     with _recorded(recipe, run) as on_progress:
         train(recipe, run, stage=stage, fresh=fresh, on_progress=on_progress)
     return f"{training(run)}\n\n{parts(run)}"

@@ -5,7 +5,7 @@ are written in the order of the curriculum, then of question and trace, a row gr
 """
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -18,8 +18,9 @@ import pyarrow.parquet as pq
 from distill import images
 from distill.artifacts import atomic_path, storage_errors
 from distill.errors import ImageError
+from distill.recipe import Recipe
 from distill.types import Sample, Trace
-from filters.database import order
+from filters.database import order, text
 from filters.registry import FACTS
 from filters.traces import Index
 
@@ -50,6 +51,8 @@ SCHEMA = pa.schema(
 FILE_BYTES = 500_000_000
 _GROUP_BYTES = 8_000_000
 _GROUP_ROWS = 1000
+SELECTED = "SELECT id FROM decisions WHERE selected"
+_SORTED_ROWS = 100_000
 _BATCH = 4096
 """Selected traces whose texts and questions are read at once."""
 
@@ -70,12 +73,16 @@ def write(
     *,
     style: Style,
     max_pixels: int,
+    chosen: str = SELECTED,
     curriculum: Sequence[str] = (),
     file_bytes: int = FILE_BYTES,
 ) -> Written:
-    """Write the selected traces of a database with `signals` and `decisions` below `folder`, which must be new."""
+    """Write the chosen traces of a database with `signals` below `folder`, which must be new.
+
+    `chosen` is a query of their ids, `curriculum` the signals that they are ordered by.
+    """
     written = Written()
-    rows = _rows(database, index, written, style=style, max_pixels=max_pixels, curriculum=curriculum)
+    rows = _rows(_chosen(database, index, chosen, curriculum), index, written, style=style, max_pixels=max_pixels)
     groups = _groups(rows)
     group = next(groups, None)
     while group is not None:
@@ -92,6 +99,11 @@ def write(
         written.files[name] = count
         written.rows += count
     return written
+
+
+def max_pixels(recipe: Recipe) -> int:
+    """The pixel limit of traces, whose images may be any source's: the largest one."""
+    return max((source.max_pixels for source in recipe.data.values()), default=50_000_000)
 
 
 def replace(new: Path, folder: Path) -> None:
@@ -133,19 +145,24 @@ def assistant(rationale: str, answer: str, style: Style) -> str:
     return f"{rationale}\n\n{answer}" if rationale else answer
 
 
+def _chosen(
+    database: duckdb.DuckDBPyConnection, index: Index, chosen: str, curriculum: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """The signals of the chosen traces, in their order.
+
+    Without a curriculum that is the order of the samples, so that never more than a part of them has to be sorted.
+    """
+    ordered = order([*curriculum, "sample_id", "id"], table="signals")
+    for low, high in index.ranges(len(index.ids) if curriculum else _SORTED_ROWS):
+        yield from database.sql(
+            f"""SELECT signals.* FROM signals SEMI JOIN ({chosen}) USING (id)
+            WHERE signals.sample_id >= {text(low)} AND signals.sample_id < {text(high)} ORDER BY {ordered}"""
+        ).to_arrow_reader(_BATCH)
+
+
 def _rows(
-    database: duckdb.DuckDBPyConnection,
-    index: Index,
-    written: Written,
-    *,
-    style: Style,
-    max_pixels: int,
-    curriculum: Sequence[str],
+    batches: Iterable[pa.RecordBatch], index: Index, written: Written, *, style: Style, max_pixels: int
 ) -> Iterator[dict[str, Any]]:
-    batches = database.sql(
-        "SELECT signals.* FROM signals JOIN decisions USING (id) WHERE selected "
-        f"ORDER BY {order([*curriculum, 'sample_id', 'id'], table='signals')}"
-    ).to_arrow_reader(_BATCH)
     shown: tuple[str, list[dict[str, Any]] | None] = ("", None)
     for batch in batches:
         records = batch.to_pylist()

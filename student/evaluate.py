@@ -36,6 +36,7 @@ from distill.recipe import Recipe
 from distill.types import Progress, ProgressCallback, Sample, unwatched
 from student import report, scores
 from student import stage as stages
+from student.rows import is_traces
 from student.train import model_folder
 
 PREDICTIONS, METRICS, REPORT, SETTINGS = "predictions.jsonl", "metrics.json", "report.html", "settings.json"
@@ -104,7 +105,7 @@ def arms_of(recipe: Recipe) -> dict[str, str]:
 
     def taught(arm: str) -> bool:
         stage = by_name[arms[arm]]
-        return stage.data == "traces" and stage.target == "rationale"
+        return is_traces(stage) and stage.target == "rationale"
 
     return {arm: arms[arm] for arm in sorted(arms, key=taught)}
 

@@ -1,6 +1,7 @@
 """What a training stage reads: a question, the response to learn, references to the images.
 
-A stage's data is the filtered dataset ("traces") or a named source. Does not cover tokens (student/collate.py).
+A stage's data is the filtered dataset ("traces"), an arm of it ("traces:random") or a named source. Does not cover
+tokens (student/collate.py).
 """
 
 from collections import Counter
@@ -30,17 +31,22 @@ class Row:
     response: str
 
 
+def is_traces(stage: Stage) -> bool:
+    """Whether a stage learns from what the teachers wrote."""
+    return stage.data.partition(":")[0] == TRACES
+
+
 def fields(recipe: Recipe, run: Path, stage: Stage) -> dict[str, Any]:
     """What identifies the data of a stage: the filter's fingerprint, or the source's content."""
-    if stage.data == TRACES:
+    if is_traces(stage):
         upstream = require(run, "filter", next_step=f"run `distill filter {recipe.path}` first")
-        return {"data.traces": upstream.fingerprint}
+        return {f"data.{stage.data}": upstream.fingerprint}
     return flatten(data.source_fields(recipe, stage.data), f"data.{stage.data}")
 
 
 def max_pixels(recipe: Recipe, stage: Stage) -> int:
     """The pixel limit of a stage's images; traces hold images of any source, so the largest limit applies."""
-    if stage.data != TRACES:
+    if not is_traces(stage):
         return recipe.data[stage.data].max_pixels
     limits = [source.max_pixels for source in recipe.data.values()]
     return max(limits, default=int(DataSource.model_fields["max_pixels"].default))
@@ -48,7 +54,7 @@ def max_pixels(recipe: Recipe, stage: Stage) -> int:
 
 def read(recipe: Recipe, run: Path, stage: Stage, dropped: Counter[str]) -> Iterator[Row]:
     """The rows of a stage in order; reasons for rows left out are added to `dropped`."""
-    found = _traces(run, stage) if stage.data == TRACES else _samples(recipe, stage.data, dropped)
+    found = _traces(run, stage) if is_traces(stage) else _samples(recipe, stage.data, dropped)
     for position, row in enumerate(found):
         if stage.limit is not None and position >= stage.limit:
             return
@@ -70,7 +76,8 @@ def _traces(run: Path, stage: Stage) -> Iterator[Row]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    folder = run / "filter" / "dataset" / "train"
+    _, _, arm = stage.data.partition(":")
+    folder = run / "filter" / (f"arms/{arm}" if arm else "dataset") / "train"
     files = sorted(folder.glob("*.parquet"))
     if not files:
         raise DataError(f"{folder}: holds no *.parquet; run the filter stage again")

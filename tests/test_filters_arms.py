@@ -1,0 +1,128 @@
+"""Ablation arms are lists of ids, made by default; their rows are written when training asks for them."""
+
+from collections import Counter
+from pathlib import Path
+
+import orjson
+import pyarrow.parquet as pq
+import pytest
+import run_fixtures as fixtures
+
+from distill.errors import RecipeError, StaleError
+from filters.apply import apply
+from filters.arms import materialise
+from student import rows
+
+STAGE = """
+[[stages]]
+name = "reason"
+data = "{data}"
+train = ["language"]
+[filter.select]
+per_question = 1
+"""
+
+
+def world(folder: Path, questions: int = 12):
+    samples, traces = fixtures.small_world(folder / "pictures", questions=questions)
+    fixtures.generate_folder(folder / "run", samples, traces)
+    return traces
+
+
+def recipe(folder: Path, data: str = "traces:random", seed: int = 0):
+    read = fixtures.recipe(folder, STAGE.format(data=data))
+    return read.model_copy(update={"seed": seed})
+
+
+def ids(run: Path, arm: str) -> list[str]:
+    return pq.read_table(run / f"filter/arms/{arm}.parquet")["id"].to_pylist()
+
+
+def tokens(run: Path, wanted: set[str]) -> int:
+    table = pq.read_table(run / "filter/signals").to_pylist()
+    return sum(row["rationale_tokens"] + row["answer_tokens"] for row in table if row["id"] in wanted)
+
+
+def test_unfiltered_is_every_complete_trace(tmp_path):
+    traces = world(tmp_path)
+    manifest = apply(recipe(tmp_path), tmp_path / "run")
+    expected = {trace.id for trace in traces if trace.outcome == "complete"}
+    found = ids(tmp_path / "run", "unfiltered")
+    assert set(found) == expected and len(found) == len(expected)
+    assert manifest.outputs["arms/unfiltered.parquet"].count == len(expected)
+
+
+def test_random_has_as_many_tokens_as_the_dataset(tmp_path):
+    world(tmp_path, questions=60)
+    apply(recipe(tmp_path), tmp_path / "run")
+    run = tmp_path / "run"
+    decisions = pq.read_table(run / "filter/decisions.parquet").to_pylist()
+    selected = tokens(run, {row["id"] for row in decisions if row["selected"]})
+    found = set(ids(run, "random"))
+    longest = max(tokens(run, {name}) for name in ids(run, "unfiltered"))
+    assert abs(tokens(run, found) - selected) <= longest / 2
+    assert found < set(ids(run, "unfiltered"))
+
+
+def test_the_seed_chooses_and_nothing_else_does(tmp_path):
+    world(tmp_path)
+    found = []
+    for seed in (0, 0, 1):
+        apply(recipe(tmp_path, seed=seed), tmp_path / "run", fresh=True)
+        found.append(ids(tmp_path / "run", "random"))
+    assert found[0] == found[1] != found[2]
+
+
+def test_unreadable_pictures_are_in_no_arm(tmp_path):
+    traces = world(tmp_path)
+    (tmp_path / "pictures" / "00000.png").unlink()
+    apply(recipe(tmp_path), tmp_path / "run")
+    gone = {trace.id for trace in traces[:4]}
+    assert not gone & set(ids(tmp_path / "run", "unfiltered"))
+
+
+def test_without_lengths_random_has_as_many_traces(tmp_path):
+    world(tmp_path)
+    read = fixtures.recipe(
+        tmp_path, '[filter]\nsignals = ["answer"]\nrules = []\n[filter.select]\nper_question = 1\n'
+    )
+    manifest = apply(read, tmp_path / "run")
+    assert len(ids(tmp_path / "run", "random")) == manifest.counts["selected"]
+
+
+def test_training_reads_an_arm_once_it_is_written(tmp_path):
+    world(tmp_path)
+    read, run = recipe(tmp_path), tmp_path / "run"
+    apply(read, run)
+    assert not (run / "filter/arms/random").exists()
+    folder = materialise(read, run, "random")
+    found = list(rows.read(read, run, read.stages[0], Counter()))
+    assert sorted(row.id for row in found) == sorted(ids(run, "random"))
+    assert all(row.images and row.response.startswith("<think>") for row in found)
+    dataset = pq.read_table(folder / "train").to_pylist()
+    assert all(orjson.loads(row["signals"])["format_state"] == "ok" for row in dataset)
+    assert rows.fields(read, run, read.stages[0]).keys() == {"data.traces:random"}
+
+
+def test_an_arm_is_written_once_and_anew_after_another_filter(tmp_path):
+    world(tmp_path)
+    read, run = recipe(tmp_path), tmp_path / "run"
+    apply(read, run)
+    path = materialise(read, run, "unfiltered") / "train/part-00000.parquet"
+    before = path.stat().st_mtime_ns
+    materialise(read, run, "unfiltered")
+    assert path.stat().st_mtime_ns == before
+    (path.parent.parent.with_name(".unfiltered.tmp")).mkdir()
+    (path.parent.parent / "manifest.json").unlink()
+    assert materialise(read, run, "unfiltered") == path.parent.parent and path.stat().st_mtime_ns != before
+
+
+def test_an_arm_needs_a_finished_filter(tmp_path):
+    world(tmp_path)
+    with pytest.raises(StaleError, match="distill filter"):
+        materialise(recipe(tmp_path), tmp_path / "run", "random")
+
+
+def test_an_unknown_arm_is_refused_on_loading(tmp_path):
+    with pytest.raises(RecipeError, match=r"traces:randon.*did you mean 'traces:random'"):
+        recipe(tmp_path, data="traces:randon")
