@@ -35,6 +35,12 @@ LIMITS = (
     "the labelled pairs that it is tested with; on other answers it may err more often. The error rates of the "
     "signals on this very dataset are not known.",
 )
+_PICTURES = {
+    "all": "",
+    "matching": " Pictures were compared by their pixels where the words of the question match a test question, "
+    "and by their bytes elsewhere.",
+    "bytes": " Pictures were compared by their bytes only.",
+}
 _MATCHES = {
     "pair": "the question, word for word or lightly edited, with its picture",
     "image": "the picture, under another question",
@@ -200,7 +206,7 @@ def _contamination(recipe: Recipe, known: Contamination | None) -> list[str]:
     default = (recipe.eval.data,) if recipe.eval.data in recipe.data else ()
     named = recipe.filter.contamination.sources
     sources = default if named is None else named
-    pictures = "" if recipe.filter.contamination.images else " Pictures were compared by their bytes only."
+    pictures = _PICTURES[recipe.filter.contamination.images]
     rows = [
         (source, f"{kind}: {_MATCHES.get(kind, kind)}", f"{asked:,}", f"{chosen:,}")
         for (source, kind), (asked, chosen) in known.matches.items()
@@ -211,7 +217,9 @@ def _contamination(recipe: Recipe, known: Contamination | None) -> list[str]:
         f"Questions compared with {listed}: {known.checked:,}; of them with a picture that could not be read: "
         f"{known.undecidable:,}.{pictures} Other test sets were not looked at. Of paraphrases, only light edits are "
         "found.",
-        table if rows else "No match was found.",
+        f"{table}\n\nWhere questions are made from templates, the same words alone are no leak."
+        if rows
+        else "No match was found.",
     ]
 
 
@@ -256,7 +264,8 @@ def _funnel(head: str, groups: Mapping[str, Mapping[str, int]], total: Mapping[s
 
 def _source(recipe: Recipe, name: str) -> str:
     source = recipe.data[name]
-    where = [_public(source.source, recipe), source.subset or "", source.split]
+    split = source.split if source.split != "train" else ""
+    where = [_public(source.source, recipe), source.subset or "", split]
     return ", ".join(part for part in where if part)
 
 
