@@ -152,7 +152,7 @@ def test_lineage_names_the_traces_the_teachers_and_the_scheme_of_duplicates(worl
 
 def test_licences_are_the_recipes_word_and_a_missing_one_is_said_to_be_missing(world, tmp_path):
     found = tables(section(world[3], "Licences"))
-    assert found["source"]["questions"] == ["questions.jsonl, train", "CC0: charts \\| scenes"]
+    assert found["source"]["questions"] == ["questions.jsonl", "CC0: charts \\| scenes"]
     assert found["teacher"] == {"brief": ["apache-2.0"], "hinted": ["not said"], "structured": ["not said"]}
     asked = sample("What is it?", "4")
     generate_folder(tmp_path / "run", [asked], [trace(asked)])
