@@ -153,7 +153,7 @@ def _chosen(
     Without a curriculum that is the order of the samples, so that never more than a part of them has to be sorted.
     """
     ordered = order([*curriculum, "sample_id", "id"], table="signals")
-    for low, high in index.ranges(len(index.ids) if curriculum else _SORTED_ROWS):
+    for low, high in index.ranges(index.planned if curriculum else _SORTED_ROWS):
         yield from database.sql(
             f"""SELECT signals.* FROM signals SEMI JOIN ({chosen}) USING (id)
             WHERE signals.sample_id >= {text(low)} AND signals.sample_id < {text(high)} ORDER BY {ordered}"""

@@ -11,7 +11,7 @@ import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -90,6 +90,10 @@ class Index:
 
     def places(self, rows: NDArray[np.int64]) -> list[Place]:
         return list(zip(self.journal[rows].tolist(), self.start[rows].tolist(), strict=True))
+
+    def ranges(self, traces: int) -> list[tuple[str, str]]:
+        """Ranges of sample ids in order, the upper end not in them, that hold about so many traces each."""
+        return list(pairwise(["", *_borders(partitions(self.planned, max(1, traces))), "\x7f"]))
 
     def rows_of(self, ids: Sequence[str]) -> NDArray[np.int64]:
         """Where these ids stand; all of them are planned."""
@@ -203,9 +207,13 @@ def _plan(path: Path) -> tuple[Ids, Ids]:
 
 
 def _partitions_of(sample_ids: Ids, count: int) -> NDArray[np.int32]:
+    return np.searchsorted(np.array(_borders(count), "S8"), sample_ids, side="right").astype(np.int32)
+
+
+def _borders(count: int) -> list[str]:
+    """What parts sample ids into so many equal parts."""
     # Ids are hexadecimal digests, so equal ranges of their first eight digits hold equally many of them.
-    borders = [f"{number * (1 << 32) // count:08x}" for number in range(1, count)]
-    return np.searchsorted(np.array(borders, "S8"), sample_ids, side="right").astype(np.int32)
+    return [f"{number * (1 << 32) // count:08x}" for number in range(1, count)]
 
 
 def _rows_in(ids: Ids, wanted: Sequence[str]) -> list[int]:

@@ -19,6 +19,7 @@ import pytest
 from run_fixtures import generate_folder, picture, recipe, sample, trace
 
 from distill.artifacts import Manifest
+from filters import dataset
 from filters.apply import apply
 from filters.database import Tables
 
@@ -143,6 +144,13 @@ def test_partitions_and_workers_change_no_row_and_no_byte_of_the_results(world, 
     assert len(Tables.of(run / "filter").signals) == partitions
     assert results(run, signals=False) == results(world[0], signals=False)
     assert signals_of(run).equals(signals_of(world[0]))
+
+
+def test_how_many_rows_are_sorted_at_once_changes_no_byte(world, tmp_path, monkeypatch):
+    monkeypatch.setattr(dataset, "_SORTED_ROWS", 10)
+    run = linked(world, tmp_path)
+    apply(settings(tmp_path), run)
+    assert results(run) == results(world[0])
 
 
 def test_every_trace_is_kept_or_dropped_with_exactly_the_rules_that_fail(world):
