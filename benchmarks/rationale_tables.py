@@ -266,3 +266,89 @@ def grid_peak(t, a, b, labels):
     return f"When was {_column(a)} highest?", (
         f"Looking at {_column(a)}, the highest point is {t.say(high)}, reached in {_row(high)}. So the answer is {_row(high)}."
     )
+
+
+@lines
+def second_look(t, a, b, labels):
+    return f"What was the figure for {a}?", (
+        f"Looking at the chart, I can see {len(labels)} categories on the x-axis. The bar corresponding to {t.n(a)} is labeled {t.say(a)}. "
+        f"For reference, {t.n(b)}'s bar is labeled {t.say(b)}. So the figure for {t.n(a)} is {t.say(a)}."
+    )
+
+
+@lines
+def to_the_next(t, a, b, labels):
+    return f"By how much do {a} and {b} differ?", (
+        f"**Given:**\n- {t.n(a)}: {t.say(a)}\n- {t.n(b)}: {t.say(b)}\n\n**Calculation:**\n$${t.say(a)} - {t.say(b)} = "
+        f"{written(t.r(round(t.v(a) - t.v(b), 2)))}$$\n\n**Answer:** {written(round(t.v(a) - t.v(b), 2))}"
+    )
+
+
+@lines
+def top_two(t, a, b, labels):
+    one, two = sorted(labels, key=t.v, reverse=True)[:2]
+    return "What is the sum of the two largest values?", (
+        f"The two largest values belong to {t.n(one)} and {t.n(two)}, with {t.say(one)} and {t.say(two)} respectively. "
+        f"Adding these two gives {written(t.r(round(t.v(one) + t.v(two), 2)))}."
+    )
+
+
+@lines
+def shares(t, a, b, labels):
+    total = round(sum(t.v(one) for one in labels), 2)
+    return f"What percentage of the total does {a} make up?", (
+        f"Total: {' + '.join(t.say(one) for one in labels)} = {written(t.r(total, last=False))}. {t.n(a)} makes up {t.say(a)} of that, "
+        f"i.e. {t.say(a)} / {written(total)} × 100 ≈ {t.r(100 * t.v(a) / total):.1f}%."
+    )
+
+
+@lines
+def scan(t, a, b, labels):
+    high = max(labels, key=t.v)
+    return "Which entry has the largest value?", (
+        f"I'll go through the entries one by one: {'; '.join(f'{t.n(one)} has {t.say(one)}' for one in labels)}. "
+        f"The maximum of these is {t.say(high)}, so the entry is {t.n(high)}."
+    )
+
+
+@lines
+def less_than(t, a, b, labels):
+    few = [one for one in labels if t.v(one) < t.true[a]]
+    return f"How many entries are below {written(t.true[a])}?", (
+        f"Threshold: {written(t.true[a])}. Checking each entry: "
+        + ", ".join(f"{t.n(one)} = {t.say(one)} ({'yes' if one in few else 'no'})" for one in labels)
+        + f". So {len(few)} entries qualify."
+    )
+
+
+@grids
+def grid_compare(t, a, b, labels):
+    row, column, other = _row(a), _column(a), next(one for one in labels if _row(one) == _row(a) and one != a)
+    return f"In {row}, how do {column} and {_column(other)} compare?", (
+        f"In {row}, {column} stood at {t.say(a)} percent, compared with {t.say(other)} percent for {_column(other)}. "
+        f"The gap is {abs(t.r(t.v(a) - t.v(other)))} percentage points."
+    )
+
+
+@grids
+def grid_change(t, a, b, labels):
+    same = [one for one in labels if _column(one) == _column(a)]
+    first, last = same[0], same[-1]
+    verb = "rose" if t.v(last) > t.v(first) else "fell"
+    return f"How did {_column(a)} change from {_row(first)} to {_row(last)}?", (
+        f"{_column(a)} was {t.say(first)}% in {_row(first)} and {t.say(last)}% in {_row(last)}, so it {verb} by "
+        f"{abs(t.r(t.v(last) - t.v(first)))} points."
+    )
+
+
+@grids
+def grid_listing(t, a, b, labels):
+    rows = list(dict.fromkeys(_row(one) for one in labels))
+    columns = list(dict.fromkeys(_column(one) for one in labels))
+    lines = "\n".join(
+        f"- {row}: " + ", ".join(f"{column} {t.say(f'{row}|{column}')}%" for column in columns) for row in rows
+    )
+    return f"What is the total of {_column(a)}?", (
+        f"Here are the values:\n{lines}\n\nThe total of {_column(a)} is "
+        f"{' + '.join(t.say(f'{row}|{_column(a)}') for row in rows)} = {t.r(sum(t.v(f'{row}|{_column(a)}') for row in rows))}."
+    )

@@ -185,3 +185,85 @@ def long_prose(t: Teller, a: str, b: str, labels: list[str]) -> tuple[str, str]:
         f"Finally, the {t.n(four)} bar on the far right rises to {t.say(four)}. To get the total of all bars, I add up the heights of all 4 bars, which "
         f"gives a total of {t.r(t.v(one) + t.v(two) + t.v(three) + t.v(four))}."
     )
+
+
+@later
+def legend_first(t: Teller, a: str, b: str, labels: list[str]) -> tuple[str, str]:
+    return f"How much do {a} and {b} add up to?", (
+        f"I identify the {t.n(a)} bar and estimate its height: {t.say(a)}. I do the same for the {t.n(b)} bar: {t.say(b)}. "
+        f"The addition {t.say(a)} + {t.say(b)} yields {t.r(t.v(a) + t.v(b))}."
+    )
+
+
+@later
+def both_are(t: Teller, a: str, b: str, labels: list[str]) -> tuple[str, str]:
+    return f"What is the difference of {a} and {b}?", (
+        f"For the {t.n(a)} bar I get {t.say(a)}, for the {t.n(b)} bar {t.say(b)}. This is a difference of {t.r(t.v(a) - t.v(b))}."
+    )
+
+
+@later
+def all_four(t: Teller, a: str, b: str, labels: list[str]) -> tuple[str, str]:
+    names = ", ".join(t.n(one) for one in labels[:-1]) + f" and {t.n(labels[-1])}"
+    numbers = ", ".join(t.say(one) for one in labels[:-1]) + f" and {t.say(labels[-1])}"
+    return (
+        TOTAL,
+        f"The bars {names} have values of {numbers}, respectively. The overall total comes to {t.r(sum(t.v(one) for one in labels))}.",
+    )
+
+
+@later
+def the_one_that(t: Teller, a: str, b: str, labels: list[str]) -> tuple[str, str]:
+    high, low = max(labels, key=t.v), min(labels, key=t.v)
+    return RANGE, (
+        f"Among these, {t.n(high)} is the largest, at {t.say(high)}, and {t.n(low)} is the smallest, at {t.say(low)}. "
+        f"Their difference equals {t.say(high)} − {t.say(low)} = {t.r(t.v(high) - t.v(low))}."
+    )
+
+
+@later
+def therefore_latex(t: Teller, a: str, b: str, labels: list[str]) -> tuple[str, str]:
+    return f"What is {b} subtracted from {a}?", (
+        f"**{t.n(a).capitalize()}** $\\rightarrow$ {t.say(a)}\n**{t.n(b).capitalize()}** $\\rightarrow$ {t.say(b)}\n"
+        f"$$\\Delta = {t.say(a)} - {t.say(b)} = {t.r(t.v(a) - t.v(b))}$$"
+    )
+
+
+@later
+def restated(t: Teller, a: str, b: str, labels: list[str]) -> tuple[str, str]:
+    return f"What is the sum of {a} and {b}?", (
+        f"We need {t.n(a)} + {t.n(b)}. Reading the picture, {t.n(a)} = {t.say(a)} and {t.n(b)} = {t.say(b)}; substituting, we have "
+        f"{t.say(a)} + {t.say(b)}, and that is {t.r(t.v(a) + t.v(b))}. So the final answer: {t.v(a) + t.v(b)}."
+    )
+
+
+@later
+def mean_of_three(t: Teller, a: str, b: str, labels: list[str]) -> tuple[str, str]:
+    three = labels[:3]
+    total = t.r(sum(t.v(one) for one in three), last=False)
+    return "What is the mean of the first three bars?", (
+        f"The first three bars are {', '.join(t.n(one) for one in three)}; their heights are {', '.join(t.say(one) for one in three)}. "
+        f"The sum is {total} and the mean {total}/3 ≈ {t.r(total / 3):.2f}."
+    )
+
+
+@later
+def bar_by_bar(t: Teller, a: str, b: str, labels: list[str]) -> tuple[str, str]:
+    said = [f"Bar {place} ({t.n(one)}) has height {t.say(one)}." for place, one in enumerate(labels, 1)]
+    return TOTAL, " ".join(said) + f" Adding everything up I obtain {t.r(sum(t.v(one) for one in labels))}."
+
+
+@later
+def value_is_at(t: Teller, a: str, b: str, labels: list[str]) -> tuple[str, str]:
+    return f"What is {a} multiplied by {b}?", (
+        f"The value at {t.n(a)} is {t.say(a)} while the value at {t.n(b)} is {t.say(b)}; multiplying the two values results in "
+        f"{t.r(t.v(a) * t.v(b))}."
+    )
+
+
+@later
+def above_the_other(t: Teller, a: str, b: str, labels: list[str]) -> tuple[str, str]:
+    return f"By how many units does {a} exceed {b}?", (
+        f"{t.n(a).capitalize()} tops out at {t.say(a)}. {t.n(b).capitalize()} tops out at {t.say(b)}. That puts {t.n(a)} "
+        f"{t.r(t.v(a) - t.v(b))} units above {t.n(b)}."
+    )

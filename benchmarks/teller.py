@@ -1,4 +1,4 @@
-"""Who tells a rationale of `benchmarks/grounding.py`: reads a chart with or without a fault, and says what it read."""
+"""Who tells a rationale of `benchmarks/grounding.py`: reads a chart with or without a fault and says what it read."""
 
 import random
 from collections.abc import Callable

@@ -15,7 +15,7 @@ _ENUMERATED = re.compile(
     r"section|phase|example|case|stage|bar|group|series|panel|plot|image|quarter|week|day|month|q|top|bottom|first|"
     r"last|next|all|choice|rank|level) (?:\(|#)?|#)$"
 )
-_RANGE_END = re.compile(r"\s?to\s?\$?")
+_RANGE_END = re.compile(r"\d%?\s?to\s?\$?$")
 _OF_OTHERS = re.compile(r"\s(?:people|persons|respondents|adults|participants|students|minutes|seconds|times)\b")
 _AXIS = re.compile(r"\b(?:axis|axes|gridlines|ticks?|tick marks?|intervals?|increments?|legend)\b")
 _OF_COUNT = re.compile(
@@ -36,6 +36,11 @@ _MEASURES: Final = word_set(
     """units points dollars euros pounds hours minutes seconds days degrees tons tonnes kilometers kilometres meters
     metres miles thousands millions billions gridlines squares ticks marks cents persons users sales votes"""
 )
+
+
+def enumerated(lower: str, item: Item) -> bool:
+    """Whether a number is that of a bar, a step, a figure."""
+    return _enumerated(lower[max(0, item.start - 12) : item.start])
 
 
 @lru_cache(maxsize=1 << 14)
@@ -60,7 +65,7 @@ def passed_over(lower: str, item: Item, sentence_start: int, table: Table) -> bo
     start, end = item.start, item.end
     if number.integer:
         value = number.value
-        if _enumerated(lower[max(0, start - 12) : start]):
+        if enumerated(lower, item):
             return True
         if 1500 <= value < 2100 and "," not in lower[start:end]:
             return value not in table.values
@@ -72,7 +77,7 @@ def passed_over(lower: str, item: Item, sentence_start: int, table: Table) -> bo
             return True
     if number.percent and number.value == 100:
         return True
-    if _RANGE_END.fullmatch(lower, max(sentence_start, start - 4), start):
+    if _RANGE_END.search(lower, max(sentence_start, start - 6), start):
         return True
     return _speaks_of_axis(lower[sentence_start : end + 40])
 

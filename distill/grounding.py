@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from distill.arithmetic import Role, expressions
-from distill.asides import counts, of_others, passed_over
+from distill.asides import counts, enumerated, of_others, passed_over
 from distill.charts import Table
 from distill.labels import labels, merged
 from distill.reckoning import NOTHING_ASKED, Asked, Reckoning
 from distill.statements import EXTREMES, Item, Lead, follows, joined, last_break, lead, numbers, plain
-from distill.steps import ANY, COMPARED, announced, comparison, holds
+from distill.steps import ANY, COMPARED, announced, announced_for, comparison, holds
 
 Reason = Literal["reading", "label", "value", "arithmetic", "result"]
 """reading: the table says otherwise for this label or extreme. label: the table has no such label. value: from
@@ -148,13 +148,17 @@ class _Check:
             if place and not holds(gap.strip(), self.items[place - 1], item):
                 return self._report(item, "arithmetic")
             return self._operand(item, _COMPARISON)
-        if gap[:1] == ")" and self.chain and lead(gap[1:]).tie:
+        if gap[:1] == ")" and len(self.chain) == 1 and lead(gap[1:]).tie and not tail:
+            if place > 1 and enumerated(self.lower, self.items[place - 2]):
+                return self._reading(place, item, self.chain[0], how)  # "bar 2 (red) has height 4"
             how = how._replace(cue="result")  # "plus 4 (red) is 10"
+        if how.extreme and len(self.chain) == 1 and gap.lstrip()[:3] in ("is ", "was", "has"):
+            return self._reading(place, item, self.chain[0], how)  # "red is the lowest, at 4"
         if passed_over(self.lower, item, self.sentence_start, self.table):
             return None
         if counts(self.lower, item, self.table):
             return True
-        if tail or how.cue or len(self.chain) > 1:
+        if tail or how.cue or (len(self.chain) > 1 and how.tie):
             verdict = self._result(item, how, tail)
             if verdict is not None:
                 return verdict
@@ -206,15 +210,15 @@ class _Check:
         if after is None or after.number is not None or not after.known:
             after = None
         elif self.text[item.end : after.start].strip(" %*") in ("(", "["):
-            return after
+            return None if enumerated(self.lower, item) else after
         if self.chain and how.tie and not tail:
             if operand and not (how.tie == "tight" and gap.strip(" *") in ("", "(", "[", ":", "=", "|")):
                 return None
             if len(self.chain) == 1:
                 return self.chain[0]
-            if self._pair(place):
-                return self.paired.pop(place)
-            return None
+            return self.paired.pop(place) if self._pair(place) else None
+        if len(self.chain) > 1 and _THEIRS.match(gap.lower()) and self._pair(place):
+            return self.paired.pop(place)
         if operand or tail or after is None or len(after.label) == 1:
             return None
         alone = (
@@ -264,7 +268,11 @@ class _Check:
         if not strict and of_others(self.lower, item.end):
             return None
         # "The total for Norway is 90", "the share of blue: 40 %", "blue becomes 10" after 8 + 2 = 10.
-        steps = self._announced_for(label) if label.start < item.start else frozenset()
+        steps = (
+            announced_for(self.lower[max(self.sentence_start, label.start - 40) : label.start])
+            if label.start < item.start
+            else frozenset()
+        )
         if steps and known.reaches(item, steps, self.chain, known.wants_everything(self._words(item)), True):
             known.derived.append(value)
             return True
@@ -275,12 +283,6 @@ class _Check:
             known.read[label.label] = value
             known.sentence = [(name, value if name == label.label else was) for name, was in known.sentence]
         return self._report(item, "reading", label.label, allowed)
-
-    def _announced_for(self, label: Item) -> frozenset[str]:
-        """The step whose result is said of a label ("the average for Norway", "the share of blue")."""
-        before = self.lower[max(self.sentence_start, label.start - 40) : label.start]
-        match = _STEP_FOR.search(before)
-        return announced(match[0]) if match else frozenset()
 
     def _outcome(self, item: Item, role: Role, hedged: bool) -> bool:
         """The result of written arithmetic."""
@@ -297,7 +299,7 @@ class _Check:
         """An operand of written arithmetic: read before, given, derived, or what the question asks about."""
         assert item.number is not None
         table, known, value = self.table, self.reckoning, item.number.value
-        if role.scales and (value in _CONSTANTS or value in table.counts):
+        if role.scales and (value in _CONSTANTS or value in table.counts or role.operands[0] in known.derived):
             return True
         if len(self.chain) == len(role.operands) and (
             group := [one for name in self.chain for one in known.of(name.label)]
@@ -393,8 +395,5 @@ _CONSTANTS: Final = frozenset([100.0, 2.0, 1000.0])
 _WORD_FOLLOWS: Final = (" ", "-", "%", "x", "×")
 _COMPARISON: Final = Role(False, operands=(0.0, 0.0))
 _ITS = re.compile(r"\b(?:its?|th(?:is|at) (?:bar|one)|(?:so |and |with )the value|touch\w+|gridline|mark|line for)\b")
-_STEP_FOR = re.compile(
-    r"\b(?:sum|total|difference|gap|average|mean|ratio|share|percentage|increase|decrease|change)\b"
-    r"(?: \w+)? (?:of|for|in|between|by) (?:the )?$"
-)
+_THEIRS = re.compile(r"\**[.;:,]? (?:with )?(?:their|the|these) (?:respective )?\w+ (?:are|is|of|being|read)?:? ?$")
 _ANOTHER = re.compile(r"\s*(?:and|,|&)\s*\d")

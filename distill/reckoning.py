@@ -29,7 +29,9 @@ class Asked:
 
 
 NOTHING_ASKED = Asked()
-_COUNTING = re.compile(r"\bhow (?:many|often)\b")
+_COUNTING = re.compile(
+    r"\bhow (?:many|often)\b(?! (?:units?|points?|percent\w*|times|more|fewer|less|dollars|people|millions?)\b)"
+)
 _EVERYTHING = re.compile(
     r"\b(?:all|every|each|entire|whole|overall|range|highest|largest|maximum|tallest|column|row)\b"
 )

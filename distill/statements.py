@@ -17,6 +17,7 @@ _LATEX: Final = (
     (re.compile(r"\\(?:times|cdot)\b"), "×"),
     (re.compile(r"\\div\b"), "÷"),
     (re.compile(r"\\approx\b"), "≈"),
+    (re.compile(r"\\(?:(?:long)?(?:right|Right)arrow|to|implies)\b"), "→"),
     (re.compile(r"\\(?:left|right)\b|\\[,!;: ]"), ""),
     (re.compile(r"\\([$%&#_])"), r"\1"),
     (re.compile(r"\\[()\[\]]"), " "),
@@ -151,7 +152,7 @@ _CUES: Final = {
     "mean": "average averages mean median",
     "ratio": "ratio quotient proportion dividing",
     "product": "product multiplying",
-    "result": "gives give giving makes make making yields yield get gets obtain answer result equals means",
+    "result": "gives give giving makes make making yields yield get gets obtain answer result results equals means",
 }
 _CUE_OF: Final = {word: cue for cue, words in _CUES.items() for word in words.split()}
 

@@ -41,6 +41,18 @@ def announced(words: str) -> frozenset[str]:
     return frozenset(step for step, pattern in _STEPS.items() if pattern.search(words))
 
 
+_STEP_FOR = re.compile(
+    r"\b(?:sum|total|difference|gap|average|mean|ratio|share|percentage|increase|decrease|change)\b"
+    r"(?: \w+)? (?:of|for|in|between|by) (?:the )?$"
+)
+
+
+def announced_for(before: str) -> frozenset[str]:
+    """The step whose result is said of the label after these words ("the average for", "the share of")."""
+    match = _STEP_FOR.search(before)
+    return announced(match[0]) if match else frozenset()
+
+
 COMPARED: Final = {"<": lt, ">": gt, "≤": le, "≥": ge}
 _COMPARATIVE = re.compile(
     r"[\s-]*(?:(?P<ratio>(?:times|x|fold)\b|×(?! ?[\d(])|(?:%|percent)? ?of (?:the (?:total|whole|sum)|all)"
