@@ -36,7 +36,7 @@ FORMAT = 1
 """Raised whenever the same test sets would give another index."""
 GRAMS = (8, 13)
 MOST_ROWS = 64
-"""Wordings that one key may propose; a key that proposes more says too little to be worth following."""
+"""Wordings that one key may propose; one that proposes more says too little, and keeps the first of them only."""
 
 _INDEX = "index.json"
 _WORD = (1 << 64) - 1
@@ -202,8 +202,9 @@ def build(recipe: Recipe, sources: Sequence[str], folder: Path, *, images: bool)
     digest = _valid(folder, made_from)
     if digest is not None:
         return digest
-    (folder / _INDEX).unlink(missing_ok=True)
     folder.mkdir(parents=True, exist_ok=True)
+    for stale in (folder / _INDEX, *folder.glob(".*.tmp")):
+        stale.unlink(missing_ok=True)
     shown: dict[str, ImageRef] = {}
     rows: list[dict[str, Any]] = []
     for name in sources:
@@ -328,7 +329,8 @@ def _write_hashes(folder: Path, texts: Sequence[dict[str, Any]]) -> None:
     _, start, count = np.unique(everything, return_index=True, return_counts=True)
     rank = np.arange(len(everything)) - np.repeat(start, count)
     whole = np.isin(everything, np.frombuffer(wholes, np.uint64))
-    kept = (np.repeat(count, count) <= MOST_ROWS) | (whole & (rank < MOST_ROWS))
+    # One row of a common key stays: that the words match is reason enough to look at the picture.
+    kept = (np.repeat(count, count) <= MOST_ROWS) | (rank < np.where(whole, MOST_ROWS, 1))
     _save(folder / "hashes.npy", everything[kept])
     _save(folder / "rows.npy", places[kept])
     _save(folder / "words.npy", np.array(sorted(known), dtype=np.uint64))

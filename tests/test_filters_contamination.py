@@ -200,6 +200,16 @@ def load_with(recipe, settings):
     return load(recipe.path)
 
 
+def test_a_picture_is_looked_at_however_common_the_words_of_its_question_are(tmp_path):
+    shown = picture(tmp_path, 1, 64)
+    common = [(f"What is the {letter}{other}x of Kenya?", "1") for letter in "bcdfghjklm" for other in "aeiou"] * 2
+    common += [(f"What is the {letter}{other}z of Kenya?", "1") for letter in "bcdfghjklm" for other in "aeiou"]
+    asked = ("What is the value of Kenya?", "31", "00001.png")
+    family = prepare(recipe_with(tmp_path, shown=[asked], words=common), tmp_path / "index")
+    misspelt = sample("What is the vlaue of Kenya?", images=[resaved(tmp_path, shown)])
+    assert measured(family, misspelt)["contamination"] == "pair"
+
+
 def contents(folder):
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.iterdir())}
 
