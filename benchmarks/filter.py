@@ -37,7 +37,11 @@ PHASES = {
     "policy.write": "decisions",
     "dataset.write": "dataset",
     "funnel.measure": "funnel",
+    "arms.write": "arms",
+    "card": "card",
     "report.write": "report",
+    "exports.of_stage": "exports",
+    "questions.write": "questions",
     "artifacts.describe": "digests",
 }
 """What the stage calls, by its name in `filters.apply`, and the phase it belongs to; all else is `other`."""
