@@ -18,11 +18,13 @@ SignalName = Literal[
     "steps",
     "language",
     "refusal",
+    "sensitive",
     "duplicates",
     "agreement",
     "grounding",
     "contamination",
     "corpus",
+    "question",
     "student",
     "judge",
 ]
@@ -76,6 +78,11 @@ class ContaminationSignal(Section):
     images: Literal["all", "matching", "bytes"] = "matching"
     """Which pictures are decoded to find them saved or resized anew: all, those whose question matches a test one
     in words, or none, so that a picture is known by its bytes only."""
+
+
+class SensitiveSignal(Section):
+    words: str | None = None
+    """A text file of words and phrases, one a line, that no trace should hold; personal data is looked for anyway."""
 
 
 class StudentSignal(Section):
@@ -184,6 +191,7 @@ DEFAULT_RULES = (
     Rule(name="bad_format", drop="not format_valid"),
     Rule(name="repetition", drop="repetition_ngram > 0.6"),
     Rule(name="exact_duplicate", drop="exact_duplicate"),
+    Rule(name="question_duplicate", drop="question_duplicate_of IS NOT NULL"),
     Rule(name="contaminated", drop="contamination = 'pair'"),
 )
 
@@ -198,6 +206,7 @@ class Filter(Section):
     grounding: GroundingSignal = GroundingSignal()
     contamination: ContaminationSignal = ContaminationSignal()
     corpus: CorpusSignal = CorpusSignal()
+    sensitive: SensitiveSignal = SensitiveSignal()
     student: StudentSignal = StudentSignal()
     judge: JudgeSignal = JudgeSignal()
     rules: tuple[Rule, ...] = Field(default=DEFAULT_RULES, strict=False)

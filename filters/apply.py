@@ -19,7 +19,7 @@ from distill.artifacts import Manifest, Output
 from distill.errors import DataError, RecipeError
 from distill.recipe import Recipe
 from distill.types import Progress, ProgressCallback, unwatched
-from filters import arms, conditions, corpus, dataset, exports, funnel, measure, policy, registry
+from filters import arms, conditions, corpus, dataset, exports, funnel, measure, policy, questions, registry
 from filters.card import card
 from filters.conditions import UNREADABLE_IMAGE
 from filters.database import Tables
@@ -124,6 +124,16 @@ def _measure(
     side: dict[str, tuple[Path, ...]] = {}
     if scheme is not None:
         side["corpus"] = (corpus.write(traces, signals, folder / "corpus", scheme, settings.corpus.threshold),)
+    if "question" in settings.signals:
+        side["question"] = (
+            questions.write(
+                traces.samples,
+                range(len(traces.digests)),
+                folder / "question",
+                max_pixels=dataset.max_pixels(recipe),
+                workers=settings.workers,
+            ),
+        )
     for name, measurer in measurers.items():
         side[name] = tuple(measurer(traces.items(), watch.beside(f"filter: {name}").measured_beside))
     return Tables(signals=signals, side=side)

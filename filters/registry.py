@@ -12,7 +12,7 @@ import pyarrow as pa
 from distill.errors import DistillError
 from distill.recipe import Recipe
 from distill.types import Sample, Trace
-from filters import contamination, fit, judge
+from filters import contamination, fit, judge, questions
 from filters.agreement import Agreement
 from filters.answer import Answer
 from filters.columns import ERROR, family
@@ -24,6 +24,7 @@ from filters.language import Language
 from filters.length import Length
 from filters.refusal import Refusal
 from filters.repetition import Repetition
+from filters.sensitive import Sensitive
 from filters.steps import Steps
 
 
@@ -53,6 +54,7 @@ FAMILIES: Mapping[str, type[Extractor]] = {
     "steps": Steps,
     "language": Language,
     "refusal": Refusal,
+    "sensitive": Sensitive,
     "duplicates": Duplicates,
     "agreement": Agreement,
     "grounding": Grounding,
@@ -89,6 +91,7 @@ CORPUS = family(
 )
 SIDE: Mapping[str, tuple[Literal["id", "sample_id"], pa.Schema]] = {
     "corpus": ("id", CORPUS),
+    "question": ("sample_id", questions.COLUMNS),
     "student": ("id", fit.COLUMNS),
     "judge": ("id", judge.COLUMNS),
 }

@@ -67,6 +67,7 @@ def test_every_trace_is_measured_decided_and_counted(world):
         "rule.bad_format": 6,
         "rule.repetition": 6,
         "rule.exact_duplicate": 6,
+        "rule.question_duplicate": 0,
         "rule.contaminated": 0,
         "measured": 24,
         "reused": 0,

@@ -8,11 +8,14 @@ import numpy as np
 import orjson
 import pyarrow.parquet as pq
 import pytest
+import run_fixtures
+from PIL import Image
 
 from distill.data import to_record
 from distill.images import sha256
 from distill.types import ImageRef, Sample
 from filters import pictures, questions, side
+from filters.apply import apply
 
 LIMIT = 10_000_000
 
@@ -253,3 +256,27 @@ def test_the_rows_are_in_the_order_of_their_ids_and_have_the_columns_that_are_to
     table = pq.read_table(world.out / "part-00000.parquet")
     assert table["sample_id"].to_pylist() == ["a", "b", "c"]
     assert table.schema.names == ["sample_id", *questions.COLUMNS.names]
+
+
+def test_the_filter_drops_traces_of_a_repeated_question(tmp_path):
+    shown = run_fixtures.picture(tmp_path / "pictures", 1, size=64)
+    resaved = tmp_path / "pictures" / "resaved.png"
+    with Image.open(shown.path) as opened:
+        opened.save(resaved, compress_level=1)
+    copy = ImageRef(sha256=sha256(resaved.read_bytes()), path=str(resaved))
+    assert copy.sha256 != shown.sha256
+    asked = [
+        run_fixtures.sample("How many dots?", "4", images=[shown]),
+        run_fixtures.sample("How  many dots", "4", images=[copy]),
+        run_fixtures.sample("Which colour?", "4", images=[copy]),
+    ]
+    traces = [run_fixtures.trace(one) for one in asked]
+    run_fixtures.generate_folder(tmp_path / "run", asked, traces)
+    recipe = run_fixtures.recipe(tmp_path, '[filter]\nsignals = ["answer", "format", "repetition", "question"]\n')
+    manifest = apply(recipe, tmp_path / "run")
+    assert manifest.counts["rule.question_duplicate"] == 1 and manifest.counts["kept"] == 2
+    decisions = {row["id"]: row for row in pq.read_table(tmp_path / "run/filter/decisions.parquet").to_pylist()}
+    second = max(traces[:2], key=lambda trace: trace.sample_id)
+    first = min(asked[:2], key=lambda one: one.id)
+    (reason,) = decisions[second.id]["reasons"]
+    assert orjson.loads(reason["values"]) == {"question_duplicate_of": first.id}
