@@ -18,6 +18,12 @@ _DATE = re.compile(r"\d{4}[-/]\d{1,2}[-/]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4}")
 _NUMBER_LIST = re.compile(
     r"\d+(?:,\d+){2,}|\S+(?:\s*[,;]\s+\S+)*\s*,?\s+(?:and|&)\s+\S+|\S+(?:\s*;\s*\S+)+|\S+(?:,\s+\S+)+"
 )
+_MONTH = re.compile(
+    r"jan|feb|fév|fev|m[aäe]r|apr|abr|avr|ma[ygi]|giu|gen|ene|ju[inl]|jui|lug|aug|ago|ao[uû]|sep|set|o[ckut]|nov|d[eéi][czs]",
+    re.IGNORECASE,
+)
+"""How the names of months begin: a cheap first look."""
+_SEPARATOR = re.compile(r"[,;&/•*]|\band\b|\s-\s|\s\d+[.)]\s")
 _SLASHED = re.compile(r"[^\W\d][^\W\d ]*(?:\s?/\s?[^\W\d][^\W\d ]*)+")
 
 
@@ -46,7 +52,7 @@ def infer_type(gold: str) -> str:
 
 
 def _is_named_date(text: str) -> bool:
-    if len(text) > 30 or not (found := days(text)) or not re.search(r"[a-z]{3}", text, re.IGNORECASE):
+    if len(text) > 30 or _MONTH.search(text) is None or not (found := days(text)):
         return False
     return len(found) == 1 and not re.sub(r"[\d\s,.-]|st|nd|rd|th|of|[a-z]{3,9}", "", text.lower())
 
@@ -54,7 +60,7 @@ def _is_named_date(text: str) -> bool:
 def _is_list(text: str) -> bool:
     if text[:1] in "[({" and text[-1:] in "])}":
         return len(items(text)) > 1
-    parts = items(text)
+    parts = items(text) if _SEPARATOR.search(text) else []
     if len(parts) < 2:
         return False
     numbers = [single(item) is not None for item in parts]

@@ -83,13 +83,19 @@ def equivalent(a: str, b: str, answer_type: str | None = None, *, options: Seque
         if len(ours) == len(theirs) == 1:
             return ours == theirs
     forth = _judge(a, b, answer_type, 0.0, None, ask_worker=False)
-    if forth.reason in _ALIKE_BACKWARDS and (answer_type is not None or infer_type(a) == forth.answer_type):
+    holds_backwards = forth.answer_type in _ALIKE_BACKWARDS.get(forth.reason, ())
+    if holds_backwards and (answer_type is not None or infer_type(a) == forth.answer_type):
         return False
     return forth.verdict == "correct" or _judge(b, a, answer_type, 0.0, None, ask_worker=False).verdict == "correct"
 
 
-_ALIKE_BACKWARDS: Final = frozenset({"other_words", "other_value", "other_choice", "other_year"})
-"""Refusals that hold for two answers of one type in either direction."""
+_ALIKE_BACKWARDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "other_words": ("text",),
+    "other_value": ("number", "percent", "money"),
+    "other_choice": ("choice",),
+    "other_year": ("year",),
+}
+"""Refusals that hold in either direction, by the type of both answers."""
 
 
 def _judge(

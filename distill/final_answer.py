@@ -5,6 +5,7 @@ Works on text only and decides nothing: `distill.answers` judges what is found h
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 _THINK_END = re.compile(r".*</think(?:ing)?>", re.DOTALL)
 _ANSWER_TAG = re.compile(r"<answer>(.*?)(?:</answer>|$)", re.DOTALL)
@@ -33,6 +34,19 @@ class Final:
 
 def final_answer(text: str) -> Final:
     """The part of a response that states its answer."""
+    return _remembered(text) if len(text) <= _SHORT else _found(text)
+
+
+_SHORT = 60
+"""Short answers come again and again."""
+
+
+@lru_cache(maxsize=8192)
+def _remembered(text: str) -> Final:
+    return _found(text)
+
+
+def _found(text: str) -> Final:
     marked = False
     if "</think" in text:
         text = _THINK_END.sub("", text, count=1)

@@ -205,6 +205,7 @@ _CHARACTERS = re.compile(
     r"(?P<year>\d{4})\s?[年년]\s?(?P<month>\d{1,2})\s?[月월](?:\s?(?P<day>\d{1,2})\s?[日号號일])?"
 )
 _MONTH_AND_YEAR = re.compile(r"(?<![\d/.-])(?P<month>\d{1,2})/(?P<year>\d{4})(?![\d/])")
+_DIGIT = re.compile(r"\d")
 _ISO = re.compile(r"(?<!\d)(?P<year>\d{4})[-/](?P<month>\d{1,2})(?:[-/](?P<day>\d{1,2}))?(?![\d/.-]*\d)")
 _NUMERIC = re.compile(
     r"(?<![\d/.-])(?P<first>\d{1,2})[-/.](?P<second>\d{1,2})[-/.](?P<year>\d{4}|\d{2})(?![\d/.-]*\d)"
@@ -218,25 +219,28 @@ _NAMED = re.compile(
 
 def days(text: str) -> list[tuple[Day, ...]]:
     """Every date in a normalised text, each with all of its readings."""
-    found: list[tuple[Day, ...]] = []
-    for match in _ISO.finditer(text):
-        found.append(_valid(Day(year=int(match["year"]), month=int(match["month"]), day=_number(match["day"]))))
-    for match in _NUMERIC.finditer(text):
-        first, second, year = int(match["first"]), int(match["second"]), int(match["year"])
-        year += 0 if year > 99 else (2000 if year < 70 else 1900)
-        orders = {(first, second), (second, first)}
-        found.append(_valid(*(Day(year=year, month=month, day=day) for month, day in sorted(orders))))
-    for pattern in (_MONTH_AND_YEAR, _CHARACTERS, _ABROAD):
-        for match in pattern.finditer(text):
-            groups = match.groupdict()
-            name = groups["month"].lower()
-            month = _MONTHS_ABROAD[name] if name in _MONTHS_ABROAD else int(name)
-            found.append(_valid(Day(year=int(groups["year"]), month=month, day=_number(groups.get("day")))))
+    found = list(_in_figures(text)) if _DIGIT.search(text) else []
     for match in _NAMED.finditer(text) if not found else ():
         day = match["before"] or match["after"]
         month = _MONTHS[match["month"].lower()]
         found.append(_valid(Day(year=_number(match["year"]), month=month, day=_number(day))))
     return [readings for readings in found if readings]
+
+
+def _in_figures(text: str) -> Iterator[tuple[Day, ...]]:
+    for match in _ISO.finditer(text):
+        yield _valid(Day(year=int(match["year"]), month=int(match["month"]), day=_number(match["day"])))
+    for match in _NUMERIC.finditer(text):
+        first, second, year = int(match["first"]), int(match["second"]), int(match["year"])
+        year += 0 if year > 99 else (2000 if year < 70 else 1900)
+        orders = {(first, second), (second, first)}
+        yield _valid(*(Day(year=year, month=month, day=day) for month, day in sorted(orders)))
+    for pattern in (_MONTH_AND_YEAR, _CHARACTERS, _ABROAD):
+        for match in pattern.finditer(text):
+            groups = match.groupdict()
+            name = groups["month"].lower()
+            month = _MONTHS_ABROAD[name] if name in _MONTHS_ABROAD else int(name)
+            yield _valid(Day(year=int(groups["year"]), month=month, day=_number(groups.get("day"))))
 
 
 def _number(text: str | None) -> int | None:

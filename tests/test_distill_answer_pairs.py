@@ -89,6 +89,18 @@ def test_pairs_that_are_not_open_stay_within_the_budget_in_every_part(part: str)
     assert counts["false rejects"] <= FALSE_REJECTS * counts["not wrong"], shown
 
 
+def test_equivalence_is_symmetric_and_is_what_the_judge_says_in_either_direction() -> None:
+    for pair in PAIRS:
+        one, other, kind = pair["gold"], pair["prediction"], pair["type"]
+        there, back = answers.equivalent(one, other, kind), answers.equivalent(other, one, kind)
+        directions = ((one, other), (other, one))
+        agreed = any(
+            answers._judge(said, meant, kind, 0.0, None, ask_worker=False).verdict == CORRECT
+            for said, meant in directions
+        )
+        assert there == back == agreed, pair
+
+
 WRAPPINGS = [
     "The answer is {}.",
     "**Answer:** {}",
