@@ -17,6 +17,7 @@ from distill.errors import ModelError
 from distill.recipe import Recipe
 from distill.types import Outcome, Sample, Trace
 from filters.columns import LOCATION, NOT_APPLICABLE, OK, WORDS, family
+from filters.pretokens import cut_of, looked_up
 from filters.text import words
 
 _FILE = "tokenizer.json"
@@ -106,4 +107,8 @@ def counter(tokenizer: str | None) -> Callable[[list[str]], list[int]]:
     # Saved settings of a training run would cap or pad every length.
     loaded.no_truncation()
     loaded.no_padding()
-    return lambda texts: [len(found) for found in loaded.encode_batch_fast(texts, add_special_tokens=False)]
+    cut = cut_of(loaded.to_str())
+    if cut is None:
+        return lambda texts: [len(found) for found in loaded.encode_batch_fast(texts, add_special_tokens=False)]
+    count = looked_up(cut, lambda text: len(loaded.encode(text, add_special_tokens=False)))
+    return lambda texts: [count(text) for text in texts]

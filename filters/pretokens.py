@@ -1,0 +1,115 @@
+"""Token counts without tokenizing the same words again: pieces of a text whose tokens are known are looked up.
+
+A byte-level BPE first cuts a text by a pattern and never joins tokens across a cut. Where the pattern is one of
+those known here, white space before a word (and, for the newer ones, the end of a line) is always such a cut, so that
+a text has as many tokens as its pieces. With any other tokenizer, or other white space than spaces and line breaks,
+the whole text is tokenized. Counts are the same in either way.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+_KEPT = 1 << 17
+"""Pieces that are remembered: some 20 MB."""
+
+# Splits of GPT-4's kind: marks take the line breaks after them, words may take one character that is no line break.
+_MARKS, _LINES = r" ?[^\s\p{L}\p{N}]+[\r\n]*", r"\s*[\r\n]+|\s+(?!\S)|\s+"
+_SHORT_FORMS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+_LINE_PATTERNS = frozenset(
+    [
+        *(
+            rf"{_SHORT_FORMS}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|{digits}|{_MARKS}|{_LINES}"
+            for digits in (r"\p{N}", r"\p{N}{1,3}")
+        ),
+        rf"{_SHORT_FORMS}|[^\r\n\p{{L}}\p{{N}}]?[\p{{L}}\p{{M}}]+|\p{{N}}"
+        rf"| ?[^\s\p{{L}}\p{{M}}\p{{N}}]+[\r\n]*|{_LINES}",
+    ]
+)
+_OTHER_SPACE = re.compile(r"[^\S \n]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """How to cut a text into pieces that are never joined."""
+
+    pieces: re.Pattern[str]
+    """All pieces of any text."""
+    line_breaks: str
+    """What line breaks become where no other white space is beside them, so that a cut stands at every NUL."""
+
+
+# The white space before a word goes with it; a run up to a line break goes with the word before.
+_AFTER_LINES = Cut(pieces=re.compile(r"[ ]*[^ \n]+(?:[ \n]*\n)?|[ ]*\n(?:[ \n]*\n)?|[ ]+"), line_breaks="\\g<0>\0")
+_BEFORE_LINES = Cut(pieces=re.compile(r"[ \n]*[^ \n]+|[ \n]+"), line_breaks="\0\\g<0>")
+_LINE_BREAKS = re.compile(r"\n+")
+
+
+def cut_of(tokenizer: str) -> Cut | None:
+    """What cuts a text into pieces that a tokenizer (its JSON) never joins; None when that is not known."""
+    settings = orjson.loads(tokenizer)
+    if (settings.get("model") or {}).get("type") != "BPE" or not _plain(settings):
+        return None
+    split = settings.get("pre_tokenizer") or {}
+    parts = split.get("pretokenizers", []) if split.get("type") == "Sequence" else [split]
+    kinds = [part.get("type") for part in parts]
+    if not parts or kinds[-1] != "ByteLevel" or parts[-1].get("add_prefix_space"):
+        return None
+    # Cutting at digits, too, makes more pieces, never fewer.
+    rest = [part for part in parts[:-1] if part.get("type") != "Digits"]
+    if parts[-1].get("use_regex", True):
+        return _BEFORE_LINES if not rest else None
+    if len(rest) == 1 and kinds[0] == "Split" and len(parts) == 2 and _cuts(rest[0]):
+        return _AFTER_LINES
+    return None
+
+
+def _cuts(part: dict[str, Any]) -> bool:
+    return (
+        part.get("behavior") == "Isolated"
+        and not part.get("invert")
+        and part.get("pattern", {}).get("Regex") in _LINE_PATTERNS
+    )
+
+
+def _plain(settings: dict[str, Any]) -> bool:
+    """Whether nothing before the pattern can join what white space separates."""
+    return (settings.get("normalizer") or {"type": "NFC"}).get("type") == "NFC" and not any(
+        token.get("lstrip") or token.get("rstrip") or token.get("single_word") or re.search(r"\s", token["content"])
+        for token in settings.get("added_tokens") or ()
+    )
+
+
+class _Known(dict[str, int]):
+    """Pieces and their numbers of tokens; one that is not known is counted when it is asked for."""
+
+    def __init__(self, count: Callable[[str], int]) -> None:
+        super().__init__()
+        self.count = count
+
+    def __missing__(self, piece: str) -> int:
+        number = self.count(piece)
+        if len(self) < _KEPT and len(piece) < 100:
+            self[piece] = number
+        return number
+
+
+def looked_up(cut: Cut, count: Callable[[str], int]) -> Callable[[str], int]:
+    """A function that counts the tokens of a text by its pieces; `count` counts those of any text."""
+    known = _Known(count).__getitem__
+
+    def counted(text: str) -> int:
+        plain = text.replace("\n", "").isprintable()
+        if not plain and ("\0" in text or _OTHER_SPACE.search(text)):
+            return count(text)
+        if "  " in text or "\n " in text or " \n" in text:
+            return sum(map(known, cut.pieces.findall(text)))
+        marked = text.replace(" ", "\0 ")
+        if "\n" in marked:
+            marked = _LINE_BREAKS.sub(cut.line_breaks, marked)
+        return sum(map(known, marked.split("\0")))
+
+    return counted
