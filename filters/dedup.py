@@ -11,6 +11,7 @@ The index of a folder, all numpy arrays without pickle; `index.json` is written 
     edges-00000.npy (m, 2): verified pairs, enough of them to connect every component
 """
 
+import os
 import shutil
 from array import array
 from collections import Counter
@@ -236,27 +237,27 @@ class Index:
         """A segment on disk. It belongs to the index only when `index.json` names it."""
         number = 1 + max((int(path.name.split("-")[1]) for path in self.folder.glob("segment-*")), default=-1)
         folder = self.folder / f"segment-{number:05d}"
-        shape = (len(digests), self.scheme.permutations)
         with storage_errors(folder):
             folder.mkdir(parents=True)
             np.save(folder / "digests.npy", digests, allow_pickle=False)
-            stored = np.lib.format.open_memmap(folder / "signatures.npy", "w+", np.uint32, shape)
-            keys = np.empty((self.scheme.bands, len(digests)), np.uint64)
+            # Written in place, so that memory holds one band of a large segment.
+            stored = _mapped(folder / "signatures.npy", np.uint32, (len(digests), self.scheme.permutations))
+            bands = (self.scheme.bands, len(digests))
+            keys = _mapped(folder / "keys.npy", np.uint64, bands)
+            rows = _mapped(folder / "rows.npy", np.uint32, bands)
             place = 0
             for piece in signatures:
                 stored[place : place + len(piece)] = piece
                 keys[:, place : place + len(piece)] = band_keys(piece, self.scheme)
                 place += len(piece)
             assert place == len(digests), "a text without a signature"
-            stored.flush()
             # By key, then by digest: not by the order in which the texts came.
             by_digest = np.argsort(digests, kind="stable")
-            rows = np.empty(keys.shape, np.uint32)
             for band in range(self.scheme.bands):
                 rows[band] = by_digest[np.argsort(keys[band][by_digest], kind="stable")]
                 keys[band] = keys[band][rows[band]]
-            np.save(folder / "keys.npy", keys, allow_pickle=False)
-            np.save(folder / "rows.npy", rows, allow_pickle=False)
+            for part in (stored, keys, rows):
+                part.flush()
         return _load(folder, len(self))
 
     def _save(self) -> None:
@@ -293,6 +294,15 @@ class _Parents:
     def join(self, one: int, other: int) -> None:
         first, second = sorted((self.root(one), self.root(other)))
         self._parent[second] = first
+
+
+def _mapped(path: Path, kind: type[np.generic], shape: tuple[int, int]) -> "np.memmap[Any, Any]":
+    """A new array in a file."""
+    found: np.memmap[Any, Any] = np.lib.format.open_memmap(path, "w+", kind, shape)
+    with path.open("rb+") as file:
+        # So that a full disk is an error here and not a signal in the middle of the work.
+        os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+    return found
 
 
 def _load(folder: Path, first: int) -> Segment:
