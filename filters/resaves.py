@@ -41,6 +41,8 @@ _DETAIL = 8.0
 """Spread of the luminance around a place from which on there is something to see."""
 _LEAST = 20.0
 """Levels added to that spread, so that plain areas are not compared with nothing."""
+_EXACT, _LEAST_WHEN_EXACT = 0.005, 4.0
+"""Where all but a few places agree fewer are added for luminance: then even faint writing can be told."""
 _USUAL = 0.95
 _BINS = 1000
 _BIN = 0.005
@@ -175,19 +177,21 @@ def _distance(one: NDArray[np.uint8], other: NDArray[np.uint8]) -> float:
 
 def _measured(expected: Image.Image, found: Image.Image, side: int) -> Difference:
     counts = np.zeros(_BINS, dtype=np.int64)
-    luminance = chroma = 0.0
+    luminance = faint = chroma = 0.0
     for (light, *colours), (other_light, *other_colours) in _strips(expected, found):
-        spread = _spread((light + other_light) / 2, _AROUND) + _LEAST
-        share = np.sqrt(_mean(np.square(light - other_light), _WINDOW)) / spread
+        spread = _spread((light + other_light) / 2, _AROUND)
+        apart = np.sqrt(_mean(np.square(light - other_light), _WINDOW))
+        share = apart / (spread + _LEAST)
         luminance = max(luminance, float(share.max()))
-        seen = share[spread > _LEAST + _DETAIL]
+        faint = max(faint, float((apart / (spread + _LEAST_WHEN_EXACT)).max()))
+        seen = share[spread > _DETAIL]
         counts += np.bincount(np.minimum(seen / _BIN, _BINS - 1).astype(np.int64), minlength=_BINS)
         for ours, theirs in zip(colours, other_colours, strict=True):
             spread = _spread((ours + theirs) / 2, _COLOUR_AROUND) + _LEAST
             share = np.abs(uniform_filter(ours - theirs, _COLOUR_WINDOW)) / spread
             chroma = max(chroma, float(share.max()))
-    below = np.searchsorted(np.cumsum(counts), _USUAL * counts.sum())
-    return Difference(luminance=luminance, chroma=chroma, common=float(below) * _BIN, side=side)
+    common = float(np.searchsorted(np.cumsum(counts), _USUAL * counts.sum())) * _BIN
+    return Difference(luminance=faint if common <= _EXACT else luminance, chroma=chroma, common=common, side=side)
 
 
 def _strips(one: Image.Image, other: Image.Image) -> Iterator[tuple[list[Values], list[Values]]]:
