@@ -89,6 +89,7 @@ def test_the_words_that_the_matcher_is_tried_with_are_not_in_its_lists():
         ("What\u00a0is the to\u200btal of all bars?", "What is the total of all bars?"),
         ("Please tell me, what is the sum of all bars? Answer briefly.", "What is the total of all bars?"),
         ("What is the sum of all bars answer with a single word", "What is the total of all bars?"),
+        ("What is the total of all bars?\nAnswer with a number only ?", "What is the total of all bars?"),
         ("Did exports exceed 1,200 tons in 1990?", "Did exports exceed 1200.0 tons in 1990?"),
         ("How many years had more than 5%?", "How many years had more than five percent?"),
         ("He pays $25 for twenty-one boxes", "He pays 25 dollars for 21 boxes"),
