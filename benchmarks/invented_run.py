@@ -124,8 +124,8 @@ def rationale(before: str, sentences: list[str], words: int, chance: random.Rand
     if kind < 0.02:
         return before
     if kind < 0.06:
-        return f"{before} {chance.choice(sentences)}"
-    return " ".join(chance.choices(sentences, k=max(1, words // 12)))
+        return f"{before} {chance.choice(sentences).removesuffix(',')}."
+    return " ".join(chance.choices(sentences, k=max(1, words // 12))).removesuffix(",") + "."
 
 
 def write_trace(

@@ -45,6 +45,7 @@ def gather(run: Path, trace_id: str) -> Explanation:
     of_question = tables.rows(signals, "sample_id = $1", sample_id) if signals else []
     own = next((row for row in of_question if row["id"] == name), None)
     families = _families(tables, own, signals, side, name, sample_id) if own else ()
+    standing = _dataset_rows(tables, folder / "dataset", name, sample_id) if decided and found["selected"] else ()
     return Explanation(
         record=record,
         sample=samples[0],
@@ -54,7 +55,8 @@ def gather(run: Path, trace_id: str) -> Explanation:
         duplicates=_duplicates(of_question, name),
         twins=_twins(tables, side.get("corpus", []), families, name),
         siblings=_siblings(tables, decisions if decided else plan, of_question, name, sample_id),
-        rows=_dataset_rows(tables, folder / "dataset", name, sample_id) if decided and found["selected"] else (),
+        rows=standing,
+        exports=_exports(folder / "exports") if standing else (),
         arms=_arms(tables, folder / "arms", name) if decided else (),
     )
 
@@ -290,6 +292,13 @@ def _dataset_rows(tables: _Tables, dataset: Path, trace_id: str, sample_id: str)
     )
     run = dataset.parent.parent
     return tuple((str(Path(row["filename"]).relative_to(run)), row["file_row_number"]) for row in found)
+
+
+def _exports(folder: Path) -> tuple[str, ...]:
+    """The exports of the dataset: each holds its examples in their order."""
+    found = folder.iterdir() if folder.is_dir() else iter(())
+    names = {path.name for path in found if path.suffix in (".json", ".jsonl") or path.name == "webdataset"}
+    return tuple(sorted(names - {"dataset_info.json"}))
 
 
 def _arms(tables: _Tables, folder: Path, trace_id: str) -> tuple[str, ...]:

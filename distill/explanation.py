@@ -54,6 +54,8 @@ class Explanation:
     """The other traces of the question: id, teacher, and what became of them."""
     rows: Sequence[tuple[str, int]] = ()
     """Where it stands in the dataset: file and row, from 0."""
+    exports: Sequence[str] = ()
+    """Other forms of the dataset that contain it, under its id."""
     arms: Sequence[str] = ()
     """Arms of the ablation that contain it."""
 
@@ -68,6 +70,7 @@ def as_text(known: Explanation) -> str:
                 ("trace", record["id"]),
                 ("became", fate(known.decision)),
                 *(("where", f"{file}, row {row:,}") for file, row in known.rows),
+                *([("exports", ", ".join(known.exports))] if known.exports else []),
                 *([("arms", ", ".join(known.arms))] if known.arms else []),
                 ("teacher", author),
                 ("outcome", f"{record['outcome']} (finish reason {record['finish_reason'] or 'unknown'})"),

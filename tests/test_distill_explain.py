@@ -10,6 +10,7 @@ from distill.errors import DataError
 from distill.explain import explain, gather
 from filters import registry
 from filters.apply import apply
+from filters.exports import export
 
 FACTS = registry.FACTS.names
 
@@ -101,6 +102,7 @@ def test_a_side_table_is_joined_by_trace_or_by_sample(world, tmp_path):
 
 def test_where_a_selected_trace_went_and_which_arms_contain_it(world, tmp_path):
     run, _, traces = copied(world, tmp_path)
+    export(run, ["llava", "ms-swift"], run / "filter/exports")
     (run / "filter/arms").mkdir(exist_ok=True)
     pq.write_table(pa.table({"id": sorted(item.id for item in traces)}), run / "filter/arms/everything.parquet")
     pq.write_table(pa.table({"id": [traces[3].id]}), run / "filter/arms/another.parquet")
@@ -108,8 +110,10 @@ def test_where_a_selected_trace_went_and_which_arms_contain_it(world, tmp_path):
     for place, name in enumerate(rows):
         assert f"where    filter/dataset/train/part-00000.parquet, row {place}\n" in explain(run, name)
         assert "everything" in gather(run, name).arms and "another" not in gather(run, name).arms
+        assert "exports  llava.json, ms-swift.jsonl\n" in explain(run, name)
     dropped = explain(run, traces[3].id)
-    assert "filter/dataset" not in dropped and re.search("arms +another, everything\n", dropped)
+    assert "filter/dataset" not in dropped and "exports" not in dropped
+    assert re.search("arms +another, everything\n", dropped)
 
 
 def test_the_record_is_found_by_its_noted_place_and_without_it(world, tmp_path):
