@@ -51,7 +51,8 @@ _PLACEHOLDER = re.compile(r"<\|?/?[a-z_]*image[a-z_]*(?:_\d+)?\|?>|\[image\]")
 _REQUEST = re.compile(r"(?:^|(?<=[.?!:\n]))\s*(?:please )?(?:answer|respond|reply)\b[^.?!:\n]*(?:[.!:\n]|$)")
 
 _REQUEST_AT_END = re.compile(
-    r"\b(?:answer|respond|reply) (?:the question|with|using|in|by|only|briefly|shortly|directly)\b[^.?!:\n]*(?:[.!]| \?)?\s*$"
+    r"\b(?:answer|respond|reply) (?:the question|with|using|in|by|only|briefly|shortly|directly)\b"
+    r"[^.?!:\n]*(?:[.!]| \?)?\s*$"
 )
 
 # Cyrillic and Greek letters that look like Latin ones, lower case.
