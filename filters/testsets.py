@@ -87,7 +87,6 @@ class TestSample:
     id: str
     question: str
     answers: tuple[str, ...]
-    pictured: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -111,9 +110,8 @@ class Index:
 
     @lru_cache(maxsize=1 << 14)  # noqa: B019  an index lives as long as its process
     def sample(self, row: int) -> TestSample:
-        values = {name: self.samples[name][row].as_py() for name in _SAMPLES.names}
-        pictured = bool(values.pop("images"))
-        return TestSample(**values | {"answers": tuple(values["answers"]), "pictured": pictured})
+        values = {name: self.samples[name][row].as_py() for name in ("set", "id", "question", "answers")}
+        return TestSample(**values | {"answers": tuple(values["answers"])})
 
     @lru_cache(maxsize=1 << 14)  # noqa: B019
     def wording(self, row: int) -> Wording:
