@@ -135,6 +135,9 @@ def _roles(run: Sequence[tuple[int, float]], signs: Sequence[str], found: dict[i
             for number, (where, _) in enumerate(members):
                 scales = number > 0 and inner[number - 1].strip("()") in ("*", "/")
                 found[where] = Role(False, operands=operands, scales=scales, summand=summand)
+            if place and _same(values[place], values[place - 1]):
+                # "(8 + 6) / 2 = 14 / 2" says the same once more.
+                found.update((where, Role(True, (value,))) for where, value in members)
             # "8 + 6 = 14 + 2 = 16" runs on: the side begins with the result of the one before.
             before = values[place - 1] if place > first else None
             if before is not None and abs(members[0][1] - before) < 1e-6:
@@ -144,6 +147,10 @@ def _roles(run: Sequence[tuple[int, float]], signs: Sequence[str], found: dict[i
             found[members[0][0]] = Role(True, tuple(outcome))
 
 
+def _same(one: float | None, other: float | None) -> bool:
+    return one is not None and other is not None and abs(one - other) <= 1e-6 * abs(other)
+
+
 def _value(operands: list[float], inner: list[str]) -> float | None:
     # What is left of `inner` is a parenthesis before the equals sign.
     return operands[0] if len(operands) == 1 else evaluate(operands, inner[: len(operands) - 1])
@@ -151,6 +158,8 @@ def _value(operands: list[float], inner: list[str]) -> float | None:
 
 def evaluate(operands: Sequence[float], operators: Sequence[str]) -> float | None:
     """The value of operands with the signs between them; parentheses that are missing at the ends are added."""
+    if all(sign == "+" for sign in operators):
+        return sum(operands)
     tokens: list[float | str] = [operands[0]]
     for sign, operand in zip(operators, operands[1:], strict=True):
         tokens += [*sign, operand]

@@ -18,7 +18,18 @@ from distill.asides import counts, enumerated, of_others, passed_over
 from distill.charts import Table
 from distill.labels import labels, merged
 from distill.reckoning import NOTHING_ASKED, Asked, Reckoning
-from distill.statements import EXTREMES, Item, Lead, follows, joined, last_break, lead, numbers, plain
+from distill.statements import (
+    Item,
+    Lead,
+    follows,
+    joined,
+    last_break,
+    lead,
+    numbers,
+    of_these,
+    plain,
+    points_back,
+)
 from distill.steps import ANY, COMPARED, announced, announced_for, comparison, holds
 
 Reason = Literal["reading", "label", "value", "arithmetic", "result"]
@@ -159,7 +170,7 @@ class _Check:
         if counts(self.lower, item, self.table):
             return True
         if tail or how.cue or (len(self.chain) > 1 and how.tie):
-            verdict = self._result(item, how, tail)
+            verdict = self._result(item, how, tail, self._known_label(place + 1))
             if verdict is not None:
                 return verdict
         if how.limited:
@@ -177,26 +188,23 @@ class _Check:
         in_row = bool(self.row) and (joined(gap) in (",", "and", "&") or not gap.strip(" /|"))
         self.row = [*self.row, value] if in_row else [value]
         known.sentence.append(("", value))
-        if in_row and not self._fits(value, self.row):
+        if in_row and not known.fits(value, self.row):
             return self._report(item, "value")
-        if known.member(item, how.hedged):
+        if known.member(item, how.hedged) or (in_row and value - 1 in self.row[-2:]):
             return True
         if not in_row:
             words = self._words(item)
             if number.integer and known.asked.counting and value <= max(self.table.counts):
                 return True
             steps = announced(words) or (ANY if "=" in gap else frozenset())
+            if number.percent:
+                steps |= {"ratio", "change"}
             if known.steps_near(item, bool(steps), how.hedged) or (
                 steps and known.reaches(item, steps, self.chain, known.wants_everything(words), how.hedged)
             ):
                 known.derived.append(value)
                 return True
         return self._report(item, "value")
-
-    def _fits(self, value: float, row: Sequence[float]) -> bool:
-        """Whether a row of values uses one no more often than the table holds it."""
-        held = self.table.values.count(value)
-        return not held or row.count(value) <= held
 
     def _words(self, item: Item) -> str:
         return self.lower[self.sentence_start : item.end + 40]
@@ -205,30 +213,27 @@ class _Check:
         """The label that a number is said of."""
         if place in self.paired:
             return self.paired.pop(place)
-        items = self.items
-        after = items[place + 1] if place + 1 < len(items) else None
-        if after is None or after.number is not None or not after.known:
-            after = None
-        elif self.text[item.end : after.start].strip(" %*") in ("(", "["):
+        after = self._known_label(place + 1)
+        if after is not None and self.text[item.end : after.start].strip(" %*") in ("(", "["):
             return None if enumerated(self.lower, item) else after
-        if self.chain and how.tie and not tail:
-            if operand and not (how.tie == "tight" and gap.strip(" *") in ("", "(", "[", ":", "=", "|")):
+        in_list = after is not None and gap.strip(" *") in _LISTED and follows(self.text[item.end : after.start])
+        if self.chain and how.tie and not tail and not in_list:
+            if operand and not (how.tie == "tight" and gap.strip(" *") in ("", "(", "[", "=", "|")):
                 return None
             if len(self.chain) == 1:
                 return self.chain[0]
             return self.paired.pop(place) if self._pair(place) else None
-        if len(self.chain) > 1 and _THEIRS.match(gap.lower()) and self._pair(place):
+        if len(self.chain) > 1 and of_these(gap) and self._pair(place):
             return self.paired.pop(place)
         if operand or tail or after is None or len(after.label) == 1:
             return None
-        alone = (
-            place + 2 >= len(items)
-            or items[place + 2].number is not None
-            or not joined(self.text[after.end : items[place + 2].start])
-        )
-        if alone and not how.cue and follows(self.text[item.end : after.start]):
-            return after
-        return None
+        beyond = self.items[place + 2] if place + 2 < len(self.items) else None
+        alone = beyond is None or beyond.number is not None or not joined(self.text[after.end : beyond.start])
+        return after if alone and not how.cue and follows(self.text[item.end : after.start]) else None
+
+    def _known_label(self, place: int) -> Item | None:
+        item = self.items[place] if place < len(self.items) else None
+        return item if item is not None and item.number is None and item.known else None
 
     def _pair(self, place: int) -> bool:
         """Pair the numbers from here on with the labels in the row before them, if there are as many."""
@@ -245,14 +250,8 @@ class _Check:
 
     def _reading(self, place: int, item: Item, label: Item, how: Lead) -> bool | None:
         """A number said of a label."""
-        after = self.items[place + 1] if place + 1 < len(self.items) else None
-        if (
-            after is None
-            or after.number is not None
-            or not after.known
-            or after is label
-            or not follows(self.text[item.end : after.start])
-        ):
+        after = self._known_label(place + 1)
+        if after is not None and (after is label or not follows(self.text[item.end : after.start])):
             after = None
         allowed = self._under(label.label, after)
         value, known = item.value, self.reckoning
@@ -299,7 +298,9 @@ class _Check:
         """An operand of written arithmetic: read before, given, derived, or what the question asks about."""
         assert item.number is not None
         table, known, value = self.table, self.reckoning, item.number.value
-        if role.scales and (value in _CONSTANTS or value in table.counts or role.operands[0] in known.derived):
+        if value == 100 or (role.scales and (value in _CONSTANTS or value in table.counts)):
+            return True
+        if role.scales and role.operands[0] in known.derived:
             return True
         if len(self.chain) == len(role.operands) and (
             group := [one for name in self.chain for one in known.of(name.label)]
@@ -311,24 +312,17 @@ class _Check:
             return (once and known.among(item, allowed, False)) or self._report(item, "reading", expected=allowed)
         if value in known.asked.numbers or counts(self.lower, item, table):
             return True
-        if (
-            role.summand and len(role.operands) > 2 and not self._fits(value, role.operands)
-            and value not in known.derived
-        ):  # fmt: skip
-            return self._report(item, "value")
+        if role.summand and len(role.operands) > 2 and not known.fits(value, role.operands):
+            return value in known.derived or self._report(item, "value")
         pair = len(role.operands) == 2
         if pair and (known.read or len(known.asked.values) == 2):
-            supported = known.among(item, known.operands(), False) or self._extreme_operand(item)
+            named = known.operands()
+            # Two bars that were not spoken of before may be; one of them beside one that was is a slip.
+            fresh = all(one in table.numerals and one not in named for one in role.operands)
+            supported = fresh or known.among(item, named, False) or known.extreme(item, self.lower)
         else:
             supported = known.among(item, table.numerals, False)
         return supported or known.earlier(item, False) or self._report(item, "value")
-
-    def _extreme_operand(self, item: Item) -> bool:
-        """The highest or lowest value, where the question or the rationale speaks of it."""
-        ends = (max(self.table.values), min(self.table.values))
-        if not self.reckoning.close(item, ends, False):
-            return False
-        return not EXTREMES.isdisjoint(self.reckoning.asked.words) or any(word in self.lower for word in EXTREMES)
 
     def _extreme(self, item: Item, how: Lead) -> bool:
         pick = max if how.extreme == "high" else min
@@ -340,7 +334,7 @@ class _Check:
 
     # --- results in words -----------------------------------------------------------------------------------------
 
-    def _result(self, item: Item, how: Lead, tail: str) -> bool | None:
+    def _result(self, item: Item, how: Lead, tail: str, ahead: Item | None) -> bool | None:
         """A number that words announce as a result; None where they may mean something else."""
         number, known, value = item.number, self.reckoning, item.value
         assert number is not None
@@ -353,6 +347,8 @@ class _Check:
             steps = steps | announced(words) or known.asked.steps or ANY
         if number.percent:
             steps |= {"ratio", "difference", "change"}
+        if tail and ahead is not None and " than " in self.text[item.end : ahead.start]:
+            known.sentence += [(ahead.label, one) for one in known.of(ahead.label)]
         if known.reaches(item, steps, self.chain, known.wants_everything(words), how.hedged):
             known.derive(value)
             return True
@@ -361,8 +357,11 @@ class _Check:
         if how.limited:
             return None
         if how.cue == "result":
-            # "So the answer is 8", where a value is asked for and no step.
+            # "So the answer is 8", where a value is asked for and no step; "which gives 12.5", as read before.
             asked = known.asked
+            last = next(reversed(self.focus.values()), None)
+            if not named and last is not None and known.read.get(last.label) == value:
+                return True
             if len(asked.values) == 1 and known.close(item, asked.values, how.hedged):
                 return True
             if not asked.values and not asked.steps and known.member(item, how.hedged):
@@ -373,7 +372,7 @@ class _Check:
         """Whether a number without a label is read off the bar that was spoken of last ("its value is 8")."""
         if len(self.focus) > 1 or len(self.chain) > 1:
             return False
-        return _ITS.search(gap.lower()[-60:]) is not None
+        return points_back(gap[max(0, last_break(gap), len(gap) - 60) :])
 
     def _report(self, item: Item, reason: Reason, label: str = "", expected: Sequence[float] = ()) -> Literal[False]:
         written = self.text[item.start : item.end]
@@ -386,14 +385,12 @@ class _Check:
                 context=" ".join(self.text[start:end].split()),
             )
         )
-
         return False
 
 
-_CONSTANTS: Final = frozenset([100.0, 2.0, 1000.0])
-"""What arithmetic brings along: percent, means of two, units."""
+_LISTED: Final = (",", ";", "and", ", and", "&")
+_CONSTANTS: Final = frozenset([2.0, 1000.0])
+"""What arithmetic brings along besides 100: means of two, units."""
 _WORD_FOLLOWS: Final = (" ", "-", "%", "x", "×")
 _COMPARISON: Final = Role(False, operands=(0.0, 0.0))
-_ITS = re.compile(r"\b(?:its?|th(?:is|at) (?:bar|one)|(?:so |and |with )the value|touch\w+|gridline|mark|line for)\b")
-_THEIRS = re.compile(r"\**[.;:,]? (?:with )?(?:their|the|these) (?:respective )?\w+ (?:are|is|of|being|read)?:? ?$")
 _ANOTHER = re.compile(r"\s*(?:and|,|&)\s*\d")

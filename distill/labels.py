@@ -25,7 +25,9 @@ _LETTERS = re.compile(r"[a-zA-Z]+")
 _TO_SPACES: Final = {code: " " for code in range(128) if not chr(code).isalpha()}
 _WORD = re.compile(r"[^\W_]+")
 _GENERIC: Final = word_set(
-    """threshold limit target cutoff cut-off baseline goal input output required entry entries estimate estimated
+    """sorted sorting ordered ranking ranked counting rounding rounded converting assuming checking starting ending
+    calculated computed simplified simplifying altogether respectively hmm alternatively finding comparison
+    threshold limit target cutoff cut-off baseline goal input output required entry entries estimate estimated
     result results remainder quotient product multiplying multiplied divided subtracted added lines bars columns
     a about above according add adding after all also altogether amount an analysis and another answer
     approach approximately around as at average averages axis bar based because before below big biggest

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from distill.charts import Table
 from distill.labels import labels
-from distill.statements import Item, numbers, plain
+from distill.statements import EXTREMES, Item, numbers, plain
 from distill.steps import announced, any_close, results
 
 
@@ -105,6 +105,17 @@ class Reckoning:
         """What arithmetic without labels may work with, once bars were read."""
         return [*self.read.values(), *(value for _, value in self.sentence), *self.asked.values]
 
+    def extreme(self, item: Item, lower: str) -> bool:
+        """The highest or lowest value, where the question or the rationale speaks of it."""
+        if not self.close(item, (max(self.table.values), min(self.table.values)), False):
+            return False
+        return not EXTREMES.isdisjoint(self.asked.words) or any(word in lower for word in EXTREMES)
+
+    def fits(self, value: float, row: Sequence[float]) -> bool:
+        """Whether a row of values uses one no more often than the table holds it."""
+        held = self.table.values.count(value)
+        return not held or row.count(value) <= held
+
     def reaches(
         self, item: Item, steps: frozenset[str], chain: Sequence[Item], everything: bool, hedged: bool
     ) -> bool:
@@ -163,9 +174,11 @@ class Reckoning:
 
     def steps_near(self, item: Item, speaks: bool, hedged: bool) -> bool:
         """Whether one step on what is near gives a number that nothing announces."""
-        near = {*(value for _, value in self.sentence[-4:-1]), *self.derived[-2:], *self.said[-2:]}
+        near: set[float] = {*(value for _, value in self.sentence[-4:-1]), *self.derived[-2:], *self.said[-2:]}
         given = [value for value in self.asked.numbers if value < 1e4][:4]
         others = {*near, *given} if speaks else given
+        if item.number is not None and item.number.percent:
+            near.add(100.0)
         return any(
             self.close(item, (one + other, one - other, one * other, one / other if other else 0.0), hedged)
             for one in near

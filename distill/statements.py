@@ -274,7 +274,7 @@ def _extreme(tokens: list[str], place: int, kind: int) -> str:
     return ("high" if kind == HIGH else "low") if direct else ""
 
 
-_SENTENCE = re.compile(r"[.!?;](?=\s|$|\*)|\n")
+_SENTENCE = re.compile(r"(?:[!?;]|(?<!i\.e)(?<!e\.g)(?<!vs)(?<!fig)(?<!Fig)(?<!approx)\.)(?=\s|$|\*)|\n")
 
 
 @lru_cache(maxsize=1 << 15)
@@ -286,7 +286,7 @@ def last_break(gap: str) -> int:
     return place
 
 
-_JOINERS: Final = word_set("and & plus minus to through or versus vs over + - / * × ÷ , than from")
+_JOINERS: Final = word_set("→ and & plus minus to through or versus vs over + - / * × ÷ , than from")
 _JOIN_FILLERS: Final = word_set(
     """the a of bar bars column columns slice slices segment line lines value values 's in for both year category
     ( ) " ' ** |"""
@@ -316,3 +316,23 @@ def follows(gap: str) -> bool:
     """Whether the label after this stretch says what the number before it is ("45 in 2015", "45 (Apple)")."""
     match = _REVERSE.fullmatch(gap.lower())
     return match is not None and _CLASS.get(match["word"] or "of") in (None, PLAIN)
+
+
+_POINTS_BACK = re.compile(
+    r"\b(?:its (?:\w+ )?(?:value|height|top|level|bar|edge|end|reading|label)|it (?:is|was|reads|reaches|shows|stands"
+    r"|has|sits|ends|goes|measures|comes)|th(?:is|at) (?:bar|one)|(?:so |and |with )the value|touch\w+|gridline|mark"
+    r"|line for)\b"
+)
+_OF_THESE = re.compile(r"\**[.;:,]? (?:with )?(?:their|the|these) (?:respective )?\w+ (?:are|is|of|being|read)?:? ?$")
+
+
+@lru_cache(maxsize=1 << 12)
+def points_back(gap: str) -> bool:
+    """Whether these words speak on of what was named last ("its value is", "that one is")."""
+    return _POINTS_BACK.search(gap.lower()) is not None
+
+
+@lru_cache(maxsize=1 << 12)
+def of_these(gap: str) -> bool:
+    """Whether these words announce the values of all labels that were just named ("their heights are")."""
+    return _OF_THESE.match(gap.lower()) is not None

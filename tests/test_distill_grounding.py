@@ -1,7 +1,10 @@
 """What of a rationale its chart supports: clean ones pass in any phrasing, a misreading is found and named."""
 
 import time
+from pathlib import Path
+from typing import Any
 
+import orjson
 import pytest
 
 from distill.charts import read_table
@@ -46,6 +49,17 @@ CLEAN = [
 @pytest.mark.parametrize(("question", "text"), CLEAN)
 def test_a_clean_rationale_has_nothing_unsupported(question: str, text: str) -> None:
     assert unsupported(text, question) == ()
+
+
+LONG = [orjson.loads(line) for line in Path(__file__).with_name("chart_rationales.jsonl").read_bytes().splitlines()]
+"""Rationales as large models write them, clean, about tables of many kinds."""
+
+
+@pytest.mark.parametrize("case", LONG, ids=[case["question"] for case in LONG])
+def test_a_long_clean_rationale_has_nothing_unsupported(case: dict[str, Any]) -> None:
+    table = read_table(case["table"])
+    assert table is not None
+    assert ground(case["rationale"], table, asked(case["question"], table, case["title"])).unsupported == ()
 
 
 WRONG = [
