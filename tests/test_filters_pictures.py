@@ -81,6 +81,15 @@ def test_one_changed_digit_in_a_large_chart_is_a_difference():
     assert same(charts.png(one), charts.jpeg(one, 50))
 
 
+def test_faint_writing_is_told_too():
+    rng = np.random.default_rng(13)
+    for _ in range(3):
+        pair = (charts.paint(chart) for chart in charts.pair(rng, "digit", "bar", (400, 300)))
+        one, other = (Image.eval(image, lambda level: 255 - (255 - level) // 10) for image in pair)
+        assert not same(charts.png(one), charts.png(other))
+        assert found(charts.png(one), charts.png(charts.resized(one, 0.8, "box")))
+
+
 def test_a_part_of_a_picture_or_another_shape_is_another_picture():
     image = charts.paint(charts.imagine(np.random.default_rng(6), "bar", (400, 300)))
     assert not same(charts.png(image), charts.png(image.crop((20, 15, 400, 300))))
