@@ -250,16 +250,16 @@ def alike(
     extra, missing = _written(one, here - there), _written(other, there - here)
     if max(len(extra), len(missing)) > _MOST_CHANGED:
         return False
-    extra, missing = _less_misspellings(extra, missing, other, is_word)
+    extra, missing, other_letter = _less_misspellings(extra, missing, other, is_word)
     if shared > 1:
         extra, missing = _less_light_verbs(extra), _less_light_verbs(missing)
     changed = max(len(extra), len(missing))
     if not changed:
-        return answers() != "differ"
+        return answers() in (("agree", "may agree") if other_letter else ("agree", "may agree", "unknown"))
     if changed > 3 or any(_is_fixed(name) or is_name(word) for name, word in [*extra, *missing]):
         return False
     contrasts = [any(name in _CONTRAST_NAMES for name, _ in words) for words in (extra, missing)]
-    if all(contrasts):
+    if all(contrasts) or other_letter:
         return False
     agreement = answers()
     if same_picture and _one_for_one(one, other, changed):
@@ -298,10 +298,15 @@ def _one_for_one(one: Wording, other: Wording, changed: int) -> bool:
 
 def _less_misspellings(
     extra: list[tuple[str, str]], missing: list[tuple[str, str]], other: Wording, is_word: Callable[[str], bool]
-) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """Both lists without the words that are one word, once misspelt, and without misspelt small words."""
+) -> tuple[list[tuple[str, str]], list[tuple[str, str]], bool]:
+    """Both lists without the words that are one word, once misspelt, and without misspelt small words.
+
+    The last says whether a letter stands for another one, as in two words of their own ("lamp", "lamb"); letters that
+    are missing, doubled or swapped seldom make another word.
+    """
     left = list(missing)
     rest = []
+    other_letter = False
     for item in extra:
         word = item[1]
         if word in _GROUPS or word in CONTRASTS or is_word(word):
@@ -310,9 +315,10 @@ def _less_misspellings(
         twin = next((right for right in left if _misspells(word, right[1])), None)
         if twin is not None:
             left.remove(twin)
+            other_letter |= len(word) == len(twin[1]) and sorted(word) != sorted(twin[1])
         elif not any(not meaning(token) and _misspells(word, token) for token in other.tokens):
             rest.append(item)
-    return rest, left
+    return rest, left, other_letter
 
 
 def _misspells(word: str, right: str) -> bool:

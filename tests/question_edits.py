@@ -317,7 +317,18 @@ _NEGATIONS = (
     *((" is ", " is not "), ("Is the ", "Isn't the "), (" was ", " was not "), (" have ", " do not have ")),
     *(("of all", "of all but one of the"), (" in the", " not in the"), ("did ", "did not "), (" had ", " had not ")),
 )
-DIFFERENCES = ("number", "name", "thing", "colour", "superlative or opposite", "negation")
+_SPELT_ALIKE = {
+    **{
+        "lamp": "lamb",
+        "chair": "choir",
+        "bottle": "battle",
+        "player": "prayer",
+        "farmer": "former",
+        "train": "trail",
+    },
+    **{"price": "prize", "bolts": "boats", "letter": "litter", "value": "valve", "page": "pace", "goats": "gnats"},
+}
+DIFFERENCES = ("number", "name", "thing", "colour", "superlative or opposite", "negation", "word spelt like it")
 
 
 def _exchanged(text: str, how: str, chance: random.Random) -> str:
@@ -328,6 +339,9 @@ def _exchanged(text: str, how: str, chance: random.Random) -> str:
             return text
         match = chance.choice(found)
         return text[: match.start()] + str(int(match[0]) + chance.randint(1, 3)) + text[match.end() :]
+    if how == "word spelt like it":
+        known = [word for word in _SPELT_ALIKE if re.search(rf"\b{word}\b", text)]
+        return re.sub(rf"\b{known[0]}\b", _SPELT_ALIKE[known[0]], text, count=1) if known else text
     if how == "negation":
         known = [pair for pair in _NEGATIONS if pair[0] in text]
         return text.replace(*chance.choice(known), 1) if known else text

@@ -112,6 +112,7 @@ def test_a_light_edit_is_the_same_question(one, other):
         ("Which bar is the highest?", "Which bar is the lowest?"),
         ("What is Ghana minus Peru plus Kenya plus Italy?", "What is Peru minus Ghana plus Kenya plus Italy?"),
         ("What color is the lamp next to the chair?", "What color is the hat next to the chair?"),
+        ("What color is the lamb next to the chair?", "What color is the lamp next to the chair?"),
         ("图中红色柱子的数值是多少？", "图中蓝色柱子的数值是多少？"),
         ("сколько стоит лампа", "сколько стоит шляпа"),
     ],
