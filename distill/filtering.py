@@ -42,7 +42,7 @@ DEFAULT_SIGNALS: tuple[SignalName, ...] = (
     "contamination",
     "corpus",
 )
-"""What is measured unless the recipe says otherwise: everything that needs no model and no list of its own."""
+"""What is measured unless the recipe says otherwise: what needs no model, no list, and not every picture decoded."""
 
 
 ARMS = ("unfiltered", "random")
@@ -190,6 +190,7 @@ DEFAULT_RULES = (
     Rule(name="judged_wrong", drop="judge_verdict = 'wrong'"),
     Rule(name="bad_format", drop="not format_valid"),
     Rule(name="repetition", drop="repetition_ngram > 0.6"),
+    Rule(name="refusal", drop="refusal"),
     Rule(name="exact_duplicate", drop="exact_duplicate"),
     Rule(name="question_duplicate", drop="question_duplicate_of IS NOT NULL"),
     Rule(name="contaminated", drop="contamination = 'pair'"),

@@ -66,6 +66,7 @@ def test_every_trace_is_measured_decided_and_counted(world):
         "rule.judged_wrong": 0,
         "rule.bad_format": 6,
         "rule.repetition": 6,
+        "rule.refusal": 0,
         "rule.exact_duplicate": 6,
         "rule.question_duplicate": 0,
         "rule.contaminated": 0,
@@ -87,7 +88,7 @@ def test_the_signal_table_names_its_extractors_and_has_a_state_of_each(world):
     table = pq.read_table(run / "filter/signals/part-00000.parquet")
     assert table.schema.names == measure.SCHEMA.names
     extractors = orjson.loads(table.schema.metadata[b"extractors"])
-    assert extractors["repetition"] == {"version": "1", "ngram": 4}
+    assert extractors["repetition"] == {"version": Repetition.version, "ngram": 4}
     assert set(extractors) == set(registry.FAMILIES)
     assert table["id"].to_pylist() == sorted(item.id for item in world[2])
     for name in registry.FAMILIES:
