@@ -49,7 +49,7 @@ COLUMNS = family(
 
 _SCHEMA = pa.schema([pa.field("sample_id", pa.string()), *COLUMNS])
 _ROW_GROUP = 8192
-_UNREADABLE = "unreadable"
+_UNREAD = "unread"
 _CLOSING = " \t.?!:;,"
 
 Item = TypeVar("Item")
@@ -66,10 +66,24 @@ class _Asked:
     """Digests of their encoded bytes."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Source:
+    samples: Path
+    partitions: tuple[int, ...]
+    max_pixels: int
+    workers: int
+
+    def read(self) -> Iterator[Sample]:
+        for number in self.partitions:
+            yield from read_partition(self.samples, number)
+
+
 @dataclass(slots=True, kw_only=True)
 class _Memory:
-    """What is known of pictures by the digests of their bytes."""
+    """What is known of pictures by the digests of their bytes, and the journals that keep it."""
 
+    looked: Path
+    compared: Path
     looks: dict[str, Look] = field(default_factory=dict)
     verdicts: dict[Pair, bool] = field(default_factory=dict)
 
@@ -81,9 +95,11 @@ def write(
 
     Its bytes depend on the samples and their pictures alone.
     """
+    source = _Source(
+        samples=samples_folder, partitions=tuple(partitions), max_pixels=max_pixels, workers=max(1, workers)
+    )
     path = side.part(folder, 0)
-    partitions = list(partitions)
-    asked = sorted(_asked(samples_folder, partitions), key=lambda one: one.id)
+    asked = sorted(map(_asked, source.read()), key=lambda one: one.id)
     identity = {"version": VERSION, "pictures": pictures.VERSION, "max_pixels": max_pixels}
     content = hashlib.sha256()
     for one in asked:
@@ -91,12 +107,15 @@ def write(
     made_from = fingerprint(identity | {"content": content.hexdigest()})
     known = side.metadata(path)
     # What could not be read then may be readable now.
-    if known.get(side.FINGERPRINT) == made_from and known.get(_UNREADABLE) == "0":
+    if known.get(side.FINGERPRINT) == made_from and known.get(_UNREAD) == "0":
         return path
     folder.mkdir(parents=True, exist_ok=True)
-    groups = _groups(samples_folder, partitions, asked, folder, fingerprint(identity)[:16], max_pixels, workers)
-    unreadable = sum(any(digest not in groups for digest in one.pictures) for one in asked)
-    metadata = {side.FINGERPRINT: made_from, _UNREADABLE: str(unreadable)}
+    memory = _remembered(folder, fingerprint(identity)[:16])
+    shown = sorted({digest for one in asked for digest in one.pictures if digest})
+    _look(source, shown, memory)
+    readable = [digest for digest in shown if digest in memory.looks]
+    groups, failed = _groups(source, readable, memory)
+    metadata = {side.FINGERPRINT: made_from, _UNREAD: str(failed + len(shown) - len(readable))}
     table = pa.Table.from_pylist(list(_rows(asked, groups)), schema=_SCHEMA.with_metadata(metadata))
     with atomic_path(path) as temporary:
         pq.write_table(table, temporary, compression="zstd", row_group_size=_ROW_GROUP)
@@ -114,11 +133,8 @@ def _plain(text: str) -> str:
     return " ".join(unicodedata.normalize("NFC", text).casefold().split()).rstrip(_CLOSING)
 
 
-def _asked(samples: Path, partitions: Sequence[int]) -> Iterator[_Asked]:
-    for number in partitions:
-        for sample in read_partition(samples, number):
-            shown = tuple(ref.sha256 for ref in sample.images)
-            yield _Asked(id=sample.id, text=key(sample), pictures=shown)
+def _asked(sample: Sample) -> _Asked:
+    return _Asked(id=sample.id, text=key(sample), pictures=tuple(ref.sha256 for ref in sample.images))
 
 
 def _rows(asked: Sequence[_Asked], groups: dict[str, str]) -> Iterator[dict[str, Any]]:
@@ -145,86 +161,80 @@ def _rows(asked: Sequence[_Asked], groups: dict[str, str]) -> Iterator[dict[str,
         yield row
 
 
-def _groups(
-    samples: Path,
-    partitions: Sequence[int],
-    asked: Sequence[_Asked],
-    folder: Path,
-    name: str,
-    max_pixels: int,
-    workers: int,
-) -> dict[str, str]:
-    """For each picture that can be decoded the smallest digest of the pictures that show the same."""
-    needed = sorted({digest for one in asked for digest in one.pictures})
-    looked, compared = folder / f"looks-{name}.jsonl", folder / f"pairs-{name}.jsonl"
-    for stale in {*folder.glob("looks-*.jsonl"), *folder.glob("pairs-*.jsonl")} - {looked, compared}:
-        stale.unlink()
-    memory = _remembered(looked, compared)
-    refs = _refs(samples, partitions, {digest for digest in needed if digest not in memory.looks})
-    with Journal(looked) as journal, _pool(workers) as mapped:
+def _look(source: _Source, digests: Iterable[str], memory: _Memory) -> None:
+    """Look at the pictures that nobody has looked at yet, as far as they can be decoded."""
+    refs = _refs(source, {digest for digest in digests if digest not in memory.looks})
+    # Where they lie, so that a table with pictures in it is read once.
+    new = sorted(refs.values(), key=lambda ref: (ref.path, ref.column, ref.row, ref.index))
 
-        def look(ref: ImageRef) -> Look | None:
-            try:
-                return pictures.look(read_bytes(ref), max_pixels=max_pixels)
-            except ImageError:
-                return None
+    def look(ref: ImageRef) -> Look | None:
+        try:
+            return pictures.look(read_bytes(ref), max_pixels=source.max_pixels)
+        except ImageError:
+            return None
 
-        # Where they lie, so that a table with pictures in it is read once.
-        new = sorted(refs.values(), key=lambda ref: (ref.path, ref.column, ref.row, ref.index))
+    with Journal(memory.looked) as journal, _pool(source.workers) as mapped:
         for ref, seen in zip(new, mapped(look, new), strict=True):
             if seen is not None:
                 memory.looks[ref.sha256] = seen
                 journal.append(
                     {"sha256": ref.sha256, "phash": seen.phash.hex(), "flat": seen.flat, "pixels": seen.pixels}
                 )
-    readable = [digest for digest in needed if digest in memory.looks]
-    looks = [memory.looks[digest] for digest in readable]
-    refs = _refs(samples, partitions, {readable[place] for pair in pictures.proposals(looks) for place in pair})
-    with Journal(compared) as journal, _pool(workers) as mapped:
-
-        def same(pair: Pair) -> bool | None:
-            if pair in memory.verdicts:
-                return None
-            try:
-                return pictures.same(*(read_bytes(refs[digest]) for digest in pair), max_pixels=max_pixels)
-            except ImageError:
-                return False
-
-        def confirm(places: list[tuple[int, int]]) -> Iterator[bool]:
-            pairs = [(readable[one], readable[other]) for one, other in places]
-            for pair, verdict in zip(pairs, mapped(same, pairs), strict=True):
-                if verdict is not None:
-                    memory.verdicts[pair] = verdict
-                    journal.append({"one": pair[0], "other": pair[1], "same": verdict})
-                yield memory.verdicts[pair]
-
-        found = pictures.clusters(looks, confirm, batch=1 if workers == 1 else 4 * workers)
-    return {digest: readable[first] for digest, first in zip(readable, found, strict=True)}
 
 
-def _remembered(looked: Path, compared: Path) -> _Memory:
-    memory = _Memory()
-    if looked.is_file():
-        for record in read_jsonl(looked):
-            memory.looks[record["sha256"]] = Look(
-                phash=bytes.fromhex(record["phash"]), flat=record["flat"], pixels=record["pixels"]
-            )
-    if compared.is_file():
-        for record in read_jsonl(compared):
-            memory.verdicts[record["one"], record["other"]] = record["same"]
+def _groups(source: _Source, digests: Sequence[str], memory: _Memory) -> tuple[dict[str, str], int]:
+    """For each of these pictures the first of those that show the same; and how many pairs could not be compared."""
+    looks = [memory.looks[digest] for digest in digests]
+    refs = _refs(source, {digests[place] for pair in pictures.proposals(looks) for place in pair})
+    failed = 0
+
+    def same(pair: Pair) -> bool | None:
+        if pair in memory.verdicts:
+            return memory.verdicts[pair]
+        try:
+            return pictures.same(*(read_bytes(refs[digest]) for digest in pair), max_pixels=source.max_pixels)
+        except ImageError:
+            return None
+
+    def confirm(places: list[tuple[int, int]]) -> Iterator[bool]:
+        nonlocal failed
+        pairs = [(digests[one], digests[other]) for one, other in places]
+        for pair, verdict in zip(pairs, mapped(same, pairs), strict=True):
+            failed += verdict is None
+            if verdict is not None and pair not in memory.verdicts:
+                memory.verdicts[pair] = verdict
+                journal.append({"one": pair[0], "other": pair[1], "same": verdict})
+            yield bool(verdict)
+
+    with Journal(memory.compared) as journal, _pool(source.workers) as mapped:
+        batch = 1 if source.workers == 1 else 4 * source.workers
+        found = pictures.clusters(looks, confirm, batch=batch)
+    return {digest: digests[first] for digest, first in zip(digests, found, strict=True)}, failed
+
+
+def _remembered(folder: Path, name: str) -> _Memory:
+    """What earlier runs with the same settings saw; what others saw is forgotten."""
+    memory = _Memory(looked=folder / f"looks-{name}.jsonl", compared=folder / f"pairs-{name}.jsonl")
+    for stale in {*folder.glob("looks-*.jsonl"), *folder.glob("pairs-*.jsonl")} - {memory.looked, memory.compared}:
+        stale.unlink()
+    for record in read_jsonl(memory.looked):
+        memory.looks[record["sha256"]] = Look(
+            phash=bytes.fromhex(record["phash"]), flat=record["flat"], pixels=record["pixels"]
+        )
+    for record in read_jsonl(memory.compared):
+        memory.verdicts[record["one"], record["other"]] = record["same"]
     return memory
 
 
-def _refs(samples: Path, partitions: Sequence[int], wanted: set[str]) -> dict[str, ImageRef]:
+def _refs(source: _Source, wanted: set[str]) -> dict[str, ImageRef]:
     """Where these pictures lie; of several places the first by its name."""
     found: dict[str, ImageRef] = {}
-    for number in partitions if wanted else ():
-        for sample in read_partition(samples, number):
-            for ref in sample.images:
-                if ref.sha256 in wanted:
-                    known = found.setdefault(ref.sha256, ref)
-                    if (ref.path, ref.row, ref.index) < (known.path, known.row, known.index):
-                        found[ref.sha256] = ref
+    for sample in source.read() if wanted else ():
+        for ref in sample.images:
+            if ref.sha256 in wanted:
+                known = found.setdefault(ref.sha256, ref)
+                if (ref.path, ref.row, ref.index) < (known.path, known.row, known.index):
+                    found[ref.sha256] = ref
     return found
 
 

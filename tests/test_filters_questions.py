@@ -179,6 +179,18 @@ def test_a_picture_that_was_missing_is_looked_at_when_it_is_back(world, library)
     assert world.write(samples)["b"]["question_duplicate_of"] == "a"
 
 
+def test_a_comparison_that_failed_is_not_remembered_as_a_difference(world, library):
+    world.write([ask("a", "Why?", library[0])])
+    world.write([ask("b", "Why?", library[1])])
+    samples = [ask("a", "Why?", library[0]), ask("b", "Why?", library[1])]
+    path = world.shown[1]
+    data = path.read_bytes()
+    path.unlink()
+    assert world.write(samples)["b"]["question_duplicate_of"] is None
+    path.write_bytes(data)
+    assert world.write(samples)["b"]["question_duplicate_of"] == "a"
+
+
 def test_the_table_says_the_same_whatever_the_order_the_partitions_and_the_workers(world, library):
     samples = [
         ask(f"{number:02d}", f"Question {number % 3}?", library[number % 4], *library[: number % 2])
