@@ -6,9 +6,9 @@ The rationales are written in phrasings that know nothing of the extractor, abou
 values 1 to 9) and about tables as data sets of natural charts keep them (series by categories, years, shares); those
 of "later" were written when the extractor was finished. Half are clean; the others have one fault: a value misread
 throughout, a slip in one mention, two bars swapped, a label that is not in the chart, a last step or an intermediate
-one that does not come out. A fault that leaves the text as it was is drawn again. `--run` adds the traces of a
-finished tiny run, clean or not by comparison with every rationale that the world's own styles could have written
-about the true chart.
+one that does not come out. A fault that leaves the text as it was is drawn again. "long" are the rationales of the
+tests, written out by hand. `--run` adds the traces of a finished tiny run, clean or not by comparison with every
+rationale that the world's own styles could have written about the true chart.
 """
 
 import argparse
@@ -32,6 +32,7 @@ from rationales import BARS
 from rationales_later import LATER
 from teller import COLOURS, Phrasing, Teller
 
+from distill.charts import find_table
 from distill.types import Sample, Trace, Usage
 from filters.grounding import Grounding
 
@@ -118,6 +119,31 @@ def stored(values: dict[str, float], rng: random.Random) -> Any:
             *(" | ".join([row, *map(str, cells.values())]) for row, cells in rows.items()),
         ]
     )
+
+
+def long_cases(rng: random.Random) -> Iterator[Case]:
+    """The long rationales of the tests as they are, and with each value of the chart misread once."""
+    path = Path(__file__).resolve().parent.parent / "tests" / "chart_rationales.jsonl"
+    for line in path.read_bytes().splitlines():
+        told = orjson.loads(line)
+        case = Case(
+            world="long",
+            phrasing="by hand",
+            fault="",
+            question=told["question"],
+            meta={"table": told["table"], "title": told["title"]},
+            text=told["rationale"],
+        )
+        yield case
+        table = find_table(case.meta)
+        assert table is not None
+        for match in re.finditer(r"(?<![\w.])\d+(?:\.\d+)?(?![\w.]*\d)(?!\w)", case.text):
+            value = float(match[0])
+            other = value + rng.choice([1, 2, -1, 3]) if value < 12 else value * rng.choice([0.8, 0.9, 1.1, 1.2])
+            wrong = f"{other:.1f}" if "." in match[0] else str(int(other))
+            if value in table.values and wrong not in case.text:
+                text = case.text[: match.start()] + wrong + case.text[match.end() :]
+                yield replace(case, fault="slip", text=text)
 
 
 # --- the traces of a finished tiny run ------------------------------------------------------------------------------
@@ -228,6 +254,7 @@ def main() -> None:
     parser.add_argument("--profile", action="store_true")
     chosen = parser.parse_args()
     found = list(cases(chosen.traces, random.Random(chosen.seed)))
+    found += long_cases(random.Random(chosen.seed))
     if chosen.run:
         found += run_cases(chosen.run)
     judge(found, chosen.misses, chosen.alarms)

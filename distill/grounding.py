@@ -28,6 +28,7 @@ from distill.statements import (
     numbers,
     of_these,
     plain,
+    points_ahead,
     points_back,
 )
 from distill.steps import ANY, COMPARED, announced, announced_for, comparison, holds
@@ -66,7 +67,7 @@ class _Check:
     """One rationale against one table, read from left to right."""
 
     __slots__ = (
-        "chain", "expressions", "focus", "groups", "items", "lower", "paired", "problems", "reckoning", "row",
+        "chain", "expressions", "focus", "groups", "items", "lower", "paired", "problems", "reckoning",
         "sentence_start", "table", "text",
     )  # fmt: skip
 
@@ -86,15 +87,11 @@ class _Check:
         self.paired: dict[int, Item] = {}
         self.groups: dict[tuple[float, ...], list[float]] = {}
         """The values of the labels that operands stand for ("A and B make 8 + 6")."""
-        self.row: list[float] = []
-        """Numbers without labels in a row ("8, 6, 3 and 9")."""
 
     def run(self) -> Grounding:
-        text, items = self.text, self.items
-        checked = 0
-        end = 0
-        for place, item in enumerate(items):
-            gap = text[end : item.start]
+        checked = end = 0
+        for place, item in enumerate(self.items):
+            gap = self.text[end : item.start]
             broken = last_break(gap) if len(gap) > 1 else -1
             if broken >= 0:
                 self.reckoning.sentence = []
@@ -104,8 +101,7 @@ class _Check:
                 self._label(item, gap, broken >= 0)
             else:
                 verdict = self._number(place, item, gap)
-                if verdict is not None:
-                    checked += 1
+                checked += verdict is not None
                 if verdict is not False or place in self.expressions:
                     self.reckoning.said.append(item.number.value)
                 self.chain = []
@@ -149,6 +145,8 @@ class _Check:
         if role is not None and role.result:
             return self._outcome(item, role, lead(gap[-100:]).hedged)
         how = lead(gap[-100:])
+        if role is None and self.reckoning.counts_up(item.value, gap, self.lower.startswith(", 2", item.end)):
+            return None
         tail = comparison(self.lower, item.end) if self.lower[item.end : item.end + 1] in _WORD_FOLLOWS else ""
         label = self._anchor(place, item, gap, how, tail, operand=role is not None)
         if label is not None:
@@ -160,7 +158,9 @@ class _Check:
                 return self._report(item, "arithmetic")
             return self._operand(item, _COMPARISON)
         if gap[:1] == ")" and len(self.chain) == 1 and lead(gap[1:]).tie and not tail:
-            if place > 1 and enumerated(self.lower, self.items[place - 2]):
+            before = self.items[place - 2] if place > 1 else item
+            inside = before.number is not None and self.text[before.end : self.chain[0].start].strip() == "("
+            if not inside or enumerated(self.lower, before):
                 return self._reading(place, item, self.chain[0], how)  # "bar 2 (red) has height 4"
             how = how._replace(cue="result")  # "plus 4 (red) is 10"
         if how.extreme and len(self.chain) == 1 and gap.lstrip()[:3] in ("is ", "was", "has"):
@@ -169,8 +169,11 @@ class _Check:
             return None
         if counts(self.lower, item, self.table):
             return True
-        if tail or how.cue or (len(self.chain) > 1 and how.tie):
-            verdict = self._result(item, how, tail, self._known_label(place + 1))
+        ahead = self._known_label(place + 1)
+        if ahead is not None and points_ahead(self.text[item.end : ahead.start]):
+            self.reckoning.sentence += [(ahead.label, one) for one in self.reckoning.of(ahead.label)]
+        if tail or how.cue or (len(self.chain) > 1 and how.tie and not _ANOTHER.match(self.lower, item.end)):
+            verdict = self._result(item, how, tail)
             if verdict is not None:
                 return verdict
         if how.limited:
@@ -185,12 +188,12 @@ class _Check:
         """A number that is said of nothing: it must be known from somewhere."""
         number, value, known = item.number, item.value, self.reckoning
         assert number is not None
-        in_row = bool(self.row) and (joined(gap) in (",", "and", "&") or not gap.strip(" /|"))
-        self.row = [*self.row, value] if in_row else [value]
+        in_row = bool(known.row) and (joined(gap) in (",", "and", "&") or not gap.strip(" /|"))
+        known.row = [*known.row, value] if in_row else [value]
         known.sentence.append(("", value))
-        if in_row and not known.fits(value, self.row):
+        if in_row and not known.fits(value, known.row):
             return self._report(item, "value")
-        if known.member(item, how.hedged) or (in_row and value - 1 in self.row[-2:]):
+        if known.member(item, how.hedged):
             return True
         if not in_row:
             words = self._words(item)
@@ -334,12 +337,14 @@ class _Check:
 
     # --- results in words -----------------------------------------------------------------------------------------
 
-    def _result(self, item: Item, how: Lead, tail: str, ahead: Item | None) -> bool | None:
+    def _result(self, item: Item, how: Lead, tail: str) -> bool | None:
         """A number that words announce as a result; None where they may mean something else."""
         number, known, value = item.number, self.reckoning, item.value
         assert number is not None
         if number.integer and known.asked.counting and value <= max(self.table.counts):
             return True
+        if len(self.chain) > 1 and all(known.close(item, known.of(one.label), how.hedged) for one in self.chain):
+            return True  # "both are 5"
         named = tail or ("" if how.cue == "result" else how.cue)
         steps = frozenset([named]) if named else frozenset()
         words = self._words(item)
@@ -347,8 +352,6 @@ class _Check:
             steps = steps | announced(words) or known.asked.steps or ANY
         if number.percent:
             steps |= {"ratio", "difference", "change"}
-        if tail and ahead is not None and " than " in self.text[item.end : ahead.start]:
-            known.sentence += [(ahead.label, one) for one in known.of(ahead.label)]
         if known.reaches(item, steps, self.chain, known.wants_everything(words), how.hedged):
             known.derive(value)
             return True

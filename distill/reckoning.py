@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from distill.charts import Table
 from distill.labels import labels
-from distill.statements import EXTREMES, Item, numbers, plain
+from distill.statements import EXTREMES, Item, last_break, numbers, plain
 from distill.steps import announced, any_close, results
 
 
@@ -58,7 +58,7 @@ def _question(text: str) -> tuple[str, frozenset[float], frozenset[str], frozens
 class Reckoning:
     """Grows as a rationale is read from left to right."""
 
-    __slots__ = ("asked", "derived", "read", "said", "sentence", "table", "tolerance")
+    __slots__ = ("asked", "derived", "read", "row", "said", "sentence", "table", "tolerance")
 
     def __init__(self, table: Table, question: Asked, tolerance: float) -> None:
         self.table, self.asked, self.tolerance = table, question, tolerance
@@ -67,6 +67,8 @@ class Reckoning:
         self.said: list[float] = []
         """Every number so far that stood for itself."""
         self.derived: list[float] = []
+        self.row: list[float] = []
+        """Numbers without labels in a row ("8, 6, 3 and 9")."""
         self.sentence: list[tuple[str, float]] = []
         """(label or nothing, value) of each operand that this sentence names."""
 
@@ -115,6 +117,18 @@ class Reckoning:
         """Whether a row of values uses one no more often than the table holds it."""
         held = self.table.values.count(value)
         return not held or row.count(value) <= held
+
+    def counts_up(self, value: float, gap: str, two_follows: bool) -> bool:
+        """Whether a number is one of 1, 2, 3 and so on: gridlines that are counted up to a value."""
+        if value == 1 and two_follows:
+            self.row = [1.0]
+            return True
+        if not self.row or value != self.row[-1] + 1 or "," not in gap or last_break(gap) >= 0:
+            return False
+        if self.row != [1.0] and (len(self.row) < 2 or self.row[-2] != self.row[-1] - 1):
+            return False
+        self.row.append(value)
+        return True
 
     def reaches(
         self, item: Item, steps: frozenset[str], chain: Sequence[Item], everything: bool, hedged: bool

@@ -336,3 +336,9 @@ def points_back(gap: str) -> bool:
 def of_these(gap: str) -> bool:
     """Whether these words announce the values of all labels that were just named ("their heights are")."""
     return _OF_THESE.match(gap.lower()) is not None
+
+
+@lru_cache(maxsize=1 << 12)
+def points_ahead(gap: str) -> bool:
+    """Whether a number is told in relation to the label after these words ("3.7 points from", "5 more than")."""
+    return gap.lower().removesuffix("the ").endswith((" than ", " from ", " over ", " above ", " below "))

@@ -1,5 +1,6 @@
 """What of a rationale its chart supports: clean ones pass in any phrasing, a misreading is found and named."""
 
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -55,11 +56,27 @@ LONG = [orjson.loads(line) for line in Path(__file__).with_name("chart_rationale
 """Rationales as large models write them, clean, about tables of many kinds."""
 
 
-@pytest.mark.parametrize("case", LONG, ids=[case["question"] for case in LONG])
+@pytest.mark.parametrize("case", LONG, ids=[case["question"][:50] for case in LONG])
 def test_a_long_clean_rationale_has_nothing_unsupported(case: dict[str, Any]) -> None:
     table = read_table(case["table"])
     assert table is not None
     assert ground(case["rationale"], table, asked(case["question"], table, case["title"])).unsupported == ()
+
+
+def test_a_slip_in_a_long_rationale_is_nearly_always_found() -> None:
+    found, slips = 0, 0
+    for case in LONG:
+        table = read_table(case["table"])
+        assert table is not None
+        question = asked(case["question"], table, case["title"])
+        for match in re.finditer(r"(?<![\w.])\d\d(?![\w.]*\d)(?!\w)", case["rationale"]):
+            wrong = str(int(match[0]) + 3)
+            if float(match[0]) in table.values and wrong not in case["rationale"]:
+                slips += 1
+                text = case["rationale"][: match.start()] + wrong + case["rationale"][match.end() :]
+                found += bool(ground(text, table, question).unsupported)
+    assert slips > 80
+    assert found >= 0.9 * slips
 
 
 WRONG = [
