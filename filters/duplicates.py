@@ -7,6 +7,7 @@ traces (complete, and not wrong) are also put into an order of diversity, each a
 Questions are never compared with each other here.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, ClassVar, Literal
@@ -17,9 +18,11 @@ from distill.recipe import Recipe
 from distill.types import Outcome, Sample, Trace
 from filters.answer import judged
 from filters.columns import NOT_APPLICABLE, OK, family
-from filters.text import normalised, words
+from filters.text import has_east_asian, normalised, words
 
-Shingles = frozenset[tuple[str, ...]]
+Text = tuple[str, ...]
+Shingles = frozenset[Text]
+Similarity = Callable[[Shingles, Shingles], float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,18 +56,19 @@ class Duplicates:
         )
 
     def measure(self, sample: Sample, traces: list[Trace]) -> list[dict[str, Any]]:
-        texts = [normalised(f"{trace.reasoning}\n{trace.answer}") for trace in traces]
+        texts = [_text(trace) for trace in traces]
         ranks = [self._rank(sample, trace) for trace in traces]
-        best: dict[str, int] = {}
+        best: dict[Text, int] = {}
         for position, text in enumerate(texts):
             if text and (text not in best or ranks[position] < ranks[best[text]]):
                 best[text] = position
         distinct = sorted(best, key=lambda text: ranks[best[text]])
-        shingles = {text: shingled(text, self.shingle) for text in distinct}
-        canonical = components([shingles[text] for text in distinct], self.threshold)
+        shingles = {text: _runs(text, self.shingle) for text in distinct}
+        similarity = _remembering()
+        canonical = components([shingles[text] for text in distinct], self.threshold, similarity)
         leader = {text: distinct[canonical[place]] for place, text in enumerate(distinct)}
         usable = [text for text in distinct if self._usable(sample, traces[best[text]])]
-        places = diverse([shingles[text] for text in usable])
+        places = diverse([shingles[text] for text in usable], similarity)
         diversity = {best[text]: place for text, place in zip(usable, places, strict=True)}
         rows: list[dict[str, Any]] = []
         for position, text in enumerate(texts):
@@ -80,7 +84,7 @@ class Duplicates:
                     "exact_duplicate": exact,
                     "near_duplicate": near,
                     "duplicate_of": traces[best[original]].id if near else None,
-                    "duplicate_jaccard": jaccard(shingles[text], shingles[original]) if near else None,
+                    "duplicate_jaccard": similarity(shingles[text], shingles[original]) if near else None,
                     "diversity_rank": diversity.get(position),
                 }
             )
@@ -97,10 +101,36 @@ class Duplicates:
         return None if judgement is None else judgement.verdict
 
 
+def _text(trace: Trace) -> Text:
+    """The words of a trace by white space alone: equal where only the layout differs."""
+    if trace.reasoning.isascii() and trace.answer.isascii():
+        return words(trace.reasoning) + words(trace.answer)
+    return tuple(normalised(f"{trace.reasoning}\n{trace.answer}").split())
+
+
 def shingled(text: str, size: int) -> Shingles:
     """The runs of `size` words; a shorter text is one shingle, so that it can equal only itself."""
-    found = words(text)
-    return frozenset(zip(*(found[start:] for start in range(size)), strict=False)) or frozenset([tuple(found)])
+    return _runs(tuple(text.split()), size)
+
+
+def _runs(text: Text, size: int) -> Shingles:
+    joined = " ".join(text)
+    found = words(joined) if has_east_asian(joined) else text
+    return frozenset(zip(*(found[start:] for start in range(size)), strict=False)) or frozenset([found])
+
+
+def _remembering() -> Similarity:
+    """`jaccard`, computing every pair once."""
+    known: dict[tuple[int, int], float] = {}
+
+    def similarity(first: Shingles, second: Shingles) -> float:
+        one, other = id(first), id(second)
+        pair = (one, other) if one < other else (other, one)
+        if pair not in known:
+            known[pair] = jaccard(first, second)
+        return known[pair]
+
+    return similarity
 
 
 def jaccard(first: Shingles, second: Shingles) -> float:
@@ -108,7 +138,7 @@ def jaccard(first: Shingles, second: Shingles) -> float:
     return common / (len(first) + len(second) - common)
 
 
-def diverse(sets: list[Shingles]) -> list[int]:
+def diverse(sets: list[Shingles], similarity: Similarity = jaccard) -> list[int]:
     """The place of each set, from 1, when the first one leads and the one least like all before it comes next."""
     places = [0] * len(sets)
     closest = [0.0] * len(sets)
@@ -117,12 +147,12 @@ def diverse(sets: list[Shingles]) -> list[int]:
         places[latest] = place
         rest = [position for position in range(len(sets)) if not places[position]]
         for position in rest:
-            closest[position] = max(closest[position], jaccard(sets[position], sets[latest]))
+            closest[position] = max(closest[position], similarity(sets[position], sets[latest]))
         latest = min(rest, key=lambda position: (closest[position], position), default=0)
     return places
 
 
-def components(sets: list[Shingles], threshold: float) -> list[int]:
+def components(sets: list[Shingles], threshold: float, similarity: Similarity = jaccard) -> list[int]:
     """For each set the smallest position in its connected component of pairs with Jaccard >= threshold."""
     parent = list(range(len(sets)))
 
@@ -135,7 +165,7 @@ def components(sets: list[Shingles], threshold: float) -> list[int]:
     for one, other in combinations(range(len(sets)), 2):
         small, large = sorted((len(sets[one]), len(sets[other])))
         # The smaller set over the larger one is the most that their similarity can be.
-        if small >= threshold * large and jaccard(sets[one], sets[other]) >= threshold:
+        if small >= threshold * large and similarity(sets[one], sets[other]) >= threshold:
             first, second = sorted((root(one), root(other)))
             parent[second] = first
     return [root(position) for position in range(len(sets))]

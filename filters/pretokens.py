@@ -38,14 +38,13 @@ class Cut:
 
     pieces: re.Pattern[str]
     """All pieces of any text."""
-    line_breaks: str
-    """What line breaks become where no other white space is beside them, so that a cut stands at every NUL."""
+    after_lines: bool
+    """Whether a run of line breaks belongs to the word before it, or to the one after."""
 
 
 # The white space before a word goes with it; a run up to a line break goes with the word before.
-_AFTER_LINES = Cut(pieces=re.compile(r"[ ]*[^ \n]+(?:[ \n]*\n)?|[ ]*\n(?:[ \n]*\n)?|[ ]+"), line_breaks="\\g<0>\0")
-_BEFORE_LINES = Cut(pieces=re.compile(r"[ \n]*[^ \n]+|[ \n]+"), line_breaks="\0\\g<0>")
-_LINE_BREAKS = re.compile(r"\n+")
+_AFTER_LINES = Cut(pieces=re.compile(r"[ ]*[^ \n]+(?:[ \n]*\n)?|[ ]*\n(?:[ \n]*\n)?|[ ]+"), after_lines=True)
+_BEFORE_LINES = Cut(pieces=re.compile(r"[ \n]*[^ \n]+|[ \n]+"), after_lines=False)
 
 
 def cut_of(tokenizer: str) -> Cut | None:
@@ -100,16 +99,18 @@ class _Known(dict[str, int]):
 def looked_up(cut: Cut, count: Callable[[str], int]) -> Callable[[str], int]:
     """A function that counts the tokens of a text by its pieces; `count` counts those of any text."""
     known = _Known(count).__getitem__
+    one, two = ("\n\0", "\n\n\0") if cut.after_lines else ("\0\n", "\0\n\n")
 
     def counted(text: str) -> int:
         plain = text.replace("\n", "").isprintable()
-        if not plain and ("\0" in text or _OTHER_SPACE.search(text)):
+        if not plain and ("\0" in text or "\1" in text or _OTHER_SPACE.search(text)):
             return count(text)
-        if "  " in text or "\n " in text or " \n" in text:
+        if "  " in text or "\n " in text or " \n" in text or "\n\n\n" in text:
             return sum(map(known, cut.pieces.findall(text)))
+        # A cut at every NUL: the common white space by replacing, several times as fast as by a pattern.
         marked = text.replace(" ", "\0 ")
         if "\n" in marked:
-            marked = _LINE_BREAKS.sub(cut.line_breaks, marked)
+            marked = marked.replace("\n\n", "\1").replace("\n", one).replace("\1", two)
         return sum(map(known, marked.split("\0")))
 
     return counted

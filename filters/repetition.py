@@ -5,6 +5,7 @@ loop before the token limit has a long periodic tail. Texts shorter than one n-g
 """
 
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -13,8 +14,10 @@ import pyarrow as pa
 from distill.recipe import Recipe
 from distill.types import Sample, Trace
 from filters.columns import NOT_APPLICABLE, OK, family
-from filters.text import words, written
+from filters.text import words_written, written
 
+_LEVEL = 1
+"""The fastest: it tells loops from prose as well as a slow one does, for a third of the time."""
 _LOOPS = 3
 """A tail is a loop when its period stands there at least this often."""
 
@@ -24,7 +27,7 @@ class Repetition:
     ngram: int = 4
 
     name: ClassVar[str] = "repetition"
-    version: ClassVar[str] = "1"
+    version: ClassVar[str] = "2"
     scope: ClassVar[Literal["trace", "sample"]] = "trace"
     columns: ClassVar[pa.Schema] = family(
         "repetition",
@@ -38,22 +41,22 @@ class Repetition:
         return cls(ngram=recipe.filter.repetition.ngram)
 
     def measure(self, sample: Sample, traces: list[Trace]) -> list[dict[str, Any]]:
-        return [self._row(written(trace), cut=trace.finish_reason == "length") for trace in traces]
+        return [self._row(trace, cut=trace.finish_reason == "length") for trace in traces]
 
-    def _row(self, text: str, *, cut: bool) -> dict[str, Any]:
-        found = words(text)
+    def _row(self, trace: Trace, *, cut: bool) -> dict[str, Any]:
+        found = words_written(trace)
         if len(found) < self.ngram:
             return {"repetition_state": NOT_APPLICABLE}
         return {
             "repetition_state": OK,
             "repetition_ngram": repeated_share(found, self.ngram),
-            "repetition_compression": compression(text),
+            "repetition_compression": compression(written(trace)),
             # The token limit may cut the last word of a loop in two.
             "repetition_tail": loop_length(found[:-1] if cut else found) / len(found),
         }
 
 
-def repeated_share(found: list[str], ngram: int) -> float:
+def repeated_share(found: Sequence[str], ngram: int) -> float:
     """1 - unique/total n-grams of at least `ngram` words: 0 when nothing repeats, near 1 in a loop."""
     total = len(found) - ngram + 1
     return 1 - len(set(zip(*(found[start:] for start in range(ngram)), strict=False))) / total
@@ -62,18 +65,14 @@ def repeated_share(found: list[str], ngram: int) -> float:
 def compression(text: str) -> float:
     """How many times smaller zlib makes the text: about 1 to 3 for prose, above 10 for loops."""
     data = text.encode("utf-8", "surrogatepass")
-    return len(data) / len(zlib.compress(data, 6))
+    return len(data) / len(zlib.compress(data, _LEVEL))
 
 
-def loop_length(found: list[str]) -> int:
+def loop_length(found: Sequence[str]) -> int:
     """Words in the longest suffix that is one period, at least _LOOPS times in a row; 0 if there is none."""
     reverse = found[::-1]
     size = len(reverse)
-    # Most texts have no loop at all, which costs a fifth of what it takes to measure one.
-    if not any(
-        reverse[period] == reverse[0] and reverse[:period] == reverse[period : 2 * period]
-        for period in range(1, size // _LOOPS + 1)
-    ):
+    if not _may_loop(reverse):
         return 0
     longest = 0
     # matching[i]: how many words from i on equal those from the start on (the Z-function), linear in the size.
@@ -89,3 +88,17 @@ def loop_length(found: list[str]) -> int:
         if length >= (_LOOPS - 1) * start:
             longest = max(longest, start + length)
     return longest
+
+
+def _may_loop(reverse: Sequence[str]) -> bool:
+    """Whether any period stands twice at the beginning: most texts have no loop, and this costs far less."""
+    period = 0
+    last = len(reverse) // _LOOPS
+    while period < last:
+        try:
+            period = reverse.index(reverse[0], period + 1, last + 1)
+        except ValueError:
+            return False
+        if reverse[:period] == reverse[period : 2 * period]:
+            return True
+    return False

@@ -20,6 +20,7 @@ import pyarrow as pa
 from distill.recipe import Recipe
 from distill.types import Sample, Trace
 from filters.columns import NOT_APPLICABLE, OK, family
+from filters.text import has_east_asian
 from filters.vocabulary import vocabulary
 
 _NUMBERED: Final = re.compile(
@@ -39,7 +40,7 @@ _TURNS: Final = {
     "hold": r"hold on\b(?! to| the)",
     "actually": r"actually,? (?:no\b|wait\b|let me\b|that(?:'s| is) (?:not|wrong)\b|i (?:was|made|mis)|it(?:'s| is)\b|the\b|there\b|looking\b)"
     r"|actually,",
-    "hmm": r"hm{1,3}\b",
+    "hmm": r"hmm?m?\b",
     "oops": r"oops\b",
     "no": r"no, (?:that(?:'s| is)|wait|it(?:'s| is) not|i (?:was|mis|made)|actually|scratch)\b",
     "let": r"let(?: me|'s| us) (?:just |quickly |carefully )?(?:re-?(?:check|examine|count|read|calculate|consider|think|verify|evaluate|do|assess|compute|visit)|double-?check"
@@ -55,7 +56,7 @@ _TURNS: Final = {
     "misread": r"i(?: have|'ve)? misread\b",
     "miscounted": r"i(?: have|'ve)? miscounted\b",
     "wrong": r"(?:i was|that(?:'s| is| was)|this is|that can't be|must be|i got (?:that|it)) wrong\b(?! (?:bar|one|column|row|side))",
-    "right": r"(?:that|this)(?: can't be| cannot be|(?:'s| is) not| doesn't (?:look|seem)| isn't) (?:quite )?right\b(?! (?:of|next|before|after|side))",
+    "right": r"th(?:at|is)(?: can't be| cannot be|(?:'s| is) not| doesn't (?:look|seem)| isn't) (?:quite )?right\b(?! (?:of|next|before|after|side))",
     "correction": r"correction:",
     "moment": r"moment(?: mal)?[,.!…—–]",
     "warte": r"warte(?: mal)?[,.!…—–]",
@@ -78,9 +79,33 @@ _BEGINNERS: Final = """
 """
 _STARTS: Final = frozenset(_BEGINNERS.split())
 # What may stand between the beginning of a sentence and the phrase.
-_LEADS: Final = re.compile(
-    r"(?:^|[.!?:;…。\n(—–]|- |\*)[\s\"“”'*_(]*(?:(?:oh|but|no|hmm+|ok|okay|so|well|and|ah|uh|um|yes|wait|nein|aber|mais|pero|ma|но),? ?(?:\.\.\. ?)?){0,2}$"
+_LEADS: Final = frozenset(
+    [
+        "oh",
+        "but",
+        "no",
+        "hmm",
+        "hm",
+        "ok",
+        "okay",
+        "so",
+        "well",
+        "and",
+        "ah",
+        "uh",
+        "um",
+        "yes",
+        "wait",
+        "nein",
+        "aber",
+        "mais",
+        "pero",
+        "ma",
+        "но",
+    ]
 )
+_SOFT: Final = " \"“”'*_(,"
+_BREAKS: Final = ".!?:;…。\n—–"
 _OTHER_WRITING: Final = re.compile(
     "等等[，,。！!…]|等一下|等会儿|不对[，,。！!]|(?:让我|我)?再(?:检查|确认|看|数|算|核对)一(?:下|遍|次)|重新(?:检查|计算|数|审视|看)"
     "|待って|もう一度(?:確認|数え|見)|いや、|잠깐[,.]|다시 (?:확인|세어|계산)|아니[,.] "
@@ -170,7 +195,7 @@ def _follows(one: str, other: str) -> bool:
 def backtracks(text: str) -> list[str]:
     """The phrases that turn back, in their order."""
     clues = _CLUES & vocabulary(text)
-    unspaced = () if text.isascii() else tuple(_OTHER_WRITING.finditer(text))
+    unspaced = tuple(_OTHER_WRITING.finditer(text)) if has_east_asian(text) else ()
     if not clues and not unspaced:
         return []
     lowered = text.lower().replace("’", "'")
@@ -179,7 +204,7 @@ def backtracks(text: str) -> list[str]:
         pattern, starts = _COMPILED[clue]
         for match in pattern.finditer(lowered):
             place = match.start()
-            if starts and not _LEADS.search(lowered, max(0, place - 40), place):
+            if starts and not _begins(lowered, place):
                 continue
             if place and lowered[place].isalnum() and lowered[place - 1].isalnum():
                 continue
@@ -193,3 +218,19 @@ def backtracks(text: str) -> list[str]:
             phrases.append(lowered[start:stop].strip(" ,.!…—–-"))
         end = max(end, stop)
     return phrases
+
+
+def _begins(text: str, place: int) -> bool:
+    """Whether a sentence begins here, or a word or two before, such as "oh no, wait"."""
+    before = text[max(0, place - 40) : place]
+    if before.endswith("- "):
+        return True
+    for _ in range(3):
+        bare = before.rstrip(_SOFT)
+        if not bare or bare[-1] in _BREAKS or before.endswith("("):
+            return True
+        word = bare.split()[-1]
+        if word not in _LEADS:
+            return False
+        before = bare[: -len(word)]
+    return False

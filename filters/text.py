@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from functools import lru_cache
 
 from distill.types import Trace
 
@@ -11,19 +12,45 @@ _UNSPACED = re.compile(
 )
 
 
-def words(text: str) -> list[str]:
+_SHORT = 1 << 16
+
+
+def words(text: str) -> tuple[str, ...]:
     """Whitespace words; characters of scripts without spaces are words of their own."""
-    return spaced(text).split()
+    return _remembered(text) if len(text) < _SHORT else _words(text)
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(spaced(text).split())
+
+
+# Several families ask for the words of the same trace, one family after the other over the traces of a sample.
+_remembered = lru_cache(maxsize=64)(_words)
 
 
 def spaced(text: str) -> str:
     """A text with space around every character of a script that is written without."""
-    return text if text.isascii() else _UNSPACED.sub(r" \1 ", text)
+    return _UNSPACED.sub(r" \1 ", text) if has_east_asian(text) else text
+
+
+# The first bytes in UTF-8 of all characters from U+0E00 on but U+2000 to U+2FFF, where dashes, quotes and signs are.
+_EAST_ASIAN = bytes([0xE0, 0xE1, *range(0xE3, 0xF5)])
+_OTHERS = bytes(byte for byte in range(256) if byte not in _EAST_ASIAN)
+
+
+def has_east_asian(text: str) -> bool:
+    """Whether a text may hold a character of Thai, Khmer, Chinese, Japanese, Korean and the like; cheap to ask."""
+    return not text.isascii() and bool(text.encode("utf-8", "surrogatepass").translate(None, _OTHERS))
 
 
 def normalised(text: str) -> str:
     """Canonical composition and single spaces: what is left when only the layout differs."""
     return " ".join((text if text.isascii() else unicodedata.normalize("NFC", text)).split())
+
+
+def words_written(trace: Trace) -> tuple[str, ...]:
+    """The words of everything the teacher wrote."""
+    return words(trace.reasoning) + words(trace.answer) if trace.reasoning or trace.answer else words(trace.text)
 
 
 def written(trace: Trace) -> str:

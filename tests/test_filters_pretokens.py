@@ -39,11 +39,9 @@ def tokenizer(kind):
 
 def random_texts(count):
     source = random.Random(0)
-    parts = [
-        *TEXT.split(" "),
-        *("   |  | |.|-|'s|<think>|<|12|é|😀|!\n|\t|\r\n|\0|\x1c|\u0301|\u00a0|\u3000".split("|")),
-    ]
-    parts += ["<|end|>", "\n", "\n\n", "\n \n", " \n", "\n  "]
+    marks = "   |  | |.|-|'s|<think>|<|12|é|😀|!\n|\t|\r\n|\0|\1|\x1c|\u0301|\u00a0|\u3000"
+    parts = [*TEXT.split(" "), *marks.split("|")]
+    parts += ["", "<|end|>", "\n", "\n\n", "\n\n\n", "\n \n", " \n", "\n  "]
     for _ in range(count):
         yield source.choice(("", " ")).join(source.choices(parts, k=source.randint(0, 12)))
 

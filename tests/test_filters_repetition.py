@@ -76,7 +76,7 @@ def test_the_raw_text_is_measured_when_nothing_could_be_parsed():
 
 
 def test_characters_are_words_in_scripts_without_spaces():
-    assert words("红色方块 two") == ["红", "色", "方", "块", "two"]
+    assert words("红色方块 two") == ("红", "色", "方", "块", "two")
     assert measured("红色方块在左边" * 30)["repetition_ngram"] > 0.9
 
 
