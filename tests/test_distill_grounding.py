@@ -75,7 +75,7 @@ def test_a_slip_in_a_long_rationale_is_nearly_always_found() -> None:
                 slips += 1
                 text = case["rationale"][: match.start()] + wrong + case["rationale"][match.end() :]
                 found += bool(ground(text, table, question).unsupported)
-    assert slips > 80
+    assert slips > 70
     assert found >= 0.9 * slips
 
 
