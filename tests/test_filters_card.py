@@ -214,6 +214,7 @@ def test_contamination_is_told_by_test_set_and_kind_in_questions(tmp_path):
         {"sample_id": "a", **pair, "chosen": False},
         {"sample_id": "a", **pair, "chosen": False},
         {"sample_id": "b", **pair},
+        {"sample_id": "b", **pair},
         {"sample_id": "c", **ok, "contamination": "text", "contamination_source": "test"},
         {"sample_id": "d", **ok},
         {"sample_id": "e", "contamination_state": "undecidable"},
