@@ -135,15 +135,16 @@ def _near(stated: float, value: float, half: float, slack: float, hedged: bool) 
 def any_close(item: Item, values: Iterable[float], tolerance: float, hedged: bool) -> bool:
     number = item.number
     assert number is not None
-    if hedged or tolerance or number.percent or item.negative or len(number.readings) > 1:
-        return any(close(item, value, tolerance, hedged) for value in values)
     stated, half = number.readings[0]
-    if stated >= 1 and half == 0.5:
-        # The usual case, a plain whole number, without a call for each value.
-        limit = half * 1.0001
-        for value in values:
-            distance = abs(stated - abs(value))
-            if distance <= 1e-9 or (distance <= limit and distance <= _ROUNDING_LIMIT * abs(value)):
-                return True
-        return False
-    return any(close(item, value, tolerance, hedged) for value in values)
+    if hedged or tolerance or item.negative or stated < 1 or len(number.readings) > 1:
+        return any(close(item, value, tolerance, hedged) for value in values)
+    # The usual case, the same without a call for each value.
+    whole, limit = half == 0.5, half * 1.0001
+    for value in values:
+        size = abs(value)
+        distance = abs(stated - size)
+        if distance <= limit and (not whole or distance <= _ROUNDING_LIMIT * size or distance <= 1e-9):
+            return True
+        if number.percent and abs(stated / 100 - size) <= limit / 100:
+            return True
+    return False

@@ -3,7 +3,7 @@
 `distill.grounding` decides what is supported and by what. A sample without a table is not measured, and costs none.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import orjson
@@ -53,7 +53,7 @@ class Grounding:
                 rows.append({"grounding_state": NOT_APPLICABLE})
                 continue
             found = ground(trace.reasoning, table, question, self.relative_tolerance)
-            first = [asdict(one) for one in found.unsupported[:FEW]]
+            first = found.unsupported[:FEW]
             rows.append(
                 {
                     "grounding_state": OK,
