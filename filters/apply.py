@@ -68,6 +68,9 @@ def apply(
         if done is not None and all((folder / name).is_file() for name in done.outputs):
             return done
         (folder / artifacts.MANIFEST).unlink(missing_ok=True)
+        for left in folder.rglob(".*.tmp"):
+            if left.is_file():  # by a run that was killed
+                left.unlink()
         traces = index(run / "generate", folder / "samples", recipe.filter.partition_rows)
         watch = _Watch(on_progress, "filter", traces.count)
         tables = _measure(recipe, traces, extractors, measurers, folder, watch)

@@ -210,6 +210,8 @@ def test_killed_at_random_moments_and_resumed_it_ends_with_the_same_bytes(world,
     command = [sys.executable, "-m", "distill", "filter", str(path), "--run", str(run)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     killed = 0
+    (run / "filter").mkdir()
+    (run / "filter/.decisions.parquet.1.tmp").write_bytes(b"left by a run that was killed while it decided")
     for _ in range(3):
         before = size_of(run)
         with subprocess.Popen(
