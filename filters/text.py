@@ -30,7 +30,8 @@ _remembered = lru_cache(maxsize=64)(_words)
 
 def spaced(text: str) -> str:
     """A text with space around every character of a script that is written without."""
-    return _UNSPACED.sub(r" \1 ", text) if has_east_asian(text) else text
+    # Joining what the pattern parts is the same as substituting, and faster.
+    return " ".join(_UNSPACED.split(text)) if has_east_asian(text) else text
 
 
 # The first bytes in UTF-8 of all characters from U+0E00 on but U+2000 to U+2FFF, where dashes, quotes and signs are.

@@ -15,6 +15,7 @@ from run_fixtures import generate_folder, recipe, sample, small_world, trace
 
 from distill.artifacts import Manifest, locked
 from distill.errors import BusyError, DataError, RecipeError, StaleError
+from distill.filtering import DEFAULT_SIGNALS
 from filters import measure, registry
 from filters.apply import apply
 from filters.repetition import Repetition
@@ -89,9 +90,9 @@ def test_the_signal_table_names_its_extractors_and_has_a_state_of_each(world):
     assert table.schema.names == measure.SCHEMA.names
     extractors = orjson.loads(table.schema.metadata[b"extractors"])
     assert extractors["repetition"] == {"version": Repetition.version, "ngram": 4}
-    assert set(extractors) == set(registry.FAMILIES)
+    assert set(extractors) == set(registry.FAMILIES) & set(DEFAULT_SIGNALS)
     assert table["id"].to_pylist() == sorted(item.id for item in world[2])
-    for name in registry.FAMILIES:
+    for name in extractors:
         assert table[f"{name}_state"].null_count == 0
 
 
@@ -236,10 +237,10 @@ def test_a_planned_trace_that_no_journal_holds_is_counted_as_missing(world):
 def test_a_signal_that_fails_on_one_trace_is_its_state_and_nothing_else(world, monkeypatch):
     real = Repetition._row
 
-    def row(self, text, *, cut):
-        if "I guess" in text:
+    def row(self, trace, *, cut):
+        if "I guess" in trace.reasoning:
             raise ZeroDivisionError("strange text")
-        return real(self, text, cut=cut)
+        return real(self, trace, cut=cut)
 
     monkeypatch.setattr(Repetition, "_row", row)
     run = run_of(world)
