@@ -17,7 +17,7 @@ import tomli_w
 from pydantic import Field, ValidationError, model_validator
 
 from distill.errors import RecipeError
-from distill.filtering import ARMS
+from distill.filtering import ARMS, DEFAULT_RULES
 from distill.filtering import Filter as Filter
 from distill.filtering import Rule as Rule
 from distill.filtering import Select as Select
@@ -247,6 +247,8 @@ def load(path_or_name: str | Path, overrides: Mapping[str, str] | None = None) -
     except OSError as error:
         raise RecipeError(f"{path}: cannot be read: {error.strerror}") from None
     for key, text in (overrides or {}).items():
+        if key.startswith("filter.rules."):  # one of the rules that hold when the recipe has none of its own
+            values.setdefault("filter", {}).setdefault("rules", [rule.model_dump() for rule in DEFAULT_RULES])
         _override(values, key, text)
     try:
         recipe = Recipe.model_validate_json(orjson.dumps(values), strict=True)

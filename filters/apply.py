@@ -30,6 +30,7 @@ from filters.side import Measurer
 from filters.traces import Index, index
 
 _TEMPORARY = ".dataset.tmp"
+_DRESSED = "card and exports"
 
 
 def apply(
@@ -65,7 +66,12 @@ def apply(
         if fresh or _only_traces_differ(Manifest.read(folder), fields):
             _start_over(folder)
         done = artifacts.finished(folder, fields, remedy="Give --fresh to filter again (valid signals are reused).")
-        if done is not None and all((folder / name).is_file() for name in done.outputs):
+        dressed = _dressed(recipe)
+        if (
+            done is not None
+            and done.inputs.get(_DRESSED) == dressed
+            and all((folder / name).is_file() for name in done.outputs)
+        ):
             return done
         (folder / artifacts.MANIFEST).unlink(missing_ok=True)
         for left in folder.rglob(".*.tmp"):
@@ -79,7 +85,7 @@ def apply(
             stage="filter",
             fingerprint=artifacts.fingerprint(fields),
             fields=fields,
-            inputs={"generate": generated.fingerprint},
+            inputs={"generate": generated.fingerprint, _DRESSED: dressed},
             outputs=outputs,
             counts=counts | {"measured": watch.count, "reused": watch.reused},
             versions=artifacts.versions("duckdb", "pyarrow", "tokenizers", "rapidfuzz", "math-verify"),
@@ -90,13 +96,18 @@ def apply(
 def _fields(recipe: Recipe, generated: Manifest, extractors: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """What the result depends on; how the work is cut into partitions and processes is not part of it."""
     return {
-        "filter": recipe.filter.model_dump(mode="json", exclude={"workers", "partition_rows"}),
+        "filter": recipe.filter.model_dump(mode="json", exclude={"workers", "partition_rows", "card", "exports"}),
         "extractors": extractors,
         "generate": {
             "fingerprint": generated.fingerprint,
             "outputs": artifacts.fingerprint({path: output.sha256 for path, output in generated.outputs.items()}),
         },
     }
+
+
+def _dressed(recipe: Recipe) -> str:
+    """What card and exports depend on besides the dataset: they are made anew, but nothing that was trained is stale."""
+    return artifacts.fingerprint(recipe.filter.model_dump(mode="json", include={"card", "exports"}))
 
 
 def _only_traces_differ(before: Manifest | None, fields: dict[str, Any]) -> bool:

@@ -344,3 +344,17 @@ def test_a_key_has_no_dot_and_no_slash():
 def test_a_misspelt_format_is_an_error_with_the_nearest_one(tmp_path):
     with pytest.raises(RecipeError, match="ms-swift"):
         recipe(tmp_path, '[filter]\nexports = ["ms_swift"]\n')
+
+
+def test_another_card_or_export_makes_nothing_stale_and_measures_nothing(tmp_path):
+    asked = sample("How many?", "4", images=[picture(tmp_path, 1)])
+    generate_folder(tmp_path / "run", [asked], [trace(asked)])
+    before = apply(recipe(tmp_path, KEEP_ALL), tmp_path / "run")
+    wanted = f'{KEEP_ALL}exports = ["llava"]\n[filter.card]\nlicense = "cc-by-4.0"\n'
+    after = apply(recipe(tmp_path, wanted), tmp_path / "run")
+    assert after.fingerprint == before.fingerprint and (after.counts["measured"], after.counts["reused"]) == (0, 1)
+    assert 'license: "cc-by-4.0"' in (tmp_path / "run/filter/dataset/README.md").read_text()
+    assert (tmp_path / "run/filter/exports/llava.json").is_file()
+    assert apply(recipe(tmp_path, wanted), tmp_path / "run") == after
+    again = apply(recipe(tmp_path, KEEP_ALL), tmp_path / "run")
+    assert not (tmp_path / "run/filter/exports").exists() and again.outputs == before.outputs
