@@ -3,11 +3,11 @@
     python benchmarks/signals.py [--traces 2000] [--families answer format] [--tokenizer tokenizer.json] [--profile]
 
 The traces are synthetic: seeded, some 300 English words, four a question, in six ways of writing (prose, numbered
-steps, bullets, formulas, a teacher that thinks aloud, Chinese), with numbers, a few loops and near copies, and a chart's
-table for a third of the questions. Their tokens are counted with a byte-level BPE trained on such text first, unless a
-tokenizer is named. A family's time is that of `filters.registry.rows` with it alone, so what several families share
-(verdicts, vocabularies) is counted more than once. The last line is `filters.measure.measure_partition`: read the
-journal, measure every family, sign the texts for near duplicates, write the table.
+steps, bullets, formulas, a teacher that thinks aloud, Chinese), with numbers, a few loops and near copies, and a
+chart's table for a third of the questions. Their tokens are counted with a byte-level BPE trained on such text
+first, unless a tokenizer is named. A family's time is that of `filters.registry.rows` with it alone, so what several families
+share (verdicts, vocabularies) is counted more than once. The last line is `filters.measure.measure_partition`: read
+the journal, measure every family, sign the texts for near duplicates, write the table.
 """
 
 import argparse
@@ -36,29 +36,38 @@ from filters.registry import FAMILIES, Extractor, build, rows
 
 NAMES = ("Apples", "Norway", "Q3 revenue", "North wing", "Diesel", "Rail freight", "2019", "Tablets", "Café Lumière")
 COLOURS = ("red", "blue", "green", "orange", "purple", "grey", "teal", "brown")
-NOUNS = (
-    "chart table axis legend title label value bar line point slice segment column row country region city year month "
-    "quarter product company sector market share growth decline trend average total difference ratio percentage rate "
-    "increase price cost revenue profit population student teacher school hospital patient doctor farmer worker driver "
-    "train station airport ship harbour bridge river mountain forest garden flower animal horse sheep chicken kitchen "
-    "window door ceiling carpet table chair sofa lamp mirror picture frame poster sign letter number symbol arrow circle "
-    "triangle square corner edge border shadow colour pattern texture surface material metal plastic glass paper cotton "
-    "leather engine wheel mirror bicycle motorcycle truck bus traffic crossing pavement building tower church museum "
-    "library theatre stadium player referee goal match score league season summer winter autumn spring weather rain snow "
-    "temperature pressure volume weight height length width distance speed energy fuel coal gas oil solar wind power "
-    "water coffee tea bread cheese fruit apple orange banana grape vegetable carrot potato onion tomato meat fish egg"
-).split()
-VERBS = (
-    "show read compare measure count look reach cross match follow rise fall drop climb start end stop stay hold carry "
-    "point indicate suggest represent describe label mark draw colour cover hide reveal separate divide add subtract "
-    "multiply estimate round check confirm notice identify locate select choose ignore include exclude report record"
-).split()
-ADJECTIVES = (
-    "high low tall short wide narrow large small left right upper lower middle central first second third final main "
-    "minor bright dark pale deep clear faint thick thin solid dashed dotted empty full round square flat steep gradual "
-    "sharp sudden steady stable similar different equal exact rough careful visible hidden obvious likely local global "
-    "national annual monthly recent early late former present total partial average typical unusual common rare"
-).split()
+
+
+def listed(text: str) -> list[str]:
+    return text.split()
+
+
+NOUNS = listed("""
+    chart table axis legend title label value bar line point slice segment column row country region city year
+    month quarter product company sector market share growth decline trend average total difference ratio
+    percentage rate increase price cost revenue profit population student teacher school hospital patient
+    doctor farmer worker driver train station airport ship harbour bridge river mountain forest garden flower
+    animal horse sheep chicken kitchen window door ceiling carpet table chair sofa lamp mirror picture frame
+    poster sign letter number symbol arrow circle triangle square corner edge border shadow colour pattern
+    texture surface material metal plastic glass paper cotton leather engine wheel mirror bicycle motorcycle
+    truck bus traffic crossing pavement building tower church museum library theatre stadium player referee
+    goal match score league season summer winter autumn spring weather rain snow temperature pressure volume
+    weight height length width distance speed energy fuel coal gas oil solar wind power water coffee tea bread
+    cheese fruit apple orange banana grape vegetable carrot potato onion tomato meat fish egg
+""")
+VERBS = listed("""
+    show read compare measure count look reach cross match follow rise fall drop climb start end stop stay
+    hold carry point indicate suggest represent describe label mark draw colour cover hide reveal separate
+    divide add subtract multiply estimate round check confirm notice identify locate select choose ignore
+    include exclude report record
+""")
+ADJECTIVES = listed("""
+    high low tall short wide narrow large small left right upper lower middle central first second third final
+    main minor bright dark pale deep clear faint thick thin solid dashed dotted empty full round square flat
+    steep gradual sharp sudden steady stable similar different equal exact rough careful visible hidden
+    obvious likely local global national annual monthly recent early late former present total partial average
+    typical unusual common rare
+""")
 PREFIXES, SUFFIXES = (
     ("", "", "", "re", "un", "sub", "over", "non-"),
     ("", "", "s", "ed", "ing", "ly", "er", "ness", "-like"),
@@ -208,7 +217,8 @@ def train_tokenizer(path: Path, merges: int, size: int) -> None:
 
     tokenizer = Tokenizer(models.BPE())
     # The split of GPT-4's kind, of which those of the present small models are variants.
-    pattern = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    words = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
+    pattern = words + r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
             pre_tokenizers.Split(Regex(pattern), behavior="isolated"),
