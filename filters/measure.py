@@ -17,10 +17,12 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
+import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from distill.artifacts import atomic_path, fingerprint
 from distill.errors import DistillError
@@ -28,7 +30,7 @@ from distill.types import Sample, Trace
 from filters import registry
 from filters.minhash import Scheme, sign
 from filters.registry import Extractor
-from filters.traces import Index, Place, content, read_partition, read_traces
+from filters.traces import Index, content, read_partition, read_traces
 
 SIGNALS = "signals"
 _FINGERPRINT, _MADE_BY, _EXTRACTORS = b"signals_fingerprint", b"made_by", b"extractors"
@@ -56,7 +58,8 @@ class Task:
     journals: tuple[Path, ...]
     samples: Path
     number: int
-    places: tuple[Place, ...]
+    places: NDArray[np.int64]
+    """The `Place` of each record, in the order of the files."""
 
 
 def measure(
@@ -95,7 +98,7 @@ def measure_partition(task: Task) -> tuple[int, int]:
     """Measure one partition and write its file; returns its rows, and how many of them were taken over."""
     samples = {sample.id: sample for sample in read_partition(task.samples, task.number)}
     by_sample: dict[str, list[Trace]] = {}
-    for trace in read_traces(task.journals, task.places):
+    for trace in read_traces(task.journals, task.places.tolist()):
         by_sample.setdefault(trace.sample_id, []).append(trace)
     contents = {sample_id: _content(samples[sample_id], by_sample[sample_id]) for sample_id in by_sample}
     known = _known(task)
@@ -143,7 +146,7 @@ def _tasks(index: Index, extractors: tuple[Extractor, ...], folder: Path, scheme
             journals=tuple(index.journals),
             samples=index.samples,
             number=number,
-            places=tuple(sorted(index.places(index.rows(number)))),
+            places=np.array(sorted(index.places(index.rows(number))), np.int64).reshape(-1, 2),
         )
 
 
