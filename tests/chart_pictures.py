@@ -109,7 +109,9 @@ def edit(chart: Chart, what: str, rng: Generator) -> Chart:
     return replace(chart, values=tuple(values))
 
 
-def pair(rng: Generator, what: str, kind: str | None = None, size: tuple[int, int] | None = None) -> tuple[Chart, Chart]:
+def pair(
+    rng: Generator, what: str, kind: str | None = None, size: tuple[int, int] | None = None
+) -> tuple[Chart, Chart]:
     """Two charts that differ in `what` alone."""
     chart = imagine(rng, kind, size)
     if what == "value":  # where the number is not written as well
