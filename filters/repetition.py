@@ -17,7 +17,7 @@ from filters.columns import NOT_APPLICABLE, OK, family
 from filters.text import words_written, written
 
 _LEVEL = 1
-"""The fastest: it tells loops from prose as well as a slow one does, for a third of the time."""
+"""The fastest: prose stays below 4 and loops above 30, as at level 6, for a fifth less time."""
 _LOOPS = 3
 """A tail is a loop when its period stands there at least this often."""
 
