@@ -34,6 +34,7 @@ DECISIONS = pa.schema(_DECISIONS)
 """The decision table: `kept` when no rule failed, `selected` when chosen for the dataset; `values` is JSON."""
 
 _ROW_GROUP = 8192
+_SORTED_ROWS = 250_000
 
 
 def decide(
@@ -57,19 +58,25 @@ def decide(
     broken = {"sample_id": pa.array(list(unreadable), pa.string()), "why": pa.array(unreadable.values(), pa.string())}
     connection.register("unreadable", pa.table(broken))
     try:
-        connection.execute(_ranked(conditions, select, seed))
+        ranges = _ranges(tables)
+        connection.execute(f"CREATE TEMP TABLE ranked AS {_ranked(conditions, select)} LIMIT 0")
+        for within in ranges:
+            connection.execute(f"INSERT INTO ranked {_ranked(conditions, select, within.format('sample_id'))}")
+        if mixed(select):
+            connection.execute(_PLACED.format(seed=seed))
         counts = connection.execute("SELECT kind, count(*) FROM ranked WHERE best GROUP BY kind").fetchall()
         taken = targets({tuple(kind): count for kind, count in counts}, select.mix, select.limit)
         connection.register("quotas", _quotas(taken))
-        batches = connection.sql(_query(conditions, select)).to_arrow_reader(_ROW_GROUP)
         rows = 0
         with (
             atomic_path(path) as temporary,
             pq.ParquetWriter(temporary, DECISIONS, compression="zstd") as writer,
         ):
-            for batch in batches:
-                writer.write_table(pa.table(batch).cast(DECISIONS))
-                rows += len(batch)
+            for within in ranges:
+                query = _query(conditions, select, within.format("signals.id"))
+                for batch in connection.sql(query).to_arrow_reader(_ROW_GROUP):
+                    writer.write_table(pa.table(batch).cast(DECISIONS))
+                    rows += len(batch)
         return rows
     except duckdb.Error as error:
         raise _culprit(connection, conditions, error) from None
@@ -80,19 +87,28 @@ def database(tables: Tables, decisions: Path, *, threads: int | None = None) -> 
     return connect(tables, more={"decisions": decisions}, threads=threads)
 
 
-def _ranked(conditions: list[Condition], select: Select, seed: int) -> str:
-    """What no rule drops, with its place among the traces of its question, and within its kind of a mix."""
+def _ranges(tables: Tables) -> list[str]:
+    """Conditions that cut ids into ranges, so that only a part of the table has to be sorted at once."""
+    rows = sum(pq.read_metadata(path).num_rows for path in tables.signals)
+    count = -(-rows // _SORTED_ROWS) or 1
+    borders = [f"{number * (1 << 32) // count:08x}" for number in range(1, count)]
+    return [
+        f"{{0}} >= {text(low)}" + (f" AND {{0}} < {text(high)}" if high else "")
+        for low, high in zip(["", *borders], [*borders, ""], strict=True)
+    ]
+
+
+def _ranked(conditions: list[Condition], select: Select, within: str = "true") -> str:
+    """What no rule drops, with its place among the traces of its question."""
     best_first = order([*select.order, "id"])
     terms = "".join(f", {identifier(entry.removeprefix('-'))}" for entry in select.order)
     kinds = ", ".join(f"coalesce(CAST((\n{mix.by}\n) AS VARCHAR), 'null')" for mix in select.mix)
-    place = f"row_number() OVER (PARTITION BY kind, best ORDER BY md5('{seed} ' || id), id)" if mixed(select) else "1"
     dropped = " OR ".join(f"coalesce((\n{condition.sql}\n), false)" for condition in conditions)
     # The limit of a teacher comes first: a place that it frees goes to the next best trace of another teacher.
     return f"""
-        CREATE TEMP TABLE ranked AS
         WITH kept AS (
             SELECT id, sample_id, teacher{terms}, [{kinds}]::VARCHAR[] AS kind
-            FROM signals ANTI JOIN unreadable USING (sample_id) WHERE NOT ({dropped or "false"})
+            FROM signals ANTI JOIN unreadable USING (sample_id) WHERE {within} AND NOT ({dropped or "false"})
         ), by_teacher AS (
             SELECT *, row_number() OVER (PARTITION BY sample_id, teacher ORDER BY {best_first}) AS teacher_rank,
                 {_within("teacher_rank", select.per_teacher)} AS teacher_best
@@ -102,7 +118,14 @@ def _ranked(conditions: list[Condition], select: Select, seed: int) -> str:
                 teacher_best AND {_within("question_rank", select.per_question)} AS best
             FROM by_teacher
         )
-        SELECT id, teacher_rank, teacher_best, question_rank, best, kind, {place} AS place FROM by_question"""
+        SELECT id, teacher_rank, teacher_best, question_rank, best, kind, 1::BIGINT AS place FROM by_question"""
+
+
+_PLACED = """
+    CREATE OR REPLACE TEMP TABLE ranked AS
+    SELECT * REPLACE (row_number() OVER (PARTITION BY kind, best ORDER BY md5('{seed} ' || id), id) AS place)
+    FROM ranked"""
+"""Places within a kind of a mix, at random."""
 
 
 def mixed(select: Select) -> bool:
@@ -120,7 +143,8 @@ def _quotas(taken: Mapping[Kind, int]) -> pa.Table:
     return pa.table({"kind": kinds, "quota": pa.array(taken.values(), pa.int64())})
 
 
-def _query(conditions: list[Condition], select: Select) -> str:
+def _query(conditions: list[Condition], select: Select, within: str) -> str:
+    """Every trace in the order of the ids, with all that is decided of it."""
     reasons = [_reason(condition) for condition in conditions]
     image = _struct(f"'{UNREADABLE_IMAGE}'", "'the image can be read'", "json_object('reason', why)")
     reasons.append(f"CASE WHEN why IS NOT NULL THEN {image} END")
@@ -137,7 +161,7 @@ def _query(conditions: list[Condition], select: Select) -> str:
                 ELSE []
             END AS reasons
         FROM signals LEFT JOIN ranked USING (id) LEFT JOIN quotas USING (kind) LEFT JOIN unreadable USING (sample_id)
-        ORDER BY signals.id"""
+        WHERE {within} ORDER BY signals.id"""
 
 
 def _reason(condition: Condition) -> str:

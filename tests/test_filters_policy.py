@@ -241,3 +241,16 @@ def test_a_mix_by_anything_but_an_expression_on_one_trace_is_refused(by):
 def test_shares_add_up_to_at_most_one(shares):
     with pytest.raises(ValueError, match="shares are numbers"):
         Mix(by="teacher", shares=shares)
+
+
+@pytest.mark.parametrize("select", [Select(per_question=2), Select(limit=11, per_teacher=1)])
+def test_sorting_in_parts_changes_nothing(table, monkeypatch, select):
+    rows = [
+        {"id": f"{n * 2654435761 % (1 << 32):08x}", "sample_id": f"{n % 17 * 2654435769 % (1 << 32):08x}", "k": n % 3}
+        for n in range(80)
+    ]
+    settings = Filter(rules=(Rule(name="r", drop="k = 2"),), select=select)
+    whole = decide(settings, table(*rows, files=3))
+    monkeypatch.setattr(policy, "_SORTED_ROWS", 7)
+    parts = decide(settings, table(*rows, files=3))
+    assert parts == whole and list(parts) == sorted(parts) and len(parts) == 80
