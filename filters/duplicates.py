@@ -18,7 +18,7 @@ from distill.recipe import Recipe
 from distill.types import Outcome, Sample, Trace
 from filters.answer import judged
 from filters.columns import NOT_APPLICABLE, OK, family
-from filters.text import has_east_asian, normalised, words
+from filters.text import composed, has_east_asian, words
 
 Text = tuple[str, ...]
 Shingles = frozenset[Text]
@@ -105,7 +105,7 @@ def _text(trace: Trace) -> Text:
     """The words of a trace by white space alone: equal where only the layout differs."""
     if trace.reasoning.isascii() and trace.answer.isascii():
         return words(trace.reasoning) + words(trace.answer)
-    return tuple(normalised(f"{trace.reasoning}\n{trace.answer}").split())
+    return tuple(composed(f"{trace.reasoning}\n{trace.answer}").split())
 
 
 def shingled(text: str, size: int) -> Shingles:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from filters.text import normalised, spaced
+from filters.text import composed, spaced
 
 Hashes = NDArray[np.uint64]
 Signatures = NDArray[np.uint32]
@@ -26,10 +26,12 @@ Digests = NDArray[np.bytes_]
 """Digests of the words of texts, 16 bytes each. S16 compares and sorts them as they are."""
 
 _BASE = 0x9FB21C651E98DF25
-_BATCH_BYTES = 1 << 18
+_BATCH_BYTES = 1 << 17
 """Text worked on at once: its arrays stay in the second-level cache."""
 # What str.split() takes for space, in ASCII.
-_IS_LETTER = np.array([chr(byte).split() != [] for byte in range(128)] + [True] * 128)
+_IS_LETTER = bytes([chr(byte).split() != [] for byte in range(128)] + [True] * 128)
+# And what it takes for space beyond ASCII.
+_OTHER_SPACES = "".join(chr(code) for code in range(128, 0x3001) if chr(code).isspace())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +125,10 @@ def _plain(text: str) -> bytes:
     """A text in which only ASCII space stands between words, as bytes."""
     if text.isascii():
         return text.encode()
-    return " ".join(spaced(normalised(text)).split()).encode("utf-8", "surrogatepass")
+    plain = spaced(composed(text))
+    if any(space in plain for space in _OTHER_SPACES):
+        plain = " ".join(plain.split())
+    return plain.encode("utf-8", "surrogatepass")
 
 
 def _sign(encoded: list[bytes], scheme: Scheme) -> Signed:
@@ -146,16 +151,20 @@ def _words(encoded: Sequence[bytes]) -> _Words:
     With powers counted from the beginning of the batch, the sums of all words are differences of one running sum,
     and the inverse power of a word's place makes them what they would be at the beginning.
     """
-    data = np.frombuffer(b"\n".join([*encoded, b""]), np.uint8)
+    joined = b"\n".join([*encoded, b""])
+    data = np.frombuffer(joined, np.uint8)
     ends = np.cumsum([len(text) + 1 for text in encoded], dtype=np.int64)
     powers, inverses = _powers(1 << (len(data) + 1).bit_length())
-    letter = _IS_LETTER[data]
+    letter = np.frombuffer(joined.translate(_IS_LETTER), bool)
     turns = np.flatnonzero(letter[1:] != letter[:-1]) + 1
     # The data end with a line break, so that every word that begins also stops.
     edges = np.concatenate([np.flatnonzero(letter[:1]), turns])
     begins, stops = edges[::2], edges[1::2]
     sums = np.zeros(len(data) + 1, np.uint64)
-    np.cumsum((data + np.uint64(1)) * powers[: len(data)], out=sums[1:])
+    # In place: fresh arrays of this size cost more than the arithmetic.
+    np.add(data, np.uint64(1), out=sums[1:])
+    sums[1:] *= powers[: len(data)]
+    np.cumsum(sums[1:], out=sums[1:])
     hashes = _mixed((sums[stops] - sums[begins]) * inverses[begins])
     return _Words(hashes=hashes, starts=np.concatenate([[0], np.searchsorted(begins, ends)]))
 
@@ -184,18 +193,16 @@ def _shingled(words: _Words, size: int) -> tuple[Hashes, NDArray[np.int64]]:
 
 
 def _minima(hashes: Hashes, starts: NDArray[np.int64], scheme: Scheme) -> Signatures:
-    factors = _odd("permutation", scheme.permutations).astype(np.uint32)[:, None]
-    small = hashes.astype(np.uint32)
     result = np.full((len(starts) - 1, scheme.permutations), np.iinfo(np.uint32).max, np.uint32)
-    step = 1024  # so that the products of one text stay in the second-level cache
-    products = np.empty((scheme.permutations, step), np.uint32)
-    bounds = starts.tolist()
-    for text in range(len(result)):
-        for start in range(bounds[text], bounds[text + 1], step):
-            piece = small[start : min(start + step, bounds[text + 1])]
-            own = products[:, : len(piece)]
-            np.multiply(factors, piece, out=own)
-            np.minimum(result[text], own.min(axis=1), out=result[text])
+    small = hashes.astype(np.uint32)
+    filled = np.flatnonzero(np.diff(starts))
+    minima = np.empty((scheme.permutations, len(filled)), np.uint32)
+    products = np.empty_like(small)
+    # One permutation of all texts at a time: long rows times one number are what numpy multiplies fastest.
+    for factor, own in zip(_odd("permutation", scheme.permutations).astype(np.uint32), minima, strict=True):
+        np.multiply(small, factor, out=products)
+        np.minimum.reduceat(products, starts[filled], out=own)
+    result[filled] = minima.T
     return result
 
 

@@ -44,9 +44,9 @@ def has_east_asian(text: str) -> bool:
     return not text.isascii() and bool(text.encode("utf-8", "surrogatepass").translate(None, _OTHERS))
 
 
-def normalised(text: str) -> str:
-    """Canonical composition and single spaces: what is left when only the layout differs."""
-    return " ".join((text if text.isascii() else unicodedata.normalize("NFC", text)).split())
+def composed(text: str) -> str:
+    """A text in Unicode's canonical composition, in which equal characters are equal code points."""
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
 def words_written(trace: Trace) -> tuple[str, ...]:

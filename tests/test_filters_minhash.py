@@ -1,5 +1,7 @@
 """Signatures: fixed for ever by golden vectors, and as good as the theory says."""
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -85,3 +87,9 @@ def test_the_share_of_equal_places_estimates_the_similarity_as_well_as_theory_al
     assert np.sqrt(np.mean(np.square(errors))) == pytest.approx(deviation, rel=0.2)
     expected = scheme.candidate_share(target)
     assert found / 400 == pytest.approx(expected, abs=4 * np.sqrt(expected * (1 - expected) / 400) + 0.01)
+
+
+def test_every_space_of_unicode_parts_words():
+    spaces = [chr(code) for code in range(sys.maxunicode + 1) if chr(code).isspace()]
+    signed = sign(["é b c", *(f"é{space}b{space}c" for space in spaces)], Scheme())
+    assert len(spaces) > 20 and len(set(signed.digests.tolist())) == 1
