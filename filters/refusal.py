@@ -17,7 +17,7 @@ from distill.types import Outcome, Sample, Trace
 from filters.columns import NOT_APPLICABLE, OK, family
 from filters.refusal_phrases import ABSTENTION, BY_PART, BY_WORD, NOT_AFTER, PATTERNS
 from filters.text import has_east_asian
-from filters.vocabulary import vocabulary
+from filters.vocabulary import plain, vocabulary
 
 _WORDS: Final = frozenset(BY_WORD)
 _ABSTENTION_CHARACTERS: Final = 400
@@ -62,7 +62,7 @@ def refusal_phrase(text: str) -> str | None:
         places |= {place for part, place in BY_PART if part in text}
     if not places:
         return None
-    lowered = _plain(text.strip(_QUOTES))
+    lowered = plain(text).strip(_QUOTES)
     for place in sorted(places):
         for found in PATTERNS[place].finditer(lowered):
             before = lowered[lowered.rfind("\n", 0, found.start()) + 1 : found.start()]
@@ -80,11 +80,7 @@ def abstention(sample: Sample, answer: str) -> str | None:
     """The words by which an answer says that nothing can be known, where the gold answer and the options do not."""
     if not sample.answers or len(answer) > _ABSTENTION_CHARACTERS:
         return None
-    found = ABSTENTION.search(_plain(answer).strip())
-    if found is None or any(ABSTENTION.search(_plain(text)) for text in (*sample.answers, *sample.options)):
+    found = ABSTENTION.search(plain(answer).strip())
+    if found is None or any(ABSTENTION.search(plain(text)) for text in (*sample.answers, *sample.options)):
         return None
     return found[0]
-
-
-def _plain(text: str) -> str:
-    return text.lower().replace("’", "'")
