@@ -8,6 +8,7 @@ language is seen by whole sentences only. Whether the answer is in the right lan
 
 import re
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
@@ -21,7 +22,7 @@ from distill.types import Sample, Trace
 from filters.columns import NOT_APPLICABLE, OK, UNDECIDABLE, family
 from filters.scripts import script_of, scripts
 from filters.stopwords import LANGUAGES, STOP_WORDS
-from filters.vocabulary import vocabulary
+from filters.vocabulary import vocabulary, words_sought
 
 UNKNOWN: Final = "und"
 
@@ -45,6 +46,11 @@ _OTHER_WORDS: Final = re.compile(r"[^\W\d_a-zA-Z]+")
 _LATIN_PHRASE: Final = re.compile(r"[A-Za-z\u00c0-\u024f'’-]+(?:[ ,]+[A-Za-z\u00c0-\u024f'’-]+){2,}")
 _SENTENCE: Final = re.compile(r"[^.!?\n]+[.!?]*")
 _STOP_WORDS: Final = frozenset(STOP_WORDS)
+_LACKED: Final = {
+    spoken: frozenset(word for word, places in STOP_WORDS.items() if place not in places)
+    for place, spoken in enumerate(LANGUAGES)
+}
+"""The stop words that a language does not have, by language."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,35 +80,44 @@ class Language:
         return cls()
 
     def measure(self, sample: Sample, traces: list[Trace]) -> list[dict[str, Any]]:
-        return [self._row(sample, trace.reasoning) for trace in traces]
+        known = lru_cache(maxsize=1)(lambda: labels(sample))
+        return [self._row(sample, trace.reasoning, known) for trace in traces]
 
-    def _row(self, sample: Sample, text: str) -> dict[str, Any]:
+    def _row(self, sample: Sample, text: str, known: Callable[[], str]) -> dict[str, Any]:
         if not text.strip():
             return {"language_state": NOT_APPLICABLE}
         own = _scripts(text)
         letters = own.total()
         if letters < _LEAST_LETTERS:
             return {"language_state": UNDECIDABLE}
-        asked, asked_language = _question(sample.question)
-        dominant = main_script(own + asked)
+        asked = _question(sample.question)
         written = main_script(own)
+        dominant = written if asked.scripts.keys() <= {written} else main_script(own + asked.scripts)
         spoken = language(text, written)
         share, place = 0.0, None
         if own[dominant] < letters:
-            share, place = mix(text, dominant, labels(sample))
-        main_language = asked_language if spoken == UNKNOWN else spoken
+            share, place = mix(text, dominant, known())
+        main_language = asked.language if spoken == UNKNOWN else spoken
         if not share and main_language != UNKNOWN and written == dominant:
             share, place = foreign_sentences(text, written, main_language)
-        certain = asked.total() >= _LEAST_LETTERS and asked_language != UNKNOWN and spoken != UNKNOWN
+        certain = asked.language != UNKNOWN and spoken != UNKNOWN
         return {
             "language_state": OK,
-            "language_scripts": "+".join(script for script, n in _ranked(own) if n >= _LEAST_SHARE * letters),
+            "language_scripts": _listed(own, letters),
             "language_mix": share,
             "language_switch_at": None if place is None else place / len(text),
-            "language_switch": main_script(asked) != written if asked.total() >= _LEAST_LETTERS else None,
+            "language_switch": asked.script != written if asked.script else None,
             "language": spoken,
-            "language_differs": spoken != asked_language if certain else None,
+            "language_differs": spoken != asked.language if asked.script and certain else None,
         }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    scripts: Counter[str]
+    script: str
+    """Empty for a question of too few letters."""
+    language: str
 
 
 def _scripts(text: str) -> Counter[str]:
@@ -113,11 +128,15 @@ def _scripts(text: str) -> Counter[str]:
 
 
 def main_script(found: Counter[str]) -> str:
-    return _ranked(found)[0][0] if found else ""
+    return _ranked(found)[0] if found else ""
 
 
-def _ranked(found: Counter[str]) -> list[tuple[str, int]]:
-    return sorted(found.items(), key=lambda item: (-item[1], item[0]))
+def _ranked(found: Counter[str]) -> list[str]:
+    return sorted(found, key=lambda script: (-found[script], script)) if len(found) > 1 else list(found)
+
+
+def _listed(found: Counter[str], letters: int) -> str:
+    return "+".join(script for script in _ranked(found) if found[script] >= _LEAST_SHARE * letters)
 
 
 def mix(text: str, dominant: str, known: str) -> tuple[float, int | None]:
@@ -158,7 +177,7 @@ def foreign_sentences(text: str, script: str, spoken: str) -> tuple[float, int |
         return 0.0, None
     outside, first = 0, None
     for match in _SENTENCE.finditer(_QUOTED.sub(_blank, text)):
-        if language(match[0], script) not in (UNKNOWN, spoken):
+        if _guess(words_sought(match[0])) not in (UNKNOWN, spoken):
             outside += len(match[0].strip())
             first = match.start() if first is None else first
     return outside / len(text.strip()), first
@@ -166,11 +185,10 @@ def foreign_sentences(text: str, script: str, spoken: str) -> tuple[float, int |
 
 def _another(text: str, spoken: str) -> bool:
     """Whether a text has enough stop words that its language lacks for a sentence in another."""
-    own = LANGUAGES.index(spoken)
-    found = Counter(
-        place for word in _STOP_WORDS & vocabulary(text) if own not in STOP_WORDS[word] for place in STOP_WORDS[word]
-    )
-    return max(found.values(), default=0) >= _LEAST_STOP_WORDS
+    others = vocabulary(text) & _LACKED[spoken]
+    if len(others) < _LEAST_STOP_WORDS:
+        return False
+    return max(Counter(chain.from_iterable(map(STOP_WORDS.__getitem__, others))).values()) >= _LEAST_STOP_WORDS
 
 
 def _unless_known(word: str, dominant: str, known: str) -> str:
@@ -186,18 +204,25 @@ def labels(sample: Sample) -> str:
 
 
 @lru_cache(maxsize=256)
-def _question(text: str) -> tuple[Counter[str], str]:
+def _question(text: str) -> _Asked:
     found = _scripts(text)
-    return found, language(text, main_script(found))
+    script = main_script(found)
+    return _Asked(
+        scripts=found, script=script if found.total() >= _LEAST_LETTERS else "", language=language(text, script)
+    )
 
 
 def language(text: str, script: str) -> str:
     """The language whose stop words a text uses by far the most, or the only one of its script; else und."""
-    if script in _BY_SCRIPT:
-        return _BY_SCRIPT[script]
-    hits = Counter(chain.from_iterable(map(STOP_WORDS.__getitem__, _STOP_WORDS & vocabulary(text))))
-    (place, best), (_, second) = (*hits.most_common(2), (0, 0), (0, 0))[:2]
-    if best < _LEAST_STOP_WORDS:
+    return _BY_SCRIPT.get(script) or _guess(vocabulary(text))
+
+
+def _guess(words: frozenset[bytes]) -> str:
+    hits = Counter(chain.from_iterable(map(STOP_WORDS.__getitem__, words & _STOP_WORDS)))
+    if not hits:
         return UNKNOWN
+    place = max(hits, key=hits.__getitem__)
+    best = hits.pop(place)
+    second = max(hits.values(), default=0)
     # Related languages share their short words, so the lead must be clear.
-    return LANGUAGES[place] if best >= 1.4 * second and best - second >= 2 else UNKNOWN
+    return LANGUAGES[place] if best >= max(_LEAST_STOP_WORDS, 1.4 * second, second + 2) else UNKNOWN

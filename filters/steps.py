@@ -18,7 +18,7 @@ from distill.recipe import Recipe
 from distill.types import Sample, Trace
 from filters.columns import NOT_APPLICABLE, OK, family
 from filters.text import has_east_asian
-from filters.turns import CLUES, OTHER_WRITING, PATTERNS, WITH
+from filters.turns import CLUES, NEEDED, OTHER_WRITING, PATTERNS
 from filters.vocabulary import plain, vocabulary
 
 _NUMBERED: Final = re.compile(
@@ -117,15 +117,15 @@ def _follows(one: str, other: str) -> bool:
 
 def backtracks(text: str) -> list[str]:
     """The phrases that turn back, in their order."""
-    known = vocabulary(text)
-    tried = {CLUES[clue] for clue in _CLUES & known}
-    tried -= {word for word, others in WITH.items() if word in tried and others.isdisjoint(known)}
+    clues = _CLUES & vocabulary(text)
     unspaced = tuple(OTHER_WRITING.finditer(text)) if has_east_asian(text) else ()
-    if not tried and not unspaced:
+    if not clues and not unspaced:
         return []
     lowered = plain(text)
     found = [(match.start(), match.end()) for match in unspaced]
-    for word in tried:
+    for word in {CLUES[clue] for clue in clues}:
+        if word in NEEDED and not NEEDED[word].search(lowered):
+            continue
         pattern, starts = PATTERNS[word]
         for match in pattern.finditer(lowered):
             place = match.start()

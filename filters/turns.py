@@ -67,6 +67,6 @@ PATTERNS: Final = {word: (re.compile(pattern), word in _STARTS) for word, patter
 """The phrases by their words, and whether they count only where a sentence begins."""
 CLUES: Final = {clue.encode(): word for clue, word in [*zip(_TURNS, _TURNS, strict=True), *_ALSO.items()]}
 """The words of which a text must hold one for the phrase of that word to be tried."""
-WITH: Final = {"right": frozenset(b"not can't cannot doesn't isn't".split())}
-"""Words of which a text must hold one besides, where the phrase's own word is common."""
-CLUE_WORDS: Final = frozenset(CLUES).union(*WITH.values())
+_RIGHT: Final = r"right(?:(?<=t right)|(?<=be right)|(?<=(?:look|seem) right)|(?<=quite right))"
+NEEDED: Final = {"right": re.compile(_RIGHT)}
+"""What a text must hold besides, where the phrase's own word is common and the search for the phrase is slow."""

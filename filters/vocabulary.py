@@ -10,10 +10,10 @@ from typing import Final
 
 from filters.refusal_phrases import BY_WORD
 from filters.stopwords import STOP_WORDS
-from filters.turns import CLUE_WORDS
+from filters.turns import CLUES
 
 _SOUGHT: Final = frozenset(STOP_WORDS).union(
-    CLUE_WORDS, BY_WORD, *(needed for phrases in BY_WORD.values() for needed, _ in phrases)
+    CLUES, BY_WORD, *(needed for phrases in BY_WORD.values() for needed, _ in phrases)
 )
 _SEPARATORS: Final = b'.,:;!?()[]{}"*_`<>/\\|\n\t\r'
 _PLAIN: Final = bytes.maketrans(
