@@ -92,9 +92,7 @@ def histogram(
         return []
     least = min(values) if low is None else low
     most = max(values) if high is None else high
-    width = _nice((most - least) / bins or 1)
-    start = math.floor(least / width) * width
-    number = max(1, math.floor((most - start) / width) + 1)
+    start, width, number = edges(least, most, bins)
     counts = [0] * number
     for value in values:
         counts[min(number - 1, max(0, math.floor((value - start) / width)))] += 1
@@ -103,6 +101,15 @@ def histogram(
         Bin(low=start + place * width, high=start + (place + 1) * width, count=count, share=count / highest)
         for place, count in enumerate(counts)
     ]
+
+
+def edges(low: float, high: float, bins: int, *, whole: bool = False) -> tuple[float, float, int]:
+    """First edge, width and number of round bars, some `bins` of them; `whole`: no narrower than 1."""
+    width = _nice((high - low) / bins or 1)
+    if whole and (width < 1 or width != round(width)):
+        width = max(1.0, float(math.ceil(width)))
+    start = math.floor(low / width) * width
+    return start, width, max(1, math.floor((high - start) / width) + 1)
 
 
 def _nice(width: float) -> float:

@@ -45,6 +45,7 @@ def connect(
 ) -> duckdb.DuckDBPyConnection:
     """A database with the view `signals`: every column of the table, one row a trace.
 
+    The view `local` has only what is measured partition by partition, and costs no join.
     `more` maps the names of further views to Parquet files.
     """
     more = more or {}

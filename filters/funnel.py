@@ -1,14 +1,22 @@
 """How many traces came in, were complete, correct, kept and selected: overall, by teacher, by domain, by rule."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import duckdb
 
+from filters.columns import ERROR
 from filters.registry import FAMILIES
 
-STEPS = ("asked", "complete", "correct", "kept", "selected")
+_STEPS = {
+    "asked": "true",
+    "complete": "outcome = 'complete'",
+    "correct": "answer_verdict = 'correct'",
+    "kept": "kept",
+    "selected": "selected",
+}
+STEPS = tuple(_STEPS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,43 +40,44 @@ class Funnel:
 
 
 def measure(database: duckdb.DuckDBPyConnection) -> Funnel:
-    """The funnel of a database with the tables `signals` and `decisions`."""
+    """The funnel of a database with the tables `local` and `decisions`."""
+    cells = database.execute(
+        f"""SELECT local.teacher, local.domain, {", ".join(f"count(*) FILTER ({step})" for step in _STEPS.values())}
+        FROM local JOIN decisions USING (id) GROUP BY ALL ORDER BY ALL"""
+    ).fetchall()
     return Funnel(
-        total=_steps(database, "'all'").get("all", dict.fromkeys(STEPS, 0)),
-        by_teacher=_steps(database, "teacher"),
-        by_domain=_steps(database, "domain"),
+        total=_sum(cells),
+        by_teacher={name: _sum(row for row in cells if row[0] == name) for name in sorted({row[0] for row in cells})},
+        by_domain={name: _sum(row for row in cells if row[1] == name) for name in sorted({row[1] for row in cells})},
         rules=_count(
             database, "SELECT reason.rule, count(*) FROM (SELECT unnest(reasons) AS reason FROM decisions) GROUP BY 1"
         ),
         only=_count(
             database, "SELECT reasons[1].rule, count(*) FROM decisions WHERE len(reasons) = 1 AND NOT kept GROUP BY 1"
         ),
-        errors={
-            name: found
-            for name in FAMILIES
-            if (
-                found := database.execute(f"SELECT count(*) FROM signals WHERE {name}_state = 'error'").fetchall()[0][
-                    0
-                ]
-            )
-        },
-        questions=_steps(database, "'all'", count="count(DISTINCT signals.sample_id)").get(
-            "all", dict.fromkeys(STEPS, 0)
-        ),
+        errors=_errors(database),
+        questions=_questions(database),
     )
 
 
-def _steps(database: duckdb.DuckDBPyConnection, group: str, count: str = "count(*)") -> dict[str, dict[str, int]]:
-    column = f"signals.{group}" if group in ("teacher", "domain") else group
-    rows = database.execute(
-        f"""SELECT {column}, {count},
-            {count} FILTER (outcome = 'complete'),
-            {count} FILTER (answer_verdict = 'correct'),
-            {count} FILTER (kept),
-            {count} FILTER (selected)
-        FROM signals JOIN decisions USING (id) GROUP BY 1 ORDER BY 1"""
+def _sum(cells: Iterable[Sequence[Any]]) -> dict[str, int]:
+    columns = zip((0,) * len(STEPS), *(cell[2:] for cell in cells), strict=True)
+    return dict(zip(STEPS, map(sum, columns), strict=True))
+
+
+def _errors(database: duckdb.DuckDBPyConnection) -> dict[str, int]:
+    failed = ", ".join(f"count(*) FILTER ({name}_state = '{ERROR}')" for name in FAMILIES)
+    (counts,) = database.execute(f"SELECT {failed} FROM local").fetchall()
+    return {name: count for name, count in zip(FAMILIES, counts, strict=True) if count}
+
+
+def _questions(database: duckdb.DuckDBPyConnection) -> dict[str, int]:
+    reached = ", ".join(f"bool_or({condition}) AS {step}" for step, condition in _STEPS.items())
+    (counts,) = database.execute(
+        f"""SELECT {", ".join(f"count(*) FILTER ({step})" for step in STEPS)}
+        FROM (SELECT {reached} FROM local JOIN decisions USING (id) GROUP BY local.sample_id)"""
     ).fetchall()
-    return {name: dict(zip(STEPS, counts, strict=True)) for name, *counts in rows}
+    return dict(zip(STEPS, counts, strict=True))
 
 
 def _count(database: duckdb.DuckDBPyConnection, query: str) -> dict[str, int]:

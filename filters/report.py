@@ -1,23 +1,27 @@
-"""The report page of the filter stage: funnel, rules, distributions and examples with their pictures."""
+"""The report page of the filter stage: what came in, what is kept and why, and what other rules would do.
+
+Each section is counted by a module of its own (`filters.report_*`) in the database; this one brings them together
+and writes the page. Nothing is decided here.
+"""
 
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import duckdb
-import orjson
 
 from distill import pages
 from distill.artifacts import write_text
 from distill.recipe import Recipe
+from filters import report_distributions, report_examples, report_overlap, report_table, report_teachers
+from filters import report_thresholds as thresholds
+from filters.columns import WORDS
 from filters.conditions import NOT_SELECTED, UNREADABLE_IMAGE, Condition
 from filters.funnel import STEPS, Funnel
-from filters.registry import FAMILIES
+from filters.report_table import Facts
 from filters.traces import Index
 
-_SELECTED_EXAMPLES = 9
-_DROPPED_EXAMPLES = 3
-_RATIONALE_CHARACTERS = 4000
+_FIRST = "id IN (SELECT min(id) FROM page GROUP BY sample_id)"
+"""One trace of each question."""
 
 
 def write(
@@ -29,17 +33,14 @@ def write(
     path: Path,
 ) -> None:
     """Write the page of a database with `signals` and `decisions`."""
-    unit, lengths, clipped = _lengths(database)
-    total = found.total
-    figures = [
-        ("traces asked for", f"{total['asked']:,}"),
-        ("kept by the rules", _share(total["kept"], total["asked"])),
-        ("examples selected", f"{total['selected']:,}"),
-        ("questions covered", _share(found.questions["selected"], found.questions["asked"])),
-    ]
-    every = [value for values in lengths.values() for value in values]
-    if every:
-        figures.append((f"median rationale, {unit}", f"{median(every):,.0f}"))
+    facts = report_table.gather(database)
+    select = recipe.filter.select
+    unit = _unit(facts)
+    overlap, leaks = report_overlap.duplicates(facts), report_overlap.contamination(facts)
+    selected = report_examples.selected(facts)
+    dropped = _dropped(facts, rules, found)
+    ids = [*selected, *leaks.examples, *(name for row in dropped for name in row["ids"])]
+    ids += [name for cluster in overlap.biggest for name in (cluster.preferred, cluster.other) if name]
     page = pages.render(
         "filter_report.html",
         kicker="distill filter",
@@ -51,33 +52,59 @@ def write(
             "Distillation does not correct what teachers see or reason wrongly, inherits their biases and creates no "
             "new perception.",
         ],
-        figures=figures,
+        figures=_figures(facts, found, unit),
         steps=STEPS,
-        funnel=[(step, total[step]) for step in STEPS],
+        funnel=[(step, found.total[step]) for step in STEPS],
         groups=[("teacher", list(found.by_teacher.items())), ("domain", list(found.by_domain.items()))],
-        rules=_rules(recipe, rules, found),
-        errors=found.errors,
+        rules=_rules(facts, rules, found),
+        without={row.rule: row for row in thresholds.without(facts, rules, select)},
+        curves=[_drawn(curve) for curve in thresholds.curves(facts, rules, select)],
+        mixed=bool(select.mix),
+        states=report_table.states(facts),
+        absent=facts.absent,
         unit=unit,
-        clipped=clipped,
-        lengths=_plots(lengths),
-        difficulty=_difficulty(database),
-        selected=_selected(database, index),
-        dropped=[
-            {"name": name, "count": count, "examples": _dropped(database, index, name)}
-            for name, count in found.rules.items()
-            if name != NOT_SELECTED
-        ],
+        distributions=report_distributions.measure(facts),
+        lengths=_by(facts, "rationale_tokens", "teacher", "selected", "traces, median {:,.0f}"),
+        difficulty=_by(facts, "question_pass_rate", "domain", _FIRST, "questions, median {:.0%}", bins=10),
+        teachers=report_teachers.compare(facts, index, unit),
+        overlap=overlap,
+        leaks=leaks,
+        selected=selected,
+        dropped=dropped,
+        examples=report_examples.load(facts, index, ids),
     )
     write_text(path, page)
+
+
+def _figures(facts: Facts, found: Funnel, unit: str) -> list[tuple[str, str]]:
+    total = found.total
+    figures = [
+        ("traces asked for", f"{total['asked']:,}"),
+        ("kept by the rules", _share(total["kept"], total["asked"])),
+        ("examples selected", f"{total['selected']:,}"),
+        ("questions covered", _share(found.questions["selected"], found.questions["asked"])),
+    ]
+    if facts.has("rationale_tokens"):
+        (middle,) = facts.row("SELECT median(rationale_tokens) FROM page WHERE selected")
+        if middle is not None:
+            figures.append((f"median rationale, {unit}", f"{middle:,.0f}"))
+    return figures
 
 
 def _share(part: int, whole: int) -> str:
     return f"{100 * part / whole:.0f} %" if whole else "none"
 
 
-def _rules(recipe: Recipe, rules: list[Condition], found: Funnel) -> list[dict[str, Any]]:
+def _unit(facts: Facts) -> str:
+    if "length" not in facts.families:
+        return "words"
+    (words,) = facts.row(f"SELECT count(*) FROM page WHERE length_state = '{WORDS}'")
+    return "words" if words else "student tokens"
+
+
+def _rules(facts: Facts, rules: list[Condition], found: Funnel) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = [
-        {"name": rule.name, "condition": rule.sql, "unmeasured": _unmeasured(recipe, rule.columns)} for rule in rules
+        {"name": rule.name, "condition": rule.sql, "unmeasured": _unmeasured(facts, rule.columns)} for rule in rules
     ]
     if UNREADABLE_IMAGE in found.rules:
         rows.append({"name": UNREADABLE_IMAGE, "condition": "an image cannot be read any more", "unmeasured": ""})
@@ -88,114 +115,51 @@ def _rules(recipe: Recipe, rules: list[Condition], found: Funnel) -> list[dict[s
     return rows
 
 
-def _unmeasured(recipe: Recipe, columns: tuple[str, ...]) -> str:
+def _unmeasured(facts: Facts, columns: tuple[str, ...]) -> str:
     """Columns of a rule that nobody asked to measure: the rule never applies."""
-    families = (name for name in FAMILIES if name not in recipe.filter.signals)
-    absent = {column for name in families for column in FAMILIES[name].columns.names}
+    families = report_table.families()
+    absent = {column for name in facts.absent for column in families[name].names}
     return ", ".join(column for column in columns if column in absent)
 
 
-def _lengths(database: duckdb.DuckDBPyConnection) -> tuple[str, dict[str, list[int]], bool]:
-    """Unit, and rationale lengths of the selected traces by teacher."""
-    words = database.execute("SELECT count(*) FROM signals WHERE length_state = 'words'").fetchall()[0][0]
-    found: dict[str, list[int]] = {}
-    rows = database.execute(
-        """SELECT signals.teacher, rationale_tokens FROM signals JOIN decisions USING (id)
-        WHERE selected AND rationale_tokens IS NOT NULL ORDER BY 1, 2"""
-    ).fetchall()
-    for teacher, tokens in rows:
-        found.setdefault(teacher, []).append(tokens)
-    return ("words" if words else "student tokens"), found, bool(rows)
+def _dropped(facts: Facts, rules: list[Condition], found: Funnel) -> list[dict[str, Any]]:
+    """Rules with what they drop, the busiest first."""
+    conditions = {rule.name: rule for rule in rules}
+    rows = []
+    for name, count in found.rules.items():
+        if name == NOT_SELECTED:
+            continue
+        rule = conditions.get(name)
+        ids, order = report_examples.worst(facts, rule) if rule else (report_examples.dropped(facts, name), "")
+        condition = rule.sql if rule else "an image cannot be read any more"
+        rows.append({"name": name, "count": count, "condition": condition, "ids": ids, "order": order})
+    return rows
 
 
-def _plots(lengths: dict[str, list[int]]) -> list[dict[str, Any]]:
-    """One histogram a teacher on a common axis, so that the teachers can be compared."""
-    every = sorted(value for values in lengths.values() for value in values)
-    if not every:
+def _by(facts: Facts, column: str, group: str, where: str, detail: str, *, bins: int = 24) -> list[dict[str, Any]]:
+    """A histogram of a column for each teacher or domain."""
+    if not facts.has(column):
         return []
-    low, high = every[0], every[int(0.99 * (len(every) - 1))]
+    plots = report_distributions.groups(facts, facts.columns[column], group, where, bins=bins)
     return [
         {
-            "caption": teacher,
-            "detail": f"{len(values):,} traces, median {median(values):,.0f}",
-            "bins": pages.histogram(values, low=low, high=high),
+            "caption": name or f"(no {group})",
+            "detail": f"{count:,} {detail.format(middle)}",
+            "bins": bars,
         }
-        for teacher, values in lengths.items()
+        for name, (bars, count, middle) in plots.items()
     ]
 
 
-def _difficulty(database: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
-    rows = database.execute(
-        """SELECT domain, question_pass_rate FROM signals WHERE question_pass_rate IS NOT NULL
-        GROUP BY sample_id, domain, question_pass_rate ORDER BY 1, 2"""
-    ).fetchall()
-    domains: dict[str, list[float]] = {}
-    for domain, rate in rows:
-        domains.setdefault(domain, []).append(rate)
-    return [
-        {
-            "caption": domain or "(no domain)",
-            "detail": f"{len(rates):,} questions, mean {100 * sum(rates) / len(rates):.0f} %",
-            "bins": pages.histogram(rates, bins=10, low=0.0, high=0.999),
-        }
-        for domain, rates in domains.items()
-    ]
-
-
-def _selected(database: duckdb.DuckDBPyConnection, index: Index) -> list[dict[str, Any]]:
-    """Selected traces, each teacher and domain in turn; ids are hashes, so the smallest ones are a fair sample."""
-    return _examples(
-        database,
-        index,
-        f"""SELECT id FROM decisions WHERE selected
-        ORDER BY row_number() OVER (PARTITION BY teacher, domain ORDER BY id), id LIMIT {_SELECTED_EXAMPLES}""",
-    )
-
-
-def _dropped(database: duckdb.DuckDBPyConnection, index: Index, rule: str) -> list[dict[str, Any]]:
-    return _examples(
-        database,
-        index,
-        f"""SELECT id FROM decisions WHERE list_contains(list_transform(reasons, lambda reason: reason.rule), ?)
-        ORDER BY len(reasons), row_number() OVER (PARTITION BY teacher, domain ORDER BY id), id
-        LIMIT {_DROPPED_EXAMPLES}""",
-        [rule],
-    )
-
-
-def _examples(
-    database: duckdb.DuckDBPyConnection, index: Index, query: str, values: list[str] | None = None
-) -> list[dict[str, Any]]:
-    ids = [row[0] for row in database.execute(query, values or []).fetchall()]
-    rows = database.execute(
-        """SELECT id, signals.sample_id, answer_verdict, rationale_tokens, reasons
-        FROM signals JOIN decisions USING (id) WHERE list_contains(?, id)""",
-        [ids],
-    ).fetchall()
-    known = {row[0]: row for row in rows}
-    samples = index.samples_of(row[1] for row in rows)
-    found = []
-    for trace in index.traces(ids):
-        _, sample_id, verdict, tokens, reasons = known[trace.id]
-        sample = samples[sample_id]
-        rationale = trace.reasoning.strip() or ("" if trace.answer else trace.text)
-        found.append(
-            {
-                "id": trace.id,
-                "question": sample.question,
-                "pictures": pages.pictures(sample),
-                "gold": sample.answer,
-                "teacher": trace.teacher,
-                "domain": sample.domain,
-                "answer": trace.answer,
-                "verdict": verdict,
-                "tokens": tokens,
-                "rationale": _clip(rationale),
-                "reasons": [{**reason, "values": orjson.loads(reason["values"])} for reason in reasons],
-            }
-        )
-    return found
-
-
-def _clip(text: str) -> str:
-    return text if len(text) <= _RATIONALE_CHARACTERS else f"{text[:_RATIONALE_CHARACTERS]} …"
+def _drawn(curve: thresholds.Curve) -> dict[str, Any]:
+    """A curve with its points in a box of 100 by 40."""
+    low, high = curve.points[0][0], curve.points[-1][0]
+    span, highest = (high - low) or 1.0, curve.passing or 1
+    points = [(100 * (number - low) / span, 40 - 40 * kept / highest) for number, kept in curve.points]
+    return {
+        "curve": curve,
+        "low": low,
+        "high": high,
+        "line": " ".join(f"{x:.2f},{y:.2f}" for x, y in points),
+        "present": 100 * (curve.number - low) / span,
+    }

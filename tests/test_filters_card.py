@@ -182,6 +182,7 @@ def tables_of(rows):
     names = {*COLUMNS.names, *more}
     columns = ", ".join(f'"{name}" {_kind(name)}' for name in sorted(names))
     database.execute(f"CREATE TABLE signals ({columns})")
+    database.execute("CREATE VIEW local AS SELECT * FROM signals")
     database.execute(
         "CREATE TABLE decisions (id VARCHAR, kept BOOLEAN, selected BOOLEAN, reasons STRUCT(rule VARCHAR)[])"
     )
