@@ -7,6 +7,9 @@ from filters.report_table import Facts
 
 BIGGEST = 3
 LEAKS = 3
+LEAK = "pair"
+"""What matches of a leak: the question and its picture. Questions about charts are templates, so the same words about
+another picture are none."""
 _SIZES = ((2, 2), (3, 3), (4, 5), (6, 9), (10, 19), (20, 49), (50, None))
 
 
@@ -50,8 +53,14 @@ class Contamination:
     """What each example matches: what, which test set, which of its samples."""
 
     @property
+    def leaks(self) -> int:
+        """Traces about a question and its picture that stand in a test set."""
+        return sum(row[3] for row in self.rows if row[1] == LEAK)
+
+    @property
     def selected(self) -> int:
-        return sum(row[-1] for row in self.rows)
+        """Those of them that would be trained on."""
+        return sum(row[5] for row in self.rows if row[1] == LEAK)
 
 
 def duplicates(facts: Facts) -> Duplicates:
@@ -128,11 +137,13 @@ def contamination(facts: Facts) -> Contamination:
             count(*) FILTER (kept), count(*) FILTER (selected)
         FROM page WHERE {hit} GROUP BY 1, 2 ORDER BY 1, 4 DESC, 2"""
     )
-    # Those that would be trained on come first, and of each question one.
+    # Leaks that would be trained on come first, then those that would not; of each question one.
     examples = facts.rows(
         f"""SELECT min_by(id, (NOT selected, id)), any_value(contamination), any_value(coalesce({source}, '')),
             any_value(coalesce({sample}, ''))
-        FROM page WHERE {hit} GROUP BY sample_id ORDER BY min(NOT selected), sample_id LIMIT {LEAKS}"""
+        FROM page WHERE {hit} GROUP BY sample_id 
+        HAVING any_value(contamination) IN ('{LEAK}', 'image')
+        ORDER BY any_value(contamination) <> '{LEAK}', min(NOT selected), sample_id LIMIT {LEAKS}"""
     )
     return Contamination(
         measured=True,

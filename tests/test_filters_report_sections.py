@@ -1,0 +1,173 @@
+"""What the report's sections count is what filtering anew, or counting by hand, gives."""
+
+from collections import Counter
+from dataclasses import replace
+
+import pyarrow.parquet as pq
+import pytest
+from run_fixtures import generate_folder, picture, recipe, sample, small_world, trace
+
+from distill.filtering import Mix, Rule, Select
+from distill.recipe import Filter
+from filters import fit, policy, report_overlap, report_table, report_teachers, side
+from filters import report_thresholds as thresholds
+from filters.apply import apply
+from filters.conditions import check
+from filters.database import Tables
+from filters.traces import index
+
+RULES = """
+[[filter.rules]]
+name = "incomplete"
+drop = "outcome <> 'complete'"
+[[filter.rules]]
+name = "wrong"
+drop = "answer_verdict = 'wrong'"
+[[filter.rules]]
+name = "long"
+drop = "rationale_tokens >= 35"
+"""
+SELECT = Select(per_question=2, per_teacher=1, limit=9)
+
+
+@pytest.fixture
+def run(tmp_path):
+    samples, traces = small_world(tmp_path / "pictures", questions=12)
+    # Rationales of many lengths: of each question twice the same.
+    traces = [
+        replace(one, reasoning=" ".join(one.reasoning.split()[: 10 + 3 * (place // 4) + one.k % 2]))
+        for place, one in enumerate(traces)
+    ]
+    generate_folder(tmp_path / "run", samples, traces)
+    apply(recipe(tmp_path, RULES), tmp_path / "run")
+    return tmp_path / "run"
+
+
+def rules(long="rationale_tokens >= 35", leave_out=""):
+    found = {"incomplete": "outcome <> 'complete'", "wrong": "answer_verdict = 'wrong'", "long": long}
+    return [Rule(name=name, drop=drop) for name, drop in found.items() if name != leave_out]
+
+
+def decided(run, chosen, select):
+    """Kept and selected traces when the policy is this one, and the page's table."""
+    path = run / "decisions.parquet"
+    tables = Tables.of(run / "filter")
+    policy.decide(check(Filter(rules=tuple(chosen))), select, tables, path)
+    rows = pq.read_table(path).to_pylist()
+    facts = report_table.gather(policy.database(tables, path))
+    return sum(row["kept"] for row in rows), sum(row["selected"] for row in rows), facts
+
+
+@pytest.mark.parametrize("select", [Select(), Select(per_question=1), SELECT])
+def test_every_threshold_says_what_filtering_with_it_keeps_and_selects(run, select):
+    *_, facts = decided(run, rules(), select)
+    (curve,) = thresholds.curves(facts, check(Filter(rules=tuple(rules()))), select)
+    assert (curve.rule, curve.number, len(curve.table) > 2) == ("long", 35, True)
+    for step in curve.table:
+        kept, selected, _ = decided(run, rules(f"rationale_tokens >= {step.number}"), select)
+        assert (step.kept, step.selected) == (kept, selected)
+    for number, kept in curve.points[::7]:
+        assert decided(run, rules(f"rationale_tokens >= {number}"), select)[0] == kept
+    (present,) = [step for step in curve.table if step.present]
+    assert present.number == 35 and present.change == 0
+
+
+@pytest.mark.parametrize("select", [Select(), SELECT])
+def test_without_a_rule_so_many_more_are_kept_and_selected(run, select):
+    kept, selected, facts = decided(run, rules(), select)
+    for row in thresholds.without(facts, check(Filter(rules=tuple(rules()))), select):
+        more, chosen, _ = decided(run, rules(leave_out=row.rule), select)
+        assert (row.kept, row.selected) == (more - kept, chosen - selected)
+
+
+def test_with_a_mix_nobody_says_what_would_be_selected(run):
+    select = Select(mix=(Mix(by="domain", shares={"scenes": 0.5}),))
+    *_, facts = decided(run, rules(), select)
+    checked = check(Filter(rules=tuple(rules())))
+    assert all(row.selected is None for row in thresholds.without(facts, checked, select))
+    assert all(step.selected is None for step in thresholds.curves(facts, checked, select)[0].table)
+
+
+def compare(run, values, tmp_path):
+    """The comparison of teachers when the student's values are these, by trace id."""
+    rows = [
+        {"id": name, "student_state": "ok", "student_rank_surprisal": value, "student_nll": 1.0}
+        for name, value in values.items()
+    ]
+    side.write(side.part(run / "filter/student", 0), rows, fit.COLUMNS, {})
+    database = policy.database(Tables.of(run / "filter"), run / "filter/decisions.parquet")
+    traces = index(run / "generate", tmp_path / "samples", 10_000)
+    return report_teachers.compare(report_table.gather(database), traces, "words")
+
+
+def two_teachers(tmp_path, questions=40):
+    samples = [sample(f"How many dots, {n}?", "4", images=[picture(tmp_path, n)]) for n in range(questions)]
+    traces = [trace(one, "4", f"Four of them, {one.id}.", teacher=name) for one in samples for name in ("a", "b")]
+    generate_folder(tmp_path / "run", samples, traces)
+    apply(recipe(tmp_path, "[filter]\nrules = []\n"), tmp_path / "run")
+    return tmp_path / "run", traces
+
+
+def test_the_teacher_that_fits_better_on_shared_questions_is_named_as_sure(tmp_path):
+    run, traces = two_teachers(tmp_path)
+    values = {one.id: (2.0 if one.teacher == "a" else 3.0) + n % 7 / 100 for n, one in enumerate(traces)}
+    found = compare(run, values, tmp_path)
+    assert found.verdict.startswith("a fits this student best: median rank over surprisal 2.03")
+    assert "On the 40 questions of both it is lower by" in found.verdict and "no accident" in found.verdict
+
+
+def test_teachers_that_differ_by_chance_are_not_ranked_as_sure(tmp_path):
+    run, traces = two_teachers(tmp_path)
+    found = compare(run, {one.id: 2.0 + (n * 7919 % 101) / 100 for n, one in enumerate(traces)}, tmp_path)
+    assert "which of the two fits better is not sure" in found.verdict
+
+
+def test_without_fit_the_page_says_how_to_get_it(run, tmp_path):
+    database = policy.database(Tables.of(run / "filter"), run / "filter/decisions.parquet")
+    traces = index(run / "generate", tmp_path / "samples", 10_000)
+    found = report_teachers.compare(report_table.gather(database), traces, "words")
+    assert "was not measured" in found.verdict and "filter.student.per_teacher" in found.verdict
+    shown = {label: cells for label, _, cells in found.rows}
+    assert found.teachers == ["brief", "structured"] and shown["traces"] == ["12", "36"]
+    # Thirteen tokens a trace; of 36 traces 18 are right, twelve of them the same text twice but of no rule.
+    assert shown["teacher tokens a trace"] == ["13.0", "13.0"]
+
+
+def test_groups_of_near_duplicates_are_counted_by_size(run):
+    database = policy.database(Tables.of(run / "filter"), run / "filter/decisions.parquet")
+    found = report_overlap.duplicates(report_table.gather(database))
+    table = pq.read_table(run / "filter/corpus/part-00000.parquet").to_pylist()
+    sizes = Counter(row["corpus_cluster_size"] for row in table if row["corpus_duplicate"] is False)
+    assert found.clusters == sum(count for size, count in sizes.items() if size > 1)
+    assert found.duplicates == sum(bool(row["corpus_duplicate"]) for row in table) > 0
+    assert sum(traces for *_, traces in found.sizes) == sum(size * count for size, count in sizes.items() if size > 1)
+
+
+LEAKS = """
+[data.test]
+source = "test.jsonl"
+images_root = "."
+[eval]
+data = "test"
+"""
+
+
+def test_only_a_question_with_its_picture_is_called_a_leak(tmp_path):
+    shown = [picture(tmp_path, n, size=48) for n in range(3)]
+    samples = [
+        sample("How many red dots are there?", "4", images=[shown[0]]),
+        sample("How many red dots are there?", "4", images=[shown[1]]),
+    ]
+    generate_folder(tmp_path / "run", samples, [trace(one) for one in samples])
+    (tmp_path / "test.jsonl").write_text(
+        '{"image": "00000.png", "question": "How many red dots are there?", "answer": "4"}\n'
+    )
+    read = recipe(tmp_path, f"{LEAKS}[filter]\nrules = []\n")
+    apply(read, tmp_path / "run")
+    database = policy.database(Tables.of(tmp_path / "run/filter"), tmp_path / "run/filter/decisions.parquet")
+    found = report_overlap.contamination(report_table.gather(database))
+    assert (found.checked, found.leaks, found.selected, len(found.examples)) == (2, 1, 1, 1)
+    text = (tmp_path / "run/filter/report.html").read_text()
+    assert "1 selected traces are about a question and picture of a test set" in text
+    apply(recipe(tmp_path, LEAKS), tmp_path / "run", fresh=True)
+    assert "none of them is selected" in (tmp_path / "run/filter/report.html").read_text()
