@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain
 from typing import Any, ClassVar, Final, Literal
 
 import orjson
@@ -20,30 +19,34 @@ import pyarrow as pa
 from distill.recipe import Recipe
 from distill.types import Sample, Trace
 from filters.columns import NOT_APPLICABLE, OK, UNDECIDABLE, family
-from filters.scripts import script_of, scripts
-from filters.stopwords import LANGUAGES, STOP_WORDS
+from filters.scripts import latin_alone, latin_letters, script_of, scripts
+from filters.stopwords import COUNTED, LANGUAGES, STOP_WORDS
 from filters.vocabulary import vocabulary, words_sought
 
 UNKNOWN: Final = "und"
 
 _LEAST_LETTERS: Final = 6
 """A text with fewer letters has no script of its own: "6 + 8 = 14 cm"."""
+_GLANCE: Final = 100
+"""Characters among which a text with a script of its own has letters enough."""
 _LEAST_SHARE: Final = 0.01
 _CLEAR_SHARE: Final = 0.9
 _LEAST_STOP_WORDS: Final = 3
 # Japanese, Korean and so on have a script of their own; a text in Han characters alone is Chinese.
 _BY_SCRIPT: Final = {"han": "zh", "japanese": "ja", "hangul": "ko", "thai": "th", "hebrew": "he", "greek": "el"}
 
+# Every alternative begins with a sign, by which the search finds its place.
 _QUOTED: Final = re.compile(
     r"```.*?(?:```|\Z)|`[^`\n]*`"  # code
     r"|\$\$.*?\$\$|\\\[.*?\\\]|\\\(.*?\\\)|\$[^$\n]{1,200}\$"  # formulas
-    r"|\"[^\"\n]{1,80}\"|“[^”\n]{1,80}”|„[^“”\n]{1,80}[“”]|«[^»\n]{1,80}»|‘[^’\n]{1,80}’(?!\w)|(?<!\w)'[^'\n]{1,80}'(?!\w)"
+    r"|\"[^\"\n]{1,80}\"|“[^”\n]{1,80}”|„[^“”\n]{1,80}[“”]|«[^»\n]{1,80}»|‘[^’\n]{1,80}’(?!\w)|'(?<!\w')[^'\n]{1,80}'(?!\w)"
     r"|「[^」\n]{1,80}」|『[^』\n]{1,80}』|《[^》\n]{1,80}》|【[^】\n]{1,80}】",
     re.DOTALL,
 )
 _OTHER_WORDS: Final = re.compile(r"[^\W\d_a-zA-Z]+")
 # Every language writes units, names and abbreviations in Latin letters: only a phrase of them is another language.
-_LATIN_PHRASE: Final = re.compile(r"[A-Za-z\u00c0-\u024f'’-]+(?:[ ,]+[A-Za-z\u00c0-\u024f'’-]+){2,}")
+_LATIN: Final = r"[A-Za-z\u00c0-\u024f'’-]"
+_LATIN_PHRASE: Final = re.compile(rf"(?<!{_LATIN}){_LATIN}++(?:[ ,]++{_LATIN}++){{2,}}")
 _SENTENCE: Final = re.compile(r"[^.!?\n]+[.!?]*")
 _STOP_WORDS: Final = frozenset(STOP_WORDS)
 _LACKED: Final = {
@@ -56,7 +59,7 @@ _LACKED: Final = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Language:
     name: ClassVar[str] = "language"
-    version: ClassVar[str] = "1"
+    version: ClassVar[str] = "2"
     scope: ClassVar[Literal["trace", "sample"]] = "trace"
     columns: ClassVar[pa.Schema] = family(
         "language",
@@ -86,11 +89,11 @@ class Language:
     def _row(self, sample: Sample, text: str, known: Callable[[], str]) -> dict[str, Any]:
         if not text.strip():
             return {"language_state": NOT_APPLICABLE}
-        own = _scripts(text)
+        asked = _question(sample.question)
+        own = _of_latin(text) if asked.scripts.keys() <= {"latin"} else _scripts(text)
         letters = own.total()
         if letters < _LEAST_LETTERS:
             return {"language_state": UNDECIDABLE}
-        asked = _question(sample.question)
         written = main_script(own)
         dominant = written if asked.scripts.keys() <= {written} else main_script(own + asked.scripts)
         spoken = language(text, written)
@@ -120,6 +123,12 @@ class _Asked:
     language: str
 
 
+def _of_latin(text: str) -> Counter[str]:
+    """The scripts of a text beside a Latin question: where it is Latin alone, it matters only that it has letters."""
+    letters = latin_letters(text[:_GLANCE])
+    return Counter(latin=letters) if letters >= _LEAST_LETTERS and latin_alone(text) else _scripts(text)
+
+
 def _scripts(text: str) -> Counter[str]:
     """The scripts of a text; of what is not quoted, where quotes could tip the balance."""
     found = scripts(text)
@@ -145,8 +154,9 @@ def mix(text: str, dominant: str, known: str) -> tuple[float, int | None]:
     What is quoted and words found in `known` are left out.
     """
     bare = _QUOTED.sub(_blank, text)
-    if not bare.isascii():
-        bare = _OTHER_WORDS.sub(lambda match: _unless_known(match[0], dominant, known), bare)
+    named = {word for word in set(_OTHER_WORDS.findall(bare)) if script_of(word[0]) != dominant and word in known}
+    if named:
+        bare = _OTHER_WORDS.sub(lambda match: _blank(match) if match[0] in named else match[0], bare)
     inside = scripts(bare)
     here = inside.pop(dominant, 0)
     phrases: list[re.Match[str]] = []
@@ -186,13 +196,7 @@ def foreign_sentences(text: str, script: str, spoken: str) -> tuple[float, int |
 def _another(text: str, spoken: str) -> bool:
     """Whether a text has enough stop words that its language lacks for a sentence in another."""
     others = vocabulary(text) & _LACKED[spoken]
-    if len(others) < _LEAST_STOP_WORDS:
-        return False
-    return max(Counter(chain.from_iterable(map(STOP_WORDS.__getitem__, others))).values()) >= _LEAST_STOP_WORDS
-
-
-def _unless_known(word: str, dominant: str, known: str) -> str:
-    return " " * len(word) if word in known and script_of(word[0]) != dominant else word
+    return len(others) >= _LEAST_STOP_WORDS and max(_hits(others)) >= _LEAST_STOP_WORDS
 
 
 def labels(sample: Sample) -> str:
@@ -218,11 +222,13 @@ def language(text: str, script: str) -> str:
 
 
 def _guess(words: frozenset[bytes]) -> str:
-    hits = Counter(chain.from_iterable(map(STOP_WORDS.__getitem__, words & _STOP_WORDS)))
-    if not hits:
-        return UNKNOWN
-    place = max(hits, key=hits.__getitem__)
-    best = hits.pop(place)
-    second = max(hits.values(), default=0)
+    hits = _hits(words & _STOP_WORDS)
+    second, best = sorted(hits)[-2:]
     # Related languages share their short words, so the lead must be clear.
-    return LANGUAGES[place] if best >= max(_LEAST_STOP_WORDS, 1.4 * second, second + 2) else UNKNOWN
+    clear = best >= max(_LEAST_STOP_WORDS, 1.4 * second, second + 2)
+    return LANGUAGES[hits.index(best)] if clear else UNKNOWN
+
+
+def _hits(words: frozenset[bytes]) -> bytes:
+    """How many of these stop words each language has."""
+    return sum(map(COUNTED.__getitem__, words)).to_bytes(len(LANGUAGES), "little")

@@ -13,6 +13,8 @@ _ASCII_LETTERS: Final = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQR
 _NOT_LETTERS: Final = bytes(byte for byte in range(256) if byte not in _ASCII_LETTERS)
 _ASCII: Final = bytes(range(128))
 _OTHER: Final = re.compile(r"[^\x00-\x7f]+")
+# What is not here is Latin, with or without marks, or of no script: dashes, quotes, arrows, other signs.
+_NOT_LATIN: Final = re.compile("[^\x00-\u024f\u1e00-\u1eff\u2000-\u2bff]")
 # Greek letters on their own are the signs of formulas; Greek words have three or more.
 _GREEK: Final = re.compile("[\u0370-\u03ff]")
 _GREEK_SIGNS: Final = re.compile(
@@ -36,16 +38,12 @@ _KANA_SHARE: Final = 0.1
 def scripts(text: str) -> Counter[str]:
     """Letters by script: latin, han, japanese, hangul, cyrillic, greek, arabic, hebrew, thai and so on."""
     found: Counter[str] = Counter()
-    if text.isascii():
-        latin = len(text.encode("ascii").translate(None, _NOT_LETTERS))
-        if latin:
-            found["latin"] = latin
-        return found
-    data = text.encode("utf-8", "surrogatepass")
-    latin = len(data.translate(None, _NOT_LETTERS))
+    latin = latin_letters(text)
     if latin:
         found["latin"] = latin
-    rest = data.translate(None, _ASCII).decode("utf-8", "surrogatepass")
+    if text.isascii():
+        return found
+    rest = _beyond_ascii(text)
     if _GREEK.search(rest):
         rest = _GREEK_SIGNS.sub("", " ".join(_OTHER.findall(text)))
     for character, count in Counter(rest).items():
@@ -53,6 +51,21 @@ def scripts(text: str) -> Counter[str]:
         if script:
             found[script] += count * _LENGTHS.get(script, 1)
     return _with_japanese(found)
+
+
+def latin_letters(text: str) -> int:
+    """Letters from A to Z, in whatever text."""
+    return len(text.encode("utf-8", "surrogatepass").translate(None, _NOT_LETTERS))
+
+
+@lru_cache(maxsize=64)
+def latin_alone(text: str) -> bool:
+    """Whether a text surely has no letter of another script than Latin; cheaper to ask than to count."""
+    return text.isascii() or not _NOT_LATIN.search(_beyond_ascii(text))
+
+
+def _beyond_ascii(text: str) -> str:
+    return text.encode("utf-8", "surrogatepass").translate(None, _ASCII).decode("utf-8", "surrogatepass")
 
 
 def _with_japanese(found: Counter[str]) -> Counter[str]:
@@ -67,6 +80,9 @@ def _with_japanese(found: Counter[str]) -> Counter[str]:
 @lru_cache(maxsize=1 << 16)
 def script_of(character: str) -> str | None:
     """The script of one letter; None for everything that is not a letter of words."""
+    # Ordinals such as "5º", and letters that are signs: of units, of sets, raised or in a circle.
+    if character in "ªº" or "\u2070" <= character <= "\u218f":
+        return None
     if unicodedata.category(character) not in ("Lu", "Ll", "Lt", "Lo", "Lm"):
         return None
     words = unicodedata.name(character, "").split()

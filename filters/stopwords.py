@@ -62,3 +62,6 @@ def _index() -> dict[bytes, tuple[int, ...]]:
 
 STOP_WORDS: Final = _index()
 """Lower-case words as UTF-8 bytes, each with the places of its languages in LANGUAGES."""
+
+COUNTED: Final = {word: sum(1 << 8 * place for place in places) for word, places in STOP_WORDS.items()}
+"""The same as numbers with one byte a language: their sum holds the count of every language, all far below 256."""

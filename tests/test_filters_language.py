@@ -4,7 +4,7 @@ import pytest
 from run_fixtures import sample, trace
 
 from filters.language import Language, language
-from filters.scripts import scripts
+from filters.scripts import latin_alone, scripts
 
 ENGLISH = "How many apples are there in the chart of this year?"
 
@@ -160,3 +160,13 @@ def test_a_million_characters_take_no_longer_than_a_few_seconds(text):
     begun = time.process_time()
     measured(text)
     assert time.process_time() - begun < 6
+
+
+def test_signs_that_look_like_letters_are_of_no_script() -> None:
+    assert dict(scripts("El 5º día, la 3ª vez, 20 Ω, xⁿ")) == {"latin": 11}
+
+
+def test_no_character_of_a_text_of_latin_alone_counts_as_another_script() -> None:
+    alone = "".join(filter(latin_alone, map(chr, range(0x110000))))
+    assert len(alone) > 1000
+    assert scripts(alone).keys() == {"latin"}
