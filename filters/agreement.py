@@ -8,7 +8,8 @@ question's difficulty.
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
+from itertools import chain
 from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
@@ -47,38 +48,37 @@ class Agreement:
         return [{"agreement_state": NOT_APPLICABLE} if trace.hinted else next(rows) for trace in traces]
 
     def _unhinted(self, sample: Sample, traces: list[Trace]) -> list[dict[str, Any]]:
-        correct = [self._correct(sample, trace) for trace in traces]
-        solved = _share(correct)
-        voters = [trace for trace in traces if trace.answer.strip()]
-        agree = _agreement(_type(sample), sample.options)
-        majority = majority_answer([trace.answer for trace in voters], agree)
-        rows: list[dict[str, Any]] = []
+        correct: dict[str, list[bool | None]] = {}
+        answers: dict[str, list[str]] = {}
         for trace in traces:
-            own = [flag for flag, other in zip(correct, traces, strict=True) if other.teacher == trace.teacher]
-            row: dict[str, Any] = {
-                "pass_rate": _share(own),
-                "question_pass_rate": solved,
-                "difficulty": _difficulty(solved),
-            }
+            correct.setdefault(trace.teacher, []).append(self._correct(sample, trace))
             if trace.answer.strip():
-                votes: dict[str, list[bool | None]] = {}
-                for other in voters:
-                    votes.setdefault(other.teacher, []).append(agree(trace.answer, other.answer))
-                mine = votes.pop(trace.teacher)
-                others = [
-                    share for share in (_share(votes[teacher]) for teacher in sorted(votes)) if share is not None
-                ]
-                row |= {
-                    "agreement_state": OK,
-                    "self_consistency": _share(mine) if len(mine) > 1 else None,
-                    "teacher_agreement": sum(others) / len(others) if others else None,
-                    "majority_answer": majority,
-                    "in_majority": None if majority is None else agree(trace.answer, majority),
-                }
-            else:
-                row |= {"agreement_state": NOT_APPLICABLE, "majority_answer": majority}
-            rows.append(row)
-        return rows
+                answers.setdefault(trace.teacher, []).append(trace.answer)
+        solved = _share(list(chain.from_iterable(correct.values())))
+        passed = {teacher: _share(flags) for teacher, flags in correct.items()}
+        shared = {"question_pass_rate": solved, "difficulty": _difficulty(solved)}
+        agree = _agreement(_type(sample), sample.options)
+        majority = majority_answer(list(chain.from_iterable(answers.values())), agree)
+
+        # What a teacher says twice is judged once.
+        @cache
+        def row(teacher: str, answer: str) -> dict[str, Any]:
+            found = shared | {"pass_rate": passed[teacher], "majority_answer": majority}
+            if not answer.strip():
+                return found | {"agreement_state": NOT_APPLICABLE}
+            shares = {
+                other: sum(agree(answer, said) for said in answers[other]) / len(answers[other])
+                for other in sorted(answers)
+            }
+            mine = shares.pop(teacher)
+            return found | {
+                "agreement_state": OK,
+                "self_consistency": mine if len(answers[teacher]) > 1 else None,
+                "teacher_agreement": sum(shares.values()) / len(shares) if shares else None,
+                "in_majority": None if majority is None else agree(answer, majority),
+            }
+
+        return [dict(row(trace.teacher, trace.answer)) for trace in traces]
 
     def _correct(self, sample: Sample, trace: Trace) -> bool | None:
         judgement = judged(sample, trace, self.relative_tolerance)
@@ -88,6 +88,8 @@ class Agreement:
 def majority_answer(answers: list[str], agree: Callable[[str, str], bool]) -> str | None:
     """The most frequent spelling of the largest group of agreeing answers; None on a tie or without answers."""
     spellings = Counter(answers)
+    if len(spellings) == 1:
+        return answers[0]
     groups: list[list[str]] = []
     for answer in sorted(spellings):
         joined = [group for group in groups if any(agree(answer, member) for member in group)]

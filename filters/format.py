@@ -127,7 +127,7 @@ def truncated_by(trace: Trace) -> str | None:
 def _hangs(text: str, *, introduces: bool = False) -> bool:
     """Whether a text ends where no sentence does. What introduces the answer that follows it is whole."""
     line = text[max(text.rfind("\n") + 1, len(text) - _TAIL) :]
-    said = line.split()
+    said = line.rsplit(maxsplit=_LEAST_WORDS - 1)
     if len(said) < _LEAST_WORDS and (line.isascii() or len(line) < 3 * _LEAST_WORDS):
         return False
     if text[-1] in ":：=":
