@@ -9,6 +9,7 @@ import shutil
 from pathlib import Path
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -26,36 +27,41 @@ _SCHEMA = pa.schema([("id", pa.string()), ("sample_id", pa.string())])
 _ROW_GROUP = 8192
 
 _TOKENS = "coalesce(rationale_tokens, 0) + coalesce(answer_tokens, 0)"
-_QUERIES = {
-    "unfiltered": "SELECT id, sample_id FROM complete",
-    # The part ends with the trace that brings it closest to the dataset's size. Lengths that nobody measured count 1.
-    "random": """SELECT id, sample_id FROM (
-            SELECT id, sample_id, size, sum(size) OVER (ORDER BY luck, id) AS until FROM complete
-        ) WHERE until - size / 2 <= (SELECT sum({size}) FROM signals JOIN decisions USING (id) WHERE selected)""",
-}
-assert set(_QUERIES) == set(ARMS)
 
 
 def write(database: duckdb.DuckDBPyConnection, folder: Path, seed: int) -> dict[Path, int]:
-    """Write the ids of every arm below `folder`, from a database with `signals` and `decisions`; rows by file."""
-    ((measured,),) = database.execute(f"SELECT coalesce(sum({_TOKENS}), 0) > 0 FROM signals").fetchall()
-    size = f"({_TOKENS})" if measured else "1"
+    """Write the ids of every arm below `folder`, from a database with `local` and `decisions`; rows by file."""
+    ((measured,),) = database.execute(f"SELECT coalesce(sum({_TOKENS}), 0) > 0 FROM local").fetchall()
+    size = f"({_TOKENS})" if measured else "1"  # lengths that nobody measured count 1
     database.execute(
         f"""CREATE OR REPLACE TEMP VIEW complete AS
-        SELECT signals.id, signals.sample_id, {size} AS size, md5('arm {seed} ' || signals.id) AS luck
-        FROM signals JOIN decisions USING (id)
+        SELECT id, local.sample_id, {size} AS size, CAST('0x' || md5('arm {seed} ' || id)[:15] AS BIGINT) AS luck
+        FROM local JOIN decisions USING (id)
         WHERE outcome = 'complete' AND NOT list_contains([reason.rule for reason in reasons], 'unreadable_image')"""
     )
+    chosen = f"SELECT coalesce(sum({size}), 0) FROM local JOIN decisions USING (id) WHERE selected"
+    ((tokens,),) = database.execute(chosen).fetchall()
+    of_arm = {"unfiltered": "true", "random": f"luck <= {_last(database, int(tokens))}"}
     written = {}
-    for arm, query in _QUERIES.items():
+    for arm in ARMS:
         path = folder / f"{arm}.parquet"
-        batches = database.sql(f"{query.format(size=size)} ORDER BY sample_id, id").to_arrow_reader(_ROW_GROUP)
+        query = f"SELECT id, sample_id FROM complete WHERE {of_arm[arm]} ORDER BY sample_id, id"
+        batches = database.sql(query).to_arrow_reader(_ROW_GROUP)
         with atomic_path(path) as temporary, pq.ParquetWriter(temporary, _SCHEMA, compression="zstd") as writer:
             written[path] = 0
             for batch in batches:
                 writer.write_table(pa.table(batch).cast(_SCHEMA))
                 written[path] += len(batch)
     return written
+
+
+def _last(database: duckdb.DuckDBPyConnection, tokens: int) -> int:
+    """The luck of the trace that brings the luckiest ones closest to so many tokens; -1 when none should be taken."""
+    found = database.execute("SELECT luck, size FROM complete").fetchnumpy()
+    order = np.argsort(found["luck"])
+    sizes = found["size"][order].astype(np.int64)
+    taken = int((2 * np.cumsum(sizes) - sizes <= 2 * tokens).sum())
+    return int(found["luck"][order[taken - 1]]) if taken else -1
 
 
 def materialise(recipe: Recipe, run: Path, arm: str) -> Path:
