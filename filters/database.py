@@ -17,6 +17,9 @@ import pyarrow.parquet as pq
 from filters.registry import COLUMNS, LOCAL, SIDE
 
 SIGNALS = "signals"
+SCRATCH = "scratch"
+_AT_ONCE = 250_000
+"""Rows that are sorted or joined at once: a million need some 0.5 KB each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,11 +74,15 @@ def empty_database() -> duckdb.DuckDBPyConnection:
 
 
 def closed_database(threads: int | None = None, files: Iterable[Path] = ()) -> duckdb.DuckDBPyConnection:
-    """A database in memory that reads these files, and no other, not even to load an extension."""
+    """A database in memory that reads these files, and no other, not even to load an extension.
+
+    Tables in `scratch` are compressed when that is checkpointed.
+    """
     config: dict[str, str | bool | int | float | list[str]] = {"autoinstall_known_extensions": "false"}
     if threads is not None:
         config["threads"] = threads
     connection = duckdb.connect(":memory:", config=config)
+    connection.execute(f"ATTACH ':memory:' AS {SCRATCH} (COMPRESS)")
     allowed = ", ".join(text(str(path.absolute())) for path in files)
     connection.execute(f"SET allowed_paths = [{allowed}]")
     connection.execute("SET enable_external_access = false")
@@ -102,6 +109,17 @@ def _view(connection: duckdb.DuckDBPyConnection, name: str, files: Sequence[Path
     listed = ", ".join(text(str(path.absolute())) for path in files)
     source = f"FROM read_parquet([{listed}])" if files else "WHERE false"
     connection.execute(f'CREATE TEMP VIEW "{name}" AS SELECT {columns} {source}')
+
+
+def ranges(rows: int) -> list[str]:
+    """Conditions on `{0}` that cut the ids of a table with so many rows into parts that fit into memory."""
+    count = -(-rows // _AT_ONCE) or 1
+    # Ids are hexadecimal digests, so equal ranges of their first eight digits hold equally many of them.
+    borders = [f"{number * (1 << 32) // count:08x}" for number in range(1, count)]
+    return [
+        f"{{0}} >= {text(low)}" + (f" AND {{0}} < {text(high)}" if high else "")
+        for low, high in zip(["", *borders], [*borders, ""], strict=True)
+    ]
 
 
 def text(value: str) -> str:

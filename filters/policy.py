@@ -16,7 +16,7 @@ from distill.artifacts import atomic_path
 from distill.errors import RecipeError
 from distill.recipe import Select
 from filters.conditions import NOT_SELECTED, UNREADABLE_IMAGE, Condition, first_line
-from filters.database import Tables, connect, identifier, order, text
+from filters.database import Tables, connect, identifier, order, ranges, text
 from filters.mix import Kind, targets
 
 REASON = pa.struct([("rule", pa.string()), ("condition", pa.string()), ("values", pa.string())])
@@ -34,7 +34,6 @@ DECISIONS = pa.schema(_DECISIONS)
 """The decision table: `kept` when no rule failed, `selected` when chosen for the dataset; `values` is JSON."""
 
 _ROW_GROUP = 8192
-_SORTED_ROWS = 250_000
 
 
 def decide(
@@ -58,9 +57,9 @@ def decide(
     broken = {"sample_id": pa.array(list(unreadable), pa.string()), "why": pa.array(unreadable.values(), pa.string())}
     connection.register("unreadable", pa.table(broken))
     try:
-        ranges = _ranges(tables)
+        parts = ranges(sum(pq.read_metadata(path).num_rows for path in tables.signals))
         connection.execute(f"CREATE TEMP TABLE ranked AS {_ranked(conditions, select)} LIMIT 0")
-        for within in ranges:
+        for within in parts:
             connection.execute(f"INSERT INTO ranked {_ranked(conditions, select, within.format('sample_id'))}")
         if mixed(select):
             connection.execute(_PLACED.format(seed=seed))
@@ -72,7 +71,7 @@ def decide(
             atomic_path(path) as temporary,
             pq.ParquetWriter(temporary, DECISIONS, compression="zstd") as writer,
         ):
-            for within in ranges:
+            for within in parts:
                 query = _query(conditions, select, within.format("signals.id"))
                 for batch in connection.sql(query).to_arrow_reader(_ROW_GROUP):
                     writer.write_table(pa.table(batch).cast(DECISIONS))
@@ -85,17 +84,6 @@ def decide(
 def database(tables: Tables, decisions: Path, *, threads: int | None = None) -> duckdb.DuckDBPyConnection:
     """A database with the tables `signals` and `decisions`."""
     return connect(tables, more={"decisions": decisions}, threads=threads)
-
-
-def _ranges(tables: Tables) -> list[str]:
-    """Conditions that cut ids into ranges, so that only a part of the table has to be sorted at once."""
-    rows = sum(pq.read_metadata(path).num_rows for path in tables.signals)
-    count = -(-rows // _SORTED_ROWS) or 1
-    borders = [f"{number * (1 << 32) // count:08x}" for number in range(1, count)]
-    return [
-        f"{{0}} >= {text(low)}" + (f" AND {{0}} < {text(high)}" if high else "")
-        for low, high in zip(["", *borders], [*borders, ""], strict=True)
-    ]
 
 
 def _ranked(conditions: list[Condition], select: Select, within: str = "true") -> str:

@@ -14,6 +14,7 @@ import orjson
 import pyarrow as pa
 
 from filters.columns import ERROR, NOT_APPLICABLE, OK, UNDECIDABLE, VALUE_TYPES, WORDS
+from filters.database import SCRATCH, ranges
 from filters.registry import FAMILIES, SIDE
 
 Kind = Literal["number", "count", "flag", "text"]
@@ -89,14 +90,18 @@ def gather(database: duckdb.DuckDBPyConnection) -> Facts:
     states = ", ".join(map(repr, STATES))
     chosen = [f'signals."{name}"' for name in columns]
     chosen += [f'TRY_CAST("{name}_state" AS ENUM({states})) AS "{name}_state"' for name in measured]
-    database.execute(
-        f"""CREATE OR REPLACE TEMP TABLE page AS
+    query = f"""
         SELECT signals.id, signals.sample_id, signals.teacher, signals.domain, outcome, kept, selected,
             CASE WHEN kept THEN [] ELSE list_transform(reasons, lambda reason: reason.rule) END AS rules,
             CASE WHEN kept THEN '' WHEN len(reasons) = 1 THEN reasons[1].rule END AS single
             {"".join(f", {column}" for column in chosen)}
         FROM signals JOIN decisions USING (id)"""
-    )
+    database.execute(f"CREATE OR REPLACE TABLE {SCRATCH}.page AS {query} LIMIT 0")
+    ((rows,),) = database.execute("SELECT count(*) FROM decisions").fetchall()
+    for within in ranges(rows):
+        database.execute(f"INSERT INTO {SCRATCH}.page {query} WHERE {within.format('signals.id')}")
+        database.execute(f"CHECKPOINT {SCRATCH}")
+    database.execute(f"CREATE OR REPLACE TEMP VIEW page AS FROM {SCRATCH}.page")
     absent = tuple(name for name in every if name not in measured)
     return Facts(database=database, columns=columns, families=measured, absent=absent)
 

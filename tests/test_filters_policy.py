@@ -6,7 +6,7 @@ import pytest
 from distill.errors import RecipeError
 from distill.filtering import Mix
 from distill.recipe import Filter, Rule, Select
-from filters import policy
+from filters import database, policy
 from filters.conditions import check
 from filters.database import Tables
 from filters.registry import COLUMNS, LOCAL
@@ -251,6 +251,6 @@ def test_sorting_in_parts_changes_nothing(table, monkeypatch, select):
     ]
     settings = Filter(rules=(Rule(name="r", drop="k = 2"),), select=select)
     whole = decide(settings, table(*rows, files=3))
-    monkeypatch.setattr(policy, "_SORTED_ROWS", 7)
+    monkeypatch.setattr(database, "_AT_ONCE", 7)
     parts = decide(settings, table(*rows, files=3))
     assert parts == whole and list(parts) == sorted(parts) and len(parts) == 80
