@@ -154,9 +154,11 @@ def mix(text: str, dominant: str, known: str) -> tuple[float, int | None]:
     What is quoted and words found in `known` are left out.
     """
     bare = _QUOTED.sub(_blank, text)
-    named = {word for word in set(_OTHER_WORDS.findall(bare)) if script_of(word[0]) != dominant and word in known}
-    if named:
-        bare = _OTHER_WORDS.sub(lambda match: _blank(match) if match[0] in named else match[0], bare)
+    if not (bare.isascii() or known.isascii()):
+        words = set(_OTHER_WORDS.findall(bare))
+        named = {word for word in words if script_of(word[0]) != dominant and word in known}
+        if named:
+            bare = _OTHER_WORDS.sub(lambda match: _blank(match) if match[0] in named else match[0], bare)
     inside = scripts(bare)
     here = inside.pop(dominant, 0)
     phrases: list[re.Match[str]] = []
@@ -171,9 +173,8 @@ def mix(text: str, dominant: str, known: str) -> tuple[float, int | None]:
         return 0.0, None
     places = [phrase.start() for phrase in phrases[:1]]
     own = {dominant, "latin", *(("han", "kana") if dominant == "japanese" else ())}
-    places += next(
-        ([at] for at, letter in enumerate(bare) if letter > "\x7f" and (script_of(letter) or dominant) not in own), []
-    )
+    foreign = (letter for letter in set(bare) if letter > "\x7f" and (script_of(letter) or dominant) not in own)
+    places += map(bare.find, foreign)
     return outside / (here + outside), min(places, default=None)
 
 

@@ -31,6 +31,12 @@ _NAMES: Final = {
 }
 # What one character takes when it is written in Latin letters, so that shares compare contents and not keystrokes.
 _LENGTHS: Final = {"han": 3, "kana": 2, "hangul": 2}
+# Blocks of which every character is a letter of one script; the others are looked up one by one.
+_BLOCKS: Final = (
+    ("han", re.compile("[\u4e00-\u9fff]+")),
+    ("hangul", re.compile("[\uac00-\ud7a3]+")),
+    ("cyrillic", re.compile("[\u0410-\u044f]+")),
+)
 _KANA_SHARE: Final = 0.1
 """From this share of kana on, Han characters are Japanese writing; Chinese quotes a few kana at most."""
 
@@ -46,10 +52,15 @@ def scripts(text: str) -> Counter[str]:
     rest = _beyond_ascii(text)
     if _GREEK.search(rest):
         rest = _GREEK_SIGNS.sub("", " ".join(_OTHER.findall(text)))
+    for script, letters in _BLOCKS:
+        left = letters.sub("", rest)
+        if len(left) < len(rest):
+            found[script] += (len(rest) - len(left)) * _LENGTHS.get(script, 1)
+            rest = left
     for character, count in Counter(rest).items():
-        script = script_of(character)
-        if script:
-            found[script] += count * _LENGTHS.get(script, 1)
+        other = script_of(character)
+        if other:
+            found[other] += count * _LENGTHS.get(other, 1)
     return _with_japanese(found)
 
 

@@ -33,7 +33,9 @@ _INLINE: Final = re.compile(r"step (\d{1,2})(?= ?[:.)—–-]|,)", re.IGNORECASE
 _NEAR: Final = 30
 """Characters between two phrases of one turn."""
 _ITEM: Final = ("- ", "* ", "• ", "+ ", "– ", "· ")
-_STOPS: Final = (". ", ".\n", "? ", "?\n", "! ", "!\n", "。", "？", "！", "।")
+_STOPS: Final = (".", "?", "!")
+_STOPS_ALONE: Final = ("。", "？", "！", "।")
+"""These end a sentence whatever follows; the others only before space."""
 
 # What may stand between the beginning of a sentence and the phrase.
 _LEAD_WORDS: Final = "oh but no hmm hm ok okay so well and ah uh um yes wait nein aber mais pero ma но"
@@ -98,7 +100,12 @@ def steps(text: str) -> tuple[int, str]:
         paragraphs = sum(bool(part.strip()) for part in text.split("\n\n"))
         if paragraphs > 1:
             return paragraphs, "paragraphs"
-    return max(1, sum(map(text.count, _STOPS)) + text.endswith((".", "?", "!"))), "sentences"
+    return max(1, _sentences(text)), "sentences"
+
+
+def _sentences(text: str) -> int:
+    before_space = sum(text.count(f"{stop} ") + text.count(f"{stop}\n") for stop in _STOPS if stop in text)
+    return before_space + sum(map(text.count, _STOPS_ALONE)) + text.endswith(_STOPS)
 
 
 def _in_order(numbers: Iterable[str]) -> int:

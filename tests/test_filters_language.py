@@ -170,3 +170,10 @@ def test_no_character_of_a_text_of_latin_alone_counts_as_another_script() -> Non
     alone = "".join(filter(latin_alone, map(chr, range(0x110000))))
     assert len(alone) > 1000
     assert scripts(alone).keys() == {"latin"}
+
+
+@pytest.mark.parametrize("character", ["一", "龥", "가", "힣", "А", "я", "ё", "ヶ", "㐀"])
+def test_a_long_run_of_letters_counts_as_often_as_each_of_them(character):
+    (script, length), *others = scripts(character).items()
+    assert not others
+    assert scripts(character * 50 + " x") == {script: 50 * length, "latin": 1}
