@@ -1,28 +1,28 @@
 """Which traces of one question say the same thing.
 
-Near duplicates are found exactly: every pair of different texts whose sizes allow it is compared by the Jaccard
-similarity of its word shingles, so no pair is missed and no hash is involved. Components of similar pairs share one
+Near duplicates are not sampled: every pair of different texts is compared by the Jaccard similarity of its word
+shingles, which is exact but for a collision of 64-bit hashes (`filters.hashes`). Components of similar pairs share one
 canonical trace, chosen by a rule that knows no order: complete first, then correct, then the smallest id. Usable
 traces (complete, and not wrong) are also put into an order of diversity, each as unlike those before it as can be.
 Questions are never compared with each other here.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from distill.recipe import Recipe
 from distill.types import Outcome, Sample, Trace
 from filters.answer import judged
 from filters.columns import NOT_APPLICABLE, OK, family
-from filters.text import composed, has_east_asian, words
+from filters.hashes import Hashes, hashed, shingled
+from filters.text import composed, has_east_asian
 
-Text = tuple[str, ...]
-Shingles = frozenset[Text]
-Similarity = Callable[[Shingles, Shingles], float]
+_KINDS = 1 << 14
+"""Different shingles looked at together: a row for each text, so that many texts of a sample need little memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class Duplicates:
     """Of the verdict that prefers correct traces."""
 
     name: ClassVar[str] = "duplicates"
-    version: ClassVar[str] = "2"
+    version: ClassVar[str] = "3"
     scope: ClassVar[Literal["trace", "sample"]] = "sample"
     columns: ClassVar[pa.Schema] = family(
         "duplicates",
@@ -56,35 +56,40 @@ class Duplicates:
         )
 
     def measure(self, sample: Sample, traces: list[Trace]) -> list[dict[str, Any]]:
-        texts = [_text(trace) for trace in traces]
+        texts = tuple(map(_text, traces))
+        words = hashed(texts)
         ranks = [self._rank(sample, trace) for trace in traces]
-        best: dict[Text, int] = {}
-        for position, text in enumerate(texts):
-            if text and (text not in best or ranks[position] < ranks[best[text]]):
-                best[text] = position
-        distinct = sorted(best, key=lambda text: ranks[best[text]])
-        shingles = {text: _runs(text, self.shingle) for text in distinct}
-        similarity = _remembering()
-        canonical = components([shingles[text] for text in distinct], self.threshold, similarity)
-        leader = {text: distinct[canonical[place]] for place, text in enumerate(distinct)}
-        usable = [text for text in distinct if self._usable(sample, traces[best[text]])]
-        places = diverse([shingles[text] for text in usable], similarity)
-        diversity = {best[text]: place for text, place in zip(usable, places, strict=True)}
+        keys = [_key(text, found) for text, found in zip(texts, words, strict=True)]
+        best: dict[bytes | str, int] = {}
+        for position in sorted(range(len(traces)), key=ranks.__getitem__):
+            if keys[position]:
+                best.setdefault(keys[position], position)
+        distinct = list(best.values())
+        if not distinct:
+            return [{"duplicates_state": NOT_APPLICABLE} for _ in traces]
+        runs = shingled(words, self.shingle)
+        similar = similarities([runs[position] for position in distinct])
+        leaders = components(similar >= self.threshold)
+        place_of = {position: place for place, position in enumerate(distinct)}
+        usable = [place for place, position in enumerate(distinct) if self._usable(sample, traces[position])]
+        order = diverse(similar[np.ix_(usable, usable)])
+        diversity = {distinct[place]: rank for place, rank in zip(usable, order, strict=True)}
         rows: list[dict[str, Any]] = []
-        for position, text in enumerate(texts):
-            if not text:
+        for position, key in enumerate(keys):
+            if not key:
                 rows.append({"duplicates_state": NOT_APPLICABLE})
                 continue
-            exact = best[text] != position
-            near = exact or leader[text] != text
-            original = text if exact else leader[text]
+            exact = best[key] != position
+            place = place_of[best[key]]
+            near = exact or leaders[place] != place
+            original = place if exact else leaders[place]
             rows.append(
                 {
                     "duplicates_state": OK,
                     "exact_duplicate": exact,
                     "near_duplicate": near,
-                    "duplicate_of": traces[best[original]].id if near else None,
-                    "duplicate_jaccard": similarity(shingles[text], shingles[original]) if near else None,
+                    "duplicate_of": traces[distinct[original]].id if near else None,
+                    "duplicate_jaccard": float(similar[place, original]) if near else None,
                     "diversity_rank": diversity.get(position),
                 }
             )
@@ -101,60 +106,55 @@ class Duplicates:
         return None if judgement is None else judgement.verdict
 
 
-def _text(trace: Trace) -> Text:
-    """The words of a trace by white space alone: equal where only the layout differs."""
-    if trace.reasoning.isascii() and trace.answer.isascii():
-        return words(trace.reasoning) + words(trace.answer)
-    return tuple(composed(f"{trace.reasoning}\n{trace.answer}").split())
+def _text(trace: Trace) -> str:
+    return composed("\n".join(part for part in (trace.reasoning, trace.answer) if part))
 
 
-def shingled(text: str, size: int) -> Shingles:
-    """The runs of `size` words; a shorter text is one shingle, so that it can equal only itself."""
-    return _runs(tuple(text.split()), size)
+def _key(text: str, words: Hashes) -> bytes | str:
+    """What is equal where only the white space of two texts differs; empty for a text without words."""
+    if has_east_asian(text):
+        plain = " ".join(text.split())
+        # The words of some scripts are characters, whatever white space is between them.
+        if has_east_asian(plain):
+            return plain
+    return words.tobytes()
 
 
-def _runs(text: Text, size: int) -> Shingles:
-    joined = " ".join(text)
-    found = words(joined) if has_east_asian(joined) else text
-    return frozenset(zip(*(found[start:] for start in range(size)), strict=False)) or frozenset([found])
+def similarities(sets: list[Hashes]) -> NDArray[np.float64]:
+    """The Jaccard similarity of each two texts by their shingles."""
+    values = np.concatenate(sets)
+    order = np.argsort(values)
+    values = values[order]
+    owners = np.repeat(np.arange(len(sets)), [len(own) for own in sets])[order]
+    kinds = np.zeros(len(values), np.int64)
+    np.cumsum(values[1:] != values[:-1], out=kinds[1:])
+    common = np.zeros((len(sets), len(sets)))
+    for first in range(0, int(kinds[-1]) + 1 if len(kinds) else 0, _KINDS):
+        some = slice(*np.searchsorted(kinds, (first, first + _KINDS)).tolist())
+        holds = np.zeros((len(sets), int(kinds[some][-1]) - first + 1), np.float32)
+        holds[owners[some], kinds[some] - first] = 1
+        common += holds @ holds.T
+    sizes = common.diagonal()
+    similar: NDArray[np.float64] = common / (sizes[:, None] + sizes - common)
+    return similar
 
 
-def _remembering() -> Similarity:
-    """`jaccard`, computing every pair once."""
-    known: dict[tuple[int, int], float] = {}
-
-    def similarity(first: Shingles, second: Shingles) -> float:
-        one, other = id(first), id(second)
-        pair = (one, other) if one < other else (other, one)
-        if pair not in known:
-            known[pair] = jaccard(first, second)
-        return known[pair]
-
-    return similarity
-
-
-def jaccard(first: Shingles, second: Shingles) -> float:
-    common = len(first & second)
-    return common / (len(first) + len(second) - common)
-
-
-def diverse(sets: list[Shingles], similarity: Similarity = jaccard) -> list[int]:
-    """The place of each set, from 1, when the first one leads and the one least like all before it comes next."""
-    places = [0] * len(sets)
-    closest = [0.0] * len(sets)
+def diverse(similar: NDArray[np.float64]) -> list[int]:
+    """The place of each text, from 1, when the first one leads and the one least like all before it comes next."""
+    places = [0] * len(similar)
+    closest = np.zeros(len(similar))
     latest = 0
-    for place in range(1, len(sets) + 1):
+    for place in range(1, len(similar) + 1):
         places[latest] = place
-        rest = [position for position in range(len(sets)) if not places[position]]
-        for position in rest:
-            closest[position] = max(closest[position], similarity(sets[position], sets[latest]))
-        latest = min(rest, key=lambda position: (closest[position], position), default=0)
+        np.maximum(closest, similar[latest], out=closest)
+        closest[latest] = np.inf
+        latest = int(closest.argmin())
     return places
 
 
-def components(sets: list[Shingles], threshold: float, similarity: Similarity = jaccard) -> list[int]:
-    """For each set the smallest position in its connected component of pairs with Jaccard >= threshold."""
-    parent = list(range(len(sets)))
+def components(near: NDArray[np.bool_]) -> list[int]:
+    """For each text the smallest position in its connected component of near pairs."""
+    parent = list(range(len(near)))
 
     def root(position: int) -> int:
         while parent[position] != position:
@@ -162,10 +162,7 @@ def components(sets: list[Shingles], threshold: float, similarity: Similarity = 
             position = parent[position]
         return position
 
-    for one, other in combinations(range(len(sets)), 2):
-        small, large = sorted((len(sets[one]), len(sets[other])))
-        # The smaller set over the larger one is the most that their similarity can be.
-        if small >= threshold * large and similarity(sets[one], sets[other]) >= threshold:
-            first, second = sorted((root(one), root(other)))
-            parent[second] = first
-    return [root(position) for position in range(len(sets))]
+    for one, other in np.argwhere(near).tolist():
+        first, second = sorted((root(one), root(other)))
+        parent[second] = first
+    return [root(position) for position in range(len(near))]

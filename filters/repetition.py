@@ -5,19 +5,23 @@ loop before the token limit has a long periodic tail. Texts shorter than one n-g
 """
 
 import zlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 import pyarrow as pa
 
 from distill.recipe import Recipe
 from distill.types import Sample, Trace
 from filters.columns import NOT_APPLICABLE, OK, family
-from filters.text import words_written, written
+from filters.hashes import Hashes, hashed, shingled
+from filters.text import written
 
 _LEVEL = 1
 """The fastest: prose stays below 4 and loops above 30, as at level 6, for a fifth less time."""
+_LOOKAHEAD = 262
+"""How much of a window zlib keeps free, and the smallest window that is not a special case for it."""
+_SMALLEST_WINDOW = 10
 _LOOPS = 3
 """A tail is a loop when its period stands there at least this often."""
 
@@ -41,39 +45,45 @@ class Repetition:
         return cls(ngram=recipe.filter.repetition.ngram)
 
     def measure(self, sample: Sample, traces: list[Trace]) -> list[dict[str, Any]]:
-        return [self._row(trace, cut=trace.finish_reason == "length") for trace in traces]
+        texts = tuple(map(written, traces))
+        words = hashed(texts)
+        return [
+            self._row(text, found, ngrams, cut=trace.finish_reason == "length")
+            for trace, text, found, ngrams in zip(traces, texts, words, shingled(words, self.ngram), strict=True)
+        ]
 
-    def _row(self, trace: Trace, *, cut: bool) -> dict[str, Any]:
-        found = words_written(trace)
-        if len(found) < self.ngram:
+    def _row(self, text: str, words: Hashes, ngrams: Hashes, *, cut: bool) -> dict[str, Any]:
+        if len(words) < self.ngram:
             return {"repetition_state": NOT_APPLICABLE}
         return {
             "repetition_state": OK,
-            "repetition_ngram": repeated_share(found, self.ngram),
-            "repetition_compression": compression(written(trace)),
+            "repetition_ngram": repeated_share(ngrams),
+            "repetition_compression": compression(text),
             # The token limit may cut the last word of a loop in two.
-            "repetition_tail": loop_length(found[:-1] if cut else found) / len(found),
+            "repetition_tail": loop_length(words[:-1] if cut else words) / len(words),
         }
 
 
-def repeated_share(found: Sequence[str], ngram: int) -> float:
-    """1 - unique/total n-grams of at least `ngram` words: 0 when nothing repeats, near 1 in a loop."""
-    total = len(found) - ngram + 1
-    return 1 - len(set(zip(*(found[start:] for start in range(ngram)), strict=False))) / total
+def repeated_share(ngrams: Hashes) -> float:
+    """1 - different/all: 0 when nothing repeats, near 1 in a loop."""
+    ordered = np.sort(ngrams)
+    return 1 - (1 + int(np.count_nonzero(ordered[1:] != ordered[:-1]))) / len(ngrams)
 
 
 def compression(text: str) -> float:
     """How many times smaller zlib makes the text: about 1 to 3 for prose, above 10 for loops."""
     data = text.encode("utf-8", "surrogatepass")
-    return len(data) / len(zlib.compress(data, _LEVEL))
+    # A window that holds the whole text compresses it as the largest does; a small one is sooner set up.
+    window = min(max((len(data) + _LOOKAHEAD).bit_length(), _SMALLEST_WINDOW), zlib.MAX_WBITS)
+    return len(data) / len(zlib.compress(data, _LEVEL, window))
 
 
-def loop_length(found: Sequence[str]) -> int:
+def loop_length(words: Hashes) -> int:
     """Words in the longest suffix that is one period, at least _LOOPS times in a row; 0 if there is none."""
-    reverse = found[::-1]
-    size = len(reverse)
-    if not _may_loop(reverse):
+    if not _may_loop(words):
         return 0
+    reverse = words[::-1].tolist()
+    size = len(reverse)
     longest = 0
     # matching[i]: how many words from i on equal those from the start on (the Z-function), linear in the size.
     matching = [0] * size
@@ -90,15 +100,14 @@ def loop_length(found: Sequence[str]) -> int:
     return longest
 
 
-def _may_loop(reverse: Sequence[str]) -> bool:
-    """Whether any period stands twice at the beginning: most texts have no loop, and this costs far less."""
-    period = 0
-    last = len(reverse) // _LOOPS
-    while period < last:
-        try:
-            period = reverse.index(reverse[0], period + 1, last + 1)
-        except ValueError:
-            return False
-        if reverse[:period] == reverse[period : 2 * period]:
+def _may_loop(words: Hashes) -> bool:
+    """Whether any period stands twice at the end: most texts have no loop, and this costs far less."""
+    width = words.itemsize
+    reverse = words[::-1].tobytes()
+    last, end = reverse[:width], (len(words) // _LOOPS + 1) * width
+    period = reverse.find(last, width, end)
+    while period > 0:
+        if period % width == 0 and reverse[:period] == reverse[period : 2 * period]:
             return True
+        period = reverse.find(last, period + 1, end)
     return False

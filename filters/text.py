@@ -2,7 +2,6 @@
 
 import re
 import unicodedata
-from functools import lru_cache
 
 from distill.types import Trace
 
@@ -12,20 +11,9 @@ _UNSPACED = re.compile(
 )
 
 
-_SHORT = 1 << 16
-
-
-def words(text: str) -> tuple[str, ...]:
+def words(text: str) -> list[str]:
     """Whitespace words; characters of scripts without spaces are words of their own."""
-    return _remembered(text) if len(text) < _SHORT else _words(text)
-
-
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(spaced(text).split())
-
-
-# Several families ask for the words of the same trace, one family after the other over the traces of a sample.
-_remembered = lru_cache(maxsize=64)(_words)
+    return spaced(text).split()
 
 
 def spaced(text: str) -> str:
@@ -47,11 +35,6 @@ def has_east_asian(text: str) -> bool:
 def composed(text: str) -> str:
     """A text in Unicode's canonical composition, in which equal characters are equal code points."""
     return text if text.isascii() else unicodedata.normalize("NFC", text)
-
-
-def words_written(trace: Trace) -> tuple[str, ...]:
-    """The words of everything the teacher wrote."""
-    return words(trace.reasoning) + words(trace.answer) if trace.reasoning or trace.answer else words(trace.text)
 
 
 def written(trace: Trace) -> str:

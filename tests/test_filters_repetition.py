@@ -1,13 +1,20 @@
 import random
+import zlib
 
 import pytest
 from run_fixtures import sample, trace
 
+from filters.hashes import hashed, shingled
 from filters.repetition import Repetition, compression, loop_length, repeated_share
 from filters.text import words
 
 PROSE = " ".join(f"{random.Random(number).choice(('red', 'blue', 'small'))} thing{number}" for number in range(100))
 LOOP = "row two holds " * 80
+
+
+def of(text):
+    (found,) = hashed((text,))
+    return found
 
 
 def measured(reasoning, **parameters):
@@ -23,8 +30,8 @@ def test_prose_and_loops_are_far_apart_in_all_three_measures():
 
 
 def test_the_share_of_repeated_ngrams_is_one_minus_unique_over_total():
-    assert repeated_share(list("abcabc"), 3) == 1 - 3 / 4
-    assert repeated_share(list("abcd"), 4) == 0
+    assert repeated_share(*shingled(hashed(("a b c a b c",)), 3)) == 1 - 3 / 4
+    assert repeated_share(*shingled(hashed(("a b c d",)), 4)) == 0
 
 
 def test_a_text_shorter_than_one_ngram_is_not_measured():
@@ -46,7 +53,7 @@ def test_a_text_shorter_than_one_ngram_is_not_measured():
     ],
 )
 def test_the_tail_loop_is_the_longest_suffix_of_three_periods(text, length):
-    assert loop_length(text.split()) == length
+    assert loop_length(of(text)) == length
 
 
 def test_the_tail_loop_agrees_with_trying_every_suffix():
@@ -61,7 +68,7 @@ def test_the_tail_loop_agrees_with_trying_every_suffix():
     source = random.Random(1)
     for _ in range(300):
         found = [source.choice("ab") for _ in range(source.randint(0, 14))]
-        assert loop_length(found) == slow(found), found
+        assert loop_length(of(" ".join(found))) == slow(found), found
 
 
 def test_a_word_cut_by_the_token_limit_does_not_hide_the_loop():
@@ -76,8 +83,14 @@ def test_the_raw_text_is_measured_when_nothing_could_be_parsed():
 
 
 def test_characters_are_words_in_scripts_without_spaces():
-    assert words("红色方块 two") == ("红", "色", "方", "块", "two")
+    assert words("红色方块 two") == ["红", "色", "方", "块", "two"]
     assert measured("红色方块在左边" * 30)["repetition_ngram"] > 0.9
+
+
+@pytest.mark.parametrize("size", [0, 1, 700, 762, 763, 3000, 3834, 3835, 40_000])
+def test_the_size_of_the_window_changes_no_compression(size):
+    text = "".join(random.Random(size).choices("abc ", k=size))
+    assert compression(text) == len(text) / len(zlib.compress(text.encode(), 1))
 
 
 def test_lone_surrogates_do_not_stop_the_measurement():
