@@ -4,7 +4,7 @@ Knows signs and English words for them ("8 plus 6 equals 14"). Whether an operan
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -89,31 +89,41 @@ class Role(NamedTuple):
 def expressions(text: str, items: list[Item]) -> dict[int, Role]:
     """The part each number plays in written arithmetic, by its place."""
     found: dict[int, Role] = {}
-    run: list[tuple[int, float]] = []
+    run: list[int] = []
     signs: list[str] = []
-    last: Item | None = None
+    end = len(text)
     for place, item in enumerate(items):
         if item.number is None:
             continue
         sign = ""
-        if last is not None and 0 < item.start - last.end <= 80:
-            gap = text[last.end : item.start]
-            sign = operator(gap.rstrip("$€£").removesuffix("-") if item.negative else gap)
+        if 0 < item.start - end <= 80:
+            gap = text[end : item.start]
+            if "." not in gap or "(" in gap or "[" in gap:
+                sign = operator(gap.rstrip("$€£").removesuffix("-") if item.negative else gap)
         if sign and sign.strip("()"):
             signs.append(sign)
+            run.append(place)
         else:
             if signs:
-                _roles(run, signs, found)
-            run, signs = [], []
-        run.append((place, item.value))
-        last = item
+                found.update(_placed(items, run, signs))
+                signs = []
+            run = [place]
+        end = item.end
     if signs:
-        _roles(run, signs, found)
+        found.update(_placed(items, run, signs))
     return found
 
 
-def _roles(run: Sequence[tuple[int, float]], signs: Sequence[str], found: dict[int, Role]) -> None:
-    """Add the parts that a run of (place, value) with the signs between them plays: sides between equals signs."""
+def _placed(items: list[Item], run: list[int], signs: list[str]) -> Iterator[tuple[int, Role]]:
+    roles = _roles(tuple(items[place].value for place in run), tuple(signs))
+    return ((run[number], role) for number, role in roles.items())
+
+
+@lru_cache(maxsize=1 << 13)
+def _roles(values: tuple[float, ...], signs: tuple[str, ...]) -> dict[int, Role]:
+    """The parts that numbers with these signs between them play: sides between equals signs."""
+    found: dict[int, Role] = {}
+    run = list(enumerate(values))
     sides: list[tuple[list[tuple[int, float]], list[str]]] = [([run[0]], [])]
     for sign, member in zip(signs, run[1:], strict=True):
         if "=" in sign:
@@ -123,10 +133,10 @@ def _roles(run: Sequence[tuple[int, float]], signs: Sequence[str], found: dict[i
             sides[-1][1].append(sign)
             sides[-1][0].append(member)
     if all(len(members) == 1 for members, _ in sides):
-        return
+        return found
     if len(sides) == 1 and len(signs) == 1 and signs[0] == "-":
-        return  # a range ("40 - 50"), not a step
-    values = [_value([value for _, value in members], inner) for members, inner in sides]
+        return found  # a range ("40 - 50"), not a step
+    worth = [_value([value for _, value in members], inner) for members, inner in sides]
     first = next(place for place, (members, _) in enumerate(sides) if len(members) > 1)
     for place, (members, inner) in enumerate(sides):
         if len(members) > 1:
@@ -135,16 +145,17 @@ def _roles(run: Sequence[tuple[int, float]], signs: Sequence[str], found: dict[i
             for number, (where, _) in enumerate(members):
                 scales = number > 0 and inner[number - 1].strip("()") in ("*", "/")
                 found[where] = Role(False, operands=operands, scales=scales, summand=summand)
-            if place and _same(values[place], values[place - 1]):
+            if place and _same(worth[place], worth[place - 1]):
                 # "(8 + 6) / 2 = 14 / 2" says the same once more.
                 found.update((where, Role(True, (value,))) for where, value in members)
             # "8 + 6 = 14 + 2 = 16" runs on: the side begins with the result of the one before.
-            before = values[place - 1] if place > first else None
+            before = worth[place - 1] if place > first else None
             if before is not None and abs(members[0][1] - before) < 1e-6:
                 found[members[0][0]] = Role(True, (before,))
         elif place > first:
-            outcome = [value for value in (values[place - 1], values[first]) if value is not None]
+            outcome = [value for value in (worth[place - 1], worth[first]) if value is not None]
             found[members[0][0]] = Role(True, tuple(outcome))
+    return found
 
 
 def _same(one: float | None, other: float | None) -> bool:

@@ -4,6 +4,7 @@ A count is right by its looks only: how many bars pass a limit is not counted ag
 """
 
 import re
+from bisect import bisect_left
 from functools import lru_cache
 from typing import Final
 
@@ -15,9 +16,11 @@ _ENUMERATED = re.compile(
     r"section|phase|example|case|stage|bar|group|series|panel|plot|image|quarter|week|day|month|q|top|bottom|first|"
     r"last|next|all|choice|rank|level) (?:\(|#)?|#)$"
 )
+_BEFORE_ORDINAL: Final = (" ", "(", "#")
 _RANGE_END = re.compile(r"\d%?\s?to\s?\$?$")
 _OF_OTHERS = re.compile(r"\s(?:people|persons|respondents|adults|participants|students|minutes|seconds|times)\b")
-_AXIS = re.compile(r"\b(?:axis|axes|gridlines|ticks?|tick marks?|intervals?|increments?|legend)\b")
+_AXIS = re.compile(r"\b(?:axis|axes|gridlines|ticks?|intervals?|increments?|legend)\b")
+_AXIS_WORDS: Final = ("axis", "axes", "gridlines", "tick", "interval", "increment", "legend")
 _OF_COUNT = re.compile(
     r" (?:\w+ )?of (?:the |all )?\d+ (?:bars|values|categories|entries|items|countries|years)\b| of \d+[.,]"
 )
@@ -40,7 +43,8 @@ _MEASURES: Final = word_set(
 
 def enumerated(lower: str, item: Item) -> bool:
     """Whether a number is that of a bar, a step, a figure."""
-    return _enumerated(lower[max(0, item.start - 12) : item.start])
+    before = lower[max(0, item.start - 12) : item.start]
+    return before[-1:] in _BEFORE_ORDINAL and _enumerated(before)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -48,9 +52,18 @@ def _enumerated(before: str) -> bool:
     return _ENUMERATED.search(before) is not None
 
 
-@lru_cache(maxsize=1 << 14)
-def _speaks_of_axis(sentence: str) -> bool:
-    return _AXIS.search(sentence) is not None
+def axis_words(lower: str) -> list[tuple[int, int]]:
+    """Where a text speaks of axes and of what is drawn along them, in order."""
+    found = []
+    for word in _AXIS_WORDS:
+        place = lower.find(word)
+        while place >= 0:
+            end = place + len(word)
+            if _AXIS.match(lower, place):
+                found.append((place, end))
+            place = lower.find(word, end)
+    found.sort()
+    return found
 
 
 def of_others(lower: str, end: int) -> bool:
@@ -58,7 +71,7 @@ def of_others(lower: str, end: int) -> bool:
     return lower[end : end + 1] == " " and _OF_OTHERS.match(lower, end) is not None
 
 
-def passed_over(lower: str, item: Item, sentence_start: int, table: Table) -> bool:
+def passed_over(lower: str, item: Item, sentence_start: int, axes: list[tuple[int, int]], table: Table) -> bool:
     """Whether a number is nothing that the table speaks of."""
     number = item.number
     assert number is not None
@@ -77,9 +90,10 @@ def passed_over(lower: str, item: Item, sentence_start: int, table: Table) -> bo
             return True
     if number.percent and number.value == 100:
         return True
-    if _RANGE_END.search(lower, max(sentence_start, start - 6), start):
+    if "to" in lower[start - 4 : start] and _RANGE_END.search(lower, max(sentence_start, start - 6), start):
         return True
-    return _speaks_of_axis(lower[sentence_start : end + 40])
+    place = bisect_left(axes, (sentence_start, 0))
+    return place < len(axes) and axes[place][1] <= end + 40
 
 
 def counts(lower: str, item: Item, table: Table) -> bool:

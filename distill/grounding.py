@@ -9,12 +9,12 @@ where it first appears, not in what is computed from it. Knows English.
 """
 
 import re
+import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from distill.arithmetic import Role, expressions
-from distill.asides import counts, enumerated, of_others, passed_over
+from distill.asides import axis_words, counts, enumerated, of_others, passed_over
 from distill.charts import Table
 from distill.labels import labels, merged
 from distill.reckoning import NOTHING_ASKED, Asked, Reckoning
@@ -30,54 +30,42 @@ from distill.statements import (
     plain,
     points_ahead,
     points_back,
+    written_numbers,
 )
 from distill.steps import ANY, COMPARED, announced, announced_for, comparison, holds
-
-Reason = Literal["reading", "label", "value", "arithmetic", "result"]
-"""reading: the table says otherwise for this label or extreme. label: the table has no such label. value: from
-nowhere. arithmetic: written out and does not come out. result: not what the words announce."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unsupported:
-    value: str
-    """The number as written, with its label where it is said of one."""
-    reason: Reason
-    expected: tuple[float, ...] = ()
-    """What the table says instead, where it says anything."""
-    context: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Grounding:
-    checked: int
-    """Numbers and strange labels that were judged."""
-    unsupported: tuple[Unsupported, ...] = ()
-
+from distill.unsupported import Grounding, Reason, Unsupported
 
 _CONTEXT: Final = 60
 
 
-def ground(text: str, table: Table, question: Asked = NOTHING_ASKED, tolerance: float = 0.0) -> Grounding:
-    """What of a rationale is unsupported by its chart's table and its question."""
-    return _Check(plain(text), table, question, tolerance).run()
+def ground(
+    text: str, table: Table, question: Asked = NOTHING_ASKED, tolerance: float = 0.0, most: int = sys.maxsize
+) -> Grounding:
+    """What of a rationale is unsupported by its chart's table and its question; `most` of it is written out."""
+    return _Check(plain(text), table, question, tolerance, most).run()
 
 
 class _Check:
     """One rationale against one table, read from left to right."""
 
     __slots__ = (
-        "chain", "expressions", "focus", "groups", "items", "lower", "paired", "problems", "reckoning",
-        "sentence_start", "table", "text",
+        "axis_words", "chain", "compares", "count", "expressions", "focus", "groups", "items", "lower", "most",
+        "paired", "problems", "reckoning", "sentence_start", "table", "text",
     )  # fmt: skip
 
-    def __init__(self, text: str, table: Table, question: Asked, tolerance: float) -> None:
+    def __init__(self, text: str, table: Table, question: Asked, tolerance: float, most: int) -> None:
         self.text = text
-        self.lower = text.lower() if len(text.lower()) == len(text) else text
+        lower = text.lower()
+        self.lower = lower if len(lower) == len(text) else text
         self.table = table
-        self.items = merged(text, labels(text, self.lower, table, question.words), numbers(text))
+        spans = written_numbers(text)
+        named = labels(text, self.lower, table, question.words, spans)
+        self.items = merged(text, named, numbers(text, spans))
         self.expressions = expressions(text, self.items)
         self.reckoning = Reckoning(table, question, tolerance)
+        self.axis_words = axis_words(self.lower)
+        self.compares = any(sign in text for sign in COMPARED)
+        self.most, self.count = most, 0
         self.problems: list[Unsupported] = []
         self.sentence_start = 0
         self.focus: dict[int, Item] = {}
@@ -106,7 +94,7 @@ class _Check:
                     self.reckoning.said.append(item.number.value)
                 self.chain = []
             end = item.end
-        return Grounding(checked=checked, unsupported=tuple(self.problems))
+        return Grounding(checked=checked, unsupported=tuple(self.problems), count=self.count)
 
     # --- labels ---------------------------------------------------------------------------------------------------
 
@@ -116,7 +104,7 @@ class _Check:
             self.chain = []
             return
         axis = self.table.axis[item.label]
-        if axis == 0 and len(self.table.under[item.label]) == 1 and (extreme := lead(gap[-100:]).extreme):
+        if axis == 0 and len(self.table.under[item.label]) == 1 and (extreme := lead(gap).extreme):
             # Called the tallest or the shortest, with or without a number.
             most = max(self.table.values) if extreme == "high" else min(self.table.values)
             if most not in self.table.under[item.label]:
@@ -142,18 +130,19 @@ class _Check:
     def _number(self, place: int, item: Item, gap: str) -> bool | None:
         """True or False for supported or not, None for what is not judged."""
         role = self.expressions.get(place)
+        how = lead(gap)
         if role is not None and role.result:
-            return self._outcome(item, role, lead(gap[-100:]).hedged)
-        how = lead(gap[-100:])
-        if role is None and self.reckoning.counts_up(item.value, gap, self.lower.startswith(", 2", item.end)):
+            return self._outcome(item, role, how.hedged)
+        if role is None and self.reckoning.counts_up(item, gap, self.lower):
             return None
-        tail = comparison(self.lower, item.end) if self.lower[item.end : item.end + 1] in _WORD_FOLLOWS else ""
-        label = self._anchor(place, item, gap, how, tail, operand=role is not None)
+        tail = comparison(self.lower[item.end : item.end + 32])
+        ahead = self._known_label(place + 1)
+        label = self._anchor(place, item, gap, how, tail, ahead, operand=role is not None)
         if label is not None:
             return self._reading(place, item, label, how)
         if role is not None:
             return self._operand(item, role)
-        if gap[-2:].strip() in COMPARED or self.text[item.end : item.end + 2].strip() in COMPARED:
+        if self.compares and (gap[-2:].strip() in COMPARED or self.text[item.end : item.end + 2].strip() in COMPARED):
             if place and not holds(gap.strip(), self.items[place - 1], item):
                 return self._report(item, "arithmetic")
             return self._operand(item, _COMPARISON)
@@ -165,11 +154,10 @@ class _Check:
             how = how._replace(cue="result")  # "plus 4 (red) is 10"
         if how.extreme and len(self.chain) == 1 and gap.lstrip()[:3] in ("is ", "was", "has"):
             return self._reading(place, item, self.chain[0], how)  # "red is the lowest, at 4"
-        if passed_over(self.lower, item, self.sentence_start, self.table):
+        if passed_over(self.lower, item, self.sentence_start, self.axis_words, self.table):
             return None
         if counts(self.lower, item, self.table):
             return True
-        ahead = self._known_label(place + 1)
         if ahead is not None and points_ahead(self.text[item.end : ahead.start]):
             self.reckoning.sentence += [(ahead.label, one) for one in self.reckoning.of(ahead.label)]
         if tail or how.cue or (len(self.chain) > 1 and how.tie and not _ANOTHER.match(self.lower, item.end)):
@@ -212,11 +200,12 @@ class _Check:
     def _words(self, item: Item) -> str:
         return self.lower[self.sentence_start : item.end + 40]
 
-    def _anchor(self, place: int, item: Item, gap: str, how: Lead, tail: str, operand: bool) -> Item | None:
-        """The label that a number is said of."""
+    def _anchor(
+        self, place: int, item: Item, gap: str, how: Lead, tail: str, after: Item | None, operand: bool
+    ) -> Item | None:
+        """The label that a number is said of; `after` is the one that follows it."""
         if place in self.paired:
             return self.paired.pop(place)
-        after = self._known_label(place + 1)
         if after is not None and self.text[item.end : after.start].strip(" %*") in ("(", "["):
             return None if enumerated(self.lower, item) else after
         in_list = after is not None and gap.strip(" *") in _LISTED and follows(self.text[item.end : after.start])
@@ -378,6 +367,9 @@ class _Check:
         return points_back(gap[max(0, last_break(gap), len(gap) - 60) :])
 
     def _report(self, item: Item, reason: Reason, label: str = "", expected: Sequence[float] = ()) -> Literal[False]:
+        self.count += 1
+        if self.count > self.most:
+            return False
         written = self.text[item.start : item.end]
         start, end = max(0, item.start - _CONTEXT // 2), item.end + _CONTEXT // 2
         self.problems.append(
@@ -394,6 +386,5 @@ class _Check:
 _LISTED: Final = (",", ";", "and", ", and", "&")
 _CONSTANTS: Final = frozenset([2.0, 1000.0])
 """What arithmetic brings along besides 100: means of two, units."""
-_WORD_FOLLOWS: Final = (" ", "-", "%", "x", "×")
 _COMPARISON: Final = Role(False, operands=(0.0, 0.0))
 _ANOTHER = re.compile(r"\s*(?:and|,|&)\s*\d")

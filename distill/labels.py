@@ -14,16 +14,20 @@ from distill.statements import Item, word_set
 
 _PARTS: Final = ("bar", "column", "slice", "segment", "wedge", "sector", "category", "portion")
 _NAMED = re.compile(
-    r"([A-Z][A-Za-z&'.-]*(?: \(?[A-Za-z&'.-]+\)?){0,3}?)\**"
+    r"(?<![a-z])([A-Z][A-Za-z&'.-]*(?: \(?[A-Za-z&'.-]+\)?){0,3}?)\**"
     r"(?:\**[ \t]*(?::|=|\(|\|| - | -> | → | is| was| at| has| with| stands at| comes to| accounts for|, which is)"
     r"[ \t]*"
     r"(?:at |about |a value of |around )?\**)[$€£]?-?\d"
 )
-_IN_BRACKETS = re.compile(r"\d%? ?\(([A-Z][A-Za-z&' .-]*)\)")
+_ABOUT: Final = ("about", "around", "a value of")
+_TIES: Final = (*":=(|->→", " is", " was", " at", " has", " with", " comes to", " accounts for")
+"""What _NAMED ends with before the number, but for spaces, signs and _ABOUT."""
+_BRACKETED = re.compile(r"\(([A-Z][A-Za-z&' .-]*)\)")
 _GENERAL = re.compile(rf"\d.*|.|{'|'.join(sorted(COLOURS))}")
 _LETTERS = re.compile(r"[a-zA-Z]+")
-_TO_SPACES: Final = {code: " " for code in range(128) if not chr(code).isalpha()}
+_TO_SPACES: Final = bytes(code if code < 128 and chr(code).isalpha() else 32 for code in range(256))
 _WORD = re.compile(r"[^\W_]+")
+_MANY: Final = 40
 _GENERIC: Final = word_set(
     """sorted sorting ordered ranking ranked counting rounding rounded converting assuming checking starting ending
     calculated computed simplified simplifying altogether respectively hmm alternatively finding comparison
@@ -51,14 +55,16 @@ _GENERIC: Final = word_set(
 )
 
 
-def labels(text: str, lower: str, table: Table, familiar: frozenset[str]) -> list[Item]:
-    """Every label and strange label in the order of the text; `familiar` are the words of question and title."""
+def labels(text: str, lower: str, table: Table, familiar: frozenset[str], spans: list[tuple[int, int]]) -> list[Item]:
+    """Every label and strange label in the order of the text.
+
+    `familiar` are the words of question and title, `spans` the places of numbers.
+    """
     found: list[tuple[int, int, str, bool]] = []
-    # A set of the text's words is cheaper than looking for each label that is not there.
-    said = _letters(lower)
+    # In the long run, a set of the text's words is cheaper than looking for each label that is not there.
+    said = _letters(lower) if len(table.under) > _MANY else None
     for label in table.under:
-        initial = _LETTERS.match(label)
-        if initial is not None and initial[0] not in said:
+        if said is not None and (initial := _LETTERS.match(label)) is not None and initial[0] not in said:
             continue
         place = lower.find(label)
         plain_word = label.isalpha() and len(label) > 1
@@ -72,18 +78,16 @@ def labels(text: str, lower: str, table: Table, familiar: frozenset[str]) -> lis
             place = lower.find(label, end)
     for kind in table.kinds:
         for word in _strangers(kind, table.words):
-            if word in said or word[1:].isdigit():
+            if word in lower:
                 for match in re.finditer(rf"\b{word}\b", lower):
                     if kind in (COLOURS, QUARTERS) or text[match.start()].isupper():
                         found.append((match.start(), -match.end(), word, False))
     if len(table.under) > 1 and not table.years:
         for part in _PARTS:
-            if part in said:
+            if f" {part} " in lower:
                 found += _strange_parts(lower, part, table.words, familiar)
-        if not table.kinds and any(
-            _strange(word.lower(), table.words, familiar) for word in _letters(text) if word[0].isupper()
-        ):
-            for match in (*_NAMED.finditer(text), *_IN_BRACKETS.finditer(text)):
+        if not table.kinds:
+            for match in _named(text, spans):
                 if _strange(match[1].lower(), table.words, familiar):
                     found.append((match.start(1), -match.end(1), match[1].lower(), False))
     found.sort()
@@ -98,7 +102,29 @@ def labels(text: str, lower: str, table: Table, familiar: frozenset[str]) -> lis
 
 def _letters(text: str) -> set[str]:
     """The words of a text, of letters alone."""
-    return set(text.translate(_TO_SPACES).split() if text.isascii() else _LETTERS.findall(text))
+    return set(text.encode("ascii", "replace").translate(_TO_SPACES).decode().split())
+
+
+def _named(text: str, spans: list[tuple[int, int]]) -> Iterator[re.Match[str]]:
+    """Each name with a number of its own, the name in group 1: names hold no digits, so one at most before each."""
+    end = 0
+    for start, after in spans:
+        # A look at the end spares most searches.
+        gap = text[end:start].rstrip(" \t*$€£")
+        if gap.endswith(_ABOUT):
+            gap = gap.removesuffix("about").removesuffix("around").removesuffix("a value of").rstrip(" \t")
+        if gap.endswith(_TIES):
+            # A name has four words at most, a tie two.
+            words = gap.rsplit(None, 6)
+            first = end + len(words[0]) if len(words) > 6 else end
+            near = text[first:start]
+            if near != near.lower() and (match := _NAMED.search(text, first, start + 1)):
+                yield match
+        end = after
+    for match in _BRACKETED.finditer(text):
+        before = text[max(0, match.start() - 3) : match.start()].removesuffix(" ").removesuffix("%")
+        if before[-1:].isdecimal():
+            yield match
 
 
 def _strange_parts(

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from distill.charts import Table
 from distill.labels import labels
-from distill.statements import EXTREMES, Item, last_break, numbers, plain
+from distill.statements import EXTREMES, Item, last_break, numbers, plain, written_numbers
 from distill.steps import announced, any_close, results
 
 
@@ -42,7 +42,8 @@ def asked(question: str, table: Table, around: str = "") -> Asked:
     text, given, steps, words, counting = _question(question)
     _, more_given, _, more_words, _ = _question(around)
     given, words = given | more_given, words | more_words
-    named = [table.under[item.label] for item in labels(text, text.lower(), table, words) if item.known]
+    found = labels(text, text.lower(), table, words, written_numbers(text))
+    named = [table.under[item.label] for item in found if item.known]
     values = tuple(under[0] for under in named if len(under) == 1)
     return Asked(numbers=given, values=values, steps=steps, words=words, counting=counting)
 
@@ -51,7 +52,8 @@ def asked(question: str, table: Table, around: str = "") -> Asked:
 def _question(text: str) -> tuple[str, frozenset[float], frozenset[str], frozenset[str], bool]:
     text = plain(text)
     lower = text.lower()
-    found = frozenset(reading for item in numbers(text) if item.number for reading, _ in item.number.readings)
+    items = numbers(text, written_numbers(text))
+    found = frozenset(reading for item in items if item.number for reading, _ in item.number.readings)
     return text, found, announced(lower), frozenset(re.findall(r"[^\W_]+", lower)), bool(_COUNTING.search(lower))
 
 
@@ -101,7 +103,9 @@ class Reckoning:
         value = item.value
         if value in self.asked.numbers or value in self.derived or value in self.said:
             return True
-        return self.close(item, self.derived[-8:], hedged) or self.close(item, self.asked.numbers, hedged)
+        if not self.derived and not self.asked.numbers:
+            return False
+        return self.close(item, (*self.derived[-8:], *self.asked.numbers), hedged)
 
     def operands(self) -> list[float]:
         """What arithmetic without labels may work with, once bars were read."""
@@ -118,9 +122,10 @@ class Reckoning:
         held = self.table.values.count(value)
         return not held or row.count(value) <= held
 
-    def counts_up(self, value: float, gap: str, two_follows: bool) -> bool:
+    def counts_up(self, item: Item, gap: str, text: str) -> bool:
         """Whether a number is one of 1, 2, 3 and so on: gridlines that are counted up to a value."""
-        if value == 1 and two_follows:
+        value = item.value
+        if value == 1 and text.startswith(", 2", item.end):
             self.row = [1.0]
             return True
         if not self.row or value != self.row[-1] + 1 or "," not in gap or last_break(gap) >= 0:
@@ -193,8 +198,10 @@ class Reckoning:
         others = {*near, *given} if speaks else given
         if item.number is not None and item.number.percent:
             near.add(100.0)
-        return any(
-            self.close(item, (one + other, one - other, one * other, one / other if other else 0.0), hedged)
-            for one in near
+        reached = [
+            value
             for other in others
-        )
+            for one in near
+            for value in (one + other, one - other, one * other, one / other if other else 0.0)
+        ]
+        return self.close(item, reached, hedged)

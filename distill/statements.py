@@ -49,19 +49,22 @@ _NUMBER = re.compile(
 )
 _GROUPED = re.compile(r"\d{1,3}(?:[,'\u00a0\u202f\u2009]\d{3})+(?:\.\d+)?")
 _PLAIN_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+ROUNDING_LIMIT: Final = 0.05
+"""Relative distance that rounding to a whole number may make, and that is allowed to what is "about" a number."""
 
 
 class Literal(NamedTuple):
     """A number as written. `readings` are (value, half a unit of its last place), the usual one first."""
 
+    value: float
     readings: tuple[tuple[float, float], ...]
     percent: bool
     integer: bool
     """Written with digits and separators only."""
-
-    @property
-    def value(self) -> float:
-        return self.readings[0][0]
+    ranges: tuple[tuple[float, float], ...]
+    """The sizes that it can stand for, whichever reading is meant."""
+    hedged_ranges: tuple[tuple[float, float], ...]
+    """The same where it is given as "about"."""
 
 
 @lru_cache(maxsize=1 << 15)
@@ -82,7 +85,30 @@ def literal(text: str) -> Literal:
         readings += [
             (value / scale, half / scale) for scale in (1e3, 1e6, 1e9) if value >= scale and not value % scale
         ]
-    return Literal(readings=tuple(readings), percent=percent, integer=text == bare and "." not in number)
+    return Literal(
+        value=readings[0][0],
+        readings=tuple(readings),
+        percent=percent,
+        integer=text == bare and "." not in number,
+        ranges=_ranges(readings, percent, False),
+        hedged_ranges=_ranges(readings, percent, True),
+    )
+
+
+def _ranges(readings: list[tuple[float, float]], percent: bool, hedged: bool) -> tuple[tuple[float, float], ...]:
+    """What numbers as written are rounded from: to whole numbers only where that changes little."""
+    found = []
+    for value, half in readings:
+        low, high = value - half * 1.0001, value + half * 1.0001
+        near = value / (1 + ROUNDING_LIMIT), value / (1 - ROUNDING_LIMIT)
+        if hedged:
+            low, high = min(low, near[0]), max(high, near[1])
+        if percent:
+            found.append((low / 100, high / 100))
+        if half >= 0.5 and not hedged:
+            low, high = max(low, near[0]), min(high, near[1])
+        found.append((low, high))
+    return tuple(found)
 
 
 class Item(NamedTuple):
@@ -94,48 +120,51 @@ class Item(NamedTuple):
     negative: bool = False
     label: str = ""
     known: bool = True
-
-    @property
-    def value(self) -> float:
-        """A number with its sign."""
-        assert self.number is not None
-        return -self.number.readings[0][0] if self.negative else self.number.readings[0][0]
+    value: float = 0.0
+    """A number with its sign."""
 
 
-def numbers(text: str) -> list[Item]:
-    """The quantities of a text: no part of a word (H2O, Q3, 3rd), a date, a time or a version."""
+def written_numbers(text: str) -> list[tuple[int, int]]:
+    """Where digits stand in a text, with the unit that belongs to them."""
+    return [match.span() for match in _NUMBER.finditer(text)]
+
+
+def numbers(text: str, spans: list[tuple[int, int]]) -> list[Item]:
+    """The quantities at these places: no part of a word (H2O, Q3, 3rd), a date, a time or a version."""
     items = []
-    for match in _NUMBER.finditer(text):
-        start, end = match.span()
-        before = text[start - 4 : start] if start > 4 else text[:start]
-        for offset, length, number, negative in _quantities(before, text[start:end], text[end : end + 2]):
-            items.append(Item(start + offset, start + offset + length, number, negative))
+    # At the edges a parenthesis and spaces stand for nothing; with them, each look is at one stretch.
+    padded = f"(((({text}  "
+    for start, end in spans:
+        for offset, length, number, negative, value in _quantities(padded[start : end + 6]):
+            items.append(Item(start + offset, start + offset + length, number, negative, "", True, value))
     return items
 
 
 @lru_cache(maxsize=1 << 15)
-def _quantities(before: str, written: str, after: str) -> tuple[tuple[int, int, Literal, bool], ...]:
-    """(offset, length, number, negative) of what is written between four characters and two."""
-    last, earlier = before[-1:] or " ", before[-2:-1]
+def _quantities(stretch: str) -> tuple[tuple[int, int, Literal, bool, float], ...]:
+    """(offset, length, number, negative, value) of what is written between four characters and two."""
+    before, written, after = stretch[:4], stretch[4:-2], stretch[-2:]
+    last, earlier = before[-1], before[-2]
     if last.isalnum() or last in "_#" or (last == ":" and earlier.isalnum()):
         return ()
     if last == "." and earlier.isalnum():
         return ()
-    if after and ((after[0].isalnum() and after[0] not in "x×") or (after[0] == ":" and after[1:].isdigit())):
+    if (after[0].isalnum() and after[0] not in "x×") or (after[0] == ":" and after[1].isdigit()):
         return ()
     offset = -1 if last == "." else 0
     digits = written.rstrip("%abcdefghijklmnopqrstuvwxyzKMB ")
     if "," in digits or "'" in digits or not digits.isascii():
         if not _GROUPED.fullmatch(digits):
             # "8,6": two numbers that stand in a row.
-            found = _PLAIN_NUMBER.finditer(written)
-            return tuple((one.start(), len(one[0]), literal(one[0]), False) for one in found)
+            row = [(one.start(), len(one[0]), literal(one[0])) for one in _PLAIN_NUMBER.finditer(written)]
+            return tuple((at, length, number, False, number.value) for at, length, number in row)
     elif digits.count(".") > 1:
         return ()
     # A sign belongs to the number where nothing stands before it that could be subtracted from.
     head = before[: len(before) + offset].rstrip("$€£")
     negative = head.endswith("-") and (head[-2:-1] in "(:=," or (head[-2:-1] == " " and head[-3:-2] in "(:=,"))
-    return ((offset, len(written) - offset, literal("." * -offset + written), negative),)
+    number = literal("." * -offset + written)
+    return ((offset, len(written) - offset, number, negative, -number.value if negative else number.value),)
 
 
 # --- what ties a number to what stands before it --------------------------------------------------------------------
@@ -216,8 +245,13 @@ class Lead(NamedTuple):
     """Stated as a limit ("more than") or as what it is not."""
 
 
-@lru_cache(maxsize=1 << 15)
 def lead(gap: str) -> Lead:
+    """How a stretch ties the number after it; what ended before its last sentence says nothing of that number."""
+    return _lead(gap[max(0, gap.rfind("."), gap.rfind(";"), gap.rfind("\n"), len(gap) - 100) :])
+
+
+@lru_cache(maxsize=1 << 15)
+def _lead(gap: str) -> Lead:
     tokens = _TOKEN.findall(gap.lower())
     hedged = limited = moved = False
     strangers = 0
@@ -277,13 +311,18 @@ def _extreme(tokens: list[str], place: int, kind: int) -> str:
 _SENTENCE = re.compile(r"(?:[!?;]|(?<!i\.e)(?<!e\.g)(?<!vs)(?<!fig)(?<!Fig)(?<!approx)\.)(?=\s|$|\*)|\n")
 
 
-@lru_cache(maxsize=1 << 15)
 def last_break(gap: str) -> int:
     """Where in this stretch the last sentence or line ends; -1 where none does."""
-    place = -1
-    for match in _SENTENCE.finditer(gap):
-        place = match.end()
-    return place
+    end = len(gap)
+    while True:
+        end = max(
+            gap.rfind(".", 0, end), gap.rfind("\n", 0, end), gap.rfind("?", 0, end),
+            gap.rfind("!", 0, end), gap.rfind(";", 0, end),
+        )  # fmt: skip
+        if end < 0:
+            return -1
+        if _SENTENCE.match(gap, end):
+            return end + 1
 
 
 _JOINERS: Final = word_set("→ and & plus minus to through or versus vs over + - / * × ÷ , than from")

@@ -7,30 +7,29 @@ from itertools import combinations
 from operator import ge, gt, le, lt
 from typing import Final
 
-from distill.statements import Item
+from distill.statements import ROUNDING_LIMIT, Item
 
-HEDGED_TOLERANCE: Final = 0.05
-"""Relative distance allowed to a number given as "about"."""
-_ROUNDING_LIMIT: Final = 0.05
-"""Relative distance that rounding to a whole number may make."""
 _STEPS: Final = {
     "sum": re.compile(
-        r"\b(?:sums?|totals?|totall?ing|combined?|together|altogether|add(?:s|ed|ing)?|plus|in all|cumulative"
-        r"|aggregate|accumulat\w+|summ\w+)\b"
+        r"sums?|totals?|totall?ing|combined?|together|altogether|add(?:s|ed|ing)?|plus|cumulative|aggregate"
+        r"|accumulat\w+|summ\w+"
     ),
     "difference": re.compile(
-        r"\b(?:differ\w*|gap|more|less|fewer|higher|lower|larger|smaller|greater|taller|shorter|bigger|longer"
+        r"differ\w*|gap|more|less|fewer|higher|lower|larger|smaller|greater|taller|shorter|bigger|longer"
         r"|exceed\w*|increas\w*|decreas\w*|ris\w+|rose|drop\w*|fall\w*|fell|grew|grow\w*|declin\w*|chang\w+|minus|subtract\w*"
         r"|range|spread|margin|lead\w*|ahead|behind|outpac\w+|gain\w*|lost|loss|surplus|deficit|remain\w*|leav\w+"
-        r"|without|except|jump\w*|far)\b"
+        r"|without|except|jump\w*|far"
     ),
-    "mean": re.compile(r"\b(?:averag\w*|mean|median|midpoint|half)\b"),
+    "mean": re.compile(r"averag\w*|mean|median|midpoint|half"),
     "ratio": re.compile(
-        r"\b(?:ratio|times|fold|twice|double\w*|triple\w*|half|per|quotient|divid\w+|percent\w*|share|proportion"
-        r"|fraction|factor)\b|\dx\b|%"
+        r"ratio|times|fold|twice|double\w*|triple\w*|half|per|quotient|divid\w+|percent\w*|share|proportion"
+        r"|fraction|factor|\w*\dx|%"
     ),
-    "product": re.compile(r"\b(?:product|times|multipl\w+|twice|double\w*|triple\w*)\b"),
+    "product": re.compile(r"product|times|multipl\w+|twice|double\w*|triple\w*"),
 }
+_WORD = re.compile(r"\w+|%")
+_IN_ALL = re.compile(r"\bin all\b")
+_NONE: Final[frozenset[str]] = frozenset()
 ANY: Final = frozenset(["sum", "difference", "mean", "ratio"])
 """What a result may come from where no word says."""
 
@@ -38,7 +37,13 @@ ANY: Final = frozenset(["sum", "difference", "mean", "ratio"])
 @lru_cache(maxsize=1 << 14)
 def announced(words: str) -> frozenset[str]:
     """The steps that words speak of."""
-    return frozenset(step for step, pattern in _STEPS.items() if pattern.search(words))
+    steps = _NONE.union(*map(_announced_by, _WORD.findall(words)))
+    return steps | {"sum"} if " all" in words and _IN_ALL.search(words) else steps
+
+
+@lru_cache(maxsize=1 << 13)
+def _announced_by(word: str) -> frozenset[str]:
+    return frozenset(step for step, pattern in _STEPS.items() if pattern.fullmatch(word))
 
 
 _STEP_FOR = re.compile(
@@ -61,6 +66,7 @@ _COMPARATIVE = re.compile(
     r"|larger|smaller|taller|shorter|bigger|longer|above|below|apart|ahead|behind|difference|increase|decrease|growth|drop"
     r"|decline|gap|rise|percentage points?)\b)"
 )
+_WORD_FOLLOWS: Final = (" ", "-", "%", "x", "×")
 
 
 def holds(sign: str, one: Item, other: Item) -> bool:
@@ -69,14 +75,10 @@ def holds(sign: str, one: Item, other: Item) -> bool:
     return compare is None or one.number is None or compare(one.value, other.value)
 
 
-def comparison(lower: str, end: int) -> str:
-    """What a number is by the words after it: a difference ("5 more"), a ratio ("2 times"), or neither."""
-    return _comparison(lower[end : end + 32])
-
-
 @lru_cache(maxsize=1 << 14)
-def _comparison(tail: str) -> str:
-    match = _COMPARATIVE.match(tail)
+def comparison(tail: str) -> str:
+    """What a number is by the words after it: a difference ("5 more"), a ratio ("2 times"), or neither."""
+    match = _COMPARATIVE.match(tail) if tail[:1] in _WORD_FOLLOWS else None
     return "" if match is None else match.lastgroup or ""
 
 
@@ -110,7 +112,7 @@ def close(item: Item, value: float, tolerance: float, hedged: bool) -> bool:
     """Whether a number as written can stand for a value: its rounding, its scale, its percent sign."""
     number = item.number
     assert number is not None
-    slack = max(tolerance, HEDGED_TOLERANCE if hedged else 0.0) * abs(value) + 1e-9
+    slack = max(tolerance, ROUNDING_LIMIT if hedged else 0.0) * abs(value) + 1e-9
     for reading, half in number.readings:
         stated = -reading if item.negative else reading
         if _near(stated, value, half, slack, hedged):
@@ -129,22 +131,25 @@ def _near(stated: float, value: float, half: float, slack: float, hedged: bool) 
     distance = abs(stated - value)
     if distance <= slack:
         return True
-    return distance <= half * 1.0001 and (half < 0.5 or hedged or distance <= _ROUNDING_LIMIT * abs(value))
+    return distance <= half * 1.0001 and (half < 0.5 or hedged or distance <= ROUNDING_LIMIT * abs(value))
 
 
 def any_close(item: Item, values: Iterable[float], tolerance: float, hedged: bool) -> bool:
     number = item.number
     assert number is not None
-    stated, half = number.readings[0]
-    if hedged or tolerance or item.negative or stated < 1 or len(number.readings) > 1:
+    if tolerance or item.value < 1:
         return any(close(item, value, tolerance, hedged) for value in values)
     # The usual case, the same without a call for each value.
-    whole, limit = half == 0.5, half * 1.0001
+    ranges = number.hedged_ranges if hedged else number.ranges
+    if len(ranges) == 1:
+        ((low, high),) = ranges
+        for value in values:  # noqa: SIM110 - a generator would take twice as long
+            if low <= value <= high or low <= -value <= high:
+                return True
+        return False
     for value in values:
         size = abs(value)
-        distance = abs(stated - size)
-        if distance <= limit and (not whole or distance <= _ROUNDING_LIMIT * size or distance <= 1e-9):
-            return True
-        if number.percent and abs(stated / 100 - size) <= limit / 100:
-            return True
+        for low, high in ranges:
+            if low <= size <= high:
+                return True
     return False

@@ -28,7 +28,7 @@ class Grounding:
     """Readings within this relative error of the table are supported: for charts whose values are not printed."""
 
     name: ClassVar[str] = "grounding"
-    version: ClassVar[str] = "1"
+    version: ClassVar[str] = "2"
     scope: ClassVar[Literal["trace", "sample"]] = "trace"
     columns: ClassVar[pa.Schema] = family(
         "grounding",
@@ -52,12 +52,12 @@ class Grounding:
             if not trace.reasoning:
                 rows.append({"grounding_state": NOT_APPLICABLE})
                 continue
-            found = ground(trace.reasoning, table, question, self.relative_tolerance)
-            first = found.unsupported[:FEW]
+            found = ground(trace.reasoning, table, question, self.relative_tolerance, FEW)
+            first = found.unsupported
             rows.append(
                 {
                     "grounding_state": OK,
-                    "unsupported_values": len(found.unsupported),
+                    "unsupported_values": found.count,
                     "grounding_checked": found.checked,
                     "unsupported": orjson.dumps(first).decode() if first else None,
                 }

@@ -2,6 +2,7 @@
 
 import re
 import time
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -165,3 +166,22 @@ def test_long_texts_take_time_in_proportion() -> None:
         ground(line * repeats, table)
         seconds.append(time.process_time() - started)
     assert seconds[1] < 40 * seconds[0]
+
+
+def test_a_capital_inside_a_word_begins_no_name() -> None:
+    wings = {"North wing": 8, "South wing": 6}
+    assert unsupported("The north wing is at 8, in kWh: 8.", raw=wings) == ()
+    assert unsupported("The north wing is at 8, in Wasa: 8.", raw=wings)
+
+
+def test_few_are_written_out_where_few_are_wanted_and_all_are_counted() -> None:
+    table = read_table(BARS)
+    assert table is not None
+    found = ground("blue 1, red 2, green 4, orange 5.", table, most=2)
+    assert [one.value for one in found.unsupported] == ["blue 1", "red 2"]
+    assert found.count == 4
+
+
+def test_a_label_of_a_long_table_is_found_too() -> None:
+    long = {f"Place {one}{other}": 20 + place for place, (one, other) in enumerate(product("abcdefgh", "klmnop"))}
+    assert [one.value for one in unsupported("Place ak: 20. Place bl: 99.", raw=long)] == ["place bl 99"]
