@@ -17,6 +17,7 @@ from distill.types import Outcome, Sample, Trace
 from filters.columns import NOT_APPLICABLE, OK, family
 from filters.refusal_phrases import ABSTENTION, BY_PART, BY_WORD, NOT_AFTER, PATTERNS
 from filters.scripts import latin_alone
+from filters.text import has_east_asian
 from filters.vocabulary import plain, vocabulary
 
 _WORDS: Final = frozenset(BY_WORD)
@@ -58,7 +59,7 @@ def refusal_phrase(text: str) -> str | None:
     """The words of a text that decline or say that there is no image; None without any."""
     known = vocabulary(text)
     places = {place for word in _WORDS & known for needed, place in BY_WORD[word] if needed <= known}
-    if not latin_alone(text):
+    if not latin_alone(text) and has_east_asian(text):
         places |= {place for part, place in BY_PART if part in text}
     if not places:
         return None

@@ -18,6 +18,7 @@ from distill.recipe import Recipe
 from distill.types import Sample, Trace
 from filters.columns import NOT_APPLICABLE, OK, family
 from filters.scripts import latin_alone
+from filters.text import has_east_asian
 from filters.turns import CLUES, NEEDED, OTHER_WRITING, PATTERNS
 from filters.vocabulary import plain, vocabulary
 
@@ -125,7 +126,7 @@ def _follows(one: str, other: str) -> bool:
 def backtracks(text: str) -> list[str]:
     """The phrases that turn back, in their order."""
     clues = _CLUES & vocabulary(text)
-    unspaced = tuple(OTHER_WRITING.finditer(text)) if not latin_alone(text) else ()
+    unspaced = tuple(OTHER_WRITING.finditer(text)) if not latin_alone(text) and has_east_asian(text) else ()
     if not clues and not unspaced:
         return []
     lowered = plain(text)

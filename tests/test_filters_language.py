@@ -162,11 +162,11 @@ def test_a_million_characters_take_no_longer_than_a_few_seconds(text):
     assert time.process_time() - begun < 6
 
 
-def test_signs_that_look_like_letters_are_of_no_script() -> None:
+def test_signs_that_look_like_letters_are_of_no_script():
     assert dict(scripts("El 5º día, la 3ª vez, 20 Ω, xⁿ")) == {"latin": 11}
 
 
-def test_no_character_of_a_text_of_latin_alone_counts_as_another_script() -> None:
+def test_no_character_of_a_text_of_latin_alone_counts_as_another_script():
     alone = "".join(filter(latin_alone, map(chr, range(0x110000))))
     assert len(alone) > 1000
     assert scripts(alone).keys() == {"latin"}
