@@ -27,7 +27,8 @@ from numpy.typing import NDArray
 
 from distill.artifacts import atomic_path, storage_errors, write_json
 from distill.errors import DataError, StaleError
-from filters.minhash import Digests, Hashes, Scheme, Signatures, agreement, band_keys, jaccard, shingles
+from filters.hashes import Hashes
+from filters.minhash import Digests, Scheme, Signatures, agreement, band_keys, jaccard, shingles
 
 Rows = NDArray[np.int64]
 Read = Callable[[Sequence[int]], list[str]]

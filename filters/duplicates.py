@@ -1,7 +1,7 @@
 """Which traces of one question say the same thing.
 
 Near duplicates are not sampled: every pair of different texts is compared by the Jaccard similarity of its word
-shingles, which is exact but for a collision of 64-bit hashes (`filters.hashes`). Components of similar pairs share one
+shingles, exact but for a collision of 64-bit hashes (`filters.hashes`). Components of similar pairs share one
 canonical trace, chosen by a rule that knows no order: complete first, then correct, then the smallest id. Usable
 traces (complete, and not wrong) are also put into an order of diversity, each as unlike those before it as can be.
 Questions are never compared with each other here.

@@ -1,8 +1,8 @@
 """Words and runs of words as 64-bit hashes: one written-down scheme, the same on every machine and in every version.
 
 A text is cut into words, a word is a polynomial over its UTF-8 bytes, and `size` neighbouring words make one shingle.
-All arithmetic is modulo 2**64, on numpy arrays, several texts at a time. Any two
-of a million different words have the same hash with a probability of one to 37 million.
+All arithmetic is modulo 2**64, on numpy arrays, several texts at a time. Any two of
+a million different words have the same hash with a probability of one to 37 million.
 """
 
 import hashlib

@@ -45,22 +45,22 @@ class Repetition:
         return cls(ngram=recipe.filter.repetition.ngram)
 
     def measure(self, sample: Sample, traces: list[Trace]) -> list[dict[str, Any]]:
-        texts = tuple(map(written, traces))
-        words = hashed(texts)
+        words = hashed(tuple(map(written, traces)))
         return [
-            self._row(text, found, ngrams, cut=trace.finish_reason == "length")
-            for trace, text, found, ngrams in zip(traces, texts, words, shingled(words, self.ngram), strict=True)
+            self._row(trace, found, ngrams)
+            for trace, found, ngrams in zip(traces, words, shingled(words, self.ngram), strict=True)
         ]
 
-    def _row(self, text: str, words: Hashes, ngrams: Hashes, *, cut: bool) -> dict[str, Any]:
+    def _row(self, trace: Trace, words: Hashes, ngrams: Hashes) -> dict[str, Any]:
         if len(words) < self.ngram:
             return {"repetition_state": NOT_APPLICABLE}
+        # The token limit may cut the last word of a loop in two.
+        whole = words[:-1] if trace.finish_reason == "length" else words
         return {
             "repetition_state": OK,
             "repetition_ngram": repeated_share(ngrams),
-            "repetition_compression": compression(text),
-            # The token limit may cut the last word of a loop in two.
-            "repetition_tail": loop_length(words[:-1] if cut else words) / len(words),
+            "repetition_compression": compression(written(trace)),
+            "repetition_tail": loop_length(whole) / len(words),
         }
 
 

@@ -237,10 +237,10 @@ def test_a_planned_trace_that_no_journal_holds_is_counted_as_missing(world):
 def test_a_signal_that_fails_on_one_trace_is_its_state_and_nothing_else(world, monkeypatch):
     real = Repetition._row
 
-    def row(self, trace, *, cut):
+    def row(self, trace, *words):
         if "I guess" in trace.reasoning:
             raise ZeroDivisionError("strange text")
-        return real(self, trace, cut=cut)
+        return real(self, trace, *words)
 
     monkeypatch.setattr(Repetition, "_row", row)
     run = run_of(world)
