@@ -78,22 +78,24 @@ class _Check:
 
     def run(self) -> Grounding:
         checked = end = 0
+        text, reckoning = self.text, self.reckoning
         for place, item in enumerate(self.items):
-            gap = self.text[end : item.start]
-            broken = last_break(gap) if len(gap) > 1 else -1
+            start, after, number = item[:3]
+            gap = text[end:start]
+            broken = last_break(gap) if start > end + 1 else -1
             if broken >= 0:
-                self.reckoning.sentence = []
+                reckoning.sentence = []
                 self.sentence_start = end + broken
-            if item.number is None:
+            if number is None:
                 checked += not item.known
                 self._label(item, gap, broken >= 0)
             else:
                 verdict = self._number(place, item, gap)
                 checked += verdict is not None
                 if verdict is not False or place in self.expressions:
-                    self.reckoning.said.append(item.number.value)
+                    reckoning.said.append(number.value)
                 self.chain = []
-            end = item.end
+            end = after
         return Grounding(checked=checked, unsupported=tuple(self.problems), count=self.count)
 
     # --- labels ---------------------------------------------------------------------------------------------------
@@ -114,7 +116,8 @@ class _Check:
         if broken:
             self.focus = {}
         self.focus[axis] = item
-        self.reckoning.sentence += [(item.label, value) for value in self.reckoning.of(item.label)]
+        for value in self.reckoning.of(item.label):
+            self.reckoning.sentence.append((item.label, value))
 
     def _under(self, label: str, after: Item | None) -> tuple[float, ...]:
         """The values under a label and under that of the other axis that is named with it."""

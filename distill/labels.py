@@ -84,8 +84,8 @@ def labels(text: str, lower: str, table: Table, familiar: frozenset[str], spans:
                         found.append((match.start(), -match.end(), word, False))
     if len(table.under) > 1 and not table.years:
         for part in _PARTS:
-            if f" {part} " in lower:
-                found += _strange_parts(lower, part, table.words, familiar)
+            if (place := lower.find(f" {part} ")) >= 0:
+                found += _strange_parts(lower, part, place, table.words, familiar)
         if not table.kinds:
             for match in _named(text, spans):
                 if _strange(match[1].lower(), table.words, familiar):
@@ -128,10 +128,9 @@ def _named(text: str, spans: list[tuple[int, int]]) -> Iterator[re.Match[str]]:
 
 
 def _strange_parts(
-    lower: str, part: str, words: frozenset[str], familiar: frozenset[str]
+    lower: str, part: str, place: int, words: frozenset[str], familiar: frozenset[str]
 ) -> Iterator[tuple[int, int, str, bool]]:
-    """Each "the X bar" of which the table knows no X."""
-    place = lower.find(f" {part} ")
+    """Each "the X bar" of which the table knows no X; the first bar is at `place`."""
     while place >= 0:
         start = lower.rfind("the ", max(0, place - 32), place)
         phrase = lower[start + 4 : place] if start >= 0 else ""
