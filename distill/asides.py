@@ -75,25 +75,25 @@ def passed_over(lower: str, item: Item, sentence_start: int, axes: list[tuple[in
     """Whether a number is nothing that the table speaks of."""
     number = item.number
     assert number is not None
-    start, end = item.start, item.end
+    start, end, value = item.start, item.end, number.value
+    if number.integer and 1500 <= value < 2100 and "," not in lower[start:end]:
+        return value not in table.values or enumerated(lower, item)
+    first = bisect_left(axes, (sentence_start, 0))
+    if first < len(axes) and axes[first][1] <= end + 40:
+        return True
     if number.integer:
-        value = number.value
         if enumerated(lower, item):
             return True
-        if 1500 <= value < 2100 and "," not in lower[start:end]:
-            return value not in table.values
         if lower[end : end + 1] in (".", ")", ":"):
             line = lower.rfind("\n", 0, start) + 1
             if start - line < 8 and not lower[line:start].strip(" *#-("):
                 return True
         if of_others(lower, end) and value not in table.values:
             return True
-    if number.percent and number.value == 100:
+    if number.percent and value == 100:
         return True
-    if "to" in lower[start - 4 : start] and _RANGE_END.search(lower, max(sentence_start, start - 6), start):
-        return True
-    place = bisect_left(axes, (sentence_start, 0))
-    return place < len(axes) and axes[place][1] <= end + 40
+    before = max(sentence_start, start - 6)
+    return "to" in lower[before:start] and _RANGE_END.search(lower, before, start) is not None
 
 
 def counts(lower: str, item: Item, table: Table) -> bool:

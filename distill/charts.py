@@ -306,11 +306,12 @@ def _build(header: list[str], rows: list[tuple[str, list[float | None]]]) -> Tab
             numerals.add(float(label))
             if not _YEAR.fullmatch(label):
                 continue
-        elif any(map(str.isdigit, label)):
+        elif not label.isalpha():
             numerals.update(float(digits) for digits in re.findall(r"\d+(?:\.\d+)?", label))
         # The header of the only column of values says nothing: every value is under it.
         if found and len(label) <= 80 and not (which and single_column):
-            for spelling in {label, _PARENTHESES.sub("", label).strip()} - {""}:
+            bare = _PARENTHESES.sub("", label).strip() if "(" in label or "[" in label else label
+            for spelling in {label, bare} - {""}:
                 under[spelling] = under.get(spelling, ()) + found
                 axis[spelling] = which
     years = sum(1 for label in under if _YEAR.fullmatch(label)) > 1
