@@ -4,8 +4,8 @@
 
 The traces are synthetic: seeded, some 300 English words, four a question, in six ways of writing (prose, numbered
 steps, bullets, formulas, a teacher that thinks aloud, Chinese), with numbers, a few loops and near copies, and a
-chart's table for a third of the questions. Their tokens are counted with a byte-level BPE trained on such text,
-unless a tokenizer is named. A family's time is that of `filters.registry.rows` with it alone, so what several
+chart's table for a third of the questions (`--charts 0`: for none). Their tokens are counted with a byte-level BPE
+trained on such text, unless a tokenizer is named. A family's time is that of `filters.registry.rows` with it alone, so what several
 families share (verdicts, vocabularies) is counted more than once. The last line is
 `filters.measure.measure_partition`: read the journal, measure every family, sign the texts for near duplicates,
 write the table.
@@ -152,7 +152,7 @@ def rationale(source: random.Random, slots: Callable[[], dict[str, object]], sty
     return "".join(broken).strip()
 
 
-def questions(count: int, size: int, seed: int) -> Iterator[tuple[Sample, list[Trace]]]:
+def questions(count: int, size: int, seed: int, charts: int = 3) -> Iterator[tuple[Sample, list[Trace]]]:
     """Samples with four traces each; 2 % of the traces end in a loop and 5 % are near copies of another."""
     source = random.Random(seed)
     slots = texts(source)
@@ -161,7 +161,7 @@ def questions(count: int, size: int, seed: int) -> Iterator[tuple[Sample, list[T
         filled = slots()
         gold = str(filled["d"])
         meta: dict[str, object] = {}
-        if number % 3 == 0:
+        if charts and number % charts == 0:
             meta["bars"] = {name: source.randint(2, 999) for name in source.sample(NAMES, 5)}
         sample = Sample(
             id=_digest("sample", number),
@@ -293,6 +293,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--traces", type=int, default=2000)
     parser.add_argument("--words", type=int, default=300)
+    parser.add_argument("--charts", type=int, default=3, help="one in so many questions has a chart's table; 0: none")
     parser.add_argument("--families", nargs="*", default=list(DEFAULT_SIGNALS), choices=list(FAMILIES))
     parser.add_argument("--tokenizer", type=Path, help="a tokenizer.json instead of one trained here")
     parser.add_argument("--merges", type=int, default=30_000)
@@ -300,7 +301,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--profile", action="store_true", help="say where the time of all together goes")
     options = parser.parse_args()
-    data = list(questions(options.traces // 4, options.words, options.seed))
+    data = list(questions(options.traces // 4, options.words, options.seed, options.charts))
     lengths = [len(trace.reasoning.split()) for _, traces in data for trace in traces]
     print(f"{len(lengths):,} traces, {sum(lengths) / len(lengths):.0f} words on average")
     with tempfile.TemporaryDirectory() as name:
