@@ -5,8 +5,8 @@
 The traces are synthetic: seeded, some 300 English words, four a question, in six ways of writing (prose, numbered
 steps, bullets, formulas, a teacher that thinks aloud, Chinese), with numbers, a few loops and near copies, and a
 chart's table for a third of the questions (`--charts 0`: for none). Their tokens are counted with a byte-level BPE
-trained on such text, unless a tokenizer is named. A family's time is that of `filters.registry.rows` with it alone, so what several
-families share (verdicts, vocabularies) is counted more than once. The last line is
+trained on such text, unless a tokenizer is named. A family's time is that of `filters.registry.rows` with it alone,
+so what several families share (verdicts, vocabularies) is counted more than once. The last line is
 `filters.measure.measure_partition`: read the journal, measure every family, sign the texts for near duplicates,
 write the table.
 """
