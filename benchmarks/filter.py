@@ -4,8 +4,8 @@
 
 Writes a finished generate stage of so many invented traces (four teachers in three domains, four to eight traces a
 question, shared pictures, some exact and near duplicates, some errors), filters it in a child process with one
-worker, and asks `distill explain` in fresh processes. Memory is flat when the peak of 1M traces is that of 10k.
-CPU seconds are those of the process: on a machine that is shared they say more than seconds.
+worker, asks `distill explain` in fresh processes, and compares other policies on one thread. Memory is flat when the
+peak of 1M traces is that of 10k. CPU seconds are those of the process: on a shared machine they say more than seconds.
 A million traces of 300 words are 4 GB of journals; --words 60 makes it 1.3 GB.
 """
 
@@ -136,6 +136,31 @@ def child(recipe: str, run: str) -> None:
     )
 
 
+OTHER = """
+[filter]
+rules = [
+    { name = "wrong", drop = "answer_verdict = 'wrong'" },
+    { name = "long", drop = "rationale_tokens > 60" },
+    { name = "again", drop = "corpus_duplicate" },
+]
+[filter.select]
+per_question = 1
+"""
+MIX = '[[filter.select.mix]]\nby = "difficulty"\nshares = { hard = 0.1 }\n'
+
+
+def compare(recipe: str, run: str, other: str) -> None:
+    """Compare another policy on one thread and print what that took, as JSON."""
+    from distill.recipe import load
+    from filters import registry
+    from filters.whatif import what_if
+
+    started, used = time.monotonic(), time.process_time()
+    what_if(load(recipe).model_copy(update={"filter": load(other).filter}), Path(run), threads=1)
+    spent = (time.monotonic() - started, time.process_time() - used)
+    print(json.dumps({"spent": spent, "calls": sum(registry.calls.values())}))
+
+
 # --- the parent -------------------------------------------------------------------------------------------------
 
 
@@ -153,6 +178,16 @@ def explain_seconds(run: Path, times: int, chance: random.Random) -> list[tuple[
         )
         seconds.append((time.monotonic() - started, children_cpu() - used))
     return sorted(seconds)
+
+
+def print_comparisons(folder: Path, recipe: Path, run: Path) -> None:
+    for name, text in (("another policy", OTHER), ("and a mix", OTHER + MIX)):
+        other = folder / "other.toml"
+        other.write_text(text)
+        command = [sys.executable, __file__, "--compare", str(recipe), str(run), str(other)]
+        found = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout.splitlines()[-1])
+        seconds, cpu = found["spent"]
+        print(f"what-if, {name}: {seconds:.1f} s, {cpu:.1f} s of CPU, {found['calls']} calls of extractors")
 
 
 def children_cpu() -> float:
@@ -190,6 +225,7 @@ def bench(folder: Path, traces: int, words: int, explained: int, seed: int) -> N
         seconds = explain_seconds(run, explained, chance)
         wall, cpu = seconds[len(seconds) // 2]
         print(f"explain: {wall:.2f} s, {cpu:.2f} s of CPU (median of {explained}; longest {seconds[-1][0]:.2f} s)")
+    print_comparisons(folder, recipe, run)
     sys.stdout.flush()
 
 
@@ -201,7 +237,11 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--folder", type=Path, help="work in this folder and leave it")
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--compare", nargs=3, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
+    if chosen.compare:
+        compare(*chosen.compare)
+        return
     if chosen.child:
         child(*chosen.child)
         return
