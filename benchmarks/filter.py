@@ -5,7 +5,7 @@
 Writes a finished generate stage of so many invented traces (four teachers in three domains, four to eight traces a
 question, shared pictures, some exact and near duplicates, some errors), filters it in a child process with one
 worker, asks `distill explain` in fresh processes, and compares other policies on one thread. Memory is flat when the
-peak of 1M traces is that of 10k. CPU seconds are those of the process: on a shared machine they say more than seconds.
+peak of 1M traces is that of 10k. CPU seconds are the process's: on a shared machine they say more than seconds.
 A million traces of 300 words are 4 GB of journals; --words 60 makes it 1.3 GB.
 """
 

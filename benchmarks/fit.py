@@ -1,9 +1,9 @@
 """What measuring student fit costs beside plain forward passes over the very same batches.
 
-    python benchmarks/fit.py [--traces 256] [--words 120] [--hidden 256] [--layers 4] [--vocabulary 32000] [--threads 1]
+    python benchmarks/fit.py [--traces 256] [--words 120] [--hidden 256] [--layers 4] [--threads 1]
 
-A random student of tests/tiny_models.py reads made-up traces about random pictures. Each of its batches is then fed to
-the whole model once more (logits for every position, as a plain forward makes them), and to the model without its
+A random student of tests/tiny_models.py reads made-up traces about random pictures. Each of its batches is then fed
+to the whole model once more (logits for every position, as a plain forward makes them), and to the model without its
 output layer, which is the least that any likelihood costs. The three take turns; medians are shown. Preparing rows
 (chat template, tokens, pictures) is shown apart: a plain forward needs it just as much.
 """
@@ -29,7 +29,7 @@ from student import model
 from student.fit import Fit, Said
 from student.rows import Row
 
-WORDS = "row bar red blue circle square north south total sum 1 2 3 4 5 6 7 8 9 = + - , .".split()
+WORDS = [*["row", "bar", "red", "blue", "circle", "square", "north", "south", "total", "sum"], *"123456789=+-,."]
 
 
 def main() -> None:

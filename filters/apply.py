@@ -106,7 +106,7 @@ def _fields(recipe: Recipe, generated: Manifest, extractors: dict[str, dict[str,
 
 
 def _dressed(recipe: Recipe) -> str:
-    """What card and exports depend on besides the dataset: they are made anew, but nothing that was trained is stale."""
+    """What card and exports depend on besides the dataset: they are made anew, and nothing trained is stale."""
     return artifacts.fingerprint(recipe.filter.model_dump(mode="json", include={"card", "exports"}))
 
 

@@ -59,7 +59,9 @@ def facts(database: duckdb.DuckDBPyConnection) -> Facts:
         languages=_counts(database, f"SELECT coalesce(language, ''), count(*) {_SELECTED} GROUP BY 1")
         if "language" in states
         else None,
-        duplicates={name: flagged for name in DUPLICATES if name in columns and (flagged := _flagged(database, name))},
+        duplicates={
+            name: flagged for name in DUPLICATES if name in columns and (flagged := _flagged(database, name))
+        },
         contamination=_contamination(database)
         if states.get("contamination", {}).keys() & {OK, UNDECIDABLE}
         else None,

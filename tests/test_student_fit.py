@@ -242,4 +242,4 @@ def test_rows_that_share_a_line_are_measured_as_if_alone(kind: str, world: Path,
     apart = measure(items)
     measure._line_tokens = 300
     packed = measure(items)
-    assert [values for values in packed] == [pytest.approx(values, abs=1e-4) for values in apart]
+    assert list(packed) == [pytest.approx(values, abs=1e-4) for values in apart]
