@@ -160,30 +160,12 @@ def _decide(
     from filters import report
 
     temporary = folder / _TEMPORARY
-    shutil.rmtree(temporary, ignore_errors=True)
-    decisions = folder / "decisions.parquet"
-
-    def decide(unreadable: Mapping[str, str]) -> duckdb.DuckDBPyConnection:
-        rows = policy.decide(rules, recipe.filter.select, tables, decisions, unreadable, seed=recipe.seed)
-        assert rows == traces.count, "a trace has no decision"
-        return policy.database(tables, decisions)
-
-    database = decide({})
-    written = dataset.write(
-        database,
-        traces,
-        temporary,
-        style=recipe.filter.rationale,
-        curriculum=recipe.filter.select.curriculum,
-        max_pixels=dataset.max_pixels(recipe),
-    )
-    if written.unreadable:
-        database = decide(written.unreadable)
+    database, written = _write_dataset(recipe, rules, traces, tables, folder / "decisions.parquet", temporary)
     found = funnel.measure(database)
-    listed = arms.write(database, folder / arms.FOLDER, recipe.seed)
     if not written.rows:
         shutil.rmtree(temporary, ignore_errors=True)
         raise DataError(_nothing_kept(found, recipe, folder))
+    listed = arms.write(database, folder / arms.FOLDER, recipe.seed)
     generated = Manifest.read(folder.parent / "generate")
     text = card(recipe, found, database, traces.makers, written.rows, generated)
     artifacts.write_text(temporary / "README.md", text)
@@ -199,6 +181,29 @@ def _decide(
     }
     outputs = {name: artifacts.describe(folder / name, count) for name, count in sorted(files.items())}
     return _counts(found, traces, recipe), outputs
+
+
+def _write_dataset(
+    recipe: Recipe, rules: list[conditions.Condition], traces: Index, tables: Tables, decisions: Path, folder: Path
+) -> tuple[duckdb.DuckDBPyConnection, dataset.Written]:
+    """Decide, and write what was chosen; again without them where images of chosen questions cannot be read."""
+    unreadable: dict[str, str] = {}
+    while True:
+        shutil.rmtree(folder, ignore_errors=True)
+        rows = policy.decide(rules, recipe.filter.select, tables, decisions, unreadable, seed=recipe.seed)
+        assert rows == traces.count, "a trace has no decision"
+        database = policy.database(tables, decisions)
+        written = dataset.write(
+            database,
+            traces,
+            folder,
+            style=recipe.filter.rationale,
+            curriculum=recipe.filter.select.curriculum,
+            max_pixels=dataset.max_pixels(recipe),
+        )
+        if not written.unreadable:
+            return database, written
+        unreadable |= written.unreadable
 
 
 def _counts(found: Funnel, traces: Index, recipe: Recipe) -> dict[str, int]:

@@ -150,3 +150,24 @@ def test_an_answer_of_an_undecided_verdict_stays_the_traces_own():
     found = dataset.row(asked, trace(asked, " 0.5 "), [], {"answer_verdict": "undecided"}, "think")
     assert found["answer"] == "0.5"
     assert dataset.row(replace(asked, answers=()), trace(asked, "x"), [], {}, "plain")["answer"] == "x"
+
+
+def test_a_limit_is_met_by_other_questions_where_pictures_are_gone(tmp_path):
+    samples = [sample(f"Question {number}?", "4", images=[picture(tmp_path, number)]) for number in range(30)]
+    generate_folder(tmp_path / "run", samples, [trace(item) for item in samples])
+    for item in samples[::3]:
+        Path(item.images[0].path).unlink()
+    manifest = apply(recipe(tmp_path, f"{KEEP_ALL}[filter.select]\nlimit = 15\n"), tmp_path / "run")
+    decisions = pq.read_table(tmp_path / "run/filter/decisions.parquet").to_pylist()
+    chosen = {row["id"] for row in decisions if row["selected"]}
+    assert {row["trace_id"] for row in rows_of(tmp_path / "run")} == chosen and len(chosen) == 15
+    assert manifest.counts["kept"] + manifest.counts["rule.unreadable_image"] == 30
+
+
+def test_rows_come_in_the_order_of_the_curriculum(tmp_path):
+    samples = [sample(f"Question {number}?", "4", images=[picture(tmp_path, number)]) for number in range(9)]
+    traces = [trace(item, "4", "so " * (3 + number * 7 % 9)) for number, item in enumerate(samples)]
+    generate_folder(tmp_path / "run", samples, traces)
+    apply(recipe(tmp_path, f'{KEEP_ALL}[filter.select]\ncurriculum = ["-rationale_tokens"]\n'), tmp_path / "run")
+    lengths = [len(row["rationale"]) for row in rows_of(tmp_path / "run")]
+    assert lengths == sorted(lengths, reverse=True) and len(set(lengths)) == 9
