@@ -108,6 +108,8 @@ class Stage(Section):
     """Samples an optimisation step, over all accumulation steps."""
     micro_batch_size: int | None = Field(default=None, ge=1)
     """Samples in memory at once; default: the whole batch."""
+    shuffle: bool = True
+    """False: every epoch takes the rows in their order, such as that of filter.select.curriculum."""
     max_length: int = Field(default=1024, ge=1)
     """Tokens, image tokens included. Longer rows are dropped and counted, never cut."""
     warmup_share: Share = 0.03

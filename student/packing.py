@@ -17,10 +17,11 @@ from transformers import PretrainedConfig
 class StepSampler(Sampler[int]):
     """Row numbers in the order of training. Every `batch_size` of them are one step, sorted by length inside it."""
 
-    def __init__(self, lengths: Sequence[int], *, batch_size: int, seed: int) -> None:
+    def __init__(self, lengths: Sequence[int], *, batch_size: int, seed: int, shuffle: bool = True) -> None:
         self._lengths = np.asarray(lengths)
         self._batch_size = batch_size
         self._seed = seed
+        self._shuffle = shuffle
         self._epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
@@ -30,7 +31,9 @@ class StepSampler(Sampler[int]):
         return len(self._lengths)
 
     def __iter__(self) -> Iterator[int]:
-        order = np.random.default_rng((self._seed, self._epoch)).permutation(len(self._lengths))
+        order = np.arange(len(self._lengths))
+        if self._shuffle:
+            order = np.random.default_rng((self._seed, self._epoch)).permutation(order)
         for start in range(0, len(order), self._batch_size):
             step = order[start : start + self._batch_size]
             # Micro-batches are slices of a step: sorting puts rows of like length together.

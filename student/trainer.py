@@ -92,7 +92,7 @@ def fit(
             train_dataset=Dataset.from_dict({"row": list(range(len(lengths)))}),
             data_collator=collator,
             processing_class=processor,
-            order=StepSampler(lengths, batch_size=stage.batch_size, seed=seed),
+            order=StepSampler(lengths, batch_size=stage.batch_size, seed=seed, shuffle=stage.shuffle),
             meter=Meter(on_log),
         )
         trainer.remove_callback(PrinterCallback)

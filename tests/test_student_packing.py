@@ -103,3 +103,9 @@ def test_the_rows_of_a_step_depend_on_seed_and_epoch_and_not_on_lengths():
     lengths = [[falling[row] for row in order[start : start + 4]] for start in range(0, 10, 4)]
     assert all(step == sorted(step) for step in lengths)
     assert [len(step) for step in found] == [4, 4, 2]
+
+
+def test_a_curriculum_is_followed_step_by_step():
+    sampler = packing.StepSampler([5, 1, 4, 2, 9, 3], batch_size=2, seed=3, shuffle=False)
+    sampler.set_epoch(1)
+    assert list(sampler) == [1, 0, 3, 2, 5, 4]
