@@ -11,6 +11,7 @@ from distill.explain import explain, gather
 from filters import registry
 from filters.apply import apply
 from filters.exports import export
+from filters.repetition import Repetition
 
 FACTS = registry.FACTS.names
 
@@ -66,7 +67,7 @@ def test_every_family_is_shown_with_its_state_and_what_the_tables_remember_of_te
     columns = {*registry.LOCAL.names, *registry.CORPUS.names} - {*FACTS, "signal_errors"}
     assert shown == {name for name in columns if not name.endswith("_state")}
     text = explain(run, traces[3].id)
-    assert "  repetition: ok (version 1, ngram 4)\n    repetition_ngram" in text
+    assert f"  repetition: ok (version {Repetition.version}, ngram 4)\n    repetition_ngram" in text
 
 
 def test_near_duplicates_across_the_run_come_with_their_similarity(tmp_path):
