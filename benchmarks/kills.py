@@ -217,11 +217,12 @@ def kill_verb(verb: str, run: Path, options: Sequence[str], kills: int, seconds:
 
 
 def written(run: Path) -> int:
-    """Bytes of all files of a run."""
+    """Bytes of all files of a run; files and folders may come and go meanwhile."""
     sizes = []
-    for path in run.rglob("*"):
-        with suppress(FileNotFoundError):
-            sizes.append(path.stat().st_size)
+    for folder, _, names in os.walk(run):
+        for name in names:
+            with suppress(FileNotFoundError):
+                sizes.append(Path(folder, name).stat().st_size)
     return sum(sizes)
 
 
