@@ -173,16 +173,26 @@ def explain(
 def export(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")],
     out: Annotated[Path, typer.Option(metavar="DIR", help="A new folder.")],
+    stage: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="The student of this stage [default: the last that learned rationales]."),
+    ] = None,
+    plain: Annotated[
+        bool, typer.Option("--plain", help="As transformers trained it, not in the form that vLLM serves natively.")
+    ] = False,
     dataset: Annotated[
         list[str] | None,
-        typer.Option(metavar="FORMAT", help="llava, llama-factory, ms-swift or webdataset; may be given repeatedly."),
+        typer.Option(
+            metavar="FORMAT",
+            help="Instead of the student write the dataset for other trainers: llava, llama-factory, ms-swift or "
+            "webdataset; may be given repeatedly.",
+        ),
     ] = None,
 ) -> None:
-    """Write the filtered dataset for other trainers."""
-    from filters.exports import export as export_dataset
+    """Write the trained student, merged and ready to be served; or the dataset."""
+    from distill.run import export_dataset, export_student
 
-    files = export_dataset(run, dataset or [], out)
-    typer.echo("\n".join(f"{out / name}" + (f": {count:,}" if count else "") for name, count in files.items()))
+    typer.echo(export_dataset(run, dataset, out) if dataset else export_student(run, out, stage, plain=plain))
 
 
 @recipes_app.callback(invoke_without_command=True)

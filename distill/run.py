@@ -71,6 +71,20 @@ def train_stage(recipe: Recipe, run: Path, *, stage: str | None = None, fresh: b
     return f"{training(run)}\n\n{parts(run)}"
 
 
+def export_student(run: Path, out: Path, stage: str | None, *, plain: bool) -> str:
+    from student.export import export
+
+    found = export(run, out, stage=stage, native=not plain)
+    return f"{out}: the student of stage {found}\nserve it: vllm serve {out}"
+
+
+def export_dataset(run: Path, formats: list[str], out: Path) -> str:
+    from filters.exports import export
+
+    files = export(run, formats, out)
+    return "\n".join(f"{out / name}" + (f": {count:,}" if count else "") for name, count in files.items())
+
+
 def eval_stage(recipe: Recipe, run: Path, *, fresh: bool = False) -> str:
     from student.evaluate import evaluate
 

@@ -1,12 +1,14 @@
-"""The form of a student that vLLM serves natively.
+"""A trained student on its own, in the form that vLLM serves natively or as transformers trained it.
 
 vLLM's Idefics3 has a Llama decoder. Qwen2 is Llama with biases on the query, key and value projections, so a
 Qwen2 student becomes a Llama one with `attention_bias` and a zero bias on the output projection: the logits are
 the same. Does not cover merging adapters (student/train.py leaves merged checkpoints).
 """
 
+import shutil
 from pathlib import Path
 
+import orjson
 import torch
 from transformers import (
     Idefics3Config,
@@ -16,7 +18,52 @@ from transformers import (
     ProcessorMixin,
 )
 
-from distill.errors import ModelError
+from distill.artifacts import Manifest, storage_errors
+from distill.errors import DataError, ModelError, StaleError
+from distill.recipe import Recipe, load
+from student import model as models
+from student.rows import is_traces
+
+MODEL = "model"
+
+
+def export(run: Path, out: Path, *, stage: str | None = None, native: bool = True) -> str:
+    """Write the student that a finished stage left to the new folder `out`; returns the stage's name.
+
+    Without a name it is the last stage that learned rationales, else the last one. `native` writes a Qwen2 decoder as
+    the Llama that vLLM knows in this place; other students are the same in both forms. Raises StaleError when no such
+    stage is finished, DataError when something is at `out`, ModelError when the student has no native form.
+    """
+    recipe = load(run / "recipe.toml")
+    name = _stage(recipe, run, stage)
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise DataError(f"{out}: there is something already; give a new folder")
+    source = run / "train" / name / MODEL
+    dtype = orjson.loads((source / "config.json").read_bytes()).get("dtype") or "float32"
+    trusted = recipe.student is not None and recipe.student.trust_remote_code
+    student, processor = models.load(str(source), dtype=dtype, trust_remote_code=trusted)
+    temporary = out.with_name(f".{out.name}.tmp")
+    with storage_errors(out):
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir(parents=True)
+        save(to_vllm_native(student) if native else student, processor, temporary)
+        if out.exists():
+            out.rmdir()
+        temporary.rename(out)
+    return name
+
+
+def _stage(recipe: Recipe, run: Path, wanted: str | None) -> str:
+    done = [stage for stage in recipe.stages if Manifest.read(run / "train" / stage.name) is not None]
+    if wanted is not None and wanted not in {stage.name for stage in recipe.stages}:
+        known = ", ".join(stage.name for stage in recipe.stages)
+        raise DataError(f"{run}: no stage {wanted!r}; the recipe has {known}")
+    taught = [stage.name for stage in done if is_traces(stage) and stage.target == "rationale"]
+    found = [stage.name for stage in done if wanted in (None, stage.name)]
+    if not found:
+        what = "no stage is" if wanted is None else f"stage {wanted} is not"
+        raise StaleError(f"{run}: {what} trained yet; run `distill train` first")
+    return taught[-1] if wanted is None and taught else found[-1]
 
 
 def to_vllm_native(model: PreTrainedModel) -> PreTrainedModel:

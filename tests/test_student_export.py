@@ -8,8 +8,11 @@ import tiny_models
 import torch
 import transformers
 from transformers import Idefics3Config, Idefics3ForConditionalGeneration, PreTrainedModel, Qwen2Config
+from typer.testing import CliRunner
 
-from distill.errors import ModelError
+from distill.artifacts import Manifest
+from distill.cli import app
+from distill.errors import DataError, ModelError, StaleError
 from student import export, model
 
 TEXT = {
@@ -101,3 +104,83 @@ def test_a_decoder_that_is_not_llama_in_disguise_is_refused() -> None:
     for text in (sliding, transformers.Qwen3Config(**TEXT, head_dim=8)):
         with pytest.raises(ModelError, match="cannot be written as Llama"):
             export.to_vllm_native(student(text))
+
+
+RECIPE = """
+[data.questions]
+source = "questions.jsonl"
+[student]
+model = "untuned"
+[[stages]]
+name = "instruct"
+data = "questions"
+train = ["language"]
+[[stages]]
+name = "reason"
+data = "traces"
+train = ["language"]
+[[stages]]
+name = "answers_only"
+data = "traces"
+target = "answer"
+train = ["language"]
+"""
+
+
+def trained(run: Path, *stages: str) -> dict[str, PreTrainedModel]:
+    """A run whose stages have left random Qwen2 students."""
+    run.mkdir()
+    (run / "recipe.toml").write_text(RECIPE)
+    students = {}
+    for seed, name in enumerate(stages):
+        folder = run / "train" / name
+        tiny_models.build(folder / "model", layers=1)  # for its processor
+        students[name] = student(Qwen2Config(**TEXT, tie_word_embeddings=bool(seed % 2)))
+        students[name].save_pretrained(folder / "model")
+        Manifest(stage="train", fingerprint=name, fields={}).write(folder)
+    return students
+
+
+def logits_of(folder: Path) -> torch.Tensor:
+    loaded, processor = model.load(str(folder))
+    assert processor.tokenizer.eos_token_id is not None
+    with torch.no_grad():
+        return loaded(**inputs()).logits
+
+
+def test_the_student_that_learned_rationales_is_exported_for_vllm(tmp_path: Path) -> None:
+    students = trained(tmp_path / "run", "instruct", "reason", "answers_only")
+    shown = CliRunner().invoke(app, ["export", str(tmp_path / "run"), "--out", str(tmp_path / "out")])
+    assert shown.exit_code == 0 and "stage reason" in shown.output, shown.output
+    config = transformers.AutoConfig.from_pretrained(tmp_path / "out")
+    assert config.text_config.model_type == "llama"
+    with torch.no_grad():
+        assert torch.equal(logits_of(tmp_path / "out"), students["reason"](**inputs()).logits)
+    assert {path.suffix for path in (tmp_path / "out").iterdir()} <= {".json", ".safetensors", ".jinja"}
+
+
+def test_another_stage_and_the_plain_form_can_be_asked_for(tmp_path: Path) -> None:
+    students = trained(tmp_path / "run", "instruct", "reason")
+    assert export.export(tmp_path / "run", tmp_path / "out", stage="instruct", native=False) == "instruct"
+    assert transformers.AutoConfig.from_pretrained(tmp_path / "out").text_config.model_type == "qwen2"
+    with torch.no_grad():
+        assert torch.equal(logits_of(tmp_path / "out"), students["instruct"](**inputs()).logits)
+
+
+def test_before_the_last_stage_the_last_finished_one_is_exported(tmp_path: Path) -> None:
+    trained(tmp_path / "run", "instruct")
+    assert export.export(tmp_path / "run", tmp_path / "out") == "instruct"
+
+
+def test_what_cannot_be_exported_is_said(tmp_path: Path) -> None:
+    trained(tmp_path / "run")
+    with pytest.raises(StaleError, match="no stage is trained yet"):
+        export.export(tmp_path / "run", tmp_path / "out")
+    with pytest.raises(DataError, match="no stage 'reson'; the recipe has instruct, reason, answers_only"):
+        export.export(tmp_path / "run", tmp_path / "out", stage="reson")
+    trained(tmp_path / "other", "reason")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine.txt").write_text("kept")
+    with pytest.raises(DataError, match="something already"):
+        export.export(tmp_path / "other", tmp_path / "out")
+    assert (tmp_path / "out" / "mine.txt").read_text() == "kept"
