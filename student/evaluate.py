@@ -152,7 +152,8 @@ def _arm(
     import torch
 
     from student import generation, model, trainer
-    from student.collate import Encoder, ImageStore
+    from student.encode import Encoder
+    from student.pictures import ImageStore
 
     assert recipe.student is not None
     settings = recipe.student

@@ -19,7 +19,9 @@ from transformers.utils import logging as transformers_logging
 from distill.errors import DataError, DistillError, ModelError
 from student import model as models
 from student import packing, stage
-from student.collate import IGNORED, Collator, Encoder, Examples, ImageStore, encode
+from student.collate import IGNORED, Collator
+from student.encode import Encoder, Examples, encode
+from student.pictures import ImageStore
 from student.rows import Row
 
 RANK_CLIP = 100

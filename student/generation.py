@@ -10,7 +10,8 @@ import torch
 from transformers import GenerationConfig, PreTrainedModel, ProcessorMixin
 
 from distill.types import Sample
-from student.collate import Encoder, ImageStore, expand, join_features
+from student.encode import Encoder, expand
+from student.pictures import ImageStore, join_features
 
 OPEN, CLOSE = "<think>", "</think>"
 

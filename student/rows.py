@@ -1,7 +1,7 @@
 """What a training stage reads: a question, the response to learn, references to the images.
 
 A stage's data is the filtered dataset ("traces"), an arm of it ("traces:random") or a named source. Does not cover
-tokens (student/collate.py).
+tokens (student/encode.py).
 """
 
 from collections import Counter

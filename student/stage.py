@@ -31,7 +31,8 @@ from distill.types import Progress, ProgressCallback
 from student import rows
 
 if TYPE_CHECKING:
-    from student.collate import Encoder, Examples, ImageStore
+    from student.encode import Encoder, Examples
+    from student.pictures import ImageStore
     from student.trainer import StepLog
 
 MODEL, ADAPTER, CHECKPOINTS = "model", "adapter", "checkpoints"
@@ -204,7 +205,8 @@ def _load(recipe: Recipe, start: Path | None) -> tuple[Any, Any]:
 def _examples(
     recipe: Recipe, run_folder: Path, stage: Stage, model: Any, processor: Any, dtype: Any, session: Session
 ) -> "tuple[Encoder, Examples]":
-    from student.collate import Encoder, ImageStore, encode
+    from student.encode import Encoder, encode
+    from student.pictures import ImageStore
 
     session.store = session.store or ImageStore(processor, dtype)
     dropped: Counter[str] = Counter()

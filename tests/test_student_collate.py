@@ -11,7 +11,7 @@ from PIL import Image
 
 from distill.errors import DataError
 from distill.types import ImageRef
-from student import collate, stage
+from student import collate, encode, pictures, stage
 
 PIXELS = 10**6
 
@@ -22,9 +22,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def encoded(model, processor, rows, **settings):
-    encoder = collate.Encoder(processor, stage.end_ids(model))
-    store = collate.ImageStore(processor, torch.float32, **settings)
-    examples = collate.encode(rows, encoder, store, max_length=500, max_pixels=PIXELS)
+    encoder = encode.Encoder(processor, stage.end_ids(model))
+    store = pictures.ImageStore(processor, torch.float32, **settings)
+    examples = encode.encode(rows, encoder, store, max_length=500, max_pixels=PIXELS)
     collator = collate.Collator(
         examples,
         store,
@@ -76,11 +76,11 @@ def test_the_model_sees_what_its_own_processor_would_show_it(kind: str, images: 
 def test_a_row_that_is_too_long_is_counted_and_never_cut(world: Path, tmp_path: Path):
     _model, processor = worlds.student("siq-vl", world)
     rows = worlds.rows(tmp_path, 5)
-    encoder, store = collate.Encoder(processor, []), collate.ImageStore(processor, torch.float32)
-    whole = collate.encode(rows, encoder, store, max_length=500, max_pixels=PIXELS)
+    encoder, store = encode.Encoder(processor, []), pictures.ImageStore(processor, torch.float32)
+    whole = encode.encode(rows, encoder, store, max_length=500, max_pixels=PIXELS)
     limit = sorted(whole.lengths)[2]
-    some = collate.encode(rows, encoder, store, max_length=limit, max_pixels=PIXELS)
-    assert some.dropped == Counter({collate.TOO_LONG: 2})
+    some = encode.encode(rows, encoder, store, max_length=limit, max_pixels=PIXELS)
+    assert some.dropped == Counter({encode.TOO_LONG: 2})
     assert sorted(some.lengths) == sorted(whole.lengths)[:3]
 
 
@@ -98,7 +98,7 @@ def test_a_question_that_holds_the_image_placeholder_is_counted(world: Path, tmp
     rows = worlds.rows(tmp_path, 2)
     rows[0] = replace(rows[0], question="What is <image> here?")
     examples, _ = encoded(model, processor, rows)
-    assert examples.dropped == Counter({collate.IMAGE_TOKEN_IN_TEXT: 1})
+    assert examples.dropped == Counter({encode.IMAGE_TOKEN_IN_TEXT: 1})
 
 
 def test_a_template_that_never_ends_a_turn_gets_an_end(world: Path, tmp_path: Path):
@@ -127,21 +127,21 @@ def test_pictures_beyond_the_memory_limit_are_decoded_anew_and_are_the_same(worl
 
 def test_tiles_of_different_sizes_are_joined_under_a_mask():
     small, large = torch.ones(1, 1, 3, 4, 6), torch.ones(2, 1, 3, 8, 2)
-    joined = collate.join_features([{"pixel_values": small}, {"pixel_values": large}])
+    joined = pictures.join_features([{"pixel_values": small}, {"pixel_values": large}])
     assert joined["pixel_values"].shape == (3, 1, 3, 8, 6)
     assert joined["pixel_attention_mask"].flatten(1).sum(1).tolist() == [24, 16, 16]
 
 
 def test_a_placeholder_too_many_or_too_few_is_seen():
-    assert collate.expand([1, 9, 2], 9, [(9, 9)]) == [1, 9, 9, 2]
-    assert collate.expand([1, 9, 9], 9, [(9,)]) is None
-    assert collate.expand([1, 2], 9, [(9,)]) is None
+    assert encode.expand([1, 9, 2], 9, [(9, 9)]) == [1, 9, 9, 2]
+    assert encode.expand([1, 9, 9], 9, [(9,)]) is None
+    assert encode.expand([1, 2], 9, [(9,)]) is None
 
 
 def test_the_same_picture_is_kept_once(world: Path, tmp_path: Path):
     _model, processor = worlds.student("siq-vl", world)
     row = worlds.rows(tmp_path, 1)[0]
-    store = collate.ImageStore(processor, torch.float32)
+    store = pictures.ImageStore(processor, torch.float32)
     again = ImageRef(sha256=row.images[0].sha256, path=str(worlds.picture(tmp_path / "copy.png", 0)))
     store.expansion(row.images[0], PIXELS)
     assert store.features(again, PIXELS) is store.features(row.images[0], PIXELS)

@@ -8,7 +8,7 @@ import torch
 
 from distill.errors import DistillError
 from distill.recipe import Lora
-from student import collate, freeze, stage
+from student import collate, encode, freeze, pictures, stage
 from student.model import parts
 
 LORA = Lora(rank=2, alpha=4, dropout=0.0)
@@ -20,9 +20,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def batch_of(model, processor, folder: Path):
-    encoder = collate.Encoder(processor, stage.end_ids(model))
-    store = collate.ImageStore(processor, torch.float32)
-    examples = collate.encode(worlds.rows(folder, 3), encoder, store, max_length=500, max_pixels=10**6)
+    encoder = encode.Encoder(processor, stage.end_ids(model))
+    store = pictures.ImageStore(processor, torch.float32)
+    examples = encode.encode(worlds.rows(folder, 3), encoder, store, max_length=500, max_pixels=10**6)
     make = collate.Collator(
         examples,
         store,

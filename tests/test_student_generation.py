@@ -7,7 +7,7 @@ import student_worlds as worlds
 import torch
 
 from distill.types import Sample
-from student import collate, generation, stage
+from student import encode, generation, pictures, stage
 from student.model import build
 
 PIXELS = 10**6
@@ -26,8 +26,8 @@ def questions(folder: Path, count: int = 7) -> list[Sample]:
 
 
 def answers(model, processor, samples, *, batch_size: int, max_new_tokens: int = 12):
-    encoder = collate.Encoder(processor, stage.end_ids(model))
-    store = collate.ImageStore(processor, torch.float32)
+    encoder = encode.Encoder(processor, stage.end_ids(model))
+    store = pictures.ImageStore(processor, torch.float32)
     found = {}
     for batch in generation.batches(encoder, store, samples, batch_size=batch_size, max_pixels=PIXELS):
         replies = generation.replies(

@@ -6,7 +6,7 @@ import pytest
 import student_worlds as worlds
 import torch
 
-from student import collate, packing, stage
+from student import collate, encode, packing, pictures, stage
 
 KINDS = ("siq-vl", "llava", "internvl", "smolvlm")
 
@@ -17,9 +17,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def collator(model, processor, rows, *, line_tokens: int | None) -> collate.Collator:
-    encoder = collate.Encoder(processor, stage.end_ids(model))
-    store = collate.ImageStore(processor, torch.float32)
-    examples = collate.encode(rows, encoder, store, max_length=500, max_pixels=10**6)
+    encoder = encode.Encoder(processor, stage.end_ids(model))
+    store = pictures.ImageStore(processor, torch.float32)
+    examples = encode.encode(rows, encoder, store, max_length=500, max_pixels=10**6)
     return collate.Collator(
         examples,
         store,

@@ -10,7 +10,7 @@ import torch
 
 from distill.errors import DistillError, StorageError
 from distill.recipe import Lora, Stage
-from student import collate, freeze, trainer
+from student import collate, encode, freeze, pictures, trainer
 from student import stage as stages
 from student.model import build, parts
 
@@ -39,9 +39,9 @@ class Run:
         built = build(str(world / "vision"), str(world / "language"), 2) if kind == "siq-vl" else worlds.other(kind)
         self.model, self.processor = built
         self.parts = parts(self.model)
-        encoder = collate.Encoder(self.processor, stages.end_ids(self.model))
-        store = collate.ImageStore(self.processor, torch.float32)
-        self.examples = collate.encode(worlds.rows(folder, 12), encoder, store, max_length=500, max_pixels=10**6)
+        encoder = encode.Encoder(self.processor, stages.end_ids(self.model))
+        store = pictures.ImageStore(self.processor, torch.float32)
+        self.examples = encode.encode(worlds.rows(folder, 12), encoder, store, max_length=500, max_pixels=10**6)
         self.collator = collate.Collator(
             self.examples,
             store,

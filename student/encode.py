@@ -1,0 +1,218 @@
+"""Rows as token ids, once: chat template, tokens, image placeholders as the processor would write them.
+
+A row's text is rendered by the chat template and tokenised once; every image placeholder is then replaced by the
+ids that the processor writes for an image of that size. The loss covers the assistant's turn including its
+end-of-turn token. Rows that are too long are left out and counted, never cut.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from transformers import ProcessorMixin
+from transformers.utils.chat_template_utils import render_jinja_template
+
+from distill import images as image_files
+from distill.errors import DataError, ImageError, ModelError
+from distill.types import ImageRef
+from student.pictures import ImageStore, image_token
+from student.rows import Row
+
+TOO_LONG = "too_long"
+IMAGE_TOKEN_IN_TEXT = "image_token_in_text"
+_BATCH_ROWS = 512
+_VERIFIED_ROWS = 4
+_GENERATION = re.compile(r"\{%-?\s*generation\s*-?%\}")
+
+
+class Encoder:
+    """Renders and tokenises conversations for one student."""
+
+    def __init__(self, processor: ProcessorMixin, end_ids: Iterable[int]) -> None:
+        self._processor = processor
+        self._tokenizer = processor.tokenizer
+        self.image_id = int(self._tokenizer.convert_tokens_to_ids(image_token(processor)))
+        if self._tokenizer.eos_token_id is None:
+            raise ModelError("the student's tokenizer has no end-of-turn token (eos_token)")
+        self.end_ids = frozenset((*end_ids, int(self._tokenizer.eos_token_id)))
+        template = getattr(processor, "chat_template", None) or getattr(self._tokenizer, "chat_template", None)
+        if not isinstance(template, str):
+            raise ModelError("the student's processor has no chat template; use an instruction-tuned checkpoint")
+        self._template = template
+        self._marks_assistant = _GENERATION.search(template) is not None
+
+    def prompts(self, asked: Sequence[tuple[str, int]]) -> list[list[int]]:
+        """Token ids of (question, number of images) up to where the assistant begins; placeholders not expanded."""
+        texts, _ = self._render([_turns(question, images) for question, images in asked], ask=True)
+        ids: list[list[int]] = self._tokenize(texts)["input_ids"]
+        return ids
+
+    def opening(self) -> int:
+        """How many tokens at the end of a prompt open the assistant's turn; at least one."""
+        turns = [_turns("?", 0)]
+        (asked,), _ = self._render(turns, ask=True)
+        (told,), _ = self._render(turns, ask=False)
+        added = asked[len(told) :] if asked.startswith(told) else ""
+        return max(1, len(self._tokenizer(added, add_special_tokens=False)["input_ids"]))
+
+    def conversations(self, rows: Sequence[Row]) -> list[tuple[list[int], int]]:
+        """Token ids of each row, placeholders not expanded, and the position at which its response begins."""
+        turns = [_turns(row.question, len(row.images), row.response) for row in rows]
+        if self._marks_assistant:
+            texts, marked = self._render(turns, ask=False, mark=True)
+            spans = [found[-1] if found else (0, 0) for found in marked]
+        else:
+            texts, _ = self._render(turns, ask=False)
+            heads, _ = self._render([turn[:-1] for turn in turns], ask=True)
+            spans = [_after(head, text) for head, text in zip(heads, texts, strict=True)]
+        made = self._tokenize(texts, return_offsets_mapping=True)
+        return [
+            self._cut(ids, offsets, span, row)
+            for ids, offsets, span, row in zip(made["input_ids"], made["offset_mapping"], spans, rows, strict=True)
+        ]
+
+    def _cut(
+        self, ids: list[int], offsets: list[tuple[int, int]], span: tuple[int, int], row: Row
+    ) -> tuple[list[int], int]:
+        """The row up to its end-of-turn token, which is added where the template writes none."""
+        inside = [place for place, (start, end) in enumerate(offsets) if span[0] <= start < end <= span[1]]
+        if not inside:
+            raise DataError(f"row {row.id}: no token of its response carries loss; the chat template marks none")
+        first, end = inside[0], inside[-1] + 1
+        closing = next((place for place in inside if ids[place] in self.end_ids), None)
+        if closing is not None:
+            end = closing + 1
+        elif end < len(ids) and ids[end] in self.end_ids:
+            end += 1
+        else:
+            return [*ids[:end], int(self._tokenizer.eos_token_id)], first
+        return ids[:end], first
+
+    def verify(self, row: Row, ids: Sequence[int], max_pixels: int) -> None:
+        """Check that a row's ids are what the processor itself makes of its text and images."""
+        texts, _ = self._render([_turns(row.question, len(row.images), row.response)], ask=False)
+        begin = self._tokenizer.bos_token
+        loaded = [image_files.load(ref, max_pixels=max_pixels) for ref in row.images]
+        doubled = begin is not None and texts[0].startswith(begin)
+        made = self._processor(text=texts, images=loaded, add_special_tokens=not doubled)["input_ids"][0]
+        expected = [int(value) for value in made]
+        known = len(ids) - (ids[-1] not in expected[len(ids) - 1 :])
+        if list(ids[:known]) != expected[:known]:
+            raise ModelError(
+                f"row {row.id}: {type(self._processor).__name__} tokenises its images in a way that depends on the "
+                "text around them, which is not supported"
+            )
+
+    def _render(
+        self, turns: list[list[dict[str, Any]]], *, ask: bool, mark: bool = False
+    ) -> tuple[list[str], list[list[tuple[int, int]]]]:
+        texts, spans = render_jinja_template(
+            turns,
+            chat_template=self._template,
+            add_generation_prompt=ask,
+            return_assistant_tokens_mask=mark,
+            **self._tokenizer.special_tokens_map,
+        )
+        return texts, spans
+
+    def _tokenize(self, texts: list[str], **options: Any) -> Any:
+        begin = self._tokenizer.bos_token
+        doubled = begin is not None and bool(texts) and texts[0].startswith(begin)
+        return self._tokenizer(texts, add_special_tokens=not doubled, **options)
+
+
+def _turns(question: str, images: int, response: str | None = None) -> list[dict[str, Any]]:
+    asked = [*({"type": "image"} for _ in range(images)), {"type": "text", "text": question}]
+    turns: list[dict[str, Any]] = [{"role": "user", "content": asked}]
+    if response is not None:
+        turns.append({"role": "assistant", "content": [{"type": "text", "text": response}]})
+    return turns
+
+
+def _after(head: str, text: str) -> tuple[int, int]:
+    if not text.startswith(head):
+        raise ModelError(
+            "the student's chat template writes a question differently once it is answered, and it marks no "
+            "{% generation %} block; add one so that the loss can be limited to the response"
+        )
+    return len(head), len(text)
+
+
+def expand(ids: Sequence[int], image_id: int, expansions: Sequence[Sequence[int]]) -> list[int] | None:
+    """Token ids with the n-th placeholder replaced by the n-th expansion; None when their numbers differ."""
+    pieces: list[int] = []
+    waiting = iter(expansions)
+    used = 0
+    for token in ids:
+        if token != image_id:
+            pieces.append(token)
+            continue
+        expansion = next(waiting, None)
+        if expansion is None:
+            return None
+        pieces.extend(expansion)
+        used += 1
+    return pieces if used == len(expansions) else None
+
+
+@dataclass(slots=True)
+class Examples:
+    """Token ids of all rows of a stage. `begin[i]` is the first position of row i that carries loss."""
+
+    ids: list[np.ndarray] = field(default_factory=list)
+    begin: list[int] = field(default_factory=list)
+    images: list[tuple[ImageRef, ...]] = field(default_factory=list)
+    row_ids: list[str] = field(default_factory=list)
+    dropped: Counter[str] = field(default_factory=Counter)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def lengths(self) -> list[int]:
+        return [len(ids) for ids in self.ids]
+
+    @property
+    def response_tokens(self) -> int:
+        return sum(len(ids) - begin for ids, begin in zip(self.ids, self.begin, strict=True))
+
+
+def encode(
+    rows: Iterable[Row],
+    encoder: Encoder,
+    store: ImageStore,
+    *,
+    max_length: int,
+    max_pixels: int,
+    dropped: Counter[str] | None = None,
+) -> Examples:
+    """Rows as token ids. Over-long rows and rows with an unreadable image are left out and counted."""
+    examples = Examples(dropped=dropped if dropped is not None else Counter())
+    waiting = iter(rows)
+    verified = 0
+    while batch := list(islice(waiting, _BATCH_ROWS)):
+        for row, (ids, begin) in zip(batch, encoder.conversations(batch), strict=True):
+            try:
+                expansions = [store.expansion(ref, max_pixels) for ref in row.images]
+            except ImageError as error:
+                examples.dropped[error.reason] += 1
+                continue
+            full = expand(ids, encoder.image_id, expansions)
+            if full is None:
+                examples.dropped[IMAGE_TOKEN_IN_TEXT] += 1
+                continue
+            if len(full) > max_length:
+                examples.dropped[TOO_LONG] += 1
+                continue
+            if row.images and verified < _VERIFIED_ROWS:
+                verified += 1
+                encoder.verify(row, full, max_pixels)
+            examples.ids.append(np.asarray(full, dtype=np.int32))
+            examples.begin.append(begin + len(full) - len(ids))
+            examples.images.append(row.images)
+            examples.row_ids.append(row.id)
+    return examples
