@@ -21,10 +21,13 @@ from distill.filtering import ARMS, DEFAULT_RULES
 from distill.filtering import Filter as Filter
 from distill.filtering import Rule as Rule
 from distill.filtering import Select as Select
-from distill.sections import Dtype, Name, Section, Share
+from distill.sections import Name, Section, Share
 from distill.teachers import Generate as Generate
 from distill.teachers import Sampling as Sampling
 from distill.teachers import Teacher as Teacher
+from distill.training import Lora as Lora
+from distill.training import Stage as Stage
+from distill.training import Student as Student
 
 AnswerType = Literal["number", "year", "percent", "money", "time", "ratio", "choice", "list", "date", "text"]
 
@@ -59,79 +62,6 @@ class DataSource(Section):
     max_pixels: int = Field(default=50_000_000, ge=1)
     max_bad_share: Share = 0.2
     """More unusable rows than this share stop the run: a wrong images_root is not a few bad rows."""
-
-
-class Student(Section):
-    """The model to train: SiQ-VL parts, or any Hugging Face image-text-to-text checkpoint."""
-
-    model: str | None = None
-    vision: str | None = None
-    language: str | None = None
-    pixel_shuffle: int | None = Field(default=None, ge=1)
-    revision: str | None = None
-    dtype: Dtype = "bfloat16"
-    trust_remote_code: bool = False
-
-    @model_validator(mode="after")
-    def _one_kind(self) -> Self:
-        parts = (self.vision, self.language, self.pixel_shuffle)
-        if self.model and any(part is not None for part in parts):
-            raise ValueError("give either model, or vision + language + pixel_shuffle, not both")
-        if not self.model and any(part is None for part in parts):
-            raise ValueError("give model, or all of vision, language and pixel_shuffle")
-        return self
-
-
-class Lora(Section):
-    rank: int = Field(default=16, ge=1)
-    alpha: int = Field(default=32, ge=1)
-    dropout: float = Field(default=0.05, ge=0, lt=1)
-
-
-class Stage(Section):
-    """One training stage. It starts from the stage before it unless `start` names another."""
-
-    name: Name
-    data: str
-    """A source by name, "traces" (the filtered dataset), or an arm to compare with: "traces:unfiltered" (every
-    complete trace) or "traces:random" (a random part of them with as many tokens as the dataset)."""
-    train: tuple[Literal["projector", "language"], ...] = Field(strict=False, min_length=1)
-    start: str | None = None
-    target: Literal["rationale", "answer"] = "rationale"
-    """What the assistant says: rationale and answer, or the answer alone (rows of a source have no rationale)."""
-    lora: Lora | None = None
-    learning_rate: float = Field(default=2e-5, gt=0)
-    epochs: float = Field(default=1.0, gt=0)
-    max_steps: int | None = Field(default=None, ge=1)
-    """Overrides epochs."""
-    batch_size: int = Field(default=16, ge=1)
-    """Samples an optimisation step, over all accumulation steps."""
-    micro_batch_size: int | None = Field(default=None, ge=1)
-    """Samples in memory at once; default: the whole batch."""
-    shuffle: bool = True
-    """False: every epoch takes the rows in their order, such as that of filter.select.curriculum."""
-    max_length: int = Field(default=1024, ge=1)
-    """Tokens, image tokens included. Longer rows are dropped and counted, never cut."""
-    warmup_share: Share = 0.03
-    schedule: Literal["cosine", "linear", "constant"] = "cosine"
-    weight_decay: float = Field(default=0.0, ge=0)
-    max_grad_norm: float = Field(default=1.0, gt=0)
-    gradient_checkpointing: bool = False
-    kernels: Literal["none", "compile"] = "none"
-    save_every_steps: int = Field(default=200, ge=1)
-    log_every_steps: int = Field(default=10, ge=1)
-    limit: int | None = Field(default=None, ge=1)
-    report_to: tuple[str, ...] = Field(default=(), strict=False)
-
-    @model_validator(mode="after")
-    def _coherent(self) -> Self:
-        if self.lora and "language" not in self.train:
-            raise ValueError("lora adapts the language model, which this stage does not train")
-        if self.batch_size % (self.micro_batch_size or self.batch_size):
-            raise ValueError(
-                f"batch_size {self.batch_size} is not a multiple of micro_batch_size {self.micro_batch_size}"
-            )
-        return self
 
 
 class Eval(Section):
@@ -189,6 +119,12 @@ class Recipe(Section):
             known = ["traces", *(f"traces:{arm}" for arm in ARMS), *self.data]
             if stage.data not in known:
                 raise ValueError(_unknown(f"stages.{stage.name}.data", stage.data, known))
+            for source in stage.replay:
+                if source not in self.data:
+                    raise ValueError(_unknown(f"stages.{stage.name}.replay", source, list(self.data)))
+            for teacher_name in stage.teachers:
+                if teacher_name not in names:
+                    raise ValueError(_unknown(f"stages.{stage.name}.teachers", teacher_name, names))
             if stage.start is not None and stage.start not in seen:
                 raise ValueError(_unknown(f"stages.{stage.name}.start", stage.start, seen))
             seen.append(stage.name)

@@ -92,7 +92,7 @@ def fit(
             train_dataset=Dataset.from_dict({"row": list(range(len(lengths)))}),
             data_collator=collator,
             processing_class=processor,
-            order=StepSampler(lengths, batch_size=stage.batch_size, seed=seed, shuffle=stage.shuffle),
+            order=StepSampler(lengths, batch_size=stage.batch_size, seed=seed, shuffle=stage.order == "shuffle"),
             meter=Meter(on_log),
         )
         trainer.remove_callback(PrinterCallback)
@@ -155,7 +155,7 @@ def quiet() -> Iterator[None]:
 
 def settings(stage: Stage, folder: Path, *, seed: int, workers: int) -> SFTConfig:
     """The stage in TRL's words."""
-    micro = stage.micro_batch_size or stage.batch_size
+    micro = stage.batch_size
     schedule = "constant_with_warmup" if stage.schedule == "constant" else stage.schedule
     return SFTConfig(
         output_dir=str(folder),

@@ -173,7 +173,7 @@ def test_killed_and_resumed_equals_uninterrupted_bit_for_bit(place: Path, tmp_pa
     import shutil
 
     # 40 rows in steps of 8: the second epoch begins at step 6. Dropout draws random numbers at every step.
-    more = "micro_batch_size = 4\n[stages.lora]\nrank = 4\nalpha = 8\ndropout = 0.2\n"
+    more = "micro_batch_tokens = 256\n[stages.lora]\nrank = 4\nalpha = 8\ndropout = 0.2\n"
     recipe = worlds.recipe(place, ALIGN, worlds.stage("reason", steps=12, save=2, more=more))
     other = Path(shutil.copytree(place, tmp_path / "other"))
     train(recipe, place / "run")

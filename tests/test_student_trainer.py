@@ -95,7 +95,7 @@ def test_the_logged_loss_is_the_cross_entropy_of_the_responses(world: Path, tmp_
 
 
 @pytest.mark.parametrize(
-    "changed", [{"micro_batch_size": 2}, {"micro_batch_size": 1}, {"gradient_checkpointing": True}]
+    "changed", [{"micro_batch_tokens": 100}, {"micro_batch_tokens": 1}, {"gradient_checkpointing": True}]
 )
 def test_memory_settings_do_not_change_what_is_learned(changed: dict[str, object], world: Path, tmp_path: Path):
     whole, other = Run("siq-vl", world, tmp_path / "a"), Run("siq-vl", world, tmp_path / "b", **changed)

@@ -1,0 +1,126 @@
+"""The recipe's sections about the student and its training stages.
+
+Part of the recipe models: distill/recipe.py reads the file and checks what refers to what.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from distill.sections import Dtype, Name, Section, Share
+
+
+class Student(Section):
+    """The model to train: SiQ-VL parts, or any Hugging Face image-text-to-text checkpoint."""
+
+    model: str | None = None
+    vision: str | None = None
+    language: str | None = None
+    pixel_shuffle: int | None = Field(default=None, ge=1)
+    revision: str | None = None
+    dtype: Dtype = "bfloat16"
+    attention: Literal["auto", "packed", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention"] = "auto"
+    """How rows that share a line are kept apart. packed: row by row (CPU) or by the varlen kernel of torch (GPU)."""
+    trust_remote_code: bool = False
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        parts = (self.vision, self.language, self.pixel_shuffle)
+        if self.model and any(part is not None for part in parts):
+            raise ValueError("give either model, or vision + language + pixel_shuffle, not both")
+        if not self.model and any(part is None for part in parts):
+            raise ValueError("give model, or all of vision, language and pixel_shuffle")
+        return self
+
+
+class Lora(Section):
+    rank: int = Field(default=16, ge=1)
+    alpha: int = Field(default=32, ge=1)
+    dropout: float = Field(default=0.05, ge=0, lt=1)
+
+
+class SpanWeights(Section):
+    """What a token counts by its part of the response; format is the tags, blank lines and the end of the turn."""
+
+    rationale: float = Field(default=1.0, ge=0)
+    answer: float = Field(default=1.0, ge=0)
+    format: float = Field(default=1.0, ge=0)
+
+
+class Loss(SpanWeights):
+    """The weights of a stage's tokens in its loss."""
+
+    normalise: Literal["tokens", "spans"] = "tokens"
+    """tokens: every token counts alike. spans: every part of a row does, so long rationales don't drown answers."""
+    final: SpanWeights | None = None
+    """Weights at the last step, reached in equal parts from those at the first."""
+    sample_weights: bool = True
+    """Whether the dataset's `weight` of a row counts."""
+
+
+class Stage(Section):
+    """One training stage. It starts from the stage before it unless `start` names another."""
+
+    name: Name
+    data: str
+    """A source by name, "traces" (the filtered dataset), or an arm to compare with: "traces:unfiltered" (every
+    complete trace) or "traces:random" (a random part of them with as many tokens as the dataset)."""
+    train: tuple[Literal["projector", "language"], ...] = Field(strict=False, min_length=1)
+    start: str | None = None
+    target: Literal["rationale", "answer"] = "rationale"
+    """What the assistant says: rationale and answer, or the answer alone (rows of a source have no rationale)."""
+    lora: Lora | None = None
+    learning_rate: float = Field(default=2e-5, gt=0)
+    epochs: float = Field(default=1.0, gt=0)
+    max_steps: int | None = Field(default=None, ge=1)
+    """Overrides epochs."""
+    batch_size: int = Field(default=16, ge=1)
+    """Samples an optimisation step, over all micro-batches and processes."""
+    batch_tokens: int | None = Field(default=None, ge=1)
+    """Overrides batch_size: tokens an optimisation step. Rows are packed best-fit over the whole epoch."""
+    micro_batch_tokens: int = Field(default=8192, ge=1)
+    """Tokens in memory at once. Changes memory and speed, not what is learned (unless batch_tokens is given)."""
+    micro_batch_images: int = Field(default=128, ge=1)
+    """Images in memory at once."""
+    line_tokens: int = Field(default=2048, ge=1)
+    """Width of a packed line where attention has to mask the other rows of a line (student.attention)."""
+    order: Literal["shuffle", "data", "length", "difficulty"] = "shuffle"
+    """Rows of an epoch at random, as the data has them (filter.select.curriculum), or short or easy ones first."""
+    replay: Mapping[Name, Annotated[float, Field(gt=0, lt=1)]] = Field(default_factory=dict)
+    """Source to its share of the tokens, such as the data of an earlier stage against forgetting."""
+    teachers: Mapping[Name, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
+    """Teacher to its weight among the tokens of the traces; default: as many as there are."""
+    no_think: Share = 0.0
+    """Share of the traces learned without their rationale, asked for by "/no_think": a student with two modes."""
+    loss: Loss = Loss()
+    max_length: int = Field(default=1024, ge=1)
+    """Tokens, image tokens included. A longer row is never cut."""
+    too_long: Literal["drop", "shrink_image", "error"] = "drop"
+    """What happens to a longer row: it is left out and counted, its images are made smaller, or the stage stops."""
+    warmup_share: Share = 0.03
+    schedule: Literal["cosine", "linear", "constant"] = "cosine"
+    weight_decay: float = Field(default=0.0, ge=0)
+    max_grad_norm: float = Field(default=1.0, gt=0)
+    gradient_checkpointing: bool = False
+    kernels: Literal["none", "compile"] = "none"
+    save_every_steps: int = Field(default=200, ge=1)
+    log_every_steps: int = Field(default=10, ge=1)
+    limit: int | None = Field(default=None, ge=1)
+    report_to: tuple[str, ...] = Field(default=(), strict=False)
+
+    @model_validator(mode="after")
+    def _coherent(self) -> Self:
+        if self.lora and "language" not in self.train:
+            raise ValueError("lora adapts the language model, which this stage does not train")
+        if self.batch_tokens is not None and self.batch_tokens < self.micro_batch_tokens:
+            raise ValueError(
+                f"batch_tokens {self.batch_tokens} is less than micro_batch_tokens {self.micro_batch_tokens}"
+            )
+        if sum(self.replay.values()) >= 1:
+            raise ValueError("the shares of replay leave nothing for the stage's own data; their sum must be below 1")
+        if self.data.partition(":")[0] != "traces":
+            for key in ("teachers", "no_think"):
+                if getattr(self, key):
+                    raise ValueError(f"{key} is about traces, which this stage does not learn from")
+        return self
