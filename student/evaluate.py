@@ -13,7 +13,6 @@ from typing import Any
 import orjson
 
 from distill import data
-from distill.answers import judge
 from distill.artifacts import (
     Journal,
     Manifest,
@@ -36,11 +35,11 @@ from distill.recipe import Recipe
 from distill.types import Progress, ProgressCallback, Sample, unwatched
 from student import report, scores
 from student import stage as stages
+from student.judging import Prediction, judged, summary
 from student.rows import is_traces
 from student.train import model_folder
 
 PREDICTIONS, METRICS, REPORT, SETTINGS = "predictions.jsonl", "metrics.json", "report.html", "settings.json"
-Prediction = dict[str, Any]
 
 
 def evaluate(
@@ -139,8 +138,14 @@ def _answer(
             if not missing:
                 continue
             for found in _arm(recipe, run, stage, samples, missing, session):
-                for sample, prediction in found:
-                    journal.append({"arm": arm, **_judged(recipe, sample, prediction)})
+                for sample, reply in found:
+                    judgement = judged(
+                        sample,
+                        reply,
+                        plain=recipe.filter.rationale == "plain",
+                        relative_tolerance=recipe.filter.answer.relative_tolerance,
+                    )
+                    journal.append({"arm": arm, **judgement})
                 done += len(found)
                 on_progress(Progress(stage=f"eval {arm}", done=done, total=len(samples), unit="questions"))
 
@@ -187,33 +192,6 @@ def _arm(
         yield [(samples[place], asdict(reply)) for place, reply in found if samples[place].id in missing]
 
 
-def _judged(recipe: Recipe, sample: Sample, reply: Prediction) -> Prediction:
-    from student.generation import take_apart
-
-    said = take_apart(reply["text"], plain=recipe.filter.rationale == "plain")
-    verdict = judge(
-        said.answer,
-        sample.answers,
-        sample.answer_type,
-        relative_tolerance=recipe.filter.answer.relative_tolerance,
-        options=sample.options,
-    )
-    return {
-        "sample_id": sample.id,
-        "domain": sample.domain,
-        "question": sample.question,
-        "gold": list(sample.answers),
-        "answer_type": verdict.answer_type,
-        **reply,
-        "reasoning": said.reasoning,
-        "answer": said.answer,
-        "well_formed": said.well_formed and not reply["truncated"],
-        "verdict": verdict.verdict,
-        "reason": verdict.reason,
-        "relative_error": verdict.relative_error,
-    }
-
-
 def _ordered(path: Path, arms: Mapping[str, str], samples: Sequence[Sample]) -> list[Prediction]:
     """All predictions in the order of arms and questions, and the file rewritten in that order."""
     place = {sample.id: position for position, sample in enumerate(samples)}
@@ -245,28 +223,12 @@ def measure(
 def _arm_metrics(lines: Sequence[Prediction], stage: str, manifest: Manifest) -> dict[str, Any]:
     domains = sorted({line["domain"] for line in lines})
     return {
-        **_accuracy(lines),
-        "domains": {name: _accuracy([line for line in lines if line["domain"] == name]) for name in domains},
+        **summary(lines),
+        "domains": {name: summary([line for line in lines if line["domain"] == name]) for name in domains},
         "stage": stage,
         "train_steps": manifest.counts["steps"],
         "train_tokens": manifest.tokens["trained"],
         "train_seconds": manifest.seconds,
-    }
-
-
-def _accuracy(lines: Sequence[Prediction]) -> dict[str, Any]:
-    n = len(lines)
-    right = sum(line["verdict"] == "correct" for line in lines)
-    return {
-        "n": n,
-        "n_correct": right,
-        "n_undecided": sum(line["verdict"] == "undecided" for line in lines),
-        "accuracy": right / n,
-        "ci95": scores.wilson(right, n),
-        "mean_rationale_tokens": sum(line["rationale_tokens"] for line in lines) / n,
-        "mean_tokens": sum(line["tokens"] for line in lines) / n,
-        "format_rate": sum(line["well_formed"] for line in lines) / n,
-        "truncation_rate": sum(line["truncated"] for line in lines) / n,
     }
 
 

@@ -14,7 +14,8 @@ from distill.errors import DataError, StaleError
 from distill.recipe import Recipe, load
 from distill.types import Progress, Sample
 from student import scores
-from student.evaluate import _judged, arms_of, evaluate
+from student.evaluate import arms_of, evaluate
+from student.judging import judged
 from student.train import train
 
 STAGES = (
@@ -186,15 +187,18 @@ def test_without_named_arms_every_stage_but_the_first_is_one(tmp_path: Path):
     assert list(arms(align, *STAGES)) == ["instruct", "answers", "reason"]
 
 
-def test_answers_are_judged_as_the_filter_judges_them(tmp_path: Path):
-    strict = worlds.recipe(tmp_path, *STAGES)
+def test_answers_are_judged_as_the_filter_judges_them():
     reply = {"text": "<think>\nred\n</think>\n\npear", "tokens": 4, "rationale_tokens": 1, "truncated": False}
     choice = Sample(
         id="s", images=(), question="?", answers=("B",), answer_type="choice", meta={"options": ["apple", "pear"]}
     )
-    assert _judged(strict, choice, reply)["verdict"] == "correct"
+
+    def verdict(sample: Sample, reply: dict, tolerance: float = 0.0, *, plain: bool = False) -> str:
+        return judged(sample, reply, plain=plain, relative_tolerance=tolerance)["verdict"]
+
+    assert verdict(choice, reply) == "correct"
     number = Sample(id="n", images=(), question="?", answers=("100",), answer_type="number")
     close = {**reply, "text": "104"}
-    loose = worlds.recipe(tmp_path, *STAGES, more="[filter.answer]\nrelative_tolerance = 0.05\n")
-    assert _judged(strict, number, close)["verdict"] == "wrong"
-    assert _judged(loose, number, close)["verdict"] == "correct"
+    assert verdict(number, close) == "wrong"
+    assert verdict(number, close, 0.05) == "correct"
+    assert verdict(number, {**reply, "text": "90 and 10\n\n100"}, plain=True) == "correct"
