@@ -80,6 +80,8 @@ _DECODER_ERRORS = (
     Image.DecompressionBombError,
 )
 _ORIENTATION = 0x0112
+_PNG_METADATA = (b"eXIf", b"Raw profile type exif", b"XML:com.adobe.xmp")
+"""What a PNG that states an orientation has somewhere in its bytes."""
 
 # Our own limit is checked before any pixel is decoded; Pillow's warning would only repeat it on stderr.
 warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
@@ -121,6 +123,15 @@ def check(data: bytes, *, max_pixels: int) -> None:
         image.load()
     except _DECODER_ERRORS as error:
         raise _damaged(error) from None
+
+
+def size(data: bytes, *, max_pixels: int) -> tuple[int, int]:
+    """Width and height of what `decode` makes, from the header alone; damaged pixels go unnoticed."""
+    image = _open(data, max_pixels)
+    # Pillow states the size of a TIFF as turned, and looks for a PNG's orientation behind the pixels, decoding them.
+    known = image.format == "TIFF" or (image.format == "PNG" and not any(mark in data for mark in _PNG_METADATA))
+    turned = not known and (_orientation(image) or 1) >= 5
+    return (image.height, image.width) if turned else image.size
 
 
 def portable(data: bytes, *, max_pixels: int) -> tuple[bytes, str]:

@@ -1,57 +1,110 @@
-"""Model inputs of images: computed by the student's processor, kept while they fit, joined to batches.
+"""Model inputs of images: made by the student's processor, kept as the resized pixels, joined to batches.
 
-Does not cover text (student/encode.py) or which images share a batch (student/collate.py).
+What is kept of an image is what the processor makes of it before it rescales and normalises: eight bits a value, a
+quarter of float32. Normalising is a table of 256 values a channel, taken from the processor itself, so a kept image
+gives the processor's own output bit for bit. A processor of which that is not true is found out at its first images,
+and its output kept as it is. Does not cover text (student/encode.py) or which images share a batch
+(student/collate.py).
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import torch
+from PIL import Image
 from transformers import ProcessorMixin
 
 from distill import images as image_files
+from distill.artifacts import fingerprint
 from distill.errors import ModelError
 from distill.types import ImageRef
+from student.shelf import Shelf
 
-_MASK = "pixel_attention_mask"
+_PIXELS, _MASK = "pixel_values", "pixel_attention_mask"
 _TEXT_INPUTS = frozenset(("input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids"))
+_COMPARED_SHAPES = 8
+"""Of so many different shapes the first image is compared with what the processor makes of it."""
 
 Features = Mapping[str, torch.Tensor]
+Cache = Literal["memory", "disk", "off"]
 
 
 class ImageStore:
-    """Model inputs of single images, computed by the processor and kept while they fit into `max_bytes`.
+    """Model inputs of single images, kept in memory or on disk while they fit into `max_bytes`.
 
-    Floating-point features lie in the student's dtype. What does not fit is decoded anew at every use.
+    Floating-point features lie in the student's dtype; pixels may be uint8 until `join` normalises them. What is not
+    kept is decoded anew at every use.
     """
 
-    def __init__(self, processor: ProcessorMixin, dtype: torch.dtype, *, max_bytes: int = 1 << 30) -> None:
+    def __init__(
+        self,
+        processor: ProcessorMixin,
+        dtype: torch.dtype,
+        *,
+        cache: Cache = "memory",
+        max_bytes: int = 1 << 31,
+        folder: Path | None = None,
+    ) -> None:
+        """`folder`: where caches of the run lie; needed for "disk" only."""
         self._processor = processor
         self._dtype = dtype
-        self._room = max_bytes
+        self._room = max_bytes if cache == "memory" else 0
         self._kept: dict[str, Features] = {}
+        self._shelf: Shelf | None = None
+        if cache == "disk":
+            assert folder is not None
+            self._shelf = Shelf(folder / f"images-{processor_fingerprint(processor)[:16]}", max_bytes=max_bytes)
         self._expansions: dict[tuple[int, int], tuple[int, ...]] = {}
         self._sizes: dict[str, tuple[int, int]] = {}
         self._names: frozenset[str] = frozenset()
-        self.full = False
-        """Whether some features have to be computed at every use."""
+        self._levels = _levels(processor, dtype)
+        self._reproducible = self._levels is not None
+        self._compared: set[tuple[int, ...]] = set()
+        self.full = cache != "memory"
+        """Whether some features have to be read or computed at every use."""
 
     def features(self, ref: ImageRef, max_pixels: int) -> Features:
-        """Inputs of one image, text inputs left out. Raises ImageError."""
+        """Inputs of one image for `join`, text inputs left out. Raises ImageError."""
         found = self._kept.get(ref.sha256)
-        return found if found is not None else self._make(ref, image_files.load(ref, max_pixels=max_pixels))
+        if found is not None:
+            return found
+        if self._shelf is not None and (packed := self._shelf.get(ref.sha256)) is not None:
+            return unpack(*packed)
+        features = self._make(image_files.load(ref, max_pixels=max_pixels))
+        if self._shelf is not None and not self._shelf.full:
+            self._shelf.put(ref.sha256, *pack(features))
+        return features
+
+    def blank(self, ref: ImageRef) -> Features:
+        """Inputs of a grey image as large as this one, for the place of an image that cannot be read any more."""
+        return self._make(Image.new("RGB", self._sizes[ref.sha256], (128, 128, 128)))
 
     def expansion(self, ref: ImageRef, max_pixels: int) -> tuple[int, ...]:
-        """The token ids that stand for one image. They depend on its size only."""
+        """The token ids that stand for one image. They depend on its size only.
+
+        Pixels are decoded for the first image of a size and where memory keeps them, else the header is read.
+        """
         if ref.sha256 not in self._sizes:
-            image = image_files.load(ref, max_pixels=max_pixels)
-            self._sizes[ref.sha256] = image.size
-            if image.size not in self._expansions:
-                self._expansions[image.size] = self._expand(image)
-            if not self.full:
-                self._make(ref, image)
+            data = image_files.read_bytes(ref)
+            size = image_files.size(data, max_pixels=max_pixels)
+            if size not in self._expansions or not self.full:
+                image = image_files.decode(data, max_pixels=max_pixels)
+                if size not in self._expansions:
+                    self._expansions[size] = self._expand(image)
+                if not self.full:
+                    self._keep(ref.sha256, self._make(image))
+            self._sizes[ref.sha256] = size
         return self._expansions[self._sizes[ref.sha256]]
+
+    def join(self, parts: Sequence[Features]) -> dict[str, torch.Tensor]:
+        """Inputs of several images as one batch, normalised; smaller tiles are padded with zeros and masked."""
+        kinds = {(part[_PIXELS].dtype, part[_PIXELS].shape[1:]) for part in parts if _PIXELS in part}
+        if len(kinds) > 1:
+            return join_features([self._normalised(part) for part in parts])
+        return self._normalised(join_features(parts))
 
     def _expand(self, image: Any) -> tuple[int, ...]:
         made = self._processor(text=image_token(self._processor), images=[image], add_special_tokens=False)
@@ -59,8 +112,35 @@ class ImageStore:
         self._names = frozenset(made) - _TEXT_INPUTS
         return tuple(int(value) for value in np.asarray(made["input_ids"]).reshape(-1))
 
-    def _make(self, ref: ImageRef, image: Any) -> Features:
-        made = self._processor.image_processor(images=[image], return_tensors="pt")
+    def _keep(self, name: str, features: Features) -> None:
+        size = sum(value.numel() * value.element_size() for value in features.values())
+        if size > self._room:
+            self.full = True
+            return
+        self._room -= size
+        self._kept[name] = features
+
+    def _make(self, image: Any) -> Features:
+        """Features with raw pixels where they can be normalised later, else as the processor makes them."""
+        if not self._reproducible:
+            return self._cast(self._processed(image))
+        raw = self._processed(image, do_rescale=False, do_normalize=False)
+        pixels = raw.get(_PIXELS)
+        if pixels is None or _MASK in raw or not torch.equal(pixels.to(torch.uint8).to(pixels.dtype), pixels):
+            return self._cast(self._processed(image))
+        compact = {**raw, _PIXELS: pixels.to(torch.uint8)}
+        shape = tuple(pixels.shape)
+        if shape not in self._compared and len(self._compared) < _COMPARED_SHAPES:
+            self._compared.add(shape)
+            whole = self._cast(self._processed(image))
+            again = self._normalised(compact)
+            if again.keys() != whole.keys() or not all(torch.equal(again[name], whole[name]) for name in whole):
+                self._reproducible = False
+                return whole
+        return compact
+
+    def _processed(self, image: Any, **options: bool) -> dict[str, torch.Tensor]:
+        made = self._processor.image_processor(images=[image], return_tensors="pt", **options)
         # Idefics-like processors put an axis of conversations before the axis of tiles; one conversation a tile means
         # the same to the model and lets any number of images be joined.
         tiled = _MASK in made
@@ -71,21 +151,89 @@ class ImageStore:
             value = value.transpose(0, 1) if tiled else value
             if name == _MASK and bool(value.all()):
                 continue
-            features[name] = value.to(self._dtype) if value.is_floating_point() else value
-        size = sum(value.numel() * value.element_size() for value in features.values())
-        if size <= self._room:
-            self._room -= size
-            self._kept[ref.sha256] = features
-        else:
-            self.full = True
+            features[name] = value
         return features
+
+    def _cast(self, features: Features) -> dict[str, torch.Tensor]:
+        return {
+            name: value.to(self._dtype) if value.is_floating_point() else value for name, value in features.items()
+        }
+
+    def _normalised(self, features: Features) -> dict[str, torch.Tensor]:
+        """Features with raw pixels looked up in the table of their channel."""
+        pixels = features.get(_PIXELS)
+        if pixels is None or pixels.dtype != torch.uint8:
+            return dict(features)
+        assert self._levels is not None
+        channels = len(self._levels)
+        # (..., channels, height, width), or rows of patches as Qwen-VL wants them: (patches, channels x the rest).
+        rest = pixels.shape[-2:].numel() if pixels.ndim > 2 else pixels.shape[1] // channels
+        raw = pixels.reshape(-1, channels, rest)
+        values = torch.empty(raw.shape, dtype=self._dtype)
+        for channel, table in enumerate(self._levels):
+            places = raw[:, channel].reshape(-1).int()
+            values[:, channel] = table.index_select(0, places).view(-1, rest)
+        return {**features, _PIXELS: values.view(pixels.shape)}
+
+
+def _levels(processor: ProcessorMixin, dtype: torch.dtype) -> torch.Tensor | None:
+    """What the image processor makes of each of the 256 values of each channel; None when it cannot be asked."""
+    images = processor.image_processor
+    ramp = np.broadcast_to(np.arange(256, dtype=np.uint8), (3, 1, 256))
+    try:
+        if hasattr(images, "rescale_and_normalize"):
+            made = images.rescale_and_normalize(
+                torch.from_numpy(ramp.copy())[None],
+                images.do_rescale,
+                images.rescale_factor,
+                images.do_normalize,
+                images.image_mean,
+                images.image_std,
+            )[0]
+        else:
+            made = images.rescale(ramp, images.rescale_factor) if images.do_rescale else ramp
+            made = images.normalize(made, images.image_mean, images.image_std) if images.do_normalize else made
+    except (AttributeError, TypeError, ValueError):
+        return None
+    return torch.as_tensor(np.asarray(made)).reshape(3, 256).to(dtype)
+
+
+def processor_fingerprint(processor: ProcessorMixin) -> str:
+    """Hex digest of everything that decides what becomes of an image."""
+    images = processor.image_processor
+    return fingerprint(
+        {
+            "class": type(images).__name__,
+            "settings": images.to_json_string(),
+            **{package: version(package) for package in ("pillow", "transformers", "cot-distill")},
+        }
+    )
+
+
+def pack(features: Features) -> tuple[list[Any], list[Any]]:
+    """Tensors as bytes, and the names, dtypes and shapes by which `unpack` gives them back."""
+    # The widest first: every tensor then begins at a multiple of its item size.
+    ordered = sorted(features.items(), key=lambda item: -item[1].element_size())
+    pieces = [value.contiguous().reshape(-1).view(torch.uint8).numpy() for _, value in ordered]
+    return pieces, [[name, str(value.dtype).removeprefix("torch."), list(value.shape)] for name, value in ordered]
+
+
+def unpack(data: bytearray, layout: Sequence[Any]) -> dict[str, torch.Tensor]:
+    """The tensors of `pack`; they share memory with `data`."""
+    features, start = {}, 0
+    for name, dtype_name, shape in layout:
+        dtype = getattr(torch, dtype_name)
+        count = int(np.prod(shape, dtype=np.int64))
+        features[name] = torch.frombuffer(data, dtype=dtype, count=count, offset=start).view(shape)
+        start += count * dtype.itemsize
+    return features
 
 
 def join_features(parts: Sequence[Features]) -> dict[str, torch.Tensor]:
     """Inputs of several images as one batch; smaller tiles are padded with zeros and masked."""
     if not parts:
         return {}
-    sides = {part["pixel_values"].shape[1:] for part in parts if "pixel_values" in part}
+    sides = {part[_PIXELS].shape[1:] for part in parts if _PIXELS in part}
     tiles_differ = len(sides) > 1 and all(len(side) == 4 and side[0] == 1 for side in sides)
     if any(_MASK in part for part in parts) or (tiles_differ and "image_sizes" not in parts[0]):
         parts = [{_MASK: _mask_of(part), **part} for part in parts]
@@ -94,7 +242,7 @@ def join_features(parts: Sequence[Features]) -> dict[str, torch.Tensor]:
 
 def _mask_of(part: Features) -> torch.Tensor:
     """The mask of tiles that need none."""
-    tiles, _, _, height, width = part["pixel_values"].shape
+    tiles, _, _, height, width = part[_PIXELS].shape
     return torch.ones((tiles, 1, height, width), dtype=torch.int64)
 
 

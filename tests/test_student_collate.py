@@ -10,7 +10,6 @@ import torch
 from PIL import Image
 
 from distill.errors import DataError
-from distill.types import ImageRef
 from student import collate, encode, pictures, stage
 
 PIXELS = 10**6
@@ -21,9 +20,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return worlds.parts(tmp_path_factory.mktemp("world"))
 
 
-def encoded(model, processor, rows, **settings):
+def encoded(model, processor, rows):
     encoder = encode.Encoder(processor, stage.end_ids(model))
-    store = pictures.ImageStore(processor, torch.float32, **settings)
+    store = pictures.ImageStore(processor, torch.float32)
     examples = encode.encode(rows, encoder, store, max_length=500, max_pixels=PIXELS)
     collator = collate.Collator(
         examples,
@@ -115,33 +114,7 @@ def test_a_template_that_marks_no_response_is_an_error(world: Path, tmp_path: Pa
         encoded(model, processor, worlds.rows(tmp_path, 2, images=0))
 
 
-def test_pictures_beyond_the_memory_limit_are_decoded_anew_and_are_the_same(world: Path, tmp_path: Path):
-    model, processor = worlds.student("siq-vl", world)
-    rows = worlds.rows(tmp_path, 4)
-    _, kept = encoded(model, processor, rows)
-    examples, anew = encoded(model, processor, rows, max_bytes=5000)
-    assert anew._store.full and not kept._store.full
-    items = [{"row": row} for row in range(len(examples))]
-    assert torch.equal(anew(items)["pixel_values"], kept(items)["pixel_values"])
-
-
-def test_tiles_of_different_sizes_are_joined_under_a_mask():
-    small, large = torch.ones(1, 1, 3, 4, 6), torch.ones(2, 1, 3, 8, 2)
-    joined = pictures.join_features([{"pixel_values": small}, {"pixel_values": large}])
-    assert joined["pixel_values"].shape == (3, 1, 3, 8, 6)
-    assert joined["pixel_attention_mask"].flatten(1).sum(1).tolist() == [24, 16, 16]
-
-
 def test_a_placeholder_too_many_or_too_few_is_seen():
     assert encode.expand([1, 9, 2], 9, [(9, 9)]) == [1, 9, 9, 2]
     assert encode.expand([1, 9, 9], 9, [(9,)]) is None
     assert encode.expand([1, 2], 9, [(9,)]) is None
-
-
-def test_the_same_picture_is_kept_once(world: Path, tmp_path: Path):
-    _model, processor = worlds.student("siq-vl", world)
-    row = worlds.rows(tmp_path, 1)[0]
-    store = pictures.ImageStore(processor, torch.float32)
-    again = ImageRef(sha256=row.images[0].sha256, path=str(worlds.picture(tmp_path / "copy.png", 0)))
-    store.expansion(row.images[0], PIXELS)
-    assert store.features(again, PIXELS) is store.features(row.images[0], PIXELS)
