@@ -50,8 +50,8 @@ def decode(kept: Mapping[str, Any]) -> "tuple[np.ndarray, np.ndarray]":
         ) from None
 
 
-def read(generate: Path, trace_ids: Collection[str]) -> "Iterator[tuple[str, np.ndarray, np.ndarray]]":
-    """Trace id, ids and values of those of the given traces that have log-probabilities, in the journals' order.
+def records(generate: Path, trace_ids: Collection[str]) -> Iterator[dict[str, Any]]:
+    """The records of those of the given traces that have log-probabilities, in the journals' order.
 
     `generate` is the folder of a run's generate stage. The journals are read once, front to back.
     """
@@ -59,4 +59,10 @@ def read(generate: Path, trace_ids: Collection[str]) -> "Iterator[tuple[str, np.
     for journal in sorted(generate.glob("*/part-*.jsonl")):
         for record in read_jsonl(journal):
             if record["id"] in wanted and "logprobs" in record:
-                yield record["id"], *decode(record["logprobs"])
+                yield record
+
+
+def read(generate: Path, trace_ids: Collection[str]) -> "Iterator[tuple[str, np.ndarray, np.ndarray]]":
+    """Trace id, ids and values of what `records` finds."""
+    for record in records(generate, trace_ids):
+        yield record["id"], *decode(record["logprobs"])
