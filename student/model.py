@@ -7,7 +7,7 @@ bias, and a decoder. Does not cover training (student/trainer.py) or what vLLM s
 import json
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from transformers import (
+    AutoConfig,
     AutoModelForCausalLM,
     AutoModelForImageTextToText,
     AutoProcessor,
@@ -92,25 +93,10 @@ def build(
     _complete(vision, "a SigLIP vision tower", found, unused=("head.",))
     with _readable(language):
         decoder, found = AutoModelForCausalLM.from_pretrained(language, dtype=torch_dtype, output_loading_info=True)
-        # The empty config makes the tokenizer's own files decide its class, not the model type: transformers 5 would
-        # otherwise load any tokenizer beside a Qwen2 model as Qwen2Tokenizer, with other rules for numbers.
-        tokenizer = AutoTokenizer.from_pretrained(language, config=PreTrainedConfig())
+        tokenizer = _tokenizer(language)
     _complete(language, "a language model", found)
-    sight = tower.config
-    side = sight.image_size // sight.patch_size
-    if side % pixel_shuffle:
-        divisors = ", ".join(str(factor) for factor in range(1, side + 1) if side % factor == 0)
-        raise RecipeError(
-            f"student.pixel_shuffle = {pixel_shuffle} does not divide the patch grid of {vision} "
-            f"({side} x {side} patches); choose one of: {divisors}"
-        )
-    tokenizer.add_special_tokens({"extra_special_tokens": list(MARKERS)})
-    if tokenizer.pad_token_id is None or tokenizer.pad_token == tokenizer.eos_token:
-        tokenizer.pad_token = "<|endoftext|>"
-    end_of_turn = tokenizer.convert_tokens_to_ids("<|im_end|>")
-    if end_of_turn is None or end_of_turn == tokenizer.unk_token_id:
-        raise ModelError(f"{language}: its tokenizer has no <|im_end|>; the chat format needs one (Qwen2 has it)")
-    tokenizer.eos_token = "<|im_end|>"
+    side = _grid_side(tower.config, pixel_shuffle, vision)
+    _mark_images(tokenizer, language)
     rows = decoder.get_input_embeddings().num_embeddings
     if len(tokenizer) > rows:
         with torch.random.fork_rng(devices=[]):
@@ -119,9 +105,49 @@ def build(
 
     text_config = decoder.config
     text_config.pad_token_id = tokenizer.pad_token_id
-    text_config.eos_token_id = end_of_turn
-    tied = bool(text_config.tie_word_embeddings)
-    config = Idefics3Config(
+    text_config.eos_token_id = tokenizer.eos_token_id
+    config = _joined_config(tower.config, text_config, pixel_shuffle)
+    config.image_token_id = tokenizer.convert_tokens_to_ids(IMAGE_TOKEN)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = Idefics3ForConditionalGeneration(config).to(torch_dtype)
+    _copy(model.model.vision_model, getattr(tower, "vision_model", tower), vision, ignore=("head.",))
+    _copy(model.model.text_model, decoder.model, language)
+    if config.tie_word_embeddings:
+        model.tie_weights()
+    else:
+        _copy(model.lm_head, decoder.lm_head, language)
+    model.generation_config.eos_token_id = tokenizer.eos_token_id
+    model.generation_config.pad_token_id = tokenizer.pad_token_id
+    return model, _processor(tokenizer, vision, tower.config.image_size, (side // pixel_shuffle) ** 2)
+
+
+def _grid_side(sight: Any, pixel_shuffle: int, vision: str) -> int:
+    """Patches along a side of an image. Raises RecipeError for a shuffle factor that does not divide them."""
+    side = int(sight.image_size // sight.patch_size)
+    if side % pixel_shuffle:
+        divisors = ", ".join(str(factor) for factor in range(1, side + 1) if side % factor == 0)
+        raise RecipeError(
+            f"student.pixel_shuffle = {pixel_shuffle} does not divide the patch grid of {vision} "
+            f"({side} x {side} patches); choose one of: {divisors}"
+        )
+    return side
+
+
+def _mark_images(tokenizer: Any, language: str) -> None:
+    """Give a decoder's tokenizer the marks of images and of the end of a turn; ModelError without <|im_end|>."""
+    tokenizer.add_special_tokens({"extra_special_tokens": list(MARKERS)})
+    if tokenizer.pad_token_id is None or tokenizer.pad_token == tokenizer.eos_token:
+        tokenizer.pad_token = "<|endoftext|>"
+    end_of_turn = tokenizer.convert_tokens_to_ids("<|im_end|>")
+    if end_of_turn is None or end_of_turn == tokenizer.unk_token_id:
+        raise ModelError(f"{language}: its tokenizer has no <|im_end|>; the chat format needs one (Qwen2 has it)")
+    tokenizer.eos_token = "<|im_end|>"
+
+
+def _joined_config(sight: Any, text_config: Any, pixel_shuffle: int) -> Idefics3Config:
+    """The configuration of SiQ-VL from those of its tower and its decoder."""
+    return Idefics3Config(
         vision_config={
             key: getattr(sight, key)
             for key in (
@@ -138,22 +164,9 @@ def build(
         },
         text_config=text_config.to_dict(),
         scale_factor=pixel_shuffle,
-        image_token_id=tokenizer.convert_tokens_to_ids(IMAGE_TOKEN),
-        tie_word_embeddings=tied,
-        pad_token_id=tokenizer.pad_token_id,
+        tie_word_embeddings=bool(text_config.tie_word_embeddings),
+        pad_token_id=text_config.pad_token_id,
     )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        model = Idefics3ForConditionalGeneration(config).to(torch_dtype)
-    _copy(model.model.vision_model, getattr(tower, "vision_model", tower), vision, ignore=("head.",))
-    _copy(model.model.text_model, decoder.model, language)
-    if tied:
-        model.tie_weights()
-    else:
-        _copy(model.lm_head, decoder.lm_head, language)
-    model.generation_config.eos_token_id = end_of_turn
-    model.generation_config.pad_token_id = tokenizer.pad_token_id
-    return model, _processor(tokenizer, vision, sight.image_size, (side // pixel_shuffle) ** 2)
 
 
 def load(
@@ -174,6 +187,57 @@ def load(
         )
     _complete(path_or_name, "a whole image-text-to-text model", found)
     return model, processor
+
+
+def outline_build(
+    vision: str, language: str, pixel_shuffle: int, *, dtype: str = "float32"
+) -> tuple[PreTrainedModel, ProcessorMixin | None]:
+    """What `build` makes, on the meta device: no weights are read. No processor where there is no tokenizer.
+
+    Raises what `build` raises.
+    """
+    with _readable(vision):
+        sight = AutoConfig.from_pretrained(vision)
+    sight = getattr(sight, "vision_config", sight)
+    with _readable(language):
+        text_config = AutoConfig.from_pretrained(language)
+    side = _grid_side(sight, pixel_shuffle, vision)
+    tokenizer = processor = None
+    with suppress(ModelError), _readable(language):
+        tokenizer = _tokenizer(language)
+    if tokenizer is not None:
+        _mark_images(tokenizer, language)
+        text_config.vocab_size = max(text_config.vocab_size, len(tokenizer))
+        text_config.eos_token_id = tokenizer.eos_token_id
+        processor = _processor(tokenizer, vision, sight.image_size, (side // pixel_shuffle) ** 2)
+    return _without_weights(_joined_config(sight, text_config, pixel_shuffle), dtype), processor
+
+
+def outline(
+    path_or_name: str, *, dtype: str = "float32", revision: str | None = None, trust_remote_code: bool = False
+) -> tuple[PreTrainedModel, ProcessorMixin | None]:
+    """What `load` makes, on the meta device: no weights are read. No processor where its files are missing."""
+    with _readable(path_or_name):
+        config = AutoConfig.from_pretrained(path_or_name, revision=revision, trust_remote_code=trust_remote_code)
+        model = _without_weights(config, dtype, trust_remote_code=trust_remote_code)
+    processor = None
+    with suppress(ModelError), _readable(path_or_name):
+        processor = AutoProcessor.from_pretrained(
+            path_or_name, revision=revision, trust_remote_code=trust_remote_code
+        )
+    return model, processor
+
+
+def _without_weights(config: Any, dtype: str, *, trust_remote_code: bool = False) -> PreTrainedModel:
+    with torch.device("meta"):
+        model: PreTrainedModel = AutoModelForImageTextToText.from_config(config, trust_remote_code=trust_remote_code)
+    return model.to(getattr(torch, dtype))  # type: ignore[arg-type]
+
+
+def _tokenizer(language: str) -> Any:
+    # The empty config makes the tokenizer's own files decide its class, not the model type: transformers 5 would
+    # otherwise load any tokenizer beside a Qwen2 model as Qwen2Tokenizer, with other rules for numbers.
+    return AutoTokenizer.from_pretrained(language, config=PreTrainedConfig())
 
 
 def parts(model: PreTrainedModel) -> Parts:
