@@ -38,6 +38,13 @@ class Lora(Section):
     rank: int = Field(default=16, ge=1)
     alpha: int = Field(default=32, ge=1)
     dropout: float = Field(default=0.05, ge=0, lt=1)
+    rslora: bool = False
+    """Scale by alpha / sqrt(rank) instead of alpha / rank."""
+    dora: bool = False
+    """Learn the length of each weight row apart from its direction; slower."""
+    quantize: Literal["nf4"] | None = None
+    """Lay the language model's adapted weights in 4 bits while the stage trains (QLoRA; the extra qlora). The student
+    it leaves has plain weights: what the 4 bits stood for, plus what was learned."""
 
 
 class SpanWeights(Section):

@@ -1,22 +1,24 @@
-"""What a stage trains, and proof that it trains nothing else.
+"""What a stage trains, and that nothing else can be: freezing by role, guards, and the table of parts.
 
-Parameters belong to a role: tower, projector or language (everything that is neither of the first two). The tower
+Tensors belong to a role: tower, projector or language (everything that is neither of the first two). The tower
 is never trained: it stays in eval mode and runs under no_grad even when gradient checkpointing asks every
-embedding for gradients, so no graph is ever built through it.
+embedding for gradients, so no graph is ever built through it. The same holds for a projector that is not trained.
+Does not prove it (student/proof.py) nor make adapters (student/lora.py).
 """
 
-import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from types import MethodType
 from typing import Any
 
 import torch
-from peft import LoraConfig, PeftModel, get_peft_model
+from peft import PeftModel
 from torch import nn
 from transformers import PreTrainedModel
 
-from distill.errors import DistillError, ModelError
+from distill.errors import ModelError
 from distill.recipe import Lora
+from student.lora import ADAPTER_MARK, adapt
 from student.model import Parts
 
 TOWER, PROJECTOR, LANGUAGE = "tower", "projector", "language"
@@ -37,14 +39,20 @@ class PartRow:
 def role_of(name: str, parts: Parts) -> str:
     """The role of a parameter or module; the longest part name decides, as a projector may lie inside the tower."""
     prefixes = {parts.tower: TOWER, parts.projector: PROJECTOR, parts.language: LANGUAGE}
-    name = _plain(name)
+    name = plain_name(name)
     matching = [prefix for prefix in prefixes if name == prefix or name.startswith(f"{prefix}.")]
     return prefixes[max(matching, key=len)] if matching else LANGUAGE
 
 
-def _plain(name: str) -> str:
+def plain_name(name: str) -> str:
     """A name as it was before PEFT or torch.compile wrapped the model."""
     return name.replace("_orig_mod.", "").removeprefix("base_model.model.")
+
+
+def plain_model(model: nn.Module) -> nn.Module:
+    """The model that PEFT wrapped, or the model itself."""
+    base: nn.Module = model.get_base_model() if isinstance(model, PeftModel) else model
+    return base
 
 
 def prepare(
@@ -53,31 +61,33 @@ def prepare(
     """Leave exactly the parameters of a stage trainable; with `lora`, the language model through adapters only.
 
     Adapters are float32, as optimizers need; every other weight keeps its dtype. Raises ModelError when nothing of
-    an asked part can be trained.
+    an asked part can be trained, or when one tensor would be both trained and frozen.
     """
     whole = [role for role in train if not (role == LANGUAGE and lora)]
-    # Tied embeddings are one parameter and therefore have one role.
+    _release(model)
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(role_of(name, parts) in whole)
-    guard_tower(model, parts)
+    _refuse_tensors_of_two_roles(model, parts, whole)
+    guard(model, parts)
     prepared: PreTrainedModel | PeftModel = model
     if lora is not None:
         trainable = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
-        prepared = get_peft_model(
-            model,
-            LoraConfig(
-                r=lora.rank,
-                lora_alpha=lora.alpha,
-                lora_dropout=lora.dropout,
-                target_modules=lora_targets(model, parts),
-            ),
-        )
+        prepared = adapt(model, lora, lora_targets(model, parts))
         for name in trainable:
             model.get_parameter(name).requires_grad_(True)
     for role in train:
         if not any(p.requires_grad for name, p in prepared.named_parameters() if role_of(name, parts) == role):
             raise ModelError(f"stage trains the {role}, but {type(model).__name__} has no parameters there")
     return prepared
+
+
+def _refuse_tensors_of_two_roles(model: nn.Module, parts: Parts, whole: Sequence[str]) -> None:
+    """Tied tensors are one: embedding and output head share a role, so they are trained or frozen together."""
+    names: dict[int, str] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        other = names.setdefault(id(parameter), name)
+        if (role_of(name, parts) in whole) != (role_of(other, parts) in whole):
+            raise ModelError(f"{other} and {name} are one tensor: this stage would train it and freeze it at once")
 
 
 def lora_targets(model: PreTrainedModel, parts: Parts) -> list[str]:
@@ -98,27 +108,29 @@ def lora_targets(model: PreTrainedModel, parts: Parts) -> list[str]:
     return names
 
 
-def guard_tower(model: nn.Module, parts: Parts) -> None:
-    """Keep the tower in eval mode and under no_grad, whatever is later asked of the model."""
-    tower = model.get_submodule(parts.tower)
+def guard(model: nn.Module, parts: Parts) -> None:
+    """Keep the tower, and a frozen projector, in eval mode and under no_grad, whatever is asked of the model."""
+    for module in closed(model, parts):
+        _guard(module)
+
+
+def closed(model: nn.Module, parts: Parts) -> list[nn.Module]:
+    """The modules through which no graph may pass, none inside another."""
+    tower, projector = model.get_submodule(parts.tower), model.get_submodule(parts.projector)
+    trained = any(parameter.requires_grad for parameter in projector.parameters())
     inside = parts.projector.removeprefix(f"{parts.tower}.")
     if inside == parts.projector:
-        _guard(tower)
-        return
-    # The projector is a part of the tower's module (Qwen-VL's merger): guard everything beside it.
-    for _, child in _beside(tower, inside):
-        _guard(child)
-        child.requires_grad_(False)
-    if not any(p.requires_grad for p in model.get_submodule(parts.projector).parameters()):
-        _guard(tower)
+        return [tower] if trained else [tower, projector]
+    # The projector is a part of the tower's module (Qwen-VL's merger): while it is trained, everything beside it.
+    return list(_beside(tower, inside)) if trained else [tower]
 
 
-def _beside(module: nn.Module, path: str) -> Iterator[tuple[str, nn.Module]]:
+def _beside(module: nn.Module, path: str) -> Iterator[nn.Module]:
     """The largest submodules that don't contain the one at `path`."""
     head, _, rest = path.partition(".")
     for name, child in module.named_children():
         if name != head:
-            yield name, child
+            yield child
         elif rest:
             yield from _beside(child, rest)
 
@@ -128,81 +140,28 @@ def _guard(module: nn.Module) -> None:
         for child in module:
             _guard(child)
         return
-    inner = module.forward
-
-    def forward(*args: Any, **kwargs: Any) -> Any:
-        with torch.no_grad():
-            return inner(*args, **kwargs)
-
-    def stay_in_eval(mode: bool = True) -> nn.Module:
-        return module
-
     module.eval()
-    module.forward = forward  # type: ignore[method-assign]
-    module.train = stay_in_eval  # type: ignore[method-assign, assignment]
+    # Bound to the module, not closures over it: a deep copy then guards itself.
+    module._unguarded_forward = module.forward  # type: ignore[assignment]
+    module.forward = MethodType(_forward_without_graph, module)  # type: ignore[method-assign]
+    module.train = MethodType(_stay_in_eval, module)  # type: ignore[method-assign]
 
 
-class TowerWatch:
-    """Remembers whether any output of the guarded tower was part of a graph."""
-
-    def __init__(self, model: nn.Module, parts: Parts) -> None:
-        self.tracked = False
-        self.calls = 0
-        inside = parts.projector.removeprefix(f"{parts.tower}.")
-        plain = model.get_base_model() if isinstance(model, PeftModel) else model
-        watched = plain.get_submodule(parts.tower)
-        modules = [watched] if inside == parts.projector else [child for _, child in _beside(watched, inside)]
-        self._handles = [module.register_forward_hook(self._look) for module in modules]
-
-    def _look(self, _module: nn.Module, _inputs: Any, output: Any) -> None:
-        self.calls += 1
-        self.tracked = self.tracked or any(tensor.requires_grad for tensor in _tensors(output))
-
-    def close(self) -> None:
-        for handle in self._handles:
-            handle.remove()
+def _forward_without_graph(module: Any, *args: Any, **kwargs: Any) -> Any:
+    with torch.no_grad():
+        return module._unguarded_forward(*args, **kwargs)
 
 
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from _tensors(item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _tensors(item)
+def _stay_in_eval(module: nn.Module, mode: bool = True) -> nn.Module:
+    return module
 
 
-def prove(
-    model: nn.Module,
-    parts: Parts,
-    train: Sequence[str],
-    *,
-    dtype: torch.dtype,
-    watch: TowerWatch | None,
-    optimizer: torch.optim.Optimizer | None,
-) -> None:
-    """Raise DistillError naming the first tensor that breaks the freeze. To be called between backward and step."""
-    owned = {id(tensor) for group in optimizer.param_groups for tensor in group["params"]} if optimizer else set()
-    some_gradient = False
-    for name, parameter in model.named_parameters():
-        role = role_of(name, parts)
-        if parameter.requires_grad:
-            if role == TOWER or role not in train:
-                raise DistillError(f"freeze broken: {name} belongs to the {role}, which this stage does not train")
-            some_gradient = some_gradient or parameter.grad is not None
-            continue
-        if parameter.grad is not None:
-            raise DistillError(f"freeze broken: {name} is frozen but has a gradient")
-        if id(parameter) in owned:
-            raise DistillError(f"freeze broken: {name} is frozen but the optimizer holds it")
-        if parameter.is_floating_point() and parameter.dtype != dtype:
-            raise DistillError(f"freeze broken: {name} is frozen in {parameter.dtype}, the recipe asks for {dtype}")
-    if not some_gradient:
-        raise DistillError("nothing is trained: no trainable tensor has a gradient after the first step")
-    if watch is not None and watch.tracked:
-        raise DistillError(f"freeze broken: the output of the vision tower ({parts.tower}) requires a gradient")
+def _release(model: nn.Module) -> None:
+    """Undo the guards of an earlier stage on the same model in memory."""
+    for module in model.modules():
+        if "_unguarded_forward" in vars(module):
+            module.forward = vars(module).pop("_unguarded_forward")
+            del module.train
 
 
 def table(model: nn.Module, parts: Parts) -> list[PartRow]:
@@ -212,7 +171,7 @@ def table(model: nn.Module, parts: Parts) -> list[PartRow]:
         found = [
             parameter
             for name, parameter in model.named_parameters()
-            if ("adapters" if "lora_" in name else role_of(name, parts)) == part
+            if ("adapters" if ADAPTER_MARK in name else role_of(name, parts)) == part
         ]
         if not found:
             continue
@@ -230,26 +189,3 @@ def table(model: nn.Module, parts: Parts) -> list[PartRow]:
 
 def table_values(rows: Sequence[PartRow]) -> list[dict[str, Any]]:
     return [asdict(row) for row in rows]
-
-
-def frozen_sha256(model: nn.Module, parts: Parts) -> dict[str, str]:
-    """One digest a role over names, dtypes and bytes of its frozen tensors."""
-    digests: dict[str, Any] = {}
-    for name, parameter in sorted(model.named_parameters(), key=lambda item: item[0]):
-        if parameter.requires_grad:
-            continue
-        digest = digests.setdefault(role_of(name, parts), hashlib.sha256())
-        digest.update(f"{name}\0{parameter.dtype}\0{tuple(parameter.shape)}\0".encode())
-        digest.update(_bytes(parameter))
-    return {role: digest.hexdigest() for role, digest in digests.items()}
-
-
-def _bytes(tensor: torch.Tensor) -> Any:
-    return tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data
-
-
-def require_equal(before: Mapping[str, str], after: Mapping[str, str]) -> None:
-    """Raise DistillError when a frozen part is not what it was before the stage."""
-    for role, digest in before.items():
-        if after.get(role) != digest:
-            raise DistillError(f"freeze broken: frozen tensors of the {role} changed during the stage")

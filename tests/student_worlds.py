@@ -165,6 +165,22 @@ def rows(folder: Path, count: int = 8, *, images: int = 1) -> list[Row]:
     return found
 
 
+def batch(processor: Any, folder: Path, count: int = 3) -> dict[str, Any]:
+    """Inputs with labels as the processor alone makes them, right-padded; every real token is a label."""
+    texts, images = [], []
+    for row in rows(folder, count):
+        turns = [
+            {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": row.question}]},
+            {"role": "assistant", "content": [{"type": "text", "text": row.response}]},
+        ]
+        texts.append(processor.apply_chat_template(turns))
+        images.append([Image.open(str(ref.path)).convert("RGB") for ref in row.images])
+    processor.tokenizer.padding_side = "right"
+    made = dict(processor(text=texts, images=images, padding=True, return_tensors="pt"))
+    made["labels"] = made["input_ids"].masked_fill(made["attention_mask"] == 0, -100)
+    return made
+
+
 CHATML = """\
 {%- for message in messages -%}
 {{- '<|im_start|>' + message['role'] + '\\n' -}}
