@@ -66,6 +66,16 @@ class Loss(SpanWeights):
     """Whether the dataset's `weight` of a row counts."""
 
 
+class Distill(Section):
+    """Learning the teachers' distributions of tokens (`logprobs` under [[teachers]]) beside their text."""
+
+    weight: Share = 0.5
+    """Of the divergence from the teacher; the likelihood of the text has the rest, and all of it where a token has no
+    distribution."""
+    top_k: int = Field(default=20, ge=1, le=20)
+    """Likeliest tokens used of each stored distribution; all others are one."""
+
+
 class Stage(Section):
     """One training stage. It starts from the stage before it unless `start` names another."""
 
@@ -101,6 +111,7 @@ class Stage(Section):
     no_think: Share = 0.0
     """Share of the traces learned without their rationale, asked for by "/no_think": a student with two modes."""
     loss: Loss = Loss()
+    distill: Distill | None = None
     max_length: int = Field(default=1024, ge=1)
     """Tokens, image tokens included. A longer row is never cut."""
     too_long: Literal["drop", "shrink_image", "error"] = "drop"
@@ -127,7 +138,11 @@ class Stage(Section):
         if sum(self.replay.values()) >= 1:
             raise ValueError("the shares of replay leave nothing for the stage's own data; their sum must be below 1")
         if self.data.partition(":")[0] != "traces":
-            for key in ("teachers", "no_think"):
+            for key in ("teachers", "no_think", "distill"):
                 if getattr(self, key):
                     raise ValueError(f"{key} is about traces, which this stage does not learn from")
+        if self.distill and self.target == "answer":
+            raise ValueError(
+                "distill: a teacher's distribution over its answer is one after its rationale; leave it out"
+            )
         return self

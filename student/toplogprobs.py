@@ -125,8 +125,8 @@ def collect(
     if not any(each.aligned for each in coverage.values()):
         stored = sum(each.traces for each in coverage.values())
         raise DataError(
-            f"{generate}: {stored:,} of the {len(rows):,} traces to learn from have log-probabilities, and none is "
-            "of a token that the student learns; set logprobs under [[teachers]] and generate again, or train without "
+            f"{generate}: {stored:,} of the {len(rows):,} traces to learn from have log-probabilities, and no token "
+            "that the student learns; set logprobs under [[teachers]] and generate again, or train without "
             "[stages.distill]"
         )
     return TopLogprobs(folder, top_k + 1), dict(coverage)
