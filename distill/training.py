@@ -23,6 +23,15 @@ class Student(Section):
     attention: Literal["auto", "packed", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention"] = "auto"
     """How rows that share a line are kept apart. packed: row by row (CPU) or by the varlen kernel of torch (GPU)."""
     trust_remote_code: bool = False
+    image_memory_gb: float = Field(default=2.0, ge=0)
+    """Resized images kept in memory, so that they are decoded once."""
+    image_disk_gb: float = Field(default=20.0, ge=0)
+    """Images beyond that kept in the run's folder until it is trained; what fits neither is decoded at every use."""
+    image_tokens: Literal["auto", "on", "off"] = "auto"
+    """Whether stages that train neither tower nor projector compute the tokens of an image once. auto: where that
+    saves work (on a CPU, when images are seen more than once)."""
+    image_tokens_gb: float = Field(default=20.0, ge=0)
+    """Image tokens kept in the run's folder; a stage that needs more computes them at every step."""
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:

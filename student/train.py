@@ -29,6 +29,7 @@ from student import stage as stages
 BASE = "base"
 # Settings that change how often something is written, never what is learned.
 _WITHOUT_EFFECT = {"save_every_steps", "log_every_steps", "report_to", "start", "name"}
+_WHERE_IMAGES_LIE = {"image_memory_gb", "image_disk_gb", "image_tokens", "image_tokens_gb"}
 
 
 def train(
@@ -110,7 +111,7 @@ def model_folder(run: Path, stage: str) -> Path:
 def _student_fields(recipe: Recipe) -> dict[str, Any]:
     """The student section, local checkpoints by their content instead of their place."""
     assert recipe.student is not None
-    values = recipe.student.model_dump(mode="json", exclude_none=True)
+    values = recipe.student.model_dump(mode="json", exclude_none=True, exclude=_WHERE_IMAGES_LIE)
     for key in ("model", "vision", "language"):
         if key in values and recipe.local(values[key]).is_dir():
             values[key] = f"sha256:{directory_sha256(recipe.local(values[key]))}"
