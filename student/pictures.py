@@ -7,10 +7,14 @@ and its output kept as it is. Does not cover text (student/encode.py) or which i
 (student/collate.py).
 """
 
-from collections.abc import Mapping, Sequence
+import os
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from threading import Lock
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,7 +23,7 @@ from transformers import ProcessorMixin
 
 from distill import images as image_files
 from distill.artifacts import fingerprint
-from distill.errors import ModelError
+from distill.errors import ImageError, ModelError
 from distill.types import ImageRef
 from student.shelf import Shelf
 
@@ -29,14 +33,12 @@ _COMPARED_SHAPES = 8
 """Of so many different shapes the first image is compared with what the processor makes of it."""
 
 Features = Mapping[str, torch.Tensor]
-Cache = Literal["memory", "disk", "off"]
 
 
 class ImageStore:
-    """Model inputs of single images, kept in memory or on disk while they fit into `max_bytes`.
+    """Model inputs of single images: in memory while they fit, then on disk, and beyond that made at every use.
 
-    Floating-point features lie in the student's dtype; pixels may be uint8 until `join` normalises them. What is not
-    kept is decoded anew at every use.
+    Floating-point features lie in the student's dtype; pixels may be uint8 until `join` normalises them.
     """
 
     def __init__(
@@ -44,27 +46,37 @@ class ImageStore:
         processor: ProcessorMixin,
         dtype: torch.dtype,
         *,
-        cache: Cache = "memory",
-        max_bytes: int = 1 << 31,
+        memory_bytes: int = 1 << 31,
+        disk_bytes: int = 0,
         folder: Path | None = None,
     ) -> None:
-        """`folder`: where caches of the run lie; needed for "disk" only."""
+        """`folder`: where the caches of a run lie; None: nothing is kept on disk."""
         self._processor = processor
         self._dtype = dtype
-        self._room = max_bytes if cache == "memory" else 0
+        self._room = memory_bytes
         self._kept: dict[str, Features] = {}
+        self._folder = folder
+        self._disk_bytes = disk_bytes
         self._shelf: Shelf | None = None
-        if cache == "disk":
-            assert folder is not None
-            self._shelf = Shelf(folder / f"images-{processor_fingerprint(processor)[:16]}", max_bytes=max_bytes)
         self._expansions: dict[tuple[int, int], tuple[int, ...]] = {}
         self._sizes: dict[str, tuple[int, int]] = {}
+        self._errors: dict[str, ImageError] = {}
         self._names: frozenset[str] = frozenset()
         self._levels = _levels(processor, dtype)
         self._reproducible = self._levels is not None
         self._compared: set[tuple[int, ...]] = set()
-        self.full = cache != "memory"
-        """Whether some features have to be read or computed at every use."""
+        self._lock = Lock()
+        self.full = memory_bytes == 0
+        """Whether some features are not in memory."""
+
+    @property
+    def facts(self) -> dict[str, int]:
+        """How many images lie where, for whoever watches; nothing where all are in memory."""
+        shelf = self._shelf if self._shelf is not None else ()
+        elsewhere = [name for name in self._sizes if name not in self._kept]
+        on_disk = sum(name in shelf for name in elsewhere)
+        counts = {"images on disk": on_disk, "images not kept": len(elsewhere) - on_disk}
+        return {name: count for name, count in counts.items() if count}
 
     def features(self, ref: ImageRef, max_pixels: int) -> Features:
         """Inputs of one image for `join`, text inputs left out. Raises ImageError."""
@@ -73,30 +85,34 @@ class ImageStore:
             return found
         if self._shelf is not None and (packed := self._shelf.get(ref.sha256)) is not None:
             return unpack(*packed)
-        features = self._make(image_files.load(ref, max_pixels=max_pixels))
-        if self._shelf is not None and not self._shelf.full:
-            self._shelf.put(ref.sha256, *pack(features))
-        return features
+        return self._make(image_files.load(ref, max_pixels=max_pixels))
 
     def blank(self, ref: ImageRef) -> Features:
         """Inputs of a grey image as large as this one, for the place of an image that cannot be read any more."""
         return self._make(Image.new("RGB", self._sizes[ref.sha256], (128, 128, 128)))
 
-    def expansion(self, ref: ImageRef, max_pixels: int) -> tuple[int, ...]:
-        """The token ids that stand for one image. They depend on its size only.
+    def prepare(self, refs: Iterable[ImageRef], max_pixels: int) -> None:
+        """Look at images that will be asked for, several at a time, and keep what fits."""
+        new = [ref for ref in {ref.sha256: ref for ref in refs}.values() if ref.sha256 not in self._sizes]
+        self._open_shelf()
+        threads = min(16, os.cpu_count() or 1, len(new))
+        if threads < 2:
+            for ref in new:
+                self._keep(ref.sha256, self._look(ref, max_pixels))
+            return
+        with ThreadPoolExecutor(max_workers=threads) as pool:
+            # A few at a time: the tiles of one image may take megabytes.
+            for start in range(0, len(new), 2 * threads):
+                some = new[start : start + 2 * threads]
+                for ref, seen in zip(some, pool.map(lambda ref: self._look(ref, max_pixels), some), strict=True):
+                    self._keep(ref.sha256, seen)
 
-        Pixels are decoded for the first image of a size and where memory keeps them, else the header is read.
-        """
+    def expansion(self, ref: ImageRef, max_pixels: int) -> tuple[int, ...]:
+        """The token ids that stand for one image. They depend on its size only. Raises ImageError."""
         if ref.sha256 not in self._sizes:
-            data = image_files.read_bytes(ref)
-            size = image_files.size(data, max_pixels=max_pixels)
-            if size not in self._expansions or not self.full:
-                image = image_files.decode(data, max_pixels=max_pixels)
-                if size not in self._expansions:
-                    self._expansions[size] = self._expand(image)
-                if not self.full:
-                    self._keep(ref.sha256, self._make(image))
-            self._sizes[ref.sha256] = size
+            self.prepare([ref], max_pixels)
+        if ref.sha256 in self._errors:
+            raise self._errors.pop(ref.sha256)
         return self._expansions[self._sizes[ref.sha256]]
 
     def join(self, parts: Sequence[Features]) -> dict[str, torch.Tensor]:
@@ -106,19 +122,58 @@ class ImageStore:
             return join_features([self._normalised(part) for part in parts])
         return self._normalised(join_features(parts))
 
+    def _look(self, ref: ImageRef, max_pixels: int) -> Features | None:
+        """Note the size of an image; its features where they can be kept and are not yet.
+
+        Pixels are decoded for the first image of a size and where there is room, else the header is read.
+        """
+        try:
+            data = image_files.read_bytes(ref)
+            size = image_files.size(data, max_pixels=max_pixels)
+            wanted = self._has_room() and not (self._shelf is not None and ref.sha256 in self._shelf)
+            image = None
+            if wanted or size not in self._expansions:
+                image = image_files.decode(data, max_pixels=max_pixels)
+            with self._lock:
+                if size not in self._expansions:
+                    self._expansions[size] = self._expand(image)
+            self._sizes[ref.sha256] = size
+            return self._make(image) if wanted else None
+        except ImageError as error:
+            self._errors[ref.sha256] = error
+            return None
+
+    def _has_room(self) -> bool:
+        return not self.full or (self._shelf is not None and not self._shelf.full)
+
+    def _open_shelf(self) -> None:
+        """Open the shelf of this processor's images once memory is full; those of other settings go."""
+        if self._shelf is not None or not self.full or self._folder is None or not self._disk_bytes:
+            return
+        path = self._folder / f"images-{processor_fingerprint(self._processor)[:16]}"
+        for other in self._folder.glob("images-*"):
+            if other != path:
+                shutil.rmtree(other, ignore_errors=True)
+        self._shelf = Shelf(path, max_bytes=self._disk_bytes)
+
     def _expand(self, image: Any) -> tuple[int, ...]:
         made = self._processor(text=image_token(self._processor), images=[image], add_special_tokens=False)
         # Image processors also return what only the processor itself needs (InternVL's num_patches).
         self._names = frozenset(made) - _TEXT_INPUTS
         return tuple(int(value) for value in np.asarray(made["input_ids"]).reshape(-1))
 
-    def _keep(self, name: str, features: Features) -> None:
-        size = sum(value.numel() * value.element_size() for value in features.values())
-        if size > self._room:
-            self.full = True
+    def _keep(self, name: str, features: Features | None) -> None:
+        if features is None:
             return
-        self._room -= size
-        self._kept[name] = features
+        size = sum(value.numel() * value.element_size() for value in features.values())
+        if not self.full and size <= self._room:
+            self._room -= size
+            self._kept[name] = features
+            return
+        self.full = True
+        self._open_shelf()
+        if self._shelf is not None and not self._shelf.full:
+            self._shelf.put(name, *pack(features))
 
     def _make(self, image: Any) -> Features:
         """Features with raw pixels where they can be normalised later, else as the processor makes them."""
@@ -130,14 +185,15 @@ class ImageStore:
             return self._cast(self._processed(image))
         compact = {**raw, _PIXELS: pixels.to(torch.uint8)}
         shape = tuple(pixels.shape)
-        if shape not in self._compared and len(self._compared) < _COMPARED_SHAPES:
-            self._compared.add(shape)
-            whole = self._cast(self._processed(image))
-            again = self._normalised(compact)
-            if again.keys() != whole.keys() or not all(torch.equal(again[name], whole[name]) for name in whole):
-                self._reproducible = False
-                return whole
-        return compact
+        # Others of this shape wait for the verdict.
+        with self._lock:
+            if shape not in self._compared and len(self._compared) < _COMPARED_SHAPES:
+                self._compared.add(shape)
+                whole, again = self._cast(self._processed(image)), self._normalised(compact)
+                self._reproducible = again.keys() == whole.keys() and all(
+                    torch.equal(again[name], whole[name]) for name in whole
+                )
+        return compact if self._reproducible else self._cast(self._processed(image))
 
     def _processed(self, image: Any, **options: bool) -> dict[str, torch.Tensor]:
         made = self._processor.image_processor(images=[image], return_tensors="pt", **options)

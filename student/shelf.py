@@ -10,6 +10,7 @@ runs.
 import errno
 import fcntl
 import os
+import shutil
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -27,7 +28,7 @@ _Entry = tuple[int, int, int, Any]
 
 
 class Shelf:
-    """Entries of at most `max_bytes` in all, below `folder`, which is made."""
+    """Entries of at most `max_bytes` in all, and of half the free space, below `folder`, which is made."""
 
     def __init__(self, folder: Path, *, max_bytes: int) -> None:
         with storage_errors(folder):
@@ -36,7 +37,8 @@ class Shelf:
             self._data = os.open(folder / DATA, flags, 0o644)
             self._index = os.open(folder / INDEX, flags, 0o644)
         self.folder = folder
-        self._max_bytes = max_bytes
+        # Half of what is free stays free: checkpoints need it more.
+        self._max_bytes = min(max_bytes, os.fstat(self._data).st_size + shutil.disk_usage(folder).free // 2)
         self._entries: dict[str, _Entry] = {}
         self._facts: dict[bytes, Any] = {}
         self._read = 0

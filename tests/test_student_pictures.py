@@ -21,6 +21,8 @@ from student import pictures
 from student.shelf import DATA, INDEX, Shelf
 
 PIXELS = 10**6
+OFF: dict[str, int] = {"memory_bytes": 0}
+DISK = {"memory_bytes": 0, "disk_bytes": 10**9}
 SIZES = ((30, 44), (64, 64), (44, 30), (120, 40))
 
 
@@ -44,8 +46,7 @@ def noise(path: Path, size: tuple[int, int], seed: int) -> ImageRef:
 
 def planned(processor, refs, dtype=torch.float32, **settings) -> pictures.ImageStore:
     store = pictures.ImageStore(processor, dtype, **settings)
-    for ref in refs:
-        store.expansion(ref, PIXELS)
+    store.prepare(refs, PIXELS)
     return store
 
 
@@ -116,19 +117,19 @@ class Brightening:
         return made
 
 
-@pytest.mark.parametrize("cache", ["memory", "disk"])
-def test_a_processor_that_is_not_reproduced_by_a_table_keeps_its_own_output(cache, world, refs, tmp_path):
+@pytest.mark.parametrize("settings", [{}, {"memory_bytes": 0, "disk_bytes": 10**9}])
+def test_a_processor_that_is_not_reproduced_by_a_table_keeps_its_own_output(settings, world, refs, tmp_path):
     _, processor = worlds.student("llava", world)
     expected = Brightening(processor.image_processor)(images=[Image.open(refs[0].path)], return_tensors="pt")
     processor.image_processor = Brightening(processor.image_processor)
-    store = planned(processor, refs, cache=cache, folder=tmp_path)
+    store = planned(processor, refs, folder=tmp_path, **settings)
     for _ in range(2):
         kept = store.features(refs[0], PIXELS)
         assert kept["pixel_values"].dtype == torch.float32
         assert torch.equal(store.join([kept])["pixel_values"], expected["pixel_values"])
 
 
-@pytest.mark.parametrize("settings", [{"max_bytes": 800}, {"cache": "off"}, {"cache": "disk"}])
+@pytest.mark.parametrize("settings", [OFF, DISK, {"memory_bytes": 1600}, {"memory_bytes": 1600, "disk_bytes": 2400}])
 def test_every_way_of_keeping_images_gives_the_same_batch(settings, world, refs, tmp_path):
     _, processor = worlds.student("siq-vl", world)
     kept = planned(processor, refs)
@@ -148,21 +149,29 @@ def test_the_same_picture_is_kept_once(world, refs, tmp_path):
     assert store.features(again, PIXELS) is store.features(refs[0], PIXELS)
 
 
-def test_images_on_disk_are_not_decoded_again_by_the_next_process(world, tmp_path):
+def test_images_on_disk_are_not_decoded_again_by_the_next_process(world, refs, tmp_path, monkeypatch):
     _, processor = worlds.student("siq-vl", world)
-    path = tmp_path / "once.png"
-    ref = noise(path, (30, 44), 0)
-    first = planned(processor, [ref], cache="disk", folder=tmp_path).features(ref, PIXELS)
-    path.unlink()
-    store = pictures.ImageStore(processor, torch.float32, cache="disk", folder=tmp_path)
-    assert torch.equal(store.features(ref, PIXELS)["pixel_values"], first["pixel_values"])
+    first = planned(processor, refs, folder=tmp_path, **DISK)
+    decoded = counted(monkeypatch)
+    again = planned(processor, refs, folder=tmp_path, **DISK)
+    batches = [store.join([store.features(ref, PIXELS) for ref in refs]) for store in (first, again)]
+    assert torch.equal(batches[0]["pixel_values"], batches[1]["pixel_values"])
+    assert len(decoded) == len(SIZES)
+
+
+def counted(monkeypatch) -> list[int]:
+    """Grows by one an image that is decoded."""
+    decoded: list[int] = []
+    plain = image_files.decode
+    monkeypatch.setattr(image_files, "decode", lambda data, **more: decoded.append(1) or plain(data, **more))
+    return decoded
 
 
 def test_other_settings_of_the_processor_never_see_each_others_pixels(world, refs, tmp_path):
     _, processor = worlds.student("llava", world)
-    planned(processor, refs, cache="disk", folder=tmp_path).features(refs[0], PIXELS)
+    planned(processor, refs, folder=tmp_path, **DISK).features(refs[0], PIXELS)
     processor.image_processor.resample = 0
-    other = planned(processor, refs, cache="disk", folder=tmp_path).features(refs[0], PIXELS)
+    other = planned(processor, refs, folder=tmp_path, **DISK).features(refs[0], PIXELS)
     made = processor.image_processor(images=[Image.open(refs[0].path)], return_tensors="pt", do_normalize=False)
     assert torch.equal(other["pixel_values"] / 255, made["pixel_values"])
 
@@ -178,25 +187,36 @@ class Asked(torch.utils.data.Dataset):
         return self.store.join([self.store.features(self.refs[place], PIXELS)])["pixel_values"]
 
 
-def test_workers_fill_the_disk_together_and_read_what_the_others_wrote(world, refs, tmp_path):
+def test_dataloader_workers_read_what_planning_kept(world, refs, tmp_path):
     _, processor = worlds.student("siq-vl", world)
-    store = planned(processor, refs, cache="disk", folder=tmp_path)
+    store, expected = planned(processor, refs, folder=tmp_path, **DISK), planned(processor, refs)
+    for place, values in enumerate(DataLoader(Asked(store, refs), batch_size=None, num_workers=2)):
+        assert torch.equal(values, expected.join([expected.features(refs[place], PIXELS)])["pixel_values"])
+
+
+def test_what_is_kept_where_is_told(world, refs, tmp_path):
+    _, processor = worlds.student("siq-vl", world)
+    assert planned(processor, refs).facts == {}
+    some = planned(processor, refs, memory_bytes=1600, disk_bytes=2400, folder=tmp_path)
+    assert some.facts == {"images on disk": 3, "images not kept": 3}
+
+
+def test_unreadable_images_raise_their_reason_at_every_use(world, refs, tmp_path):
+    _, processor = worlds.student("siq-vl", world)
+    cut = tmp_path / "cut.png"
+    cut.write_bytes(Path(refs[0].path).read_bytes()[:200])
+    bad = ImageRef(sha256=image_files.sha256(cut.read_bytes()), path=str(cut))
+    store = planned(processor, [bad, *refs])
     for _ in range(2):
-        loader = DataLoader(Asked(store, refs * 4), batch_size=None, num_workers=2)
-        expected = planned(processor, refs)
-        for place, values in enumerate(loader):
-            assert torch.equal(values, expected.join([expected.features(refs[place % 8], PIXELS)])["pixel_values"])
-    (folder,) = tmp_path.iterdir()
-    assert len((folder / INDEX).read_bytes().splitlines()) == len(refs)
-    assert len(Shelf(folder, max_bytes=0)) == len(refs)
+        with pytest.raises(ImageError):
+            store.expansion(bad, PIXELS)
+    assert len(store.expansion(refs[0], PIXELS)) > 1
 
 
 def test_planning_reads_headers_only_where_nothing_is_kept(world, refs, monkeypatch):
     _, processor = worlds.student("siq-vl", world)
-    decoded = []
-    plain = image_files.decode
-    monkeypatch.setattr(image_files, "decode", lambda data, **more: decoded.append(1) or plain(data, **more))
-    off = planned(processor, refs, cache="off")
+    decoded = counted(monkeypatch)
+    off = planned(processor, refs, **OFF)
     assert len(decoded) == len({Image.open(ref.path).size for ref in refs}) < len(refs)
     assert [off.expansion(ref, PIXELS) for ref in refs] == [
         planned(processor, [ref]).expansion(ref, PIXELS) for ref in refs
@@ -206,7 +226,7 @@ def test_planning_reads_headers_only_where_nothing_is_kept(world, refs, monkeypa
 def test_an_image_that_is_gone_leaves_a_blank_of_its_size(world, tmp_path):
     _, processor = worlds.student("smolvlm", world)
     ref = noise(tmp_path / "gone.png", (120, 40), 3)
-    store = planned(processor, [ref], cache="off")
+    store = planned(processor, [ref], **OFF)
     shape = store.features(ref, PIXELS)["pixel_values"].shape
     Path(ref.path).unlink()
     with pytest.raises(ImageError, match="no such file"):
