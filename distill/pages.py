@@ -73,12 +73,12 @@ def picture(data: bytes, *, max_pixels: int = 50_000_000, side: int = PICTURE_SI
     return Picture(uri=data_uri(data, mime), width=width * scale, height=height * scale, pixelated=scale > 1)
 
 
-def pictures(sample: Sample, *, max_pixels: int = 50_000_000) -> list[Picture]:
+def pictures(sample: Sample, *, max_pixels: int = 50_000_000, side: int = PICTURE_SIDE) -> list[Picture]:
     """The pictures of a sample that can still be read; a page is no reason to fail."""
     found = []
     for ref in sample.images:
         try:
-            found.append(picture(images.read_bytes(ref), max_pixels=max_pixels))
+            found.append(picture(images.read_bytes(ref), max_pixels=max_pixels, side=side))
         except ImageError:
             continue
     return found

@@ -45,7 +45,7 @@ def judged(sample: Sample, reply: Mapping[str, Any], *, plain: bool, relative_to
 
 
 def summary(predictions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Accuracy with its interval, form and length of at least one reply. Undecided counts apart, and as not correct."""
+    """Accuracy with its interval, form and length of at least one reply. Undecided is not correct, and counted."""
     n = len(predictions)
     right = sum(line["verdict"] == "correct" for line in predictions)
     return {
