@@ -90,7 +90,7 @@ class Collator:
             longest = int(bounds.diff().max())
             inputs |= {"cu_seq_lens_q": bounds, "cu_seq_lens_k": bounds}
             inputs |= {"max_length_q": longest, "max_length_k": longest}  # type: ignore[dict-item]
-        inputs |= join_features([features for row in pictures for features in row])
+        inputs |= self._store.join([features for row in pictures for features in row])
         order = [rows[place] for places in bins for place in places]
         return Layout(inputs, np.concatenate(at), np.concatenate(labels).astype(np.int64), order)
 

@@ -18,10 +18,12 @@ from transformers.utils.chat_template_utils import render_jinja_template
 
 from distill import images as image_files
 from distill.errors import DataError, ImageError, ModelError
-from distill.types import ImageRef
 from student.pictures import ImageStore, image_token
 from student.rows import Row
 
+RATIONALE, ANSWER, FORMAT = range(3)
+KINDS = ("rationale", "answer", "format")
+"""Parts of a response by number."""
 TOO_LONG = "too_long"
 IMAGE_TOKEN_IN_TEXT = "image_token_in_text"
 _BATCH_ROWS = 512
@@ -59,8 +61,8 @@ class Encoder:
         added = asked[len(told) :] if asked.startswith(told) else ""
         return max(1, len(self._tokenizer(added, add_special_tokens=False)["input_ids"]))
 
-    def conversations(self, rows: Sequence[Row]) -> list[tuple[list[int], int]]:
-        """Token ids of each row, placeholders not expanded, and the position at which its response begins."""
+    def conversations(self, rows: Sequence[Row]) -> list[tuple[list[int], int, np.ndarray]]:
+        """Token ids of each row, placeholders not expanded, where its response begins, and its tokens' kinds."""
         turns = [_turns(row.question, len(row.images), row.response) for row in rows]
         if self._marks_assistant:
             texts, marked = self._render(turns, ask=False, mark=True)
@@ -71,13 +73,15 @@ class Encoder:
             spans = [_after(head, text) for head, text in zip(heads, texts, strict=True)]
         made = self._tokenize(texts, return_offsets_mapping=True)
         return [
-            self._cut(ids, offsets, span, row)
-            for ids, offsets, span, row in zip(made["input_ids"], made["offset_mapping"], spans, rows, strict=True)
+            self._cut(ids, offsets, span, row, text)
+            for ids, offsets, span, row, text in zip(
+                made["input_ids"], made["offset_mapping"], spans, rows, texts, strict=True
+            )
         ]
 
     def _cut(
-        self, ids: list[int], offsets: list[tuple[int, int]], span: tuple[int, int], row: Row
-    ) -> tuple[list[int], int]:
+        self, ids: list[int], offsets: list[tuple[int, int]], span: tuple[int, int], row: Row, text: str
+    ) -> tuple[list[int], int, np.ndarray]:
         """The row up to its end-of-turn token, which is added where the template writes none."""
         inside = [place for place, (start, end) in enumerate(offsets) if span[0] <= start < end <= span[1]]
         if not inside:
@@ -89,8 +93,11 @@ class Encoder:
         elif end < len(ids) and ids[end] in self.end_ids:
             end += 1
         else:
-            return [*ids[:end], int(self._tokenizer.eos_token_id)], first
-        return ids[:end], first
+            ids, offsets = [*ids[:end], int(self._tokenizer.eos_token_id)], [*offsets[:end], (span[1], span[1])]
+            end += 1
+        # A template may trim the response, but never changes it inside.
+        begin = text.find(row.response.strip(), span[0]) - (len(row.response) - len(row.response.lstrip()))
+        return ids[:end], first, _kinds(offsets[first:end], row, begin)
 
     def verify(self, row: Row, ids: Sequence[int], max_pixels: int) -> None:
         """Check that a row's ids are what the processor itself makes of its text and images."""
@@ -123,6 +130,15 @@ class Encoder:
         begin = self._tokenizer.bos_token
         doubled = begin is not None and bool(texts) and texts[0].startswith(begin)
         return self._tokenizer(texts, add_special_tokens=not doubled, **options)
+
+
+def _kinds(offsets: Sequence[tuple[int, int]], row: Row, begin: int) -> np.ndarray:
+    """The part of the response at `begin` of the text that each token's first character belongs to."""
+    starts = np.asarray([start for start, _ in offsets]) - begin
+    kinds = np.full(len(starts), FORMAT, dtype=np.uint8)
+    for kind, (first, end) in ((RATIONALE, row.rationale), (ANSWER, row.answer)):
+        kinds[(starts >= first) & (starts < end)] = kind
+    return kinds
 
 
 def _turns(question: str, images: int, response: str | None = None) -> list[dict[str, Any]]:
@@ -159,26 +175,36 @@ def expand(ids: Sequence[int], image_id: int, expansions: Sequence[Sequence[int]
     return pieces if used == len(expansions) else None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """One row as tokens."""
+
+    row: Row
+    ids: np.ndarray
+    """int32, image tokens included."""
+    begin: int
+    """The first position that carries loss."""
+    kinds: np.ndarray
+    """uint8, the part of the response (RATIONALE, ANSWER, FORMAT) that each token from `begin` on belongs to."""
+
+
 @dataclass(slots=True)
 class Examples:
-    """Token ids of all rows of a stage. `begin[i]` is the first position of row i that carries loss."""
+    """All rows of a stage that can be trained on, and why the others can't."""
 
-    ids: list[np.ndarray] = field(default_factory=list)
-    begin: list[int] = field(default_factory=list)
-    images: list[tuple[ImageRef, ...]] = field(default_factory=list)
-    row_ids: list[str] = field(default_factory=list)
+    rows: list[Example] = field(default_factory=list)
     dropped: Counter[str] = field(default_factory=Counter)
 
     def __len__(self) -> int:
-        return len(self.ids)
+        return len(self.rows)
 
     @property
     def lengths(self) -> list[int]:
-        return [len(ids) for ids in self.ids]
+        return [len(example.ids) for example in self.rows]
 
     @property
     def response_tokens(self) -> int:
-        return sum(len(ids) - begin for ids, begin in zip(self.ids, self.begin, strict=True))
+        return sum(len(example.kinds) for example in self.rows)
 
 
 def encode(
@@ -195,7 +221,8 @@ def encode(
     waiting = iter(rows)
     verified = 0
     while batch := list(islice(waiting, _BATCH_ROWS)):
-        for row, (ids, begin) in zip(batch, encoder.conversations(batch), strict=True):
+        store.prepare((ref for row in batch for ref in row.images), max_pixels)
+        for row, (ids, begin, kinds) in zip(batch, encoder.conversations(batch), strict=True):
             try:
                 expansions = [store.expansion(ref, max_pixels) for ref in row.images]
             except ImageError as error:
@@ -211,8 +238,7 @@ def encode(
             if row.images and verified < _VERIFIED_ROWS:
                 verified += 1
                 encoder.verify(row, full, max_pixels)
-            examples.ids.append(np.asarray(full, dtype=np.int32))
-            examples.begin.append(begin + len(full) - len(ids))
-            examples.images.append(row.images)
-            examples.row_ids.append(row.id)
+            made = np.asarray(full, dtype=np.int32)
+            begin += len(full) - len(ids)
+            examples.rows.append(Example(row=row, ids=made, begin=begin, kinds=kinds))
     return examples

@@ -16,16 +16,18 @@ import torch
 from transformers import PreTrainedModel, ProcessorMixin
 from transformers.utils import logging as transformers_logging
 
-from distill.errors import DataError, DistillError, ModelError
+from distill.errors import DataError, DistillError
 from student import model as models
 from student import packing, stage
-from student.collate import IGNORED, Collator
+from student.collate import Collator, Layout, row_bounds
 from student.encode import Encoder, Examples, encode
+from student.loss import require_plain_head
 from student.pictures import ImageStore
 from student.rows import Row
 
 RANK_CLIP = 100
 """Largest rank that counts: the clip of the rank-surprisal ratio (Yang et al. 2026, arXiv 2601.14249)."""
+_LINE_TOKENS = 4096
 _LOGITS = 1 << 24
 """Entries of the largest tensor over the vocabulary: 64 MiB of float32."""
 _LEAST_SURPRISAL = 1e-6
@@ -96,10 +98,11 @@ class Fit:
         self._types = stage.type_name(model)
         self._opening = self._encoder.opening()
         packs = model.device.type == "cuda" and packing.can_pack(model.config, self._types)
-        self._line_tokens = stage.LINE_TOKENS if packs else None
+        self._line_tokens = _LINE_TOKENS if packs else None
         pad = processor.tokenizer.pad_token_id
         self._pad_id = int(pad if pad is not None else processor.tokenizer.eos_token_id)
-        self._require_plain_head()
+        ids = torch.tensor([self._encoder.prompts([("1 + 1?", 0)])[0]], device=model.device)
+        require_plain_head(model, ids, self._types)
 
     def __call__(self, said: Sequence[Said]) -> list[dict[str, Any]]:
         """The values of each row, or the `reason` why it has none, in the rows' order; row ids must be distinct.
@@ -114,14 +117,15 @@ class Fit:
         seeing = self._encoded(rows, store, found)
         others, known = self._second(seeing, {item.row.id: item for item in said}, store, found)
         # Keys of both passes at once, so that the two rows of the second cost no more than the one of the first.
+        lengths, others_lengths = seeing.lengths, others.lengths
         costs = {
             one.place: max(
-                len(seeing.ids[one.place]),
-                len(others.ids[one.alone]) + (len(others.ids[one.blind]) if one.blind is not None else 0),
+                lengths[one.place],
+                others_lengths[one.alone] + (others_lengths[one.blind] if one.blind is not None else 0),
             )
             for one in known
         }
-        known.sort(key=lambda one: (costs[one.place], seeing.row_ids[one.place]))
+        known.sort(key=lambda one: (costs[one.place], seeing.rows[one.place].row.id))
         collators = [self._collator(examples, store) for examples in (seeing, others)]
         for batch in _budgeted(known, lambda one: costs[one.place], self._batch_tokens):
             first = self._scores(collators[0], seeing, [one.place for one in batch])
@@ -129,7 +133,7 @@ class Fit:
             second = self._scores(collators[1], others, places)
             for one in batch:
                 blind = second[one.blind] if one.blind is not None else None
-                found[seeing.row_ids[one.place]] = _values(first[one.place], blind, second[one.alone], one.answer)
+                found[seeing.rows[one.place].row.id] = _values(first[one.place], blind, second[one.alone], one.answer)
         return [found[item.row.id] for item in said]
 
     def _encoded(self, rows: Sequence[Row], store: ImageStore, found: dict[str, dict[str, Any]]) -> Examples:
@@ -141,7 +145,7 @@ class Fit:
             examples = Examples()
         if len(examples) == len(rows):
             return examples
-        kept = set(examples.row_ids)
+        kept = {example.row.id for example in examples.rows}
         for row in rows:
             if row.id in kept:
                 continue
@@ -153,8 +157,7 @@ class Fit:
             if not len(single):
                 found[row.id] = {"reason": next(iter(single.dropped))}
                 continue
-            for name in ("ids", "begin", "images", "row_ids"):
-                getattr(examples, name).extend(getattr(single, name))
+            examples.rows.extend(single.rows)
         return examples
 
     def _encode(self, rows: Sequence[Row], store: ImageStore) -> Examples:
@@ -171,23 +174,28 @@ class Fit:
         self, seeing: Examples, said: dict[str, Said], store: ImageStore, found: dict[str, dict[str, Any]]
     ) -> tuple[Examples, list[_Known]]:
         """The rows of the second pass, and where each row of the first has its own there."""
-        items = [said[name] for name in seeing.row_ids]
+        items = [said[example.row.id] for example in seeing.rows]
         others = self._encoded([replace(item.row, images=()) for item in items if item.row.images], store, found)
-        blind = {name: place for place, name in enumerate(others.row_ids)}
+        blind = {example.row.id: place for place, example in enumerate(others.rows)}
         answers = self._answers(items, seeing)
         known = []
         start_id = self._processor.tokenizer.bos_token_id
         for place, (item, answer) in enumerate(zip(items, answers, strict=True)):
             if item.row.images and item.row.id not in blind:
                 continue
-            ids, begin = seeing.ids[place], seeing.begin[place]
+            example = seeing.rows[place]
+            ids, begin = example.ids, example.begin
             opening = min(self._opening, begin)
             head = ids[:1] if begin > opening and ids[0] == start_id else ids[:0]
-            others.ids.append(np.concatenate([head, ids[begin - opening :]]))
-            others.begin.append(len(head) + opening)
-            others.images.append(())
-            others.row_ids.append(item.row.id)
-            known.append(_Known(place=place, answer=answer, blind=blind.get(item.row.id), alone=len(others.ids) - 1))
+            others.rows.append(
+                replace(
+                    example,
+                    row=replace(item.row, images=()),
+                    ids=np.concatenate([head, ids[begin - opening :]]),
+                    begin=len(head) + opening,
+                )
+            )
+            known.append(_Known(place=place, answer=answer, blind=blind.get(item.row.id), alone=len(others) - 1))
         return others, known
 
     def _answers(self, items: Sequence[Said], seeing: Examples) -> list[slice]:
@@ -199,7 +207,7 @@ class Fit:
         spans = []
         for place, item in enumerate(items):
             ids, offsets = made["input_ids"][place], made["offset_mapping"][place]
-            response = seeing.ids[place][seeing.begin[place] :]
+            response = seeing.rows[place].ids[seeing.rows[place].begin :]
             if list(response[: len(ids)]) == ids:
                 first = next((at for at, (_, end) in enumerate(offsets) if end > item.answer_at), len(ids))
                 spans.append(slice(first, len(ids)))
@@ -223,59 +231,27 @@ class Fit:
     @torch.inference_mode()
     def _scores(self, collator: Collator, examples: Examples, places: Sequence[int]) -> dict[int, Scores]:
         """One forward pass over some rows."""
-        batch = collator([{"row": place} for place in places])
-        lengths, labels = batch.pop("lengths").tolist(), batch.pop("labels")
-        device = self._model.device
+        layout = collator(places)
         try:
-            hidden = self._hidden({name: value.to(device) for name, value in batch.items()})
-            # Position p predicts token p + 1.
-            wanted = labels[:, 1:] != IGNORED
-            surprisals, ranks = token_scores(
-                self._model.get_output_embeddings(),
-                hidden[:, :-1][wanted.to(device)],
-                labels[:, 1:][wanted].to(device),
-            )
+            surprisals, ranks = response_scores(self._model, layout)
         except torch.OutOfMemoryError:
+            tokens = sum(len(examples.rows[place].ids) for place in places)
             raise DistillError(
-                f"the GPU's memory does not hold a batch of {sum(lengths):,} tokens; lower "
+                f"the GPU's memory does not hold a batch of {tokens:,} tokens; lower "
                 f"filter.student.batch_tokens ({self._batch_tokens:,}) or "
                 f"filter.student.max_length ({self._max_length:,}) and run again"
             ) from None
-        order = self._order(lengths)
-        sizes = [len(examples.ids[places[at]]) - examples.begin[places[at]] for at in order]
-        ends = np.cumsum(sizes)
-        return {
-            places[at]: (surprisals[end - size : end], ranks[end - size : end])
-            for at, size, end in zip(order, sizes, ends, strict=True)
-        }
+        bounds = zip(layout.rows, row_bounds(layout, examples), strict=True)
+        return {place: (surprisals[begin:end], ranks[begin:end]) for place, (begin, end) in bounds}
 
-    def _order(self, lengths: Sequence[int]) -> list[int]:
-        """The order in which a collator's lines hold the rows."""
-        if self._line_tokens is None:
-            return list(range(len(lengths)))
-        bins = packing.best_fit(lengths, max(self._line_tokens, max(lengths)))
-        return [place for places in bins for place in places]
 
-    def _hidden(self, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
-        states: torch.Tensor = self._model.base_model(**inputs, use_cache=False).last_hidden_state
-        return states
-
-    @torch.inference_mode()
-    def _require_plain_head(self) -> None:
-        """Raises ModelError for a student whose logits are more than its output layer of its last hidden states."""
-        ids = torch.tensor([self._encoder.prompts([("1 + 1?", 0)])[0]], device=self._model.device)
-        inputs = {"input_ids": ids}
-        if self._types is not None:
-            inputs[self._types] = torch.zeros_like(ids)
-        whole = self._model(**inputs, use_cache=False).logits.float()
-        ours = self._model.get_output_embeddings()(self._hidden(inputs)).float()
-        if whole.shape != ours.shape or not torch.allclose(
-            whole, ours, rtol=1e-2, atol=1e-2 * float(whole.abs().max())
-        ):
-            raise ModelError(
-                f"{type(self._model).__name__} changes its logits after the output layer, so its likelihoods cannot "
-                "be measured; leave 'student' out of filter.signals"
-            )
+def response_scores(model: PreTrainedModel, layout: Layout) -> Scores:
+    """Scores of every labelled token of a pass, row by row in the order of `layout.rows`."""
+    device = model.device
+    inputs = {name: value.to(device) for name, value in layout.inputs.items()}
+    states = model.base_model(**inputs, use_cache=False).last_hidden_state.flatten(0, 1)
+    at, labels = (torch.from_numpy(values).to(device) for values in (layout.at, layout.labels))
+    return token_scores(model.get_output_embeddings(), states[at], labels)
 
 
 def token_scores(

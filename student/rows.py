@@ -1,14 +1,18 @@
 """What a training stage reads: a question, the response to learn, references to the images.
 
-A stage's data is the filtered dataset ("traces"), an arm of it ("traces:random") or a named source. Does not cover
-tokens (student/encode.py).
+A stage's data is the filtered dataset ("traces"), an arm of it ("traces:random") or a named source; it may replay
+other sources. Does not cover tokens (student/encode.py) or how often a row is drawn (student/mixture.py).
 """
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
+
+import orjson
 
 from distill import data, images
 from distill.artifacts import flatten, require
@@ -18,7 +22,10 @@ from distill.types import BadRow, ImageRef
 
 TRACES = "traces"
 NO_ANSWER = "no_answer"
+NO_THINK = " /no_think"
+"""What a question ends with that asks a student of two modes for the answer alone."""
 _READ_ROWS = 256
+_COLUMNS = ("images", "messages", "answer", "rationale", "trace_id", "teacher", "weight", "signals")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +36,14 @@ class Row:
     images: tuple[ImageRef, ...]
     question: str
     response: str
+    rationale: tuple[int, int] = (0, 0)
+    """Characters of the response; what is neither rationale nor answer is format."""
+    answer: tuple[int, int] = (0, 0)
+    source: str = ""
+    teacher: str = ""
+    weight: float = 1.0
+    difficulty: float = 0.5
+    """Share of the question's traces that are wrong; a half where it is unknown."""
 
 
 def is_traces(stage: Stage) -> bool:
@@ -37,28 +52,33 @@ def is_traces(stage: Stage) -> bool:
 
 
 def fields(recipe: Recipe, run: Path, stage: Stage) -> dict[str, Any]:
-    """What identifies the data of a stage: the filter's fingerprint, or the source's content."""
+    """What identifies the data of a stage: the filter's fingerprint, or the sources' content."""
+    found: dict[str, Any] = {}
     if is_traces(stage):
         upstream = require(run, "filter", next_step=f"run `distill filter {recipe.path}` first")
-        return {f"data.{stage.data}": upstream.fingerprint}
-    return flatten(data.source_fields(recipe, stage.data), f"data.{stage.data}")
+        found[f"data.{stage.data}"] = upstream.fingerprint
+    for name in _sources(stage):
+        found |= flatten(data.source_fields(recipe, name), f"data.{name}")
+    return found
+
+
+def _sources(stage: Stage) -> list[str]:
+    return [*(() if is_traces(stage) else (stage.data,)), *stage.replay]
 
 
 def max_pixels(recipe: Recipe, stage: Stage) -> int:
     """The pixel limit of a stage's images; traces hold images of any source, so the largest limit applies."""
-    if not is_traces(stage):
-        return recipe.data[stage.data].max_pixels
-    limits = [source.max_pixels for source in recipe.data.values()]
+    names = recipe.data if is_traces(stage) else _sources(stage)
+    limits = [recipe.data[name].max_pixels for name in names]
     return max(limits, default=int(DataSource.model_fields["max_pixels"].default))
 
 
 def read(recipe: Recipe, run: Path, stage: Stage, dropped: Counter[str]) -> Iterator[Row]:
-    """The rows of a stage in order; reasons for rows left out are added to `dropped`."""
-    found = _traces(run, stage) if is_traces(stage) else _samples(recipe, stage.data, dropped)
-    for position, row in enumerate(found):
-        if stage.limit is not None and position >= stage.limit:
-            return
-        yield row
+    """The rows of a stage in order, replayed ones last; reasons for rows left out are added to `dropped`."""
+    own = _traces(recipe, run, stage) if is_traces(stage) else _samples(recipe, stage.data, dropped)
+    yield from islice(own, stage.limit)
+    for name in stage.replay:
+        yield from _samples(recipe, name, dropped)
 
 
 def _samples(recipe: Recipe, name: str, dropped: Counter[str]) -> Iterator[Row]:
@@ -69,10 +89,17 @@ def _samples(recipe: Recipe, name: str, dropped: Counter[str]) -> Iterator[Row]:
         if sample.answer is None:
             dropped[NO_ANSWER] += 1
             continue
-        yield Row(id=sample.id, images=sample.images, question=sample.question, response=sample.answer)
+        yield Row(
+            id=sample.id,
+            images=sample.images,
+            question=sample.question,
+            response=sample.answer,
+            answer=(0, len(sample.answer)),
+            source=name,
+        )
 
 
-def _traces(run: Path, stage: Stage) -> Iterator[Row]:
+def _traces(recipe: Recipe, run: Path, stage: Stage) -> Iterator[Row]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -85,11 +112,10 @@ def _traces(run: Path, stage: Stage) -> Iterator[Row]:
         position = 0
         try:
             with pq.ParquetFile(file) as table:
-                for batch in table.iter_batches(
-                    batch_size=_READ_ROWS, columns=["images", "messages", "answer", "trace_id"]
-                ):
+                there = [name for name in _COLUMNS if name in table.schema_arrow.names]
+                for batch in table.iter_batches(batch_size=_READ_ROWS, columns=there):
                     for values in batch.to_pylist():
-                        yield _trace(values, file, position, stage)
+                        yield _trace(values, file, position, stage, plain=recipe.filter.rationale == "plain")
                         position += 1
         except (OSError, KeyError, pa.ArrowException) as error:
             raise DataError(
@@ -97,13 +123,35 @@ def _traces(run: Path, stage: Stage) -> Iterator[Row]:
             ) from None
 
 
-def _trace(values: dict[str, Any], file: Path, position: int, stage: Stage) -> Row:
+def _trace(values: dict[str, Any], file: Path, position: int, stage: Stage, *, plain: bool) -> Row:
     question = "\n".join(message["content"] for message in values["messages"] if message["role"] == "user")
-    response = values["messages"][-1]["content"] if stage.target == "rationale" else values["answer"]
+    answer, identity = values["answer"], values["trace_id"]
+    response = values["messages"][-1]["content"] if stage.target == "rationale" else answer
+    if stage.target == "rationale" and _share(identity) < stage.no_think:
+        question, response = question + NO_THINK, answer if plain else f"<think>\n\n</think>\n\n{answer}"
+    rationale = values.get("rationale") or ""
+    begin = response.find(rationale) if rationale else -1
+    pass_rate = orjson.loads(values.get("signals") or "{}").get("question_pass_rate")
     refs = tuple(
         ImageRef(
             sha256=images.sha256(images.cell_bytes(cell)), path=str(file), column="images", row=position, index=index
         )
         for index, cell in enumerate(values["images"])
     )
-    return Row(id=values["trace_id"], images=refs, question=question, response=response)
+    return Row(
+        id=identity,
+        images=refs,
+        question=question,
+        response=response,
+        rationale=(begin, begin + len(rationale)) if begin >= 0 else (0, 0),
+        answer=(len(response) - len(answer), len(response)),
+        source=stage.data,
+        teacher=values.get("teacher") or "",
+        weight=values.get("weight", 1.0),
+        difficulty=0.5 if pass_rate is None else 1 - float(pass_rate),
+    )
+
+
+def _share(identity: str) -> float:
+    """A number from 0 to 1 that every run gives the same row."""
+    return int.from_bytes(hashlib.sha256(identity.encode()).digest()[:8]) / 2**64

@@ -32,13 +32,12 @@ from student import rows
 
 if TYPE_CHECKING:
     from student.encode import Encoder, Examples
+    from student.meter import StepLog
+    from student.model import Parts
     from student.pictures import ImageStore
-    from student.trainer import StepLog
 
 MODEL, ADAPTER, CHECKPOINTS = "model", "adapter", "checkpoints"
 METRICS, PARTS, SETTINGS = "metrics.jsonl", "parts.json", "settings.json"
-LINE_TOKENS = 4096
-"""Of a packed line. Attention masks grow with its square, launch overhead shrinks with it."""
 PACKAGES = ("torch", "transformers", "trl", "peft", "accelerate", "tokenizers")
 
 
@@ -62,16 +61,16 @@ def run(
     """Train one stage from `start` (None: the base student) and leave its model; resumes from its checkpoints."""
     import torch
 
-    from student import freeze, trainer
-    from student.collate import Collator
+    from student import attention, freeze, lora, loss, proof, trainer
     from student.model import parts as find_parts
-    from student.packing import can_pack
+    from student.steps import feed
 
     begun = time.perf_counter()
     assert recipe.student is not None
     if recipe.student.dtype == "float16":
         raise RecipeError("student.dtype = 'float16': gradients overflow there; train in bfloat16 or float32")
     folder = run_folder / "train" / stage.name
+    lora.require(stage.lora)
     begin(
         folder / SETTINGS,
         fields,
@@ -92,23 +91,28 @@ def run(
             facts=dict(sorted(examples.dropped.items())),
         )
     )
+    loss.require_plain_head(model, torch.tensor([encoder.prompts([("?", 0)])[0]]), type_name(model))
+    loss.attach(model)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    attention.use(model, attention.choose(recipe.student.attention, device, dtype))
     torch.manual_seed(recipe.seed)
     student = freeze.prepare(model, parts, stage.train, stage.lora)
     table = freeze.table(student, parts)
-    frozen = freeze.frozen_sha256(student, parts)
-    write_json(folder / PARTS, {"parts": freeze.table_values(table), "frozen_sha256": frozen})
+    frozen = proof.frozen_digests(student, parts)
+    write_json(folder / PARTS, {"parts": freeze.table_values(table), "frozen_sha256": proof.by_role(frozen, parts)})
 
-    types = type_name(model)
     assert session.store is not None
-    collator = Collator(
+    made = feed(
+        student,
+        parts,
         examples,
         session.store,
+        stage,
         image_id=encoder.image_id,
         pad_id=_pad_id(processor),
         max_pixels=rows.max_pixels(recipe, stage),
-        # On a CPU short lines sorted by length are as fast and need no mask.
-        line_tokens=LINE_TOKENS if torch.cuda.is_available() and can_pack(model.config, types) else None,
-        type_name=types,
+        type_name=type_name(model),
+        seed=recipe.seed,
     )
     with _metrics(folder) as metrics:
 
@@ -128,8 +132,7 @@ def run(
             student,
             processor,
             parts,
-            examples.lengths,
-            collator,
+            made,
             stage,
             folder=folder / CHECKPOINTS,
             seed=recipe.seed,
@@ -137,14 +140,14 @@ def run(
             workers=_workers(session.store),
             on_log=on_log,
         )
-    freeze.require_equal(frozen, freeze.frozen_sha256(student, parts))
+    proof.require_equal(frozen, proof.frozen_digests(student, parts))
     with trainer.quiet():
-        _save(folder, student, processor, merged=stage.lora is not None)
+        _save(folder, student, processor, parts, merged=stage.lora is not None)
     manifest = Manifest(
         stage=f"train {stage.name}",
         fingerprint=fingerprint(fields),
         fields=orjson.loads(canonical(fields)),
-        inputs={f"frozen.{role}": digest for role, digest in frozen.items()},
+        inputs={f"frozen.{role}": digest for role, digest in proof.by_role(frozen, parts).items()},
         outputs={
             file.relative_to(folder).as_posix(): describe(file)
             for file in sorted(
@@ -266,8 +269,9 @@ def _metrics(folder: Path) -> Journal:
     return Journal(path)
 
 
-def _save(folder: Path, student: Any, processor: Any, *, merged: bool) -> None:
+def _save(folder: Path, student: Any, processor: Any, parts: "Parts", *, merged: bool) -> None:
     """Write the whole student under a temporary name, then rename: a model folder is complete or absent."""
+    from student import lora
     from student.trainer import refused_writes
 
     partial = folder / f".{MODEL}.tmp"
@@ -275,8 +279,8 @@ def _save(folder: Path, student: Any, processor: Any, *, merged: bool) -> None:
         shutil.rmtree(partial, ignore_errors=True)
         shutil.rmtree(folder / MODEL, ignore_errors=True)
         if merged:
-            student.save_pretrained(folder / ADAPTER)
-            student = student.merge_and_unload()
+            lora.save(student, folder / ADAPTER, parts.projector)
+            student = lora.merge(student)
         student.save_pretrained(partial)
         processor.save_pretrained(partial)
         partial.rename(folder / MODEL)

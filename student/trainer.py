@@ -10,13 +10,12 @@ import os
 import shutil
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import orjson
 import torch
 from datasets import Dataset
 from datasets import logging as datasets_logging
@@ -24,56 +23,33 @@ from peft import PeftModel
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import nn
+from torch.utils.data import DataLoader
 from transformers import PreTrainedModel, PrinterCallback, ProcessorMixin, TrainerCallback, set_seed
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils import logging as transformers_logging
 from trl import SFTConfig, SFTTrainer
 
-from distill.artifacts import storage_errors, write_json, write_text
+from distill.artifacts import storage_errors, write_text
 from distill.errors import StorageError
 from distill.recipe import Stage
-from student.collate import Collator
-from student.freeze import TowerWatch, prove
+from student.flops import matmul_rate
+from student.loss import Scored
+from student.meter import Meter, OnLog, StepLog
 from student.model import Parts
-from student.packing import StepSampler
+from student.proof import TowerWatch, prove, prove_state
+from student.steps import FACTS, MICRO_BATCHES, Feed
 
 COMPLETE = "complete"
 """Marker file of a checkpoint, written when everything else is on disk."""
 WEIGHTS = "trainable.safetensors"
 _PREFIX = "checkpoint-"
-_METER = "meter.json"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepLog:
-    """What one log step says; counts are totals since the stage began."""
-
-    step: int
-    steps: int
-    epoch: float
-    loss: float
-    learning_rate: float
-    token_accuracy: float
-    tokens: int
-    """Real tokens: padding does not count."""
-    response_tokens: int
-    images: int
-    tokens_per_s: float
-    """Over the time since the last log, saving included."""
-    padding_share: float
-    seconds: float
-    """In the training loop, over all runs that led here."""
-
-
-OnLog = Callable[[StepLog], None]
 
 
 def fit(
     model: PreTrainedModel | PeftModel,
     processor: ProcessorMixin,
     parts: Parts,
-    lengths: list[int],
-    collator: Collator,
+    feed: Feed,
     stage: Stage,
     *,
     folder: Path,
@@ -86,19 +62,26 @@ def fit(
     with quiet():
         if stage.kernels == "compile":
             compile_layers(model, parts)
+        device = "cuda" if torch.cuda.is_available() else "cpu"
         trainer = StageTrainer(
             model=model,
-            args=settings(stage, folder, seed=seed, workers=workers),
-            train_dataset=Dataset.from_dict({"row": list(range(len(lengths)))}),
-            data_collator=collator,
+            args=settings(stage, folder, steps=len(feed.plan), seed=seed, workers=workers),
+            train_dataset=Dataset.from_dict({"step": list(range(len(feed.plan)))}),
+            data_collator=_only,
             processing_class=processor,
-            order=StepSampler(lengths, batch_size=stage.batch_size, seed=seed, shuffle=stage.order == "shuffle"),
-            meter=Meter(on_log),
+            feed=feed,
+            meter=Meter(on_log, feed.groups, rate=matmul_rate(device, dtype)),
         )
         trainer.remove_callback(PrinterCallback)
         trainer.add_callback(_LogBeforeSave())
         trainer.add_callback(_Proof(parts, stage.train, dtype, model))
         return trainer.run(folder)
+
+
+def _only(items: Sequence[Any]) -> Any:
+    """The one item of a batch."""
+    (item,) = items
+    return item
 
 
 def compile_layers(model: nn.Module, parts: Parts) -> int:
@@ -153,16 +136,13 @@ def quiet() -> Iterator[None]:
             transformers_logging.enable_progress_bar()
 
 
-def settings(stage: Stage, folder: Path, *, seed: int, workers: int) -> SFTConfig:
-    """The stage in TRL's words."""
-    micro = stage.batch_size
+def settings(stage: Stage, folder: Path, *, steps: int, seed: int, workers: int) -> SFTConfig:
+    """The stage in TRL's words: the trainer sees a single epoch of ready steps."""
     schedule = "constant_with_warmup" if stage.schedule == "constant" else stage.schedule
     return SFTConfig(
         output_dir=str(folder),
-        per_device_train_batch_size=micro,
-        gradient_accumulation_steps=stage.batch_size // micro,
-        num_train_epochs=stage.epochs,
-        max_steps=stage.max_steps or -1,
+        per_device_train_batch_size=1,
+        max_steps=steps,
         learning_rate=stage.learning_rate,
         lr_scheduler_type=schedule,
         warmup_steps=stage.warmup_share,
@@ -187,73 +167,14 @@ def settings(stage: Stage, folder: Path, *, seed: int, workers: int) -> SFTConfi
         dataloader_num_workers=workers,
         dataloader_persistent_workers=workers > 0,
         dataloader_pin_memory=torch.cuda.is_available(),
-        average_tokens_across_devices=True,
     )
-
-
-class Meter:
-    """Sums over the steps of a stage. They stay tensors until a log asks, so no step waits for the device."""
-
-    def __init__(self, on_log: OnLog) -> None:
-        self._on_log = on_log
-        self.last: StepLog | None = None
-        self.totals = dict.fromkeys(("tokens", "response_tokens", "images", "padding"), 0)
-        self.seconds = 0.0
-        self._since: dict[str, Any] = {}
-        self._logged_step = 0
-        self._clock = time.perf_counter()
-        self._begun = self._clock
-
-    def start(self, step: int) -> None:
-        self._logged_step = step
-        self._clock = self._begun = time.perf_counter()
-        self._since = {}
-
-    def add(self, **amounts: torch.Tensor | int) -> None:
-        for name, amount in amounts.items():
-            self._since[name] = self._since.get(name, 0) + amount
-
-    def log(self, *, step: int, steps: int, epoch: float, learning_rate: float) -> StepLog:
-        """Report the steps since the last report."""
-        now = time.perf_counter()
-        since = {name: float(value) for name, value in self._since.items()}
-        for name in self.totals:
-            self.totals[name] += int(since[name])
-        self.last = StepLog(
-            step=step,
-            steps=steps,
-            epoch=round(epoch, 4),
-            loss=since["loss"] / (step - self._logged_step),
-            learning_rate=learning_rate,
-            token_accuracy=since["right"] / max(1.0, since["response_tokens"]),
-            tokens=self.totals["tokens"],
-            response_tokens=self.totals["response_tokens"],
-            images=self.totals["images"],
-            tokens_per_s=since["tokens"] / (now - self._clock),
-            padding_share=since["padding"] / max(1.0, since["padding"] + since["tokens"]),
-            seconds=self.seconds + now - self._begun,
-        )
-        self._logged_step, self._clock, self._since = step, now, {}
-        self._on_log(self.last)
-        return self.last
-
-    def save(self, folder: Path) -> None:
-        assert self.last is not None
-        write_json(folder / _METER, {"totals": self.totals, "last": asdict(self.last)})
-
-    def restore(self, folder: Path) -> StepLog:
-        kept = orjson.loads((folder / _METER).read_bytes())
-        self.last = StepLog(**kept["last"])
-        self.totals = kept["totals"]
-        self.seconds = self.last.seconds
-        return self.last
 
 
 class StageTrainer(SFTTrainer):  # type: ignore[misc]
     """SFTTrainer with rows prepared elsewhere, an order of its own, and checkpoints that survive a kill."""
 
-    def __init__(self, *, order: StepSampler, meter: Meter, **kwargs: Any) -> None:
-        self._order = order
+    def __init__(self, *, feed: Feed, meter: Meter, **kwargs: Any) -> None:
+        self._feed = feed
         self._meter = meter
         # One process trains on one device; several need a launcher, and nn.DataParallel is no choice for TRL.
         kwargs["args"]._n_gpu = min(1, kwargs["args"].n_gpu)
@@ -275,6 +196,39 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
         assert self._meter.last is not None
         return self._meter.last
 
+    def get_train_dataloader(self) -> DataLoader[Any]:
+        """The steps in order. A resumed run begins at its own: the loop passes over the numbers before it, unmade."""
+        return DataLoader(
+            self._feed.data,
+            batch_size=1,
+            collate_fn=_only,
+            num_workers=self.args.dataloader_num_workers,
+            persistent_workers=self.args.dataloader_persistent_workers,
+            pin_memory=self.args.dataloader_pin_memory,
+        )
+
+    def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
+        begun = time.perf_counter()
+        found = super().get_batch_samples(*args, **kwargs)
+        self._meter.waited(time.perf_counter() - begun)
+        return found
+
+    def training_step(
+        self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: torch.Tensor | int | None = None
+    ) -> torch.Tensor:
+        """Forward and backward of all micro-batches of a step; gradients are exchanged once, after the last."""
+        model.train()
+        micro_batches = inputs[MICRO_BATCHES]
+        total = torch.zeros((), device=self.args.device)
+        for number, micro_batch in enumerate(micro_batches, 1):
+            last = number == len(micro_batches)
+            with nullcontext() if last else self.accelerator.no_sync(model):
+                loss = self.compute_loss(model, self._prepare_inputs(micro_batch))
+                self.accelerator.backward(loss)
+            total += loss.detach()
+        self._meter.step(inputs[FACTS])
+        return total
+
     def compute_loss(
         self,
         model: nn.Module,
@@ -282,35 +236,25 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
         return_outputs: bool = False,
         num_items_in_batch: torch.Tensor | int | None = None,
     ) -> torch.Tensor:
-        """Mean negative log-likelihood of the response tokens of the whole step, whatever its micro-batches."""
-        lengths = inputs.pop("lengths")
-        outputs = model(**inputs, use_cache=False, fused_lm_head=True)
-        responses = outputs.label_mask.sum()
-        count = responses if num_items_in_batch is None else num_items_in_batch
-        loss: torch.Tensor = -outputs.log_probs.sum() / count
-        if num_items_in_batch is not None:
-            # The count covers all processes, and gradients are averaged over them.
-            loss = loss * self.accelerator.num_processes
-        tokens = lengths.sum()
-        self._meter.add(
-            loss=loss.detach(),
-            right=outputs.is_top1.sum(),
-            response_tokens=responses,
-            tokens=tokens,
-            padding=inputs["input_ids"].numel() - tokens,
-            images=inputs["pixel_values"].shape[0] if "pixel_values" in inputs else 0,
-        )
+        """The micro-batch's part of the step's loss: its tokens' weights sum to one over the whole step."""
+        cells = inputs.pop("cells")
+        scored: Scored = model(**inputs)
+        self._meter.add(loss=scored.loss.detach())
+        self._meter.cells(scored.nll, scored.right, cells)
+        # Gradients are averaged over the processes, weights sum to one over all of them.
+        loss: torch.Tensor = scored.loss * self.accelerator.num_processes
         return loss
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         if "loss" in logs:
+            step = self.state.global_step
             report = self._meter.log(
-                step=self.state.global_step,
+                step=step,
                 steps=self.state.max_steps,
-                epoch=self.state.epoch or 0.0,
+                epoch=self._feed.plan.epoch(step),
                 learning_rate=logs["learning_rate"],
             )
-            logs.update(asdict(report))
+            logs.update(flat(asdict(report)))
         super().log(logs, start_time)
 
     def floating_point_ops(self, inputs: Mapping[str, Any]) -> int:
@@ -322,9 +266,6 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
 
     def _send_telemetry(self) -> None:
         """Nothing leaves the machine."""
-
-    def _get_train_sampler(self, train_dataset: Dataset | None = None) -> StepSampler:
-        return self._order
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
         folder = Path(self.args.output_dir) / f"{_PREFIX}{self.state.global_step}"
@@ -356,6 +297,16 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
         return [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
 
 
+def flat(values: Mapping[str, Any]) -> dict[str, float]:
+    """Nested figures under joined names, as experiment trackers take them."""
+    found: dict[str, float] = {}
+    for name, value in values.items():
+        found |= (
+            {f"{name}/{key}": each for key, each in value.items()} if isinstance(value, Mapping) else {name: value}
+        )
+    return found
+
+
 class _LogBeforeSave(TrainerCallback):  # type: ignore[misc]
     """Log at every save, so that the averages of a resumed run cover the same steps as those of an unbroken one."""
 
@@ -372,6 +323,7 @@ class _Proof(TrainerCallback):  # type: ignore[misc]
         self._train = train
         self._dtype = dtype
         self._watch: TowerWatch | None = TowerWatch(model, parts)
+        self._stepped = False
 
     def on_pre_optimizer_step(
         self, args: Any, state: Any, control: Any, *, model: nn.Module, optimizer: Any, **_: Any
@@ -380,6 +332,11 @@ class _Proof(TrainerCallback):  # type: ignore[misc]
             prove(model, self._parts, self._train, dtype=self._dtype, watch=self._watch, optimizer=optimizer)
             self._watch.close()
             self._watch = None
+
+    def on_step_end(self, args: Any, state: Any, control: Any, *, model: nn.Module, optimizer: Any, **_: Any) -> None:
+        if not self._stepped:
+            prove_state(model, optimizer)
+            self._stepped = True
 
 
 @contextmanager

@@ -40,11 +40,12 @@ def test_loss_covers_the_response_and_the_end_of_its_turn_and_nothing_else(kind:
     model, processor = worlds.student(kind, world)
     rows = worlds.rows(tmp_path, 6)
     examples, collator = encoded(model, processor, rows)
-    batch = collator([{"row": row} for row in range(6)])
-    for row, labels in zip(rows, batch["labels"], strict=True):
-        learned = processor.tokenizer.decode(labels[labels != collate.IGNORED])
-        assert learned == f"{row.response}<|im_end|>"
-    assert int((batch["labels"] != collate.IGNORED).sum()) == examples.response_tokens
+    layout = collator(range(6))
+    ids = layout.inputs["input_ids"].flatten()
+    assert torch.equal(ids[layout.at + 1], torch.from_numpy(layout.labels))
+    for place, (begin, end) in zip(layout.rows, collate.row_bounds(layout, examples), strict=True):
+        assert processor.tokenizer.decode(layout.labels[begin:end]) == f"{rows[place].response}<|im_end|>"
+    assert len(layout.labels) == examples.response_tokens
 
 
 @pytest.mark.parametrize("kind", worlds.CLASSES)
@@ -54,9 +55,7 @@ def test_the_model_sees_what_its_own_processor_would_show_it(kind: str, images: 
     model.eval()
     rows = worlds.rows(tmp_path, 4, images=images)
     examples, collator = encoded(model, processor, rows)
-    batch = collator([{"row": row} for row in range(4)])
-    lengths, _ = batch.pop("lengths"), batch.pop("labels")
-    ours = model(**batch, use_cache=False).logits
+    ours = model(**collator(range(4)).inputs, use_cache=False).logits
     for place, row in enumerate(rows):
         content = [{"type": "image"}] * images + [{"type": "text", "text": row.question}]
         turns = [
@@ -67,8 +66,9 @@ def test_the_model_sees_what_its_own_processor_would_show_it(kind: str, images: 
         pictures = [Image.open(ref.path) for ref in row.images] or None
         made = processor(text=[text], images=[pictures] if pictures else None, return_tensors="pt")
         theirs = model(**made, use_cache=False).logits[0]
-        length = int(lengths[place])
-        assert made["input_ids"][0][:length].tolist() == examples.ids[place].tolist()
+        ids = examples.rows[place].ids
+        length = len(ids)
+        assert made["input_ids"][0][:length].tolist() == ids.tolist()
         torch.testing.assert_close(ours[place, :length], theirs[:length], atol=1e-5, rtol=1e-4)
 
 
@@ -88,7 +88,7 @@ def test_an_image_that_cannot_be_read_any_more_costs_its_row_only(world: Path, t
     rows = worlds.rows(tmp_path, 3)
     Path(rows[1].images[0].path).unlink()
     examples, _ = encoded(model, processor, rows)
-    assert examples.row_ids == ["row0", "row2"]
+    assert [example.row.id for example in examples.rows] == ["row0", "row2"]
     assert examples.dropped == Counter(missing_image=1)
 
 
@@ -104,7 +104,7 @@ def test_a_template_that_never_ends_a_turn_gets_an_end(world: Path, tmp_path: Pa
     model, processor = worlds.other("llava")
     processor.chat_template = processor.chat_template.replace("<|im_end|>\\n", " ")
     examples, _ = encoded(model, processor, worlds.rows(tmp_path, 2))
-    assert [ids[-1] for ids in examples.ids] == [processor.tokenizer.eos_token_id] * 2
+    assert [example.ids[-1] for example in examples.rows] == [processor.tokenizer.eos_token_id] * 2
 
 
 def test_a_template_that_marks_no_response_is_an_error(world: Path, tmp_path: Path):
@@ -118,3 +118,18 @@ def test_a_placeholder_too_many_or_too_few_is_seen():
     assert encode.expand([1, 9, 2], 9, [(9, 9)]) == [1, 9, 9, 2]
     assert encode.expand([1, 9, 9], 9, [(9,)]) is None
     assert encode.expand([1, 2], 9, [(9,)]) is None
+
+
+@pytest.mark.parametrize("kind", worlds.CLASSES)
+def test_every_token_of_a_response_is_rationale_answer_or_format(kind: str, world: Path, tmp_path: Path):
+    model, processor = worlds.student(kind, world)
+    rationale, answer = "row 1: red green, 1\nrow 2: blue blue, 0", "4"
+    response = f"<think>\n{rationale}\n</think>\n\n{answer}"
+    (row,) = worlds.rows(tmp_path, 1)
+    begin = response.index(rationale)
+    spans = {"rationale": (begin, begin + len(rationale)), "answer": (len(response) - 1, len(response))}
+    examples, _ = encoded(model, processor, [replace(row, response=response, **spans)])
+    (example,) = examples.rows
+    said = example.ids[example.begin :]
+    parts = [processor.tokenizer.decode(said[example.kinds == kind]) for kind in range(3)]
+    assert parts == [rationale, answer, "<think>\n\n</think>\n\n<|im_end|>"]

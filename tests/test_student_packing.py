@@ -1,14 +1,17 @@
 """Rows that share a line don't see each other, and packing changes neither loss nor gradients nor the steps."""
 
+from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 import student_worlds as worlds
 import torch
 
-from student import collate, encode, packing, pictures, stage
+from student import attention, collate, encode, loss, packing, pictures, stage
 
-KINDS = ("siq-vl", "llava", "internvl", "smolvlm")
+WAYS = {"rows": (None, "sdpa"), "masked lines": (250, "sdpa"), "one line": (None, attention.PACKED)}
+"""How rows may share a pass: a line each; several lines and a mask; one line whose bounds attention is told."""
 
 
 @pytest.fixture(scope="module")
@@ -16,7 +19,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return worlds.parts(tmp_path_factory.mktemp("world"))
 
 
-def collator(model, processor, rows, *, line_tokens: int | None) -> collate.Collator:
+def collator(model, processor, rows, *, line_tokens: int | None = None, bounds: bool = False) -> collate.Collator:
     encoder = encode.Encoder(processor, stage.end_ids(model))
     store = pictures.ImageStore(processor, torch.float32)
     examples = encode.encode(rows, encoder, store, max_length=500, max_pixels=10**6)
@@ -27,54 +30,103 @@ def collator(model, processor, rows, *, line_tokens: int | None) -> collate.Coll
         pad_id=processor.tokenizer.pad_token_id,
         max_pixels=10**6,
         line_tokens=line_tokens,
+        bounds=bounds,
+        type_name=stage.type_name(model),
+        positions=collate.spatial_positions(model),
     )
 
 
-def loss_and_gradients(model, batch):
-    batch = dict(batch)
-    batch.pop("lengths")
-    labels = batch.pop("labels")
+def layout_of(model, processor, rows, way: str) -> collate.Layout:
+    line_tokens, name = WAYS[way]
+    attention.use(model, name)
+    return collator(model, processor, rows, line_tokens=line_tokens, bounds=name == attention.PACKED)(
+        range(len(rows))
+    )
+
+
+def loss_and_gradients(model, layout: collate.Layout):
     model.zero_grad()
-    logits = model(**batch, use_cache=False).logits
-    loss = torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
-    loss.backward()
-    return loss.item(), {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+    logits = model(**layout.inputs, use_cache=False).logits.flatten(0, 1)[layout.at]
+    found = torch.nn.functional.cross_entropy(logits, torch.from_numpy(layout.labels))
+    found.backward()
+    return found.item(), {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_packed_and_separate_rows_give_the_same_loss_and_gradients(kind: str, world: Path, tmp_path: Path):
+def mixed_rows(folder: Path):
+    """Rows with one image, with two and with none."""
+    return (
+        worlds.rows(folder / "a", 5) + worlds.rows(folder / "b", 2, images=0) + worlds.rows(folder / "c", 2, images=2)
+    )
+
+
+@pytest.mark.parametrize("way", ["masked lines", "one line"])
+@pytest.mark.parametrize("kind", worlds.CLASSES)
+def test_packed_rows_give_the_loss_and_gradients_of_rows_one_by_one(kind: str, way: str, world: Path, tmp_path: Path):
     model, processor = worlds.student(kind, world)
-    rows = worlds.rows(tmp_path, 9)
-    items = [{"row": row} for row in range(9)]
-    packed = collator(model, processor, rows, line_tokens=250)(items)
-    assert 1 < packed["input_ids"].shape[0] < 9
-    loss, gradients = loss_and_gradients(model, packed)
-    expected, theirs = loss_and_gradients(model, collator(model, processor, rows, line_tokens=None)(items))
-    assert loss == pytest.approx(expected, abs=1e-5)
+    rows = mixed_rows(tmp_path)
+    packed = layout_of(model, processor, rows, way)
+    assert packed.inputs["input_ids"].shape[0] < len(rows)
+    found, gradients = loss_and_gradients(model, packed)
+    attention.use(model, "sdpa")
+    one_by_one = collator(model, processor, rows)
+    expected, theirs = 0.0, Counter()
+    for row in range(len(rows)):
+        layout = one_by_one([row])
+        share = len(layout.labels) / len(packed.labels)
+        single, slopes = loss_and_gradients(model, layout)
+        expected += share * single
+        for name, slope in slopes.items():
+            theirs[name] = theirs[name] + share * slope
+    assert found == pytest.approx(expected, abs=1e-5)
     assert gradients.keys() == theirs.keys()
     for name, gradient in gradients.items():
-        torch.testing.assert_close(gradient, theirs[name], atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(gradient, theirs[name], atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_changing_one_row_moves_the_others_by_exactly_nothing(kind: str, world: Path, tmp_path: Path):
+@pytest.mark.parametrize("way", ["masked lines", "one line"])
+@pytest.mark.parametrize("kind", worlds.CLASSES)
+def test_changing_one_row_moves_the_others_by_exactly_nothing(kind: str, way: str, world: Path, tmp_path: Path):
     model, processor = worlds.student(kind, world)
-    batch = collator(model, processor, worlds.rows(tmp_path, 9), line_tokens=250)([{"row": row} for row in range(9)])
-    batch.pop("lengths"), batch.pop("labels")
-    line = next(line for line, positions in enumerate(batch["position_ids"]) if int((positions == 0).sum()) > 2)
-    second = int((batch["position_ids"][line] == 0).nonzero()[1])
-    before = model(**batch, use_cache=False).logits[line]
-    poisoned = batch["input_ids"].clone()
+    layout = layout_of(model, processor, worlds.rows(tmp_path, 9), way)
+    positions = layout.inputs["position_ids"]
+    orders = positions[0] if positions.ndim == 3 else positions
+    line = next(line for line, order in enumerate(orders) if int((order == 0).sum()) > 2)
+    second = int((orders[line] == 0).nonzero()[1])
+    before = model(**layout.inputs, use_cache=False).logits[line]
+    poisoned = layout.inputs["input_ids"].clone()
     poisoned[line, second - 3 : second] = 5
-    after = model(**{**batch, "input_ids": poisoned}, use_cache=False).logits[line]
+    after = model(**{**layout.inputs, "input_ids": poisoned}, use_cache=False).logits[line]
     assert not torch.equal(before[:second], after[:second])
     assert torch.equal(before[second:], after[second:])
 
 
-def test_a_student_with_spatial_positions_is_not_packed(world: Path):
-    for kind, packs in (("qwen3-vl", False), ("llava", True)):
-        model, _ = worlds.other(kind)
-        assert packing.can_pack(model.config, stage.type_name(model)) == packs
+@pytest.mark.parametrize("kind", worlds.CLASSES)
+def test_the_loss_head_gives_the_gradients_of_plain_cross_entropy(kind: str, world: Path, tmp_path: Path):
+    model, processor = worlds.student(kind, world)
+    layout = layout_of(model, processor, mixed_rows(tmp_path), "one line")
+    expected, theirs = loss_and_gradients(model, layout)
+    loss.attach(model)
+    count = len(layout.labels)
+    model.zero_grad()
+    scored = model(
+        **layout.inputs,
+        at=torch.from_numpy(layout.at),
+        labels=torch.from_numpy(layout.labels),
+        weights=torch.full((count,), 1 / count),
+    )
+    scored.loss.backward()
+    assert scored.loss.item() == pytest.approx(expected, abs=1e-5)
+    assert scored.nll.mean().item() == pytest.approx(expected, abs=1e-5)
+    for name, slope in theirs.items():
+        torch.testing.assert_close(model.get_parameter(name).grad, slope, atol=1e-5, rtol=0)
+
+
+def test_a_student_whose_attention_slides_is_not_packed(world: Path):
+    model, _ = worlds.student("siq-vl", world)
+    assert packing.can_pack(model.config, None)
+    model.config.text_config.layer_types = ["sliding_attention", "full_attention"]
+    assert not packing.can_pack(model.config, None)
+    assert not packing.can_pack(worlds.other("llava")[0].config, "token_type_ids")
 
 
 def test_best_fit_loses_no_place_and_overfills_no_bin():
@@ -86,26 +138,31 @@ def test_best_fit_loses_no_place_and_overfills_no_bin():
     assert len(bins) == 6
 
 
-def test_the_rows_of_a_step_depend_on_seed_and_epoch_and_not_on_lengths():
-    def steps(lengths, seed=0, epoch=0):
-        sampler = packing.StepSampler(lengths, batch_size=4, seed=seed)
-        sampler.set_epoch(epoch)
-        order = list(sampler)
-        return [set(order[start : start + 4]) for start in range(0, len(order), 4)], order
-
-    falling, rising = list(range(10, 0, -1)), list(range(1, 11))
-    assert steps(falling)[0] == steps(rising)[0]
-    assert steps(falling)[0] != steps(falling, epoch=1)[0]
-    assert steps(falling)[0] != steps(falling, seed=1)[0]
-    assert steps(falling) == steps(falling)
-    found, order = steps(falling)
-    assert sorted(order) == list(range(10))
-    lengths = [[falling[row] for row in order[start : start + 4]] for start in range(0, 10, 4)]
-    assert all(step == sorted(step) for step in lengths)
-    assert [len(step) for step in found] == [4, 4, 2]
+def test_best_fit_keeps_the_image_cap_and_still_fills_lines_with_text():
+    lengths, images = [10] * 12, [1] * 6 + [0] * 6
+    bins = packing.best_fit(lengths, 60, images=images, max_images=3)
+    assert len(bins) == 2
+    assert all(sum(images[place] for place in places) <= 3 and len(places) == 6 for places in bins)
 
 
-def test_a_curriculum_is_followed_step_by_step():
-    sampler = packing.StepSampler([5, 1, 4, 2, 9, 3], batch_size=2, seed=3, shuffle=False)
-    sampler.set_epoch(1)
-    assert list(sampler) == [1, 0, 3, 2, 5, 4]
+def test_best_fit_fills_97_percent_of_a_long_tailed_mix():
+    chance = np.random.default_rng(0)
+    lengths = np.clip(chance.lognormal(5.5, 0.9, 20_000), 20, 4096).astype(int).tolist()
+    bins = packing.best_fit(lengths, 8192, images=[1] * len(lengths), max_images=64)
+    assert sum(lengths) / (len(bins) * 8192) > 0.97
+
+
+def test_balanced_bins_keep_both_budgets_and_are_about_equal():
+    chance = np.random.default_rng(1)
+    lengths = chance.integers(20, 400, 64).tolist()
+    images = chance.integers(0, 3, 64).tolist()
+    bins = packing.balanced(lengths, 3000, images=images, max_images=20, multiple=2)
+    assert sorted(place for places in bins for place in places) == list(range(64))
+    assert len(bins) % 2 == 0
+    loads = [sum(lengths[place] for place in places) for places in bins]
+    assert max(loads) <= 3000 and max(loads) < 1.05 * min(loads)
+    assert all(sum(images[place] for place in places) <= 20 for places in bins)
+
+
+def test_fewer_rows_than_processes_leave_some_bins_empty():
+    assert packing.balanced([5], 100, images=[1], max_images=8, multiple=2) == [[0], []]

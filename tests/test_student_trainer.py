@@ -2,6 +2,7 @@
 
 import resource
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,11 @@ import torch
 
 from distill.errors import DistillError, StorageError
 from distill.recipe import Lora, Stage
-from student import collate, encode, freeze, pictures, trainer
+from student import attention, encode, freeze, loss, pictures, proof, trainer
 from student import stage as stages
-from student.model import build, parts
+from student.meter import StepLog
+from student.model import parts
+from student.steps import Feed, feed
 
 SETTINGS = {
     "name": "s",
@@ -34,35 +37,50 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Run:
     """One student, its rows and what its logs said."""
 
-    def __init__(self, kind: str, world: Path, folder: Path, *, line_tokens: int | None = None, **settings: object):
+    def __init__(
+        self,
+        kind: str,
+        world: Path,
+        folder: Path,
+        *,
+        attend: str = attention.PACKED,
+        rows: int = 12,
+        **settings: object,
+    ):
         self.stage = Stage(**{**SETTINGS, "train": ("language",), **settings})
-        built = build(str(world / "vision"), str(world / "language"), 2) if kind == "siq-vl" else worlds.other(kind)
-        self.model, self.processor = built
+        self.model, self.processor = worlds.student(kind, world)
         self.parts = parts(self.model)
-        encoder = encode.Encoder(self.processor, stages.end_ids(self.model))
-        store = pictures.ImageStore(self.processor, torch.float32)
-        self.examples = encode.encode(worlds.rows(folder, 12), encoder, store, max_length=500, max_pixels=10**6)
-        self.collator = collate.Collator(
-            self.examples,
-            store,
-            image_id=encoder.image_id,
-            pad_id=self.processor.tokenizer.pad_token_id,
-            max_pixels=10**6,
-            line_tokens=line_tokens,
-            type_name=stages.type_name(self.model),
-        )
+        self.encoder = encode.Encoder(self.processor, stages.end_ids(self.model))
+        self.store = pictures.ImageStore(self.processor, torch.float32)
+        made = [replace(row, source="traces") for row in worlds.rows(folder, 12)]
+        self.examples = encode.encode(made, self.encoder, self.store, max_length=500, max_pixels=10**6)
+        loss.attach(self.model)
+        attention.use(self.model, attend)
         torch.manual_seed(0)
         self.student = freeze.prepare(self.model, self.parts, self.stage.train, self.stage.lora)
         self.folder = folder / "checkpoints"
-        self.logs: list[trainer.StepLog] = []
+        self.logs: list[StepLog] = []
 
-    def fit(self) -> trainer.StepLog:
+    def feed(self) -> Feed:
+        return feed(
+            self.student,
+            self.parts,
+            self.examples,
+            self.store,
+            self.stage,
+            image_id=self.encoder.image_id,
+            pad_id=self.processor.tokenizer.pad_token_id,
+            max_pixels=10**6,
+            type_name=stages.type_name(self.model),
+            seed=0,
+        )
+
+    def fit(self) -> StepLog:
         return trainer.fit(
             self.student,
             self.processor,
             self.parts,
-            self.examples.lengths,
-            self.collator,
+            self.feed(),
             self.stage,
             folder=self.folder,
             seed=0,
@@ -77,20 +95,22 @@ class Run:
 @pytest.mark.parametrize("kind", worlds.CLASSES)
 def test_every_class_of_student_learns_through_projector_and_adapters(kind: str, world: Path, tmp_path: Path):
     run = Run(kind, world, tmp_path, train=("projector", "language"), lora=Lora(rank=4, alpha=8), max_steps=12)
-    before, frozen = run.trained(), freeze.frozen_sha256(run.student, run.parts)
+    before, frozen = run.trained(), proof.frozen_digests(run.student, run.parts)
     last = run.fit()
     assert last.step == last.steps == 12
     assert last.loss < run.logs[0].loss
     after = run.trained()
     assert all(not torch.equal(before[name], after[name]) for name in before)
-    freeze.require_equal(frozen, freeze.frozen_sha256(run.student, run.parts))
+    proof.require_equal(frozen, proof.frozen_digests(run.student, run.parts))
 
 
 def test_the_logged_loss_is_the_cross_entropy_of_the_responses(world: Path, tmp_path: Path):
     run = Run("siq-vl", world, tmp_path, batch_size=12, max_steps=1)
-    batch = run.collator([{"row": row} for row in range(12)])
-    batch.pop("lengths")
-    expected = run.model(**batch, use_cache=False).loss.item()
+    (micro_batch,) = run.feed().data[0]["micro_batches"]
+    at, labels = micro_batch.pop("at"), micro_batch.pop("labels")
+    del micro_batch["weights"], micro_batch["cells"]
+    logits = run.model(**micro_batch, use_cache=False).logits.flatten(0, 1)[at]
+    expected = torch.nn.functional.cross_entropy(logits, labels).item()
     assert run.fit().loss == pytest.approx(expected, abs=1e-5)
 
 
@@ -115,7 +135,8 @@ def test_compiled_layers_learn_the_same_and_keep_their_names(world: Path, tmp_pa
 
 
 def test_packed_training_learns_what_padded_training_learns(world: Path, tmp_path: Path):
-    padded, packed = Run("siq-vl", world, tmp_path / "a"), Run("siq-vl", world, tmp_path / "b", line_tokens=200)
+    padded = Run("siq-vl", world, tmp_path / "a", attend="sdpa", line_tokens=1)
+    packed = Run("siq-vl", world, tmp_path / "b")
     padded.fit(), packed.fit()
     assert [log.loss for log in packed.logs] == pytest.approx([log.loss for log in padded.logs], abs=1e-4)
     assert packed.logs[-1].tokens == padded.logs[-1].tokens
@@ -124,11 +145,13 @@ def test_packed_training_learns_what_padded_training_learns(world: Path, tmp_pat
 def test_logs_count_real_tokens_and_not_padding(world: Path, tmp_path: Path):
     run = Run("siq-vl", world, tmp_path, batch_size=12, max_steps=2)
     last = run.fit()
+    padded = Run("siq-vl", world, tmp_path / "b", attend="sdpa", line_tokens=1, batch_size=12, max_steps=1).fit()
+    width = 12 * max(run.examples.lengths)
+    assert padded.padding_share == pytest.approx(1 - sum(run.examples.lengths) / width)
     assert last.tokens == 2 * sum(run.examples.lengths)
     assert last.response_tokens == 2 * run.examples.response_tokens
     assert last.images == 24
-    width = 12 * max(run.examples.lengths)
-    assert last.padding_share == pytest.approx(1 - sum(run.examples.lengths) / width)
+    assert last.padding_share == 0
 
 
 def test_training_prints_nothing_of_its_own(world: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]):

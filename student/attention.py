@@ -1,0 +1,99 @@
+"""Attention for packed lines: every row attends to itself alone, and no mask is made.
+
+On a CPU each row is one call of torch's causal attention; on a GPU torch's varlen kernel takes all rows at once.
+Rows are told by their bounds (`cu_seq_lens_q`), which the models hand down to every layer.
+"""
+
+from typing import Any
+
+import torch
+from transformers import AttentionInterface, PreTrainedModel
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.utils import is_flash_attn_2_available
+
+PACKED = "packed_rows"
+"""The name under which transformers knows this attention."""
+
+
+def attend(
+    module: torch.nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    cu_seq_lens_q: torch.Tensor | None = None,
+    max_length_q: int = 0,
+    **__: Any,
+) -> tuple[torch.Tensor, None]:
+    """Query [1, heads, tokens, width], key and value with as many or fewer heads; output [1, tokens, heads, width].
+
+    Without bounds it is plain causal attention of every line.
+    """
+    options: dict[str, Any] = {"dropout": dropout, "scaling": scaling}
+    if cu_seq_lens_q is None:
+        states, _ = sdpa_attention_forward(module, query, key, value, attention_mask, is_causal=True, **options)
+        return states, None
+    if query.is_cuda and query.dtype in (torch.float16, torch.bfloat16) and not dropout:
+        return _varlen(query, key, value, cu_seq_lens_q, max_length_q, scaling), None
+    sizes = cu_seq_lens_q.diff().tolist()
+    rows = zip(*(torch.split(part, sizes, 2) for part in (query, key, value)), strict=True)
+    return torch.cat(
+        [sdpa_attention_forward(module, *row, None, is_causal=True, **options)[0] for row in rows], 1
+    ), None
+
+
+def _varlen(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    bounds: torch.Tensor,
+    longest: int,
+    scaling: float | None,
+) -> torch.Tensor:
+    from torch.nn.attention.varlen import varlen_attn
+
+    flat = [part[0].transpose(0, 1).contiguous() for part in (query, key, value)]
+    found: Any = varlen_attn(
+        flat[0],
+        flat[1],
+        flat[2],
+        bounds,
+        bounds,
+        longest,
+        longest,
+        scale=scaling,
+        window_size=(-1, 0),  # no later token
+        enable_gqa=query.shape[1] != key.shape[1],
+    )
+    states: torch.Tensor = found[None]
+    return states
+
+
+def choose(asked: str, device: torch.device, dtype: torch.dtype) -> str:
+    """The attention that a recipe's `student.attention` means on this machine, in the names of transformers."""
+    if asked == "packed":
+        return PACKED
+    if asked != "auto":
+        return asked
+    if device.type == "cpu":
+        return PACKED
+    half = dtype in (torch.float16, torch.bfloat16)
+    return "flash_attention_2" if half and is_flash_attn_2_available() else "sdpa"
+
+
+def use(model: PreTrainedModel, name: str) -> None:
+    """Let the language model attend by `name`; the tower keeps its own."""
+    AttentionInterface.register(PACKED, attend)
+    model.set_attn_implementation({"text_config": name})
+
+
+def of(model: PreTrainedModel) -> str:
+    """How the language model attends now."""
+    return str(model.config.get_text_config()._attn_implementation)
+
+
+def takes_bounds(name: str) -> bool:
+    """Whether an attention needs no mask, so that a line may hold any number of rows."""
+    return name == PACKED or name.startswith("flash_attention")

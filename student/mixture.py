@@ -1,0 +1,84 @@
+"""Which rows an epoch trains on, and in what order: shares of the tokens by teacher and source, curricula.
+
+An epoch has as many tokens as the stage's own rows. Every group of rows (a teacher's traces, a replayed source) is
+an endless sequence of shuffles of itself, and an epoch takes the next stretch of it as long as its share says. So
+no row comes twice before all of its group have come once, and any epoch can be computed without those before it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from distill.errors import RecipeError
+
+SHUFFLE = "shuffle"
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Rows that are drawn together. `quota`: tokens an epoch."""
+
+    rows: np.ndarray
+    quota: int
+
+
+def groups(
+    tokens: np.ndarray,
+    sources: Sequence[str],
+    teachers: Sequence[str],
+    *,
+    own: str,
+    replay: Mapping[str, float],
+    weights: Mapping[str, float],
+) -> list[Group]:
+    """The groups of a stage's rows; `own` is its data, the source of every row that is not replayed.
+
+    `weights` divides the own tokens among teachers, `replay` gives other sources a share of all tokens. Raises
+    RecipeError for a group without rows.
+    """
+    source_names, teacher_names = np.asarray(sources), np.asarray(teachers)
+    is_own = source_names == own
+    total = int(tokens[is_own].sum())
+    if weights:
+        whole = sum(weights.values())
+        found = [
+            Group(_named(is_own & (teacher_names == name), f"teachers.{name}"), round(total * weight / whole))
+            for name, weight in weights.items()
+            if weight
+        ]
+    else:
+        found = [Group(np.flatnonzero(is_own), total)]
+    rest = 1 - sum(replay.values())
+    for name, share in replay.items():
+        found.append(Group(_named(source_names == name, f"replay.{name}"), round(total * share / rest)))
+    return found
+
+
+def _named(chosen: np.ndarray, key: str) -> np.ndarray:
+    rows = np.flatnonzero(chosen)
+    if not len(rows):
+        raise RecipeError(f"stages: {key} has a share of the tokens, but no row of it is left to train on")
+    return rows
+
+
+def epoch_rows(
+    found: Sequence[Group], tokens: np.ndarray, *, seed: int, epoch: int, order: str, ranks: np.ndarray
+) -> np.ndarray:
+    """The rows of an epoch in the order of training; `ranks` sorts them where `order` is no shuffle."""
+    drawn = np.concatenate([_stretch(group, tokens, seed, place, epoch) for place, group in enumerate(found)])
+    chance = np.random.default_rng((seed, epoch))
+    drawn = chance.permutation(drawn)
+    return drawn if order == SHUFFLE else drawn[np.argsort(ranks[drawn], kind="stable")]
+
+
+def _stretch(group: Group, tokens: np.ndarray, seed: int, place: int, epoch: int) -> np.ndarray:
+    """The rows whose first token lies between this epoch's beginning and end in the group's endless sequence."""
+    whole = int(tokens[group.rows].sum())
+    begin, end = epoch * group.quota, (epoch + 1) * group.quota
+    pieces = []
+    for cycle in range(begin // whole, -(-end // whole)):
+        rows = np.random.default_rng((seed, place, cycle)).permutation(group.rows)
+        starts = cycle * whole + np.concatenate([[0], np.cumsum(tokens[rows])[:-1]])
+        pieces.append(rows[(starts >= begin) & (starts < end)])
+    return np.concatenate(pieces)

@@ -1,0 +1,181 @@
+"""The data set that the trainer sees: one item a step, with this process's micro-batches ready for the model.
+
+Items are made from the plan when they are asked for, in worker processes if need be, and depend on their number
+alone. Does not decide what a step holds (student/order.py).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from peft import PeftModel
+from torch.utils.data import Dataset
+from transformers import PreTrainedModel
+
+from distill.training import Stage
+from student import attention, mixture, packing
+from student.collate import Collator, spatial_positions
+from student.encode import KINDS, Examples
+from student.flops import Cost
+from student.loss import StepWeights
+from student.meter import Facts
+from student.model import Parts
+from student.order import MicroBatch, Plan
+from student.pictures import ImageStore
+
+MICRO_BATCHES, FACTS = "micro_batches", "facts"
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """What a stage trains on, in which order."""
+
+    plan: Plan
+    data: "StepData"
+    groups: list[str]
+    """Teachers and sources, under which losses and tokens are told apart."""
+
+
+def feed(
+    student: PreTrainedModel | PeftModel,
+    parts: Parts,
+    examples: Examples,
+    store: ImageStore,
+    stage: Stage,
+    *,
+    image_id: int,
+    pad_id: int,
+    max_pixels: int,
+    type_name: str | None,
+    seed: int,
+    process: int = 0,
+    processes: int = 1,
+) -> Feed:
+    """The steps of a stage for a `student` that is prepared for it (student/freeze.py)."""
+    model = student.get_base_model() if isinstance(student, PeftModel) else student
+    packs = packing.can_pack(model.config, type_name)
+    bounds = packs and attention.takes_bounds(attention.of(model))
+    collator = Collator(
+        examples,
+        store,
+        image_id=image_id,
+        pad_id=pad_id,
+        max_pixels=max_pixels,
+        line_tokens=stage.line_tokens if packs and not bounds else None,
+        bounds=bounds,
+        type_name=type_name,
+        positions=spatial_positions(model),
+    )
+    lengths = np.asarray(examples.lengths)
+    found = mixture.groups(
+        lengths,
+        [example.row.source for example in examples.rows],
+        [example.row.teacher for example in examples.rows],
+        own=stage.data,
+        replay=stage.replay,
+        weights=stage.teachers,
+    )
+    ranks = {
+        "length": lengths,
+        "difficulty": np.asarray([example.row.difficulty for example in examples.rows]),
+    }.get(stage.order, np.arange(len(lengths)))
+    plan = Plan(
+        lengths.tolist(),
+        [len(example.row.images) for example in examples.rows],
+        stage,
+        epoch_rows=lambda epoch: mixture.epoch_rows(
+            found, lengths, seed=seed, epoch=epoch, order=stage.order, ranks=ranks
+        ),
+        seed=seed,
+        processes=processes,
+    )
+    names = sorted(set(group_of(examples)))
+    data = StepData(plan, examples, collator, stage, names, cost=Cost.of(student, parts), process=process)
+    return Feed(plan, data, names)
+
+
+def group_of(examples: Examples) -> list[str]:
+    """By row, what its tokens are counted under: its teacher, or its source."""
+    return [example.row.teacher or example.row.source for example in examples.rows]
+
+
+class StepData(Dataset[dict[str, Any]]):
+    """Step number to `micro_batches` (dictionaries of tensors) and `facts`."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        examples: Examples,
+        collator: Collator,
+        stage: Stage,
+        groups: Sequence[str],
+        *,
+        cost: Cost,
+        process: int = 0,
+    ) -> None:
+        self._plan, self._examples, self._collator = plan, examples, collator
+        self._loss, self._cost, self._process = stage.loss, cost, process
+        self._group_names = group_of(examples)
+        number = {name: place for place, name in enumerate(groups)}
+        self._groups = [number[name] for name in self._group_names]
+
+    def __len__(self) -> int:
+        return len(self._plan)
+
+    def __getitem__(self, step: int) -> dict[str, Any]:
+        planned = self._plan[step]
+        rows = [row for process in planned for micro_batch in process for row in micro_batch]
+        weights = StepWeights(
+            (self._examples.rows[row] for row in rows), self._loss, step / max(1, len(self._plan) - 1)
+        )
+        # A step of fewer rows than processes leaves some without one; they repeat a row that counts nothing.
+        micro_batches = [
+            self._micro_batch(chosen or rows[:1], weights if chosen else None) for chosen in planned[self._process]
+        ]
+        return {MICRO_BATCHES: micro_batches, FACTS: self._facts(rows, planned[self._process], micro_batches)}
+
+    def _micro_batch(self, rows: MicroBatch, weights: StepWeights | None) -> dict[str, Any]:
+        layout = self._collator(rows)
+        found = [self._examples.rows[row] for row in layout.rows]
+        silent = [np.zeros(len(example.kinds), np.float32) for example in found]
+        cells = np.concatenate(
+            [
+                example.kinds + np.int64(self._groups[row] * len(KINDS))
+                for row, example in zip(layout.rows, found, strict=True)
+            ]
+        )
+        counted = [weights(example) for example in found] if weights is not None else silent
+        return {
+            **layout.inputs,
+            "at": torch.from_numpy(layout.at),
+            "labels": torch.from_numpy(layout.labels),
+            "weights": torch.from_numpy(np.concatenate(counted)),
+            "cells": torch.from_numpy(cells),
+        }
+
+    def _facts(self, rows: Sequence[int], own: Sequence[MicroBatch], made: Sequence[dict[str, Any]]) -> Facts:
+        examples = self._examples.rows
+        by_group: dict[str, int] = {}
+        for row in rows:
+            name = self._group_names[row]
+            by_group[name] = by_group.get(name, 0) + len(examples[row].ids)
+        mine = [examples[row] for micro_batch in own for row in micro_batch]
+        own_tokens = sum(len(example.ids) for example in mine)
+        patches = [self._cost.patches(inputs) for inputs in made]
+        return Facts(
+            tokens=sum(by_group.values()),
+            response_tokens=sum(len(examples[row].kinds) for row in rows),
+            images=sum(len(examples[row].row.images) for row in rows),
+            by_group=by_group,
+            own_tokens=own_tokens,
+            padding=sum(inputs["input_ids"].numel() for inputs in made) - own_tokens,
+            flops=self._cost.flops(
+                tokens=own_tokens,
+                squared_lengths=sum(len(example.ids) ** 2 for example in mine),
+                response_tokens=sum(len(example.kinds) for example in mine),
+                patches=sum(number for number, _ in patches),
+                squared_patches=sum(squares for _, squares in patches),
+            ),
+        )
