@@ -21,7 +21,6 @@ from transformers import (
     AutoProcessor,
     AutoTokenizer,
     Idefics3Config,
-    Idefics3ForConditionalGeneration,
     Idefics3ImageProcessorPil,
     Idefics3Processor,
     PreTrainedConfig,
@@ -110,7 +109,8 @@ def build(
     config.image_token_id = tokenizer.convert_tokens_to_ids(IMAGE_TOKEN)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = Idefics3ForConditionalGeneration(config).to(torch_dtype)
+        # Not made first and cast then: that would round the frequencies of the rotations, which stay in float32.
+        model: PreTrainedModel = AutoModelForImageTextToText.from_config(config, dtype=torch_dtype)
     _copy(model.model.vision_model, getattr(tower, "vision_model", tower), vision, ignore=("head.",))
     _copy(model.model.text_model, decoder.model, language)
     if config.tie_word_embeddings:
@@ -210,7 +210,7 @@ def outline_build(
         text_config.vocab_size = max(text_config.vocab_size, len(tokenizer))
         text_config.eos_token_id = tokenizer.eos_token_id
         processor = _processor(tokenizer, vision, sight.image_size, (side // pixel_shuffle) ** 2)
-    return _without_weights(_joined_config(sight, text_config, pixel_shuffle), dtype), processor
+    return without_weights(_joined_config(sight, text_config, pixel_shuffle), dtype), processor
 
 
 def outline(
@@ -219,7 +219,7 @@ def outline(
     """What `load` makes, on the meta device: no weights are read. No processor where its files are missing."""
     with _readable(path_or_name):
         config = AutoConfig.from_pretrained(path_or_name, revision=revision, trust_remote_code=trust_remote_code)
-        model = _without_weights(config, dtype, trust_remote_code=trust_remote_code)
+        model = without_weights(config, dtype, trust_remote_code=trust_remote_code)
     processor = None
     with suppress(ModelError), _readable(path_or_name):
         processor = AutoProcessor.from_pretrained(
@@ -228,7 +228,8 @@ def outline(
     return model, processor
 
 
-def _without_weights(config: Any, dtype: str, *, trust_remote_code: bool = False) -> PreTrainedModel:
+def without_weights(config: Any, dtype: str, *, trust_remote_code: bool = False) -> PreTrainedModel:
+    """The model of a configuration on the meta device, where nothing takes memory or time."""
     with torch.device("meta"):
         model: PreTrainedModel = AutoModelForImageTextToText.from_config(config, trust_remote_code=trust_remote_code)
     return model.to(getattr(torch, dtype))  # type: ignore[arg-type]

@@ -111,6 +111,16 @@ def test_the_dtype_asked_for_is_the_dtype_of_every_weight(checkpoints: Path) -> 
     assert {parameter.dtype for parameter in built.parameters()} == {torch.bfloat16}
 
 
+def test_a_built_student_in_bfloat16_is_what_it_is_when_loaded_again(checkpoints: Path, tmp_path: Path) -> None:
+    built, processor = model.build(str(checkpoints / "tower"), str(checkpoints / "decoder"), 2, dtype="bfloat16")
+    export.save(built, processor, tmp_path)
+    loaded, _ = model.load(str(tmp_path), dtype="bfloat16")
+    buffers = dict(loaded.named_buffers())
+    assert buffers and all(torch.equal(value, buffers[name]) for name, value in built.named_buffers())
+    ids = torch.arange(5, 200).unsqueeze(0)
+    assert torch.equal(built.eval()(input_ids=ids).logits, loaded.eval()(input_ids=ids).logits)
+
+
 def test_an_image_becomes_one_token_a_shuffled_patch(checkpoints: Path) -> None:
     built, processor = model.build(str(checkpoints / "tower"), str(checkpoints / "decoder"), 4)
     inputs = prompt(processor)
