@@ -125,6 +125,11 @@ class Recipe(Section):
             for teacher_name in stage.teachers:
                 if teacher_name not in names:
                     raise ValueError(_unknown(f"stages.{stage.name}.teachers", teacher_name, names))
+            if stage.distill and self.teachers and not any(teacher.logprobs for teacher in self.teachers):
+                raise ValueError(
+                    f"stages.{stage.name}.distill learns the distributions that teachers store; set logprobs under "
+                    "[[teachers]]"
+                )
             if stage.start is not None and stage.start not in seen:
                 raise ValueError(_unknown(f"stages.{stage.name}.start", stage.start, seen))
             seen.append(stage.name)

@@ -73,3 +73,21 @@ def _teacher(logprobs: torch.Tensor, log_others: torch.Tensor) -> tuple[torch.Te
     total = known.sum(dim=-1)
     whole = (total > 1) | (log_others == -torch.inf)
     return known / total.where(whole, 1.0)[:, None], torch.where(whole, 0.0, 1 - total)
+
+
+class Blend:
+    """The loss of a pass with a teacher: (1 - share) likelihood + share divergence where the teacher says something.
+
+    Where it says nothing the likelihood counts whole, or the framing that only the student writes would be learned
+    less than the rest. Called by the head (student/loss.py) with the logits of some positions.
+    """
+
+    def __init__(self, ids: torch.Tensor, logprobs: torch.Tensor, weights: torch.Tensor, share: float) -> None:
+        """`ids`, `logprobs` as `topk_divergence` takes them; `weights` [n]: what each token counts."""
+        self._ids, self._logprobs = ids, logprobs
+        self._weights = weights * (share * (ids >= 0).any(dim=-1))
+        self.likelihood_weights = weights - self._weights
+        """float32[n], what is left for the likelihood."""
+
+    def __call__(self, logits: torch.Tensor, part: slice) -> torch.Tensor:
+        return (topk_divergence(logits, self._ids[part], self._logprobs[part]) * self._weights[part]).sum()
