@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file, save_file
 from torch import nn
@@ -69,7 +70,7 @@ def quantize(model: nn.Module, targets: list[str], kind: str) -> None:
         model.set_submodule(name, small.to(whole.weight.device))
 
 
-def is_quantized(parameter: object) -> bool:
+def is_quantized(parameter: torch.Tensor) -> bool:
     return getattr(parameter, "quant_state", None) is not None
 
 
@@ -79,7 +80,7 @@ def merge(student: PeftModel) -> PreTrainedModel:
     PEFT alone would round the sum to 4 bits again.
     """
     for name, module in list(student.named_modules()):
-        if is_quantized(getattr(module, "weight", None)):
+        if isinstance(module, nn.Linear) and is_quantized(module.weight):
             student.set_submodule(name, _dequantized(module))
     merged: PreTrainedModel = student.merge_and_unload()
     return merged

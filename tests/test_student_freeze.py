@@ -324,3 +324,51 @@ def test_running_statistics_of_a_frozen_tower_stand_still(world: Path, tmp_path:
     model.train()
     norm(torch.randn(4, 16))
     proof.require_equal(before, proof.frozen_digests(model, roles))
+
+
+@pytest.mark.parametrize("checkpointing", [True, False])
+def test_plain_trl_tracks_a_frozen_tower_once_it_checkpoints_and_a_guarded_one_stays_out(
+    checkpointing: bool, tmp_path: Path
+):
+    """TRL checkpoints by default: the tower's graph then costs a recomputation and a backward pass for nothing."""
+    from datasets import Dataset
+    from trl import SFTConfig, SFTTrainer
+
+    tracked = {}
+    for guarded in (False, True):
+        model, processor = worlds.other("smolvlm")
+        roles = parts(model)
+        if guarded:
+            freeze.prepare(model, roles, ["projector"], None)
+        else:
+            for name, parameter in model.named_parameters():
+                parameter.requires_grad_(freeze.role_of(name, roles) == "projector")
+        outputs: list[torch.Tensor] = []
+        tower = model.get_submodule(roles.tower)
+        tower.register_forward_hook(lambda _, __, output, seen=outputs: seen.append(output.last_hidden_state))
+        more = {} if checkpointing else {"gradient_checkpointing": False}
+        settings = SFTConfig(
+            output_dir=str(tmp_path),
+            max_steps=1,
+            per_device_train_batch_size=2,
+            use_cpu=True,
+            bf16=False,
+            report_to="none",
+            save_strategy="no",
+            disable_tqdm=True,
+            remove_unused_columns=False,
+            dataset_kwargs={"skip_prepare_dataset": True},
+            **more,
+        )
+        assert settings.gradient_checkpointing == checkpointing
+        before = proof.frozen_digests(model, roles)
+        SFTTrainer(
+            model,
+            settings,
+            data_collator=lambda rows, processor=processor: worlds.batch(processor, tmp_path, len(rows)),
+            train_dataset=Dataset.from_dict({"row": [0, 1]}),
+            processing_class=processor,
+        ).train()
+        proof.require_equal(before, proof.frozen_digests(model, roles))
+        tracked[guarded] = [output.requires_grad for output in outputs]
+    assert tracked == {False: [checkpointing], True: [False]}

@@ -1,0 +1,178 @@
+"""Adapters learn, merge and load again to the same logits; 4-bit weights stay in the stage that trains on them."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import student_worlds as worlds
+import torch
+from peft import PeftModel
+from transformers import AutoModelForImageTextToText
+
+from distill.errors import DistillError, MissingExtra
+from distill.recipe import Lora
+from student import freeze, lora, proof
+from student.model import parts
+
+PLAIN = Lora(rank=4, alpha=8, dropout=0.0)
+KINDS = {
+    "lora": PLAIN,
+    "dora": PLAIN.model_copy(update={"dora": True}),
+    "rslora": PLAIN.model_copy(update={"rslora": True}),
+}
+QLORA = PLAIN.model_copy(update={"quantize": "nf4"})
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return worlds.parts(tmp_path_factory.mktemp("world"))
+
+
+def learn(student, roles, train, batch, steps=3):
+    """A few large steps, proven."""
+    optimizer = torch.optim.AdamW([p for p in student.parameters() if p.requires_grad], lr=0.02)
+    losses = []
+    for _ in range(steps):
+        loss = student(**batch, use_cache=False).loss
+        loss.backward()
+        proof.prove(student, roles, train, dtype=torch.float32, watch=None, optimizer=optimizer)
+        optimizer.step()
+        proof.prove_state(student, optimizer)
+        optimizer.zero_grad()
+        losses.append(float(loss))
+    assert losses[-1] < losses[0]
+
+
+@torch.no_grad()
+def logits(model, batch):
+    return model.eval()(**batch, use_cache=False).logits
+
+
+@pytest.mark.parametrize(
+    ("kind", "adapter"), [*((kind, "lora") for kind in worlds.CLASSES), ("siq-vl", "dora"), ("siq-vl", "rslora")]
+)
+@pytest.mark.parametrize("train", [("language",), ("projector", "language")])
+def test_merged_student_and_adapter_folder_say_the_same(kind, adapter, train, world: Path, tmp_path: Path):
+    model, processor = worlds.student(kind, world)
+    roles, batch = parts(model), worlds.batch(processor, tmp_path)
+    start = logits(model, batch)
+    model.save_pretrained(tmp_path / "start")
+    student = freeze.prepare(model, roles, train, KINDS[adapter])
+    learn(student, roles, train, batch)
+    learned = logits(student, batch)
+    lora.save(student, tmp_path / "adapter", roles.projector)
+    merged = lora.merge(student)
+    assert not [name for name, _ in merged.named_parameters() if lora.ADAPTER_MARK in name]
+    torch.testing.assert_close(logits(merged, batch), learned, atol=1e-4, rtol=1e-4)
+    assert not torch.allclose(learned, start, atol=1e-2)
+    again = AutoModelForImageTextToText.from_pretrained(tmp_path / "start")
+    torch.testing.assert_close(logits(again, batch), start, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        logits(PeftModel.from_pretrained(again, tmp_path / "adapter"), batch), learned, atol=1e-4, rtol=1e-4
+    )
+
+
+def test_the_kinds_of_adapters_differ(world: Path, tmp_path: Path):
+    found = {}
+    for name, settings in KINDS.items():
+        model, _ = worlds.student("siq-vl", world)
+        student = freeze.prepare(model, parts(model), ["language"], settings)
+        layer = model.model.text_model.layers[0].mlp.up_proj
+        found[name] = layer.scaling["default"], layer.use_dora["default"]
+        assert {p.dtype for n, p in student.named_parameters() if p.requires_grad} == {torch.float32}
+    assert found == {"lora": (2.0, False), "dora": (2.0, True), "rslora": (4.0, False)}
+
+
+def test_adapters_over_bfloat16_are_float32(world: Path):
+    model, _ = worlds.student("siq-vl", world)
+    student = freeze.prepare(model.to(torch.bfloat16), parts(model), ["language"], KINDS["dora"])
+    dtypes = {p.dtype for name, p in student.named_parameters() if lora.ADAPTER_MARK in name}
+    assert dtypes == {torch.float32}
+
+
+def test_four_bits_without_bitsandbytes_name_the_extra(world: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "bitsandbytes", None)
+    lora.require(PLAIN)
+    for ask in (lambda: lora.require(QLORA), lambda: prepared(world)):
+        with pytest.raises(MissingExtra, match=r"stages.lora.quantize.*pip install 'cot-distill\[qlora\]'"):
+            ask()
+
+
+def prepared(world: Path, dtype=torch.float32, train=("language",), kind="siq-vl", settings=QLORA):
+    model, processor = worlds.student(kind, world)
+    roles = parts(model)
+    return freeze.prepare(model.to(dtype), roles, train, settings), roles, processor
+
+
+@pytest.mark.parametrize("kind", worlds.CLASSES)
+def test_only_adapted_layers_of_the_language_model_lie_in_four_bits(kind: str, world: Path):
+    pytest.importorskip("bitsandbytes")
+    student, roles, _ = prepared(world, torch.bfloat16, kind=kind)
+    small = [name for name, p in student.named_parameters() if lora.is_quantized(p)]
+    assert len(small) == 2 * 7
+    assert all(f".{roles.language}.layers." in name and name.endswith("_proj.base_layer.weight") for name in small)
+    rest = {p.dtype for name, p in student.named_parameters() if name not in small and "lora_" not in name}
+    assert rest == {torch.bfloat16}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dora", [False, True])
+def test_a_student_trained_over_four_bits_is_merged_to_plain_weights(dora, dtype, world: Path, tmp_path: Path):
+    pytest.importorskip("bitsandbytes")
+    settings = QLORA.model_copy(update={"dora": dora})
+    train = ("projector", "language")
+    student, roles, processor = prepared(world, dtype, train, settings=settings)
+    batch = {
+        name: value.to(dtype) if value.is_floating_point() else value
+        for name, value in worlds.batch(processor, tmp_path).items()
+    }
+    before = proof.frozen_digests(student, roles)
+    assert any(name.endswith("up_proj.base_layer.weight.absmax") for name in before)
+    optimizer = torch.optim.AdamW([p for p in student.parameters() if p.requires_grad], lr=0.02)
+    losses = []
+    for _ in range(3):
+        loss = student.train()(**batch, use_cache=False).loss
+        loss.backward()
+        proof.prove(student, roles, train, dtype=dtype, watch=None, optimizer=optimizer)
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(float(loss))
+        logits(student, batch)
+    assert losses[-1] < losses[0]
+    proof.require_equal(before, proof.frozen_digests(student, roles))
+    learned = logits(student, batch)
+    merged = lora.merge(student)
+    assert type(merged.model.text_model.layers[0].mlp.up_proj) is torch.nn.Linear
+    assert {p.dtype for p in merged.parameters()} == {dtype}
+    tolerance = 1e-4 if dtype == torch.float32 else 0.1
+    torch.testing.assert_close(logits(merged, batch), learned, atol=tolerance, rtol=tolerance)
+    merged.save_pretrained(tmp_path / "merged")
+    again, found = AutoModelForImageTextToText.from_pretrained(
+        tmp_path / "merged", dtype=dtype, output_loading_info=True
+    )
+    assert not found["missing_keys"] and not found["unexpected_keys"]
+    assert "quantization_config" not in again.config.to_dict()
+    weights = again.state_dict()
+    assert all(torch.equal(value, weights[name]) for name, value in merged.state_dict().items())
+
+
+def test_a_changed_scale_of_four_bit_weights_is_named(world: Path):
+    pytest.importorskip("bitsandbytes")
+    student, roles, _ = prepared(world)
+    before = proof.frozen_digests(student, roles)
+    layer = student.get_base_model().model.text_model.layers[1].mlp.down_proj.base_layer
+    layer.weight.quant_state.absmax[0] += 1
+    with pytest.raises(DistillError, match=r"layers.1.mlp.down_proj.base_layer.weight.absmax is frozen but changed"):
+        proof.require_equal(before, proof.frozen_digests(student, roles))
+
+
+def test_four_bits_in_the_tower_are_refused(world: Path):
+    pytest.importorskip("bitsandbytes")
+    model, _ = worlds.student("siq-vl", world)
+    roles = parts(model)
+    freeze.prepare(model, roles, ["projector"], None)
+    lora.quantize(model, [f"{roles.tower}.encoder.layers.0.mlp.fc1"], "nf4")
+    with pytest.raises(
+        DistillError, match=r"encoder.layers.0.mlp.fc1.weight is in 4 bits outside the language model"
+    ):
+        proof.prove(model, roles, ["projector"], dtype=torch.float32, watch=None, optimizer=None)
