@@ -1,0 +1,143 @@
+"""A stage's plan loses no row, doubles none, and is the same for every look at it."""
+
+from collections import Counter
+from itertools import chain, pairwise
+
+import numpy as np
+import pytest
+
+from distill.errors import RecipeError
+from distill.training import Stage
+from student import mixture
+from student.order import Plan, Step
+
+LENGTHS = np.random.default_rng(0).integers(20, 400, 200)
+TEACHERS = ["structured", "analyst", "reader", "reader"] * 50
+
+
+def plan(lengths=LENGTHS, *, seed: int = 0, processes: int = 1, ranks=None, sources=None, **settings) -> Plan:
+    stage = Stage(**{"name": "s", "data": "traces", "train": ("language",), "micro_batch_tokens": 1000, **settings})
+    groups = mixture.groups(
+        lengths,
+        sources or ["traces"] * len(lengths),
+        TEACHERS[: len(lengths)],
+        own="traces",
+        replay=stage.replay,
+        weights=stage.teachers,
+    )
+    ranks = np.arange(len(lengths)) if ranks is None else ranks
+    return Plan(
+        lengths.tolist(),
+        [1] * len(lengths),
+        stage,
+        epoch_rows=lambda epoch: mixture.epoch_rows(
+            groups, lengths, seed=seed, epoch=epoch, order=stage.order, ranks=ranks
+        ),
+        seed=seed,
+        processes=processes,
+    )
+
+
+def rows_of(step: Step) -> list[int]:
+    return [row for process in step for micro_batch in process for row in micro_batch]
+
+
+BUDGETS = [{"batch_size": 16}, {"batch_tokens": 4000}, {"batch_tokens": 4000, "order": "length"}]
+
+
+@pytest.mark.parametrize("processes", [1, 2, 3])
+@pytest.mark.parametrize("settings", BUDGETS)
+def test_an_epoch_holds_every_row_once(settings: dict, processes: int):
+    steps = plan(processes=processes, epochs=2, **settings)
+    seen = Counter(chain.from_iterable(rows_of(step) for step in steps))
+    assert seen == Counter(dict.fromkeys(range(200), 2))
+
+
+@pytest.mark.parametrize("processes", [1, 2, 3])
+@pytest.mark.parametrize("settings", BUDGETS)
+def test_every_process_has_as_many_micro_batches_and_none_is_over_its_budget(settings: dict, processes: int):
+    for step in plan(processes=processes, **settings):
+        assert len(step) == processes
+        assert len({len(process) for process in step}) == 1
+        assert all(LENGTHS[rows].sum() <= 1000 for process in step for rows in process)
+
+
+def test_processes_have_about_as_many_tokens():
+    for settings, bound in (({"batch_size": 64}, 1.05), ({"batch_tokens": 16_000}, 1.05)):
+        tokens = np.array(
+            [
+                [sum(LENGTHS[row] for rows in process for row in rows) for process in step]
+                for step in plan(processes=2, **settings)
+            ]
+        )
+        assert (tokens.max(1) / tokens.mean(1))[:-1].max() < bound
+
+
+def test_the_rows_of_a_step_depend_on_seed_and_epoch_and_not_on_lengths_or_memory():
+    def steps(lengths=LENGTHS, **settings):
+        return [set(rows_of(step)) for step in plan(lengths, batch_size=16, **settings)]
+
+    assert steps() == steps(LENGTHS[::-1].copy()) == steps(micro_batch_tokens=500) == steps(processes=2)
+    assert steps() != steps(seed=1)
+    two = steps(epochs=2)
+    assert two[: len(two) // 2] == steps() and two[len(two) // 2 :] != steps()
+
+
+@pytest.mark.parametrize("settings", BUDGETS)
+def test_any_step_is_the_same_whether_or_not_those_before_it_were_asked_for(settings: dict):
+    whole = list(plan(epochs=3, **settings))
+    for step in (len(whole) - 1, 0, len(whole) // 2):
+        assert plan(epochs=3, **settings)[step] == whole[step]
+
+
+def test_steps_and_epochs_add_up():
+    half = plan(batch_size=16, epochs=1.5)
+    assert len(half) == 13 + 6
+    assert half.epoch(13) == 1 and half.epoch(26 - 7) == pytest.approx(1 + 6 / 13)
+    longer = plan(batch_size=16, max_steps=40)
+    assert len(longer) == 40 and longer.epoch(40) == pytest.approx(3 + 1 / 13)
+    with pytest.raises(IndexError):
+        longer[40]
+
+
+def test_a_curriculum_is_followed_step_by_step():
+    ordered = [rows_of(step) for step in plan(batch_size=16, order="data")]
+    assert [sorted(rows) for rows in ordered] == [list(range(at, min(200, at + 16))) for at in range(0, 200, 16)]
+    easy = [rows_of(step) for step in plan(batch_size=16, order="difficulty", ranks=-LENGTHS)]
+    assert all(min(LENGTHS[rows]) >= max(LENGTHS[after]) for rows, after in pairwise(easy))
+
+
+def test_packs_of_a_budget_are_full():
+    chance = np.random.default_rng(1)
+    lengths = np.clip(chance.lognormal(5, 0.8, 5000), 20, 2000).astype(int)
+    stage = Stage(name="s", data="traces", train=("language",), micro_batch_tokens=8192, batch_tokens=32_768)
+    packed = Plan(lengths.tolist(), [1] * 5000, stage, epoch_rows=lambda epoch: np.arange(5000), seed=0)
+    assert packed.fill() > 0.97
+
+
+def shares(steps: Plan, names: list[str]) -> dict[str, float]:
+    tokens: Counter[str] = Counter()
+    for step in steps:
+        for row in rows_of(step):
+            tokens[names[row]] += int(LENGTHS[row])
+    return {name: count / sum(tokens.values()) for name, count in tokens.items()}
+
+
+def test_teachers_get_the_shares_of_the_tokens_that_were_asked_for():
+    found = shares(plan(epochs=20, teachers={"structured": 2, "reader": 1}), TEACHERS)
+    assert found == {"structured": pytest.approx(2 / 3, abs=0.01), "reader": pytest.approx(1 / 3, abs=0.01)}
+
+
+def test_replayed_rows_take_their_share_and_the_stages_own_rows_still_come_once():
+    sources = ["traces"] * 150 + ["instruct"] * 50
+    steps = plan(sources=sources, replay={"instruct": 0.1}, epochs=4, batch_size=8)
+    found = shares(steps, sources)
+    assert found["instruct"] == pytest.approx(0.1, abs=0.01)
+    seen = Counter(chain.from_iterable(rows_of(step) for step in steps))
+    assert all(seen[row] == 4 for row in range(150))
+    assert max(seen[row] for row in range(150, 200)) - min(seen[row] for row in range(150, 200)) <= 1
+
+
+def test_a_share_for_rows_that_are_not_there_is_an_error():
+    with pytest.raises(RecipeError, match=r"teachers\.poet has a share of the tokens"):
+        plan(teachers={"poet": 1})
