@@ -18,7 +18,7 @@ from transformers import PreTrainedModel
 
 from distill.errors import ModelError
 from distill.recipe import Lora
-from student.lora import ADAPTER_MARK, adapt
+from student.lora import ADAPTER_MARK, adapt, size
 from student.model import Parts
 
 TOWER, PROJECTOR, LANGUAGE = "tower", "projector", "language"
@@ -175,13 +175,14 @@ def table(model: nn.Module, parts: Parts) -> list[PartRow]:
         ]
         if not found:
             continue
+        numbers, dtypes, sizes = zip(*map(size, found), strict=True)
         rows.append(
             PartRow(
                 part=part,
-                parameters=sum(p.numel() for p in found),
+                parameters=sum(numbers),
                 trainable=sum(p.numel() for p in found if p.requires_grad),
-                dtype=", ".join(sorted({str(p.dtype).removeprefix("torch.") for p in found})),
-                bytes=sum(p.numel() * p.element_size() for p in found),
+                dtype=", ".join(sorted(set(dtypes))),
+                bytes=sum(sizes),
             )
         )
     return rows

@@ -74,6 +74,16 @@ def is_quantized(parameter: torch.Tensor) -> bool:
     return getattr(parameter, "quant_state", None) is not None
 
 
+def size(parameter: torch.Tensor) -> tuple[int, str, int]:
+    """Numbers, dtype and bytes of a parameter; of 4-bit weights the numbers they stand for, their scales included."""
+    if not is_quantized(parameter):
+        dtype = str(parameter.dtype).removeprefix("torch.")
+        return parameter.numel(), dtype, parameter.numel() * parameter.element_size()
+    state: Any = parameter.quant_state  # type: ignore[attr-defined]
+    scales = state.as_dict(packed=True).values()
+    return state.shape.numel(), state.quant_type, sum(each.nbytes for each in (parameter, *scales))
+
+
 def merge(student: PeftModel) -> PreTrainedModel:
     """The student without adapters, their effect in its weights; 4-bit weights come back in the dtype they had.
 

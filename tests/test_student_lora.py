@@ -115,6 +115,21 @@ def test_only_adapted_layers_of_the_language_model_lie_in_four_bits(kind: str, w
     assert rest == {torch.bfloat16}
 
 
+def test_the_table_of_parts_counts_the_numbers_that_four_bits_stand_for(world: Path):
+    pytest.importorskip("bitsandbytes")
+    rows = {}
+    for settings in (PLAIN, QLORA):
+        student, roles, _ = prepared(world, torch.bfloat16, settings=settings)
+        rows[settings.quantize] = next(row for row in freeze.table(student, roles) if row.part == "language")
+    plain, small = rows[None], rows["nf4"]
+    assert (plain.parameters, plain.dtype, small.dtype) == (small.parameters, "bfloat16", "bfloat16, nf4")
+    layers = 2 * (2 * 32 * 32 + 2 * 16 * 32 + 3 * 64 * 32)
+    # Four bits a number; the tables that the scales of tiny layers need are what is beyond that.
+    assert small.bytes - (plain.bytes - 2 * layers) >= layers // 2
+    tables = 14 * 2 * 256 * 4
+    assert small.bytes - (plain.bytes - 2 * layers) - layers // 2 < tables + 14 * 400
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("dora", [False, True])
 def test_a_student_trained_over_four_bits_is_merged_to_plain_weights(dora, dtype, world: Path, tmp_path: Path):
