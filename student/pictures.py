@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from PIL import Image
 from transformers import ProcessorMixin
 
 from distill import images as image_files
@@ -51,7 +50,7 @@ class ImageStore:
         folder: Path | None = None,
     ) -> None:
         """`folder`: where the caches of a run lie; None: nothing is kept on disk."""
-        self._processor = processor
+        self.processor = processor
         self._dtype = dtype
         self._room = memory_bytes
         self._kept: dict[str, Features] = {}
@@ -85,11 +84,10 @@ class ImageStore:
             return found
         if self._shelf is not None and (packed := self._shelf.get(ref.sha256)) is not None:
             return unpack(*packed)
-        return self._make(image_files.load(ref, max_pixels=max_pixels))
-
-    def blank(self, ref: ImageRef) -> Features:
-        """Inputs of a grey image as large as this one, for the place of an image that cannot be read any more."""
-        return self._make(Image.new("RGB", self._sizes[ref.sha256], (128, 128, 128)))
+        image = image_files.load(ref, max_pixels=max_pixels)
+        if not self._names:
+            self._expand(image)
+        return self._make(image)
 
     def prepare(self, refs: Iterable[ImageRef], max_pixels: int) -> None:
         """Look at images that will be asked for, several at a time, and keep what fits."""
@@ -125,15 +123,19 @@ class ImageStore:
     def _look(self, ref: ImageRef, max_pixels: int) -> Features | None:
         """Note the size of an image; its features where they can be kept and are not yet.
 
-        Pixels are decoded for the first image of a size and where there is room, else the header is read.
+        Where pixels are neither kept nor the first of their size, they are only checked: an image that cannot be
+        decoded costs its rows now, not the run later.
         """
         try:
             data = image_files.read_bytes(ref)
             size = image_files.size(data, max_pixels=max_pixels)
-            wanted = self._has_room() and not (self._shelf is not None and ref.sha256 in self._shelf)
+            shelved = self._shelf is not None and ref.sha256 in self._shelf
+            wanted = self._has_room() and not shelved
             image = None
             if wanted or size not in self._expansions:
                 image = image_files.decode(data, max_pixels=max_pixels)
+            elif not shelved:
+                image_files.check(data, max_pixels=max_pixels)
             with self._lock:
                 if size not in self._expansions:
                     self._expansions[size] = self._expand(image)
@@ -150,14 +152,14 @@ class ImageStore:
         """Open the shelf of this processor's images once memory is full; those of other settings go."""
         if self._shelf is not None or not self.full or self._folder is None or not self._disk_bytes:
             return
-        path = self._folder / f"images-{processor_fingerprint(self._processor)[:16]}"
+        path = self._folder / f"images-{processor_fingerprint(self.processor)[:16]}"
         for other in self._folder.glob("images-*"):
             if other != path:
                 shutil.rmtree(other, ignore_errors=True)
         self._shelf = Shelf(path, max_bytes=self._disk_bytes)
 
     def _expand(self, image: Any) -> tuple[int, ...]:
-        made = self._processor(text=image_token(self._processor), images=[image], add_special_tokens=False)
+        made = self.processor(text=image_token(self.processor), images=[image], add_special_tokens=False)
         # Image processors also return what only the processor itself needs (InternVL's num_patches).
         self._names = frozenset(made) - _TEXT_INPUTS
         return tuple(int(value) for value in np.asarray(made["input_ids"]).reshape(-1))
@@ -196,7 +198,7 @@ class ImageStore:
         return compact if self._reproducible else self._cast(self._processed(image))
 
     def _processed(self, image: Any, **options: bool) -> dict[str, torch.Tensor]:
-        made = self._processor.image_processor(images=[image], return_tensors="pt", **options)
+        made = self.processor.image_processor(images=[image], return_tensors="pt", **options)
         # Idefics-like processors put an axis of conversations before the axis of tiles; one conversation a tile means
         # the same to the model and lets any number of images be joined.
         tiled = _MASK in made
