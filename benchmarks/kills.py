@@ -25,10 +25,19 @@ from pathlib import Path
 
 import orjson
 
+from distill.artifacts import read_jsonl
+
 STUB = Path(__file__).resolve().parent.parent / "tests" / "stub_server.py"
 MARK = "DISTILL_KILLS"
 """Environment variable by which the servers of one benchmark are known, whoever their parent is now."""
 STAGES = ("align", "instruct", "reason", "answers_only")
+PACKED = ("batch_tokens=6000", "micro_batch_tokens=2000", "micro_batch_images=24")
+MIXED = (
+    "replay={instruct=0.1}",
+    "teachers={structured=2,analyst=1,reader=1}",
+    "lora={rank=8,alpha=16,dropout=0.1}",
+    "loss={normalise='spans',answer=2.0}",
+)
 
 
 def distill(verb: str, recipe: str, run: Path, options: Sequence[str] = ()) -> subprocess.Popen[bytes]:
@@ -234,9 +243,23 @@ def weights(run: Path) -> dict[str, str]:
     }
 
 
+def losses(run: Path) -> dict[str, list[tuple[int, float]]]:
+    """Step and loss of every line of every stage's metrics."""
+    return {
+        stage: [(line["step"], line["loss"]) for line in read_jsonl(run / "train" / stage / "metrics.jsonl")]
+        for stage in STAGES
+    }
+
+
 def kill_train(folder: Path, kills: int, steps: int, limit: int, chance: random.Random) -> bool:
-    """Train on the same traces left alone and killed, and compare the weights."""
-    few = [f"--set=stages.{stage}.{key}" for stage in STAGES for key in (f"max_steps={steps}", "save_every_steps=5")]
+    """Train on the same traces left alone and killed, and compare the weights and every logged loss.
+
+    Rows are packed to token budgets; the last stages mix three teachers at other shares than they have, replay an
+    earlier stage and train adapters with dropout.
+    """
+    common = [f"max_steps={steps}", "save_every_steps=5", "log_every_steps=1", *PACKED]
+    few = [f"--set=stages.{stage}.{key}" for stage in STAGES for key in common]
+    few += [f"--set=stages.{stage}.{key}" for stage in ("reason", "answers_only") for key in MIXED]
     alone, killed = folder / "train-alone", folder / "train-killed"
     finish("generate", "tiny", alone, ["--limit", str(limit)])
     finish("filter", "tiny", alone)
@@ -245,12 +268,15 @@ def kill_train(folder: Path, kills: int, steps: int, limit: int, chance: random.
     count = kill_verb("train", killed, few, kills, seconds, chance)
     finish("train", "tiny", killed, few)
     same = weights(killed) == weights(alone)
+    traced = losses(killed) == losses(alone)
     print(
         f"train: {count} of {kills} attempts killed, {len(weights(killed))} stages, "
-        f"{'same weights to the bit' if same else 'OTHER WEIGHTS'} ({seconds:.0f} s when left alone)",
+        f"{'same weights to the bit' if same else 'OTHER WEIGHTS'}, "
+        f"{'same losses' if traced else 'OTHER LOSSES'} at {sum(map(len, losses(killed).values()))} steps "
+        f"({seconds:.0f} s when left alone)",
         flush=True,
     )
-    return same
+    return same and traced
 
 
 def main() -> None:
