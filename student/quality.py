@@ -23,7 +23,7 @@ from transformers import PreTrainedModel, ProcessorMixin
 from distill.errors import DataError, ImageError
 from distill.types import Sample
 from distill.validation import Validation
-from student import generation
+from student import attention, generation
 from student.collate import Layout
 from student.encode import IMAGE_TOKEN_IN_TEXT, TOO_LONG, Encoder
 from student.fit import response_scores
@@ -190,17 +190,18 @@ def answers(model: PreTrainedModel, questions: Questions) -> list[Prediction]:
     """A judged reply to every question, in the order of the questions."""
     found: dict[int, Prediction] = {}
     for batch in questions.batches:
-        replies = generation.replies(
-            model,
-            questions.processor,
-            questions.encoder,
-            questions.store,
-            questions.samples,
-            batch,
-            max_new_tokens=questions.max_new_tokens,
-            max_pixels=questions.max_pixels,
-            type_name=questions.type_name,
-        )
+        with _attending(model, "sdpa"):
+            replies = generation.replies(
+                model,
+                questions.processor,
+                questions.encoder,
+                questions.store,
+                questions.samples,
+                batch,
+                max_new_tokens=questions.max_new_tokens,
+                max_pixels=questions.max_pixels,
+                type_name=questions.type_name,
+            )
         for (place, _), reply in zip(batch, replies, strict=True):
             found[place] = judged(
                 questions.samples[place],
@@ -209,6 +210,17 @@ def answers(model: PreTrainedModel, questions: Questions) -> list[Prediction]:
                 relative_tolerance=questions.relative_tolerance,
             )
     return [found[place] for place in sorted(found)]
+
+
+@contextmanager
+def _attending(model: PreTrainedModel, name: str) -> Iterator[None]:
+    """Another attention inside: that for packed lines knows nothing of prompts padded on the left."""
+    before = attention.of(model)
+    attention.use(model, name)
+    try:
+        yield
+    finally:
+        attention.use(model, before)
 
 
 @torch.inference_mode()

@@ -13,10 +13,12 @@ import student_worlds as worlds
 import torch
 
 from distill.errors import DataError
+from distill.recipe import Lora
 from distill.types import Sample
 from distill.validation import Validation
-from student import collate, encode, generation, pictures, quality, stage
+from student import attention, collate, encode, freeze, generation, loss, pictures, quality, stage
 from student.judging import judged, summary
+from student.model import parts
 
 PIXELS = 10**6
 LISTEN = 8
@@ -173,6 +175,22 @@ def test_figures_are_what_evaluation_says_of_the_same_replies(world: Path, tmp_p
     assert figures.undecided_rate == figures.n_undecided / 6
 
 
+def test_a_student_prepared_for_training_says_what_it_says_when_it_is_evaluated(world: Path, tmp_path: Path):
+    told = []
+    for prepared in (False, True):
+        model, processor = student("siq-vl", world)
+        questions = chosen((model, processor), samples(tmp_path), batch_size=6)
+        measured: Any = model
+        if prepared:
+            loss.attach(model)
+            attention.use(model, attention.PACKED)
+            measured = freeze.prepare(model, parts(model), ["language"], Lora(dropout=0.5))
+        told.append(quality.measure(measured, questions, None, step=1)[1])
+        if prepared:
+            assert attention.of(model) == attention.PACKED
+    assert told[0] == told[1] and len({prediction["text"] for prediction in told[0]}) > 1
+
+
 @pytest.mark.parametrize("batches", [[[0, 5], [1], [4, 2, 3]], [[0, 1, 2, 3, 4, 5]]])
 def test_the_loss_is_the_mean_over_all_response_tokens_however_they_are_batched(
     batches: list[list[int]], world: Path, tmp_path: Path
@@ -221,11 +239,11 @@ def test_measuring_leaves_no_trace_and_training_goes_on_as_if_it_had_not_been(ki
         optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
         found = []
         for step in range(3):
-            loss = losses(model, held.collate([3, 4, 5]))[0].mean()
-            loss.backward()
+            mean = losses(model, held.collate([3, 4, 5]))[0].mean()
+            mean.backward()
             optimizer.step()
             optimizer.zero_grad()
-            found.append(loss.item())
+            found.append(mean.item())
             if measured:
                 before = state(model)
                 quality.measure(model, questions, held, step=step)
