@@ -50,16 +50,15 @@ LEVELS = 64
 
 
 def write(folder: Path, count: int) -> None:
-    """`count` rows with one picture, none (each tenth) or two (each thirtieth), as embedded PNG files."""
+    """`count` rows with one picture, every thirtieth with two, as embedded PNG files."""
     chance = np.random.default_rng(0)
     sink = None
     for start in range(0, count, 5000):
         lines = []
         for number in range(start, min(count, start + 5000)):
-            pictures = 0 if number % 10 == 3 else 2 if number % 30 == 5 else 1
             lines.append(
                 {
-                    "image": [{"bytes": png(number), "path": None}] * pictures or None,
+                    "image": [{"bytes": png(number), "path": None}] * count_of(number),
                     "question": "what is row " + "1 " * int(chance.integers(1, 40)) + "?",
                     "answer": " ".join(str(number)),
                 }
@@ -69,6 +68,11 @@ def write(folder: Path, count: int) -> None:
         sink.write_table(table)
     assert sink is not None
     sink.close()
+
+
+def count_of(number: int) -> int:
+    """Pictures of a row."""
+    return 2 if number % 30 == 5 else 1
 
 
 def png(number: int) -> bytes:
@@ -137,10 +141,9 @@ def check(recipe: recipes.Recipe, folder: Path) -> int:
                 number = int("".join(processor.tokenizer.decode(said, skip_special_tokens=True).split()))
                 seen[number] += 1
                 tokens = int((ids[begin:end] == encoder.image_id).sum())
-                expected = 0 if number % 10 == 3 else 2 if number % 30 == 5 else 1
                 shown = [spelled(next(images)[0]) for _ in range(tokens // processor.image_seq_len)]
                 pictures += len(shown)
-                wrong += shown != [number] * expected
+                wrong += shown != [number] * count_of(number)
             wrong += next(images, None) is not None
     lost = len(examples) - len(seen)
     doubled = sum(seen.values()) - len(seen)
