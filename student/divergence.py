@@ -10,10 +10,13 @@ The temperature is 1: a softer teacher needs the sum of p^(1/T) over the whole v
 hold only a part. Does not cover where the distributions come from (student/toplogprobs.py).
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.autograd.function import once_differentiable
+
+if TYPE_CHECKING:
+    from student.loss import Extra
 
 
 def topk_divergence(logits: torch.Tensor, ids: torch.Tensor, logprobs: torch.Tensor) -> torch.Tensor:
@@ -75,19 +78,13 @@ def _teacher(logprobs: torch.Tensor, log_others: torch.Tensor) -> tuple[torch.Te
     return known / total.where(whole, 1.0)[:, None], torch.where(whole, 0.0, 1 - total)
 
 
-class Blend:
-    """The loss of a pass with a teacher: (1 - share) likelihood + share divergence where the teacher says something.
+def from_teacher(ids: torch.Tensor, logprobs: torch.Tensor, weights: torch.Tensor) -> "Extra":
+    """The weighted sum of divergences as a further loss of a pass; `weights` float32[n]: what each position's counts.
 
-    Where it says nothing the likelihood counts whole, or the framing that only the student writes would be learned
-    less than the rest. Called by the head (student/loss.py) with the logits of some positions.
+    `ids`, `logprobs` as `topk_divergence` takes them, for all scored positions.
     """
 
-    def __init__(self, ids: torch.Tensor, logprobs: torch.Tensor, weights: torch.Tensor, share: float) -> None:
-        """`ids`, `logprobs` as `topk_divergence` takes them; `weights` [n]: what each token counts."""
-        self._ids, self._logprobs = ids, logprobs
-        self._weights = weights * (share * (ids >= 0).any(dim=-1))
-        self.likelihood_weights = weights - self._weights
-        """float32[n], what is left for the likelihood."""
+    def extra(logits: torch.Tensor, part: slice) -> torch.Tensor:
+        return (topk_divergence(logits, ids[part], logprobs[part]) * weights[part]).sum()
 
-    def __call__(self, logits: torch.Tensor, part: slice) -> torch.Tensor:
-        return (topk_divergence(logits, self._ids[part], self._logprobs[part]) * self._weights[part]).sum()
+    return extra

@@ -52,7 +52,7 @@ class StepLog:
     accuracies: Mapping[str, float] = field(default_factory=dict)
     """Share of tokens since the last log for which the right one was the likeliest."""
     extra: Mapping[str, float] = field(default_factory=dict)
-    """Means over the steps since the last log of further losses."""
+    """Means over the steps since the last log of further parts of the loss, such as the divergence from teachers."""
 
 
 OnLog = Callable[[StepLog], None]

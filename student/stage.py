@@ -35,9 +35,11 @@ if TYPE_CHECKING:
     from student.meter import StepLog
     from student.model import Parts
     from student.pictures import ImageStore
+    from student.toplogprobs import TopLogprobs
 
 MODEL, ADAPTER, CHECKPOINTS = "model", "adapter", "checkpoints"
 METRICS, PARTS, SETTINGS = "metrics.jsonl", "parts.json", "settings.json"
+DISTRIBUTIONS, COVERAGE = "distributions", "distill.json"
 PACKAGES = ("torch", "transformers", "trl", "peft", "accelerate", "tokenizers")
 
 
@@ -101,6 +103,7 @@ def run(
     frozen = proof.frozen_digests(student, parts)
     write_json(folder / PARTS, {"parts": freeze.table_values(table), "frozen_sha256": proof.by_role(frozen, parts)})
 
+    distributions = _distributions(recipe, run_folder, stage, examples, processor, on_progress)
     assert session.store is not None
     made = feed(
         student,
@@ -113,6 +116,7 @@ def run(
         max_pixels=rows.max_pixels(recipe, stage),
         type_name=type_name(model),
         seed=recipe.seed,
+        distributions=distributions,
     )
     with _metrics(folder) as metrics:
 
@@ -156,6 +160,7 @@ def run(
                     *((folder / ADAPTER).iterdir() if stage.lora else ()),
                     folder / METRICS,
                     folder / PARTS,
+                    *([folder / COVERAGE] if stage.distill else ()),
                 ]
             )
         },
@@ -178,6 +183,7 @@ def run(
 def clean(folder: Path) -> None:
     """Remove what only an unfinished stage needs."""
     shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
+    shutil.rmtree(folder / DISTRIBUTIONS, ignore_errors=True)
     (folder / SETTINGS).unlink(missing_ok=True)
 
 
@@ -229,6 +235,42 @@ def _examples(
             f"max_length is {stage.max_length} tokens, image tokens included"
         )
     return encoder, examples
+
+
+def _distributions(
+    recipe: Recipe,
+    run_folder: Path,
+    stage: Stage,
+    examples: "Examples",
+    processor: Any,
+    on_progress: ProgressCallback,
+) -> "TopLogprobs | None":
+    """The teachers' distributions for the rows of a stage that distils; says how much they cover."""
+    from student import toplogprobs
+
+    if stage.distill is None:
+        return None
+    folder = run_folder / "train" / stage.name
+    stored = max((teacher.logprobs for teacher in recipe.teachers), default=stage.distill.top_k)
+    found, coverage = toplogprobs.of_examples(
+        run_folder / "generate",
+        examples.rows,
+        top_k=min(stage.distill.top_k, stored),
+        decode=lambda ids: str(processor.tokenizer.decode(ids, skip_special_tokens=True)),
+        folder=folder / DISTRIBUTIONS,
+    )
+    by_teacher = {name: asdict(of_teacher) for name, of_teacher in sorted(coverage.items())}
+    write_json(folder / COVERAGE, {"rows": len(examples), "teachers": by_teacher})
+    on_progress(
+        Progress(
+            stage=f"distributions {stage.name}",
+            done=sum(of_teacher.traces for of_teacher in coverage.values()),
+            total=len(examples),
+            unit="rows",
+            facts={name: f"{of_teacher.share:.1%} of its tokens" for name, of_teacher in sorted(coverage.items())},
+        )
+    )
+    return found
 
 
 def end_ids(model: Any) -> list[int]:

@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 
 from distill.training import Stage
 from student import attention, mixture, packing
-from student.collate import Collator, spatial_positions
+from student.collate import Collator, Layout, spatial_positions
 from student.encode import KINDS, Examples
 from student.flops import Cost
 from student.loss import StepWeights
@@ -24,8 +24,11 @@ from student.meter import Facts
 from student.model import Parts
 from student.order import MicroBatch, Plan
 from student.pictures import ImageStore
+from student.toplogprobs import TopLogprobs
 
 MICRO_BATCHES, FACTS = "micro_batches", "facts"
+TEACHER = "teacher_"
+"""What the names of a micro-batch's distributions begin with, where the stage distils."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +53,14 @@ def feed(
     max_pixels: int,
     type_name: str | None,
     seed: int,
+    distributions: TopLogprobs | None = None,
     process: int = 0,
     processes: int = 1,
 ) -> Feed:
-    """The steps of a stage for a `student` that is prepared for it (student/freeze.py)."""
+    """The steps of a stage for a `student` that is prepared for it (student/freeze.py).
+
+    `distributions`: the teachers' for the rows of `examples`, for a stage that distils.
+    """
     model = student.get_base_model() if isinstance(student, PeftModel) else student
     packs = packing.can_pack(model.config, type_name)
     bounds = packs and attention.takes_bounds(attention.of(model))
@@ -92,7 +99,8 @@ def feed(
         processes=processes,
     )
     names = sorted(set(group_of(examples)))
-    data = StepData(plan, examples, collator, stage, names, cost=Cost.of(student, parts), process=process)
+    cost = Cost.of(student, parts)
+    data = StepData(plan, examples, collator, stage, names, cost=cost, distributions=distributions, process=process)
     return Feed(plan, data, names)
 
 
@@ -113,8 +121,10 @@ class StepData(Dataset[dict[str, Any]]):
         groups: Sequence[str],
         *,
         cost: Cost,
+        distributions: TopLogprobs | None = None,
         process: int = 0,
     ) -> None:
+        self._distributions, self._distil = distributions, stage.distill
         self._plan, self._examples, self._collator = plan, examples, collator
         self._loss, self._cost, self._process = stage.loss, cost, process
         self._group_names = group_of(examples)
@@ -146,14 +156,28 @@ class StepData(Dataset[dict[str, Any]]):
                 for row, example in zip(layout.rows, found, strict=True)
             ]
         )
-        counted = [weights(example) for example in found] if weights is not None else silent
+        counted = np.concatenate([weights(example) for example in found] if weights is not None else silent)
+        teacher = self._teacher(layout, counted) if self._distributions is not None else {}
         return {
             **layout.inputs,
             "at": torch.from_numpy(layout.at),
             "labels": torch.from_numpy(layout.labels),
-            "weights": torch.from_numpy(np.concatenate(counted)),
+            "weights": torch.from_numpy(counted - teacher["weights"] if teacher else counted),
             "cells": torch.from_numpy(cells),
+            **{f"{TEACHER}{name}": torch.from_numpy(value) for name, value in teacher.items()},
         }
+
+    def _teacher(self, layout: Layout, counted: np.ndarray) -> dict[str, np.ndarray]:
+        """What `student.divergence.from_teacher` takes.
+
+        Where the teacher says nothing the likelihood counts whole, or the framing that only the student writes would
+        be learned less than the rest.
+        """
+        assert self._distributions is not None and self._distil is not None
+        told = [self._distributions.of(row, len(self._examples.rows[row].kinds)) for row in layout.rows]
+        ids, logprobs = (np.concatenate(tables) for tables in zip(*told, strict=True))
+        weights = counted * np.float32(self._distil.weight) * (ids >= 0).any(axis=1)
+        return {"ids": ids.astype(np.int64), "logprobs": logprobs, "weights": weights}
 
     def _facts(self, rows: Sequence[int], own: Sequence[MicroBatch], made: Sequence[dict[str, Any]]) -> Facts:
         examples = self._examples.rows

@@ -13,13 +13,17 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from distill import logprobs
 from distill.artifacts import storage_errors
 from distill.errors import DataError, ModelError
+from student.rows import NO_THINK, TRACES
+
+if TYPE_CHECKING:
+    from student.encode import Example
 
 Decode = Callable[[list[int]], str]
 """The text of token ids, special tokens left out."""
@@ -74,6 +78,20 @@ class TopLogprobs:
             return np.full(shape, logprobs.NO_TOKEN, np.int32), np.full(shape, -np.inf, np.float32)
         found = slice(start, start + tokens)
         return np.array(self._ids[found]), self._values[found].astype(np.float32)
+
+
+def of_examples(
+    generate: Path, examples: "Sequence[Example]", *, top_k: int, decode: Decode, folder: Path
+) -> tuple[TopLogprobs, dict[str, Coverage]]:
+    """`collect` for the rows of a stage. A trace learned without its rationale has none: its teacher had thought."""
+    traces = [
+        example.row.id
+        if example.row.source.partition(":")[0] == TRACES and not example.row.question.endswith(NO_THINK)
+        else ""
+        for example in examples
+    ]
+    responses = [example.ids[example.begin :] for example in examples]
+    return collect(generate, traces, responses, top_k=top_k, decode=decode, folder=folder)
 
 
 def collect(

@@ -32,17 +32,21 @@ from trl import SFTConfig, SFTTrainer
 from distill.artifacts import storage_errors, write_text
 from distill.errors import StorageError
 from distill.recipe import Stage
+from student import processes, sharding
+from student.divergence import from_teacher
 from student.flops import matmul_rate
+from student.freeze import plain_model
 from student.loss import Scored
 from student.meter import Meter, OnLog, StepLog
 from student.model import Parts
 from student.proof import TowerWatch, prove, prove_state
-from student.steps import FACTS, MICRO_BATCHES, Feed
+from student.steps import FACTS, MICRO_BATCHES, TEACHER, Feed
 
 COMPLETE = "complete"
 """Marker file of a checkpoint, written when everything else is on disk."""
 WEIGHTS = "trainable.safetensors"
 _PREFIX = "checkpoint-"
+_OPTIMIZER, _SCHEDULER = "optimizer.pt", "scheduler.pt"
 
 
 def fit(
@@ -63,6 +67,8 @@ def fit(
         if stage.kernels == "compile":
             compile_layers(model, parts)
         device = "cuda" if torch.cuda.is_available() else "cpu"
+        if stage.sharding == "fsdp2" and processes.count() > 1:
+            sharding.shard(model, parts, torch.device(device), processes.count())
         trainer = StageTrainer(
             model=model,
             args=settings(stage, folder, steps=len(feed.plan), seed=seed, workers=workers),
@@ -70,6 +76,7 @@ def fit(
             data_collator=_only,
             processing_class=processor,
             feed=feed,
+            projector=plain_model(model).get_submodule(parts.projector),
             meter=Meter(on_log, feed.groups, rate=matmul_rate(device, dtype)),
         )
         trainer.remove_callback(PrinterCallback)
@@ -89,10 +96,9 @@ def compile_layers(model: nn.Module, parts: Parts) -> int:
 
     All layers share one compilation, and the joining of images and text, which breaks graphs, stays outside.
     """
-    plain = model.get_base_model() if isinstance(model, PeftModel) else model
     layers = [
         module
-        for module in plain.get_submodule(parts.language).modules()
+        for module in plain_model(model).get_submodule(parts.language).modules()
         if isinstance(module, GradientCheckpointingLayer)
     ]
     for layer in layers:
@@ -167,14 +173,17 @@ def settings(stage: Stage, folder: Path, *, steps: int, seed: int, workers: int)
         dataloader_num_workers=workers,
         dataloader_persistent_workers=workers > 0,
         dataloader_pin_memory=torch.cuda.is_available(),
+        # Every pass reaches every trained tensor (compute_loss), and no buffer changes: nothing to look for or to send.
+        ddp_find_unused_parameters=False,
+        ddp_broadcast_buffers=False,
     )
 
 
 class StageTrainer(SFTTrainer):  # type: ignore[misc]
     """SFTTrainer with rows prepared elsewhere, an order of its own, and checkpoints that survive a kill."""
 
-    def __init__(self, *, feed: Feed, meter: Meter, **kwargs: Any) -> None:
-        self._feed = feed
+    def __init__(self, *, feed: Feed, meter: Meter, projector: nn.Module, **kwargs: Any) -> None:
+        self._feed, self._projector = feed, projector
         self._meter = meter
         # One process trains on one device; several need a launcher, and nn.DataParallel is no choice for TRL.
         kwargs["args"]._n_gpu = min(1, kwargs["args"].n_gpu)
@@ -182,7 +191,8 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
 
     def run(self, folder: Path) -> StepLog:
         """Train to the end of the stage."""
-        checkpoint = last_checkpoint(folder)
+        # Incomplete checkpoints are removed by one process, and all go on from the same one.
+        checkpoint = processes.share(last_checkpoint(folder) if processes.is_main() else None)
         step = 0
         if checkpoint is not None:
             last = self._meter.restore(checkpoint)
@@ -190,7 +200,8 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
             if step >= last.steps:
                 self._load_from_checkpoint(str(checkpoint))
                 return last
-        set_seed(self.args.seed)
+        # Dropout differs from process to process.
+        set_seed(self.args.seed + processes.rank())
         self._meter.start(step)
         self.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
         assert self._meter.last is not None
@@ -212,6 +223,10 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
         found = super().get_batch_samples(*args, **kwargs)
         self._meter.waited(time.perf_counter() - begun)
         return found
+
+    def _wrap_model(self, model: nn.Module, training: bool = True, dataloader: Any = None) -> nn.Module:
+        wrapped: nn.Module = super()._wrap_model(model, training, dataloader)
+        return sharding.Sharded(model) if sharding.is_sharded(model) else wrapped
 
     def training_step(
         self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: torch.Tensor | int | None = None
@@ -237,13 +252,17 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
         num_items_in_batch: torch.Tensor | int | None = None,
     ) -> torch.Tensor:
         """The micro-batch's part of the step's loss: its tokens' weights sum to one over the whole step."""
-        cells = inputs.pop("cells")
-        scored: Scored = model(**inputs)
+        cells, weights = inputs.pop("cells"), inputs["weights"]
+        teacher = {name.removeprefix(TEACHER): inputs.pop(name) for name in list(inputs) if name.startswith(TEACHER)}
+        scored: Scored = model(**inputs, extra=from_teacher(**teacher) if teacher else None)
         self._meter.add(loss=scored.loss.detach())
+        if teacher:
+            self._meter.add(divergence=scored.loss.detach() - scored.nll @ weights)
         self._meter.cells(scored.nll, scored.right, cells)
         # Gradients are averaged over the processes, weights sum to one over all of them.
         loss: torch.Tensor = scored.loss * self.accelerator.num_processes
-        return loss
+        # Without an image the projector is no part of the pass, but the processes wait for each other's gradients.
+        return loss if "pixel_values" in inputs else loss + 0.0 * sum(each.sum() for each in self._projector.parameters() if each.requires_grad)
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         if "loss" in logs:
@@ -253,6 +272,7 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
                 steps=self.state.max_steps,
                 epoch=self._feed.plan.epoch(step),
                 learning_rate=logs["learning_rate"],
+                reduce=lambda sums: self.accelerator.reduce(sums, "sum"),
             )
             logs.update(flat(asdict(report)))
         super().log(logs, start_time)
@@ -270,8 +290,14 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
         folder = Path(self.args.output_dir) / f"{_PREFIX}{self.state.global_step}"
         with refused_writes(folder):
+            if processes.is_main():
+                folder.mkdir(parents=True, exist_ok=True)
+            tensors = {name: sharding.whole(value.detach()).contiguous() for name, value in self._trainable()}
+            if processes.is_main():
+                save_file(tensors, folder / WEIGHTS)
             super()._save_checkpoint(model, trial)
-            if not self.args.should_save:
+            processes.wait()
+            if not processes.is_main():
                 return
             self._meter.save(folder)
             for file in folder.iterdir():
@@ -281,16 +307,25 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
             if path != folder:
                 shutil.rmtree(path)
 
-    def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
-        folder = Path(output_dir or self.args.output_dir)
-        folder.mkdir(parents=True, exist_ok=True)
-        save_file({name: value.detach().contiguous() for name, value in self._trainable()}, folder / WEIGHTS)
+    def save_model(self, *_: Any, **__: Any) -> None:
+        """A checkpoint's weights are written with it, where all processes take part."""
+
+    def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
+        state = sharding.whole_state(self.optimizer)
+        if processes.is_main():
+            torch.save(state, Path(output_dir) / _OPTIMIZER)
+            torch.save(self.lr_scheduler.state_dict(), Path(output_dir) / _SCHEDULER)
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        if checkpoint is None:
+            return
+        sharding.fill_state(self.optimizer, torch.load(Path(checkpoint) / _OPTIMIZER, map_location="cpu"))
+        self.lr_scheduler.load_state_dict(torch.load(Path(checkpoint) / _SCHEDULER))
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
         saved = load_file(Path(resume_from_checkpoint) / WEIGHTS)
-        with torch.no_grad():
-            for name, parameter in self._trainable():
-                parameter.copy_(saved[name])
+        for name, parameter in self._trainable():
+            sharding.fill(parameter, saved[name])
 
     def _trainable(self) -> list[tuple[str, nn.Parameter]]:
         model = self.accelerator.unwrap_model(self.model, keep_torch_compile=False)

@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from student.divergence import Blend, topk_divergence
+from student.divergence import from_teacher, topk_divergence
 
 VOCABULARY = 50
 
@@ -131,15 +131,11 @@ def test_a_student_surer_than_single_precision_can_say_still_gets_the_teacher_s_
     assert torch.allclose(slope[0, :7], torch.full((7,), -0.1 / (VOCABULARY - 1)), rtol=1e-4)
 
 
-def test_a_blend_counts_the_likelihood_whole_where_the_teacher_says_nothing() -> None:
+def test_the_loss_of_a_pass_is_the_weighted_sum_over_its_parts() -> None:
     logits, teacher = distributions()
-    logits.requires_grad_()
     logprobs, ids = teacher.topk(3)
-    ids[2], logprobs[2] = -1, -torch.inf
-    weights = torch.arange(1, 7, dtype=torch.float64)
-    blend = Blend(ids, logprobs, weights, 0.3)
-    kept = torch.tensor([0.7, 0.7, 1, 0.7, 0.7, 0.7], dtype=torch.float64)
-    assert torch.allclose(blend.likelihood_weights, weights * kept)
-    expected = 0.3 * (topk_divergence(logits, ids, logprobs) * weights).sum()
-    assert torch.allclose(blend(logits, slice(None)), expected)
-    assert torch.allclose(blend(logits[:4], slice(0, 4)) + blend(logits[4:], slice(4, 8)), expected)
+    weights = torch.arange(6, dtype=torch.float64)
+    extra = from_teacher(ids, logprobs, weights)
+    expected = topk_divergence(logits, ids, logprobs) @ weights
+    assert torch.allclose(extra(logits, slice(None)), expected)
+    assert torch.allclose(extra(logits[:4], slice(0, 4)) + extra(logits[4:], slice(4, 8)), expected)
