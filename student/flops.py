@@ -114,6 +114,14 @@ class Cost:
         return number * each, number * each * each
 
 
+def patch_values(tower: nn.Module) -> int:
+    """Numbers of an image that one patch is made of."""
+    for _, module, weights in _matrices(tower):
+        if not isinstance(module, nn.Linear):
+            return int(weights // module.out_channels)
+    return 0
+
+
 def matmul_rate(device: torch.device | str, dtype: torch.dtype) -> float:
     """FLOP/s that a square matrix product reaches here, the best of a few: what MFU is a share of."""
     return _matmul_rate(str(device), dtype)

@@ -1,0 +1,107 @@
+"""Memory foretold without weights is what a real step holds; checkpointing, adapters and four bits count."""
+
+from pathlib import Path
+
+import pytest
+import student_worlds as worlds
+import torch
+from transformers import Idefics3Config
+
+from distill.recipe import Lora
+from distill.training import Stage
+from student import attention, freeze, loss, memory
+from student import model as models
+
+TEXT = {
+    "model_type": "qwen2",
+    "hidden_size": 64,
+    "intermediate_size": 256,
+    "num_hidden_layers": 6,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 600,
+    "tie_word_embeddings": True,
+}
+SIGHT = {"hidden_size": 48, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 2}
+LENGTH, ROWS, IMAGE_TOKENS, IMAGE_ID = 256, 4, 4, 7
+TRAINED = {
+    "projector": (("projector",), None),
+    "full": (("projector", "language"), None),
+    "adapters": (("language",), Lora(rank=4, alpha=8, dropout=0.0)),
+}
+
+
+def outline(dtype: str = "float32"):
+    sight = {**SIGHT, "image_size": 32, "patch_size": 8}
+    joined = {"scale_factor": 2, "image_token_id": IMAGE_ID, "tie_word_embeddings": True}
+    return models.without_weights(Idefics3Config(text_config=TEXT, vision_config=sight, **joined), dtype)
+
+
+def stage(trained: str = "full", **more) -> Stage:
+    train, lora = TRAINED[trained]
+    return Stage(name="only", data="traces", train=train, lora=lora, micro_batch_tokens=ROWS * LENGTH, **more)
+
+
+@pytest.mark.parametrize("checkpointing", [False, True])
+@pytest.mark.parametrize("trained", TRAINED)
+def test_a_step_on_real_tensors_holds_what_was_foretold(trained: str, checkpointing: bool):
+    without = outline()
+    roles = models.parts(without)
+    found = memory.of_stage(without, roles, stage(trained))
+    foretold = found.needed(tokens=ROWS * LENGTH, patches=ROWS * 16, checkpointing=checkpointing) - found.static
+
+    model = type(without)(without.config)
+    attention.use(model, attention.PACKED)
+    loss.attach(model)
+    student = freeze.prepare(model, roles, *TRAINED[trained]).train()
+    for parameter in student.parameters():
+        parameter.grad = torch.zeros_like(parameter) if parameter.requires_grad else None
+    if checkpointing:
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+        model.enable_input_require_grads()
+    ids = torch.randint(8, 600, (ROWS, LENGTH))
+    ids[:, :IMAGE_TOKENS] = IMAGE_ID
+    with memory.Alive(student) as alive:
+        pixels = torch.randn(ROWS, 1, 3, 32, 32)
+        inputs = {"input_ids": ids, "pixel_values": pixels, "labels": ids.flatten()}
+        at = torch.arange(ROWS * LENGTH)
+        student(**inputs, at=at, weights=torch.ones(ROWS * LENGTH)).loss.backward()
+    assert foretold == pytest.approx(alive.peak, rel=0.1)
+
+
+@pytest.mark.parametrize("kind", worlds.CLASSES)
+def test_every_class_of_student_can_be_foretold_and_stays_as_it_is(kind: str, tmp_path: Path):
+    model, _ = worlds.student(kind, worlds.parts(tmp_path))
+    before = {name: (p.requires_grad, p.device) for name, p in model.named_parameters()}
+    found = memory.of_stage(model, models.parts(model), stage())
+    assert 0 < found.gradients <= found.weights
+    assert found.optimizer == 2 * found.gradients
+    assert found.weights >= 4 * sum(p.numel() for p in model.parameters())
+    less = found.needed(tokens=1024, patches=64, checkpointing=True)
+    assert less < found.needed(tokens=1024, patches=64, checkpointing=False)
+    assert {name: (p.requires_grad, p.device) for name, p in model.named_parameters()} == before
+
+
+def test_the_largest_micro_batch_takes_what_there_is_and_no_more():
+    without = outline("bfloat16")
+    found = memory.of_stage(without, models.parts(without), stage())
+    for checkpointing in (False, True):
+        most = found.most_tokens(1 << 30, patches_per_token=0.5, checkpointing=checkpointing)
+        at_most = found.needed(tokens=most, patches=most / 2, checkpointing=checkpointing)
+        assert 0.999 * (1 << 30) < at_most <= 1 << 30
+    assert found.most_tokens(found.static, patches_per_token=0.5, checkpointing=True) == 0
+
+
+def test_four_bits_shrink_the_weights_under_adapters_alone():
+    without = outline("bfloat16")
+    lora = Lora(rank=4, alpha=8)
+    found, quantized = (
+        memory.of_stage(
+            without, models.parts(without), stage().model_copy(update={"train": ("language",), "lora": each})
+        )
+        for each in (lora, lora.model_copy(update={"quantize": "nf4"}))
+    )
+    per_layer = 2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 256
+    assert found.weights - quantized.weights == pytest.approx(6 * per_layer * (2 - 0.516), rel=0.01)
+    assert quantized.gradients == found.gradients
+    assert quantized.plain == found.plain
