@@ -15,6 +15,7 @@ from distill.errors import DistillError
 from student.freeze import LANGUAGE, TOWER, closed, plain_model, plain_name, role_of
 from student.lora import ADAPTER_MARK, is_quantized
 from student.model import Parts
+from student.sharding import whole as whole_tensor
 
 
 class TowerWatch:
@@ -183,7 +184,7 @@ def by_role(digests: Mapping[str, str], parts: Parts) -> dict[str, str]:
 
 def _sha256(tensor: torch.Tensor) -> str:
     digest = hashlib.sha256(f"{tensor.dtype}\0{tuple(tensor.shape)}\0".encode())
-    digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+    digest.update(whole_tensor(tensor.detach()).cpu().contiguous().flatten().view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 

@@ -28,7 +28,7 @@ from student import stage as stages
 
 BASE = "base"
 # Settings that change how often something is written, never what is learned.
-_WITHOUT_EFFECT = {"save_every_steps", "log_every_steps", "report_to", "start", "name"}
+_WITHOUT_EFFECT = {"save_every_steps", "log_every_steps", "report_to", "sharding", "start", "name"}
 _WHERE_IMAGES_LIE = {"image_memory_gb", "image_disk_gb", "image_tokens", "image_tokens_gb"}
 
 

@@ -1,0 +1,133 @@
+"""Which process of a run this one is, and how the processes of a run meet.
+
+A launcher (torchrun, accelerate launch) starts the same command several times and tells each its rank. Rank 0 is the
+main process: it alone holds the run, writes files and speaks; the others compute with it and wait for it. With one
+process everything here does nothing. What they exchange while training is torch's and accelerate's business.
+"""
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+from distill.errors import InputError
+
+# Reading data or measuring may take the main process hours, and torch gives up after minutes by itself.
+_PATIENCE = timedelta(days=7)
+_GRACE_S = 5.0
+_waiting: Any = None
+
+
+def count() -> int:
+    """How many processes the launcher started."""
+    return int(os.environ["WORLD_SIZE"]) if "RANK" in os.environ and "WORLD_SIZE" in os.environ else 1
+
+
+def rank() -> int:
+    return int(os.environ["RANK"]) if count() > 1 else 0
+
+
+def is_main() -> bool:
+    return rank() == 0
+
+
+def speaks() -> bool:
+    """Whether this process is the one of its machine that reports what every process finds out."""
+    return count() == 1 or int(os.environ.get("LOCAL_RANK", 0)) == 0
+
+
+def require_one(verb: str) -> None:
+    """Raise InputError when a launcher started a command that works in one process only."""
+    if count() > 1:
+        raise InputError(
+            f"{verb} works in one process, and a launcher started {count()} (RANK, WORLD_SIZE); run it without the "
+            "launcher: only `distill train` takes several"
+        )
+
+
+def launcher_shards() -> bool:
+    """Whether `accelerate launch` was told to use FSDP. Raises InputError for what training does not know."""
+    if os.environ.get("ACCELERATE_USE_DEEPSPEED", "").lower() == "true":
+        raise InputError("the launcher asks for DeepSpeed; use DDP, or FSDP2 (stages.sharding = 'fsdp2')")
+    return os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true"
+
+
+@contextmanager
+def together() -> Iterator[None]:
+    """Connect the processes of this run until the block ends; inside another such block it does nothing."""
+    global _waiting
+    if count() == 1 or _waiting is not None:
+        yield
+        return
+    import torch
+    from torch import distributed
+
+    if torch.cuda.is_available():
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
+    distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+    _waiting = distributed.new_group(backend="gloo", timeout=_PATIENCE)
+    yield
+    # Not after an error: the others may be in the middle of an exchange that will never be finished.
+    distributed.destroy_process_group()
+    _waiting = None
+
+
+def wait() -> None:
+    """Go on when every process has come here."""
+    if _waiting is not None:
+        from torch import distributed
+
+        distributed.barrier(group=_waiting)
+
+
+def share(value: Any) -> Any:
+    """What the main process gave, in every process; a small object that can be pickled."""
+    if _waiting is None:
+        return value
+    from torch import distributed
+
+    values = [value]
+    distributed.broadcast_object_list(values, src=0, group=_waiting)
+    return values[0]
+
+
+@contextmanager
+def main_first() -> Iterator[None]:
+    """Let the main process go through the block before the others: it fills caches, and it alone reports what fails."""
+    if not is_main():
+        wait()
+    yield
+    if is_main():
+        wait()
+
+
+def hold_back() -> None:
+    """Before a process reports an error: give the main one time to report the same and to end the others."""
+    if not speaks():
+        time.sleep(_GRACE_S)
+
+
+def end_on_signals(message: str) -> None:
+    """End this process some seconds after SIGINT or SIGTERM even if it waits inside torch for another process.
+
+    Python's handlers run only when torch returns, which may be never once another process is gone.
+    """
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+
+    def watch() -> None:
+        while os.read(reading, 1)[0] not in (signal.SIGINT, signal.SIGTERM):
+            pass
+        time.sleep(_GRACE_S)
+        if speaks():
+            sys.stderr.write(message)
+            sys.stderr.flush()
+        os._exit(130)
+
+    threading.Thread(target=watch, daemon=True).start()
