@@ -11,7 +11,7 @@ from transformers import GenerationConfig, PreTrainedModel, ProcessorMixin
 
 from distill.types import Sample
 from student.encode import Encoder, expand
-from student.pictures import ImageStore, join_features
+from student.pictures import ImageStore
 
 OPEN, CLOSE = "<think>", "</think>"
 
@@ -98,7 +98,7 @@ def replies(
     }
     if type_name is not None:
         inputs[type_name] = (inputs["input_ids"] == encoder.image_id).to(torch.int64)
-    inputs |= join_features([store.features(ref, max_pixels) for place, _ in batch for ref in samples[place].images])
+    inputs |= store.join([store.features(ref, max_pixels) for place, _ in batch for ref in samples[place].images])
     # Stated in full: a checkpoint's own generation settings (penalties, sampling) must not leak into a comparison.
     greedy = GenerationConfig(
         do_sample=False,
