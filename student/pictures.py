@@ -288,7 +288,7 @@ def unpack(data: bytearray, layout: Sequence[Any]) -> dict[str, torch.Tensor]:
 
 
 def join_features(parts: Sequence[Features]) -> dict[str, torch.Tensor]:
-    """Inputs of several images as one batch; smaller tiles are padded with zeros and masked."""
+    """`ImageStore.join` without the normalising."""
     if not parts:
         return {}
     sides = {part[_PIXELS].shape[1:] for part in parts if _PIXELS in part}
