@@ -6,6 +6,7 @@ import pytest
 import student_worlds as worlds
 import torch
 
+from distill import images
 from distill.types import Sample
 from student import encode, generation, pictures, stage
 from student.model import build
@@ -56,6 +57,22 @@ def test_replies_do_not_depend_on_the_batch(kind: str, world: Path, tmp_path: Pa
     together, alone = (answers(*built, samples, batch_size=size) for size in (4, 1))
     assert together == alone and set(together) == {sample.id for sample in samples}
     assert len({reply.text for reply in together.values()}) > 1
+
+
+@pytest.mark.parametrize("kind", ["siq-vl", "llava", "internvl", "qwen3-vl", "smolvlm"])
+def test_a_student_sees_what_its_processor_makes_of_an_image(kind: str, world: Path, tmp_path: Path):
+    model, processor = worlds.student(kind, world)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(8 if parameter.ndim == 2 else 1)
+    (sample,) = questions(tmp_path, 1)
+    (reply,) = answers(model, processor, [sample], batch_size=1).values()
+    turns = [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": sample.question}]}]
+    text = processor.apply_chat_template([turns], add_generation_prompt=True)
+    loaded = [images.load(ref, max_pixels=PIXELS) for ref in sample.images]
+    inputs = processor(text=text, images=loaded, return_tensors="pt", add_special_tokens=False)
+    ids = model.generate(**inputs, max_new_tokens=12, do_sample=False)[0, inputs["input_ids"].shape[1] :]
+    assert reply.text == processor.tokenizer.decode(ids).removesuffix("<|im_end|>")
 
 
 def test_a_reply_ends_at_the_end_of_the_turn_and_says_when_it_does_not(world: Path, tmp_path: Path):
