@@ -159,7 +159,9 @@ class Recipe(Section):
     def to_toml(self) -> str:
         """This recipe with every default written out and local paths absolute."""
         values = self.model_dump(mode="json", exclude_none=True)
-        for source in values["data"].values():
+        for name, source in values["data"].items():
+            # A column that is named must be there; one of the same name by default need not.
+            source["columns"] = self.data[name].columns.model_dump(mode="json", exclude_unset=True)
             for key in ("source", "images_root"):
                 if key in source:
                     source[key] = self.local_or_hub(source[key])
