@@ -5,6 +5,7 @@ Data goes to stdout, progress to stderr. Heavy packages are imported inside the 
 
 import os
 import signal
+import sys
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -13,9 +14,13 @@ import typer
 from typer.core import TyperGroup
 
 from distill.errors import DistillError, RecipeError
+from student import processes
 
 if TYPE_CHECKING:
     from distill.recipe import Recipe
+
+
+INTERRUPTED = "distill: interrupted; run the same command again to resume"
 
 
 class Commands(TyperGroup):
@@ -25,10 +30,12 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except DistillError as error:
+            processes.hold_back()
             typer.echo(f"distill: {error}", err=True)
             ctx.exit(error.exit_code)
         except KeyboardInterrupt:
-            typer.echo("distill: interrupted; run the same command again to resume", err=True)
+            if processes.speaks():
+                typer.echo(INTERRUPTED, err=True)
             ctx.exit(130)
 
 
@@ -129,7 +136,7 @@ def train(
     """Train the student, stage by stage."""
     from distill.run import train_stage
 
-    typer.echo(train_stage(*_open(recipe, run, overrides), stage=stage, fresh=fresh))
+    typer.echo(train_stage(*_open(recipe, run, overrides, several=True), stage=stage, fresh=fresh))
 
 
 @app.command("eval")
@@ -180,6 +187,16 @@ def export(
     plain: Annotated[
         bool, typer.Option("--plain", help="As transformers trained it, not in the form that vLLM serves natively.")
     ] = False,
+    both: Annotated[bool, typer.Option("--both", help="Write both forms, to DIR/native and DIR/plain.")] = False,
+    verify: Annotated[
+        bool,
+        typer.Option(
+            "--verify",
+            help="Then prove it: same weights and logits as the run's student, and in a real vLLM the same greedy "
+            "replies as in transformers. An export that is there already is proven as it is.",
+        ),
+    ] = False,
+    prompts: Annotated[int, typer.Option(min=1, metavar="N", help="With --verify: so many questions.")] = 64,
     dataset: Annotated[
         list[str] | None,
         typer.Option(
@@ -192,7 +209,13 @@ def export(
     """Write the trained student, merged and ready to be served; or the dataset."""
     from distill.run import export_dataset, export_student
 
-    typer.echo(export_dataset(run, dataset, out) if dataset else export_student(run, out, stage, plain=plain))
+    if plain and both:
+        raise RecipeError("--plain and --both: --both writes the plain form too; leave --plain out")
+    if dataset:
+        typer.echo(export_dataset(run, dataset, out))
+        return
+    forms = ("native", "plain") if both else ("plain",) if plain else ("native",)
+    typer.echo(export_student(run, out, stage, forms=forms, prompts=prompts if verify else None))
 
 
 @recipes_app.callback(invoke_without_command=True)
@@ -227,9 +250,14 @@ def print_schema() -> None:
     typer.echo(json.dumps(schema(), indent=2))
 
 
-def _open(name: str, run: Path | None, overrides: list[str] | None) -> "tuple[Recipe, Path]":
+def _open(
+    name: str, run: Path | None, overrides: list[str] | None, *, several: bool = False
+) -> "tuple[Recipe, Path]":
+    """The recipe and its run directory, for a command that takes `several` processes or not."""
     from distill.recipe import load
 
+    if not several:
+        processes.require_one()
     pairs = {}
     for text in overrides or []:
         key, equals, value = text.partition("=")
@@ -251,4 +279,8 @@ def main() -> None:
     # Threads of torch that wait by spinning stand in each other's way on a busy machine: 83 s against 9 s for the
     # same traces on two cores with two other processes. Read when torch is loaded, so it is set here.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    if processes.count() > 1:
+        processes.end_on_signals(INTERRUPTED)
+        if not processes.is_main():
+            sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123
     app()

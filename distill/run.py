@@ -4,16 +4,21 @@ No stage calls another; they meet here, and only through the files they leave in
 """
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from distill.artifacts import write_text
 from distill.console import watch
 from distill.errors import RecipeError, StaleError
-from distill.recipe import Recipe, find, recipes_folder
+from distill.recipe import Recipe, find, load, recipes_folder
 from distill.status import evaluation, funnel, parts, training
-from distill.types import ProgressCallback
+from distill.types import ProgressCallback, unwatched
+
+if TYPE_CHECKING:
+    from distill.teachers import Server
 
 
 def generate_stage(recipe: Recipe, run: Path, *, limit: int | None = None, fresh: bool = False) -> str:
@@ -58,24 +63,81 @@ def compare_policies(recipe: Recipe, run: Path, other: Recipe) -> str:
 
 
 def train_stage(recipe: Recipe, run: Path, *, stage: str | None = None, fresh: bool = False) -> str:
+    from student import processes
     from student.train import train
 
+    if processes.launcher_shards():
+        sharded = tuple(each.model_copy(update={"sharding": "fsdp2"}) for each in recipe.stages)
+        recipe = recipe.model_copy(update={"stages": sharded})
+    with processes.together():
+        if processes.is_main():
+            _materialise_arms(recipe, run, stage)
+        with _recorded(recipe, run) as on_progress:
+            train(recipe, run, stage=stage, fresh=fresh, on_progress=on_progress)
+        return f"{training(run)}\n\n{parts(run)}"
+
+
+def _materialise_arms(recipe: Recipe, run: Path, stage: str | None) -> None:
     for named in recipe.stages:
         _, _, arm = named.data.partition(":")
         if arm and stage in (None, named.name):
             from filters.arms import materialise
 
             materialise(recipe, run, arm)
-    with _recorded(recipe, run) as on_progress:
-        train(recipe, run, stage=stage, fresh=fresh, on_progress=on_progress)
-    return f"{training(run)}\n\n{parts(run)}"
 
 
-def export_student(run: Path, out: Path, stage: str | None, *, plain: bool) -> str:
-    from student.export import export
+def export_student(
+    run: Path, out: Path, stage: str | None, *, forms: Sequence[str], prompts: int | None = None
+) -> str:
+    """Write the student in one form to `out`, or in several to folders there; with `prompts`, prove each.
 
-    found = export(run, out, stage=stage, native=not plain)
-    return f"{out}: the student of stage {found}\nserve it: vllm serve {out}"
+    What lies at its place already is proven as it is.
+    """
+    from student.export import NATIVE, export, server_arguments, stage_of
+
+    recipe = load(run / "recipe.toml")
+    server = None
+    if prompts is not None:
+        from teacher.trial import server_of
+
+        server = server_of(recipe)
+    lines = []
+    for form in forms:
+        folder = out if len(forms) == 1 else out / form
+        if prompts is not None and (folder / "config.json").is_file():
+            found = stage_of(recipe, run, stage)
+        else:
+            found = export(run, folder, stage=stage, native=form == NATIVE)
+        options = " ".join(
+            f"--{name}" if value is True else f"--{name} {value}" for name, value in server_arguments(folder).items()
+        )
+        lines.append(f"{folder}: the student of stage {found}")
+        if prompts is not None and server is not None:
+            lines.append(_verified(recipe, run, folder, found, server, prompts))
+        lines.append(f"serve it: vllm serve {folder} {options}".rstrip())
+    return "\n".join(lines)
+
+
+def _verified(recipe: Recipe, run: Path, folder: Path, stage: str, server: "Server", prompts: int) -> str:
+    from student.verify import REPORT, verify
+    from teacher.trial import serving
+
+    with watch() as on_progress:
+        report = verify(
+            recipe,
+            run,
+            folder,
+            partial(serving, server=server),
+            stage=stage,
+            prompts=prompts,
+            on_progress=on_progress,
+        )
+    figures = report["replies"]
+    return (
+        f"verified: {figures['identical']} of {figures['compared']} greedy replies of vLLM are those of transformers "
+        f"({figures['identical_share']:.1%}; {report['form']} form, {report['dtype']}), "
+        f"top-1 agreement {figures['top1_agreement']:.2%} of {figures['tokens']:,} tokens; {folder / REPORT}"
+    )
 
 
 def export_dataset(run: Path, formats: list[str], out: Path) -> str:
@@ -105,8 +167,13 @@ def all_stages(recipe: Recipe, run: Path) -> str:
 def _recorded(recipe: Recipe, run: Path) -> Iterator[ProgressCallback]:
     """Leave the resolved recipe (defaults, overrides, absolute paths) in the run directory, and show progress.
 
-    A stage that refuses changed settings leaves the run, and so its recipe, as it was.
+    A stage that refuses changed settings leaves the run, and so its recipe, as it was. Of several processes one does.
     """
+    from student import processes
+
+    if not processes.is_main():
+        yield unwatched
+        return
     path = run / "recipe.toml"
     before = path.read_text(encoding="utf-8") if path.is_file() else None
     write_text(path, recipe.to_toml())

@@ -2,11 +2,13 @@
 
 vLLM's Idefics3 has a Llama decoder. Qwen2 is Llama with biases on the query, key and value projections, so a
 Qwen2 student becomes a Llama one with `attention_bias` and a zero bias on the output projection: the logits are
-the same. Does not cover merging adapters (student/train.py leaves merged checkpoints).
+the same. The plain form keeps Qwen2; vLLM serves it through its Transformers backend only. Does not cover merging
+adapters (student/train.py leaves merged checkpoints) or proving that all this holds (student/verify.py).
 """
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import orjson
 import torch
@@ -18,30 +20,47 @@ from transformers import (
     ProcessorMixin,
 )
 
-from distill.artifacts import Manifest, storage_errors
+from distill.artifacts import Manifest, storage_errors, write_json, write_text
 from distill.errors import DataError, ModelError, StaleError
 from distill.recipe import Recipe, load
 from student import model as models
 from student.rows import is_traces
 
 MODEL = "model"
+NATIVE, PLAIN = "native", "plain"
+
+# transformers (5.19 and 5.23) counts no tile for a picture that is not split, and vLLM's Transformers backend takes
+# its word: "returned 1 row(s) of image data ... cannot be split into the [0] row(s)". Loaded with
+# --trust-remote-code only; without it transformers' own class is used, which differs in nothing else.
+_IMAGE_PROCESSOR_FILE = "image_processing_unsplit.py"
+_IMAGE_PROCESSOR_CLASS = "UnsplitImageProcessor"
+_IMAGE_PROCESSOR = f'''\
+"""Idefics3's image processor, which says of a picture that is not split that it is one tile, not none."""
+
+from transformers import Idefics3ImageProcessorPil
+
+
+class {_IMAGE_PROCESSOR_CLASS}(Idefics3ImageProcessorPil):
+    def get_number_of_image_patches(self, height, width, images_kwargs=None):
+        tiles, rows, columns = super().get_number_of_image_patches(height, width, images_kwargs)
+        return max(tiles, 1), rows, columns
+'''
 
 
 def export(run: Path, out: Path, *, stage: str | None = None, native: bool = True) -> str:
     """Write the student that a finished stage left to the new folder `out`; returns the stage's name.
 
-    Without a name it is the last stage that learned rationales, else the last one. `native` writes a Qwen2 decoder as
+    The stage is `stage_of`'s choice. `native` writes a Qwen2 decoder as
     the Llama that vLLM knows in this place; other students are the same in both forms. Raises StaleError when no such
     stage is finished, DataError when something is at `out`, ModelError when the student has no native form.
     """
     recipe = load(run / "recipe.toml")
-    name = _stage(recipe, run, stage)
+    name = stage_of(recipe, run, stage)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise DataError(f"{out}: there is something already; give a new folder")
     source = run / "train" / name / MODEL
-    dtype = orjson.loads((source / "config.json").read_bytes()).get("dtype") or "float32"
     trusted = recipe.student is not None and recipe.student.trust_remote_code
-    student, processor = models.load(str(source), dtype=dtype, trust_remote_code=trusted)
+    student, processor = models.load(str(source), dtype=dtype_of(source), trust_remote_code=trusted)
     temporary = out.with_name(f".{out.name}.tmp")
     with storage_errors(out):
         shutil.rmtree(temporary, ignore_errors=True)
@@ -53,7 +72,11 @@ def export(run: Path, out: Path, *, stage: str | None = None, native: bool = Tru
     return name
 
 
-def _stage(recipe: Recipe, run: Path, wanted: str | None) -> str:
+def stage_of(recipe: Recipe, run: Path, wanted: str | None = None) -> str:
+    """The finished stage that is exported: the one that is wanted, else the last that learned rationales or at all.
+
+    Raises StaleError when there is none, DataError for a name that the recipe does not have.
+    """
     done = [stage for stage in recipe.stages if Manifest.read(run / "train" / stage.name) is not None]
     if wanted is not None and wanted not in {stage.name for stage in recipe.stages}:
         known = ", ".join(stage.name for stage in recipe.stages)
@@ -114,6 +137,40 @@ def to_vllm_native(model: PreTrainedModel) -> PreTrainedModel:
 
 
 def save(model: PreTrainedModel, processor: ProcessorMixin, directory: Path) -> None:
-    """Write a checkpoint that AutoModelForImageTextToText and AutoProcessor load again; safetensors only."""
+    """Write a checkpoint that AutoModelForImageTextToText and AutoProcessor load again; safetensors only.
+
+    A form that vLLM serves through its Transformers backend gets an image processor that counts right.
+    """
+    for config in (model.config, model.config.get_text_config()):
+        config._name_or_path = ""  # a place on the disk of whoever trained it
     model.save_pretrained(directory)
     processor.save_pretrained(directory)
+    if form_of(directory) == PLAIN and not getattr(processor.image_processor, "do_image_splitting", False):
+        path = directory / "processor_config.json"
+        values = orjson.loads(path.read_bytes())
+        module = _IMAGE_PROCESSOR_FILE.removesuffix(".py")
+        values["image_processor"]["auto_map"] = {"AutoImageProcessor": f"{module}.{_IMAGE_PROCESSOR_CLASS}"}
+        write_json(path, values)
+        write_text(directory / _IMAGE_PROCESSOR_FILE, _IMAGE_PROCESSOR)
+
+
+def form_of(directory: Path) -> str:
+    """Whether vLLM serves an exported checkpoint by a class of its own: NATIVE, or PLAIN."""
+    config = _config(directory)
+    qwen = config["model_type"] == "idefics3" and config["text_config"]["model_type"] != "llama"
+    return PLAIN if qwen else NATIVE
+
+
+def dtype_of(directory: Path) -> str:
+    """The dtype that a checkpoint's weights lie in."""
+    return str(_config(directory).get("dtype") or "float32")
+
+
+def server_arguments(directory: Path) -> dict[str, Any]:
+    """The options, beside the model, without which vLLM does not serve an exported checkpoint."""
+    return {} if form_of(directory) == NATIVE else {"model-impl": "transformers", "trust-remote-code": True}
+
+
+def _config(directory: Path) -> dict[str, Any]:
+    found: dict[str, Any] = orjson.loads((directory / "config.json").read_bytes())
+    return found

@@ -75,7 +75,65 @@ def batches(
         yield prompts[start : start + batch_size]
 
 
+def prompt_inputs(
+    processor: ProcessorMixin,
+    encoder: Encoder,
+    store: ImageStore,
+    samples: Sequence[Sample],
+    batch: Sequence[tuple[int, list[int]]],
+    *,
+    max_pixels: int,
+    type_name: str | None = None,
+) -> dict[str, torch.Tensor]:
+    """What a model takes for one of `batches`: prompts padded on the left, and the inputs of their images."""
+    pad = _pad_id(processor)
+    width = max(len(ids) for _, ids in batch)
+    inputs = {
+        "input_ids": torch.tensor([[pad] * (width - len(ids)) + ids for _, ids in batch]),
+        "attention_mask": torch.tensor([[0] * (width - len(ids)) + [1] * len(ids) for _, ids in batch]),
+    }
+    if type_name is not None:
+        inputs[type_name] = (inputs["input_ids"] == encoder.image_id).to(torch.int64)
+    pictures = [store.features(ref, max_pixels) for place, _ in batch for ref in samples[place].images]
+    return inputs | store.join(pictures)
+
+
 @torch.inference_mode()
+def reply_ids(
+    model: PreTrainedModel,
+    processor: ProcessorMixin,
+    encoder: Encoder,
+    store: ImageStore,
+    samples: Sequence[Sample],
+    batch: Sequence[tuple[int, list[int]]],
+    *,
+    max_new_tokens: int,
+    max_pixels: int,
+    type_name: str | None = None,
+) -> list[list[int]]:
+    """Token ids of the greedy replies to one of `batches`, in its order, the end of the turn included."""
+    inputs = prompt_inputs(processor, encoder, store, samples, batch, max_pixels=max_pixels, type_name=type_name)
+    # Stated in full: a checkpoint's own generation settings (penalties, sampling) must not leak into a comparison.
+    greedy = GenerationConfig(
+        do_sample=False,
+        num_beams=1,
+        temperature=1.0,
+        top_p=1.0,
+        top_k=50,
+        repetition_penalty=1.0,
+        no_repeat_ngram_size=0,
+        max_new_tokens=max_new_tokens,
+        eos_token_id=sorted(encoder.end_ids),
+        pad_token_id=_pad_id(processor),
+        use_cache=True,
+    )
+    made = model.generate(
+        **{name: value.to(model.device) for name, value in inputs.items()}, generation_config=greedy
+    )
+    found = made[:, inputs["input_ids"].shape[1] :].tolist()
+    return [ids[: _end(ids, encoder) + 1] for ids in found]
+
+
 def replies(
     model: PreTrainedModel,
     processor: ProcessorMixin,
@@ -89,41 +147,34 @@ def replies(
     type_name: str | None = None,
 ) -> list[Reply]:
     """Greedy replies to one of `batches`, in its order."""
-    tokenizer = processor.tokenizer
-    pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
-    width = max(len(ids) for _, ids in batch)
-    inputs = {
-        "input_ids": torch.tensor([[pad] * (width - len(ids)) + ids for _, ids in batch]),
-        "attention_mask": torch.tensor([[0] * (width - len(ids)) + [1] * len(ids) for _, ids in batch]),
-    }
-    if type_name is not None:
-        inputs[type_name] = (inputs["input_ids"] == encoder.image_id).to(torch.int64)
-    inputs |= store.join([store.features(ref, max_pixels) for place, _ in batch for ref in samples[place].images])
-    # Stated in full: a checkpoint's own generation settings (penalties, sampling) must not leak into a comparison.
-    greedy = GenerationConfig(
-        do_sample=False,
-        num_beams=1,
-        temperature=1.0,
-        top_p=1.0,
-        top_k=50,
-        repetition_penalty=1.0,
-        no_repeat_ngram_size=0,
+    found = reply_ids(
+        model,
+        processor,
+        encoder,
+        store,
+        samples,
+        batch,
         max_new_tokens=max_new_tokens,
-        eos_token_id=sorted(encoder.end_ids),
-        pad_token_id=pad,
-        use_cache=True,
+        max_pixels=max_pixels,
+        type_name=type_name,
     )
-    made = model.generate(
-        **{name: value.to(model.device) for name, value in inputs.items()}, generation_config=greedy
-    )
-    return [_reply(ids, encoder, tokenizer) for ids in made[:, width:].tolist()]
+    return [_reply(ids, encoder, processor.tokenizer) for ids in found]
+
+
+def _pad_id(processor: ProcessorMixin) -> int:
+    tokenizer = processor.tokenizer
+    return int(tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id)
+
+
+def _end(ids: Sequence[int], encoder: Encoder) -> int:
+    """The place of the first token that ends the turn; the length where there is none."""
+    return next((place for place, token in enumerate(ids) if token in encoder.end_ids), len(ids))
 
 
 def _reply(ids: list[int], encoder: Encoder, tokenizer: object) -> Reply:
-    end = next((place for place, token in enumerate(ids) if token in encoder.end_ids), None)
-    said = ids if end is None else ids[:end]
+    said = ids[: _end(ids, encoder)]
     # Special tokens stay visible: think tags may be special, and a stray one is a finding.
     text: str = tokenizer.decode(said, skip_special_tokens=False)  # type: ignore[attr-defined]
     reasoning = take_apart(text).reasoning
     rationale = len(tokenizer(reasoning, add_special_tokens=False)["input_ids"]) if reasoning else 0  # type: ignore[operator]
-    return Reply(text=text, tokens=len(said) + (end is not None), rationale_tokens=rationale, truncated=end is None)
+    return Reply(text=text, tokens=len(ids), rationale_tokens=rationale, truncated=len(said) == len(ids))

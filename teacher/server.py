@@ -55,12 +55,20 @@ class Servers:
         media_root: Path | None = None,
         base: Path | None = None,
         hung_after_s: float = 120.0,
+        subject: str | None = None,
+        remedy: str | None = None,
     ) -> None:
         """`folder` gets the logs. `base` is where relative programs of `command` are looked for: the recipe's folder.
 
-        A server that lives and does not answer for `hung_after_s` counts as crashed.
+        A server that lives and does not answer for `hung_after_s` counts as crashed. Errors begin with `subject` and
+        end with `remedy`; by default they speak of a teacher in a recipe.
         """
         server = teacher.server
+        subject = subject or f"teacher '{teacher.name}': its server"
+        remedy = remedy or (
+            f"correct [teachers.server] of '{teacher.name}' (docs/vllm.md), then run the same command again; "
+            "finished traces are kept"
+        )
         check_arguments(server, f"teachers.{teacher.name}.server")
         program = _program(teacher, base or Path())
         media_root = media_root and media_root.absolute()
@@ -72,6 +80,8 @@ class Servers:
                 port=port,
                 log=folder / f"server-{number}.log",
                 hung_after_s=hung_after_s,
+                subject=subject,
+                remedy=remedy,
             )
             for number, (gpus, port) in enumerate(_placed(server))
         ]
@@ -123,6 +133,8 @@ class _Replica:
         port: int,
         log: Path,
         hung_after_s: float,
+        subject: str,
+        remedy: str,
     ) -> None:
         self.url = f"http://127.0.0.1:{port}/v1"
         self.command = command
@@ -133,6 +145,7 @@ class _Replica:
         self._log = log
         self._log_start = 0
         self._hung_after_s = hung_after_s
+        self._subject, self._remedy = subject, remedy
         self._process: Process | None = None
         self._reviving: asyncio.Task[bool] | None = None
         self._given_up: TeacherError | None = None
@@ -231,12 +244,7 @@ class _Replica:
         return False
 
     def _error(self, what: str) -> TeacherError:
-        name = self._teacher.name
-        return TeacherError(
-            f"teacher '{name}': its server {what}; the end of {self._log}:\n{self._told()}\n"
-            f"correct [teachers.server] of '{name}' (docs/vllm.md), then run the same command again; finished traces "
-            "are kept"
-        )
+        return TeacherError(f"{self._subject} {what}; the end of {self._log}:\n{self._told()}\n{self._remedy}")
 
     def _told(self) -> str:
         """What the log of the last start says: its end, after the last errors further up, which often say why."""
