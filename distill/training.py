@@ -130,7 +130,10 @@ class Stage(Section):
     weight_decay: float = Field(default=0.0, ge=0)
     max_grad_norm: float = Field(default=1.0, gt=0)
     gradient_checkpointing: bool = False
-    kernels: Literal["none", "compile"] = "none"
+    kernels: Literal["none", "compile", "liger", "hub"] = "none"
+    """Faster layers: compiled, of the package liger-kernel, or of the hub (package kernels)."""
+    sharding: Literal["none", "fsdp2"] = "none"
+    """fsdp2: each of several processes holds a share of the language model and of its optimizer's state."""
     save_every_steps: int = Field(default=200, ge=1)
     log_every_steps: int = Field(default=10, ge=1)
     limit: int | None = Field(default=None, ge=1)

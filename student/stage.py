@@ -7,7 +7,8 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,10 +29,11 @@ from distill.artifacts import (
 from distill.errors import DataError, RecipeError
 from distill.recipe import Recipe, Stage
 from distill.types import Progress, ProgressCallback
-from student import rows
+from student import processes, rows
 
 if TYPE_CHECKING:
     from student.encode import Encoder, Examples
+    from student.features import TokenStore
     from student.meter import StepLog
     from student.model import Parts
     from student.pictures import ImageStore
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
 
 MODEL, ADAPTER, CHECKPOINTS = "model", "adapter", "checkpoints"
 METRICS, PARTS, SETTINGS = "metrics.jsonl", "parts.json", "settings.json"
+CACHE = ".cache"
+"""Below the folder of all stages: what can be computed again (student/pictures.py, student/features.py)."""
 DISTRIBUTIONS, COVERAGE = "distributions", "distill.json"
 PACKAGES = ("torch", "transformers", "trl", "peft", "accelerate", "tokenizers")
 
@@ -48,6 +52,8 @@ class Session:
     """What stages of one command share: image features computed once, kept between stages."""
 
     store: "ImageStore | None" = None
+    sharing: Mapping[str, int] = field(default_factory=dict)
+    """By stage name, how many stages see images through the same tower and projector."""
 
 
 def run(
@@ -59,11 +65,14 @@ def run(
     start: Path | None,
     session: Session,
     on_progress: ProgressCallback,
-) -> Manifest:
-    """Train one stage from `start` (None: the base student) and leave its model; resumes from its checkpoints."""
+) -> Manifest | None:
+    """Train one stage from `start` (None: the base student) and leave its model; resumes from its checkpoints.
+
+    Every process of a run takes part. The main one writes all files and gives back the manifest, the others None.
+    """
     import torch
 
-    from student import attention, freeze, lora, loss, proof, trainer
+    from student import attention, features, freeze, kernels, lora, loss, proof, trainer
     from student.model import parts as find_parts
     from student.steps import feed
 
@@ -73,43 +82,68 @@ def run(
         raise RecipeError("student.dtype = 'float16': gradients overflow there; train in bfloat16 or float32")
     folder = run_folder / "train" / stage.name
     lora.require(stage.lora)
-    begin(
-        folder / SETTINGS,
-        fields,
-        begun=any(folder.glob(f"{CHECKPOINTS}/*")),
-        remedy=f"take the change back to resume it, or add --fresh (with --stage {stage.name} for this stage alone)",
-    )
+    kernels.require(stage)
+    main = processes.is_main()
+    if main:
+        begin(
+            folder / SETTINGS,
+            fields,
+            begun=any(folder.glob(f"{CHECKPOINTS}/*")),
+            remedy="take the change back to resume it, or add --fresh "
+            f"(with --stage {stage.name} for this stage alone)",
+        )
     dtype = getattr(torch, recipe.student.dtype)
     with trainer.quiet():
         model, processor = _load(recipe, start)
     parts = find_parts(model)
-    encoder, examples = _examples(recipe, run_folder, stage, model, processor, dtype, session)
+    with processes.main_first():
+        encoder, examples = _examples(recipe, run_folder, stage, model, processor, dtype, session)
+    assert session.store is not None
     on_progress(
         Progress(
             stage=f"read {stage.name}",
             done=len(examples),
             total=len(examples),
             unit="rows",
-            facts=dict(sorted(examples.dropped.items())),
+            facts={**dict(sorted(examples.dropped.items())), **session.store.facts},
         )
     )
     loss.require_plain_head(model, torch.tensor([encoder.prompts([("?", 0)])[0]]), type_name(model))
     loss.attach(model)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     attention.use(model, attention.choose(recipe.student.attention, device, dtype))
+    kernels.apply(stage.kernels, model, parts)
     torch.manual_seed(recipe.seed)
     student = freeze.prepare(model, parts, stage.train, stage.lora)
     table = freeze.table(student, parts)
     frozen = proof.frozen_digests(student, parts)
-    write_json(folder / PARTS, {"parts": freeze.table_values(table), "frozen_sha256": proof.by_role(frozen, parts)})
+    if main:
+        write_json(
+            folder / PARTS, {"parts": freeze.table_values(table), "frozen_sha256": proof.by_role(frozen, parts)}
+        )
 
-    distributions = _distributions(recipe, run_folder, stage, examples, processor, on_progress)
-    assert session.store is not None
+    distributions = processes.share(
+        _distributions(recipe, run_folder, stage, examples, processor, on_progress) if main else None
+    )
+    pictures = features.for_stage(
+        model,
+        parts,
+        session.store,
+        examples,
+        stage,
+        recipe.student,
+        image_id=encoder.image_id,
+        max_pixels=rows.max_pixels(recipe, stage),
+        folder=run_folder / "train" / CACHE,
+        device=device,
+        sharing=session.sharing.get(stage.name, 1),
+        on_progress=on_progress,
+    )
     made = feed(
         student,
         parts,
         examples,
-        session.store,
+        pictures,
         stage,
         image_id=encoder.image_id,
         pad_id=_pad_id(processor),
@@ -117,11 +151,14 @@ def run(
         type_name=type_name(model),
         seed=recipe.seed,
         distributions=distributions,
+        process=processes.rank(),
+        processes=processes.count(),
     )
-    with _metrics(folder) as metrics:
+    with _metrics(folder) if main else nullcontext() as metrics:
 
         def on_log(log: "StepLog") -> None:
-            metrics.append(asdict(log))
+            if metrics is not None:
+                metrics.append(asdict(log))
             on_progress(
                 Progress(
                     stage=f"train {stage.name}",
@@ -141,11 +178,14 @@ def run(
             folder=folder / CHECKPOINTS,
             seed=recipe.seed,
             dtype=dtype,
-            workers=_workers(session.store),
+            workers=_workers(pictures),
             on_log=on_log,
         )
     proof.require_equal(frozen, proof.frozen_digests(student, parts))
     with trainer.quiet():
+        student = _whole(student, recipe, stage, start, parts)
+        if not main:
+            return None
         _save(folder, student, processor, parts, merged=stage.lora is not None)
     manifest = Manifest(
         stage=f"train {stage.name}",
@@ -217,7 +257,14 @@ def _examples(
     from student.encode import Encoder, encode
     from student.pictures import ImageStore
 
-    session.store = session.store or ImageStore(processor, dtype)
+    assert recipe.student is not None
+    session.store = session.store or ImageStore(
+        processor,
+        dtype,
+        memory_bytes=int(recipe.student.image_memory_gb * 1e9),
+        disk_bytes=int(recipe.student.image_disk_gb * 1e9),
+        folder=run_folder / "train" / CACHE,
+    )
     dropped: Counter[str] = Counter()
     encoder = Encoder(processor, end_ids(model))
     examples = encode(
@@ -292,11 +339,30 @@ def type_name(model: Any) -> str | None:
     return next((name for name in ("mm_token_type_ids", "token_type_ids") if name in names), None)
 
 
-def _workers(store: "ImageStore") -> int:
+def _workers(store: "ImageStore | TokenStore") -> int:
     """Processes that decode images: none while all features are in memory."""
     import os
 
-    return min(4, os.cpu_count() or 1) if store.full else 0
+    return min(4, max(1, (os.cpu_count() or 1) // processes.local_count())) if store.full else 0
+
+
+def _whole(student: Any, recipe: Recipe, stage: Stage, start: Path | None, parts: "Parts") -> Any:
+    """The student itself; if it is spread over processes, in the main one the start model with what was trained."""
+    from student import freeze, sharding
+
+    if not sharding.is_sharded(student):
+        return student
+    trained: dict[str, Any] = {}
+    for name, parameter in student.named_parameters():
+        if parameter.requires_grad:
+            value = sharding.whole(parameter.detach())
+            trained |= {name: value.cpu()} if processes.is_main() else {}
+    if not processes.is_main():
+        return None
+    made = freeze.prepare(_load(recipe, start)[0], parts, stage.train, stage.lora)
+    for name, value in trained.items():
+        sharding.fill(made.get_parameter(name), value)
+    return made
 
 
 def _metrics(folder: Path) -> Journal:

@@ -25,7 +25,6 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.utils.data import DataLoader
 from transformers import PreTrainedModel, PrinterCallback, ProcessorMixin, TrainerCallback, set_seed
-from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils import logging as transformers_logging
 from trl import SFTConfig, SFTTrainer
 
@@ -64,8 +63,6 @@ def fit(
 ) -> StepLog:
     """Train in place, from the last complete checkpoint under `folder` if there is one; what the last step said."""
     with quiet():
-        if stage.kernels == "compile":
-            compile_layers(model, parts)
         device = "cuda" if torch.cuda.is_available() else "cpu"
         if stage.sharding == "fsdp2" and processes.count() > 1:
             sharding.shard(model, parts, torch.device(device), processes.count())
@@ -89,21 +86,6 @@ def _only(items: Sequence[Any]) -> Any:
     """The one item of a batch."""
     (item,) = items
     return item
-
-
-def compile_layers(model: nn.Module, parts: Parts) -> int:
-    """Compile the layers of the language model one by one; how many.
-
-    All layers share one compilation, and the joining of images and text, which breaks graphs, stays outside.
-    """
-    layers = [
-        module
-        for module in plain_model(model).get_submodule(parts.language).modules()
-        if isinstance(module, GradientCheckpointingLayer)
-    ]
-    for layer in layers:
-        layer.compile(dynamic=True)
-    return len(layers)
 
 
 def last_checkpoint(folder: Path) -> Path | None:
@@ -173,7 +155,7 @@ def settings(stage: Stage, folder: Path, *, steps: int, seed: int, workers: int)
         dataloader_num_workers=workers,
         dataloader_persistent_workers=workers > 0,
         dataloader_pin_memory=torch.cuda.is_available(),
-        # Every pass reaches every trained tensor (compute_loss), and no buffer changes: nothing to look for or to send.
+        # Every pass reaches every trained tensor (compute_loss), and no buffer changes.
         ddp_find_unused_parameters=False,
         ddp_broadcast_buffers=False,
     )
@@ -262,7 +244,11 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
         # Gradients are averaged over the processes, weights sum to one over all of them.
         loss: torch.Tensor = scored.loss * self.accelerator.num_processes
         # Without an image the projector is no part of the pass, but the processes wait for each other's gradients.
-        return loss if "pixel_values" in inputs else loss + 0.0 * sum(each.sum() for each in self._projector.parameters() if each.requires_grad)
+        return (
+            loss
+            if "pixel_values" in inputs
+            else loss + 0.0 * sum(each.sum() for each in self._projector.parameters() if each.requires_grad)
+        )
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         if "loss" in logs:

@@ -9,9 +9,9 @@ import pytest
 import student_worlds as worlds
 import torch
 
-from distill.errors import DistillError, StorageError
+from distill.errors import DistillError, ModelError, StorageError
 from distill.recipe import Lora, Stage
-from student import attention, encode, freeze, loss, pictures, proof, trainer
+from student import attention, encode, freeze, kernels, loss, pictures, proof, trainer
 from student import stage as stages
 from student.meter import StepLog
 from student.model import parts
@@ -127,11 +127,17 @@ def test_memory_settings_do_not_change_what_is_learned(changed: dict[str, object
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="compiling for a CPU needs g++")
 def test_compiled_layers_learn_the_same_and_keep_their_names(world: Path, tmp_path: Path):
-    plain, compiled = Run("siq-vl", world, tmp_path / "a"), Run("siq-vl", world, tmp_path / "b", kernels="compile")
+    plain, compiled = Run("siq-vl", world, tmp_path / "a"), Run("siq-vl", world, tmp_path / "b")
+    assert kernels.compile_layers(compiled.model.get_submodule(compiled.parts.language)) == 2
     plain.fit(), compiled.fit()
     assert [log.loss for log in compiled.logs] == pytest.approx([log.loss for log in plain.logs], abs=1e-4)
     assert list(compiled.trained()) == list(plain.trained())
-    assert trainer.compile_layers(compiled.student, compiled.parts) == 2
+
+
+def test_kernels_that_are_not_installed_are_an_error_that_says_how_to_get_them():
+    for kind, package in (("liger", "liger-kernel"), ("hub", "kernels")):
+        with pytest.raises(ModelError, match=f"`pip install {package}`"):
+            kernels.require(Stage(**{**SETTINGS, "train": ("language",), "kernels": kind}))
 
 
 def test_packed_training_learns_what_padded_training_learns(world: Path, tmp_path: Path):
