@@ -25,7 +25,7 @@ NO_ANSWER = "no_answer"
 NO_THINK = " /no_think"
 """What a question ends with that asks a student of two modes for the answer alone."""
 _READ_ROWS = 256
-_COLUMNS = ("images", "messages", "answer", "rationale", "trace_id", "teacher", "weight", "signals")
+_COLUMNS = ("images", "messages", "answer", "rationale", "sample_id", "trace_id", "teacher", "weight", "signals")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +39,8 @@ class Row:
     rationale: tuple[int, int] = (0, 0)
     """Characters of the response; what is neither rationale nor answer is format."""
     answer: tuple[int, int] = (0, 0)
+    sample_id: str = ""
+    """The question that the row is about; several traces may be."""
     source: str = ""
     teacher: str = ""
     weight: float = 1.0
@@ -95,6 +97,7 @@ def _samples(recipe: Recipe, name: str, dropped: Counter[str]) -> Iterator[Row]:
             question=sample.question,
             response=sample.answer,
             answer=(0, len(sample.answer)),
+            sample_id=sample.id,
             source=name,
         )
 
@@ -145,6 +148,7 @@ def _trace(values: dict[str, Any], file: Path, position: int, stage: Stage, *, p
         response=response,
         rationale=(begin, begin + len(rationale)) if begin >= 0 else (0, 0),
         answer=(len(response) - len(answer), len(response)),
+        sample_id=values.get("sample_id") or identity,
         source=stage.data,
         teacher=values.get("teacher") or "",
         weight=values.get("weight", 1.0),

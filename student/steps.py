@@ -61,19 +61,15 @@ def feed(
 
     `distributions`: the teachers' for the rows of `examples`, for a stage that distils.
     """
-    model = student.get_base_model() if isinstance(student, PeftModel) else student
-    packs = packing.can_pack(model.config, type_name)
-    bounds = packs and attention.takes_bounds(attention.of(model))
-    collator = Collator(
+    collator = collate(
+        student,
         examples,
         store,
+        stage,
         image_id=image_id,
         pad_id=pad_id,
         max_pixels=max_pixels,
-        line_tokens=stage.line_tokens if packs and not bounds else None,
-        bounds=bounds,
         type_name=type_name,
-        positions=spatial_positions(model),
     )
     lengths = np.asarray(examples.lengths)
     found = mixture.groups(
@@ -102,6 +98,34 @@ def feed(
     cost = Cost.of(student, parts)
     data = StepData(plan, examples, collator, stage, names, cost=cost, distributions=distributions, process=process)
     return Feed(plan, data, names)
+
+
+def collate(
+    student: PreTrainedModel | PeftModel,
+    examples: Examples,
+    store: ImageStore,
+    stage: Stage,
+    *,
+    image_id: int,
+    pad_id: int,
+    max_pixels: int,
+    type_name: str | None,
+) -> Collator:
+    """What makes inputs of rows as the stage packs them."""
+    model = student.get_base_model() if isinstance(student, PeftModel) else student
+    packs = packing.can_pack(model.config, type_name)
+    bounds = packs and attention.takes_bounds(attention.of(model))
+    return Collator(
+        examples,
+        store,
+        image_id=image_id,
+        pad_id=pad_id,
+        max_pixels=max_pixels,
+        line_tokens=stage.line_tokens if packs and not bounds else None,
+        bounds=bounds,
+        type_name=type_name,
+        positions=spatial_positions(model),
+    )
 
 
 def group_of(examples: Examples) -> list[str]:
