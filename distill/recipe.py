@@ -130,6 +130,9 @@ class Recipe(Section):
                     f"stages.{stage.name}.distill learns the distributions that teachers store; set logprobs under "
                     "[[teachers]]"
                 )
+            asked_of = stage.validation.data if stage.validation is not None else None
+            if asked_of is not None and asked_of not in self.data:
+                raise ValueError(_unknown(f"stages.{stage.name}.validation.data", asked_of, list(self.data)))
             if stage.start is not None and stage.start not in seen:
                 raise ValueError(_unknown(f"stages.{stage.name}.start", stage.start, seen))
             seen.append(stage.name)

@@ -9,6 +9,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from distill.sections import Dtype, Name, Section, Share
+from distill.validation import Validation
 
 
 class Student(Section):
@@ -138,6 +139,7 @@ class Stage(Section):
     log_every_steps: int = Field(default=10, ge=1)
     limit: int | None = Field(default=None, ge=1)
     report_to: tuple[str, ...] = Field(default=(), strict=False)
+    validation: Validation | None = None
 
     @model_validator(mode="after")
     def _coherent(self) -> Self:
