@@ -10,6 +10,7 @@ and compiled kernels, which keep less.
 import copy
 import functools
 import weakref
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,34 +32,26 @@ _ADAM_STATES = 2
 _FOUR_BITS = 0.516
 """Bytes of a weight in NF4: 4 bits, and a scale in 8 for every 64 of them."""
 _LAYERS = 2
+_MOST_TOKENS = 1 << 24
 _ATTENTION = "outlined"
 """The name under which transformers knows the attention that is run here."""
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """Bytes as a linear function of tokens."""
-
-    fixed: float
-    per_token: float
-
-
-@dataclass(frozen=True, slots=True)
 class Step:
-    """Bytes that a micro-batch takes at its peak, beyond what is there at all times.
+    """Bytes that a micro-batch takes at its peak, beyond what is there at all times, for some numbers of tokens.
 
-    The head works on so many positions at once, a layer on all: so small micro-batches peak in the head, large ones
-    in a layer, and the largest of the lines counts.
+    In between it is nearly linear: the head works on so many positions at once, a layer on all, so small
+    micro-batches peak in the head and large ones in a layer.
     """
 
-    lines: tuple[Line, ...]
+    tokens: tuple[int, ...]
+    bytes: tuple[float, ...]
 
     def at(self, tokens: float) -> float:
-        return max(line.fixed + line.per_token * tokens for line in self.lines)
-
-    def most_tokens(self, available: float, more_per_token: float) -> float:
-        """Tokens whose peak, with some bytes more for each of them, stays within `available`."""
-        return min((available - line.fixed) / (line.per_token + more_per_token) for line in self.lines)
+        place = min(max(1, bisect_left(self.tokens, tokens)), len(self.tokens) - 1)
+        (left, right), (low, high) = self.tokens[place - 1 : place + 1], self.bytes[place - 1 : place + 1]
+        return low + (high - low) * (tokens - left) / (right - left)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,12 +76,11 @@ class Memory:
 
     def most_tokens(self, available: float, *, patches_per_token: float, checkpointing: bool) -> int:
         """The largest micro-batch, in tokens, whose peak stays within `available` bytes; 0 when none does."""
-        step = self.checkpointed if checkpointing else self.plain
-        rest = available - self.static
-        kept = self.kept_per_patch * patches_per_token
-        at_work = kept + self.tower_per_patch * patches_per_token
-        by_tower = rest / at_work if at_work else float("inf")
-        return max(0, int(min(step.most_tokens(rest, kept), by_tower)))
+
+        def needed(tokens: int) -> int:
+            return self.needed(tokens=tokens, patches=patches_per_token * tokens, checkpointing=checkpointing)
+
+        return max(0, bisect_right(range(_MOST_TOKENS), available, key=needed) - 1)
 
     @property
     def static(self) -> int:
@@ -148,14 +140,10 @@ def _step(student: nn.Module, parts: Parts, tokens: int, *, checkpointing: bool)
         finally:
             layers.extend(whole[count:])
 
-    further = len(whole) - _LAYERS
-    kept = (peak(_LAYERS + 1, tokens) - peak(_LAYERS, tokens)) / tokens if further > 0 else 0.0
-    lines = []
-    for low, high in ((tokens // 2, tokens), (8 * tokens, 16 * tokens)):
-        less, more = peak(_LAYERS, low), peak(_LAYERS, high)
-        per_token = (more - less) / (high - low)
-        lines.append(Line(more - per_token * high, per_token + max(0, further) * kept))
-    return Step(tuple(lines))
+    further = max(0, len(whole) - _LAYERS)
+    kept = (peak(_LAYERS + 1, tokens) - peak(_LAYERS, tokens)) / tokens if further else 0.0
+    knots = (tokens // 2, tokens, 4 * tokens, 16 * tokens)
+    return Step(knots, tuple(peak(_LAYERS, knot) + further * kept * knot for knot in knots))
 
 
 def _peak(student: nn.Module, parts: Parts, tokens: int, *, checkpointing: bool) -> int:
