@@ -41,20 +41,28 @@ def speaks() -> bool:
     return count() == 1 or int(os.environ.get("LOCAL_RANK", 0)) == 0
 
 
-def require_one(verb: str) -> None:
-    """Raise InputError when a launcher started a command that works in one process only."""
+def require_one() -> None:
+    """Raise InputError when a launcher started several processes (RANK, WORLD_SIZE)."""
     if count() > 1:
         raise InputError(
-            f"{verb} works in one process, and a launcher started {count()} (RANK, WORLD_SIZE); run it without the "
-            "launcher: only `distill train` takes several"
+            f"a launcher started {count()} processes, and this command works in one; run it without the launcher: "
+            "only `distill train` takes several"
         )
 
 
+def local_count() -> int:
+    """How many processes of the run share this machine."""
+    return int(os.environ.get("LOCAL_WORLD_SIZE", 1)) if count() > 1 else 1
+
+
 def launcher_shards() -> bool:
-    """Whether `accelerate launch` was told to use FSDP. Raises InputError for what training does not know."""
+    """Whether `accelerate launch` was told to use FSDP, of which accelerate itself then hears no more.
+
+    Its own wrapping puts every weight into float32 and does nothing on a CPU. Raises InputError for DeepSpeed.
+    """
     if os.environ.get("ACCELERATE_USE_DEEPSPEED", "").lower() == "true":
         raise InputError("the launcher asks for DeepSpeed; use DDP, or FSDP2 (stages.sharding = 'fsdp2')")
-    return os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true"
+    return os.environ.pop("ACCELERATE_USE_FSDP", "").lower() == "true"
 
 
 @contextmanager
@@ -71,7 +79,12 @@ def together() -> Iterator[None]:
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
     distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
     _waiting = distributed.new_group(backend="gloo", timeout=_PATIENCE)
-    yield
+    try:
+        yield
+    except Exception:
+        # That another process is gone shows as an error of torch; if it was the main one, it has said why.
+        hold_back()
+        raise
     # Not after an error: the others may be in the middle of an exchange that will never be finished.
     distributed.destroy_process_group()
     _waiting = None
@@ -98,7 +111,7 @@ def share(value: Any) -> Any:
 
 @contextmanager
 def main_first() -> Iterator[None]:
-    """Let the main process go through the block before the others: it fills caches, and it alone reports what fails."""
+    """Let the main process go through the block before the others, so that it fills caches and meets errors."""
     if not is_main():
         wait()
     yield
@@ -107,9 +120,12 @@ def main_first() -> Iterator[None]:
 
 
 def hold_back() -> None:
-    """Before a process reports an error: give the main one time to report the same and to end the others."""
+    """Before a process reports an error: give the main one time to report the same and the launcher to end this."""
     if not speaks():
-        time.sleep(_GRACE_S)
+        try:
+            time.sleep(_GRACE_S)
+        except KeyboardInterrupt:
+            os._exit(130)
 
 
 def end_on_signals(message: str) -> None:
@@ -126,7 +142,7 @@ def end_on_signals(message: str) -> None:
             pass
         time.sleep(_GRACE_S)
         if speaks():
-            sys.stderr.write(message)
+            sys.stderr.write(f"{message}\n")
             sys.stderr.flush()
         os._exit(130)
 
