@@ -23,7 +23,7 @@ from distill.artifacts import (
 from distill.errors import RecipeError, StaleError
 from distill.recipe import Recipe, Stage
 from distill.types import ProgressCallback, unwatched
-from student import rows
+from student import processes, rows
 from student import stage as stages
 
 BASE = "base"
@@ -50,15 +50,31 @@ def train(
     names = [planned.name for planned in recipe.stages]
     if stage is not None and stage not in names:
         raise RecipeError(f"--stage {stage}: the recipe has no such stage; its stages: {', '.join(names)}")
-    with locked(run):
-        fields = stage_fields(recipe, run, only=stage)
-        if fresh:
-            _set_aside(recipe, run, stage)
-        manifests = _stages(recipe, run, fields, stage, on_progress)
-        if stage is not None:
-            _forget_summary(run, fields)
-            return manifests[stage]
-        return _summary(run, fields, manifests)
+    with processes.together():
+        if not processes.is_main():
+            return _follow(recipe, run, stage)
+        with locked(run):
+            fields = stage_fields(recipe, run, only=stage)
+            if fresh:
+                _set_aside(recipe, run, stage)
+            manifests = _stages(recipe, run, fields, stage, on_progress)
+            if stage is None:
+                manifest = _summary(run, fields, manifests)
+            else:
+                _forget_summary(run, fields)
+                manifest = manifests[stage]
+        processes.share(None)
+        return manifest
+
+
+def _follow(recipe: Recipe, run: Path, only: str | None) -> Manifest:
+    """Train with the main process what it says, until it says nothing; it alone decides and writes."""
+    session = stages.Session()
+    while (order := processes.share(None)) is not None:
+        stages.run(recipe, run, **order, session=session, on_progress=unwatched)
+    manifest = Manifest.read(run / "train" / (only or ""))
+    assert manifest is not None
+    return manifest
 
 
 def stage_fields(recipe: Recipe, run: Path, only: str | None = None) -> dict[str, dict[str, Any]]:
@@ -136,15 +152,15 @@ def _stages(
             _require(run, start, fields[start])
         manifest = finished(folder, fields[stage.name], remedy=_remedy(stage.name))
         if manifest is None:
-            manifest = stages.run(
-                recipe,
-                run,
-                stage,
-                fields[stage.name],
-                start=None if start is None else model_folder(run, start),
-                session=session,
-                on_progress=on_progress,
+            order = processes.share(
+                {
+                    "stage": stage,
+                    "fields": fields[stage.name],
+                    "start": None if start is None else model_folder(run, start),
+                }
             )
+            manifest = stages.run(recipe, run, **order, session=session, on_progress=on_progress)
+            assert manifest is not None
         else:
             stages.clean(folder)
         manifests[stage.name] = manifest
@@ -169,6 +185,7 @@ def _set_aside(recipe: Recipe, run: Path, stage: str | None) -> None:
     """Move finished work to train.previous: everything, or one stage and its descendants."""
     if stage is None:
         set_aside(run / "train")
+        shutil.rmtree(run / "train.previous" / stages.CACHE, ignore_errors=True)
         return
     redone = {stage}
     for later in recipe.stages:
@@ -200,6 +217,7 @@ def _summary_fields(fields: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _summary(run: Path, fields: Mapping[str, Mapping[str, Any]], manifests: Mapping[str, Manifest]) -> Manifest:
+    shutil.rmtree(run / "train" / stages.CACHE, ignore_errors=True)
     settings = _summary_fields(fields)
     outputs = {f"{name}/{MANIFEST}": describe(run / "train" / name / MANIFEST) for name in manifests}
     before = Manifest.read(run / "train")
