@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 
 from student import packing
 from student.encode import Example, Examples
-from student.pictures import ImageStore, join_features
+from student.pictures import Pictures, join_features
 
 Positions = Callable[[torch.Tensor, torch.Tensor, dict[str, torch.Tensor]], torch.Tensor]
 """Ids, token types and image inputs of one row to its positions, int64[axes, tokens]."""
@@ -39,7 +39,7 @@ class Collator:
     def __init__(
         self,
         examples: Examples,
-        store: ImageStore,
+        store: Pictures,
         *,
         image_id: int,
         pad_id: int,

@@ -21,7 +21,9 @@ from transformers import PreTrainedModel
 
 from distill.artifacts import fingerprint, versions
 from distill.errors import ModelError, StorageError
-from distill.types import ImageRef
+from distill.training import Stage, Student
+from distill.types import ImageRef, Progress, ProgressCallback
+from student.encode import Examples
 from student.model import Parts
 from student.pictures import Features, ImageStore, join_features, pack, processor_fingerprint, unpack
 from student.shelf import Shelf
@@ -85,8 +87,8 @@ def choose(setting: Literal["auto", "on", "off"], need: Need) -> Choice:
 class TokenStore:
     """Tokens of images, in the shape of an ImageStore: `features` of one image, `join` for a batch."""
 
-    full = True
-    """Tokens are read from disk."""
+    full = False
+    """Nothing has to be computed: reading tokens is no work for processes of its own."""
 
     def __init__(self, shelf: Shelf) -> None:
         self._shelf = shelf
@@ -107,6 +109,93 @@ class TokenStore:
         if _PIXELS in joined:
             joined[_PIXELS] = joined[_PIXELS][None]
         return joined
+
+
+def for_stage(
+    model: PreTrainedModel,
+    parts: Parts,
+    store: ImageStore,
+    examples: Examples,
+    stage: Stage,
+    settings: Student,
+    *,
+    image_id: int,
+    max_pixels: int,
+    folder: Path,
+    device: torch.device,
+    sharers: int,
+    on_progress: ProgressCallback,
+) -> ImageStore | TokenStore:
+    """What a stage's batches take images from: `store`, or their tokens where keeping those pays; says which and why.
+
+    `sharers`: what `sharing` says of the stage.
+    """
+    refs = [ref for example in examples.rows for ref in example.row.images]
+    distinct = list({ref.sha256: ref for ref in refs}.values())
+    tokens = sum(store.expansion(ref, max_pixels).count(image_id) for ref in distinct)
+    limit_bytes = int(settings.image_tokens_gb * 1e9)
+    choice = choose(
+        settings.image_tokens,
+        Need(
+            trained=stage.train,
+            images=len(distinct),
+            uses=len(refs) * _passes(stage, examples) * sharers,
+            bytes=tokens * _width(model) * model.dtype.itemsize,
+            limit_bytes=limit_bytes,
+            device=device.type,
+        ),
+    )
+
+    def say(done: int) -> None:
+        facts = {"kept": "yes" if choice.use else "no", "because": choice.reason}
+        on_progress(
+            Progress(stage=f"image tokens {stage.name}", done=done, total=len(distinct), unit="images", facts=facts)
+        )
+
+    if not choice.use:
+        say(0)
+        return store
+    model.to(device)
+    kept = token_store(
+        model,
+        parts,
+        store,
+        distinct,
+        image_id=image_id,
+        max_pixels=max_pixels,
+        folder=folder,
+        max_bytes=limit_bytes,
+        on_image=lambda done, _: say(done),
+    )
+    say(len(distinct))
+    return kept
+
+
+def sharing(stages: Sequence[Stage], stage: Stage) -> int:
+    """How many stages see images through the tower and projector that `stage` starts from; 0 if it trains them."""
+    made_by: dict[str | None, str | None] = {None: None}
+    before: str | None = None
+    for each in stages:
+        made_by[each.name] = each.name if "projector" in each.train else made_by[each.start or before]
+        before = each.name
+    same = [each for each in stages if made_by[each.name] == made_by[stage.name] and "projector" not in each.train]
+    return len(same) if stage in same else 0
+
+
+def _passes(stage: Stage, examples: Examples) -> float:
+    """How often a stage goes through its rows, about."""
+    if stage.max_steps is None:
+        return stage.epochs
+    rows = stage.max_steps * stage.batch_size
+    if stage.batch_tokens is not None:
+        rows = round(stage.max_steps * stage.batch_tokens * len(examples) / max(1, sum(examples.lengths)))
+    return rows / max(1, len(examples))
+
+
+def _width(model: PreTrainedModel) -> int:
+    """Numbers a kept token is made of: its embedding, and what deeper layers add to it (Qwen3-VL)."""
+    layers = getattr(model.config.vision_config, "deepstack_visual_indexes", None) or ()
+    return int(model.get_input_embeddings().embedding_dim) * (1 + len(layers))
 
 
 def token_store(

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -32,6 +32,16 @@ _COMPARED_SHAPES = 8
 """Of so many different shapes the first image is compared with what the processor makes of it."""
 
 Features = Mapping[str, torch.Tensor]
+
+
+class Pictures(Protocol):
+    """Where batches take images from."""
+
+    def features(self, ref: ImageRef, max_pixels: int) -> Features:
+        """What one image adds to a batch. Raises ImageError."""
+
+    def join(self, parts: Sequence[Features]) -> dict[str, torch.Tensor]:
+        """Model inputs of several images."""
 
 
 class ImageStore:

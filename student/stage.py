@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,8 +52,6 @@ class Session:
     """What stages of one command share: image features computed once, kept between stages."""
 
     store: "ImageStore | None" = None
-    sharing: Mapping[str, int] = field(default_factory=dict)
-    """By stage name, how many stages see images through the same tower and projector."""
 
 
 def run(
@@ -136,7 +134,7 @@ def run(
         max_pixels=rows.max_pixels(recipe, stage),
         folder=run_folder / "train" / CACHE,
         device=device,
-        sharing=session.sharing.get(stage.name, 1),
+        sharers=features.sharing(recipe.stages, stage),
         on_progress=on_progress,
     )
     made = feed(

@@ -23,7 +23,7 @@ from student.loss import StepWeights
 from student.meter import Facts
 from student.model import Parts
 from student.order import MicroBatch, Plan
-from student.pictures import ImageStore
+from student.pictures import Pictures
 from student.toplogprobs import TopLogprobs
 
 MICRO_BATCHES, FACTS = "micro_batches", "facts"
@@ -45,7 +45,7 @@ def feed(
     student: PreTrainedModel | PeftModel,
     parts: Parts,
     examples: Examples,
-    store: ImageStore,
+    store: Pictures,
     stage: Stage,
     *,
     image_id: int,
@@ -103,7 +103,7 @@ def feed(
 def collate(
     student: PreTrainedModel | PeftModel,
     examples: Examples,
-    store: ImageStore,
+    store: Pictures,
     stage: Stage,
     *,
     image_id: int,
