@@ -6,6 +6,7 @@ bias, and a decoder. Does not cover training (student/trainer.py) or what vLLM s
 
 import json
 import logging
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -18,7 +19,6 @@ from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
     AutoModelForImageTextToText,
-    AutoProcessor,
     AutoTokenizer,
     Idefics3Config,
     Idefics3ImageProcessorPil,
@@ -29,7 +29,8 @@ from transformers import (
     SiglipVisionModel,
 )
 
-from distill.errors import ModelError, RecipeError
+from distill.errors import MissingExtra, ModelError, RecipeError
+from student.processors import load_processor
 
 IMAGE_TOKEN = "<image>"
 MARKERS = ("<fake_token_around_image>", IMAGE_TOKEN, "<global-img>", "<end_of_utterance>")
@@ -87,6 +88,7 @@ def build(
     RecipeError for a shuffle factor that does not divide the tower's patch grid.
     """
     torch_dtype = getattr(torch, dtype)
+    sight = _sight(vision)
     with _readable(vision):
         tower, found = SiglipVisionModel.from_pretrained(vision, dtype=torch_dtype, output_loading_info=True)
     _complete(vision, "a SigLIP vision tower", found, unused=("head.",))
@@ -94,7 +96,7 @@ def build(
         decoder, found = AutoModelForCausalLM.from_pretrained(language, dtype=torch_dtype, output_loading_info=True)
         tokenizer = _tokenizer(language)
     _complete(language, "a language model", found)
-    side = _grid_side(tower.config, pixel_shuffle, vision)
+    side = _grid_side(sight, pixel_shuffle, vision)
     _mark_images(tokenizer, language)
     rows = decoder.get_input_embeddings().num_embeddings
     if len(tokenizer) > rows:
@@ -105,7 +107,7 @@ def build(
     text_config = decoder.config
     text_config.pad_token_id = tokenizer.pad_token_id
     text_config.eos_token_id = tokenizer.eos_token_id
-    config = _joined_config(tower.config, text_config, pixel_shuffle)
+    config = _joined_config(sight, text_config, pixel_shuffle)
     config.image_token_id = tokenizer.convert_tokens_to_ids(IMAGE_TOKEN)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -119,7 +121,25 @@ def build(
         _copy(model.lm_head, decoder.lm_head, language)
     model.generation_config.eos_token_id = tokenizer.eos_token_id
     model.generation_config.pad_token_id = tokenizer.pad_token_id
-    return model, _processor(tokenizer, vision, tower.config.image_size, (side // pixel_shuffle) ** 2)
+    return model, _processor(tokenizer, vision, sight.image_size, (side // pixel_shuffle) ** 2)
+
+
+def _sight(vision: str) -> Any:
+    """The configuration of a SigLIP tower, alone or in a whole model; fixed-size SigLIP-2 is the same class."""
+    with _readable(vision):
+        config = AutoConfig.from_pretrained(vision)
+    config = getattr(config, "vision_config", config)
+    if config.model_type == "siglip2_vision_model":
+        raise ModelError(
+            f"{vision}: this is a SigLIP-2 tower for images of any shape (NaFlex), which SiQ-VL cannot take\n"
+            "name one of a fixed size, such as google/siglip2-base-patch16-224"
+        )
+    if config.model_type != "siglip_vision_model":
+        raise ModelError(
+            f"{vision}: this checkpoint is not a SigLIP vision tower, but of type {config.model_type}\n"
+            "check that student.vision names the right checkpoint"
+        )
+    return config
 
 
 def _grid_side(sight: Any, pixel_shuffle: int, vision: str) -> int:
@@ -172,7 +192,10 @@ def _joined_config(sight: Any, text_config: Any, pixel_shuffle: int) -> Idefics3
 def load(
     path_or_name: str, *, dtype: str = "float32", revision: str | None = None, trust_remote_code: bool = False
 ) -> tuple[PreTrainedModel, ProcessorMixin]:
-    """Any Hugging Face image-text-to-text checkpoint with its processor; ModelError when it cannot be read."""
+    """Any Hugging Face image-text-to-text checkpoint with its processor; ModelError when it cannot be read.
+
+    Raises MissingExtra naming the library that the checkpoint asks for and that is not installed.
+    """
     with _readable(path_or_name):
         model, found = AutoModelForImageTextToText.from_pretrained(
             path_or_name,
@@ -182,9 +205,7 @@ def load(
             use_safetensors=True,
             output_loading_info=True,
         )
-        processor = AutoProcessor.from_pretrained(
-            path_or_name, revision=revision, trust_remote_code=trust_remote_code
-        )
+        processor = load_processor(path_or_name, revision=revision, trust_remote_code=trust_remote_code)
     _complete(path_or_name, "a whole image-text-to-text model", found)
     return model, processor
 
@@ -196,9 +217,7 @@ def outline_build(
 
     Raises what `build` raises.
     """
-    with _readable(vision):
-        sight = AutoConfig.from_pretrained(vision)
-    sight = getattr(sight, "vision_config", sight)
+    sight = _sight(vision)
     with _readable(language):
         text_config = AutoConfig.from_pretrained(language)
     side = _grid_side(sight, pixel_shuffle, vision)
@@ -221,10 +240,8 @@ def outline(
         config = AutoConfig.from_pretrained(path_or_name, revision=revision, trust_remote_code=trust_remote_code)
         model = without_weights(config, dtype, trust_remote_code=trust_remote_code)
     processor = None
-    with suppress(ModelError), _readable(path_or_name):
-        processor = AutoProcessor.from_pretrained(
-            path_or_name, revision=revision, trust_remote_code=trust_remote_code
-        )
+    with suppress(ModelError, MissingExtra), _readable(path_or_name):
+        processor = load_processor(path_or_name, revision=revision, trust_remote_code=trust_remote_code)
     return model, processor
 
 
@@ -310,6 +327,11 @@ def _readable(path_or_name: str) -> Iterator[None]:
         logger.setLevel(logging.ERROR)
     try:
         yield
+    except ImportError as error:
+        library = _library(error)
+        raise MissingExtra(
+            f"{path_or_name}: this checkpoint needs {library}, which is not installed: pip install {library}"
+        ) from error
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ModelError(
@@ -319,3 +341,10 @@ def _readable(path_or_name: str) -> Iterator[None]:
     finally:
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
+
+
+def _library(error: ImportError) -> str:
+    """The name under which pip knows what an ImportError, or a complaint of transformers, is about."""
+    text = str(error)
+    found = re.search(r"pip install ([\w-]+)", text) or re.search(r"requires the (\w+) library", text)
+    return error.name or (found[1].lower() if found else text.strip().splitlines()[0])

@@ -297,3 +297,35 @@ def other(kind: str) -> tuple[Any, Any]:
     model.generation_config.eos_token_id = words.eos_token_id
     model.generation_config.pad_token_id = words.pad_token_id
     return model, processor
+
+
+def published(kind: str, folder: Path) -> Path:
+    """A random student of a class on disk as hubs have it, with the settings of a video processor if it has one."""
+    model, made = other(kind)
+    model.save_pretrained(folder)
+    made.tokenizer.save_pretrained(folder)
+    (folder / "chat_template.jinja").write_text(made.chat_template, encoding="utf-8")
+    # SmolVLM's own processor, which `other` avoids.
+    name = "SmolVLMProcessor" if kind == "smolvlm" else type(made).__name__
+    images = {**made.image_processor.to_dict(), "processor_class": name}
+    images["image_processor_type"] = images["image_processor_type"].removesuffix("Pil")
+    if kind == "smolvlm":
+        images["image_processor_type"] = "SmolVLMImageProcessor"
+    more: dict[str, Any] = {
+        "llava": {"patch_size": 4, "vision_feature_select_strategy": "full"},
+        "internvl": {"image_seq_length": 4},
+        "qwen3-vl": {},
+        "smolvlm": {"image_seq_len": 4},
+    }[kind]
+    videos = {"internvl": "InternVL", "qwen3-vl": "Qwen3VL", "smolvlm": "SmolVLM"}.get(kind)
+    files = {"preprocessor_config.json": images, "processor_config.json": {"processor_class": name, **more}}
+    if videos is not None:
+        files["video_preprocessor_config.json"] = {**images, "video_processor_type": f"{videos}VideoProcessor"}
+    for file, values in files.items():
+        (folder / file).write_text(json.dumps(values), encoding="utf-8")
+    if kind == "internvl":
+        settings = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+        marks = {"start_image": "<img>", "end_image": "</img>", "context_image": "<IMG_CONTEXT>", "video": "<video>"}
+        settings["extra_special_tokens"] = {f"{mark}_token": text for mark, text in marks.items()}
+        (folder / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
+    return folder

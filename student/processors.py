@@ -1,0 +1,76 @@
+"""The processor of a checkpoint: its tokenizer and what makes tensors of its images.
+
+The processors of InternVL, Qwen3-VL and SmolVLM2 also take videos, and will not load without torchvision for those
+alone. Nothing here looks at videos, so without torchvision they load without that half.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from transformers import AutoConfig, AutoImageProcessor, AutoProcessor, ProcessorMixin
+from transformers.models.auto.processing_auto import PROCESSOR_MAPPING
+from transformers.utils import PushToHubMixin, cached_file, is_torchvision_available
+
+VIDEOS = "video_processor"
+
+
+def load_processor(
+    path_or_name: str, *, revision: str | None = None, trust_remote_code: bool = False
+) -> ProcessorMixin:
+    """The processor of a directory or hub name; raises what transformers raises where one cannot be made."""
+    options = {"revision": revision, "trust_remote_code": trust_remote_code}
+    config = AutoConfig.from_pretrained(path_or_name, **options)
+    kind = PROCESSOR_MAPPING.get(type(config), None)
+    if kind is None or VIDEOS not in kind.get_attributes() or is_torchvision_available():
+        return AutoProcessor.from_pretrained(path_or_name, **options)
+    return _without_videos(kind).from_pretrained(path_or_name, **options)
+
+
+class _NoVideos(PushToHubMixin):  # type: ignore[misc]
+    """In the place of a video processor: it keeps the settings, so that a saved student has them again."""
+
+    _auto_class = None
+    model_input_names = ()
+    num_frames = fps = None
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self.settings = settings
+
+    def to_dict(self) -> dict[str, Any]:
+        return self.settings
+
+
+def _without_videos(kind: Any) -> Any:
+    """A processor class under its own name, with nothing but settings for videos."""
+
+    def arguments(
+        cls: Any, /, path_or_name: str, processor_dict: dict[str, Any] | None = None, **options: Any
+    ) -> Any:
+        options.pop("subfolder", None)
+        made: list[Any] = []
+        for name in cls.get_attributes():
+            if name == VIDEOS:
+                made.append(_NoVideos(_video_settings(path_or_name, processor_dict or {}, options.get("revision"))))
+            elif name == "tokenizer":
+                made.append(cls._load_tokenizer_from_pretrained(name, path_or_name, **options))
+            else:
+                made.append(AutoImageProcessor.from_pretrained(path_or_name, **options))
+        return made
+
+    return type(
+        kind.__name__,
+        (kind,),
+        {
+            "check_argument_for_proper_class": lambda *_: None,
+            "_get_arguments_from_pretrained": classmethod(arguments),
+        },
+    )
+
+
+def _video_settings(path_or_name: str, settings: dict[str, Any], revision: str | None) -> dict[str, Any]:
+    if isinstance(settings.get(VIDEOS), dict):
+        return dict(settings[VIDEOS])
+    name = "video_preprocessor_config.json"
+    path = cached_file(path_or_name, name, revision=revision, _raise_exceptions_for_missing_entries=False)
+    return json.loads(Path(path).read_text(encoding="utf-8")) if path else {}
