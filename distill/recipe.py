@@ -72,6 +72,8 @@ class Eval(Section):
     batch_size: int = Field(default=32, ge=1)
     arms: Mapping[Name, Name] = Field(default_factory=dict)
     """Arm name to stage name; default: every stage but the first, under its own name."""
+    think: bool = True
+    """False: questions end with "/no_think", which students know that stages.no_think has taught."""
     gallery: int = Field(default=24, ge=0)
     """Questions shown with pictures in the report."""
 

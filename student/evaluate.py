@@ -6,7 +6,7 @@ where it stopped. Does not draw the report (student/report.py) or decide what is
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,7 @@ from distill.types import Progress, ProgressCallback, Sample, unwatched
 from student import report, scores
 from student import stage as stages
 from student.judging import Prediction, judged, summary
-from student.rows import is_traces
+from student.rows import NO_THINK, is_traces
 from student.train import model_folder
 
 PREDICTIONS, METRICS, REPORT, SETTINGS = "predictions.jsonl", "metrics.json", "report.html", "settings.json"
@@ -110,7 +110,10 @@ def arms_of(recipe: Recipe) -> dict[str, str]:
 
 
 def _questions(recipe: Recipe) -> list[Sample]:
-    samples = [sample for sample in data.samples(recipe, recipe.eval.data) if sample.answers]
+    # A student of two modes is asked for its answers alone in the words that it learned (student/rows.py).
+    ending = "" if recipe.eval.think else NO_THINK
+    found = (sample for sample in data.samples(recipe, recipe.eval.data) if sample.answers)
+    samples = [replace(sample, question=f"{sample.question}{ending}") for sample in found]
     if not samples:
         raise DataError(f"[data.{recipe.eval.data}]: no question has a gold answer; nothing can be judged")
     return samples

@@ -13,6 +13,7 @@ from distill.artifacts import read_jsonl
 from distill.errors import DataError, StaleError
 from distill.recipe import Recipe, load
 from distill.types import Progress, Sample
+from student import evaluate as evaluation
 from student import scores
 from student.evaluate import arms_of, evaluate
 from student.judging import judged
@@ -202,3 +203,8 @@ def test_answers_are_judged_as_the_filter_judges_them():
     assert verdict(number, close) == "wrong"
     assert verdict(number, close, 0.05) == "correct"
     assert verdict(number, {**reply, "text": "90 and 10\n\n100"}, plain=True) == "correct"
+
+
+def test_a_student_of_two_modes_can_be_asked_for_answers_alone(place: Path):
+    recipe = load(place / "recipe.toml", {"eval.think": "false"})
+    assert all(sample.question.endswith(" /no_think") for sample in evaluation._questions(recipe))
