@@ -123,20 +123,21 @@ def run(
     distributions = processes.share(
         _distributions(recipe, run_folder, stage, examples, processor, on_progress) if main else None
     )
-    pictures = features.for_stage(
-        model,
-        parts,
-        session.store,
-        examples,
-        stage,
-        recipe.student,
-        image_id=encoder.image_id,
-        max_pixels=rows.max_pixels(recipe, stage),
-        folder=run_folder / "train" / CACHE,
-        device=device,
-        sharers=features.sharing(recipe.stages, stage),
-        on_progress=on_progress,
-    )
+    with processes.main_first():
+        pictures = features.for_stage(
+            model,
+            parts,
+            session.store,
+            examples,
+            stage,
+            recipe.student,
+            image_id=encoder.image_id,
+            max_pixels=rows.max_pixels(recipe, stage),
+            folder=run_folder / "train" / CACHE,
+            device=device,
+            sharers=features.sharing(recipe.stages, stage),
+            on_progress=on_progress,
+        )
     made = feed(
         student,
         parts,
