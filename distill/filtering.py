@@ -160,6 +160,8 @@ class Select(Section):
     """At most so many examples, chosen at random (by `seed`)."""
     curriculum: tuple[str, ...] = Field(default=(), strict=False)
     """Signals that the dataset's rows are ordered by, such as "-question_pass_rate" for easy questions first."""
+    weight: str = "1.0"
+    """SQL over the signals: what a row counts in the student's loss. No number counts 1, a negative one 0."""
 
 
 class Card(Section):

@@ -199,6 +199,7 @@ def _write_dataset(
             folder,
             style=recipe.filter.rationale,
             curriculum=recipe.filter.select.curriculum,
+            weight=recipe.filter.select.weight,
             max_pixels=dataset.max_pixels(recipe),
         )
         if not written.unreadable:

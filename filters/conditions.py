@@ -32,6 +32,7 @@ _EXPRESSIONS = frozenset(
         *("CONJUNCTION", "CONSTANT", "FUNCTION", "OPERATOR", "TYPE"),
     ]
 )
+_NUMBERS = ("DOUBLE", "FLOAT", "DECIMAL", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "U")
 _ORDER = {
     "COMPARE_GREATERTHAN": ">",
     "COMPARE_GREATERTHANOREQUALTO": ">=",
@@ -69,6 +70,10 @@ def check(settings: Filter) -> list[Condition]:
             _known_column(f"filter.select.{key} = {list(entries)}", entry.removeprefix("-"))
     for mix in settings.select.mix:
         _check_expression(connection, mix.by, f"filter.select.mix: by = {mix.by!r}")
+    where = f"filter.select.weight = {settings.select.weight!r}"
+    _, kind = _check_expression(connection, settings.select.weight, where)
+    if not kind.startswith(_NUMBERS):
+        raise RecipeError(f"{where}: gives {kind.lower()}, not a number")
     return [_checked(connection, rule) for rule in settings.rules]
 
 

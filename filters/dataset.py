@@ -4,6 +4,7 @@
 are written in the order of the curriculum, then of question and trace, a row group at a time, so memory holds one.
 """
 
+import math
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -52,6 +53,7 @@ FILE_BYTES = 500_000_000
 _GROUP_BYTES = 8_000_000
 _GROUP_ROWS = 1000
 SELECTED = "SELECT id FROM decisions WHERE selected"
+_WEIGHT = "row_weight"
 _SORTED_ROWS = 100_000
 _BATCH = 4096
 """Selected traces whose texts and questions are read at once."""
@@ -75,14 +77,16 @@ def write(
     max_pixels: int,
     chosen: str = SELECTED,
     curriculum: Sequence[str] = (),
+    weight: str = "1.0",
     file_bytes: int = FILE_BYTES,
 ) -> Written:
     """Write the chosen traces of a database with `signals` below `folder`, which must be new.
 
-    `chosen` is a query of their ids, `curriculum` the signals that they are ordered by.
+    `chosen` is a query of their ids, `curriculum` the signals they are ordered by, `weight` an expression over them.
     """
     written = Written()
-    rows = _rows(_chosen(database, index, chosen, curriculum), index, written, style=style, max_pixels=max_pixels)
+    found = _chosen(database, index, chosen, curriculum, weight)
+    rows = _rows(found, index, written, style=style, max_pixels=max_pixels)
     groups = _groups(rows)
     group = next(groups, None)
     while group is not None:
@@ -115,7 +119,12 @@ def replace(new: Path, folder: Path) -> None:
 
 
 def row(
-    sample: Sample, trace: Trace, pictures: list[dict[str, Any]], signals: dict[str, Any], style: Style
+    sample: Sample,
+    trace: Trace,
+    pictures: list[dict[str, Any]],
+    signals: dict[str, Any],
+    style: Style,
+    weight: float = 1.0,
 ) -> dict[str, Any]:
     """One example: the plain question, and the assistant's turn with its rationale."""
     # A correct answer is taught in the gold's spelling: one way to say it, whatever the teachers' ways are.
@@ -133,7 +142,7 @@ def row(
         "domain": sample.domain,
         "rationale": rationale,
         "answer": answer,
-        "weight": 1.0,
+        "weight": weight,
         "signals": orjson.dumps(signals, option=orjson.OPT_SORT_KEYS).decode(),
     }
 
@@ -146,16 +155,17 @@ def assistant(rationale: str, answer: str, style: Style) -> str:
 
 
 def _chosen(
-    database: duckdb.DuckDBPyConnection, index: Index, chosen: str, curriculum: Sequence[str]
+    database: duckdb.DuckDBPyConnection, index: Index, chosen: str, curriculum: Sequence[str], weight: str
 ) -> Iterator[pa.RecordBatch]:
-    """The signals of the chosen traces, in their order.
+    """The signals of the chosen traces and what each counts, in their order.
 
     Without a curriculum that is the order of the samples, so that never more than a part of them has to be sorted.
     """
     ordered = order([*curriculum, "sample_id", "id"], table="signals")
     for low, high in index.ranges(index.planned if curriculum else _SORTED_ROWS):
         yield from database.sql(
-            f"""SELECT signals.* FROM signals SEMI JOIN ({chosen}) USING (id)
+            f"""SELECT signals.*, CAST((\n{weight}\n) AS DOUBLE) AS {_WEIGHT}
+            FROM signals SEMI JOIN ({chosen}) USING (id)
             WHERE signals.sample_id >= {text(low)} AND signals.sample_id < {text(high)} ORDER BY {ordered}"""
         ).to_arrow_reader(_BATCH)
 
@@ -173,10 +183,12 @@ def _rows(
             if shown[0] != sample.id:
                 shown = (sample.id, _pictures(sample, max_pixels, written))
             if shown[1] is not None:
+                asked = record.pop(_WEIGHT)
+                weight = max(0.0, asked) if asked is not None and math.isfinite(asked) else 1.0
                 signals = {
                     name: value for name, value in record.items() if value is not None and name not in FACTS.names
                 }
-                yield row(sample, trace, shown[1], signals, style)
+                yield row(sample, trace, shown[1], signals, style, weight)
 
 
 def _pictures(sample: Sample, max_pixels: int, written: Written) -> list[dict[str, Any]] | None:

@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 from run_fixtures import generate_folder, picture, recipe, sample, trace
 
+from distill.errors import RecipeError
 from distill.images import sha256
 from distill.types import ImageRef
 from filters import dataset, policy
@@ -171,3 +172,20 @@ def test_rows_come_in_the_order_of_the_curriculum(tmp_path):
     apply(recipe(tmp_path, f'{KEEP_ALL}[filter.select]\ncurriculum = ["-rationale_tokens"]\n'), tmp_path / "run")
     lengths = [len(row["rationale"]) for row in rows_of(tmp_path / "run")]
     assert lengths == sorted(lengths, reverse=True) and len(set(lengths)) == 9
+
+
+def test_rows_weigh_what_an_expression_over_their_signals_says(tmp_path):
+    samples = [sample(f"Question {number}?", "4", images=[picture(tmp_path, number)]) for number in range(4)]
+    traces = [trace(item, "4", "so " * (3 + number)) for number, item in enumerate(samples)]
+    generate_folder(tmp_path / "run", samples, traces)
+    weight = (
+        "CASE WHEN rationale_tokens = 3 THEN NULL WHEN rationale_tokens = 4 THEN -1 ELSE 0.5 * rationale_tokens END"
+    )
+    apply(recipe(tmp_path, f'{KEEP_ALL}[filter.select]\nweight = "{weight}"\n'), tmp_path / "run")
+    found = {len(row["rationale"].split()): row["weight"] for row in rows_of(tmp_path / "run")}
+    assert found == {3: 1.0, 4: 0.0, 5: 2.5, 6: 3.0}
+
+
+def test_a_weight_that_is_no_number_is_an_error(tmp_path):
+    with pytest.raises(RecipeError, match=r"filter.select.weight = 'teacher': gives varchar, not a number"):
+        apply(recipe(tmp_path, f'{KEEP_ALL}[filter.select]\nweight = "teacher"\n'), tmp_path / "run")
