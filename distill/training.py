@@ -145,6 +145,8 @@ class Stage(Section):
     def _coherent(self) -> Self:
         if self.lora and "language" not in self.train:
             raise ValueError("lora adapts the language model, which this stage does not train")
+        if self.lora and self.lora.quantize and self.sharding != "none":
+            raise ValueError(f"lora.quantize = {self.lora.quantize!r}: weights in 4 bits cannot be sharded")
         if self.batch_tokens is not None and self.batch_tokens < self.micro_batch_tokens:
             raise ValueError(
                 f"batch_tokens {self.batch_tokens} is less than micro_batch_tokens {self.micro_batch_tokens}"

@@ -121,6 +121,8 @@ def test_every_problem_is_named_at_once(path: Path) -> None:
         ('model = "somebody/student"', 'model = "a"\nvision = "b"', "not both"),
         ('train = ["projector"]', 'train = ["projector"]\n[stages.lora]', "lora adapts the language model"),
         ('train = ["projector"]', 'train = ["projector"]\nmicro_batch_size = 3', "not a multiple"),
+        ("rank = 8", 'rank = 8\nquantize = "int8"', "stages.reason.lora.quantize = 'int8'"),
+        ("[stages.lora]", 'sharding = "fsdp2"\n[stages.lora]\nquantize = "nf4"', "4 bits cannot be sharded"),
         ("rank = 8", "rank = 8\n[stages.distill]", "set logprobs under [[teachers]]"),
         ('data = "captions"', 'data = "captions"\ndistill = { weight = 1 }', "distill is about traces"),
         ('data = "traces"', 'data = "traces"\ntarget = "answer"\ndistill = {}', "is one after its rationale"),
