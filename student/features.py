@@ -156,7 +156,7 @@ def for_stage(
         say(0)
         return store
     model.to(device)
-    kept = token_store(
+    return token_store(
         model,
         parts,
         store,
@@ -167,8 +167,6 @@ def for_stage(
         max_bytes=limit_bytes,
         on_image=lambda done, _: say(done),
     )
-    say(len(distinct))
-    return kept
 
 
 def sharing(stages: Sequence[Stage], stage: Stage) -> int:
@@ -221,6 +219,7 @@ def token_store(
     # Reading all of them finds what a power cut spoiled, while there is still a tower at hand.
     missing = [ref for ref in images if shelf.get(ref.sha256) is None]
     done = len(images) - len(missing)
+    on_image(done, len(images))
     for group in _groups(missing, store, max_pixels):
         _compute(model, store, group, shelf, image_id, max_pixels)
         done += len(group)

@@ -1,5 +1,10 @@
 """A student that is given tokens computed once learns what it learns from pixels."""
 
+import json
+import shutil
+import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,11 +12,14 @@ import pytest
 import student_worlds as worlds
 import torch
 
+from distill.artifacts import read_jsonl
 from distill.errors import ModelError, StorageError
-from distill.types import ImageRef
+from distill.recipe import load
+from distill.types import ImageRef, Progress
 from student import encode, features, freeze, pictures, stage
 from student import model as models
 from student.shelf import DATA
+from student.train import train
 
 PIXELS = 10**6
 
@@ -200,10 +208,83 @@ def test_batches_through_the_tower_are_the_same_in_every_run(world, tmp_path, mo
     refs: list[ImageRef] = [ref for row in rows for ref in row.images]
     seen: list[tuple[int, int]] = []
     whole = tokens(model, parts, store, encoder, refs, tmp_path / "a", on_image=lambda *n: seen.append(n))
-    assert seen == [(2, 4), (4, 4)]
+    assert seen == [(0, 4), (2, 4), (4, 4)]
     # As a run that was killed after its first batch goes on.
     tokens(model, parts, store, encoder, refs[:2], tmp_path / "b")
     resumed = tokens(model, parts, store, encoder, refs, tmp_path / "b")
     for ref in refs:
         pair = [one.features(ref, PIXELS)["pixel_values"] for one in (whole, resumed)]
         assert torch.equal(*pair)
+
+
+ROOT = Path(__file__).parent.parent
+ALIGN = worlds.stage("align", "questions", train='["projector"]', steps=2)
+REASON = worlds.stage("reason", steps=6, save=2, more="[stages.lora]\nrank = 4\nalpha = 8\ndropout = 0.2\n")
+ARM = worlds.stage("answers_only", steps=2, more='start = "align"\ntarget = "answer"\n')
+# Nothing stays in memory, and a third of the images does not fit on disk either.
+ON_DISK = {"student.image_tokens": "on", "student.image_memory_gb": "0", "student.image_disk_gb": "2e-5"}
+CHILD = """
+import json, os, signal, sys
+from pathlib import Path
+import torch
+torch.set_num_threads(1)
+from distill.recipe import load
+from student import features
+from student.train import train
+features._BATCH_VALUES = 8 * 3 * 16 * 16
+where, moment, done = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+def watch(progress):
+    if progress.stage == moment and progress.done == done:
+        os.kill(os.getpid(), signal.SIGKILL)
+train(load(where / "recipe.toml", json.loads(sys.argv[4])), where / "run", on_progress=watch)
+"""
+
+
+def losses(folder: Path, name: str) -> list[float]:
+    return [line["loss"] for line in read_jsonl(folder / "run" / "train" / name / "metrics.jsonl")]
+
+
+@pytest.mark.slow
+def test_a_recipe_trained_on_kept_tokens_and_killed_twice_ends_as_if_nothing_happened(tmp_path, monkeypatch):
+    whole = worlds.parts(tmp_path / "whole")
+    worlds.data(whole)
+    recipe = worlds.recipe(whole, ALIGN, REASON, ARM)
+    pixels, killed = (Path(shutil.copytree(whole, tmp_path / name)) for name in ("pixels", "killed"))
+    monkeypatch.setattr(features, "_BATCH_VALUES", 8 * 3 * 16 * 16)
+    torch.set_num_threads(1)
+    train(load(pixels / "recipe.toml", {"student.image_tokens": "off"}), pixels / "run")
+    train(load(recipe.path, ON_DISK), whole / "run")
+    for moment, done in (("image tokens reason", 16), ("train reason", 3)):
+        child = subprocess.run(
+            [sys.executable, "-c", CHILD, str(killed), moment, str(done), json.dumps(ON_DISK)],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+        )
+        assert child.returncode == -signal.SIGKILL, child.stderr
+        assert len(list((killed / "run" / "train" / stage.CACHE).glob("tokens-*"))) == 1
+    said: list[Progress] = []
+    train(load(killed / "recipe.toml", ON_DISK), killed / "run", on_progress=said.append)
+    # The tokens were there: no batch went through the tower.
+    assert [one.done for one in said if one.stage == "image tokens answers_only"] == [40]
+    for name in ("reason", "answers_only"):
+        assert losses(killed, name) == losses(whole, name)
+        assert losses(whole, name) == pytest.approx(losses(pixels, name), abs=1e-4)
+    for folder in (pixels, whole, killed):
+        assert not (folder / "run" / "train" / stage.CACHE).exists()
+
+
+@pytest.mark.parametrize(
+    ("asked", "sharers"), [("align", 0), ("instruct", 2), ("reason", 2), ("tuned", 0), ("other", 1)]
+)
+def test_stages_share_tokens_until_one_of_them_trains_the_projector(asked, sharers, tmp_path):
+    both = '["projector", "language"]'
+    recipe = worlds.recipe(
+        tmp_path,
+        ALIGN,
+        worlds.stage("instruct"),
+        worlds.stage("reason", more='start = "align"\n'),
+        worlds.stage("tuned", train=both),
+        worlds.stage("other"),
+    )
+    assert features.sharing(recipe.stages, next(one for one in recipe.stages if one.name == asked)) == sharers
