@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -29,8 +30,17 @@ from teacher.server import Servers
 from teacher.vllm_options import render
 
 PYTHON = "DISTILL_VLLM_PYTHON"
-Ask = Callable[[Sequence[Sample]], list[tuple[list[int], list[int]]]]
-"""Token ids of the prompts, image tokens included, and of the replies, the end of the turn included."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """A server of a checkpoint while it lives."""
+
+    engine: str
+    """Its name and version."""
+    ask: Callable[[Sequence[Sample]], list[tuple[list[int], list[int]]]]
+    """Token ids of the prompts, image tokens included, and of greedy replies, the end of the turn included."""
+
 
 _MODULE = ["-m", "vllm.entrypoints.openai.api_server"]
 _NAME = "export"
@@ -90,8 +100,8 @@ def server_of(recipe: Recipe) -> Server:
 @contextmanager
 def serving(
     checkpoint: Path, *, server: Server, arguments: Mapping[str, Any], max_new_tokens: int, max_pixels: int
-) -> Iterator[Ask]:
-    """A function that asks a server of `checkpoint`, which lives while the block lasts.
+) -> Iterator[Trial]:
+    """A server of `checkpoint` that lives while the block lasts.
 
     Raises TeacherError when it does not start, with the end of its log, or refuses a request.
     """
@@ -111,7 +121,11 @@ def serving(
         )
         runner.run(servers.__aenter__())
         try:
-            yield lambda samples: runner.run(_ask(servers.urls[0], samples, max_new_tokens, max_pixels))
+            url = servers.urls[0]
+            yield Trial(
+                engine=runner.run(_engine(url)),
+                ask=lambda samples: runner.run(_ask(url, samples, max_new_tokens, max_pixels)),
+            )
         finally:
             runner.run(servers.__aexit__())
     shutil.rmtree(folder, ignore_errors=True)  # after an error its log is still to be read
@@ -145,6 +159,11 @@ def _said(program: str, environment: tuple[tuple[str, str], ...]) -> dict[str, b
     done = subprocess.run([python, "-c", _PROBE], capture_output=True, env=told, check=False)
     found: dict[str, bool] = {} if done.returncode else orjson.loads(done.stdout.splitlines()[-1])
     return found
+
+
+async def _engine(url: str) -> str:
+    async with aiohttp.ClientSession() as session, session.get(f"{url.removesuffix('/v1')}/version") as response:
+        return f"vllm {(await response.json())['version']}"
 
 
 async def _ask(
