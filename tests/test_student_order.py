@@ -141,3 +141,39 @@ def test_replayed_rows_take_their_share_and_the_stages_own_rows_still_come_once(
 def test_a_share_for_rows_that_are_not_there_is_an_error():
     with pytest.raises(RecipeError, match=r"teachers\.poet has a share of the tokens"):
         plan(teachers={"poet": 1})
+
+
+@pytest.mark.parametrize("name", ["captions", "instruct"])
+def test_packs_of_the_tiny_recipe_are_full(name: str):
+    import torch
+
+    from distill.recipe import load
+    from student import encode, rows
+    from student import stage as stages
+    from student.model import build
+    from student.pictures import ImageStore
+
+    recipe = load("tiny", {"stages.align.data": name, "stages.align.limit": "1500"})
+    assets = recipe.path.parent / "tiny"
+    model, processor = build(str(assets / "tower"), str(assets / "decoder"), 2)
+    stage = recipe.stages[0].model_copy(update={"batch_tokens": 16_384})
+    examples = encode.encode(
+        rows.read(recipe, assets, stage, Counter()),
+        encode.Encoder(processor, stages.end_ids(model)),
+        ImageStore(processor, torch.float32),
+        max_length=stage.max_length,
+        max_pixels=10**6,
+    )
+    packed = Plan(
+        examples.lengths,
+        [len(example.row.images) for example in examples.rows],
+        stage,
+        epoch_rows=lambda epoch: np.arange(len(examples)),
+        seed=0,
+    )
+    # The last pack of an epoch is what is left over.
+    last = sum(examples.lengths) % stage.micro_batch_tokens
+    bins = [rows for step in packed for process in step for rows in process]
+    tokens = [sum(examples.lengths[row] for row in rows) for rows in bins]
+    full = sorted(tokens, reverse=True)[: len(tokens) - bool(last)]
+    assert sum(full) / (len(full) * stage.micro_batch_tokens) > 0.97
