@@ -108,7 +108,7 @@ class Stage(Section):
     """Overrides batch_size: tokens an optimisation step. Rows are packed best-fit over the whole epoch."""
     micro_batch_tokens: int = Field(default=8192, ge=1)
     """Tokens in memory at once. Changes memory and speed, not what is learned (unless batch_tokens is given)."""
-    micro_batch_images: int = Field(default=128, ge=1)
+    micro_batch_images: int = Field(default=256, ge=1)
     """Images in memory at once."""
     line_tokens: int = Field(default=2048, ge=1)
     """Width of a packed line where attention has to mask the other rows of a line (student.attention)."""
