@@ -156,7 +156,7 @@ def test_packs_of_the_tiny_recipe_are_full(name: str):
     recipe = load("tiny", {"stages.align.data": name, "stages.align.limit": "1500"})
     assets = recipe.path.parent / "tiny"
     model, processor = build(str(assets / "tower"), str(assets / "decoder"), 2)
-    stage = recipe.stages[0].model_copy(update={"batch_tokens": 16_384})
+    stage = recipe.stages[0].model_copy(update={"batch_tokens": 16_384, "max_steps": None})
     examples = encode.encode(
         rows.read(recipe, assets, stage, Counter()),
         encode.Encoder(processor, stages.end_ids(model)),
