@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 import torch
 
-from distill.artifacts import write_json
+from distill.artifacts import Journal, canonical, read_jsonl, write_bytes, write_json
 from student.encode import KINDS
 
 _FILE = "meter.json"
@@ -97,6 +97,10 @@ class Meter:
         self._waited = self._flops = 0.0
         self._tokens = self._own_tokens = self._padding = 0
         self._sums: dict[str, torch.Tensor] = {}
+
+    def leave_out(self, seconds: float) -> None:
+        """Time that was no training, such as measuring the student, and does not count for the speed."""
+        self._clock += seconds
 
     def waited(self, seconds: float) -> None:
         self._waited += seconds
@@ -188,6 +192,13 @@ class Meter:
         self.counts, self.by_group = kept["counts"], kept["by_group"]
         self.seconds = self.last.seconds
         return self.last
+
+
+def journal(path: Path, step: int) -> Journal:
+    """The lines of the steps up to `step`, open for more: what came after the last checkpoint will come again."""
+    kept = [line for line in read_jsonl(path) if line["step"] <= step]
+    write_bytes(path, b"".join(canonical(line) + b"\n" for line in kept))
+    return Journal(path)
 
 
 def peak_memory() -> int:

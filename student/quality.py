@@ -21,11 +21,12 @@ from torch import nn
 from transformers import PreTrainedModel, ProcessorMixin
 
 from distill.errors import DataError, ImageError
+from distill.training import Stage
 from distill.types import Sample
 from distill.validation import Validation
 from student import attention, generation
 from student.collate import Layout
-from student.encode import IMAGE_TOKEN_IN_TEXT, TOO_LONG, Encoder
+from student.encode import IMAGE_TOKEN_IN_TEXT, TOO_LONG, Encoder, Examples
 from student.fit import response_scores
 from student.judging import Prediction, judged, summary
 from student.pictures import ImageStore
@@ -36,6 +37,7 @@ class Figures:
     """One measurement. What was not measured is None. Undecided answers count as not correct."""
 
     step: int
+    steps: int
     n: int = 0
     """Questions asked."""
     n_correct: int | None = None
@@ -118,6 +120,37 @@ def held_out(names: Sequence[str], amount: int | float) -> list[int]:
     return [place for place, name in enumerate(names) if name in chosen]
 
 
+def split(examples: Examples, stage: Stage) -> tuple[Examples, Examples]:
+    """The rows to train on, and those that validation keeps out. Raises DataError when either are none.
+
+    Replayed rows are all trained on: the loss is about the stage's own data.
+    """
+    amount = stage.validation.hold_out if stage.validation is not None else 0
+    own = [place for place, example in enumerate(examples.rows) if example.row.source == stage.data]
+    chosen = {own[place] for place in held_out([examples.rows[place].row.sample_id for place in own], amount)}
+    kept = Examples(rows=[examples.rows[place] for place in sorted(chosen)])
+    rest = [example for place, example in enumerate(examples.rows) if place not in chosen]
+    if amount and not len(kept):
+        raise DataError(f"stage '{stage.name}': validation.hold_out = {amount} of {len(own)} rows is none; raise it")
+    if not rest:
+        raise DataError(
+            f"stage '{stage.name}': validation.hold_out = {amount} keeps out all {len(own)} rows; lower it"
+        )
+    return Examples(rows=rest, dropped=examples.dropped), kept
+
+
+def batched(examples: Examples, tokens: int) -> list[list[int]]:
+    """Row numbers in batches whose padded size stays within `tokens`, short rows first."""
+    lengths = examples.lengths
+    batches: list[list[int]] = []
+    for place in sorted(range(len(lengths)), key=lambda place: (lengths[place], place)):
+        if batches and (len(batches[-1]) + 1) * lengths[place] <= tokens:
+            batches[-1].append(place)
+        else:
+            batches.append([place])
+    return batches
+
+
 def choose(
     samples: Iterable[Sample],
     settings: Validation,
@@ -172,7 +205,7 @@ def choose(
 
 
 def measure(
-    model: nn.Module, questions: Questions | None, held: HeldOut | None, *, step: int
+    model: nn.Module, questions: Questions | None, held: HeldOut | None, *, step: int, steps: int
 ) -> tuple[Figures, list[Prediction]]:
     """What the student says and how likely it finds what it should say; the model is left as it was found."""
     begun = time.perf_counter()
@@ -183,7 +216,7 @@ def measure(
     found: dict[str, Any] = summary(predictions) if predictions else {}
     if predictions:
         found["undecided_rate"] = found["n_undecided"] / found["n"]
-    return Figures(step=step, **found, **losses, seconds=time.perf_counter() - begun), predictions
+    return Figures(step=step, steps=steps, **found, **losses, seconds=time.perf_counter() - begun), predictions
 
 
 def answers(model: PreTrainedModel, questions: Questions) -> list[Prediction]:
@@ -263,6 +296,10 @@ def undisturbed(model: nn.Module) -> Iterator[None]:
 
 
 def _attributes(module: nn.Module) -> tuple[dict[str, Any], dict[str, dict[Any, Any]]]:
-    """What a module holds by name; and copies of what is a mapping itself, such as its buffers and hooks."""
+    """What a module holds by name; and copies of what is a mapping itself, such as its buffers and hooks.
+
+    Parameters are left to whom they belong: a model that is spread over processes exchanges them on every pass.
+    """
     attributes = dict(vars(module))
-    return attributes, {name: dict(value) for name, value in attributes.items() if isinstance(value, dict)}
+    mappings = {name: value for name, value in attributes.items() if isinstance(value, dict)}
+    return attributes, {name: dict(value) for name, value in mappings.items() if name != "_parameters"}

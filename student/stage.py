@@ -15,15 +15,12 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from distill.artifacts import (
-    Journal,
     Manifest,
     begin,
     canonical,
     describe,
     fingerprint,
-    read_jsonl,
     versions,
-    write_bytes,
     write_json,
 )
 from distill.errors import DataError, RecipeError
@@ -70,7 +67,20 @@ def run(
     """
     import torch
 
-    from student import attention, features, freeze, kernels, lora, loss, proof, trainer
+    from student import (
+        attention,
+        checkpoints,
+        features,
+        freeze,
+        kernels,
+        lora,
+        loss,
+        meter,
+        proof,
+        quality,
+        trainer,
+        watch,
+    )
     from student.model import parts as find_parts
     from student.steps import feed
 
@@ -95,15 +105,17 @@ def run(
         model, processor = _load(recipe, start)
     parts = find_parts(model)
     with processes.main_first():
-        encoder, examples = _examples(recipe, run_folder, stage, model, processor, dtype, session)
+        encoder, readable = _examples(recipe, run_folder, stage, model, processor, dtype, session)
+    examples, kept_out = quality.split(readable, stage)
+    held_out = {"held_out": len(kept_out)} if stage.validation is not None else {}
     assert session.store is not None
     on_progress(
         Progress(
             stage=f"read {stage.name}",
-            done=len(examples),
-            total=len(examples),
+            done=len(readable),
+            total=len(readable),
             unit="rows",
-            facts={**dict(sorted(examples.dropped.items())), **session.store.facts},
+            facts={**dict(sorted(examples.dropped.items())), **held_out, **session.store.facts},
         )
     )
     loss.require_plain_head(model, torch.tensor([encoder.prompts([("?", 0)])[0]]), type_name(model))
@@ -145,7 +157,7 @@ def run(
         pictures,
         stage,
         image_id=encoder.image_id,
-        pad_id=_pad_id(processor),
+        pad_id=pad_id(processor),
         max_pixels=rows.max_pixels(recipe, stage),
         type_name=type_name(model),
         seed=recipe.seed,
@@ -153,7 +165,10 @@ def run(
         process=processes.rank(),
         processes=processes.count(),
     )
-    with _metrics(folder) if main else nullcontext() as metrics:
+    watched = watch.of_stage(recipe, stage, folder, student, processor, encoder, session.store, kept_out, on_progress)
+    with (
+        meter.journal(folder / METRICS, checkpoints.last_step(folder / CHECKPOINTS)) if main else nullcontext()
+    ) as metrics:
 
         def on_log(log: "StepLog") -> None:
             if metrics is not None:
@@ -179,6 +194,7 @@ def run(
             dtype=dtype,
             workers=_workers(pictures),
             on_log=on_log,
+            watch=watched,
         )
     proof.require_equal(frozen, proof.frozen_digests(student, parts))
     with trainer.quiet():
@@ -200,12 +216,14 @@ def run(
                     folder / METRICS,
                     folder / PARTS,
                     *([folder / COVERAGE] if stage.distill else ()),
+                    *(path for path in watch.files(folder) if watched is not None and path.is_file()),
                 ]
             )
         },
         counts={
             "rows": len(examples),
-            "steps": last.steps,
+            **held_out,
+            "steps": last.step,
             "images": last.images,
             "trainable_parameters": sum(row.trainable for row in table),
             "parameters": sum(row.parameters for row in table),
@@ -325,7 +343,8 @@ def end_ids(model: Any) -> list[int]:
     return [] if ids is None else [ids] if isinstance(ids, int) else [int(value) for value in ids]
 
 
-def _pad_id(processor: Any) -> int:
+def pad_id(processor: Any) -> int:
+    """The token that lines are padded with."""
     pad = processor.tokenizer.pad_token_id
     return int(pad if pad is not None else processor.tokenizer.eos_token_id)
 
@@ -364,22 +383,10 @@ def _whole(student: Any, recipe: Recipe, stage: Stage, start: Path | None, parts
     return made
 
 
-def _metrics(folder: Path) -> Journal:
-    """The metrics of the steps that the last complete checkpoint covers, open for more."""
-    from student.trainer import last_checkpoint
-
-    checkpoint = last_checkpoint(folder / CHECKPOINTS)
-    step = int(checkpoint.name.rpartition("-")[2]) if checkpoint else 0
-    path = folder / METRICS
-    kept = [line for line in read_jsonl(path) if line["step"] <= step]
-    write_bytes(path, b"".join(canonical(line) + b"\n" for line in kept))
-    return Journal(path)
-
-
 def _save(folder: Path, student: Any, processor: Any, parts: "Parts", *, merged: bool) -> None:
     """Write the whole student under a temporary name, then rename: a model folder is complete or absent."""
     from student import lora
-    from student.trainer import refused_writes
+    from student.checkpoints import refused_writes
 
     partial = folder / f".{MODEL}.tmp"
     with refused_writes(folder / MODEL):

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from distill import data
 from distill.artifacts import (
     MANIFEST,
     Manifest,
@@ -28,7 +29,7 @@ from student import stage as stages
 
 BASE = "base"
 # Settings that change how often something is written, never what is learned.
-_WITHOUT_EFFECT = {"save_every_steps", "log_every_steps", "report_to", "sharding", "start", "name"}
+_WITHOUT_EFFECT = {"save_every_steps", "log_every_steps", "report_to", "sharding", "start", "name", "validation"}
 _WHERE_IMAGES_LIE = {"image_memory_gb", "image_disk_gb", "image_tokens", "image_tokens_gb"}
 
 
@@ -93,11 +94,28 @@ def stage_fields(recipe: Recipe, run: Path, only: str | None = None) -> dict[str
             **flatten(stage.model_dump(mode="json", exclude=_WITHOUT_EFFECT), "stage"),
             **student,
             **rows.fields(recipe, run, stage),
+            **_validation_fields(recipe, stage),
             "start": BASE if start is None else start,
             "start_fingerprint": None if start is None else fingerprint(fields[start]),
             "seed": recipe.seed,
         }
     return fields
+
+
+def _validation_fields(recipe: Recipe, stage: Stage) -> dict[str, Any]:
+    """What validation changes about a stage's student: rows kept out, and whatever decides if it does."""
+    settings = stage.validation
+    if settings is None or not settings.decides:
+        return {"stage.validation.hold_out": settings.hold_out} if settings is not None and settings.hold_out else {}
+    fields = flatten(settings.model_dump(mode="json", exclude={"gallery"}), "stage.validation")
+    if settings.metric == "loss" or settings.data is None:
+        return fields
+    return {
+        **fields,
+        **flatten(data.source_fields(recipe, settings.data), f"data.{settings.data}"),
+        "filter.rationale": recipe.filter.rationale,
+        "filter.answer.relative_tolerance": recipe.filter.answer.relative_tolerance,
+    }
 
 
 def _lineage(recipe: Recipe, name: str) -> set[str]:

@@ -1,12 +1,10 @@
 """One stage through TRL's SFTTrainer: our rows, our order, our checkpoints; its loop, optimizer and fused head.
 
 A checkpoint holds the trainable tensors only (the frozen ones are the start model's), optimizer, schedule and random
-states. It counts once the marker file is in it, so a save that was interrupted is recognised and removed. Does not
-know about runs or manifests (student/train.py).
+states. Does not know about runs or manifests (student/train.py).
 """
 
 import logging
-import os
 import shutil
 import time
 import warnings
@@ -20,7 +18,6 @@ import torch
 from datasets import Dataset
 from datasets import logging as datasets_logging
 from peft import PeftModel
-from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.utils.data import DataLoader
@@ -28,10 +25,10 @@ from transformers import PreTrainedModel, PrinterCallback, ProcessorMixin, Train
 from transformers.utils import logging as transformers_logging
 from trl import SFTConfig, SFTTrainer
 
-from distill.artifacts import storage_errors, write_text
-from distill.errors import StorageError
+from distill.artifacts import write_text
 from distill.recipe import Stage
 from student import processes, sharding
+from student.checkpoints import COMPLETE, PREFIX, WEIGHTS, last_checkpoint, refused_writes, sync
 from student.divergence import from_teacher
 from student.flops import matmul_rate
 from student.freeze import plain_model
@@ -40,11 +37,8 @@ from student.meter import Meter, OnLog, StepLog
 from student.model import Parts
 from student.proof import TowerWatch, prove, prove_state
 from student.steps import FACTS, MICRO_BATCHES, TEACHER, Feed
+from student.watch import Watch
 
-COMPLETE = "complete"
-"""Marker file of a checkpoint, written when everything else is on disk."""
-WEIGHTS = "trainable.safetensors"
-_PREFIX = "checkpoint-"
 _OPTIMIZER, _SCHEDULER = "optimizer.pt", "scheduler.pt"
 
 
@@ -60,8 +54,12 @@ def fit(
     dtype: torch.dtype,
     workers: int = 0,
     on_log: OnLog,
+    watch: Watch | None = None,
 ) -> StepLog:
-    """Train in place, from the last complete checkpoint under `folder` if there is one; what the last step said."""
+    """Train in place, from the last complete checkpoint under `folder` if there is one; what the last step said.
+
+    With `watch` the stage may end early, and the weights may be those of its best measurement.
+    """
     with quiet():
         device = "cuda" if torch.cuda.is_available() else "cpu"
         if stage.sharding == "fsdp2" and processes.count() > 1:
@@ -75,9 +73,11 @@ def fit(
             feed=feed,
             projector=plain_model(model).get_submodule(parts.projector),
             meter=Meter(on_log, feed.groups, rate=matmul_rate(device, dtype)),
+            watch=watch,
         )
         trainer.remove_callback(PrinterCallback)
         trainer.add_callback(_LogBeforeSave())
+        trainer.add_callback(_Due(watch))
         trainer.add_callback(_Proof(parts, stage.train, dtype, model))
         return trainer.run(folder)
 
@@ -86,17 +86,6 @@ def _only(items: Sequence[Any]) -> Any:
     """The one item of a batch."""
     (item,) = items
     return item
-
-
-def last_checkpoint(folder: Path) -> Path | None:
-    """The newest complete checkpoint; incomplete ones, left by a kill during a save, are removed."""
-    found: list[tuple[int, Path]] = []
-    for path in folder.glob(f"{_PREFIX}*"):
-        if (path / COMPLETE).is_file():
-            found.append((int(path.name.removeprefix(_PREFIX)), path))
-        else:
-            shutil.rmtree(path)
-    return max(found)[1] if found else None
 
 
 @contextmanager
@@ -164,9 +153,11 @@ def settings(stage: Stage, folder: Path, *, steps: int, seed: int, workers: int)
 class StageTrainer(SFTTrainer):  # type: ignore[misc]
     """SFTTrainer with rows prepared elsewhere, an order of its own, and checkpoints that survive a kill."""
 
-    def __init__(self, *, feed: Feed, meter: Meter, projector: nn.Module, **kwargs: Any) -> None:
+    control: Any
+
+    def __init__(self, *, feed: Feed, meter: Meter, projector: nn.Module, watch: Watch | None, **kwargs: Any) -> None:
         self._feed, self._projector = feed, projector
-        self._meter = meter
+        self._meter, self._watch = meter, watch
         # One process trains on one device; several need a launcher, and nn.DataParallel is no choice for TRL.
         kwargs["args"]._n_gpu = min(1, kwargs["args"].n_gpu)
         super().__init__(**kwargs)
@@ -175,17 +166,24 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
         """Train to the end of the stage."""
         # Incomplete checkpoints are removed by one process, and all go on from the same one.
         checkpoint = processes.share(last_checkpoint(folder) if processes.is_main() else None)
-        step = 0
+        step, over = 0, False
         if checkpoint is not None:
             last = self._meter.restore(checkpoint)
-            step = last.step
-            if step >= last.steps:
-                self._load_from_checkpoint(str(checkpoint))
-                return last
-        # Dropout differs from process to process.
-        set_seed(self.args.seed + processes.rank())
-        self._meter.start(step)
-        self.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+            step, over = last.step, last.step >= last.steps
+        if self._watch is not None:
+            if processes.is_main():
+                self._watch.start(checkpoint, step)
+            over = processes.share(over or self._watch.stopped)
+        if over:
+            self._load_from_checkpoint(str(checkpoint))
+        else:
+            # Dropout differs from process to process.
+            set_seed(self.args.seed + processes.rank())
+            self._meter.start(step)
+            self.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+        best = processes.share(self._watch.best) if self._watch is not None else None
+        if best is not None:
+            self._load_from_checkpoint(str(best))
         assert self._meter.last is not None
         return self._meter.last
 
@@ -263,6 +261,28 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
             logs.update(flat(asdict(report)))
         super().log(logs, start_time)
 
+    def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
+        """Measure in the main process; the others wait, or compute along where each has a share of the layers."""
+        assert self._watch is not None
+        begun = time.perf_counter()
+        place, decided = (self.state.global_step, self.state.max_steps), None
+        model = self.accelerator.unwrap_model(self.model, keep_torch_compile=False)
+        if processes.is_main():
+            figures = self._watch.look(model, *place)
+            decided = figures, self._watch.best if figures.best else None, self._watch.stopped
+        elif sharding.is_sharded(model):
+            self._watch.measure(model, *place)
+        figures, best, stopped = processes.share(decided)
+        if best is not None:
+            self._write_weights(best)
+        self._meter.leave_out(time.perf_counter() - begun)
+        values = {f"eval_{name}": value for name, value in figures.scalars().items()}
+        self.log(values)
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, values)
+        if stopped:
+            self.control.should_training_stop = self.control.should_save = True
+        return values
+
     def floating_point_ops(self, inputs: Mapping[str, Any]) -> int:
         """Not counted: walking all parameters at every step costs more than the number is worth."""
         return 0
@@ -274,24 +294,33 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
         """Nothing leaves the machine."""
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
-        folder = Path(self.args.output_dir) / f"{_PREFIX}{self.state.global_step}"
+        folder = Path(self.args.output_dir) / f"{PREFIX}{self.state.global_step}"
         with refused_writes(folder):
-            if processes.is_main():
-                folder.mkdir(parents=True, exist_ok=True)
-            tensors = {name: sharding.whole(value.detach()).contiguous() for name, value in self._trainable()}
-            if processes.is_main():
-                save_file(tensors, folder / WEIGHTS)
+            self._write_weights(folder)
             super()._save_checkpoint(model, trial)
             processes.wait()
             if not processes.is_main():
                 return
             self._meter.save(folder)
+            if self._watch is not None:
+                self._watch.save(folder)
             for file in folder.iterdir():
-                _sync(file)
+                sync(file)
             write_text(folder / COMPLETE, "")
-        for path in folder.parent.glob(f"{_PREFIX}*"):
+        for path in folder.parent.glob(f"{PREFIX}*"):
             if path != folder:
                 shutil.rmtree(path)
+        if self._watch is not None:
+            self._watch.prune()
+
+    def _write_weights(self, folder: Path) -> None:
+        """The trained tensors, whole; every process takes part and the main one writes."""
+        tensors = {name: sharding.whole(value.detach()).contiguous() for name, value in self._trainable()}
+        if processes.is_main():
+            with refused_writes(folder):
+                folder.mkdir(parents=True, exist_ok=True)
+                save_file(tensors, folder / WEIGHTS)
+                sync(folder / WEIGHTS)
 
     def save_model(self, *_: Any, **__: Any) -> None:
         """A checkpoint's weights are written with it, where all processes take part."""
@@ -336,6 +365,17 @@ class _LogBeforeSave(TrainerCallback):  # type: ignore[misc]
             control.should_log = True
 
 
+class _Due(TrainerCallback):  # type: ignore[misc]
+    """Ask for a measurement when one is due, and for a log beside it."""
+
+    def __init__(self, watch: Watch | None) -> None:
+        self._watch = watch
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if self._watch is not None and self._watch.due(state.global_step, state.max_steps):
+            control.should_evaluate = control.should_log = True
+
+
 class _Proof(TrainerCallback):  # type: ignore[misc]
     """At the first step of this process: nothing frozen has a gradient, a graph, optimizer state or another dtype."""
 
@@ -358,27 +398,3 @@ class _Proof(TrainerCallback):  # type: ignore[misc]
         if not self._stepped:
             prove_state(model, optimizer)
             self._stepped = True
-
-
-@contextmanager
-def refused_writes(path: Path) -> Iterator[None]:
-    """StorageError for a full disk, also where a library hides the operating system's reason."""
-    try:
-        with storage_errors(path):
-            yield
-    except (RuntimeError, SafetensorError) as error:
-        text = str(error)
-        if not any(sign in text for sign in ("os error", "file write failed", "PytorchStreamWriter")):
-            raise
-        raise StorageError(
-            f"{path}: cannot write: {text.splitlines()[0]}; finished work is intact, "
-            "free space and run the same command again"
-        ) from error
-
-
-def _sync(file: Path) -> None:
-    descriptor = os.open(file, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -14,18 +14,95 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from distill import data
 from distill.artifacts import canonical, read_jsonl, write_bytes, write_json
+from distill.recipe import Recipe, Stage
+from distill.types import Progress, ProgressCallback
 from distill.validation import Validation
-from student import quality
+from student import quality, rows
+from student import stage as stages
+from student.encode import Encoder, Examples
+from student.freeze import plain_model
+from student.judging import Prediction
+from student.pictures import ImageStore
 from student.quality import Figures, HeldOut, Questions
 from student.samples_page import SamplesPage
+from student.steps import collate
 
 if TYPE_CHECKING:
+    from peft import PeftModel
     from torch import nn
+    from transformers import PreTrainedModel, ProcessorMixin
 
 VALIDATION, SAMPLES = "validation.jsonl", "samples.html"
 _STATE = "watch.json"
 _BEST = "best-"
+
+
+def of_stage(
+    recipe: Recipe,
+    stage: Stage,
+    folder: Path,
+    student: "PreTrainedModel | PeftModel",
+    processor: "ProcessorMixin",
+    encoder: Encoder,
+    store: ImageStore,
+    kept_out: Examples,
+    on_progress: ProgressCallback,
+) -> "Watch | None":
+    """The measurements that a recipe asks for; `kept_out` are the rows that quality.split has taken out."""
+    settings = stage.validation
+    if settings is None:
+        return None
+    kind = stages.type_name(plain_model(student))
+    questions = None
+    if settings.data is not None:
+        questions = quality.choose(
+            data.samples(recipe, settings.data),
+            settings,
+            processor,
+            encoder,
+            store,
+            max_length=stage.max_length,
+            max_pixels=recipe.data[settings.data].max_pixels,
+            type_name=kind,
+            plain=recipe.filter.rationale == "plain",
+            relative_tolerance=recipe.filter.answer.relative_tolerance,
+        )
+    held = None
+    if len(kept_out):
+        collator = collate(
+            student,
+            kept_out,
+            store,
+            stage,
+            image_id=encoder.image_id,
+            pad_id=stages.pad_id(processor),
+            max_pixels=rows.max_pixels(recipe, stage),
+            type_name=kind,
+        )
+        held = HeldOut(batches=quality.batched(kept_out, stage.micro_batch_tokens), collate=collator)
+
+    def on_look(figures: Figures) -> None:
+        facts = {"accuracy": figures.accuracy, "loss": figures.loss, "time_share": figures.time_share}
+        on_progress(
+            Progress(
+                stage=f"validate {stage.name}",
+                done=figures.step,
+                total=figures.steps,
+                unit="steps",
+                facts={name: value for name, value in facts.items() if value is not None},
+            )
+        )
+
+    title = f"{recipe.name}: {stage.name}"
+    checkpoints = folder / stages.CHECKPOINTS
+    return Watch(settings, folder, checkpoints, title=title, questions=questions, held=held, on_look=on_look)
+
+
+def files(folder: Path) -> list[Path]:
+    """What a watch leaves in the folder of its stage."""
+    return [folder / VALIDATION, folder / SAMPLES]
 
 
 class Watch:
@@ -79,17 +156,18 @@ class Watch:
     def due(self, step: int, steps: int) -> bool:
         return step % self._settings.every_steps == 0 or step == steps
 
-    def look(self, model: "nn.Module", step: int, save_weights: Callable[[Path], None]) -> Figures:
-        """Measure, note, and keep the weights if they are to be kept; `save_weights` writes them into a folder."""
+    def measure(self, model: "nn.Module", step: int, steps: int) -> tuple[Figures, list[Prediction]]:
+        return quality.measure(model, self._questions, self._held, step=step, steps=steps)
+
+    def look(self, model: "nn.Module", step: int, steps: int) -> Figures:
+        """Measure, note it, decide. If it is the best and `best` names a folder, the weights have to go there."""
         begun = time.perf_counter()
-        figures, predictions = quality.measure(model, self._questions, self._held, step=step)
+        figures, predictions = self.measure(model, step, steps)
         value: float | None = getattr(figures, self._settings.metric)
         better = value is not None and not math.isnan(value) and self._improves(value)
         if better:
             assert value is not None
             self._best_step, self._best_value, self._without_better = step, value, 0
-            if self._settings.keep == "best":
-                save_weights(self._weights(step))
         else:
             self._without_better += 1
         elapsed = self._elapsed()
@@ -97,7 +175,7 @@ class Watch:
         figures = replace(figures, best=better, time_share=share)
         # As they will be read back after a kill: a loss that is no number is null.
         self._lines.append(orjson.loads(canonical(asdict(figures))))
-        write_bytes(self._folder / VALIDATION, b"".join(canonical(line) + b"\n" for line in self._lines))
+        self._write_lines()
         self._page.write(self._folder / SAMPLES, self._lines, predictions)
         self._seconds += time.perf_counter() - begun
         self._on_look(figures)
@@ -116,14 +194,15 @@ class Watch:
 
     def start(self, checkpoint: Path | None, step: int) -> None:
         """Go on from a checkpoint at `step`, or from the beginning: what was measured later is forgotten."""
-        if checkpoint is not None:
+        # Validation that decides nothing may be added to a stage that is under way.
+        if checkpoint is not None and (checkpoint / _STATE).is_file():
             state = orjson.loads((checkpoint / _STATE).read_bytes())
             self._best_step, self._without_better = state["best_step"], state["without_better"]
             self._best_value = math.nan if state["best_value"] is None else state["best_value"]
             self._seconds, self._elapsed_before = state["seconds"], state["elapsed"]
         self._begun = time.perf_counter()
         self._lines = [line for line in read_jsonl(self._folder / VALIDATION) if line["step"] <= step]
-        write_bytes(self._folder / VALIDATION, b"".join(canonical(line) + b"\n" for line in self._lines))
+        self._write_lines()
         self.prune()
 
     def prune(self) -> None:
@@ -132,6 +211,9 @@ class Watch:
         for folder in self._checkpoints.glob(f"{_BEST}*"):
             if folder != kept:
                 shutil.rmtree(folder)
+
+    def _write_lines(self) -> None:
+        write_bytes(self._folder / VALIDATION, b"".join(canonical(line) + b"\n" for line in self._lines))
 
     def _improves(self, value: float) -> bool:
         if self._best_step is None:

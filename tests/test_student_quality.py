@@ -162,7 +162,7 @@ def test_figures_are_what_evaluation_says_of_the_same_replies(world: Path, tmp_p
     # Gold answers that make some replies right: those of the replies themselves.
     golds = [generation.take_apart(reply.text).answer if place % 2 else "!" for place, reply in enumerate(truth)]
     asked = [replace(sample, answers=(gold,)) for sample, gold in zip(questions.samples, golds, strict=True)]
-    figures, predictions = quality.measure(model, replace(questions, samples=asked), None, step=7)
+    figures, predictions = quality.measure(model, replace(questions, samples=asked), None, step=7, steps=9)
     expected = [
         judged(sample, asdict(reply), plain=False, relative_tolerance=0.0)
         for sample, reply in zip(asked, truth, strict=True)
@@ -185,7 +185,7 @@ def test_a_student_prepared_for_training_says_what_it_says_when_it_is_evaluated(
             loss.attach(model)
             attention.use(model, attention.PACKED)
             measured = freeze.prepare(model, parts(model), ["language"], Lora(dropout=0.5))
-        told.append(quality.measure(measured, questions, None, step=1)[1])
+        told.append(quality.measure(measured, questions, None, step=1, steps=9)[1])
         if prepared:
             assert attention.of(model) == attention.PACKED
     assert told[0] == told[1] and len({prediction["text"] for prediction in told[0]}) > 1
@@ -197,7 +197,7 @@ def test_the_loss_is_the_mean_over_all_response_tokens_however_they_are_batched(
 ):
     built = student("siq-vl", world)
     held = rows(built, tmp_path, batches)
-    figures, predictions = quality.measure(built[0], None, held, step=1)
+    figures, predictions = quality.measure(built[0], None, held, step=1, steps=9)
     with torch.no_grad():
         alone = [losses(built[0].eval(), held.collate([row])) for row in range(6)]
     surprisals, right = (torch.cat(found) for found in zip(*alone, strict=True))
@@ -246,7 +246,7 @@ def test_measuring_leaves_no_trace_and_training_goes_on_as_if_it_had_not_been(ki
             found.append(mean.item())
             if measured:
                 before = state(model)
-                quality.measure(model, questions, held, step=step)
+                quality.measure(model, questions, held, step=step, steps=9)
                 assert state(model) == before
         told.append(found)
     assert told[0] == told[1] and len(set(told[0])) == 3

@@ -1,0 +1,62 @@
+"""Which checkpoint of a stage counts, and writes that a full disk refuses.
+
+A checkpoint counts once the marker file is in it, so a save that was interrupted is recognised and removed. What a
+checkpoint holds is the business of student/trainer.py.
+"""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from safetensors import SafetensorError
+
+from distill.artifacts import storage_errors
+from distill.errors import StorageError
+
+COMPLETE = "complete"
+"""Marker file of a checkpoint, written when everything else is on disk."""
+WEIGHTS = "trainable.safetensors"
+PREFIX = "checkpoint-"
+
+
+def last_checkpoint(folder: Path) -> Path | None:
+    """The newest complete checkpoint; incomplete ones, left by a kill during a save, are removed."""
+    found: list[tuple[int, Path]] = []
+    for path in folder.glob(f"{PREFIX}*"):
+        if (path / COMPLETE).is_file():
+            found.append((int(path.name.removeprefix(PREFIX)), path))
+        else:
+            shutil.rmtree(path)
+    return max(found)[1] if found else None
+
+
+def last_step(folder: Path) -> int:
+    """The step of the newest complete checkpoint; 0 without one."""
+    checkpoint = last_checkpoint(folder)
+    return int(checkpoint.name.removeprefix(PREFIX)) if checkpoint else 0
+
+
+@contextmanager
+def refused_writes(path: Path) -> Iterator[None]:
+    """StorageError for a full disk, also where a library hides the operating system's reason."""
+    try:
+        with storage_errors(path):
+            yield
+    except (RuntimeError, SafetensorError) as error:
+        text = str(error)
+        if not any(sign in text for sign in ("os error", "file write failed", "PytorchStreamWriter")):
+            raise
+        raise StorageError(
+            f"{path}: cannot write: {text.splitlines()[0]}; finished work is intact, "
+            "free space and run the same command again"
+        ) from error
+
+
+def sync(file: Path) -> None:
+    descriptor = os.open(file, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
