@@ -158,6 +158,25 @@ def run(recipe: RecipeArgument, run: RunOption = None, overrides: SetOption = No
 
 
 @app.command()
+def plan(
+    recipe: RecipeArgument,
+    gpu: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Plan for this card, such as L40S [default: the one here, or usual ones]."),
+    ] = None,
+    price: Annotated[
+        float | None, typer.Option(min=0, metavar="AMOUNT", help="Of an hour of one card, in any currency.")
+    ] = None,
+    run: RunOption = None,
+    overrides: SetOption = None,
+) -> None:
+    """Foretell what training takes: tokens, FLOPs, memory, hours and cost. Loads no weights."""
+    from distill.plan import plan as foretell
+
+    typer.echo(foretell(*_open(recipe, run, overrides), gpu=gpu, price=price))
+
+
+@app.command()
 def status(run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]) -> None:
     """Show the funnel and the state of every stage."""
     from distill.status import status as read_status

@@ -42,6 +42,8 @@ class Cost:
     """Pixels."""
     class_tokens: int
     """That the tower puts before the patches of each image."""
+    patches_per_token: int
+    """Patches that the projector joins to one token."""
 
     @classmethod
     def of(cls, model: nn.Module, parts: Parts, *, checkpointing: bool = False) -> "Cost":
@@ -79,6 +81,7 @@ class Cost:
             per_patch=per_patch,
             per_squared_patches=4 * sight.hidden_size * depth,
             patch_side=_first(sight.patch_size),
+            patches_per_token=merged,
             class_tokens=sum(
                 role_of(name, parts) == TOWER and name.endswith(_CLASS_TOKENS) for name, _ in model.named_parameters()
             ),

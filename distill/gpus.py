@@ -1,0 +1,70 @@
+"""Graphics cards by what planning needs of them: memory and the rate of bf16 matrix products.
+
+Rates are the makers' for dense bf16 with float32 accumulation, no sparsity; memory is what the driver reports, less
+than the name says where error correction takes some. A real run reaches a share of the rate (MFU).
+"""
+
+import difflib
+import re
+from dataclasses import dataclass
+
+from distill.errors import RecipeError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """One card. `bf16` is FLOP/s, None where it has no bf16."""
+
+    name: str
+    memory_gib: float
+    bf16: float | None
+    source: str
+
+
+_TABLE = (
+    ("T4", 15.0, None, "NVIDIA T4 datasheet: float16 only, 65 TFLOP/s"),
+    ("RTX 3090", 24.0, 71e12, "NVIDIA GA102 whitepaper, appendix A"),
+    ("RTX 4090", 24.0, 165.2e12, "NVIDIA Ada whitepaper, appendix A"),
+    ("A10", 22.5, 125e12, "NVIDIA A10 datasheet"),
+    ("L4", 22.5, 121e12, "NVIDIA L4 datasheet, half of the sparse rate"),
+    ("L40S", 44.9, 362e12, "NVIDIA L40S datasheet"),
+    ("RTX A6000", 47.5, 154.8e12, "NVIDIA RTX A6000 datasheet, half of the sparse rate"),
+    ("RTX PRO 6000", 95.6, 503.8e12, "NVIDIA RTX Blackwell PRO whitepaper, workstation edition"),
+    ("A100 40GB", 39.6, 312e12, "NVIDIA A100 datasheet"),
+    ("A100 80GB", 79.3, 312e12, "NVIDIA A100 datasheet"),
+    ("H100", 79.6, 989.4e12, "NVIDIA H100 datasheet, SXM, half of the sparse rate"),
+    ("H200", 140.4, 989.4e12, "NVIDIA H200 datasheet, SXM, half of the sparse rate"),
+    ("B200", 179.1, 2250e12, "NVIDIA DGX B200 datasheet, an eighth of the system's dense rate"),
+)
+GPUS = tuple(Gpu(name=name, memory_gib=memory, bf16=rate, source=source) for name, memory, rate, source in _TABLE)
+USUAL = ("RTX 4090", "L40S", "A100 80GB", "H100", "RTX PRO 6000")
+"""Shown where nobody names a card and none is there."""
+
+
+def named(name: str) -> Gpu:
+    """The card of a name, whatever its spelling: "a100-80gb", "rtx4090". RecipeError names the nearest one."""
+    keys = {_key(gpu.name): gpu for gpu in GPUS}
+    key = _key(name)
+    # The smaller of two sizes of a card, where a name says none: "A100".
+    found = keys.get(key) or next(
+        (gpu for known, gpu in keys.items() if known.startswith(key) and len(key) > 2), None
+    )
+    if found is None:
+        near = difflib.get_close_matches(key, keys, n=1)
+        hint = f"did you mean {keys[near[0]].name!r}? " if near else ""
+        raise RecipeError(f"--gpu {name}: not a known card; {hint}known: {', '.join(gpu.name for gpu in GPUS)}")
+    return found
+
+
+def of_device(device_name: str, memory_gib: float) -> Gpu | None:
+    """The card that torch calls so, with the memory that it has; None when it is not in the table."""
+    key = _key(device_name)
+    found = [gpu for gpu in GPUS if re.sub(r"\d+gb$", "", _key(gpu.name)) in key]
+    if not found:
+        return None
+    # "A100" is in the names of both sizes, and "A10" and "L4" are in those of other cards.
+    return max(found, key=lambda gpu: (len(_key(gpu.name)), -abs(gpu.memory_gib - memory_gib)))
+
+
+def _key(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower().removeprefix("nvidia").strip())
