@@ -1,5 +1,6 @@
 """Adapters learn, merge and load again to the same logits; 4-bit weights stay in the stage that trains on them."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -7,12 +8,14 @@ import pytest
 import student_worlds as worlds
 import torch
 from peft import PeftModel
+from safetensors.torch import load_file
 from transformers import AutoModelForImageTextToText
 
 from distill.errors import DistillError, MissingExtra
 from distill.recipe import Lora
 from student import freeze, lora, proof
 from student.model import parts
+from student.train import train
 
 PLAIN = Lora(rank=4, alpha=8, dropout=0.0)
 KINDS = {
@@ -169,6 +172,35 @@ def test_a_student_trained_over_four_bits_is_merged_to_plain_weights(dora, dtype
     assert "quantization_config" not in again.config.to_dict()
     weights = again.state_dict()
     assert all(torch.equal(value, weights[name]) for name, value in merged.state_dict().items())
+
+
+FOUR_BITS = worlds.stage("reason", steps=3, more='[stages.lora]\nrank = 4\nquantize = "nf4"\n')
+
+
+def test_a_stage_without_bitsandbytes_stops_before_it_reads_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    worlds.parts(tmp_path)
+    worlds.data(tmp_path)
+    monkeypatch.setitem(sys.modules, "bitsandbytes", None)
+    seen: list[str] = []
+    with pytest.raises(MissingExtra, match="cot-distill"):
+        train(
+            worlds.recipe(tmp_path, FOUR_BITS),
+            tmp_path / "run",
+            on_progress=lambda progress: seen.append(progress.stage),
+        )
+    assert seen == [] and not (tmp_path / "run" / "train" / "reason" / "settings.json").exists()
+
+
+def test_a_recipe_with_four_bits_leaves_a_plain_student(tmp_path: Path):
+    pytest.importorskip("bitsandbytes")
+    worlds.parts(tmp_path)
+    worlds.data(tmp_path)
+    train(worlds.recipe(tmp_path, FOUR_BITS), tmp_path / "run")
+    folder = tmp_path / "run" / "train" / "reason"
+    rows = {row["part"]: row for row in json.loads((folder / "parts.json").read_text())["parts"]}
+    assert (rows["tower"]["dtype"], rows["language"]["dtype"]) == ("float32", "float32, nf4")
+    assert {value.dtype for value in load_file(folder / "model" / "model.safetensors").values()} == {torch.float32}
+    assert "quantization_config" not in json.loads((folder / "model" / "config.json").read_text())
 
 
 def test_a_changed_scale_of_four_bit_weights_is_named(world: Path):
