@@ -8,7 +8,7 @@ end-of-turn token. Rows that are too long are left out and counted, never cut.
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
@@ -16,8 +16,8 @@ import numpy as np
 from transformers import ProcessorMixin
 from transformers.utils.chat_template_utils import render_jinja_template
 
-from distill import images as image_files
 from distill.errors import DataError, ImageError, ModelError
+from student import pictures
 from student.pictures import ImageStore, image_token
 from student.rows import Row
 
@@ -25,6 +25,7 @@ RATIONALE, ANSWER, FORMAT = range(3)
 KINDS = ("rationale", "answer", "format")
 """Parts of a response by number."""
 TOO_LONG = "too_long"
+SHRINK = "shrink_image"
 IMAGE_TOKEN_IN_TEXT = "image_token_in_text"
 _BATCH_ROWS = 512
 _VERIFIED_ROWS = 4
@@ -103,7 +104,7 @@ class Encoder:
         """Check that a row's ids are what the processor itself makes of its text and images."""
         texts, _ = self._render([_turns(row.question, len(row.images), row.response)], ask=False)
         begin = self._tokenizer.bos_token
-        loaded = [image_files.load(ref, max_pixels=max_pixels) for ref in row.images]
+        loaded = [pictures.load(ref, max_pixels=max_pixels) for ref in row.images]
         doubled = begin is not None and texts[0].startswith(begin)
         made = self._processor(text=texts, images=loaded, add_special_tokens=not doubled)["input_ids"][0]
         expected = [int(value) for value in made]
@@ -194,6 +195,8 @@ class Examples:
 
     rows: list[Example] = field(default_factory=list)
     dropped: Counter[str] = field(default_factory=Counter)
+    shrunk: int = 0
+    """Rows whose images were made smaller to fit."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -214,9 +217,14 @@ def encode(
     *,
     max_length: int,
     max_pixels: int,
+    too_long: str = "drop",
     dropped: Counter[str] | None = None,
 ) -> Examples:
-    """Rows as token ids. Over-long rows and rows with an unreadable image are left out and counted."""
+    """Rows as token ids. Rows with an unreadable image are left out and counted.
+
+    So are rows of more than `max_length` tokens, unless `too_long` says that their images are made smaller first
+    ("shrink_image") or that they are a DataError ("error").
+    """
     examples = Examples(dropped=dropped if dropped is not None else Counter())
     waiting = iter(rows)
     verified = 0
@@ -232,7 +240,15 @@ def encode(
             if full is None:
                 examples.dropped[IMAGE_TOKEN_IN_TEXT] += 1
                 continue
+            if len(full) > max_length and too_long == SHRINK:
+                row, full = _shrunk(row, ids, full, encoder.image_id, store, max_length, max_pixels)
+                examples.shrunk += len(full) <= max_length
             if len(full) > max_length:
+                if too_long == "error":
+                    raise DataError(
+                        f"row {row.id} has {len(full):,} tokens, {len(full) - len(ids):,} more than its text for its "
+                        f"images, and max_length is {max_length:,}; raise it, or set too_long to drop or shrink_image"
+                    )
                 examples.dropped[TOO_LONG] += 1
                 continue
             if row.images and verified < _VERIFIED_ROWS:
@@ -242,3 +258,26 @@ def encode(
             begin += len(full) - len(ids)
             examples.rows.append(Example(row=row, ids=made, begin=begin, kinds=kinds))
     return examples
+
+
+def _shrunk(
+    row: Row,
+    ids: Sequence[int],
+    full: list[int],
+    image_id: int,
+    store: ImageStore,
+    max_length: int,
+    max_pixels: int,
+) -> tuple[Row, list[int]]:
+    """The row with images half as large, a quarter, ... until it fits or its images take no fewer tokens."""
+    divisor = 2
+    while row.images:
+        refs = tuple(pictures.smaller(ref, divisor) for ref in row.images)
+        shorter = expand(ids, image_id, [store.expansion(ref, max_pixels) for ref in refs])
+        if shorter is None or len(shorter) >= len(full):
+            break
+        full = shorter
+        if len(full) <= max_length:
+            return replace(row, images=refs), full
+        divisor *= 2
+    return row, full

@@ -11,6 +11,7 @@ import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from threading import Lock
@@ -18,6 +19,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
+from PIL import Image
 from transformers import ProcessorMixin
 
 from distill import images as image_files
@@ -34,14 +36,37 @@ _COMPARED_SHAPES = 8
 Features = Mapping[str, torch.Tensor]
 
 
-class Pictures(Protocol):
-    """Where batches take images from."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Smaller(ImageRef):
+    """An image whose sides are divided, so that students of variable resolution spend fewer tokens on it."""
 
-    def features(self, ref: ImageRef, max_pixels: int) -> Features:
-        """What one image adds to a batch. Raises ImageError."""
+    whole: ImageRef
+    divisor: int
 
-    def join(self, parts: Sequence[Features]) -> dict[str, torch.Tensor]:
-        """Model inputs of several images."""
+
+def smaller(ref: ImageRef, divisor: int) -> Smaller:
+    """The same image with sides `divisor` times shorter, under a name of its own."""
+    name = image_files.sha256(f"{ref.sha256} / {divisor}".encode())
+    return Smaller(sha256=name, path=ref.path, whole=ref, divisor=divisor)
+
+
+def load(ref: ImageRef, *, max_pixels: int) -> Image.Image:
+    """The pixels of one image, RGB, in the size that `ref` asks for. Raises ImageError."""
+    return _decode(ref, _read_bytes(ref), max_pixels)
+
+
+def _read_bytes(ref: ImageRef) -> bytes:
+    return image_files.read_bytes(ref.whole if isinstance(ref, Smaller) else ref)
+
+
+def _decode(ref: ImageRef, data: bytes, max_pixels: int) -> Image.Image:
+    image = image_files.decode(data, max_pixels=max_pixels)
+    return image.resize(_size(ref, image.size), Image.Resampling.BICUBIC) if isinstance(ref, Smaller) else image
+
+
+def _size(ref: ImageRef, size: tuple[int, int]) -> tuple[int, int]:
+    divisor = ref.divisor if isinstance(ref, Smaller) else 1
+    return max(1, size[0] // divisor), max(1, size[1] // divisor)
 
 
 class ImageStore:
@@ -94,7 +119,7 @@ class ImageStore:
             return found
         if self._shelf is not None and (packed := self._shelf.get(ref.sha256)) is not None:
             return unpack(*packed)
-        image = image_files.load(ref, max_pixels=max_pixels)
+        image = load(ref, max_pixels=max_pixels)
         if not self._names:
             self._expand(image)
         return self._make(image)
@@ -137,13 +162,13 @@ class ImageStore:
         decoded costs its rows now, not the run later.
         """
         try:
-            data = image_files.read_bytes(ref)
-            size = image_files.size(data, max_pixels=max_pixels)
+            data = _read_bytes(ref)
+            size = _size(ref, image_files.size(data, max_pixels=max_pixels))
             shelved = self._shelf is not None and ref.sha256 in self._shelf
             wanted = self._has_room() and not shelved
             image = None
             if wanted or size not in self._expansions:
-                image = image_files.decode(data, max_pixels=max_pixels)
+                image = _decode(ref, data, max_pixels)
             elif not shelved:
                 image_files.check(data, max_pixels=max_pixels)
             with self._lock:

@@ -108,6 +108,7 @@ def run(
         encoder, readable = _examples(recipe, run_folder, stage, model, processor, dtype, session)
     examples, kept_out = quality.split(readable, stage)
     held_out = {"held_out": len(kept_out)} if stage.validation is not None else {}
+    shrunk = {"shrunk": readable.shrunk} if readable.shrunk else {}
     assert session.store is not None
     on_progress(
         Progress(
@@ -115,7 +116,7 @@ def run(
             done=len(readable),
             total=len(readable),
             unit="rows",
-            facts={**dict(sorted(examples.dropped.items())), **held_out, **session.store.facts},
+            facts={**dict(sorted(readable.dropped.items())), **shrunk, **held_out, **session.store.facts},
         )
     )
     loss.require_plain_head(model, torch.tensor([encoder.prompts([("?", 0)])[0]]), type_name(model))
@@ -223,6 +224,7 @@ def run(
         counts={
             "rows": len(examples),
             **held_out,
+            **shrunk,
             "steps": last.step,
             "images": last.images,
             "trainable_parameters": sum(row.trainable for row in table),
@@ -290,6 +292,7 @@ def _examples(
         session.store,
         max_length=stage.max_length,
         max_pixels=rows.max_pixels(recipe, stage),
+        too_long=stage.too_long,
         dropped=dropped,
     )
     if not len(examples):

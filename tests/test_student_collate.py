@@ -1,5 +1,6 @@
 """Tokens, labels and pictures that reach the model are those that the student's own processor makes."""
 
+import hashlib
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ import torch
 from PIL import Image
 
 from distill.errors import DataError
+from distill.types import ImageRef
 from student import collate, encode, pictures, stage
 
 PIXELS = 10**6
@@ -133,3 +135,38 @@ def test_every_token_of_a_response_is_rationale_answer_or_format(kind: str, worl
     said = example.ids[example.begin :]
     parts = [processor.tokenizer.decode(said[example.kinds == kind]) for kind in range(3)]
     assert parts == [rationale, answer, "<think>\n\n</think>\n\n<|im_end|>"]
+
+
+def test_images_are_made_smaller_where_that_makes_a_row_fit(world: Path, tmp_path: Path):
+    _model, processor = worlds.student("qwen3-vl", world)
+    path = worlds.picture(tmp_path / "large.png", 1, size=64)
+    ref = ImageRef(sha256=hashlib.sha256(path.read_bytes()).hexdigest(), path=str(path))
+    large, *rows = [
+        replace(row, images=(ref,)) if not place else row for place, row in enumerate(worlds.rows(tmp_path, 3))
+    ]
+    encoder, store = encode.Encoder(processor, []), pictures.ImageStore(processor, torch.float32)
+
+    def read(limit: int, too_long: str) -> encode.Examples:
+        return encode.encode([large, *rows], encoder, store, max_length=limit, max_pixels=PIXELS, too_long=too_long)
+
+    whole = read(500, "drop")
+    limit = whole.lengths[0] - 1
+    dropped, shrunk = read(limit, "drop"), read(limit, "shrink_image")
+    assert (len(dropped), dropped.dropped) == (2, Counter(too_long=1))
+    assert (len(shrunk), shrunk.shrunk, shrunk.dropped) == (3, 1, Counter())
+    row = shrunk.rows[0].row
+    fewer = int((shrunk.rows[0].ids == encoder.image_id).sum())
+    assert 0 < fewer < int((whole.rows[0].ids == encoder.image_id).sum())
+    assert shrunk.rows[0].kinds.tolist() == whole.rows[0].kinds.tolist()
+    joined = store.join([store.features(each, PIXELS) for each in row.images])
+    assert int(joined["image_grid_thw"].prod()) == 4 * fewer == len(joined["pixel_values"])
+    with pytest.raises(DataError, match=rf"row row0 has {limit + 1} tokens.*max_length is {limit}"):
+        read(limit, "error")
+
+
+def test_a_row_whose_images_cannot_take_fewer_tokens_is_dropped(world: Path, tmp_path: Path):
+    _model, processor = worlds.student("siq-vl", world)
+    encoder, store = encode.Encoder(processor, []), pictures.ImageStore(processor, torch.float32)
+    rows = worlds.rows(tmp_path, 2)
+    found = encode.encode(rows, encoder, store, max_length=10, max_pixels=PIXELS, too_long="shrink_image")
+    assert (len(found), found.shrunk, found.dropped) == (0, 0, Counter(too_long=2))
