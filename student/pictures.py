@@ -69,6 +69,26 @@ def _size(ref: ImageRef, size: tuple[int, int]) -> tuple[int, int]:
     return max(1, size[0] // divisor), max(1, size[1] // divisor)
 
 
+class Pictures(Protocol):
+    """What gives a batch its images: their pixels, or tokens that were computed before (student/features.py)."""
+
+    def features(self, ref: ImageRef, max_pixels: int) -> Features:
+        """Inputs of one image for `join`."""
+
+    def join(self, parts: Sequence[Features]) -> dict[str, torch.Tensor]:
+        """Inputs of several images as one batch."""
+
+
+class Pictures(Protocol):
+    """Where batches take images from."""
+
+    def features(self, ref: ImageRef, max_pixels: int) -> Features:
+        """What one image adds to a batch. Raises ImageError."""
+
+    def join(self, parts: Sequence[Features]) -> dict[str, torch.Tensor]:
+        """Model inputs of several images."""
+
+
 class ImageStore:
     """Model inputs of single images: in memory while they fit, then on disk, and beyond that made at every use.
 
