@@ -79,16 +79,6 @@ class Pictures(Protocol):
         """Inputs of several images as one batch."""
 
 
-class Pictures(Protocol):
-    """Where batches take images from."""
-
-    def features(self, ref: ImageRef, max_pixels: int) -> Features:
-        """What one image adds to a batch. Raises ImageError."""
-
-    def join(self, parts: Sequence[Features]) -> dict[str, torch.Tensor]:
-        """Model inputs of several images."""
-
-
 class ImageStore:
     """Model inputs of single images: in memory while they fit, then on disk, and beyond that made at every use.
 
