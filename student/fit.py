@@ -248,7 +248,10 @@ class Fit:
 def response_scores(model: PreTrainedModel, layout: Layout) -> Scores:
     """Scores of every labelled token of a pass, row by row in the order of `layout.rows`."""
     device = model.device
-    inputs = {name: value.to(device) for name, value in layout.inputs.items()}
+    # The longest row of a packed line is a plain number.
+    inputs = {
+        name: value.to(device) if isinstance(value, torch.Tensor) else value for name, value in layout.inputs.items()
+    }
     states = model.base_model(**inputs, use_cache=False).last_hidden_state.flatten(0, 1)
     at, labels = (torch.from_numpy(values).to(device) for values in (layout.at, layout.labels))
     return token_scores(model.get_output_embeddings(), states[at], labels)
