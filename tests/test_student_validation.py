@@ -243,7 +243,7 @@ def test_traces_of_a_question_are_kept_out_together_and_replayed_rows_stay(place
 
 
 def test_all_rows_kept_out_and_no_question_to_ask_are_said_before_training(place: Path):
-    with pytest.raises(DataError, match="validation.hold_out = 99 keeps out all 40 rows; lower it"):
+    with pytest.raises(DataError, match=r"validation.hold_out = 99 keeps out all 40 rows; lower it"):
         train(worlds.recipe(place, reason().replace("hold_out = 6", "hold_out = 99")), place / "run")
     lines = [orjson.loads(line) for line in (place / "test.jsonl").read_bytes().splitlines()]
     for line in lines:
