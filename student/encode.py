@@ -28,6 +28,8 @@ TOO_LONG = "too_long"
 SHRINK = "shrink_image"
 IMAGE_TOKEN_IN_TEXT = "image_token_in_text"
 _BATCH_ROWS = 512
+_DIVISORS = (2, 4, 8, 16)
+"""Of the sides of images that are made smaller; nothing can be read in a sixteenth of a page."""
 _VERIFIED_ROWS = 4
 _GENERATION = re.compile(r"\{%-?\s*generation\s*-?%\}")
 
@@ -240,7 +242,7 @@ def encode(
             if full is None:
                 examples.dropped[IMAGE_TOKEN_IN_TEXT] += 1
                 continue
-            if len(full) > max_length and too_long == SHRINK:
+            if len(full) > max_length and too_long == SHRINK and row.images:
                 row, full = _shrunk(row, ids, full, encoder.image_id, store, max_length, max_pixels)
                 examples.shrunk += len(full) <= max_length
             if len(full) > max_length:
@@ -269,15 +271,10 @@ def _shrunk(
     max_length: int,
     max_pixels: int,
 ) -> tuple[Row, list[int]]:
-    """The row with images half as large, a quarter, ... until it fits or its images take no fewer tokens."""
-    divisor = 2
-    while row.images:
+    """The row with the largest images of a half, a quarter, ... of their sides that make it fit, if any do."""
+    for divisor in _DIVISORS:
         refs = tuple(pictures.smaller(ref, divisor) for ref in row.images)
         shorter = expand(ids, image_id, [store.expansion(ref, max_pixels) for ref in refs])
-        if shorter is None or len(shorter) >= len(full):
-            break
-        full = shorter
-        if len(full) <= max_length:
-            return replace(row, images=refs), full
-        divisor *= 2
+        if shorter is not None and len(shorter) <= max_length:
+            return replace(row, images=refs), shorter
     return row, full
