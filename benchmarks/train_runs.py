@@ -6,11 +6,13 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import orjson
 import torch
+import train_world as world
 from PIL import Image
 
 TRAINED = {1: ("projector",), 2: ("projector", "language")}
@@ -26,7 +28,7 @@ dtype = "{dtype}"
 {student}
 [[stages]]
 name = "stage"
-data = "questions"
+data = "{data}"
 train = {train}
 batch_size = {batch}
 learning_rate = {learning_rate}
@@ -47,6 +49,10 @@ class Contestant:
     name: str
     trl: bool = False
     tuned: bool = False
+    dtype: str | None = None
+    """Of the weights, where it is not that of the comparison."""
+    traces: bool = False
+    """Ours reads the rows as a filtered dataset, in which rationales are told from answers."""
     keys: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -103,6 +109,8 @@ class Result:
     loss: float
     losses: tuple[float, ...]
     """Of training, step by step."""
+    steps_cpu_s: tuple[float, ...]
+    """Of the steps after the first few."""
 
 
 def measure(job: Job) -> Result:
@@ -127,6 +135,7 @@ def measure(job: Job) -> Result:
         peak_gib=trained.peak_bytes / 2**30,
         loss=held_out_loss(trained, job.folder),
         losses=tuple(tick.loss for tick in trained.ticks),
+        steps_cpu_s=tuple(after.cpu_s - before.cpu_s for before, after in pairwise(trained.ticks[job.warm_up - 1 :])),
     )
 
 
@@ -143,10 +152,14 @@ def ours(job: Job) -> Trained:
         )
         for section in ("student", "stage")
     }
+    run = job.folder / f"run-{slug(job.contestant.name)}"
+    if job.contestant.traces:
+        world.write_traces(job.folder, run)
     path = job.folder / f"{slug(job.contestant.name)}.toml"
     path.write_text(
         RECIPE.format(
-            dtype=job.dtype,
+            dtype=job.contestant.dtype or job.dtype,
+            data="traces" if job.contestant.traces else "questions",
             train=json.dumps(TRAINED[job.stage]),
             batch=job.batch,
             learning_rate=job.learning_rate,
@@ -155,7 +168,6 @@ def ours(job: Job) -> Trained:
         ),
         encoding="utf-8",
     )
-    run = job.folder / f"run-{slug(job.contestant.name)}"
     times: list[tuple[float, float]] = []
     now = clock()
 
@@ -188,7 +200,9 @@ def trl(job: Job) -> Trained:
 
     now = clock()
     processor = AutoProcessor.from_pretrained(job.folder / "student")
-    model = AutoModelForImageTextToText.from_pretrained(job.folder / "student", dtype=getattr(torch, job.dtype))
+    model = AutoModelForImageTextToText.from_pretrained(
+        job.folder / "student", dtype=getattr(torch, job.contestant.dtype or job.dtype)
+    )
     roles = find_parts(model)
     model.requires_grad_("language" in TRAINED[job.stage])
     model.get_submodule(roles.tower).requires_grad_(False)
@@ -216,7 +230,7 @@ def trl(job: Job) -> Trained:
         lr_scheduler_type="constant",
         max_length=MAX_LENGTH,
         assistant_only_loss=True,
-        # The weights are in the dtype that is compared; on a CPU float32 is not to become bfloat16 halfway.
+        # Its default is to compute in bfloat16 whatever the weights are; a comparison in float32 is one in float32.
         bf16=job.dtype == "bfloat16",
         gradient_checkpointing=not tuned,
         # The rows are in random order, or grouped, already.

@@ -203,6 +203,37 @@ def write_data(folder: Path, kind: str, shape: Shape, rows: int, *, seed: int, n
     (folder / f"{name}.jsonl").write_text(text, encoding="utf-8")
 
 
+def write_traces(folder: Path, run: Path) -> None:
+    """The rows of `folder`/questions.jsonl as the filtered dataset of a run, rationales told from answers."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from distill.artifacts import Manifest, fingerprint
+
+    rows = []
+    for number, line in enumerate((folder / "questions.jsonl").read_text(encoding="utf-8").splitlines()):
+        said = json.loads(line)
+        rationale, _, answer = said["answer"].rpartition("\n</think>\n\n")
+        rows.append(
+            {
+                "images": [{"bytes": (folder / "images" / said["image"]).read_bytes(), "path": said["image"]}],
+                "messages": [
+                    {"role": "user", "content": said["question"]},
+                    {"role": "assistant", "content": said["answer"]},
+                ],
+                "sample_id": f"sample{number}",
+                "trace_id": f"trace{number}",
+                "rationale": rationale.removeprefix("<think>\n"),
+                "answer": answer,
+            }
+        )
+    dataset = run / "filter" / "dataset" / "train"
+    dataset.mkdir(parents=True)
+    pq.write_table(pa.Table.from_pylist(rows), dataset / "part-00000.parquet")
+    fields = {"filter": "by hand"}
+    Manifest(stage="filter", fingerprint=fingerprint(fields), fields=fields).write(run / "filter")
+
+
 def picture(path: Path, seed: int, size: tuple[int, int]) -> Path:
     """A JPEG with the detail of a photo: soft noise on a few scales."""
     noise = np.random.default_rng(seed)
