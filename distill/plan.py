@@ -85,10 +85,10 @@ def plan(recipe: Recipe, run: Path, *, gpu: str | None = None, price: float | No
     if recipe.student is None or not recipe.stages:
         raise RecipeError(f"{recipe.path}: a plan needs a [student] section and at least one [[stages]] block")
     chosen = gpus.named(gpu) if gpu else _local()
-    outline, plans = _plans(recipe, run)
-    blocks = [_student(outline, plans[0]), _stages(plans), _generation(recipe)]
-    blocks += [_card(plans, chosen, price)] if chosen else [_cards(plans, price)]
-    blocks.append(_measured(plans))
+    outline, found = plans(recipe, run)
+    blocks = [_student(outline, found[0]), _stages(found), _generation(recipe)]
+    blocks += [_card(found, chosen, price) if chosen else _cards(found, price)]
+    blocks.append(_measured(found))
     return "\n\n".join(block for block in blocks if block)
 
 
@@ -110,39 +110,37 @@ def fit(planned: StagePlan, gpu: Gpu) -> Fit:
     return Fit(checkpointing=checkpointing, fits=fits, most_tokens=most, hours=hours)
 
 
-def _plans(recipe: Recipe, run: Path) -> tuple[Any, list[StagePlan]]:
+def plans(recipe: Recipe, run: Path) -> tuple[Any, list[StagePlan]]:
     """The outline of the student and the plans of its stages."""
     from student import freeze, memory, workload
     from student.flops import Cost
     from student.model import parts
-    from student.trainer import quiet
 
     assert recipe.student is not None
     plans = []
-    with quiet():
-        outline, processor = _outline(recipe)
-        roles = parts(outline)
-        known: dict[Any, tuple[Any, Memory]] = {}
-        for stage in recipe.stages:
-            key = (stage.train, stage.lora, stage.micro_batch_tokens)
-            if key not in known:
-                known[key] = memory.prepared(outline, roles, stage), memory.of_stage(outline, roles, stage)
-            student, needed = known[key]
-            cost = Cost.of(student, roles)
-            load = workload.of_stage(recipe, run, stage, outline, processor, cost)
-            plans.append(
-                StagePlan(
-                    stage=stage,
-                    parts=freeze.table(student, roles),
-                    load=load,
-                    schedule=workload.schedule(stage, load),
-                    memory=needed,
-                    dtype=recipe.student.dtype,
-                    cost=cost,
-                    checkpointed=Cost.of(student, roles, checkpointing=True),
-                    tokens_per_s=_tokens_per_s(run / "train" / stage.name / "metrics.jsonl"),
-                )
+    outline, processor = _outline(recipe)
+    roles = parts(outline)
+    known: dict[Any, tuple[Any, Memory]] = {}
+    for stage in recipe.stages:
+        key = (stage.train, stage.lora, stage.micro_batch_tokens)
+        if key not in known:
+            known[key] = memory.prepared(outline, roles, stage), memory.of_stage(outline, roles, stage)
+        student, needed = known[key]
+        cost = Cost.of(student, roles)
+        load = workload.of_stage(recipe, run, stage, outline, processor, cost)
+        plans.append(
+            StagePlan(
+                stage=stage,
+                parts=freeze.table(student, roles),
+                load=load,
+                schedule=workload.schedule(stage, load),
+                memory=needed,
+                dtype=recipe.student.dtype,
+                cost=cost,
+                checkpointed=Cost.of(student, roles, checkpointing=True),
+                tokens_per_s=_tokens_per_s(run / "train" / stage.name / "metrics.jsonl"),
             )
+        )
     return outline, plans
 
 
@@ -259,17 +257,15 @@ def _card(plans: Sequence[StagePlan], gpu: Gpu, price: float | None) -> str:
             _verdict(found),
             f"{found.most_tokens:,}",
             _hours(found.hours, planned.load.is_bound),
-            *((_money(found.hours, price),) if price is not None else ()),
+            *_priced(found.hours, price),
         )
         for planned, found in zip(plans, fits, strict=True)
     ]
     if len(plans) > 1:
         total = _total(fits)
-        rows.append(
-            ("all", "", "", _hours(total, any_bound), *((_money(total, price),) if price is not None else ()))
-        )
+        rows.append(("all", "", "", _hours(total, any_bound), *_priced(total, price)))
     head = ("stage", "fits", "micro_batch_tokens up to", f"time at MFU {MFU:.2f} ({_range()})")
-    lines.append(table((*head, "cost") if price is not None else head, rows))
+    lines.append(table((*head, *(("cost",) if price is not None else ())), rows))
     lines += _advice(plans, fits, gpu)
     return "\n".join(lines)
 
@@ -287,7 +283,7 @@ def _cards(plans: Sequence[StagePlan], price: float | None) -> str:
                 f"{gpu.memory_gib:.0f} GiB",
                 *(_cell(found) for found in fits),
                 _hours(total, any_bound),
-                *((_money(total, price),) if price is not None else ()),
+                *_priced(total, price),
             )
         )
     head = ("card", "memory", *(planned.stage.name for planned in plans), f"time at MFU {MFU:.2f} ({_range()})")
@@ -295,7 +291,7 @@ def _cards(plans: Sequence[StagePlan], price: float | None) -> str:
     if plans[0].dtype != "bfloat16":
         notes.append(f"student.dtype is {plans[0].dtype}: times are foretold for bfloat16 alone")
     notes.append("no GPU here: --gpu NAME plans for one of " + ", ".join(gpu.name for gpu in gpus.GPUS))
-    return "\n".join([table((*head, "cost") if price is not None else head, rows), *notes])
+    return "\n".join([table((*head, *(("cost",) if price is not None else ())), rows), *notes])
 
 
 def _advice(plans: Sequence[StagePlan], fits: Sequence[Fit], gpu: Gpu) -> list[str]:
@@ -377,8 +373,11 @@ def _duration(hours: float) -> str:
     return f"{hours * 60:.0f} min" if hours < 2 else f"{hours:,.0f} h" if hours >= 20 else f"{hours:.1f} h"
 
 
-def _money(hours: tuple[float, float, float] | None, price: float) -> str:
-    return "?" if hours is None else f"{hours[0] * price:,.2f}"
+def _priced(hours: tuple[float, float, float] | None, price: float | None) -> tuple[str, ...]:
+    """The cell of the cost, where there is such a column."""
+    if price is None:
+        return ()
+    return ("?" if hours is None else f"{hours[0] * price:,.2f}",)
 
 
 def _gib(size: float) -> str:
