@@ -1,0 +1,235 @@
+"""A plan tells what training will take before anything is loaded: exact where data is there, a bound where not."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import student_worlds as worlds
+import torch
+from typer.testing import CliRunner
+
+from distill import cli, gpus, plan
+from distill.errors import ModelError, RecipeError
+from distill.recipe import Recipe, load
+from student import encode, model, pictures, rows, stage, workload
+
+TOWER = {
+    "model_type": "siglip_vision_model",
+    "hidden_size": 1024,
+    "intermediate_size": 4096,
+    "num_hidden_layers": 24,
+    "num_attention_heads": 16,
+    "image_size": 512,
+    "patch_size": 16,
+}
+DECODER = {
+    "model_type": "qwen2",
+    "hidden_size": 896,
+    "intermediate_size": 4864,
+    "num_hidden_layers": 24,
+    "num_attention_heads": 14,
+    "num_key_value_heads": 2,
+    "vocab_size": 151936,
+    "tie_word_embeddings": True,
+}
+PUBLISHED = """
+[data.captions]
+source = "nobody/captions"
+limit = 64000
+[data.traces_to_be]
+source = "nobody/questions"
+[student]
+vision = "vision"
+language = "language"
+pixel_shuffle = 2
+[[stages]]
+name = "align"
+data = "captions"
+train = ["projector"]
+max_steps = 1000
+batch_size = 64
+[[stages]]
+name = "instruct"
+data = "captions"
+train = ["projector", "language"]
+lora = { rank = 64, alpha = 16 }
+[[stages]]
+name = "full"
+data = "captions"
+train = ["projector", "language"]
+[[stages]]
+name = "reason"
+data = "traces"
+train = ["language"]
+"""
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Recipe:
+    """The 849 M student of SigLIP2-large-512 and Qwen2.5-0.5B, as configurations alone."""
+    folder = tmp_path_factory.mktemp("published")
+    for name, config in (("vision", TOWER), ("language", DECODER)):
+        (folder / name).mkdir()
+        (folder / name / "config.json").write_text(json.dumps(config))
+    (folder / "published.toml").write_text(PUBLISHED)
+    return load(folder / "published.toml")
+
+
+@pytest.fixture(scope="module")
+def plans(published: Recipe) -> dict[str, plan.StagePlan]:
+    _, found = plan.plans(published, published.path.parent / "run")
+    return {planned.stage.name: planned for planned in found}
+
+
+def test_the_published_student_has_its_published_parameters(plans: dict[str, plan.StagePlan]):
+    sizes = {row.part: row for row in plans["instruct"].parts}
+    # 316 M with the pooling head of the tower, which no student has.
+    assert sizes["tower"].parameters == pytest.approx(304e6, rel=0.01)
+    assert sizes["projector"].parameters == pytest.approx(3.67e6, rel=0.01)
+    assert sizes["language"].parameters + sizes["adapters"].parameters == pytest.approx(529e6, rel=0.01)
+    assert sizes["adapters"].trainable + sizes["projector"].trainable == pytest.approx(38e6, rel=0.03)
+
+
+def test_the_length_of_a_stage_follows_from_rows_batches_and_epochs(plans: dict[str, plan.StagePlan]):
+    assert plans["align"].schedule == workload.Schedule(1000, 64 * 1000 * 1024)
+    assert plans["full"].schedule == workload.Schedule(4000, 64 * 1000 * 1024)
+    assert plans["reason"].schedule is None
+    assert plans["align"].load.is_bound
+
+
+def test_full_training_costs_about_six_flops_a_parameter_and_token(plans: dict[str, plan.StagePlan]):
+    full = plans["full"]
+    assert full.schedule is not None
+    body = 358e6
+    head, tower = 136e6, 304e6 * 1024 / 1024
+    expected = (6 * body + 2 * tower) * full.schedule.tokens
+    assert full.flops == pytest.approx(expected + 6 * head * full.schedule.tokens * 0.75, rel=0.15)
+    assert plans["align"].flops < full.flops
+
+
+def test_memory_is_weights_gradients_states_and_a_step(plans: dict[str, plan.StagePlan]):
+    full, align = plans["full"], plans["align"]
+    trained = sum(row.trainable for row in full.parts)
+    assert full.memory.gradients == 2 * trained
+    assert full.memory.optimizer == 4 * trained
+    assert full.memory.weights == align.memory.weights
+    assert full.bytes(checkpointing=False) > 2 * full.bytes(checkpointing=True)
+    # About 1.4 MB a token of a decoder of half a billion parameters.
+    step = full.memory.plain
+    assert (step.bytes[2] - step.bytes[1]) / (step.tokens[2] - step.tokens[1]) == pytest.approx(1.4e6, rel=0.05)
+
+
+def test_a_small_card_needs_checkpointing_and_a_large_one_does_not(plans: dict[str, plan.StagePlan]):
+    small, large = gpus.named("T4"), gpus.named("h100")
+    assert plan.fit(plans["full"], small).checkpointing
+    found = plan.fit(plans["full"], large)
+    assert found.fits and not found.checkpointing
+    assert found.most_tokens > 8192
+    assert found.hours is not None
+    middle, low, high = found.hours
+    assert low < middle < high
+    assert middle == pytest.approx(plans["full"].flops / (989.4e12 * 0.40) / 3600)
+    assert plan.fit(plans["full"], small).hours is None  # no bf16
+
+
+def test_the_text_has_every_stage_and_says_what_is_a_bound(published: Recipe):
+    said = plan.plan(published, published.path.parent / "run", gpu="rtx 4090", price=2.0)
+    assert re.search(r"802 M parameters = tower 304 M \+ projector 3.67 M \+ language 494 M, in bfloat16", said)
+    assert re.search(r"^align +3.67 M +<= 64,000 +<= 1,024 +1,000 +<= 65.5 M", said, re.MULTILINE)
+    assert "RTX 4090: 24.0 GiB, 165 TFLOP/s in bf16" in said
+    assert re.search(r"^reason +.*\?", said, re.MULTILINE)
+    assert "reason: rows and tokens by the most that the recipe allows; how many is known once" in said
+    few = plan.plan(published, published.path.parent / "run")
+    assert all(name in few for name in gpus.USUAL)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Path:
+    worlds.parts(tmp_path)
+    worlds.data(tmp_path)
+    return tmp_path
+
+
+def test_rows_and_tokens_of_data_that_is_there_are_those_that_training_sees(world: Path):
+    recipe = worlds.recipe(
+        world,
+        worlds.stage("align", "questions", train='["projector"]'),
+        worlds.stage("reason"),
+        more='[data.short]\nsource = "questions.jsonl"\nimages_root = "images"\nlimit = 10\n',
+    )
+    _, found = plan.plans(recipe, world / "run")
+    student, processor = model.build(str(world / "vision"), str(world / "language"), 2)
+    for planned in found:
+        examples = encode.encode(
+            rows.read(recipe, world / "run", planned.stage, encode.Counter()),
+            encode.Encoder(processor, stage.end_ids(student)),
+            pictures.ImageStore(processor, torch.float32),
+            max_length=planned.stage.max_length,
+            max_pixels=10**6,
+        )
+        assert planned.load.rows == len(examples) == 40
+        assert planned.load.tokens == sum(examples.lengths) / 40
+        assert planned.load.patches == 16
+        assert not planned.load.is_bound
+        assert planned.load.basis == "all rows"
+        assert planned.schedule is not None
+        assert planned.schedule.steps == 6
+
+
+def test_a_sample_stands_for_the_rows_behind_it(world: Path, monkeypatch: pytest.MonkeyPatch):
+    recipe = worlds.recipe(world, worlds.stage("reason"), worlds.stage("align", "questions", train='["projector"]'))
+    monkeypatch.setattr(workload, "SAMPLED_ROWS", 16)
+    _, found = plan.plans(recipe, world / "run")
+    assert [planned.load.rows for planned in found] == [40, 40]
+    assert found[0].load.basis == "the first 16 rows"
+
+
+def test_speed_measured_in_the_run_tells_its_time(world: Path):
+    recipe = worlds.recipe(world, worlds.stage("reason"))
+    folder = world / "run" / "train" / "reason"
+    folder.mkdir(parents=True)
+    (folder / "metrics.jsonl").write_text(json.dumps({"step": 1, "tokens": 500, "seconds": 0.5}) + "\n")
+    said = plan.plan(recipe, world / "run")
+    assert re.search(r"^measured in this run +tokens/s", said, re.MULTILINE)
+    assert re.search(r"^reason +1,000 ", said, re.MULTILINE)
+    assert "student.dtype is float32: times are foretold for bfloat16 alone" in said
+
+
+def test_a_student_that_is_neither_here_nor_reachable_is_one_plain_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    done = CliRunner().invoke(cli.app, ["plan", "qwen3-vl", "--gpu", "L4", "--run", str(tmp_path / "run")])
+    assert done.exit_code == ModelError.exit_code
+    assert "google/siglip2-base-patch16-224: this checkpoint cannot be loaded" in done.stderr
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("spelling", "name"),
+    [("h100", "H100"), ("rtx4090", "RTX 4090"), ("A100-80GB", "A100 80GB"), ("a100", "A100 40GB"), ("l4", "L4")],
+)
+def test_a_card_is_found_however_it_is_spelled(spelling: str, name: str):
+    assert gpus.named(spelling).name == name
+
+
+def test_an_unknown_card_is_an_error_that_names_the_nearest():
+    with pytest.raises(RecipeError, match=r"--gpu RTX 4080: not a known card; did you mean 'RTX 4090'\?"):
+        gpus.named("RTX 4080")
+
+
+@pytest.mark.parametrize(
+    ("device", "memory_gib", "name"),
+    [
+        ("NVIDIA A100-SXM4-80GB", 79.2, "A100 80GB"),
+        ("NVIDIA A100-PCIE-40GB", 39.4, "A100 40GB"),
+        ("NVIDIA L40S", 44.4, "L40S"),
+        ("NVIDIA RTX PRO 6000 Blackwell Workstation Edition", 94.9, "RTX PRO 6000"),
+        ("NVIDIA GeForce GTX 1080", 8.0, None),
+    ],
+)
+def test_a_card_is_known_by_what_torch_calls_it(device: str, memory_gib: float, name: str | None):
+    found = gpus.of_device(device, memory_gib)
+    assert (found.name if found else None) == name
