@@ -157,7 +157,8 @@ def _said(program: str, environment: tuple[tuple[str, str], ...]) -> dict[str, b
         return {}
     told = {**os.environ, **dict(environment)}
     done = subprocess.run([python, "-c", _PROBE], capture_output=True, env=told, check=False)
-    found: dict[str, bool] = {} if done.returncode else orjson.loads(done.stdout.splitlines()[-1])
+    lines = done.stdout.splitlines()
+    found: dict[str, bool] = orjson.loads(lines[-1]) if lines and not done.returncode else {}
     return found
 
 

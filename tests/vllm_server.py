@@ -16,22 +16,12 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
+from teacher.trial import SITE as SITE
+
 PYTHON = Path(
     os.environ.get("DISTILL_VLLM_PYTHON") or Path(__file__).resolve().parent.parent / ".venv-vllm" / "bin" / "python"
 )
 START_TIMEOUT_S = 240.0
-
-# The torchvision that comes with vLLM on a CPU is built for CUDA: importing it asks for operators that the CPU
-# build of torch lacks. Declaring their schemas first is enough, for nothing here calls them.
-SITE = """\
-try:
-    import torch
-    library = torch.library.Library("torchvision", "DEF")
-    library.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-    library.define("qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-except Exception:
-    pass
-"""
 
 
 @cache
