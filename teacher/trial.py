@@ -122,10 +122,14 @@ def serving(
         runner.run(servers.__aenter__())
         try:
             url = servers.urls[0]
-            yield Trial(
-                engine=runner.run(_engine(url)),
-                ask=lambda samples: runner.run(_ask(url, samples, max_new_tokens, max_pixels)),
-            )
+
+            def ask(samples: Sequence[Sample]) -> list[tuple[list[int], list[int]]]:
+                try:
+                    return runner.run(_ask(url, samples, max_new_tokens, max_pixels))
+                except TeacherError as error:
+                    raise TeacherError(f"{error}\nits log: {folder / 'server-0.log'}") from None
+
+            yield Trial(engine=runner.run(_engine(url)), ask=ask)
         finally:
             runner.run(servers.__aexit__())
     shutil.rmtree(folder, ignore_errors=True)  # after an error its log is still to be read

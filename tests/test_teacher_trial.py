@@ -88,7 +88,7 @@ def test_questions_with_their_pictures_are_asked_greedily(fake: Server, tmp_path
 def test_a_refused_question_is_an_error_with_what_the_server_said(fake: Server, tmp_path: Path) -> None:
     with (
         trial.serving(tmp_path / "model", server=fake, **WANTED) as server,
-        pytest.raises(TeacherError, match=r"refused 1: HTTP 400: .*not this one"),
+        pytest.raises(TeacherError, match=r"refused 1: HTTP 400: .*not this one.*\s+its log: .*server-0.log"),
     ):
         server.ask([sample(tmp_path, "refuse")])
 
