@@ -64,6 +64,22 @@ def is_sharded(model: nn.Module) -> bool:
     return isinstance(model, FSDPModule)
 
 
+@contextmanager
+def gathered(model: nn.Module) -> Iterator[None]:
+    """What lies outside the layers is whole inside the block, for passes that don't begin at the outermost module.
+
+    Every process of a sharded model has to come here, and to make the same passes; any other model is left alone.
+    """
+    if not isinstance(model, FSDPModule):
+        yield
+        return
+    model.unshard()
+    try:
+        yield
+    finally:
+        model.reshard()
+
+
 def whole(tensor: torch.Tensor) -> torch.Tensor:
     """A tensor itself, or put together from its shards, for which every process has to ask at once."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor

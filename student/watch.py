@@ -19,7 +19,7 @@ from distill.artifacts import canonical, read_jsonl, write_bytes, write_json
 from distill.recipe import Recipe, Stage
 from distill.types import Progress, ProgressCallback
 from distill.validation import Validation
-from student import quality, rows
+from student import quality, rows, sharding
 from student import stage as stages
 from student.encode import Encoder, Examples
 from student.freeze import plain_model
@@ -157,7 +157,8 @@ class Watch:
         return step % self._settings.every_steps == 0 or step == steps
 
     def measure(self, model: "nn.Module", step: int, steps: int) -> tuple[Figures, list[Prediction]]:
-        return quality.measure(model, self._questions, self._held, step=step, steps=steps)
+        with sharding.gathered(model):
+            return quality.measure(model, self._questions, self._held, step=step, steps=steps)
 
     def look(self, model: "nn.Module", step: int, steps: int) -> Figures:
         """Measure, note it, decide. If it is the best and `best` names a folder, the weights have to go there."""
