@@ -36,6 +36,11 @@ class Plan:
     ) -> None:
         self._lengths, self._images = lengths, images
         self._stage, self._seed, self._processes = stage, seed, processes
+        # A step of `batch_tokens` has as many tokens whatever the number of processes that share it.
+        self._passes, self._budget = 1, stage.micro_batch_tokens
+        if stage.batch_tokens is not None:
+            self._passes = math.ceil(stage.batch_tokens / (stage.micro_batch_tokens * processes))
+            self._budget = max(1, stage.batch_tokens // (self._passes * processes))
         self._rows = epoch_rows
         self._epoch = lru_cache(maxsize=2)(self._plan_epoch)
         # Epochs differ in their number of steps, so each is planned once to know where it begins.
@@ -72,7 +77,7 @@ class Plan:
         """Share of the token budget of the first epoch's micro-batches that holds tokens."""
         bins = [rows for step in self._epoch(0) for process in step for rows in process]
         tokens = sum(self._lengths[row] for rows in bins for row in rows)
-        return tokens / (len(bins) * self._stage.micro_batch_tokens)
+        return tokens / (len(bins) * self._budget)
 
     def _plan_epoch(self, epoch: int) -> list[Step]:
         rows = [int(row) for row in self._rows(epoch)]
@@ -93,20 +98,18 @@ class Plan:
         return self._shared([[rows[place] for place in places] for places in bins])
 
     def _by_tokens(self, rows: list[int], epoch: int) -> list[Step]:
-        assert self._stage.batch_tokens is not None
-        budget = self._stage.micro_batch_tokens
         bins: list[MicroBatch] = []
         chance = np.random.default_rng((self._seed, epoch, 1))
         for window in self._windows(rows):
             packed = packing.best_fit(
                 [self._lengths[row] for row in window],
-                budget,
+                self._budget,
                 images=[self._images[row] for row in window],
                 max_images=self._stage.micro_batch_images,
             )
             # Best fit leaves the long rows in the first bins and what is left over in the last.
             bins += [[window[place] for place in packed[number]] for number in chance.permutation(len(packed))]
-        group = max(1, self._stage.batch_tokens // budget // self._processes) * self._processes
+        group = self._passes * self._processes
         steps = [self._shared(bins[start : start + group]) for start in range(0, len(bins), group)]
         return steps
 
@@ -115,7 +118,7 @@ class Plan:
         if self._stage.order == "shuffle":
             return [rows]
         tokens = np.cumsum([self._lengths[row] for row in rows])
-        stretch = _WINDOW * self._stage.micro_batch_tokens
+        stretch = _WINDOW * self._budget
         ends = [*np.searchsorted(tokens, np.arange(stretch, tokens[-1], stretch)), len(rows)]
         return [rows[start:end] for start, end in zip([0, *ends], ends, strict=False) if end > start]
 
