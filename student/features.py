@@ -32,6 +32,7 @@ _PIXELS, _MASK = "pixel_values", "pixel_attention_mask"
 _BATCH_VALUES = 1 << 23
 """Pixel values that go through the tower at once: 55 images of 224 x 224, or a dozen tiles of 512 x 512."""
 _FORM = "form"
+_WAY_OUT = "set student.image_tokens = 'off'"
 _CONFIG_OF_TEXT = ("text_config", "transformers_version", "dtype", "_name_or_path", "architectures")
 
 
@@ -156,17 +157,24 @@ def for_stage(
         say(0)
         return store
     model.to(device)
-    return token_store(
-        model,
-        parts,
-        store,
-        distinct,
-        image_id=image_id,
-        max_pixels=max_pixels,
-        folder=folder,
-        max_bytes=limit_bytes,
-        on_image=lambda done, _: say(done),
-    )
+    try:
+        return token_store(
+            model,
+            parts,
+            store,
+            distinct,
+            image_id=image_id,
+            max_pixels=max_pixels,
+            folder=folder,
+            max_bytes=limit_bytes,
+            on_image=lambda done, _: say(done),
+        )
+    except ModelError as error:
+        if settings.image_tokens == "on":
+            raise
+        choice = Choice(use=False, reason=str(error))
+        say(0)
+        return store
 
 
 def sharing(stages: Sequence[Stage], stage: Stage) -> int:
@@ -192,7 +200,7 @@ def _passes(stage: Stage, examples: Examples) -> float:
 
 def _width(model: PreTrainedModel) -> int:
     """Numbers a kept token is made of: its embedding, and what deeper layers add to it (Qwen3-VL)."""
-    layers = getattr(model.config.vision_config, "deepstack_visual_indexes", None) or ()
+    layers = getattr(getattr(model.config, "vision_config", None), "deepstack_visual_indexes", None) or ()
     return int(model.get_input_embeddings().embedding_dim) * (1 + len(layers))
 
 
@@ -263,13 +271,15 @@ def _compute(
     model.eval()
     made = of_pixels(**{name: value for name, value in inputs.items() if name in known}, return_dict=True)
     model.train(was_training)
+    if getattr(made, "pooler_output", None) is None:
+        raise ModelError(f"{type(model).__name__}: its get_image_features gives no tokens; {_WAY_OUT}")
     layers = [_flat(made.pooler_output), *(_flat(layer) for layer in getattr(made, "deepstack_features", None) or ())]
     tokens = torch.cat(layers, dim=-1).cpu()
     counts = [store.expansion(ref, max_pixels).count(image_id) for ref, _ in group]
     if sum(counts) != len(tokens):
         raise ModelError(
             f"{type(model).__name__} makes {len(tokens)} tokens of {len(group)} images, its processor writes "
-            f"{sum(counts)}; set student.image_tokens = 'off'"
+            f"{sum(counts)}; {_WAY_OUT}"
         )
     form = {"width": layers[0].shape[-1], "listed": isinstance(made.pooler_output, list | tuple)}
     shelf.put(_FORM, [], form)
@@ -292,7 +302,7 @@ def _inner(model: PreTrainedModel) -> Any:
     """The module whose forward asks itself for image features; the one with the output head only passes on."""
     inner = model.base_model
     if not hasattr(inner, "get_image_features"):
-        raise ModelError(f"{type(model).__name__} has no get_image_features; set student.image_tokens = 'off'")
+        raise ModelError(f"{type(model).__name__} has no get_image_features; {_WAY_OUT}")
     return inner
 
 

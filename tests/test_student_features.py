@@ -15,6 +15,7 @@ import torch
 from distill.artifacts import read_jsonl
 from distill.errors import ModelError, StorageError
 from distill.recipe import load
+from distill.training import Stage, Student
 from distill.types import ImageRef, Progress
 from student import encode, features, freeze, pictures, stage
 from student import model as models
@@ -178,6 +179,34 @@ def test_tokens_that_the_processor_does_not_announce_are_an_error(world, tmp_pat
     store._expansions = {size: ids[:-2] for size, ids in store._expansions.items()}
     with pytest.raises(ModelError, match=r"makes 4 tokens of 1 images, its processor writes"):
         tokens(model, parts, store, encoder, [ref], tmp_path)
+
+
+def test_a_model_that_gives_no_tokens_is_trained_from_pixels_unless_asked(world, tmp_path):
+    model, parts, store, encoder, rows = prepared("siq-vl", world, tmp_path, images=1)
+    examples = encode.encode(rows, encoder, store, max_length=500, max_pixels=PIXELS)
+    store._expansions = {size: ids[:-2] for size, ids in store._expansions.items()}
+    said: list[Progress] = []
+
+    def source(setting: str):
+        return features.for_stage(
+            model,
+            parts,
+            store,
+            examples,
+            Stage(name="reason", data="traces", train=("language",), epochs=2),
+            Student(model="any", image_tokens=setting),
+            image_id=encoder.image_id,
+            max_pixels=PIXELS,
+            folder=tmp_path,
+            device=torch.device("cpu"),
+            sharers=1,
+            on_progress=said.append,
+        )
+
+    assert source("auto") is store
+    assert said[-1].facts["kept"] == "no" and "its processor writes" in str(said[-1].facts["because"])
+    with pytest.raises(ModelError):
+        source("on")
 
 
 NEED = features.Need(trained=("language",), images=100, uses=200.0, bytes=10**6, limit_bytes=10**7, device="cpu")
