@@ -1,5 +1,6 @@
 """Validation through whole recipes: what it leaves, what it decides, and that a kill changes none of it."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -178,6 +179,35 @@ def test_a_killed_run_decides_and_ends_as_an_unbroken_one(place: Path, tmp_path:
     assert lines(place) == lines(other)
     assert same(weights(place), weights(other))
     assert first.counts == second.counts and first.tokens == second.tokens
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sharding", ["none", "fsdp2"])
+def test_two_processes_measure_what_one_measures(sharding: str, place: Path, tmp_path: Path):
+    other = Path(shutil.copytree(place, tmp_path / "other"))
+    decided = 'metric = "loss"\nkeep = "best"\n'
+    train(worlds.recipe(place, reason(decided, steps=4).replace("dropout = 0.2", "dropout = 0.0")), place / "run")
+    spread = reason(decided, steps=4, stage=f'sharding = "{sharding}"\n').replace("dropout = 0.2", "dropout = 0.0")
+    worlds.recipe(other, spread)
+    code = "import sys; from distill.recipe import load; from student.train import train; from pathlib import Path; "
+    code += "where = Path(sys.argv[1]); train(load(where / 'recipe.toml'), where / 'run')"
+    (other / "two.py").write_text(code)
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    root = Path(__file__).parent.parent
+    child = subprocess.run(
+        [*launch, str(other / "two.py"), str(other)],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"},
+    )
+    assert child.returncode == 0, child.stderr
+    one, two = lines(place), lines(other)
+    assert [line["step"] for line in two] == [2, 4]
+    assert [line["loss"] for line in two] == pytest.approx([line["loss"] for line in one], abs=1e-3)
+    assert [line["n"] for line in two] == [line["n"] for line in one]
+    theirs = weights(place)
+    assert all(torch.allclose(value, theirs[name], atol=1e-3) for name, value in weights(other).items())
 
 
 def test_a_stage_that_has_stopped_and_was_killed_trains_no_further(place: Path, monkeypatch: pytest.MonkeyPatch):
