@@ -7,7 +7,7 @@ Rows are told by their bounds (`cu_seq_lens_q`), which the models hand down to e
 from typing import Any
 
 import torch
-from transformers import AttentionInterface, PreTrainedModel
+from transformers import AttentionInterface, PretrainedConfig, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.utils import is_flash_attn_2_available
 
@@ -97,3 +97,11 @@ def of(model: PreTrainedModel) -> str:
 def takes_bounds(name: str) -> bool:
     """Whether an attention needs no mask, so that a line may hold any number of rows."""
     return name == PACKED or name.startswith("flash_attention")
+
+
+def can_pack(config: PretrainedConfig, type_name: str | None) -> bool:
+    """Whether rows may share a line: causal attention, and no other input that says which tokens are an image."""
+    text = config.get_text_config()
+    spatial = "mrope_section" in (getattr(text, "rope_parameters", None) or getattr(text, "rope_scaling", None) or {})
+    slides = any(kind != "full_attention" for kind in getattr(text, "layer_types", None) or ())
+    return not slides and (type_name is None or spatial)

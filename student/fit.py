@@ -17,8 +17,8 @@ from transformers import PreTrainedModel, ProcessorMixin
 from transformers.utils import logging as transformers_logging
 
 from distill.errors import DataError, DistillError
+from student import attention, stage
 from student import model as models
-from student import packing, stage
 from student.collate import Collator, Layout, row_bounds
 from student.encode import Encoder, Examples, encode
 from student.loss import require_plain_head
@@ -97,7 +97,7 @@ class Fit:
         self._batch_tokens, self._max_length, self._max_pixels = batch_tokens, max_length, max_pixels
         self._types = stage.type_name(model)
         self._opening = self._encoder.opening()
-        packs = model.device.type == "cuda" and packing.can_pack(model.config, self._types)
+        packs = model.device.type == "cuda" and attention.can_pack(model.config, self._types)
         self._line_tokens = _LINE_TOKENS if packs else None
         pad = processor.tokenizer.pad_token_id
         self._pad_id = int(pad if pad is not None else processor.tokenizer.eos_token_id)

@@ -8,8 +8,6 @@ import heapq
 from bisect import bisect_left, insort
 from collections.abc import Sequence
 
-from transformers import PretrainedConfig
-
 
 def best_fit(
     lengths: Sequence[int], capacity: int, *, images: Sequence[int] | None = None, max_images: int | None = None
@@ -79,11 +77,3 @@ def balanced(
         if fits or number >= len(lengths):
             return bins
         number += multiple
-
-
-def can_pack(config: PretrainedConfig, type_name: str | None) -> bool:
-    """Whether rows may share a line: causal attention, and no other input that says which tokens are an image."""
-    text = config.get_text_config()
-    spatial = "mrope_section" in (getattr(text, "rope_parameters", None) or getattr(text, "rope_scaling", None) or {})
-    slides = any(kind != "full_attention" for kind in getattr(text, "layer_types", None) or ())
-    return not slides and (type_name is None or spatial)

@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,17 +26,18 @@ from distill.artifacts import (
 from distill.errors import DataError, RecipeError
 from distill.recipe import Recipe, Stage
 from distill.types import Progress, ProgressCallback
-from student import processes, rows
+from student import processes, results, rows
+from student.base import Bases
+from student.results import ADAPTER, MODEL
 
 if TYPE_CHECKING:
     from student.encode import Encoder, Examples
     from student.features import TokenStore
     from student.meter import StepLog
-    from student.model import Parts
     from student.pictures import ImageStore
     from student.toplogprobs import TopLogprobs
 
-MODEL, ADAPTER, CHECKPOINTS = "model", "adapter", "checkpoints"
+CHECKPOINTS = "checkpoints"
 METRICS, PARTS, SETTINGS = "metrics.jsonl", "parts.json", "settings.json"
 CACHE = ".cache"
 """Below the folder of all stages: what can be computed again (student/pictures.py, student/features.py)."""
@@ -46,8 +47,9 @@ PACKAGES = ("torch", "transformers", "trl", "peft", "accelerate", "tokenizers")
 
 @dataclass(slots=True)
 class Session:
-    """What stages of one command share: image features computed once, kept between stages."""
+    """What stages of one command share: resized images, and the model that several start from."""
 
+    bases: Bases = field(default_factory=Bases)
     store: "ImageStore | None" = None
 
 
@@ -58,11 +60,13 @@ def run(
     fields: Mapping[str, Any],
     *,
     start: Path | None,
+    again: bool,
     session: Session,
     on_progress: ProgressCallback,
 ) -> Manifest | None:
     """Train one stage from `start` (None: the base student) and leave its model; resumes from its checkpoints.
 
+    `again`: a later stage of this command starts from the same.
     Every process of a run takes part. The main one writes all files and gives back the manifest, the others None.
     """
     import torch
@@ -102,7 +106,7 @@ def run(
         )
     dtype = getattr(torch, recipe.student.dtype)
     with trainer.quiet():
-        model, processor = _load(recipe, start)
+        model, processor = session.bases.take(recipe, start, again=again)
     parts = find_parts(model)
     with processes.main_first():
         encoder, readable = _examples(recipe, run_folder, stage, model, processor, dtype, session)
@@ -199,10 +203,10 @@ def run(
         )
     proof.require_equal(frozen, proof.frozen_digests(student, parts))
     with trainer.quiet():
-        student = _whole(student, recipe, stage, start, parts)
+        student = results.whole(student, recipe, stage, start, parts)
         if not main:
             return None
-        _save(folder, student, processor, parts, merged=stage.lora is not None)
+        results.save(folder, student, processor, parts, merged=stage.lora is not None)
     manifest = Manifest(
         stage=f"train {stage.name}",
         fingerprint=fingerprint(fields),
@@ -244,30 +248,6 @@ def clean(folder: Path) -> None:
     shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
     shutil.rmtree(folder / DISTRIBUTIONS, ignore_errors=True)
     (folder / SETTINGS).unlink(missing_ok=True)
-
-
-def _load(recipe: Recipe, start: Path | None) -> tuple[Any, Any]:
-    from student import model as models
-
-    settings = recipe.student
-    assert settings is not None
-    if start is not None:
-        return models.load(str(start), dtype=settings.dtype, trust_remote_code=settings.trust_remote_code)
-    if settings.model is not None:
-        return models.load(
-            recipe.local_or_hub(settings.model),
-            dtype=settings.dtype,
-            revision=settings.revision,
-            trust_remote_code=settings.trust_remote_code,
-        )
-    assert settings.vision is not None and settings.language is not None and settings.pixel_shuffle is not None
-    return models.build(
-        recipe.local_or_hub(settings.vision),
-        recipe.local_or_hub(settings.language),
-        settings.pixel_shuffle,
-        dtype=settings.dtype,
-        seed=recipe.seed,
-    )
 
 
 def _examples(
@@ -365,39 +345,3 @@ def _workers(store: "ImageStore | TokenStore") -> int:
     import os
 
     return min(4, max(1, (os.cpu_count() or 1) // processes.local_count())) if store.full else 0
-
-
-def _whole(student: Any, recipe: Recipe, stage: Stage, start: Path | None, parts: "Parts") -> Any:
-    """The student itself; if it is spread over processes, in the main one the start model with what was trained."""
-    from student import freeze, sharding
-
-    if not sharding.is_sharded(student):
-        return student
-    trained: dict[str, Any] = {}
-    for name, parameter in student.named_parameters():
-        if parameter.requires_grad:
-            value = sharding.whole(parameter.detach())
-            trained |= {name: value.cpu()} if processes.is_main() else {}
-    if not processes.is_main():
-        return None
-    made = freeze.prepare(_load(recipe, start)[0], parts, stage.train, stage.lora)
-    for name, value in trained.items():
-        sharding.fill(made.get_parameter(name), value)
-    return made
-
-
-def _save(folder: Path, student: Any, processor: Any, parts: "Parts", *, merged: bool) -> None:
-    """Write the whole student under a temporary name, then rename: a model folder is complete or absent."""
-    from student import lora
-    from student.checkpoints import refused_writes
-
-    partial = folder / f".{MODEL}.tmp"
-    with refused_writes(folder / MODEL):
-        shutil.rmtree(partial, ignore_errors=True)
-        shutil.rmtree(folder / MODEL, ignore_errors=True)
-        if merged:
-            lora.save(student, folder / ADAPTER, parts.projector)
-            student = lora.merge(student)
-        student.save_pretrained(partial)
-        processor.save_pretrained(partial)
-        partial.rename(folder / MODEL)

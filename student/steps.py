@@ -15,7 +15,7 @@ from torch.utils.data import Dataset
 from transformers import PreTrainedModel
 
 from distill.training import Stage
-from student import attention, mixture, packing
+from student import attention, mixture
 from student.collate import Collator, Layout, spatial_positions
 from student.encode import KINDS, Examples
 from student.flops import Cost
@@ -113,7 +113,7 @@ def collate(
 ) -> Collator:
     """What makes inputs of rows as the stage packs them."""
     model = student.get_base_model() if isinstance(student, PeftModel) else student
-    packs = packing.can_pack(model.config, type_name)
+    packs = attention.can_pack(model.config, type_name)
     bounds = packs and attention.takes_bounds(attention.of(model))
     return Collator(
         examples,

@@ -26,6 +26,7 @@ from distill.recipe import Recipe, Stage
 from distill.types import ProgressCallback, unwatched
 from student import processes, rows
 from student import stage as stages
+from student.base import start_of
 
 BASE = "base"
 # Settings that change how often something is written, never what is learned.
@@ -89,7 +90,7 @@ def stage_fields(recipe: Recipe, run: Path, only: str | None = None) -> dict[str
     for stage in recipe.stages:
         if stage.name not in wanted:
             continue
-        start = start_of(recipe, stage)
+        start = start_of(recipe.stages, stage)
         fields[stage.name] = {
             **flatten(stage.model_dump(mode="json", exclude=_WITHOUT_EFFECT), "stage"),
             **student,
@@ -125,16 +126,8 @@ def _lineage(recipe: Recipe, name: str) -> set[str]:
     following: str | None = name
     while following is not None:
         lineage.add(following)
-        following = start_of(recipe, by_name[following])
+        following = start_of(recipe.stages, by_name[following])
     return lineage
-
-
-def start_of(recipe: Recipe, stage: Stage) -> str | None:
-    """The stage whose model a stage starts from; None: the base student."""
-    if stage.start is not None:
-        return stage.start
-    position = recipe.stages.index(stage)
-    return recipe.stages[position - 1].name if position else None
 
 
 def model_folder(run: Path, stage: str) -> Path:
@@ -165,7 +158,7 @@ def _stages(
         folder = run / "train" / stage.name
         if only is not None and stage.name != only:
             continue
-        start = start_of(recipe, stage)
+        start = start_of(recipe.stages, stage)
         if only is not None and start is not None:
             _require(run, start, fields[start])
         manifest = finished(folder, fields[stage.name], remedy=_remedy(stage.name))
@@ -175,6 +168,7 @@ def _stages(
                     "stage": stage,
                     "fields": fields[stage.name],
                     "start": None if start is None else model_folder(run, start),
+                    "again": only is None and _asked_again(recipe, run, stage, start),
                 }
             )
             manifest = stages.run(recipe, run, **order, session=session, on_progress=on_progress)
@@ -183,6 +177,13 @@ def _stages(
             stages.clean(folder)
         manifests[stage.name] = manifest
     return manifests
+
+
+def _asked_again(recipe: Recipe, run: Path, stage: Stage, start: str | None) -> bool:
+    """Whether the next stage that is unfinished starts from the same model."""
+    later = recipe.stages[recipe.stages.index(stage) + 1 :]
+    unfinished = next((each for each in later if Manifest.read(run / "train" / each.name) is None), None)
+    return unfinished is not None and start_of(recipe.stages, unfinished) == start
 
 
 def _require(run: Path, start: str, fields: Mapping[str, Any]) -> None:
@@ -207,7 +208,7 @@ def _set_aside(recipe: Recipe, run: Path, stage: str | None) -> None:
         return
     redone = {stage}
     for later in recipe.stages:
-        if start_of(recipe, later) in redone:
+        if start_of(recipe.stages, later) in redone:
             redone.add(later.name)
     for name in sorted(redone):
         folder, previous = run / "train" / name, run / "train.previous" / name

@@ -20,13 +20,14 @@ from distill.artifacts import versions, write_json
 from distill.errors import DataError, DistillError
 from distill.recipe import Recipe, Stage
 from distill.types import Progress, ProgressCallback, Sample, unwatched
-from student import export, generation
+from student import base, export, generation, results
 from student import model as models
 from student import stage as stages
+from student.base import start_of
 from student.comparison import Student, Tokens
 from student.encode import Encoder
 from student.pictures import ImageStore
-from student.train import model_folder, start_of
+from student.train import model_folder
 
 REPORT = "verify.json"
 RELOADED_LIMIT = 1e-5
@@ -192,8 +193,8 @@ def _learned(
     recipe: Recipe, run: Path, stage: Stage, inputs: Mapping[str, Any], logits: torch.Tensor, dtype: str
 ) -> list[Check]:
     """That the student is not what its stage started from, and is what the adapter makes of that."""
-    before = start_of(recipe, stage)
-    start, _ = stages._load(recipe, None if before is None else model_folder(run, before))
+    before = start_of(recipe.stages, stage)
+    start, _ = base.load(recipe, None if before is None else model_folder(run, before))
     start = start.float().eval()
     changed = float((logits - _logits(start, inputs)).abs().max())
     note = "" if changed > 0 else f"the student of stage {stage.name} is what the stage started from"
@@ -203,7 +204,7 @@ def _learned(
     if stage.lora.quantize is not None:
         # What the adapter was trained on is the start as rounded to 4 bits, and that is nowhere to be read.
         return [*checks, Check(name="adapter", value=None, limit=None, passed=True, note="not compared: 4-bit base")]
-    adapted = PeftModel.from_pretrained(start, run / "train" / stage.name / stages.ADAPTER).eval()
+    adapted = PeftModel.from_pretrained(start, run / "train" / stage.name / results.ADAPTER).eval()
     limit = MERGED_LIMIT if dtype == "float32" else ROUNDED_LIMIT * float(logits.abs().max())
     return [*checks, _within("adapter", logits, _logits(adapted, inputs), limit)]
 

@@ -120,7 +120,7 @@ def test_every_problem_is_named_at_once(path: Path) -> None:
         ('model = "somebody/student"', "", "give model, or all of vision, language and pixel_shuffle"),
         ('model = "somebody/student"', 'model = "a"\nvision = "b"', "not both"),
         ('train = ["projector"]', 'train = ["projector"]\n[stages.lora]', "lora adapts the language model"),
-        ('train = ["projector"]', 'train = ["projector"]\nmicro_batch_size = 3', "not a multiple"),
+        ('train = ["projector"]', 'train = ["projector"]\nbatch_tokens = 64', "batch_tokens 64 is less than"),
         ("rank = 8", 'rank = 8\nquantize = "int8"', "stages.reason.lora.quantize = 'int8'"),
         ("[stages.lora]", 'sharding = "fsdp2"\n[stages.lora]\nquantize = "nf4"', "4 bits cannot be sharded"),
         ("rank = 8", "rank = 8\n[stages.distill]", "set logprobs under [[teachers]]"),

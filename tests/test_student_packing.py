@@ -123,10 +123,10 @@ def test_the_loss_head_gives_the_gradients_of_plain_cross_entropy(kind: str, wor
 
 def test_a_student_whose_attention_slides_is_not_packed(world: Path):
     model, _ = worlds.student("siq-vl", world)
-    assert packing.can_pack(model.config, None)
+    assert attention.can_pack(model.config, None)
     model.config.text_config.layer_types = ["sliding_attention", "full_attention"]
-    assert not packing.can_pack(model.config, None)
-    assert not packing.can_pack(worlds.other("llava")[0].config, "token_type_ids")
+    assert not attention.can_pack(model.config, None)
+    assert not attention.can_pack(worlds.other("llava")[0].config, "token_type_ids")
 
 
 def test_best_fit_loses_no_place_and_overfills_no_bin():

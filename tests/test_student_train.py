@@ -305,3 +305,34 @@ def test_bfloat16_students_stay_bfloat16(place: Path):
     assert {row["part"]: row["dtype"] for row in table if row["part"] != "adapters"} == dict.fromkeys(
         ("tower", "projector", "language"), "bfloat16"
     )
+
+
+def test_stages_that_start_from_one_loaded_model_are_what_they_are_one_by_one(place: Path, tmp_path: Path):
+    import shutil
+
+    from student import base
+
+    other = Path(shutil.copytree(place, tmp_path / "other"))
+    more = 'start = "align"\n[stages.lora]\nrank = 4\nalpha = 8\ndropout = 0.2\n'
+    arms = [worlds.stage(name, steps=3, more=more) for name in ("one", "two")]
+    whole = 'start = "align"\ntarget = "answer"\n'
+    stages = (ALIGN, *arms, worlds.stage("three", steps=3, more=whole))
+    loads: list[Path | None] = []
+
+    def counted(recipe: object, start: Path | None) -> tuple[object, object]:
+        loads.append(start)
+        return load_base(recipe, start)
+
+    load_base, base.load = base.load, counted
+    try:
+        train(worlds.recipe(place, *stages), place / "run")
+    finally:
+        base.load = load_base
+    assert loads == [None, place / "run" / "train" / "align" / "model"]
+    apart = worlds.recipe(other, *stages)
+    for name in ("align", "three", "two", "one"):
+        train(apart, other / "run", stage=name)
+    for name in ("one", "two", "three"):
+        ours, theirs = weights(place, name), weights(other, name)
+        assert all(torch.equal(ours[key], value) for key, value in theirs.items())
+    assert all(torch.equal(weights(place, "one")[key], value) for key, value in weights(place, "two").items())

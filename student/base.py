@@ -1,0 +1,65 @@
+"""The student that a stage starts from, loaded once for all stages of a command that start from it.
+
+A stage changes the model it is given, so it gets a copy as long as another will start from the same; the last one
+takes the original. Does not know what is trained (student/freeze.py).
+"""
+
+import copy
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from distill.recipe import Recipe, Stage
+
+
+class Bases:
+    """Loaded start models of one command. At most one is kept, in the memory of the host."""
+
+    def __init__(self) -> None:
+        self._kept: tuple[Path | None, Any, Any] | None = None
+
+    def take(self, recipe: Recipe, start: Path | None, *, again: bool) -> tuple[Any, Any]:
+        """Model and processor of the finished stage's folder `start` (None: the recipe's student).
+
+        `again`: another stage will ask for the same.
+        """
+        if self._kept is None or self._kept[0] != start:
+            self._kept = (start, *load(recipe, start))
+        _, model, processor = self._kept
+        if again:
+            return copy.deepcopy(model), processor
+        self._kept = None
+        return model, processor
+
+
+def load(recipe: Recipe, start: Path | None) -> tuple[Any, Any]:
+    """Model and processor as they lie on disk, or the parts of the recipe's student put together."""
+    from student import model as models
+
+    settings = recipe.student
+    assert settings is not None
+    if start is not None:
+        return models.load(str(start), dtype=settings.dtype, trust_remote_code=settings.trust_remote_code)
+    if settings.model is not None:
+        return models.load(
+            recipe.local_or_hub(settings.model),
+            dtype=settings.dtype,
+            revision=settings.revision,
+            trust_remote_code=settings.trust_remote_code,
+        )
+    assert settings.vision is not None and settings.language is not None and settings.pixel_shuffle is not None
+    return models.build(
+        recipe.local_or_hub(settings.vision),
+        recipe.local_or_hub(settings.language),
+        settings.pixel_shuffle,
+        dtype=settings.dtype,
+        seed=recipe.seed,
+    )
+
+
+def start_of(stages: Sequence[Stage], stage: Stage) -> str | None:
+    """The stage whose model a stage starts from; None: the base student."""
+    if stage.start is not None:
+        return stage.start
+    position = stages.index(stage)
+    return stages[position - 1].name if position else None

@@ -1,0 +1,49 @@
+"""What a finished stage leaves: the student, its adapters, and the manifest. A model folder is complete or absent."""
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from distill.recipe import Recipe, Stage
+from student import base, processes
+
+if TYPE_CHECKING:
+    from student.model import Parts
+
+MODEL, ADAPTER = "model", "adapter"
+
+
+def whole(student: Any, recipe: Recipe, stage: Stage, start: Path | None, parts: "Parts") -> Any:
+    """The student itself; if it is spread over processes, in the main one the start model with what was trained."""
+    from student import freeze, sharding
+
+    if not sharding.is_sharded(student):
+        return student
+    trained: dict[str, Any] = {}
+    for name, parameter in student.named_parameters():
+        if parameter.requires_grad:
+            value = sharding.whole(parameter.detach())
+            trained |= {name: value.cpu()} if processes.is_main() else {}
+    if not processes.is_main():
+        return None
+    made = freeze.prepare(base.load(recipe, start)[0], parts, stage.train, stage.lora)
+    for name, value in trained.items():
+        sharding.fill(made.get_parameter(name), value)
+    return made
+
+
+def save(folder: Path, student: Any, processor: Any, parts: "Parts", *, merged: bool) -> None:
+    """Write the whole student under a temporary name, then rename it; `merged`: its adapters too, apart."""
+    from student import lora
+    from student.checkpoints import refused_writes
+
+    partial = folder / f".{MODEL}.tmp"
+    with refused_writes(folder / MODEL):
+        shutil.rmtree(partial, ignore_errors=True)
+        shutil.rmtree(folder / MODEL, ignore_errors=True)
+        if merged:
+            lora.save(student, folder / ADAPTER, parts.projector)
+            student = lora.merge(student)
+        student.save_pretrained(partial)
+        processor.save_pretrained(partial)
+        partial.rename(folder / MODEL)
