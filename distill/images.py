@@ -81,7 +81,6 @@ _DECODER_ERRORS = (
 )
 _ORIENTATION = 0x0112
 _PNG_METADATA = (b"eXIf", b"Raw profile type exif", b"XML:com.adobe.xmp")
-"""What a PNG that states an orientation has somewhere in its bytes."""
 
 # Our own limit is checked before any pixel is decoded; Pillow's warning would only repeat it on stderr.
 warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
@@ -130,8 +129,7 @@ def size(data: bytes, *, max_pixels: int) -> tuple[int, int]:
     image = _open(data, max_pixels)
     # Pillow states the size of a TIFF as turned, and looks for a PNG's orientation behind the pixels, decoding them.
     known = image.format == "TIFF" or (image.format == "PNG" and not any(mark in data for mark in _PNG_METADATA))
-    turned = not known and (_orientation(image) or 1) >= 5
-    return (image.height, image.width) if turned else image.size
+    return image.size if known or (_orientation(image) or 1) < 5 else (image.height, image.width)
 
 
 def portable(data: bytes, *, max_pixels: int) -> tuple[bytes, str]:
