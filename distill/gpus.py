@@ -10,6 +10,16 @@ from dataclasses import dataclass
 
 from distill.errors import RecipeError
 
+_RESERVE_BYTES = 1 << 30
+"""For the context and the libraries of a device; not yet measured on one."""
+_USABLE_SHARE = 0.95
+"""Of the memory, what an allocator makes use of; not yet measured either."""
+
+
+def usable_bytes(memory_bytes: float) -> float:
+    """What tensors may take of a card's memory."""
+    return _USABLE_SHARE * memory_bytes - _RESERVE_BYTES
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
@@ -19,6 +29,10 @@ class Gpu:
     memory_gib: float
     bf16: float | None
     source: str
+
+    @property
+    def usable_bytes(self) -> float:
+        return usable_bytes(self.memory_gib * 2**30)
 
 
 _TABLE = (

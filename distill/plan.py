@@ -25,10 +25,6 @@ if TYPE_CHECKING:
 MFU = 0.40
 MFU_RANGE = (0.35, 0.45)
 """Shares of a card's rate that well-fed training reaches."""
-RESERVE_BYTES = 1 << 30
-"""For the context and the libraries of a device; not yet measured on one."""
-USABLE_SHARE = 0.95
-"""Of the memory, what an allocator makes use of; not yet measured either."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +90,7 @@ def plan(recipe: Recipe, run: Path, *, gpu: str | None = None, price: float | No
 
 def fit(planned: StagePlan, gpu: Gpu) -> Fit:
     """Whether a stage fits a card, with checkpointing only where it is asked for or needed, and how long it takes."""
-    available = gpu.memory_gib * 2**30 * USABLE_SHARE - RESERVE_BYTES
+    available = gpu.usable_bytes
     asked = planned.stage.gradient_checkpointing is True
     checkpointing = asked or planned.bytes(checkpointing=False) > available
     fits = planned.bytes(checkpointing=checkpointing) <= available
@@ -124,7 +120,8 @@ def plans(recipe: Recipe, run: Path) -> tuple[Any, list[StagePlan]]:
     for stage in recipe.stages:
         key = (stage.train, stage.lora, stage.micro_batch_tokens)
         if key not in known:
-            known[key] = memory.prepared(outline, roles, stage), memory.of_stage(outline, roles, stage)
+            prepared = memory.prepared(outline, roles, stage)
+            known[key] = prepared, memory.of(prepared, roles, stage)
         student, needed = known[key]
         cost = Cost.of(student, roles)
         load = workload.of_stage(recipe, run, stage, outline, processor, cost)
@@ -310,7 +307,7 @@ def _advice(plans: Sequence[StagePlan], fits: Sequence[Fit], gpu: Gpu) -> list[s
             lines.append(f"{name}: does not fit; {what}, or take a card with more memory")
         elif found.checkpointing and planned.stage.gradient_checkpointing is not True:
             plain = planned.memory.most_tokens(
-                gpu.memory_gib * 2**30 * USABLE_SHARE - RESERVE_BYTES,
+                gpu.usable_bytes,
                 patches_per_token=planned.load.patches_per_token(),
                 checkpointing=False,
             )

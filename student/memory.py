@@ -9,6 +9,7 @@ and compiled kernels, which keep less.
 
 import copy
 import functools
+import warnings
 import weakref
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
@@ -33,6 +34,8 @@ _FOUR_BITS = 0.516
 """Bytes of a weight in NF4: 4 bits, and a scale in 8 for every 64 of them."""
 _LAYERS = 2
 _MOST_TOKENS = 1 << 24
+_LABELLED_TOKENS = 1 << 13
+"""At most, in a run: more of them keep two hidden states each, and take the time of this module."""
 _ATTENTION = "outlined"
 """The name under which transformers knows the attention that is run here."""
 
@@ -90,9 +93,20 @@ class Memory:
 
 def of_stage(model: PreTrainedModel, parts: Parts, stage: Any) -> Memory:
     """What a stage takes with this student, which stays as it is; `stage` as in the recipe. About two seconds."""
-    student = prepared(model, parts, stage)
-    quantized = stage.lora is not None and stage.lora.quantize is not None
-    return of(student, parts, tokens=stage.micro_batch_tokens, quantized=quantized)
+    return of(prepared(model, parts, stage), parts, stage)
+
+
+def peaks(model: PreTrainedModel, parts: Parts, stage: Any, *, patches: float) -> tuple[int, int]:
+    """Bytes without and with gradient checkpointing, for full micro-batches with so many patches of images.
+
+    To be held against `distill.gpus.usable_bytes` of a card's memory.
+    """
+    found = of_stage(model, parts, stage)
+    without, with_it = (
+        found.needed(tokens=stage.micro_batch_tokens, patches=patches, checkpointing=checkpointing)
+        for checkpointing in (False, True)
+    )
+    return without, with_it
 
 
 def prepared(model: PreTrainedModel, parts: Parts, stage: Any) -> PreTrainedModel | PeftModel:
@@ -102,11 +116,9 @@ def prepared(model: PreTrainedModel, parts: Parts, stage: Any) -> PreTrainedMode
     return freeze.prepare(twin, parts, stage.train, lora)
 
 
-def of(student: PreTrainedModel | PeftModel, parts: Parts, *, tokens: int, quantized: bool = False) -> Memory:
-    """What training a student takes that lies prepared on the meta device, by steps of up to `tokens` tokens.
-
-    `quantized`: the weights under adapters count as four-bit ones.
-    """
+def of(student: PreTrainedModel | PeftModel, parts: Parts, stage: Any) -> Memory:
+    """What training a student takes that is `prepared` for its stage."""
+    tokens, quantized = stage.micro_batch_tokens, stage.lora is not None and stage.lora.quantize is not None
     trained = [parameter for parameter in student.parameters() if parameter.requires_grad]
     gradients = sum(_bytes(parameter) for parameter in trained)
     plain: Any = freeze.plain_model(student)
@@ -133,6 +145,7 @@ def _step(student: nn.Module, parts: Parts, tokens: int, *, checkpointing: bool)
     layers = next(module for module in language.modules() if isinstance(module, nn.ModuleList))
     whole = list(layers)
 
+    @functools.cache
     def peak(count: int, tokens: int) -> int:
         del layers[count:]
         try:
@@ -142,18 +155,20 @@ def _step(student: nn.Module, parts: Parts, tokens: int, *, checkpointing: bool)
 
     further = max(0, len(whole) - _LAYERS)
     kept = (peak(_LAYERS + 1, tokens) - peak(_LAYERS, tokens)) / tokens if further else 0.0
-    knots = (tokens // 2, tokens, 4 * tokens, 16 * tokens)
+    knots = (tokens // 2, tokens, 4 * tokens, 8 * tokens)
     return Step(knots, tuple(peak(_LAYERS, knot) + further * kept * knot for knot in knots))
 
 
 def _peak(student: nn.Module, parts: Parts, tokens: int, *, checkpointing: bool) -> int:
-    """Most bytes alive at once in a step of one packed line, all of it labelled."""
+    """Most bytes alive at once in a step of one packed line, all of it labelled if it is not very long."""
     plain: Any = freeze.plain_model(student)
     language, head = plain.get_submodule(parts.language), plain.get_output_embeddings()
     projector_trains = any(p.requires_grad for p in plain.get_submodule(parts.projector).parameters())
     ids = torch.zeros(1, tokens, dtype=torch.int64, device="meta")
     pictures = torch.zeros((), dtype=plain.dtype, device="meta", requires_grad=projector_trains or checkpointing)
-    weights = torch.zeros(tokens, device="meta")
+    labelled = min(tokens, _LABELLED_TOKENS)
+    at = torch.zeros(labelled, dtype=torch.int64, device="meta")
+    weights = torch.zeros(labelled, device="meta")
     # A mask that is not looked at keeps the models from looking at positions, which have no values here.
     mask = torch.zeros(1, 1, 1, 1, dtype=torch.bool, device="meta")
     with _ready(plain, student, checkpointing=checkpointing), Alive(student) as alive:
@@ -161,7 +176,7 @@ def _peak(student: nn.Module, parts: Parts, tokens: int, *, checkpointing: bool)
         states = plain.get_input_embeddings()(ids) + pictures
         hidden = language(inputs_embeds=states, attention_mask=mask, use_cache=False).last_hidden_state
         del states
-        loss = score(head, hidden.flatten(0, 1), ids[0], weights).loss
+        loss = score(head, hidden.flatten(0, 1)[at], at, weights).loss
         del hidden
         loss.backward()  # type: ignore[no-untyped-call]
     return int(alive.peak)
@@ -179,15 +194,18 @@ def _ready(plain: Any, student: nn.Module, *, checkpointing: bool) -> Iterator[N
     dropouts = [module for module in student.modules() if isinstance(module, nn.Dropout)]
     for module in dropouts:
         module.forward = functools.partial(_dropout, module)  # type: ignore[method-assign]
-    if checkpointing:
-        plain.gradient_checkpointing_enable({"use_reentrant": False})
-    try:
-        yield
-    finally:
-        for module in dropouts:
-            del module.forward
-        plain.gradient_checkpointing_disable()
-        plain.set_attn_implementation({"text_config": before})
+    with warnings.catch_warnings():
+        # The names that transformers gives up in version 6; those that replace them are not in 5.16.
+        warnings.simplefilter("ignore", FutureWarning)
+        if checkpointing:
+            plain.gradient_checkpointing_enable({"use_reentrant": False})
+        try:
+            yield
+        finally:
+            plain.gradient_checkpointing_disable()
+            plain.set_attn_implementation({"text_config": before})
+            for module in dropouts:
+                del module.forward
 
 
 class Alive(TorchDispatchMode):  # type: ignore[no-untyped-call]

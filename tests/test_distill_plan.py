@@ -61,7 +61,7 @@ train = ["projector", "language"]
 [[stages]]
 name = "reason"
 data = "traces"
-train = ["language"]
+train = ["projector", "language"]
 """
 
 
@@ -134,13 +134,16 @@ def test_a_small_card_needs_checkpointing_and_a_large_one_does_not(plans: dict[s
 
 
 def test_the_text_has_every_stage_and_says_what_is_a_bound(published: Recipe):
-    said = plan.plan(published, published.path.parent / "run", gpu="rtx 4090", price=2.0)
+    align, _, _, reason = published.stages
+    run = published.path.parent / "run"
+    short = reason.model_copy(update={"train": ("projector",)})
+    said = plan.plan(published.model_copy(update={"stages": (align, short)}), run, gpu="rtx 4090", price=2.0)
     assert re.search(r"802 M parameters = tower 304 M \+ projector 3.67 M \+ language 494 M, in bfloat16", said)
     assert re.search(r"^align +3.67 M +<= 64,000 +<= 1,024 +1,000 +<= 65.5 M", said, re.MULTILINE)
     assert "RTX 4090: 24.0 GiB, 165 TFLOP/s in bf16" in said
     assert re.search(r"^reason +.*\?", said, re.MULTILINE)
     assert "reason: rows and tokens by the most that the recipe allows; how many is known once" in said
-    few = plan.plan(published, published.path.parent / "run")
+    few = plan.plan(published.model_copy(update={"stages": (align,)}), run)
     assert all(name in few for name in gpus.USUAL)
 
 

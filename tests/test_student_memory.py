@@ -92,6 +92,15 @@ def test_the_largest_micro_batch_takes_what_there_is_and_no_more():
     assert found.most_tokens(found.static, patches_per_token=0.5, checkpointing=True) == 0
 
 
+def test_peaks_are_those_of_full_micro_batches():
+    without = outline("bfloat16")
+    roles = models.parts(without)
+    found = memory.of_stage(without, roles, stage())
+    plain, checkpointed = memory.peaks(without, roles, stage(), patches=64)
+    assert plain == found.needed(tokens=ROWS * LENGTH, patches=64, checkpointing=False)
+    assert checkpointed == found.needed(tokens=ROWS * LENGTH, patches=64, checkpointing=True)
+
+
 def test_four_bits_shrink_the_weights_under_adapters_alone():
     without = outline("bfloat16")
     lora = Lora(rank=4, alpha=8)
