@@ -18,8 +18,8 @@ number. Rate: real tokens (padding is none) of the steps after the first few, by
 for data included. CPU time counts the process alone and says more than seconds where others use the machine too.
 `whole` is everything up to the last step, preparing the rows included, which ours does before the first step; saving
 is left out for all. MFU: the FLOPs that learning needs, checkpointing's second pass left out, as a share of what a
-square matrix product reaches here. Loss: nats a token of the responses to held-out questions, by one function.
-Memory: peak of the process, or of the GPU. Not measured: more than one device.
+square matrix product reaches here, on a CPU by CPU time. Loss: nats a token of the responses to held-out questions,
+by one function. Memory: peak of the process, or of the GPU. Not measured: more than one device.
 """
 
 import argparse

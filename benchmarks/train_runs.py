@@ -102,9 +102,9 @@ class Result:
     whole_s: float
     padding_share: float
     flops: float
-    """A second, needed ones."""
+    """Needed ones, a second of the GPU or of CPU time."""
     matmul_flops: float
-    """A second, of a square matrix product in the same process."""
+    """Of a square matrix product in the same process, a second of the same kind."""
     peak_gib: float
     loss: float
     losses: tuple[float, ...]
@@ -115,13 +115,11 @@ class Result:
 
 def measure(job: Job) -> Result:
     """One run from start to end; to be called in a process of its own."""
-    from student.flops import matmul_rate
-
     torch.set_num_threads(job.threads)
     trained = trl(job) if job.contestant.trl else ours(job)
     first, last = trained.ticks[job.warm_up - 1], trained.ticks[-1]
     tokens, seconds = last.tokens - first.tokens, last.seconds - first.seconds
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+    busy_s = seconds if torch.cuda.is_available() else last.cpu_s - first.cpu_s
     return Result(
         name=job.contestant.name,
         tokens=last.tokens,
@@ -130,8 +128,8 @@ def measure(job: Job) -> Result:
         step_cpu_s=(last.cpu_s - first.cpu_s) / (len(trained.ticks) - job.warm_up),
         whole_s=last.seconds,
         padding_share=1 - tokens / (last.places - first.places),
-        flops=flops_per_token(job, trained) * tokens / seconds,
-        matmul_flops=matmul_rate(device, getattr(torch, job.dtype)),
+        flops=flops_per_token(job, trained) * tokens / busy_s,
+        matmul_flops=matmul_flops(getattr(torch, job.dtype)),
         peak_gib=trained.peak_bytes / 2**30,
         loss=held_out_loss(trained, job.folder),
         losses=tuple(tick.loss for tick in trained.ticks),
@@ -359,6 +357,22 @@ def flops_per_token(job: Job, trained: Trained) -> float:
         squared_patches=squared,
     )
     return needed / sum(lengths)
+
+
+def matmul_flops(dtype: torch.dtype) -> float:
+    """FLOPs of a square matrix product, a second of the GPU or of CPU time."""
+    from student.flops import matmul_rate
+
+    if torch.cuda.is_available():
+        return matmul_rate("cuda", dtype)
+    side = 1024
+    left, right = (torch.randn(side, side).to(dtype) for _ in range(2))
+    spent = []
+    for _ in range(10):
+        begun = time.process_time()
+        left @ right
+        spent.append(time.process_time() - begun)
+    return 2 * side**3 / min(spent)
 
 
 def slug(name: str) -> str:
