@@ -21,13 +21,14 @@ from peft import PeftModel
 from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.utils.data import DataLoader
-from transformers import PreTrainedModel, PrinterCallback, ProcessorMixin, TrainerCallback, set_seed
+from transformers import PreTrainedModel, PrinterCallback, ProcessorMixin, set_seed
 from transformers.utils import logging as transformers_logging
 from trl import SFTConfig, SFTTrainer
 
 from distill.artifacts import write_text
 from distill.recipe import Stage
 from student import processes, sharding
+from student.callbacks import Due, LogBeforeSave, Proof
 from student.checkpoints import COMPLETE, PREFIX, WEIGHTS, last_checkpoint, refused_writes, sync
 from student.divergence import from_teacher
 from student.flops import matmul_rate
@@ -35,7 +36,6 @@ from student.freeze import plain_model
 from student.loss import Scored
 from student.meter import Meter, OnLog, StepLog
 from student.model import Parts
-from student.proof import TowerWatch, prove, prove_state
 from student.steps import FACTS, MICRO_BATCHES, TEACHER, Feed
 from student.watch import Watch
 
@@ -76,9 +76,9 @@ def fit(
             watch=watch,
         )
         trainer.remove_callback(PrinterCallback)
-        trainer.add_callback(_LogBeforeSave())
-        trainer.add_callback(_Due(watch))
-        trainer.add_callback(_Proof(parts, stage.train, dtype, model))
+        trainer.add_callback(LogBeforeSave())
+        trainer.add_callback(Due(watch))
+        trainer.add_callback(Proof(parts, stage.train, dtype, model))
         return trainer.run(folder)
 
 
@@ -241,12 +241,10 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
         self._meter.cells(scored.nll, scored.right, cells)
         # Gradients are averaged over the processes, weights sum to one over all of them.
         loss: torch.Tensor = scored.loss * self.accelerator.num_processes
-        # Without an image the projector is no part of the pass, but the processes wait for each other's gradients.
-        return (
-            loss
-            if "pixel_values" in inputs
-            else loss + 0.0 * sum(each.sum() for each in self._projector.parameters() if each.requires_grad)
-        )
+        if "pixel_values" not in inputs:
+            # The projector is no part of this pass, but the processes wait for each other's gradients.
+            loss = loss + 0.0 * sum(each.sum() for each in self._projector.parameters() if each.requires_grad)
+        return loss
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         if "loss" in logs:
@@ -355,46 +353,3 @@ def flat(values: Mapping[str, Any]) -> dict[str, float]:
             {f"{name}/{key}": each for key, each in value.items()} if isinstance(value, Mapping) else {name: value}
         )
     return found
-
-
-class _LogBeforeSave(TrainerCallback):  # type: ignore[misc]
-    """Log at every save, so that the averages of a resumed run cover the same steps as those of an unbroken one."""
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        if control.should_save:
-            control.should_log = True
-
-
-class _Due(TrainerCallback):  # type: ignore[misc]
-    """Ask for a measurement when one is due, and for a log beside it."""
-
-    def __init__(self, watch: Watch | None) -> None:
-        self._watch = watch
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        if self._watch is not None and self._watch.due(state.global_step, state.max_steps):
-            control.should_evaluate = control.should_log = True
-
-
-class _Proof(TrainerCallback):  # type: ignore[misc]
-    """At the first step of this process: nothing frozen has a gradient, a graph, optimizer state or another dtype."""
-
-    def __init__(self, parts: Parts, train: Sequence[str], dtype: torch.dtype, model: nn.Module) -> None:
-        self._parts = parts
-        self._train = train
-        self._dtype = dtype
-        self._watch: TowerWatch | None = TowerWatch(model, parts)
-        self._stepped = False
-
-    def on_pre_optimizer_step(
-        self, args: Any, state: Any, control: Any, *, model: nn.Module, optimizer: Any, **_: Any
-    ) -> None:
-        if self._watch is not None:
-            prove(model, self._parts, self._train, dtype=self._dtype, watch=self._watch, optimizer=optimizer)
-            self._watch.close()
-            self._watch = None
-
-    def on_step_end(self, args: Any, state: Any, control: Any, *, model: nn.Module, optimizer: Any, **_: Any) -> None:
-        if not self._stepped:
-            prove_state(model, optimizer)
-            self._stepped = True
