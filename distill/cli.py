@@ -30,7 +30,8 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except DistillError as error:
-            processes.hold_back()
+            if not processes.speaks():
+                processes.hold_back()
             typer.echo(f"distill: {error}", err=True)
             ctx.exit(error.exit_code)
         except KeyboardInterrupt:

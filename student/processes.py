@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
-from distill.errors import InputError
+from distill.errors import DistillError, InputError
 
 # Reading data or measuring may take the main process hours, and torch gives up after minutes by itself.
 _PATIENCE = timedelta(days=7)
@@ -81,8 +81,10 @@ def together() -> Iterator[None]:
     _waiting = distributed.new_group(backend="gloo", timeout=_PATIENCE)
     try:
         yield
+    except DistillError:
+        raise
     except Exception:
-        # That another process is gone shows as an error of torch; if it was the main one, it has said why.
+        # That another process is gone shows as an error of torch, and that process has said why.
         hold_back()
         raise
     # Not after an error: the others may be in the middle of an exchange that will never be finished.
@@ -120,12 +122,11 @@ def main_first() -> Iterator[None]:
 
 
 def hold_back() -> None:
-    """Before a process reports an error: give the main one time to report the same and the launcher to end this."""
-    if not speaks():
-        try:
-            time.sleep(_GRACE_S)
-        except KeyboardInterrupt:
-            os._exit(130)
+    """Before an error is reported: let a process that knows it better do so, and the launcher end this one."""
+    try:
+        time.sleep(_GRACE_S)
+    except KeyboardInterrupt:
+        os._exit(130)
 
 
 def end_on_signals(message: str) -> None:

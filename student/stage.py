@@ -129,7 +129,8 @@ def run(
     attention.use(model, attention.choose(recipe.student.attention, device, dtype))
     kernels.apply(stage.kernels, model, parts)
     torch.manual_seed(recipe.seed)
-    student = freeze.prepare(model, parts, stage.train, stage.lora)
+    with trainer.quiet():
+        student = freeze.prepare(model, parts, stage.train, stage.lora)
     table = freeze.table(student, parts)
     frozen = proof.frozen_digests(student, parts)
     if main:

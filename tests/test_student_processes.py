@@ -27,7 +27,12 @@ TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--lo
 STEPS = 50
 # Projector and language model in full, embeddings tied to the head; passes of few rows, some without any image.
 WHOLE = worlds.stage(
-    "whole", train='["projector", "language"]', steps=STEPS, save=20, more="micro_batch_tokens = 150\n"
+    "whole",
+    train='["projector", "language"]',
+    steps=STEPS,
+    save=20,
+    more="micro_batch_tokens = 150\n[stages.validation]\nevery_steps = 25\nhold_out = 8\n"
+    'data = "test"\nquestions = 4\nmax_new_tokens = 8\n',
 )
 # Adapters whose dropout draws random numbers at every step.
 ADAPTERS = worlds.stage(
@@ -129,6 +134,10 @@ def test_two_processes_learn_what_one_learns(name: str, world: Path):
     first, second = (Manifest.read(world / run / "train" / "whole") for run in ("run", name))
     assert first.counts == second.counts and first.tokens == second.tokens and first.inputs == second.inputs
     assert first.fingerprint == second.fingerprint
+    measured = [list(read_jsonl(world / run / "train" / "whole" / "validation.jsonl")) for run in ("run", name)]
+    assert [line["step"] for line in measured[1]] == [25, STEPS]
+    for key in ("loss", "accuracy", "mean_tokens", "token_accuracy"):
+        assert [line[key] for line in measured[1]] == pytest.approx([line[key] for line in measured[0]], abs=1e-3)
 
 
 def test_a_sharded_student_is_saved_whole_under_its_own_name(world: Path):
