@@ -4,6 +4,7 @@ Models are outlined from their configurations, data is sampled where it is there
 (student/memory.py) beside a reserve for what surrounds them; hours are FLOPs over a share of the card's rate (MFU).
 """
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,7 +82,9 @@ def plan(recipe: Recipe, run: Path, *, gpu: str | None = None, price: float | No
     if recipe.student is None or not recipe.stages:
         raise RecipeError(f"{recipe.path}: a plan needs a [student] section and at least one [[stages]] block")
     chosen = gpus.named(gpu) if gpu else _local()
-    outline, found = plans(recipe, run)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # of libraries, about each other's names
+        outline, found = plans(recipe, run)
     blocks = [_student(outline, found[0]), _stages(found), _generation(recipe)]
     blocks += [_card(found, chosen, price) if chosen else _cards(found, price)]
     blocks.append(_measured(found))
