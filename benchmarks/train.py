@@ -156,24 +156,26 @@ def show(kind: str, rounds: Sequence[Sequence[Result]]) -> None:
     rate = max(result.matmul_flops for results in rounds for result in results)
     print(f"\n{kind}, {len(rounds)} round(s); matrix product {rate / 1e9:,.0f} GFLOP/s")
     print(
-        "| | tokens/s | last / this | step, s | CPU, s | last / this | whole, s | padding | MFU | memory, GiB "
+        "| | tokens/s | last / this | tokens/CPU s | last / this | step, s | whole, s | padding | MFU | memory, GiB "
         "| held-out loss |"
     )
     print("|" + " --- |" * 11)
     last = [results[-1] for results in rounds]
     for results in zip(*rounds, strict=True):
-        faster = [mine.tokens_per_s / its.tokens_per_s for mine, its in zip(last, results, strict=True)]
-        less = [its.step_cpu_s / mine.step_cpu_s for mine, its in zip(last, results, strict=True)]
-        print(
-            f"| {results[0].name} | {median(results, 'tokens_per_s'):,.0f} "
-            f"| {statistics.median(faster):.2f} ({min(faster):.2f} to {max(faster):.2f}) "
-            f"| {median(results, 'step_s'):.3f} | {median(results, 'step_cpu_s'):.3f} "
-            f"| {statistics.median(less):.2f} ({min(less):.2f} to {max(less):.2f}) "
-            f"| {median(results, 'whole_s'):.1f} | {median(results, 'padding_share'):.1%} "
-            f"| {median(results, 'flops') / rate:.1%} | {median(results, 'peak_gib'):.2f} "
-            f"| {', '.join(f'{result.loss:.4f}' for result in results)} |",
-            flush=True,
-        )
+        figures = [results[0].name]
+        for what in ("tokens_per_s", "tokens_per_cpu_s"):
+            ratios = [getattr(mine, what) / getattr(its, what) for mine, its in zip(last, results, strict=True)]
+            middle = f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+            figures += [f"{median(results, what):,.0f}", middle]
+        figures += [
+            f"{median(results, 'step_s'):.3f}",
+            f"{median(results, 'whole_s'):.1f}",
+            f"{median(results, 'padding_share'):.1%}",
+            f"{median(results, 'flops') / rate:.1%}",
+            f"{median(results, 'peak_gib'):.2f}",
+            ", ".join(f"{result.loss:.4f}" for result in results),
+        ]
+        print(f"| {' | '.join(figures)} |", flush=True)
 
 
 def show_least(rounds: Sequence[Sequence[Result]]) -> None:

@@ -97,6 +97,7 @@ class Result:
     tokens: int
     """Of all steps."""
     tokens_per_s: float
+    tokens_per_cpu_s: float
     step_s: float
     step_cpu_s: float
     whole_s: float
@@ -124,6 +125,7 @@ def measure(job: Job) -> Result:
         name=job.contestant.name,
         tokens=last.tokens,
         tokens_per_s=tokens / seconds,
+        tokens_per_cpu_s=tokens / (last.cpu_s - first.cpu_s),
         step_s=seconds / (len(trained.ticks) - job.warm_up),
         step_cpu_s=(last.cpu_s - first.cpu_s) / (len(trained.ticks) - job.warm_up),
         whole_s=last.seconds,
