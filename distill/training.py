@@ -11,6 +11,8 @@ from pydantic import Field, model_validator
 from distill.sections import Dtype, Name, Section, Share
 from distill.validation import Validation
 
+AUTO: Literal["auto"] = "auto"
+
 
 class Student(Section):
     """The model to train: SiQ-VL parts, or any Hugging Face image-text-to-text checkpoint."""
@@ -130,7 +132,8 @@ class Stage(Section):
     schedule: Literal["cosine", "linear", "constant"] = "cosine"
     weight_decay: float = Field(default=0.0, ge=0)
     max_grad_norm: float = Field(default=1.0, gt=0)
-    gradient_checkpointing: bool = False
+    gradient_checkpointing: bool | Literal["auto"] = AUTO
+    """Compute activations again in the backward pass. auto: where the stage does not fit the GPU otherwise."""
     kernels: Literal["none", "compile", "liger", "hub"] = "none"
     """Faster layers: compiled, of the package liger-kernel, or of the hub (package kernels)."""
     sharding: Literal["none", "fsdp2"] = "none"

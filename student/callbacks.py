@@ -1,4 +1,4 @@
-"""What a stage's trainer does between steps: proof of the freeze, logs beside saves, measurements when they are due."""
+"""What a trainer does between steps: proof of the freeze, logs beside saves, measurements when they are due."""
 
 from collections.abc import Sequence
 from typing import Any

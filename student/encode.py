@@ -207,6 +207,11 @@ class Examples:
     def lengths(self) -> list[int]:
         return [len(example.ids) for example in self.rows]
 
+    def image_share(self, image_id: int) -> float:
+        """Share of the tokens that stand for images."""
+        found = sum(int(np.count_nonzero(example.ids == image_id)) for example in self.rows)
+        return found / max(1, sum(self.lengths))
+
     @property
     def response_tokens(self) -> int:
         return sum(len(example.kinds) for example in self.rows)

@@ -24,6 +24,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 from transformers import AttentionInterface, PreTrainedModel
 
+from distill.gpus import usable_bytes
+from distill.training import AUTO, Stage
 from student import freeze
 from student.flops import patch_values
 from student.loss import score
@@ -272,3 +274,26 @@ def _attend(
 
 def _bytes(tensor: torch.Tensor) -> int:
     return tensor.numel() * tensor.element_size()
+
+
+def settled(
+    stage: Stage, model: PreTrainedModel, parts: Parts, *, patches_per_token: float, available: float | None
+) -> Stage:
+    """The stage with gradient checkpointing on or off; "auto" is on where it would not fit otherwise.
+
+    `available`: bytes for tensors on the device; None: no limit is known.
+    """
+    if stage.gradient_checkpointing != AUTO:
+        return stage
+    needed = False
+    if available is not None:
+        without, _ = peaks(model, parts, stage, patches=patches_per_token * stage.micro_batch_tokens)
+        needed = without > available
+    return stage.model_copy(update={"gradient_checkpointing": needed})
+
+
+def available(device: torch.device) -> float | None:
+    """Bytes that tensors may take of a GPU's memory; None for a CPU, whose memory others use too."""
+    if device.type != "cuda":
+        return None
+    return usable_bytes(torch.cuda.get_device_properties(device).total_memory)

@@ -79,12 +79,14 @@ def run(
         kernels,
         lora,
         loss,
+        memory,
         meter,
         proof,
         quality,
         trainer,
         watch,
     )
+    from student.flops import Cost
     from student.model import parts as find_parts
     from student.steps import feed
 
@@ -131,11 +133,23 @@ def run(
     torch.manual_seed(recipe.seed)
     with trainer.quiet():
         student = freeze.prepare(model, parts, stage.train, stage.lora)
+    stage = memory.settled(
+        stage,
+        model,
+        parts,
+        patches_per_token=examples.image_share(encoder.image_id) * Cost.of(student, parts).patches_per_token,
+        available=memory.available(device),
+    )
     table = freeze.table(student, parts)
     frozen = proof.frozen_digests(student, parts)
     if main:
         write_json(
-            folder / PARTS, {"parts": freeze.table_values(table), "frozen_sha256": proof.by_role(frozen, parts)}
+            folder / PARTS,
+            {
+                "parts": freeze.table_values(table),
+                "frozen_sha256": proof.by_role(frozen, parts),
+                "gradient_checkpointing": stage.gradient_checkpointing,
+            },
         )
 
     distributions = processes.share(

@@ -125,7 +125,7 @@ def settings(stage: Stage, folder: Path, *, steps: int, seed: int, workers: int)
         warmup_steps=stage.warmup_share,
         weight_decay=stage.weight_decay,
         max_grad_norm=stage.max_grad_norm,
-        gradient_checkpointing=stage.gradient_checkpointing,
+        gradient_checkpointing=stage.gradient_checkpointing is True,
         # The weights themselves lie in the asked dtype; autocast would cast them again at every use.
         bf16=False,
         fp16=False,

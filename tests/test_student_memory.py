@@ -114,3 +114,18 @@ def test_four_bits_shrink_the_weights_under_adapters_alone():
     assert found.weights - quantized.weights == pytest.approx(6 * per_layer * (2 - 0.516), rel=0.01)
     assert quantized.gradients == found.gradients
     assert quantized.plain == found.plain
+
+
+def test_checkpointing_is_switched_on_where_a_stage_does_not_fit_without_it():
+    model, _ = worlds.other("llava")
+    stage = Stage(name="s", data="traces", train=("language",), micro_batch_tokens=512)
+    roles = models.parts(model)
+    without, with_it = memory.peaks(model, roles, stage, patches=512)
+    assert with_it < without
+
+    def settled(available: float | None, asked: bool | str = "auto") -> bool:
+        found = stage.model_copy(update={"gradient_checkpointing": asked})
+        return memory.settled(found, model, roles, patches_per_token=1.0, available=available).gradient_checkpointing
+
+    assert settled(without - 1) and not settled(without) and not settled(None)
+    assert settled(None, True) and not settled(0, False)
