@@ -44,6 +44,9 @@ def save(folder: Path, student: Any, processor: Any, parts: "Parts", *, merged: 
         if merged:
             lora.save(student, folder / ADAPTER, parts.projector)
             student = lora.merge(student)
+        # Trainers switch the cache off in the model's own settings; whoever loads it wants to generate.
+        for config in (student.config, student.config.get_text_config()):
+            config.use_cache = True
         student.save_pretrained(partial)
         processor.save_pretrained(partial)
         partial.rename(folder / MODEL)

@@ -63,6 +63,11 @@ def test_every_stage_leaves_a_student_that_transformers_loads(trained: Path):
         assert "<|im_start|>" in AutoProcessor.from_pretrained(path).chat_template
 
 
+def test_a_student_keeps_the_cache_that_training_switched_off(trained: Path):
+    config = json.loads((trained / "run" / "train" / "reason" / "model" / "config.json").read_text())
+    assert config.get("use_cache", True) and config["text_config"]["use_cache"]
+
+
 def test_what_a_stage_does_not_train_is_equal_bit_for_bit(trained: Path):
     align, reason, answers = (weights(trained, name) for name in ("align", "reason", "answers_only"))
     base = load_file(trained / "vision" / "model.safetensors")
