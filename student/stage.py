@@ -31,9 +31,12 @@ from student.base import Bases
 from student.results import ADAPTER, MODEL
 
 if TYPE_CHECKING:
+    import torch
+
     from student.encode import Encoder, Examples
     from student.features import TokenStore
     from student.meter import StepLog
+    from student.model import Parts
     from student.pictures import ImageStore
     from student.toplogprobs import TopLogprobs
 
@@ -71,21 +74,7 @@ def run(
     """
     import torch
 
-    from student import (
-        attention,
-        checkpoints,
-        features,
-        freeze,
-        kernels,
-        lora,
-        loss,
-        memory,
-        meter,
-        proof,
-        quality,
-        trainer,
-        watch,
-    )
+    from student import checkpoints, features, freeze, kernels, lora, memory, meter, proof, quality, trainer, watch
     from student.flops import Cost
     from student.model import parts as find_parts
     from student.steps import feed
@@ -125,14 +114,8 @@ def run(
             facts={**dict(sorted(readable.dropped.items())), **shrunk, **held_out, **session.store.facts},
         )
     )
-    loss.require_plain_head(model, torch.tensor([encoder.prompts([("?", 0)])[0]]), type_name(model))
-    loss.attach(model)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    attention.use(model, attention.choose(recipe.student.attention, device, dtype))
-    kernels.apply(stage.kernels, model, parts)
-    torch.manual_seed(recipe.seed)
-    with trainer.quiet():
-        student = freeze.prepare(model, parts, stage.train, stage.lora)
+    student = _ready(recipe, stage, model, parts, encoder, device)
     stage = memory.settled(
         stage,
         model,
@@ -227,19 +210,7 @@ def run(
         fingerprint=fingerprint(fields),
         fields=orjson.loads(canonical(fields)),
         inputs={f"frozen.{role}": digest for role, digest in proof.by_role(frozen, parts).items()},
-        outputs={
-            file.relative_to(folder).as_posix(): describe(file)
-            for file in sorted(
-                [
-                    *(folder / MODEL).iterdir(),
-                    *((folder / ADAPTER).iterdir() if stage.lora else ()),
-                    folder / METRICS,
-                    folder / PARTS,
-                    *([folder / COVERAGE] if stage.distill else ()),
-                    *(path for path in watch.files(folder) if watched is not None and path.is_file()),
-                ]
-            )
-        },
+        outputs={file.relative_to(folder).as_posix(): describe(file) for file in _outputs(folder, stage)},
         counts={
             "rows": len(examples),
             **held_out,
@@ -256,6 +227,35 @@ def run(
     ).write(folder)
     clean(folder)
     return manifest
+
+
+def _ready(
+    recipe: Recipe, stage: Stage, model: Any, parts: "Parts", encoder: "Encoder", device: "torch.device"
+) -> Any:
+    """A loaded model as its stage trains it: our loss, attention and kernels, everything else frozen."""
+    import torch
+
+    from student import attention, freeze, kernels, loss, trainer
+
+    assert recipe.student is not None
+    loss.require_plain_head(model, torch.tensor([encoder.prompts([("?", 0)])[0]]), type_name(model))
+    loss.attach(model)
+    attention.use(model, attention.choose(recipe.student.attention, device, model.dtype))
+    kernels.apply(stage.kernels, model, parts)
+    torch.manual_seed(recipe.seed)
+    with trainer.quiet():
+        return freeze.prepare(model, parts, stage.train, stage.lora)
+
+
+def _outputs(folder: Path, stage: Stage) -> list[Path]:
+    """The files that a stage leaves, sorted."""
+    from student import watch
+
+    files = [*(folder / MODEL).iterdir(), folder / METRICS, folder / PARTS]
+    files += [*(folder / ADAPTER).iterdir()] if stage.lora else []
+    files += [folder / COVERAGE] if stage.distill else []
+    files += [path for path in watch.files(folder) if path.is_file()] if stage.validation else []
+    return sorted(files)
 
 
 def clean(folder: Path) -> None:
