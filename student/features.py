@@ -154,7 +154,9 @@ def for_stage(
         )
 
     if not choice.use:
-        say(0)
+        # A stage that trains the projector has nothing to keep, which needs no word.
+        if "projector" not in stage.train:
+            say(0)
         return store
     model.to(device)
     try:
