@@ -19,7 +19,7 @@ from transformers.utils import logging as transformers_logging
 from distill.errors import DataError, DistillError
 from student import attention, stage
 from student import model as models
-from student.collate import Collator, Layout, row_bounds
+from student.collate import Collator, Layout, row_bounds, spatial_positions
 from student.encode import Encoder, Examples, encode
 from student.loss import require_plain_head
 from student.pictures import ImageStore
@@ -226,6 +226,7 @@ class Fit:
             max_pixels=self._max_pixels,
             line_tokens=self._line_tokens,
             type_name=self._types,
+            positions=spatial_positions(self._model),
         )
 
     @torch.inference_mode()

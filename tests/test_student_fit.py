@@ -233,7 +233,7 @@ def test_a_trained_student_needs_the_image_where_the_answer_is_in_it(tiny: tuple
     assert max(values["ifd"] for values in after) < 1
 
 
-@pytest.mark.parametrize("kind", ["siq-vl", "llava"])
+@pytest.mark.parametrize("kind", ["siq-vl", "llava", "qwen3-vl"])
 def test_rows_that_share_a_line_are_measured_as_if_alone(kind: str, world: Path, tmp_path: Path) -> None:
     """Lines are packed on GPUs only, where nothing else can be compared in a test; the path is the same here."""
     student = worlds.student(kind, world)
