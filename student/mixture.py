@@ -76,7 +76,7 @@ def _stretch(group: Group, tokens: np.ndarray, seed: int, place: int, epoch: int
     """The rows whose first token lies between this epoch's beginning and end in the group's endless sequence."""
     whole = int(tokens[group.rows].sum())
     begin, end = epoch * group.quota, (epoch + 1) * group.quota
-    pieces = []
+    pieces = [group.rows[:0]]
     for cycle in range(begin // whole, -(-end // whole)):
         rows = np.random.default_rng((seed, place, cycle)).permutation(group.rows)
         starts = cycle * whole + np.concatenate([[0], np.cumsum(tokens[rows])[:-1]])

@@ -138,6 +138,12 @@ def test_replayed_rows_take_their_share_and_the_stages_own_rows_still_come_once(
     assert max(seen[row] for row in range(150, 200)) - min(seen[row] for row in range(150, 200)) <= 1
 
 
+def test_a_share_of_less_than_a_token_takes_nothing():
+    sources = ["traces"] * 150 + ["instruct"] * 50
+    steps = plan(sources=sources, replay={"instruct": 1e-6}, epochs=2, batch_size=8)
+    assert {row for step in steps for row in rows_of(step)} == set(range(150))
+
+
 def test_a_share_for_rows_that_are_not_there_is_an_error():
     with pytest.raises(RecipeError, match=r"teachers\.poet has a share of the tokens"):
         plan(teachers={"poet": 1})
