@@ -5,6 +5,7 @@ takes the original. Does not know what is trained (student/freeze.py).
 """
 
 import copy
+import gc
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ class Bases:
 
         `again`: another stage will ask for the same.
         """
+        # The student and the trainer of the stage before hold each other, and a GPU has no room for two.
+        gc.collect()
         if self._kept is None or self._kept[0] != start:
             self._kept = (start, *load(recipe, start))
         _, model, processor = self._kept

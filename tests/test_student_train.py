@@ -1,8 +1,10 @@
 """Stages follow each other through the files they leave; a kill costs time and nothing else."""
 
+import gc
 import json
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 
 import orjson
@@ -17,6 +19,7 @@ from distill.errors import DataError, ModelError, RecipeError, StaleError
 from distill.recipe import load
 from distill.status import parts
 from distill.types import Progress
+from student import base
 from student.train import train
 
 ALIGN = worlds.stage("align", "questions", train='["projector"]', steps=3)
@@ -61,6 +64,25 @@ def test_every_stage_leaves_a_student_that_transformers_loads(trained: Path):
         path = trained / "run" / "train" / name / "model"
         AutoModelForImageTextToText.from_pretrained(path)
         assert "<|im_start|>" in AutoProcessor.from_pretrained(path).chat_template
+
+
+def test_the_student_of_a_stage_is_gone_when_the_next_one_is_loaded(place: Path, monkeypatch: pytest.MonkeyPatch):
+    found: list[weakref.ref[torch.nn.Module]] = []
+    load_start = base.load
+
+    def loaded(*args: object) -> tuple[torch.nn.Module, object]:
+        assert not any(model() is not None for model in found)
+        model, processor = load_start(*args)
+        found.append(weakref.ref(model))
+        return model, processor
+
+    monkeypatch.setattr(base, "load", loaded)
+    gc.disable()
+    try:
+        train(worlds.recipe(place, ALIGN, REASON), place / "run")
+    finally:
+        gc.enable()
+    assert len(found) == 2
 
 
 def test_a_student_keeps_the_cache_that_training_switched_off(trained: Path):
