@@ -122,9 +122,12 @@ class Meter:
             self._sums[name] = self._sums[name] + amount if name in self._sums else amount
 
     def cells(self, nll: torch.Tensor, right: torch.Tensor, cells: torch.Tensor) -> None:
-        """Likelihoods and hits of one pass by cell: a token's group times the number of parts, plus its part."""
+        """Likelihoods and hits of one pass by cell: a token's group times the number of parts, plus its part.
+
+        What lies in the cell after the last is left out.
+        """
         size = len(self._groups) * len(KINDS)
-        found = torch.zeros(3, size, dtype=torch.float64, device=nll.device)
+        found = torch.zeros(3, size + 1, dtype=torch.float64, device=nll.device)
         values = torch.stack([nll.double(), right.double(), torch.ones_like(nll, dtype=torch.float64)])
         self.add(cells=found.index_add_(1, cells, values))
 
@@ -139,7 +142,7 @@ class Meter:
     ) -> StepLog:
         """Report the steps since the last report; `reduce` adds a tensor up over all processes."""
         sums = {name: reduce(value).cpu() for name, value in sorted(self._sums.items())}
-        cells = sums.pop("cells").reshape(3, len(self._groups), len(KINDS))
+        cells = sums.pop("cells")[:, :-1].reshape(3, len(self._groups), len(KINDS))
         _, right, count = cells.sum((1, 2)).tolist()
         loss = float(sums.pop("loss"))
         now = time.perf_counter()

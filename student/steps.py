@@ -154,6 +154,7 @@ class StepData(Dataset[dict[str, Any]]):
         self._group_names = group_of(examples)
         number = {name: place for place, name in enumerate(groups)}
         self._groups = [number[name] for name in self._group_names]
+        self._no_cell = len(groups) * len(KINDS)
 
     def __len__(self) -> int:
         return len(self._plan)
@@ -173,14 +174,13 @@ class StepData(Dataset[dict[str, Any]]):
     def _micro_batch(self, rows: MicroBatch, weights: StepWeights | None) -> dict[str, Any]:
         layout = self._collator(rows)
         found = [self._examples.rows[row] for row in layout.rows]
-        silent = [np.zeros(len(example.kinds), np.float32) for example in found]
-        cells = np.concatenate(
-            [
-                example.kinds + np.int64(self._groups[row] * len(KINDS))
-                for row, example in zip(layout.rows, found, strict=True)
-            ]
-        )
-        counted = np.concatenate([weights(example) for example in found] if weights is not None else silent)
+        if weights is not None:
+            counted = np.concatenate([weights(example) for example in found])
+            of_row = np.repeat([self._groups[row] for row in layout.rows], [len(example.kinds) for example in found])
+            cells = of_row * len(KINDS) + np.concatenate([example.kinds for example in found])
+        else:
+            counted = np.zeros(len(layout.labels), np.float32)
+            cells = np.full(len(layout.labels), self._no_cell)
         teacher = self._teacher(layout, counted) if self._distributions is not None else {}
         return {
             **layout.inputs,

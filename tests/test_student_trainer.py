@@ -13,9 +13,9 @@ from distill.errors import DistillError, ModelError, StorageError
 from distill.recipe import Lora, Stage
 from student import attention, encode, freeze, kernels, loss, pictures, proof, trainer
 from student import stage as stages
-from student.meter import StepLog
+from student.meter import Meter, StepLog
 from student.model import parts
-from student.steps import Feed, feed
+from student.steps import MICRO_BATCHES, Feed, feed
 
 SETTINGS = {
     "name": "s",
@@ -61,7 +61,7 @@ class Run:
         self.folder = folder / "checkpoints"
         self.logs: list[StepLog] = []
 
-    def feed(self) -> Feed:
+    def feed(self, **shared: int) -> Feed:
         return feed(
             self.student,
             self.parts,
@@ -73,6 +73,7 @@ class Run:
             max_pixels=10**6,
             type_name=stages.type_name(self.model),
             seed=0,
+            **shared,
         )
 
     def fit(self) -> StepLog:
@@ -158,6 +159,24 @@ def test_logs_count_real_tokens_and_not_padding(world: Path, tmp_path: Path):
     assert last.response_tokens == 2 * run.examples.response_tokens
     assert last.images == 24
     assert last.padding_share == 0
+
+
+def test_a_row_that_fills_up_a_process_without_one_is_not_measured(world: Path, tmp_path: Path):
+    run = Run("siq-vl", world, tmp_path, batch_size=1)
+    feeds = [run.feed(process=process, processes=2) for process in (0, 1)]
+    meter = Meter(run.logs.append, feeds[0].groups, rate=1.0)
+    of_process = [feed.data[0][MICRO_BATCHES] for feed in feeds]
+    meter.add(loss=torch.zeros(()))
+    counted = []
+    for micro_batches in of_process:
+        for micro_batch in micro_batches:
+            weights = micro_batch["weights"]
+            counted.append(bool(weights.any()))
+            # What is learned is half right, what fills up is right throughout.
+            meter.cells(torch.ones(len(weights)), weights.cumsum(0) < 0.5, micro_batch["cells"])
+    log = meter.log(step=1, steps=1, epoch=1.0, learning_rate=0.0)
+    assert sorted(counted) == [False, True]
+    assert log.token_accuracy == pytest.approx(0.5, abs=0.1)
 
 
 def test_training_prints_nothing_of_its_own(world: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]):
