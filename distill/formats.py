@@ -103,7 +103,7 @@ def _needed(source: DataSource, present: set[str]) -> dict[str, tuple[str, ...]]
         case "cocoqa":
             needed = {"question": ("question",), "image": _image_names(source, "image_id", "img_id")}
         case _:
-            needed = {"question": ("question",), "choices": ("choices",)}
+            needed = {"question": (source.columns.question,), "choices": ("choices",)}
     if source.columns.image == "":
         needed.pop("image", None)
     return needed | mapped
@@ -302,14 +302,14 @@ def _scienceqa(values: Mapping[str, Any], source: DataSource) -> Parsed:
     if not all(isinstance(choice, str | int | float) for choice in choices):
         raise RowError("bad_choices", f"choices must be texts, not {choices!r:.200}")
     options = [str(choice).strip() for choice in choices]
-    index = values.get("answer")
+    index = values.get(source.columns.answer)
     if isinstance(index, str) and index.strip().lstrip("-").isdecimal():
         index = int(index)
     if index is not None and (not isinstance(index, int) or not 0 <= index < len(options)):
         raise RowError("bad_answer", f"answer {index!r} is not the position of one of {len(options)} choices")
     hint = str(values.get("hint") or "").strip()
     lines = [f"{hint}\n"] if hint else []
-    lines += [_question(values.get("question"))]
+    lines += [_question(values.get(source.columns.question))]
     lines += [f"{letter}. {option}" for letter, option in zip(LETTERS, options, strict=False)]
     question = Question(
         text="\n".join(lines),

@@ -249,8 +249,9 @@ def test_every_shipped_recipe_loads_by_its_name_and_states_its_purpose(name: str
     assert found.name == name
     assert found.path.read_text().startswith("# ")
     for stage in found.stages:
-        assert stage.data == "traces" or stage.data in found.data
+        assert stage.data.partition(":")[0] == "traces" or stage.data in found.data
     assert not found.stages or found.eval.data in found.data
+    assert found.filter.contamination.sources is None or set(found.filter.contamination.sources) <= set(found.data)
 
 
 def test_a_typo_is_reported_within_a_second_and_without_heavy_imports(path: Path) -> None:

@@ -151,7 +151,9 @@ def test_the_wheel_holds_the_four_packages_and_nothing_else(wheel: list[str]) ->
 
 
 def test_the_wheel_carries_the_recipes_and_the_data_that_modules_open(wheel: list[str]) -> None:
-    recipes = {f"distill/_recipes/{path.name}" for path in (ROOT / "recipes").glob("*.toml")}
+    folder = ROOT / "recipes"
+    shipped = [*folder.glob("*.toml"), *folder.glob("*/*.py")]
+    recipes = {f"distill/_recipes/{path.relative_to(folder).as_posix()}" for path in shipped}
     assert recipes <= set(wheel)
     assert "distill/py.typed" in wheel
     for package in PACKAGES:

@@ -1,0 +1,186 @@
+"""The shipped recipes against the data sets they name: rows in each one's published layout, read without network."""
+
+import io
+import json
+import re
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from distill import charts, data, recipe
+from distill.recipe import DataSource
+from distill.types import Sample
+
+RECIPES = {name: recipe.load(name) for name in recipe.shipped()}
+RATINGS = ("relevance", "image_correspondence", "formatting", "visual_dependency")
+
+
+def picture(number: int = 0) -> dict[str, Any]:
+    """An image cell as the hub stores it."""
+    buffer = io.BytesIO()
+    Image.new("RGB", (8, 8), (number, 0, 0)).save(buffer, "PNG")
+    return {"bytes": buffer.getvalue(), "path": None}
+
+
+def finevision(subset: str) -> dict[str, Any]:
+    return {
+        "images": [picture()],
+        "texts": [{"user": "What is shown?\nAnswer briefly.", "assistant": "A cat."}],
+        "source": subset,
+        **{f"{name}_ratings": [5] for name in RATINGS},
+        **{f"{name}_min": 5 for name in RATINGS},
+    }
+
+
+HUB: dict[str, tuple[dict[str, Any], str, tuple[str, ...]]] = {
+    "HuggingFaceM4/ChartQA": (
+        {"image": picture(), "query": "How many food items?", "label": ["14"], "human_or_machine": 0},
+        "How many food items?",
+        ("14",),
+    ),
+    "lmms-lab/textvqa": (
+        {
+            "image_id": "003a8ae2ef43b901",
+            "question_id": 34602,
+            "question": "what is the brand of this camera?",
+            "question_tokens": ["what", "is", "the", "brand", "of", "this", "camera"],
+            "image": picture(),
+            "image_width": 1024,
+            "image_height": 664,
+            "answers": ["nous les gosses", "dakota", "clos culombu", "dakota digital", *["dakota"] * 6],
+            "image_classes": ["Cassette deck"],
+            "set_name": "val",
+        },
+        "what is the brand of this camera?",
+        ("nous les gosses", "dakota", "clos culombu", "dakota digital"),
+    ),
+    "HuggingFaceM4/A-OKVQA": (
+        {
+            "image": picture(),
+            "question_id": "22MexNkBPpdZGX6sxbxVBH",
+            "question": "What is the man by the bags awaiting?",
+            "choices": ["skateboarder", "train", "delivery", "cab"],
+            "correct_choice_idx": 3,
+            "direct_answers": "['ride', 'bus', 'cab']",
+            "difficult_direct_answer": False,
+            "rationales": ["A train would not be on the street."],
+        },
+        "What is the man by the bags awaiting?\nA. skateboarder\nB. train\nC. delivery\nD. cab",
+        ("D",),
+    ),
+    "derek-thomas/ScienceQA": (
+        {
+            "image": picture(),
+            "question": "Which of these states is farthest north?",
+            "choices": ["West Virginia", "Louisiana", "Arizona", "Oklahoma"],
+            "answer": 0,
+            "hint": "",
+            "task": "closed choice",
+            "grade": "grade2",
+            "subject": "social science",
+            "topic": "geography",
+            "category": "Geography",
+            "skill": "Read a map: cardinal directions",
+            "lecture": "Maps have four cardinal directions.",
+            "solution": "West Virginia is farthest north.",
+        },
+        "Which of these states is farthest north?\nA. West Virginia\nB. Louisiana\nC. Arizona\nD. Oklahoma",
+        ("A",),
+    ),
+}
+"""One row of each data set, and what is to be made of it: the question and its accepted answers."""
+
+
+def sources() -> list[tuple[str, str, DataSource]]:
+    """Every source of a shipped recipe that lies on the hub."""
+    return [
+        (name, key, source)
+        for name, found in RECIPES.items()
+        for key, source in found.data.items()
+        if source.source.count("/") == 1 and not found.local(source.source).exists()
+        if not Path(source.source).suffix
+    ]
+
+
+def written(path: Path, row: dict[str, Any]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.Table.from_pylist([row]), path)
+    return path
+
+
+@pytest.mark.parametrize(("name", "key", "source"), sources(), ids=lambda value: str(value)[:40])
+def test_a_row_of_the_hub_is_read_with_its_question_and_its_answers(
+    name: str, key: str, source: DataSource, tmp_path: Path
+) -> None:
+    if source.source == "HuggingFaceM4/FineVision":
+        assert source.subset is not None and source.split == "train"
+        row, question, answers = finevision(source.subset), "What is shown?\nAnswer briefly.", ("A cat.",)
+    else:
+        row, question, answers = HUB[source.source]
+    table = written(tmp_path / "rows.parquet", row)
+    (sample,) = data.read(recipe.load(name, {f"data.{key}.source": str(table)}), key)
+    assert isinstance(sample, Sample), sample
+    assert (sample.question, sample.answers, len(sample.images)) == (question, answers, 1)
+    assert sample.domain == source.domain
+
+
+@pytest.mark.parametrize("name", ["siq-vl-0.5b", "siq-vl-1.5b", "single-gpu-24gb"])
+def test_downloaded_subsets_become_one_source_and_every_teacher_gets_its_own(name: str, tmp_path: Path) -> None:
+    found = RECIPES[name]
+    wanted = re.findall(r'"(\w+)/\*"', found.path.read_text())
+    for number, subset in enumerate(wanted):
+        row = finevision(subset) | {"images": [picture(number)]}
+        written(tmp_path / "questions" / subset / "train-00000-of-00001.parquet", row)
+    (tmp_path / "questions" / ".cache" / "huggingface").mkdir(parents=True)
+    here = recipe.load(name, {"data.questions.source": str(tmp_path / "questions")})
+    domains = {sample.domain for sample in data.samples(here)}
+    assert domains == set(wanted)
+    assert sorted(domain for teacher in found.teachers for domain in teacher.domains) == sorted(wanted)
+
+
+def test_charts_come_with_the_tables_behind_them(tmp_path: Path) -> None:
+    script = runpy.run_path(str(recipe.recipes_folder() / "charts-only" / "questions.py"))
+    dataset = tmp_path / "ChartQA" / "ChartQA Dataset"
+    for split in ("train", "test"):
+        for folder in ("png", "tables"):
+            (dataset / split / folder).mkdir(parents=True)
+        (dataset / split / "png" / "10219.png").write_bytes(picture()["bytes"])
+        (dataset / split / "tables" / "10219.csv").write_text("Entity,Values\nOther location,nan\nSchool,83\n")
+        for writer, label in (("human", "83"), ("augmented", "1")):
+            row = {"imgname": "10219.png", "query": f"What does {writer} ask?", "label": label}
+            (dataset / split / f"{split}_{writer}.json").write_text(json.dumps([row]))
+    script["main"](dataset)
+    overrides = {
+        f"data.{key}.source": str(dataset / f"{file}.jsonl") for key, file in (("questions",) * 2, ("test",) * 2)
+    }
+    here = recipe.load("charts-only", overrides)
+    for key in ("questions", "test"):
+        human, augmented = data.samples(here, key)
+        assert (human.answer, human.domain, human.meta["difficulty"]) == ("83", "charts", "human")
+        assert augmented.meta["difficulty"] == "augmented"
+        table = charts.find_table(human.meta)
+        assert table is not None
+        assert human.images[0].path is not None
+
+
+@pytest.mark.parametrize("name", sorted(RECIPES))
+def test_a_header_says_how_to_run_it_on_what_and_what_to_expect(name: str) -> None:
+    header = RECIPES[name].path.read_text().partition("\nseed")[0]
+    assert all(line.startswith("#") for line in header.splitlines())
+    assert re.search(rf"distill (run|recipes copy) {re.escape(name)}\b", header)
+    assert "Hardware: " in header
+    assert re.search(r"measured|log\.md", header)
+    if "estimated" in header:
+        assert re.search(
+            r"tokens x [\d.]+ GFLOP .*/ \(\d+ TFLOP/s x MFU 0\.40\) = [\d.]+ (min|h)", header.replace("\n# ", " ")
+        )
+
+
+@pytest.mark.parametrize("name", sorted(RECIPES))
+def test_a_recipe_stands_in_the_table_of_recipes(name: str) -> None:
+    assert f"[{name}]({name}.toml)" in (recipe.recipes_folder() / "README.md").read_text()
