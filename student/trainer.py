@@ -194,6 +194,8 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
             batch_size=1,
             collate_fn=_only,
             num_workers=self.args.dataloader_num_workers,
+            # The plan, the rows and the images in memory are shared, not sent.
+            multiprocessing_context="fork" if self.args.dataloader_num_workers else None,
             persistent_workers=self.args.dataloader_persistent_workers,
             pin_memory=self.args.dataloader_pin_memory,
         )
@@ -218,11 +220,18 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
         for number, micro_batch in enumerate(micro_batches, 1):
             last = number == len(micro_batches)
             with nullcontext() if last else self.accelerator.no_sync(model):
-                loss = self.compute_loss(model, self._prepare_inputs(micro_batch))
+                loss = self.compute_loss(model, self._on_device(micro_batch))
                 self.accelerator.backward(loss)
             total += loss.detach()
         self._meter.step(inputs[FACTS])
         return total
+
+    def _on_device(self, micro_batch: dict[str, Any]) -> dict[str, Any]:
+        """Its tensors copied behind what the device still has to do: Trainer's own way waits for that."""
+        return {
+            name: value.to(self.args.device, non_blocking=True) if isinstance(value, torch.Tensor) else value
+            for name, value in micro_batch.items()
+        }
 
     def compute_loss(
         self,

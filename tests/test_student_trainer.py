@@ -76,7 +76,7 @@ class Run:
             **shared,
         )
 
-    def fit(self) -> StepLog:
+    def fit(self, workers: int = 0) -> StepLog:
         return trainer.fit(
             self.student,
             self.processor,
@@ -86,6 +86,7 @@ class Run:
             folder=self.folder,
             seed=0,
             dtype=torch.float32,
+            workers=workers,
             on_log=self.logs.append,
         )
 
@@ -184,6 +185,18 @@ def test_training_prints_nothing_of_its_own(world: Path, tmp_path: Path, capfd: 
     capfd.readouterr()
     run.fit()
     assert capfd.readouterr() == ("", "")
+
+
+def test_worker_processes_change_nothing_whatever_way_python_starts_processes(world: Path, tmp_path: Path):
+    alone = Run("siq-vl", world, tmp_path / "alone")
+    helped = Run("siq-vl", world, tmp_path / "helped")
+    before = torch.multiprocessing.get_start_method()
+    # As Python 3.14 does by itself: what a step is made of would have to be pickled.
+    torch.multiprocessing.set_start_method("forkserver", force=True)
+    try:
+        assert helped.fit(workers=1).loss == alone.fit().loss
+    finally:
+        torch.multiprocessing.set_start_method(before, force=True)
 
 
 def test_a_checkpoint_without_its_marker_is_removed_and_the_one_before_it_used(tmp_path: Path):
