@@ -61,7 +61,7 @@ class Manifest:
         """The manifest of a stage folder, or None when the stage is unfinished."""
         try:
             values = orjson.loads((folder / MANIFEST).read_bytes())
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         except orjson.JSONDecodeError as error:
             raise DataError(f"{folder / MANIFEST}: not valid JSON ({error}); remove it to redo the stage") from None
@@ -126,7 +126,7 @@ def begin(path: Path, fields: Mapping[str, Any], *, begun: bool, remedy: str) ->
     """
     try:
         before = orjson.loads(path.read_bytes())
-    except (FileNotFoundError, orjson.JSONDecodeError):
+    except (FileNotFoundError, NotADirectoryError, orjson.JSONDecodeError):
         before = None
     if begun and before is not None and fingerprint(before) != fingerprint(fields):
         raise StaleError(f"{path.parent} was begun with other settings:\n{differences(before, fields)}\n{remedy}")
@@ -184,6 +184,10 @@ def storage_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        if error.errno in (errno.ENOTDIR, errno.EEXIST):
+            raise StorageError(
+                f"{path}: a file stands where a folder has to be; move it away, or choose another --run"
+            ) from error
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EFBIG, errno.EIO):
             raise
         raise StorageError(

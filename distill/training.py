@@ -66,6 +66,12 @@ class SpanWeights(Section):
     answer: float = Field(default=1.0, ge=0)
     format: float = Field(default=1.0, ge=0)
 
+    @model_validator(mode="after")
+    def _count(self) -> Self:
+        if not (self.rationale or self.answer or self.format):
+            raise ValueError("rationale, answer and format all weigh 0, so nothing would be learned; raise one")
+        return self
+
 
 class Loss(SpanWeights):
     """The weights of a stage's tokens in its loss."""

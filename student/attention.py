@@ -9,7 +9,9 @@ from typing import Any
 import torch
 from transformers import AttentionInterface, PretrainedConfig, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
-from transformers.utils import is_flash_attn_2_available
+from transformers.utils import is_flash_attn_2_available, is_flash_attn_3_available
+
+from distill.errors import ModelError
 
 PACKED = "packed_rows"
 """The name under which transformers knows this attention."""
@@ -81,6 +83,19 @@ def choose(asked: str, device: torch.device, dtype: torch.dtype) -> str:
         return PACKED
     half = dtype in (torch.float16, torch.bfloat16)
     return "flash_attention_2" if half and is_flash_attn_2_available() else "sdpa"
+
+
+def require(asked: str) -> None:
+    """Raise ModelError, before anything is loaded, where this machine lacks the attention that a recipe names."""
+    if asked == "flex_attention" and not torch.cuda.is_available():
+        raise ModelError(_lacking(asked, "torch trains with it on a GPU only"))
+    found = {"flash_attention_2": is_flash_attn_2_available, "flash_attention_3": is_flash_attn_3_available}
+    if asked in found and not found[asked]():
+        raise ModelError(_lacking(asked, "its package is not installed, or there is no GPU for it"))
+
+
+def _lacking(asked: str, why: str) -> str:
+    return f'student.attention = {asked!r} cannot be used here: {why}; choose "auto", which takes what there is'
 
 
 def use(model: PreTrainedModel, name: str) -> None:

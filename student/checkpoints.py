@@ -19,6 +19,8 @@ COMPLETE = "complete"
 """Marker file of a checkpoint, written when everything else is on disk."""
 WEIGHTS = "trainable.safetensors"
 PREFIX = "checkpoint-"
+_REFUSED = ("os error", "file write failed", "PytorchStreamWriter", "inline_container")
+"""Signs of a refused write in what safetensors and torch say."""
 
 
 def last_checkpoint(folder: Path) -> Path | None:
@@ -46,7 +48,7 @@ def refused_writes(path: Path) -> Iterator[None]:
             yield
     except (RuntimeError, SafetensorError) as error:
         text = str(error)
-        if not any(sign in text for sign in ("os error", "file write failed", "PytorchStreamWriter")):
+        if not any(sign in text for sign in _REFUSED):
             raise
         raise StorageError(
             f"{path}: cannot write: {text.splitlines()[0]}; finished work is intact, "

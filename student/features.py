@@ -187,7 +187,8 @@ def sharing(stages: Sequence[Stage], stage: Stage) -> int:
         made_by[each.name] = each.name if "projector" in each.train else made_by[each.start or before]
         before = each.name
     same = [each for each in stages if made_by[each.name] == made_by[stage.name] and "projector" not in each.train]
-    return len(same) if stage in same else 0
+    # By name: a stage whose settings have been settled is no longer equal to the recipe's.
+    return len(same) if stage.name in [each.name for each in same] else 0
 
 
 def _passes(stage: Stage, examples: Examples) -> float:

@@ -60,6 +60,11 @@ class StepWeights:
         return float(own @ counts), own
 
 
+def counts(example: Example, loss: Loss) -> bool:
+    """Whether a row has a token that counts, at the first step or at the last."""
+    return any(StepWeights([example], loss, progress)(example).any() for progress in (0, 1))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scored:
     """What the head says of its positions; only `loss` carries gradients."""

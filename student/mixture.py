@@ -58,7 +58,10 @@ def groups(
 def _named(chosen: np.ndarray, key: str) -> np.ndarray:
     rows = np.flatnonzero(chosen)
     if not len(rows):
-        raise RecipeError(f"stages: {key} has a share of the tokens, but no row of it is left to train on")
+        raise RecipeError(
+            f"stages: {key} has a share of the tokens, but no row of it is left to train on; leave it out, or "
+            "look at the counts of dropped rows and of the filter"
+        )
     return rows
 
 

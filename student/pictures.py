@@ -129,7 +129,14 @@ class ImageStore:
             return found
         if self._shelf is not None and (packed := self._shelf.get(ref.sha256)) is not None:
             return unpack(*packed)
-        image = load(ref, max_pixels=max_pixels)
+        try:
+            image = load(ref, max_pixels=max_pixels)
+        except ImageError as error:
+            if ref.sha256 not in self._sizes:
+                raise
+            raise ImageError(
+                error.reason, f"{error}; it could be read before: put it back, and run the same command again"
+            ) from None
         if not self._names:
             self._expand(image)
         return self._make(image)

@@ -5,6 +5,7 @@ other sources. Does not cover tokens (student/encode.py) or how often a row is d
 """
 
 import hashlib
+import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,13 +16,15 @@ from typing import Any
 import orjson
 
 from distill import data, images
-from distill.artifacts import flatten, require
+from distill.artifacts import Manifest, flatten, require
 from distill.errors import DataError
 from distill.recipe import DataSource, Recipe, Stage
 from distill.types import BadRow, ImageRef
 
 TRACES = "traces"
 NO_ANSWER = "no_answer"
+MALFORMED = "malformed_row"
+"""A trace that lacks what it must have, such as after the dataset was edited by hand."""
 NO_THINK = " /no_think"
 """What a question ends with that asks a student of two modes for the answer alone."""
 _READ_ROWS = 256
@@ -77,7 +80,7 @@ def max_pixels(recipe: Recipe, stage: Stage) -> int:
 
 def read(recipe: Recipe, run: Path, stage: Stage, dropped: Counter[str]) -> Iterator[Row]:
     """The rows of a stage in order, replayed ones last; reasons for rows left out are added to `dropped`."""
-    own = _traces(recipe, run, stage) if is_traces(stage) else _samples(recipe, stage.data, dropped)
+    own = _traces(recipe, run, stage, dropped) if is_traces(stage) else _samples(recipe, stage.data, dropped)
     yield from islice(own, stage.limit)
     for name in stage.replay:
         yield from _samples(recipe, name, dropped)
@@ -102,7 +105,7 @@ def _samples(recipe: Recipe, name: str, dropped: Counter[str]) -> Iterator[Row]:
         )
 
 
-def _traces(recipe: Recipe, run: Path, stage: Stage) -> Iterator[Row]:
+def _traces(recipe: Recipe, run: Path, stage: Stage, dropped: Counter[str]) -> Iterator[Row]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -111,6 +114,7 @@ def _traces(recipe: Recipe, run: Path, stage: Stage) -> Iterator[Row]:
     files = sorted(folder.glob("*.parquet"))
     if not files:
         raise DataError(f"{folder}: holds no *.parquet; run the filter stage again")
+    _require_written(run / "filter", files)
     for file in files:
         position = 0
         try:
@@ -118,12 +122,31 @@ def _traces(recipe: Recipe, run: Path, stage: Stage) -> Iterator[Row]:
                 there = [name for name in _COLUMNS if name in table.schema_arrow.names]
                 for batch in table.iter_batches(batch_size=_READ_ROWS, columns=there):
                     for values in batch.to_pylist():
-                        yield _trace(values, file, position, stage, plain=recipe.filter.rationale == "plain")
+                        try:
+                            row = _trace(values, file, position, stage, plain=recipe.filter.rationale == "plain")
+                        except (TypeError, ValueError, AttributeError, IndexError):
+                            dropped[MALFORMED] += 1
+                        else:
+                            if row.response.strip():
+                                yield row
+                            else:
+                                dropped[NO_ANSWER] += 1
                         position += 1
         except (OSError, KeyError, pa.ArrowException) as error:
             raise DataError(
                 f"{file}: cannot be read as filtered traces: {error}; run the filter stage again"
             ) from None
+
+
+def _require_written(stage_folder: Path, files: list[Path]) -> None:
+    """Raise DataError for files beside those of the filter: they would change what is learned and leave no trace."""
+    manifest = Manifest.read(stage_folder)
+    written = {stage_folder / name for name in manifest.outputs} if manifest is not None else set()
+    others = [file for file in files if file not in written]
+    if others and len(others) < len(files):
+        raise DataError(
+            f"{others[0]}: the filter stage did not write this file, so it is no part of the dataset; move it away"
+        )
 
 
 def _trace(values: dict[str, Any], file: Path, position: int, stage: Stage, *, plain: bool) -> Row:
@@ -151,9 +174,17 @@ def _trace(values: dict[str, Any], file: Path, position: int, stage: Stage, *, p
         sample_id=values.get("sample_id") or identity,
         source=stage.data,
         teacher=values.get("teacher") or "",
-        weight=values.get("weight", 1.0),
+        weight=_weight(values.get("weight")),
         difficulty=0.5 if pass_rate is None else 1 - float(pass_rate),
     )
+
+
+def _weight(value: float | None) -> float:
+    """What a row counts; one without a weight counts 1. Raises ValueError for what is no finite number from 0 on."""
+    weight = 1.0 if value is None else float(value)
+    if not 0 <= weight < math.inf:
+        raise ValueError(f"weight {value}")
+    return weight
 
 
 def _share(identity: str) -> float:

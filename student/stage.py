@@ -74,10 +74,23 @@ def run(
     """
     import torch
 
-    from student import checkpoints, features, freeze, kernels, lora, memory, meter, proof, quality, trainer, watch
+    from student import (
+        attention,
+        checkpoints,
+        features,
+        freeze,
+        kernels,
+        lora,
+        memory,
+        meter,
+        proof,
+        quality,
+        trainer,
+        watch,
+    )
     from student.flops import Cost
     from student.model import parts as find_parts
-    from student.steps import feed
+    from student.steps import feed, require_something_to_learn
 
     begun = time.perf_counter()
     assert recipe.student is not None
@@ -86,6 +99,8 @@ def run(
     folder = run_folder / "train" / stage.name
     lora.require(stage.lora)
     kernels.require(stage)
+    attention.require(recipe.student.attention)
+    trainer.require(stage)
     main = processes.is_main()
     if main:
         begin(
@@ -102,6 +117,7 @@ def run(
     with processes.main_first():
         encoder, readable = _examples(recipe, run_folder, stage, model, processor, dtype, session)
     examples, kept_out = quality.split(readable, stage)
+    require_something_to_learn(examples, stage)
     held_out = {"held_out": len(kept_out)} if stage.validation is not None else {}
     shrunk = {"shrunk": readable.shrunk} if readable.shrunk else {}
     assert session.store is not None

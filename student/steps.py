@@ -14,12 +14,13 @@ from peft import PeftModel
 from torch.utils.data import Dataset
 from transformers import PreTrainedModel
 
+from distill.errors import DataError, DistillError
 from distill.training import Stage
 from student import attention, mixture
 from student.collate import Collator, Layout, spatial_positions
 from student.encode import KINDS, Examples
 from student.flops import Cost
-from student.loss import StepWeights
+from student.loss import StepWeights, counts
 from student.meter import Facts
 from student.model import Parts
 from student.order import MicroBatch, Plan
@@ -27,6 +28,8 @@ from student.pictures import Pictures
 from student.toplogprobs import TopLogprobs
 
 MICRO_BATCHES, FACTS = "micro_batches", "facts"
+FAILED = "failed"
+"""The error of a step that cannot be made, in the place of the rest: worker processes raise it as text only."""
 TEACHER = "teacher_"
 """What the names of a micro-batch's distributions begin with, where the stage distils."""
 
@@ -128,13 +131,27 @@ def collate(
     )
 
 
+def require_something_to_learn(examples: Examples, stage: Stage) -> None:
+    """Raise DataError for a stage whose every step would leave the student as it is."""
+    if stage.train == ("projector",) and not any(example.row.images for example in examples.rows):
+        raise DataError(
+            f"stage '{stage.name}': train = [\"projector\"], and none of its {len(examples):,} rows has an image to "
+            "learn from; give it data with images, or train the language model"
+        )
+    if not any(counts(example, stage.loss) for example in examples.rows):
+        raise DataError(
+            f"stage '{stage.name}': every token of its {len(examples):,} rows has weight 0, so nothing would be "
+            "learned; look at stages.loss (a source has answers and no rationales) and at the dataset's `weight`"
+        )
+
+
 def group_of(examples: Examples) -> list[str]:
     """By row, what its tokens are counted under: its teacher, or its source."""
     return [example.row.teacher or example.row.source for example in examples.rows]
 
 
 class StepData(Dataset[dict[str, Any]]):
-    """Step number to `micro_batches` (dictionaries of tensors) and `facts`."""
+    """Step number to `micro_batches` (dictionaries of tensors) and `facts`, or to `failed`."""
 
     def __init__(
         self,
@@ -160,6 +177,12 @@ class StepData(Dataset[dict[str, Any]]):
         return len(self._plan)
 
     def __getitem__(self, step: int) -> dict[str, Any]:
+        try:
+            return self._made(step)
+        except DistillError as error:
+            return {FAILED: error}
+
+    def _made(self, step: int) -> dict[str, Any]:
         planned = self._plan[step]
         rows = [row for process in planned for micro_batch in process for row in micro_batch]
         weights = StepWeights(

@@ -5,6 +5,7 @@ states. Does not know about runs or manifests (student/train.py).
 """
 
 import logging
+import math
 import shutil
 import time
 import warnings
@@ -22,10 +23,13 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.utils.data import DataLoader
 from transformers import PreTrainedModel, PrinterCallback, ProcessorMixin, set_seed
+from transformers.integrations import get_available_reporting_integrations
+from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 from transformers.utils import logging as transformers_logging
 from trl import SFTConfig, SFTTrainer
 
 from distill.artifacts import write_text
+from distill.errors import DistillError, MissingExtra, RecipeError
 from distill.recipe import Stage
 from student import processes, sharding
 from student.callbacks import Due, LogBeforeSave, Proof
@@ -36,7 +40,7 @@ from student.freeze import plain_model
 from student.loss import Scored
 from student.meter import Meter, OnLog, StepLog
 from student.model import Parts
-from student.steps import FACTS, MICRO_BATCHES, TEACHER, Feed
+from student.steps import FACTS, FAILED, MICRO_BATCHES, TEACHER, Feed
 from student.watch import Watch
 
 _OPTIMIZER, _SCHEDULER = "optimizer.pt", "scheduler.pt"
@@ -111,6 +115,16 @@ def quiet() -> Iterator[None]:
         datasets_logging.set_verbosity(levels[1])
         if bars:
             transformers_logging.enable_progress_bar()
+
+
+def require(stage: Stage) -> None:
+    """Raise, before anything is loaded, where a stage reports to a tracker that is not known or not installed."""
+    for name in stage.report_to:
+        where = f"stages.{stage.name}.report_to = {name!r}"
+        if name not in INTEGRATION_TO_CALLBACK:
+            raise RecipeError(f"{where} is not known; trackio, wandb and tensorboard are")
+        if name not in get_available_reporting_integrations():
+            raise MissingExtra(f"{where}: it is not installed; `pip install {name}`, or leave it out")
 
 
 def settings(stage: Stage, folder: Path, *, steps: int, seed: int, workers: int) -> SFTConfig:
@@ -214,6 +228,8 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
         self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: torch.Tensor | int | None = None
     ) -> torch.Tensor:
         """Forward and backward of all micro-batches of a step; gradients are exchanged once, after the last."""
+        if FAILED in inputs:
+            raise inputs[FAILED]
         model.train()
         micro_batches = inputs[MICRO_BATCHES]
         total = torch.zeros((), device=self.args.device)
@@ -266,6 +282,13 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
                 reduce=lambda sums: self.accelerator.reduce(sums, "sum"),
             )
             logs.update(flat(asdict(report)))
+            if not math.isfinite(report.loss):
+                # Before a save: the checkpoint that is there is from when all was well.
+                raise DistillError(
+                    f"the loss is {report.loss} since step {step} of {report.steps} or shortly before, from which no "
+                    f"training recovers; set a lower learning_rate (now {self.args.learning_rate:g}) or "
+                    f"max_grad_norm (now {self.args.max_grad_norm:g}), and start the stage over with --fresh"
+                )
         super().log(logs, start_time)
 
     def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:

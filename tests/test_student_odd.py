@@ -1,0 +1,201 @@
+"""What careless hands and bad luck do to a training stage: one plain message, true counts, nothing lost."""
+
+import json
+import math
+import resource
+import shutil
+import signal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import student_worlds as worlds
+import torch
+
+from distill.artifacts import Manifest, fingerprint, read_jsonl
+from distill.errors import DataError, DistillError, ImageError, ModelError, RecipeError, StorageError
+from distill.recipe import load
+from distill.types import Progress
+from student import attention, features
+from student import stage as stages
+from student.checkpoints import refused_writes
+from student.train import train
+
+NOTHING_KEPT = {"student.image_memory_gb": "0", "student.image_disk_gb": "0"}
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("world")
+    worlds.parts(folder)
+    worlds.data(folder)
+    return folder
+
+
+@pytest.fixture
+def place(world: Path, tmp_path: Path) -> Path:
+    """A copy of the world for one test."""
+    return Path(shutil.copytree(world, tmp_path / "w"))
+
+
+def dataset(place: Path) -> Path:
+    return place / "run" / "filter" / "dataset" / "train" / "part-00000.parquet"
+
+
+def edit(place: Path, **columns: Any) -> None:
+    """Write the dataset anew, with these values in its first row."""
+    found = pq.read_table(dataset(place)).to_pylist()
+    found[0] |= columns
+    pq.write_table(pa.Table.from_pylist(found), dataset(place))
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"weight": math.nan},
+        {"weight": math.inf},
+        {"weight": -1.0},
+        {"weight": "much"},
+        {"answer": None},
+        {"messages": []},
+        {"images": None},
+        {"signals": "{"},
+        {"signals": "[]"},
+        {"images": [{"bytes": None, "path": None}]},
+    ],
+)
+def test_a_row_that_was_spoiled_by_hand_is_counted_and_costs_no_other(columns: dict[str, Any], place: Path):
+    edit(place, **columns)
+    made = train(worlds.recipe(place, worlds.stage("a", steps=1)), place / "run", stage="a")
+    assert made.counts["dropped_malformed_row"] == 1 and made.counts["rows"] == 39
+
+
+def test_a_row_without_a_weight_counts_one(place: Path):
+    edit(place, weight=None)
+    table = pq.read_table(dataset(place))
+    pq.write_table(
+        table.set_column(table.schema.get_field_index("weight"), "weight", pa.array([None] * 40)), dataset(place)
+    )
+    assert train(worlds.recipe(place, worlds.stage("a", steps=1)), place / "run", stage="a").counts["rows"] == 40
+
+
+def test_an_empty_answer_is_nothing_to_learn(place: Path):
+    edit(place, answer="")
+    made = train(
+        worlds.recipe(place, worlds.stage("a", steps=1, more='target = "answer"\n')), place / "run", stage="a"
+    )
+    assert made.counts["dropped_no_answer"] == 1
+
+
+def test_a_stage_in_which_no_token_counts_stops_before_it_trains(place: Path):
+    columns = pq.read_table(dataset(place))
+    pq.write_table(columns.append_column("weight", pa.array([0.0] * 40)), dataset(place))
+    with pytest.raises(DataError, match="'a': every token of its 40 rows has weight 0"):
+        train(worlds.recipe(place, worlds.stage("a")), place / "run")
+    only_rationales = worlds.stage("a", "questions", more="[stages.loss]\nanswer = 0\nformat = 0\n")
+    with pytest.raises(DataError, match="a source has answers and no rationales"):
+        train(worlds.recipe(place, only_rationales), place / "run")
+    with pytest.raises(RecipeError, match=r"stages\.a\.loss: rationale, answer and format all weigh 0"):
+        worlds.recipe(place, worlds.stage("a", more="loss = { rationale = 0, answer = 0, format = 0 }\n"))
+
+
+def test_a_projector_learns_nothing_from_text(place: Path):
+    (place / "texts.jsonl").write_text(json.dumps({"question": "1 + 1?", "answer": "2"}) + "\n", encoding="utf-8")
+    texts = '[data.texts]\nsource = "texts.jsonl"\ncolumns = { image = "" }\n'
+    with pytest.raises(DataError, match="none of its 1 rows has an image"):
+        train(worlds.recipe(place, worlds.stage("a", "texts", train='["projector"]'), more=texts), place / "run")
+
+
+def test_a_loss_that_is_no_number_ends_the_stage_and_keeps_the_checkpoint_before_it(place: Path):
+    recipe = worlds.recipe(place, worlds.stage("a", steps=6, save=1).replace("5e-3", "1e30"))
+    with pytest.raises(
+        DistillError, match=r"the loss is (nan|inf) since step \d of 6.*learning_rate \(now 1e\+30\)"
+    ) as error:
+        train(recipe, place / "run")
+    assert error.value.exit_code == 1
+    losses = [line["loss"] for line in read_jsonl(place / "run" / "train" / "a" / "metrics.jsonl")]
+    (checkpoint,) = (place / "run" / "train" / "a" / "checkpoints").glob("checkpoint-*")
+    assert losses[-1] is None and checkpoint.name == f"checkpoint-{len(losses) - 1}"
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_image_that_vanishes_while_its_stage_trains_is_one_message(
+    workers: int, place: Path, monkeypatch: pytest.MonkeyPatch
+):
+    recipe = worlds.recipe(place, worlds.stage("a", "questions"))
+    monkeypatch.setattr(stages, "_workers", lambda _: workers)
+    encode = stages._examples
+
+    def then_lose(*args: Any) -> Any:
+        found = encode(*args)
+        shutil.rmtree(place / "images")
+        return found
+
+    monkeypatch.setattr(stages, "_examples", then_lose)
+    with pytest.raises(ImageError, match=r"\d+\.png: no such file; it could be read before: put it back"):
+        train(load(recipe.path, NOTHING_KEPT | {"student.image_tokens": "off"}), place / "run")
+
+
+def test_a_file_that_the_filter_did_not_write_is_no_part_of_the_dataset(place: Path):
+    fields = {"filter": "by hand"}
+    manifest = Manifest(
+        stage="filter",
+        fingerprint=fingerprint(fields),
+        fields=fields,
+        outputs={"dataset/train/part-00000.parquet": stages.describe(dataset(place))},
+    )
+    manifest.write(place / "run" / "filter")
+    shutil.copy(dataset(place), dataset(place).with_name("copy.parquet"))
+    recipe = worlds.recipe(place, worlds.stage("a", steps=1))
+    with pytest.raises(DataError, match=r"copy\.parquet: the filter stage did not write this file"):
+        train(recipe, place / "run")
+    dataset(place).with_name("copy.parquet").unlink()
+    assert train(recipe, place / "run", stage="a").counts["rows"] == 40
+
+
+def test_a_file_in_the_place_of_a_folder_is_one_message(place: Path):
+    recipe = worlds.recipe(place, worlds.stage("a", steps=1))
+    (place / "file").write_text("", encoding="utf-8")
+    with pytest.raises(StorageError, match="file: a file stands where a folder has to be"):
+        train(recipe, place / "file")
+    (place / "run" / "train").write_text("", encoding="utf-8")
+    with pytest.raises(StorageError, match="a file stands where a folder has to be"):
+        train(recipe, place / "run")
+
+
+@pytest.mark.parametrize("name", ["flex_attention", "flash_attention_2", "flash_attention_3"])
+def test_an_attention_that_the_machine_lacks_is_refused_with_what_to_choose(
+    name: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(ModelError, match=f"student.attention = '{name}' cannot be used here.*choose \"auto\""):
+        attention.require(name)
+    attention.require("sdpa")
+
+
+def test_a_tracker_that_is_not_known_is_refused_before_anything_is_read(place: Path):
+    recipe = worlds.recipe(place, worlds.stage("a", more='report_to = ["nonsense"]\n'))
+    said: list[Progress] = []
+    with pytest.raises(RecipeError, match=r"stages\.a\.report_to = 'nonsense' is not known; trackio, wandb"):
+        train(recipe, place / "run", on_progress=said.append)
+    assert not said
+
+
+def test_settled_settings_do_not_change_how_many_stages_share_image_tokens(tmp_path: Path):
+    recipe = worlds.recipe(tmp_path, worlds.stage("a"), worlds.stage("b"))
+    settled = recipe.stages[0].model_copy(update={"gradient_checkpointing": False})
+    assert settled != recipe.stages[0] and features.sharing(recipe.stages, settled) == 2
+
+
+@pytest.mark.parametrize("limit_bytes", [2_000, 200_000])
+def test_a_full_disk_under_an_optimizers_state_is_one_message(limit_bytes: int, tmp_path: Path):
+    before, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit_bytes, before[1]))
+    try:
+        with pytest.raises(StorageError, match="cannot write"), refused_writes(tmp_path):
+            torch.save({"state": [torch.zeros(30_000) for _ in range(4)]}, tmp_path / "optimizer.pt")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
