@@ -12,9 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from distill import charts, data, recipe
+from distill import charts, data, recipe, run
 from distill.recipe import DataSource
 from distill.types import Sample
+from filters import conditions
 
 RECIPES = {name: recipe.load(name) for name in recipe.shipped()}
 RATINGS = ("relevance", "image_correspondence", "formatting", "visual_dependency")
@@ -166,6 +167,20 @@ def test_charts_come_with_the_tables_behind_them(tmp_path: Path) -> None:
         table = charts.find_table(human.meta)
         assert table is not None
         assert human.images[0].path is not None
+
+
+@pytest.mark.parametrize("name", sorted(RECIPES))
+def test_every_rule_and_order_of_a_recipe_is_one_that_the_filter_takes(name: str) -> None:
+    assert len(conditions.check(RECIPES[name].filter)) == len(RECIPES[name].filter.rules)
+
+
+@pytest.mark.parametrize("name", sorted(RECIPES))
+def test_a_copied_recipe_is_the_shipped_one(name: str, tmp_path: Path) -> None:
+    copied = run.copy_shipped(name, tmp_path)
+    assert recipe.load(copied).model_dump() == RECIPES[name].model_dump()
+    folder = recipe.recipes_folder() / name
+    assets = {path.relative_to(folder) for path in folder.rglob("*.py")}
+    assert assets == {path.relative_to(tmp_path / name) for path in (tmp_path / name).rglob("*.py")}
 
 
 @pytest.mark.parametrize("name", sorted(RECIPES))
