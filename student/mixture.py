@@ -21,6 +21,7 @@ class Group:
 
     rows: np.ndarray
     quota: int
+    replayed: bool = False
 
 
 def groups(
@@ -51,7 +52,8 @@ def groups(
         found = [Group(np.flatnonzero(is_own), total)]
     rest = 1 - sum(replay.values())
     for name, share in replay.items():
-        found.append(Group(_named(source_names == name, f"replay.{name}"), round(total * share / rest)))
+        rows = _named(source_names == name, f"replay.{name}")
+        found.append(Group(rows, round(total * share / rest), replayed=True))
     return found
 
 
@@ -68,11 +70,23 @@ def _named(chosen: np.ndarray, key: str) -> np.ndarray:
 def epoch_rows(
     found: Sequence[Group], tokens: np.ndarray, *, seed: int, epoch: int, order: str, ranks: np.ndarray
 ) -> np.ndarray:
-    """The rows of an epoch in the order of training; `ranks` sorts them where `order` is no shuffle."""
+    """The rows of an epoch in the order of training.
+
+    Where `order` is no shuffle, `ranks` sorts the stage's own rows, and replayed ones, sorted too, come evenly
+    between them: nothing is forgotten along a curriculum.
+    """
     drawn = np.concatenate([_stretch(group, tokens, seed, place, epoch) for place, group in enumerate(found)])
     chance = np.random.default_rng((seed, epoch))
     drawn = chance.permutation(drawn)
-    return drawn if order == SHUFFLE else drawn[np.argsort(ranks[drawn], kind="stable")]
+    if order == SHUFFLE:
+        return drawn
+    drawn = drawn[np.argsort(ranks[drawn], kind="stable")]
+    replayed = np.isin(drawn, [row for group in found if group.replayed for row in group.rows])
+    places = np.empty(len(drawn))
+    for some in (replayed, ~replayed):
+        number = np.count_nonzero(some)
+        places[some] = (np.arange(number) + 0.5) / number
+    return drawn[np.argsort(places, kind="stable")]
 
 
 def _stretch(group: Group, tokens: np.ndarray, seed: int, place: int, epoch: int) -> np.ndarray:

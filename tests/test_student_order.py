@@ -107,6 +107,17 @@ def test_a_curriculum_is_followed_step_by_step():
     assert all(min(LENGTHS[rows]) >= max(LENGTHS[after]) for rows, after in pairwise(easy))
 
 
+@pytest.mark.parametrize(("order", "ranks"), [("data", np.arange(200)), ("length", LENGTHS)])
+def test_replayed_rows_come_all_along_a_curriculum(order: str, ranks: np.ndarray):
+    sources = ["traces"] * 150 + ["instruct"] * 50
+    found = plan(sources=sources, replay={"instruct": 0.25}, order=order, ranks=ranks, batch_size=8)
+    steps = [rows_of(step) for step in found]
+    own = [ranks[[row for row in rows if row < 150]] for rows in steps]
+    assert sum(map(len, own)) == 150 and all(max(before) <= min(after) for before, after in pairwise(own))
+    replayed = [sum(row >= 150 for row in rows) for rows in steps]
+    assert min(replayed[:-1]) >= 1 and max(replayed) <= 4
+
+
 def test_packs_of_a_budget_are_full():
     chance = np.random.default_rng(1)
     lengths = np.clip(chance.lognormal(5, 0.8, 5000), 20, 2000).astype(int)
