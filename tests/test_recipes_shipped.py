@@ -191,9 +191,14 @@ def test_a_header_says_how_to_run_it_on_what_and_what_to_expect(name: str) -> No
     assert "Hardware: " in header
     assert re.search(r"measured|log\.md", header)
     if "estimated" in header:
-        assert re.search(
-            r"tokens x [\d.]+ GFLOP .*/ \(\d+ TFLOP/s x MFU 0\.40\) = [\d.]+ (min|h)", header.replace("\n# ", " ")
+        said = re.search(
+            r"([\d.]+) M tokens x ([\d.]+) GFLOP .*/ \(([\d.]+) TFLOP/s x MFU (0\.40)\) = ([\d.]+) (min|h) ",
+            header.replace("\n# ", " "),
         )
+        assert said is not None
+        tokens, flops, rate, share, time = map(float, said.groups()[:5])
+        seconds = tokens * 1e6 * flops * 1e9 / (rate * 1e12 * share)
+        assert time * {"min": 60, "h": 3600}[said[6]] == pytest.approx(seconds, rel=0.03)
 
 
 @pytest.mark.parametrize("name", sorted(RECIPES))
