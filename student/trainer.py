@@ -1,4 +1,4 @@
-"""One stage through TRL's SFTTrainer: our rows, our order, our checkpoints; its loop, optimizer and fused head.
+"""One stage through TRL's SFTTrainer: our rows, order, loss and checkpoints; its loop and optimizer.
 
 A checkpoint holds the trainable tensors only (the frozen ones are the start model's), optimizer, schedule and random
 states. Does not know about runs or manifests (student/train.py).
