@@ -248,6 +248,7 @@ def test_figures_reach_the_trackers_that_the_trainer_reports_to(place: Path, mon
             told.append({"step": state.global_step, **logs})
 
     monkeypatch.setitem(integration_utils.INTEGRATION_TO_CALLBACK, "trackio", Tracker)
+    monkeypatch.setattr(integration_utils, "is_trackio_available", lambda: True)
     train(worlds.recipe(place, reason(stage='report_to = ["trackio"]\n')), place / "run")
     measured = [log for log in told if "eval_loss" in log]
     assert [log["step"] for log in measured] == [2, 4, 6, 8]
