@@ -186,7 +186,7 @@ def storage_errors(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno in (errno.ENOTDIR, errno.EEXIST):
             raise StorageError(
-                f"{path}: a file stands where a folder has to be; move it away, or choose another --run"
+                f"{path}: a file stands where a folder has to be; move it away, or choose another folder"
             ) from error
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EFBIG, errno.EIO):
             raise

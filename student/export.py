@@ -20,10 +20,11 @@ from transformers import (
     ProcessorMixin,
 )
 
-from distill.artifacts import Manifest, storage_errors, write_json, write_text
+from distill.artifacts import Manifest, write_json, write_text
 from distill.errors import DataError, ModelError, StaleError
 from distill.recipe import Recipe, load
 from student import model as models
+from student.checkpoints import refused_writes
 from student.rows import is_traces
 
 MODEL = "model"
@@ -54,6 +55,8 @@ def export(run: Path, out: Path, *, stage: str | None = None, native: bool = Tru
     the Llama that vLLM knows in this place; other students are the same in both forms. Raises StaleError when no such
     stage is finished, DataError when something is at `out`, ModelError when the student has no native form.
     """
+    if not (run / "recipe.toml").is_file():
+        raise DataError(f"{run}: no run directory: it holds no recipe.toml, which every stage of a run writes")
     recipe = load(run / "recipe.toml")
     name = stage_of(recipe, run, stage)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
@@ -62,13 +65,16 @@ def export(run: Path, out: Path, *, stage: str | None = None, native: bool = Tru
     trusted = recipe.student is not None and recipe.student.trust_remote_code
     student, processor = models.load(str(source), dtype=dtype_of(source), trust_remote_code=trusted)
     temporary = out.with_name(f".{out.name}.tmp")
-    with storage_errors(out):
+    with refused_writes(out):
         shutil.rmtree(temporary, ignore_errors=True)
-        temporary.mkdir(parents=True)
-        save(to_vllm_native(student) if native else student, processor, temporary)
-        if out.exists():
-            out.rmdir()
-        temporary.rename(out)
+        try:
+            temporary.mkdir(parents=True)
+            save(to_vllm_native(student) if native else student, processor, temporary)
+            if out.exists():
+                out.rmdir()
+            temporary.rename(out)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
     return name
 
 
@@ -172,5 +178,9 @@ def server_arguments(directory: Path) -> dict[str, Any]:
 
 
 def _config(directory: Path) -> dict[str, Any]:
-    found: dict[str, Any] = orjson.loads((directory / "config.json").read_bytes())
+    path = directory / "config.json"
+    try:
+        found: dict[str, Any] = orjson.loads(path.read_bytes())
+    except (OSError, orjson.JSONDecodeError) as error:
+        raise ModelError(f"{path}: cannot be read: {error}; train the stage again with --stage and --fresh") from None
     return found

@@ -120,7 +120,8 @@ def prepared(model: PreTrainedModel, parts: Parts, stage: Any) -> PreTrainedMode
 
 def of(student: PreTrainedModel | PeftModel, parts: Parts, stage: Any) -> Memory:
     """What training a student takes that is `prepared` for its stage."""
-    tokens, quantized = stage.micro_batch_tokens, stage.lora is not None and stage.lora.quantize is not None
+    # Outlined at half of it too, which has to be a token at least.
+    tokens, quantized = max(2, stage.micro_batch_tokens), stage.lora is not None and stage.lora.quantize is not None
     trained = [parameter for parameter in student.parameters() if parameter.requires_grad]
     gradients = sum(_bytes(parameter) for parameter in trained)
     plain: Any = freeze.plain_model(student)

@@ -104,6 +104,7 @@ class ImageStore:
         self._shelf: Shelf | None = None
         self._expansions: dict[tuple[int, int], tuple[int, ...]] = {}
         self._sizes: dict[str, tuple[int, int]] = {}
+        self._areas: dict[str, int] = {}
         self._errors: dict[str, ImageError] = {}
         self._names: frozenset[str] = frozenset()
         self._levels = _levels(processor, dtype)
@@ -143,8 +144,9 @@ class ImageStore:
 
     def prepare(self, refs: Iterable[ImageRef], max_pixels: int) -> None:
         """Look at images that will be asked for, several at a time, and keep what fits."""
-        new = [ref for ref in {ref.sha256: ref for ref in refs}.values() if ref.sha256 not in self._sizes]
-        self._open_shelf()
+        new = [ref for ref in {ref.sha256: ref for ref in refs}.values() if self._is_new(ref, max_pixels)]
+        if self.full:
+            self._open_shelf()
         threads = min(16, os.cpu_count() or 1, len(new))
         if threads < 2:
             for ref in new:
@@ -159,11 +161,15 @@ class ImageStore:
 
     def expansion(self, ref: ImageRef, max_pixels: int) -> tuple[int, ...]:
         """The token ids that stand for one image. They depend on its size only. Raises ImageError."""
-        if ref.sha256 not in self._sizes:
+        if self._is_new(ref, max_pixels):
             self.prepare([ref], max_pixels)
         if ref.sha256 in self._errors:
             raise self._errors.pop(ref.sha256)
         return self._expansions[self._sizes[ref.sha256]]
+
+    def _is_new(self, ref: ImageRef, max_pixels: int) -> bool:
+        """Whether an image has not been seen, or is too large now that a stage before allowed larger ones."""
+        return self._areas.get(ref.sha256, max_pixels + 1) > max_pixels
 
     def join(self, parts: Sequence[Features]) -> dict[str, torch.Tensor]:
         """Inputs of several images as one batch, normalised; smaller tiles are padded with zeros and masked."""
@@ -180,7 +186,8 @@ class ImageStore:
         """
         try:
             data = _read_bytes(ref)
-            size = _size(ref, image_files.size(data, max_pixels=max_pixels))
+            width, height = image_files.size(data, max_pixels=max_pixels)
+            size = _size(ref, (width, height))
             shelved = self._shelf is not None and ref.sha256 in self._shelf
             wanted = self._has_room() and not shelved
             image = None
@@ -191,7 +198,7 @@ class ImageStore:
             with self._lock:
                 if size not in self._expansions:
                     self._expansions[size] = self._expand(image)
-            self._sizes[ref.sha256] = size
+            self._sizes[ref.sha256], self._areas[ref.sha256] = size, width * height
             return self._make(image) if wanted else None
         except ImageError as error:
             self._errors[ref.sha256] = error
@@ -202,7 +209,7 @@ class ImageStore:
 
     def _open_shelf(self) -> None:
         """Open the shelf of this processor's images once memory is full; those of other settings go."""
-        if self._shelf is not None or not self.full or self._folder is None or not self._disk_bytes:
+        if self._shelf is not None or self._folder is None or not self._disk_bytes:
             return
         path = self._folder / f"images-{processor_fingerprint(self.processor)[:16]}"
         for other in self._folder.glob("images-*"):
@@ -224,8 +231,9 @@ class ImageStore:
             self._room -= size
             self._kept[name] = features
             return
-        self.full = True
+        # In this order: threads that look at images meanwhile always see a place where there is one.
         self._open_shelf()
+        self.full = True
         if self._shelf is not None and not self._shelf.full:
             self._shelf.put(name, *pack(features))
 

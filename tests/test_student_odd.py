@@ -18,9 +18,10 @@ from distill.artifacts import Manifest, fingerprint, read_jsonl
 from distill.errors import DataError, DistillError, ImageError, ModelError, RecipeError, StorageError
 from distill.recipe import load
 from distill.types import Progress
-from student import attention, features
+from student import attention, export, features, memory, pictures
 from student import stage as stages
 from student.checkpoints import refused_writes
+from student.model import parts
 from student.train import train
 
 NOTHING_KEPT = {"student.image_memory_gb": "0", "student.image_disk_gb": "0"}
@@ -199,3 +200,48 @@ def test_a_full_disk_under_an_optimizers_state_is_one_message(limit_bytes: int, 
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         signal.signal(signal.SIGXFSZ, handler)
+
+
+def test_images_beyond_the_memory_are_all_on_disk_however_many_threads_look(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The place on disk is opened when memory is full, while other threads ask whether there is a place."""
+    _, processor = worlds.student("siq-vl", place)
+    asked: list[bool] = []
+    opened = pictures.ImageStore._open_shelf
+
+    def ask_then_open(store: pictures.ImageStore) -> None:
+        asked.append(store._has_room())
+        opened(store)
+        asked.append(store._has_room())
+
+    monkeypatch.setattr(pictures.ImageStore, "_open_shelf", ask_then_open)
+    store = pictures.ImageStore(processor, torch.float32, memory_bytes=1, disk_bytes=1 << 30, folder=place / "cache")
+    store.prepare([row.images[0] for row in worlds.rows(place)], 10**6)
+    assert all(asked) and store.facts == {"images on disk": 8}
+
+
+def test_an_outline_of_one_token_is_drawn(place: Path):
+    student, _ = worlds.student("siq-vl", place)
+    recipe = worlds.recipe(place, worlds.stage("a", more="micro_batch_tokens = 1\n"))
+    without, with_it = memory.peaks(student, parts(student), recipe.stages[0], patches=0)
+    assert without > 0 and with_it > 0
+
+
+def test_an_export_that_the_disk_refuses_leaves_nothing_behind(place: Path):
+    train(worlds.recipe(place, worlds.stage("a", steps=1)), place / "run")
+    shutil.copy(place / "recipe.toml", place / "run")
+    before, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, before[1]))
+    try:
+        with pytest.raises(StorageError, match="out: cannot write"):
+            export.export(place / "run", place / "out")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert not [path.name for path in place.iterdir() if "out" in path.name]
+    (place / "run" / "train" / "a" / "model" / "config.json").unlink()
+    with pytest.raises(ModelError, match=r"config\.json: cannot be read"):
+        export.export(place / "run", place / "out")
+    with pytest.raises(DataError, match="nowhere: no run directory"):
+        export.export(place / "nowhere", place / "out")
