@@ -213,6 +213,15 @@ def test_unreadable_images_raise_their_reason_at_every_use(world, refs, tmp_path
     assert len(store.expansion(refs[0], PIXELS)) > 1
 
 
+def test_an_image_is_too_large_whatever_a_stage_before_allowed(world, refs):
+    (_, processor), ref = worlds.student("siq-vl", world), refs[0]
+    store = pictures.ImageStore(processor, torch.float32)
+    allowed = store.expansion(ref, 10**6)
+    with pytest.raises(ImageError, match="more than max_pixels = 10"):
+        store.expansion(ref, 10)
+    assert store.expansion(ref, 10**6) == allowed
+
+
 def test_planning_decodes_one_image_a_size_where_nothing_is_kept(world, refs, monkeypatch):
     _, processor = worlds.student("siq-vl", world)
     monkeypatch.setattr(image_files, "check", lambda *_, **__: None)
