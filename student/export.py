@@ -3,7 +3,7 @@
 vLLM's Idefics3 has a Llama decoder. Qwen2 is Llama with biases on the query, key and value projections, so a
 Qwen2 student becomes a Llama one with `attention_bias` and a zero bias on the output projection: the logits are
 the same. The plain form keeps Qwen2; vLLM serves it through its Transformers backend only. Does not cover merging
-adapters (student/train.py leaves merged checkpoints) or proving that all this holds (student/verify.py).
+adapters (student/results.py leaves merged checkpoints) or proving that all this holds (student/verify.py).
 """
 
 import shutil
@@ -51,9 +51,9 @@ class {_IMAGE_PROCESSOR_CLASS}(Idefics3ImageProcessorPil):
 def export(run: Path, out: Path, *, stage: str | None = None, native: bool = True) -> str:
     """Write the student that a finished stage left to the new folder `out`; returns the stage's name.
 
-    The stage is `stage_of`'s choice. `native` writes a Qwen2 decoder as
-    the Llama that vLLM knows in this place; other students are the same in both forms. Raises StaleError when no such
-    stage is finished, DataError when something is at `out`, ModelError when the student has no native form.
+    The stage is `stage_of`'s choice. `native` writes a Qwen2 decoder as the Llama that vLLM knows in this place;
+    other students are the same in both forms. Raises StaleError when no such stage is finished, DataError when
+    something is at `out` or no run at `run`, ModelError when the student has no native form.
     """
     if not (run / "recipe.toml").is_file():
         raise DataError(f"{run}: no run directory: it holds no recipe.toml, which every stage of a run writes")

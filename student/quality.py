@@ -1,7 +1,7 @@
 """How good a student is while it trains: greedy answers to a fixed few questions, and the loss of rows kept out.
 
 A measurement leaves no trace in the training: modes, attributes and hooks of modules and random states are put
-back. It makes no collective call, so in a run of several processes one measures and the others wait. What is
+back. In a run of several processes one measures and the others wait, unless each holds a share of the layers. What is
 measured may stop a stage and choose its weights (student/watch.py). Does not draw the page (student/samples_page.py).
 """
 
