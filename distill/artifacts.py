@@ -65,8 +65,11 @@ class Manifest:
             return None
         except orjson.JSONDecodeError as error:
             raise DataError(f"{folder / MANIFEST}: not valid JSON ({error}); remove it to redo the stage") from None
-        values["outputs"] = {path: Output(**output) for path, output in values["outputs"].items()}
-        return cls(**values)
+        try:
+            values["outputs"] = {path: Output(**output) for path, output in values["outputs"].items()}
+            return cls(**values)
+        except (KeyError, TypeError, AttributeError):
+            raise DataError(f"{folder / MANIFEST}: no manifest of a stage; remove it to redo the stage") from None
 
 
 def fingerprint(fields: Mapping[str, Any]) -> str:
@@ -184,9 +187,10 @@ def storage_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in (errno.ENOTDIR, errno.EEXIST):
+        if error.errno in (errno.ENOTDIR, errno.EISDIR, errno.EEXIST):
             raise StorageError(
-                f"{path}: a file stands where a folder has to be; move it away, or choose another folder"
+                f"{path}: a file stands where a folder has to be, or a folder for a file; "
+                "move it away, or choose another place"
             ) from error
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EFBIG, errno.EIO):
             raise

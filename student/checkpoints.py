@@ -6,14 +6,16 @@ checkpoint holds is the business of student/trainer.py.
 
 import os
 import shutil
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import torch
 from safetensors import SafetensorError
 
 from distill.artifacts import storage_errors
-from distill.errors import StorageError
+from distill.errors import DataError, DistillError, StorageError
 
 COMPLETE = "complete"
 """Marker file of a checkpoint, written when everything else is on disk."""
@@ -21,14 +23,18 @@ WEIGHTS = "trainable.safetensors"
 PREFIX = "checkpoint-"
 _REFUSED = ("os error", "file write failed", "PytorchStreamWriter", "inline_container")
 """Signs of a refused write in what safetensors and torch say."""
+_UNREADABLE = (OSError, SafetensorError, LookupError, ValueError, TypeError, RuntimeError, EOFError, struct.error)
 
 
 def last_checkpoint(folder: Path) -> Path | None:
     """The newest complete checkpoint; incomplete ones, left by a kill during a save, are removed."""
     found: list[tuple[int, Path]] = []
     for path in folder.glob(f"{PREFIX}*"):
+        step = path.name.removeprefix(PREFIX)
+        if not step.isdecimal():  # a copy that somebody made
+            continue
         if (path / COMPLETE).is_file():
-            found.append((int(path.name.removeprefix(PREFIX)), path))
+            found.append((int(step), path))
         else:
             shutil.rmtree(path)
     return max(found)[1] if found else None
@@ -53,6 +59,20 @@ def refused_writes(path: Path) -> Iterator[None]:
         raise StorageError(
             f"{path}: cannot write: {text.splitlines()[0]}; finished work is intact, "
             "free space and run the same command again"
+        ) from error
+
+
+@contextmanager
+def whole(checkpoint: Path) -> Iterator[None]:
+    """DataError for a checkpoint that is complete by its marker and yet cannot be read."""
+    try:
+        yield
+    except _UNREADABLE as error:
+        if isinstance(error, DistillError | torch.OutOfMemoryError):
+            raise
+        raise DataError(
+            f"{checkpoint}: this checkpoint is damaged ({type(error).__name__}); remove the folder and run the same "
+            "command again, which begins the stage anew"
         ) from error
 
 

@@ -22,9 +22,10 @@ from peft import PeftModel
 from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.utils.data import DataLoader
-from transformers import PreTrainedModel, PrinterCallback, ProcessorMixin, set_seed
+from transformers import PreTrainedModel, PrinterCallback, ProcessorMixin, TrainerState, set_seed
 from transformers.integrations import get_available_reporting_integrations
 from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
+from transformers.trainer import TRAINER_STATE_NAME
 from transformers.utils import logging as transformers_logging
 from trl import SFTConfig, SFTTrainer
 
@@ -33,7 +34,7 @@ from distill.errors import DistillError, MissingExtra, RecipeError
 from distill.recipe import Stage
 from student import processes, sharding
 from student.callbacks import Due, LogBeforeSave, Proof
-from student.checkpoints import COMPLETE, PREFIX, WEIGHTS, last_checkpoint, refused_writes, sync
+from student.checkpoints import COMPLETE, PREFIX, WEIGHTS, last_checkpoint, refused_writes, sync, whole
 from student.divergence import from_teacher
 from student.flops import matmul_rate
 from student.freeze import plain_model
@@ -182,7 +183,9 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
         checkpoint = processes.share(last_checkpoint(folder) if processes.is_main() else None)
         step, over = 0, False
         if checkpoint is not None:
-            last = self._meter.restore(checkpoint)
+            with whole(checkpoint):
+                TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
+                last = self._meter.restore(checkpoint)
             step, over = last.step, last.step >= last.steps
         if self._watch is not None:
             if processes.is_main():
@@ -364,13 +367,15 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         if checkpoint is None:
             return
-        sharding.fill_state(self.optimizer, torch.load(Path(checkpoint) / _OPTIMIZER, map_location="cpu"))
-        self.lr_scheduler.load_state_dict(torch.load(Path(checkpoint) / _SCHEDULER))
+        with whole(Path(checkpoint)):
+            sharding.fill_state(self.optimizer, torch.load(Path(checkpoint) / _OPTIMIZER, map_location="cpu"))
+            self.lr_scheduler.load_state_dict(torch.load(Path(checkpoint) / _SCHEDULER))
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
-        saved = load_file(Path(resume_from_checkpoint) / WEIGHTS)
-        for name, parameter in self._trainable():
-            sharding.fill(parameter, saved[name])
+        with whole(Path(resume_from_checkpoint)):
+            saved = load_file(Path(resume_from_checkpoint) / WEIGHTS)
+            for name, parameter in self._trainable():
+                sharding.fill(parameter, saved[name])
 
     def _trainable(self) -> list[tuple[str, nn.Parameter]]:
         model = self.accelerator.unwrap_model(self.model, keep_torch_compile=False)

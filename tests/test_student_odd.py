@@ -245,3 +245,46 @@ def test_an_export_that_the_disk_refuses_leaves_nothing_behind(place: Path):
         export.export(place / "run", place / "out")
     with pytest.raises(DataError, match="nowhere: no run directory"):
         export.export(place / "nowhere", place / "out")
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("trainable.safetensors", b"junk"),
+        ("trainable.safetensors", None),
+        ("optimizer.pt", b"junk"),
+        ("optimizer.pt", None),
+        ("meter.json", b"{}"),
+        ("trainer_state.json", None),
+    ],
+)
+def test_a_damaged_checkpoint_is_named_with_the_way_out(file: str, content: bytes | None, place: Path):
+    class Killed(Exception):
+        pass
+
+    def kill(progress: Progress) -> None:
+        if progress.stage == "train a" and progress.done == 3:
+            raise Killed
+
+    recipe = worlds.recipe(place, worlds.stage("a", save=2))
+    with pytest.raises(Killed):
+        train(recipe, place / "run", on_progress=kill)
+    checkpoint = place / "run" / "train" / "a" / "checkpoints" / "checkpoint-2"
+    shutil.copytree(checkpoint, checkpoint.with_name("checkpoint-copy"))
+    if content is None:
+        (checkpoint / file).unlink()
+    else:
+        (checkpoint / file).write_bytes(content)
+    with pytest.raises(DataError, match=r"checkpoint-2: this checkpoint is damaged .* remove the folder"):
+        train(recipe, place / "run")
+    shutil.rmtree(checkpoint)
+    assert train(recipe, place / "run", stage="a").counts["steps"] == 6
+
+
+@pytest.mark.parametrize("text", ["[]", "{}"])
+def test_a_manifest_that_is_none_is_one_message(text: str, place: Path):
+    recipe = worlds.recipe(place, worlds.stage("a", steps=1))
+    (place / "run" / "train" / "a").mkdir(parents=True)
+    (place / "run" / "train" / "a" / "manifest.json").write_text(text, encoding="utf-8")
+    with pytest.raises(DataError, match=r"manifest\.json: no manifest of a stage; remove it"):
+        train(recipe, place / "run")
