@@ -16,6 +16,7 @@ from distill.recipe import Lora
 from distill.training import Stage
 from student import attention, freeze, loss, memory
 from student.model import parts, without_weights
+from student.optimizer import CompensatedAdamW
 
 TRAINED = {
     "projector": (("projector",), None),
@@ -61,7 +62,9 @@ def measure(trained: str, dtype: str, checkpointing: bool) -> None:
     if checkpointing:
         model.gradient_checkpointing_enable({"use_reentrant": False})
         model.enable_input_require_grads()
-    optimizer = torch.optim.AdamW([p for p in student.parameters() if p.requires_grad], fused=True)
+    trained = [parameter for parameter in student.parameters() if parameter.requires_grad]
+    whole = all(parameter.dtype == torch.float32 for parameter in trained)
+    optimizer = torch.optim.AdamW(trained, fused=True) if whole else CompensatedAdamW(trained)
 
     def step() -> None:
         ids = torch.randint(8, 15000, (ROWS, LENGTH))

@@ -30,6 +30,7 @@ from student import freeze
 from student.flops import patch_values
 from student.loss import score
 from student.model import Parts, without_weights
+from student.optimizer import STATE_BYTES
 
 _ADAM_STATES = 2
 _FOUR_BITS = 0.516
@@ -133,7 +134,10 @@ def of(student: PreTrainedModel | PeftModel, parts: Parts, stage: Any) -> Memory
             for name, tensor in (*student.named_parameters(), *student.named_buffers())
         ),
         gradients=gradients,
-        optimizer=_ADAM_STATES * gradients,
+        optimizer=sum(
+            _ADAM_STATES * _bytes(weight) if weight.dtype == torch.float32 else STATE_BYTES * weight.numel()
+            for weight in trained
+        ),
         plain=_step(student, parts, tokens, checkpointing=False),
         checkpointed=_step(student, parts, tokens, checkpointing=True),
         # Of a block, alive at once: its input and its normed input, and the inner layer before and after its bend.

@@ -209,3 +209,13 @@ def peak_memory() -> int:
     if torch.cuda.is_available():
         return torch.cuda.max_memory_allocated()
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def flat(values: Mapping[str, Any]) -> dict[str, float]:
+    """Nested figures under joined names, as experiment trackers take them."""
+    found: dict[str, float] = {}
+    for name, value in values.items():
+        found |= (
+            {f"{name}/{key}": each for key, each in value.items()} if isinstance(value, Mapping) else {name: value}
+        )
+    return found

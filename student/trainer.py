@@ -39,8 +39,9 @@ from student.divergence import from_teacher
 from student.flops import matmul_rate
 from student.freeze import plain_model
 from student.loss import Scored
-from student.meter import Meter, OnLog, StepLog
+from student.meter import Meter, OnLog, StepLog, flat
 from student.model import Parts
+from student.optimizer import CompensatedAdamW
 from student.steps import FACTS, FAILED, MICRO_BATCHES, TEACHER, Feed
 from student.watch import Watch
 
@@ -203,6 +204,13 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
             self._load_from_checkpoint(str(best))
         assert self._meter.last is not None
         return self._meter.last
+
+    def get_optimizer_cls_and_kwargs(self, *args: Any, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        """TRL's choice, but for weights of few bits one that does not round small updates away."""
+        kind, options = super().get_optimizer_cls_and_kwargs(*args, **kwargs)
+        if all(weight.dtype == torch.float32 for _, weight in self._trainable()):
+            return kind, options
+        return CompensatedAdamW, {name: options[name] for name in ("lr", "betas", "eps")}
 
     def get_train_dataloader(self) -> DataLoader[Any]:
         """The steps in order. A resumed run begins at its own: the loop passes over the numbers before it, unmade."""
@@ -380,13 +388,3 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
     def _trainable(self) -> list[tuple[str, nn.Parameter]]:
         model = self.accelerator.unwrap_model(self.model, keep_torch_compile=False)
         return [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
-
-
-def flat(values: Mapping[str, Any]) -> dict[str, float]:
-    """Nested figures under joined names, as experiment trackers take them."""
-    found: dict[str, float] = {}
-    for name, value in values.items():
-        found |= (
-            {f"{name}/{key}": each for key, each in value.items()} if isinstance(value, Mapping) else {name: value}
-        )
-    return found
