@@ -190,14 +190,13 @@ class ImageStore:
             size = _size(ref, (width, height))
             shelved = self._shelf is not None and ref.sha256 in self._shelf
             wanted = self._has_room() and not shelved
-            image = None
-            if wanted or size not in self._expansions:
-                image = _decode(ref, data, max_pixels)
-            elif not shelved:
-                image_files.check(data, max_pixels=max_pixels)
+            image = _decode(ref, data, max_pixels) if wanted else None
             with self._lock:
                 if size not in self._expansions:
+                    image = image or _decode(ref, data, max_pixels)
                     self._expansions[size] = self._expand(image)
+            if image is None and not shelved:
+                image_files.check(data, max_pixels=max_pixels)
             self._sizes[ref.sha256], self._areas[ref.sha256] = size, width * height
             return self._make(image) if wanted else None
         except ImageError as error:
