@@ -111,13 +111,13 @@ def fit(planned: StagePlan, gpu: Gpu) -> Fit:
 
 def plans(recipe: Recipe, run: Path) -> tuple[Any, list[StagePlan]]:
     """The outline of the student and the plans of its stages."""
-    from student import freeze, memory, workload
+    from student import base, freeze, memory, workload
     from student.flops import Cost
     from student.model import parts
 
     assert recipe.student is not None
     plans = []
-    outline, processor = _outline(recipe)
+    outline, processor = base.outline(recipe)
     roles = parts(outline)
     known: dict[Any, tuple[Any, Memory]] = {}
     for stage in recipe.stages:
@@ -142,27 +142,6 @@ def plans(recipe: Recipe, run: Path) -> tuple[Any, list[StagePlan]]:
             )
         )
     return outline, plans
-
-
-def _outline(recipe: Recipe) -> tuple[Any, Any]:
-    from student import model as models
-
-    settings = recipe.student
-    assert settings is not None
-    if settings.model is not None:
-        return models.outline(
-            recipe.local_or_hub(settings.model),
-            dtype=settings.dtype,
-            revision=settings.revision,
-            trust_remote_code=settings.trust_remote_code,
-        )
-    assert settings.vision is not None and settings.language is not None and settings.pixel_shuffle is not None
-    return models.outline_build(
-        recipe.local_or_hub(settings.vision),
-        recipe.local_or_hub(settings.language),
-        settings.pixel_shuffle,
-        dtype=settings.dtype,
-    )
 
 
 def _local() -> Gpu | None:

@@ -6,7 +6,8 @@ takes the original. Does not know what is trained (student/freeze.py).
 
 import copy
 import gc
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,24 +40,39 @@ def load(recipe: Recipe, start: Path | None) -> tuple[Any, Any]:
     """Model and processor as they lie on disk, or the parts of the recipe's student put together."""
     from student import model as models
 
+    assert recipe.student is not None
     settings = recipe.student
-    assert settings is not None
     if start is not None:
         return models.load(str(start), dtype=settings.dtype, trust_remote_code=settings.trust_remote_code)
+    return _of_recipe(recipe, models.load, partial(models.build, seed=recipe.seed))
+
+
+def outline(recipe: Recipe) -> tuple[Any, Any]:
+    """The recipe's student without weights, from its configuration alone, and its processor."""
+    from student import model as models
+
+    return _of_recipe(recipe, models.outline, models.outline_build)
+
+
+def _of_recipe(
+    recipe: Recipe, named: Callable[..., tuple[Any, Any]], built: Callable[..., tuple[Any, Any]]
+) -> tuple[Any, Any]:
+    """The student by its name, or from its parts, whichever the recipe gives."""
+    settings = recipe.student
+    assert settings is not None
     if settings.model is not None:
-        return models.load(
+        return named(
             recipe.local_or_hub(settings.model),
             dtype=settings.dtype,
             revision=settings.revision,
             trust_remote_code=settings.trust_remote_code,
         )
     assert settings.vision is not None and settings.language is not None and settings.pixel_shuffle is not None
-    return models.build(
+    return built(
         recipe.local_or_hub(settings.vision),
         recipe.local_or_hub(settings.language),
         settings.pixel_shuffle,
         dtype=settings.dtype,
-        seed=recipe.seed,
     )
 
 

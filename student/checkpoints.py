@@ -4,7 +4,6 @@ A checkpoint counts once the marker file is in it, so a save that was interrupte
 checkpoint holds is the business of student/trainer.py.
 """
 
-import os
 import shutil
 import struct
 from collections.abc import Iterator
@@ -74,11 +73,3 @@ def whole(checkpoint: Path) -> Iterator[None]:
             f"{checkpoint}: this checkpoint is damaged ({type(error).__name__}); remove the folder and run the same "
             "command again, which begins the stage anew"
         ) from error
-
-
-def sync(file: Path) -> None:
-    descriptor = os.open(file, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -29,12 +29,12 @@ from transformers.trainer import TRAINER_STATE_NAME
 from transformers.utils import logging as transformers_logging
 from trl import SFTConfig, SFTTrainer
 
-from distill.artifacts import write_text
+from distill.artifacts import sync, write_text
 from distill.errors import DistillError, MissingExtra, RecipeError
 from distill.recipe import Stage
 from student import processes, sharding
 from student.callbacks import Due, LogBeforeSave, Proof
-from student.checkpoints import COMPLETE, PREFIX, WEIGHTS, last_checkpoint, refused_writes, sync, whole
+from student.checkpoints import COMPLETE, PREFIX, WEIGHTS, last_checkpoint, refused_writes, whole
 from student.divergence import from_teacher
 from student.flops import matmul_rate
 from student.freeze import plain_model
