@@ -43,19 +43,6 @@ def teachers(folder: Path, *, shift: int = 0) -> None:
                 journal.append({"id": row["trace_id"], "teacher": name, "text": text, "logprobs": kept})
 
 
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("world")
-    worlds.parts(folder)
-    worlds.data(folder)
-    return folder
-
-
-@pytest.fixture
-def place(world: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(world, tmp_path / "w"))
-
-
 def stage(weight: float | None, *, steps: int = 6, more: str = "") -> str:
     distill = "" if weight is None else f"[stages.distill]\nweight = {weight}\n"
     return worlds.stage("reason", steps=steps, more=more + distill)

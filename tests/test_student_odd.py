@@ -27,20 +27,6 @@ from student.train import train
 NOTHING_KEPT = {"student.image_memory_gb": "0", "student.image_disk_gb": "0"}
 
 
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("world")
-    worlds.parts(folder)
-    worlds.data(folder)
-    return folder
-
-
-@pytest.fixture
-def place(world: Path, tmp_path: Path) -> Path:
-    """A copy of the world for one test."""
-    return Path(shutil.copytree(world, tmp_path / "w"))
-
-
 def dataset(place: Path) -> Path:
     return place / "run" / "filter" / "dataset" / "train" / "part-00000.parquet"
 

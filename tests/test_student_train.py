@@ -29,23 +29,6 @@ ANSWERS = worlds.stage("answers_only", steps=4, more='start = "align"\ntarget = 
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Parts, questions and a finished filter stage, never written to."""
-    folder = tmp_path_factory.mktemp("world")
-    worlds.parts(folder)
-    worlds.data(folder)
-    return folder
-
-
-@pytest.fixture
-def place(world: Path, tmp_path: Path) -> Path:
-    """A copy of the world for one test."""
-    import shutil
-
-    return Path(shutil.copytree(world, tmp_path / "w"))
-
-
-@pytest.fixture(scope="module")
 def trained(world: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A world with three finished stages."""
     import shutil

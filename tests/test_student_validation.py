@@ -33,20 +33,6 @@ gallery = 2
 """
 
 
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Parts, questions and a finished filter stage, never written to."""
-    folder = tmp_path_factory.mktemp("world")
-    worlds.parts(folder)
-    worlds.data(folder)
-    return folder
-
-
-@pytest.fixture
-def place(world: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(world, tmp_path / "w"))
-
-
 def reason(more: str = "", *, steps: int = 8, save: int = 200, stage: str = "") -> str:
     return worlds.stage("reason", steps=steps, save=save, more=stage + LORA + WATCHED.format(more=more))
 
