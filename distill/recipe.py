@@ -17,6 +17,8 @@ import tomli_w
 from pydantic import Field, ValidationError, model_validator
 
 from distill.errors import RecipeError
+from distill.evaluation import BASE
+from distill.evaluation import Eval as Eval
 from distill.filtering import ARMS, DEFAULT_RULES
 from distill.filtering import Filter as Filter
 from distill.filtering import Rule as Rule
@@ -62,20 +64,6 @@ class DataSource(Section):
     max_pixels: int = Field(default=50_000_000, ge=1)
     max_bad_share: Share = 0.2
     """More unusable rows than this share stop the run: a wrong images_root is not a few bad rows."""
-
-
-class Eval(Section):
-    """Held-out evaluation: which stages' students answer which questions."""
-
-    data: str = "test"
-    max_new_tokens: int = Field(default=512, ge=1)
-    batch_size: int = Field(default=32, ge=1)
-    arms: Mapping[Name, Name] = Field(default_factory=dict)
-    """Arm name to stage name; default: every stage but the first, under its own name."""
-    think: bool = True
-    """False: questions end with "/no_think", which students know that stages.no_think has taught."""
-    gallery: int = Field(default=24, ge=0)
-    """Questions shown with pictures in the report."""
 
 
 class Recipe(Section):
@@ -135,12 +123,14 @@ class Recipe(Section):
             asked_of = stage.validation.data if stage.validation is not None else None
             if asked_of is not None and asked_of not in self.data:
                 raise ValueError(_unknown(f"stages.{stage.name}.validation.data", asked_of, list(self.data)))
+            if stage.name == BASE:
+                raise ValueError(f"stages.{BASE}: {BASE} means the student before any stage; choose another name")
             if stage.start is not None and stage.start not in seen:
                 raise ValueError(_unknown(f"stages.{stage.name}.start", stage.start, seen))
             seen.append(stage.name)
         for arm, stage_name in self.eval.arms.items():
-            if stage_name not in seen:
-                raise ValueError(_unknown(f"eval.arms.{arm}", stage_name, seen))
+            if stage_name not in (BASE, *seen):
+                raise ValueError(_unknown(f"eval.arms.{arm}", stage_name, [BASE, *seen]))
         return self
 
     @property
@@ -175,6 +165,10 @@ class Recipe(Section):
         for key in ("model", "vision", "language"):
             if key in values.get("student", {}):
                 values["student"][key] = self.local_or_hub(values["student"][key])
+        for student in values["eval"]["students"].values():
+            for key in ("model", "adapter") if "base_url" not in student else ():
+                if key in student:
+                    student[key] = self.local_or_hub(student[key])
         of_student = values["filter"]["student"]
         if "checkpoint" in of_student:
             of_student["checkpoint"] = self.local_or_hub(of_student["checkpoint"])

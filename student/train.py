@@ -22,13 +22,13 @@ from distill.artifacts import (
     versions,
 )
 from distill.errors import RecipeError, StaleError
+from distill.evaluation import BASE
 from distill.recipe import Recipe, Stage
 from distill.types import ProgressCallback, unwatched
 from student import processes, rows
 from student import stage as stages
 from student.base import start_of
 
-BASE = "base"
 # Settings that change how often something is written, never what is learned.
 _WITHOUT_EFFECT = {"save_every_steps", "log_every_steps", "report_to", "sharding", "start", "name", "validation"}
 _WHERE_IMAGES_LIE = {"image_memory_gb", "image_disk_gb", "image_tokens", "image_tokens_gb"}
