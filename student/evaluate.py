@@ -33,9 +33,9 @@ from distill.artifacts import (
 from distill.errors import DataError, RecipeError
 from distill.recipe import Recipe
 from distill.types import Progress, ProgressCallback, Sample, unwatched
-from student import report, scores
+from student import figures, report
 from student import stage as stages
-from student.judging import Prediction, judged, summary
+from student.judging import Prediction, judged
 from student.rows import NO_THINK, is_traces
 from student.train import model_folder
 
@@ -71,7 +71,11 @@ def evaluate(
         if manifest is None:
             _answer(recipe, run, arms, fields, samples, on_progress, remedy)
         predictions = _ordered(folder / PREDICTIONS, arms, samples)
-        metrics = measure(recipe, arms, trained, predictions)
+        metrics = figures.measure(
+            {arm: [line for line in predictions if line["arm"] == arm] for arm in arms},
+            seed=recipe.seed,
+            facts={arm: _facts(stage, trained[arm]) for arm, stage in arms.items()},
+        )
         # In the order of the arms, not of the alphabet: the file is read by people too.
         write_bytes(folder / METRICS, orjson.dumps(metrics, option=orjson.OPT_INDENT_2) + b"\n")
         report.write(recipe, folder / REPORT, metrics, predictions, samples)
@@ -205,51 +209,11 @@ def _ordered(path: Path, arms: Mapping[str, str], samples: Sequence[Sample]) -> 
     return predictions
 
 
-def measure(
-    recipe: Recipe, arms: Mapping[str, str], trained: Mapping[str, Manifest], predictions: Sequence[Prediction]
-) -> dict[str, Any]:
-    """What eval/metrics.json holds. Undecided answers are not correct, and are counted apart."""
-    by_arm = {arm: [line for line in predictions if line["arm"] == arm] for arm in arms}
-    names = list(arms)
-    deltas = {
-        f"{later}-{earlier}": _delta(by_arm[later], by_arm[earlier])
-        for position, later in enumerate(names)
-        for earlier in names[:position]
-    }
+def _facts(stage: str, manifest: Manifest) -> dict[str, Any]:
+    """What the figures of an arm say of the stage that made it."""
     return {
-        "arms": {arm: _arm_metrics(lines, arms[arm], trained[arm]) for arm, lines in by_arm.items()},
-        "deltas": deltas,
-        "seed": recipe.seed,
-    }
-
-
-def _arm_metrics(lines: Sequence[Prediction], stage: str, manifest: Manifest) -> dict[str, Any]:
-    domains = sorted({line["domain"] for line in lines})
-    return {
-        **summary(lines),
-        "domains": {name: summary([line for line in lines if line["domain"] == name]) for name in domains},
         "stage": stage,
         "train_steps": manifest.counts["steps"],
         "train_tokens": manifest.tokens["trained"],
         "train_seconds": manifest.seconds,
     }
-
-
-def _delta(later: Sequence[Prediction], earlier: Sequence[Prediction]) -> dict[str, Any]:
-    whole = _paired(later, earlier)
-    domains = sorted({line["domain"] for line in later})
-    return {
-        **whole,
-        "domains": {
-            name: _paired(*([line for line in lines if line["domain"] == name] for lines in (later, earlier)))
-            for name in domains
-        },
-    }
-
-
-def _paired(later: Sequence[Prediction], earlier: Sequence[Prediction]) -> dict[str, Any]:
-    return asdict(
-        scores.paired(
-            [line["verdict"] == "correct" for line in later], [line["verdict"] == "correct" for line in earlier]
-        )
-    )
