@@ -24,11 +24,15 @@ class AnyStudent(Section):
     """Directory of a PEFT adapter for `model`."""
     base_url: str | None = None
     """An OpenAI-compatible server that has it, such as http://127.0.0.1:8000/v1."""
+    api_key_env: str | None = None
+    """Name of the environment variable that holds the server's key; the key itself never enters a recipe."""
 
     @model_validator(mode="after")
     def _coherent(self) -> Self:
         if self.base_url is not None and (self.adapter is not None or self.revision is not None):
             raise ValueError("base_url: a server decides adapter and revision of its model; leave them out")
+        if self.api_key_env is not None and self.base_url is None:
+            raise ValueError("api_key_env is for a server; it needs base_url")
         return self
 
 

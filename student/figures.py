@@ -13,6 +13,10 @@ from student.judging import Prediction, summary
 
 Lines = Sequence[Prediction]
 
+MEASURES = 1
+"""Raised with every change of what `measure`, or the judging before it, gives: an evaluation that an earlier version
+measured is measured again from the replies that it kept, nothing is asked again."""
+
 
 def measure(
     lines: Mapping[str, Lines],
