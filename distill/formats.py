@@ -7,14 +7,15 @@ asked on its own. Reads no files; does not judge images.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date
-from decimal import Decimal
-from math import isfinite, isnan
+from math import isnan
 from typing import Any, get_args
 
 import orjson
 
 from distill.errors import DataError
+from distill.golds import RowError as RowError
+from distill.golds import golds as golds
+from distill.golds import votes
 from distill.recipe import AnswerType, DataSource
 from distill.sources import nearest
 
@@ -24,14 +25,6 @@ _PLACEHOLDER = "<image>"
 _TURNS = ("conversations", "messages", "conversation")
 _ASKING = frozenset({"human", "user"})
 _ANSWERING = frozenset({"gpt", "assistant", "model", "chatgpt"})
-
-
-class RowError(DataError):
-    """A row that cannot be used; `reason` is the counted snake_case reason."""
-
-    def __init__(self, reason: str, message: str) -> None:
-        super().__init__(message)
-        self.reason = reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,12 +147,13 @@ def _json_list(text: str) -> Any:
 def _plain(values: Mapping[str, Any], source: DataSource) -> Parsed:
     columns = source.columns
     answer_names = (columns.answer,) if "answer" in columns.model_fields_set else (columns.answer, "answers")
+    answers = _pick(values, answer_names)[1]
     question = Question(
         text=_question(values.get(columns.question)),
-        answers=golds(_pick(values, answer_names)[1]),
+        answers=golds(answers),
         answer_type=_answer_type(values, source),
         domain=_domain(values, source),
-        meta={**_difficulty(values, source), **_meta(values.get("meta"))},
+        meta={**_difficulty(values, source), **votes(answers), **_meta(values.get("meta"))},
     )
     return Parsed(images=_cells(values, source, required=True), questions=(question,))
 
@@ -253,6 +247,7 @@ def _chartqa(values: Mapping[str, Any], source: DataSource) -> Parsed:
         answers=golds(_pick(values, ("label", "answer"))[1]),
         answer_type=_answer_type(values, source),
         domain=_domain(values, source),
+        meta=_difficulty(values, source),
     )
     images = _cells(values, source, required=True, others=("imgname",))
     # The original archives keep the pictures in a folder png/ that the tables do not mention.
@@ -316,7 +311,7 @@ def _scienceqa(values: Mapping[str, Any], source: DataSource) -> Parsed:
         answers=() if index is None else (LETTERS[index],),
         answer_type="choice",
         domain=_domain(values, source),
-        meta={"options": options},
+        meta={**_difficulty(values, source), "options": options},
     )
     return Parsed(images=_cells(values, source, required=False), questions=(question,))
 
@@ -329,30 +324,6 @@ def _question(value: Any) -> str:
     if not any(character.isprintable() and not character.isspace() for character in text):
         raise RowError("empty_question", "the question has no visible character")
     return text
-
-
-def golds(value: Any) -> tuple[str, ...]:
-    """Accepted answers of a cell, the first one canonical: a text, a number, or a list of them (or of VQA's
-    `{"answer": ...}` objects). Nothing means no gold. Raises RowError for anything else."""
-    items = value if isinstance(value, list | tuple) else [value]
-    found: list[str] = []
-    for item in items:
-        text = _gold(item)
-        if text and text not in found:
-            found.append(text)
-    return tuple(found)
-
-
-def _gold(item: Any) -> str:
-    if isinstance(item, Mapping) and "answer" in item:
-        item = item["answer"]
-    if item is None or (isinstance(item, float) and not isfinite(item)):
-        return ""
-    if isinstance(item, str | int | float | Decimal | date):
-        return str(item).strip()
-    raise RowError(
-        "bad_answer", f'an answer is {item!r:.60}, neither text nor number; map columns.answer ("": no gold answers)'
-    )
 
 
 def _answer_type(values: Mapping[str, Any], source: DataSource) -> str | None:

@@ -58,7 +58,7 @@ HUB: dict[str, tuple[dict[str, Any], str, tuple[str, ...]]] = {
             "set_name": "val",
         },
         "what is the brand of this camera?",
-        ("nous les gosses", "dakota", "clos culombu", "dakota digital"),
+        ("dakota", "nous les gosses", "clos culombu", "dakota digital"),
     ),
     "HuggingFaceM4/A-OKVQA": (
         {
