@@ -9,6 +9,8 @@ from typing import Any
 
 from rapidfuzz.distance import Levenshtein
 
+from distill.vqa_text import normalise
+
 
 def relaxed_accuracy(prediction: str, gold: str, *, tolerance: float = 0.05) -> float:
     """ChartQA's relaxed accuracy (Masry et al. 2022): numbers within 5 % of the gold, anything else exactly equal.
@@ -39,6 +41,18 @@ def anls(prediction: str, golds: str | Sequence[str], *, threshold: float = 0.5)
         distance = Levenshtein.normalized_distance(said, meant)
         best = max(best, 1.0 - distance if distance < threshold else 0.0)
     return best
+
+
+def vqa_accuracy(prediction: str, votes: Sequence[str]) -> float:
+    """VQA's accuracy (Antol et al. 2015) against what every annotator said, usually ten: a third for each who agrees.
+
+    At most 1, and averaged over the ways to leave one annotator out, so that people can be measured alike. Texts are
+    compared as TextVQA's leaderboard does (`distill.vqa_text`). Without votes nothing can be right.
+    """
+    said = normalise(prediction)
+    agreeing = [normalise(vote) == said for vote in votes]
+    scores = [min(1.0, (sum(agreeing) - agrees) / 3) for agrees in agreeing]
+    return sum(scores) / len(scores) if scores else 0.0
 
 
 def exact_match(prediction: str, golds: str | Sequence[str]) -> float:
