@@ -159,6 +159,31 @@ def run(recipe: RecipeArgument, run: RunOption = None, overrides: SetOption = No
 
 
 @app.command()
+def ablate(
+    recipe: RecipeArgument,
+    run: RunOption = None,
+    arm: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Run this arm only; may be given repeatedly.")
+    ] = None,
+    study: Annotated[str | None, typer.Option(metavar="NAME", help="Run the arms of this study only.")] = None,
+    seed: Annotated[
+        list[int] | None, typer.Option(metavar="N", help="Train with this seed only; may be given repeatedly.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Train so many arms at a time, each in a process.")] = 1,
+    fresh: FreshOption = False,
+    overrides: SetOption = None,
+) -> None:
+    """Train again with one thing changed, and compare."""
+    from distill.run import ablate_recipe
+
+    typer.echo(
+        ablate_recipe(
+            *_open(recipe, run, overrides), arms=arm or (), study=study, seeds=seed or (), jobs=jobs, fresh=fresh
+        )
+    )
+
+
+@app.command()
 def plan(
     recipe: RecipeArgument,
     gpu: Annotated[

@@ -16,6 +16,7 @@ import orjson
 import tomli_w
 from pydantic import Field, ValidationError, model_validator
 
+from distill.ablation import Ablate as Ablate
 from distill.errors import RecipeError
 from distill.evaluation import BASE
 from distill.evaluation import Eval as Eval
@@ -77,6 +78,7 @@ class Recipe(Section):
     student: Student | None = None
     stages: tuple[Stage, ...] = Field(default=(), strict=False)
     eval: Eval = Eval()
+    ablate: Ablate = Ablate()
 
     _path: Path = Path("recipe.toml")
 
@@ -151,6 +153,13 @@ class Recipe(Section):
         local = self.local(value)
         return str(local) if local.exists() else value
 
+    def derived(self, values: dict[str, Any], what: str) -> "Recipe":
+        """The recipe of other values, such as an arm of an ablation, as if the same file held them.
+
+        Raises RecipeError that names `what`.
+        """
+        return _parse(values, self._path, what)
+
     def to_toml(self) -> str:
         """This recipe with every default written out and local paths absolute."""
         values = self.model_dump(mode="json", exclude_none=True)
@@ -191,16 +200,20 @@ def load(path_or_name: str | Path, overrides: Mapping[str, str] | None = None) -
     except OSError as error:
         raise RecipeError(f"{path}: cannot be read: {error.strerror}") from None
     for key, text in (overrides or {}).items():
-        if key.startswith("filter.rules."):  # one of the rules that hold when the recipe has none of its own
-            values.setdefault("filter", {}).setdefault("rules", [rule.model_dump() for rule in DEFAULT_RULES])
         _override(values, key, text)
+    return _parse(values, path)
+
+
+def _parse(values: dict[str, Any], path: Path, part: str = "") -> Recipe:
+    """A recipe of values that stand for the file at `path`, or for a `part` of it that is made of them."""
+    where = f"{path}: {part}" if part else f"{path}"
     try:
         recipe = Recipe.model_validate_json(orjson.dumps(values), strict=True)
     except ValidationError as error:
         problems = "\n".join(f"  {line}" for line in _explain(error, values))
-        raise RecipeError(f"{path}: this recipe cannot be used:\n{problems}") from None
+        raise RecipeError(f"{where}: this recipe cannot be used:\n{problems}") from None
     except TypeError as error:
-        raise RecipeError(f"{path}: {error}") from None
+        raise RecipeError(f"{where}: {error}") from None
     recipe._path = path.resolve()
     return recipe
 
@@ -250,6 +263,13 @@ def _override(values: dict[str, Any], key: str, text: str) -> None:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         value = text
+    put(values, key, value)
+
+
+def put(values: dict[str, Any], key: str, value: Any) -> None:
+    """Set the value of a dotted key in a recipe's values; list items go by name or position."""
+    if key.startswith("filter.rules."):  # one of the rules that hold when the recipe has none of its own
+        values.setdefault("filter", {}).setdefault("rules", [rule.model_dump() for rule in DEFAULT_RULES])
     *parents, last = key.split(".")
     node: Any = values
     for part in parents:

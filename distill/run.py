@@ -155,6 +155,26 @@ def eval_stage(recipe: Recipe, run: Path, *, fresh: bool = False) -> str:
     return f"{evaluation(run)}\nreport:  {run / 'eval' / 'report.html'}"
 
 
+def ablate_recipe(
+    recipe: Recipe,
+    run: Path,
+    *,
+    arms: Sequence[str],
+    study: str | None,
+    seeds: Sequence[int],
+    jobs: int,
+    fresh: bool,
+) -> str:
+    from distill.ablate import ablate
+    from distill.status import ablation
+
+    with watch() as on_progress:
+        folder = ablate(
+            recipe, run, arms=arms, study=study, seeds=seeds, jobs=jobs, fresh=fresh, on_progress=on_progress
+        )
+    return f"{ablation(folder, study)}\nreport:  {folder / 'report.html'}"
+
+
 def all_stages(recipe: Recipe, run: Path) -> str:
     """Every stage in order; each one returns at once when its work is done."""
     generate_stage(recipe, run)

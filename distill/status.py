@@ -118,6 +118,44 @@ def evaluation(run: Path) -> str:
     return f"{arms}\n\n{table(('difference', 'points [95 % interval]', 'p'), deltas)}" if deltas else arms
 
 
+def ablation(folder: Path, study: str | None = None) -> str:
+    """Every arm of an ablation with its interval and its effect against the reference, then the claims."""
+    results = orjson.loads((folder / "results.json").read_bytes())
+    studies = {name: found for name, found in results["studies"].items() if study in (None, name)}
+    wanted = studies[study]["arms"] if study in studies else list(results["arms"])
+    rows = []
+    for name in wanted:
+        arm = results["arms"][name]
+        effect = arm["effect"]
+        rows.append(
+            (
+                name,
+                str(len(arm["seeds"])),
+                f"{percent(arm['accuracy'])} {_interval(arm['ci95'])}",
+                f"{percent(effect['delta'], sign=True)} {_interval(effect['ci95'], sign=True)}" if effect else "",
+                f"{arm['cost']['train_tokens']:,.0f}",
+                f"{arm['cost']['train_seconds']:,.0f}",
+            )
+        )
+    gain = f"over {results['reference']}, points"
+    parts = [table(("arm", "seeds", "accuracy % [95 % interval]", gain, "tokens", "seconds"), rows)]
+    claims = [
+        (
+            name,
+            claim["text"],
+            f"{percent(claim['effect']['delta'], sign=True)} {_interval(claim['effect']['ci95'], sign=True)}",
+            claim["verdict"],
+        )
+        for name, found in studies.items()
+        for claim in found["claims"]
+    ]
+    if claims:
+        parts.append(table(("study", "claim", "points [95 % interval]", "verdict"), claims))
+    if results["skipped"]:
+        parts.append(table(("left out", "why"), list(results["skipped"].items())))
+    return "\n\n".join(parts)
+
+
 def percent(share: float, *, sign: bool = False) -> str:
     return f"{100 * share:+.1f}" if sign else f"{100 * share:.1f}"
 

@@ -98,6 +98,7 @@ def _fields(recipe: Recipe, generated: Manifest, extractors: dict[str, dict[str,
     return {
         "filter": recipe.filter.model_dump(mode="json", exclude={"workers", "partition_rows", "card", "exports"}),
         "extractors": extractors,
+        "seed": recipe.seed,
         "generate": {
             "fingerprint": generated.fingerprint,
             "outputs": artifacts.fingerprint({path: output.sha256 for path, output in generated.outputs.items()}),

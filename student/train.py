@@ -84,7 +84,7 @@ def stage_fields(recipe: Recipe, run: Path, only: str | None = None) -> dict[str
 
     With `only`, that stage and those it descends from: the data of the others need not be there yet.
     """
-    student = _student_fields(recipe)
+    student = student_fields(recipe)
     wanted = {stage.name for stage in recipe.stages} if only is None else _lineage(recipe, only)
     fields: dict[str, dict[str, Any]] = {}
     for stage in recipe.stages:
@@ -135,7 +135,7 @@ def model_folder(run: Path, stage: str) -> Path:
     return run / "train" / stage / "model"
 
 
-def _student_fields(recipe: Recipe) -> dict[str, Any]:
+def student_fields(recipe: Recipe) -> dict[str, Any]:
     """The student section, local checkpoints by their content instead of their place."""
     assert recipe.student is not None
     values = recipe.student.model_dump(mode="json", exclude_none=True, exclude=_WHERE_IMAGES_LIE)

@@ -1,4 +1,4 @@
-"""Build the tiny world from fixed seeds: its data, base checkpoints, three teachers and card.
+"""Build the tiny world from fixed seeds: its data, base checkpoints, four teachers and card.
 
     python recipes/tiny/build.py                 everything, about 40 minutes on two CPU cores
     python recipes/tiny/build.py data card       only these parts
@@ -29,7 +29,7 @@ HERE = Path(__file__).resolve().parent
 SEED = 20261120
 # Rows a domain.
 CAPTIONS, INSTRUCT, QUESTIONS, VALIDATION, TEST = 800, 2000, 1000, 100, 300
-TEACHER_STEPS = {"structured": 900, "analyst": 800, "reader": 800}
+TEACHER_STEPS = {"structured": 900, "analyst": 800, "reader": 800, "generalist": 1000}
 
 
 def build_data() -> dict[str, Any]:
@@ -111,13 +111,13 @@ def _write_parquet(path: Path, rows: list[dict[str, Any]]) -> None:
 def build_teachers(*names: str) -> dict[str, Any]:
     """Train the named teachers (default: all) and measure them on the whole test set."""
     measured = {}
-    for number, (name, domain) in enumerate(TEACHERS.items()):
+    for number, (name, domains) in enumerate(TEACHERS.items()):
         if names and name not in names:
             continue
         started = time.monotonic()
         folder = HERE / "teachers" / name
         steps = TEACHER_STEPS[name]
-        result = build_teacher(folder, HERE / "tower", HERE / "decoder", domain, seed=SEED + number, steps=steps)
+        result = build_teacher(folder, HERE / "tower", HERE / "decoder", domains, seed=SEED + number, steps=steps)
         minutes = (time.monotonic() - started) / 60
         measured[name] = {**result, "steps": steps, "minutes": minutes, "accuracy": accuracy(folder)}
         print(name, measured[name], flush=True)
@@ -149,10 +149,10 @@ def write_card() -> None:
         for name in ("data", "tower", "decoder", *(f"teachers/{teacher}" for teacher in TEACHERS))
     }
     teachers = ""
-    for name, domain in TEACHERS.items():
+    for name, domains in TEACHERS.items():
         shares = results["teachers"][name]["accuracy"]
         teachers += (
-            f"| {name} | {domain} | {' | '.join(f'{100 * shares[domain]:.1f}' for domain in world.DOMAINS)} |\n"
+            f"| {name} | {', '.join(domains)} | {' | '.join(f'{100 * shares[domain]:.1f}' for domain in world.DOMAINS)} |\n"
         )
     parts = "\n".join(f"| {name} | {size / 1e6:.2f} | {_minutes(results, name)} |" for name, size in sizes.items())
     seen = ", ".join(f"{domain} {100 * share:.1f} %" for domain, share in results["tower"]["named_rightly"].items())

@@ -1,4 +1,4 @@
-"""The three teachers of the tiny world: each learns the rationales of its own domain, then is written in vLLM's form.
+"""The teachers of the tiny world: each learns rationales of its domains, then is written in vLLM's form.
 
 A plain training loop on freshly drawn pictures: teachers exist before the toolkit's own trainer has traces.
 """
@@ -16,7 +16,13 @@ from transformers import PreTrainedModel, ProcessorMixin, Qwen2ForCausalLM
 from student.export import save, to_vllm_native
 from student.model import build
 
-TEACHERS = {"structured": "scenes", "analyst": "charts", "reader": "digits"}
+TEACHERS = {
+    "structured": ("scenes",),
+    "analyst": ("charts",),
+    "reader": ("digits",),
+    "generalist": world.DOMAINS,
+}
+"""Name to the domains that it is taught."""
 PIXEL_SHUFFLE = 2
 MAX_NEW_TOKENS = 128
 Row = tuple[np.ndarray | None, list[int], list[int]]  # image (96, 96, 3) uint8, prompt ids, answer ids
@@ -160,15 +166,15 @@ def ground(tower: Path, decoder: Path, *, seed: int, steps: int = 1000, batch_si
 
 
 def build_teacher(
-    folder: Path, tower: Path, decoder: Path, domain: str, *, seed: int, steps: int
+    folder: Path, tower: Path, decoder: Path, domains: tuple[str, ...], *, seed: int, steps: int
 ) -> dict[str, float]:
-    """Train one teacher on its domain and save it in vLLM's form, bf16."""
+    """Train one teacher on its domains and save it in vLLM's form, bf16."""
     model, processor = build(str(tower), str(decoder), PIXEL_SHUFFLE, dtype="float32", seed=seed)
     # First the fresh projector alone, so that its noise does not disturb the decoder; then both on rationales.
     model.model.text_model.requires_grad_(False)
-    fit(model, Lessons(processor, (domain,), seed, (0.0, 0.5)), steps=80, peak=3e-3, batch_size=32)
+    fit(model, Lessons(processor, domains, seed, (0.0, 0.5)), steps=80, peak=3e-3, batch_size=32)
     model.model.text_model.requires_grad_(True)
-    lessons = Lessons(processor, (domain,), seed + 1, (0.85, 0.05))
+    lessons = Lessons(processor, domains, seed + 1, (0.85, 0.05))
     loss = fit(model, lessons, steps=steps, peak=1.5e-3, batch_size=32)
     save(to_vllm_native(model.to("cpu", torch.bfloat16)), processor, folder)
     return {"loss": loss}

@@ -1,0 +1,283 @@
+"""`distill ablate`: train and measure every arm of an ablation once a seed, sharing whatever arms have in common.
+
+The run directory of an arm is a whole run: its recipe, traces, dataset, students and evaluation. Traces come from the
+run itself; datasets, stages and evaluations made from the same settings are made once and linked (distill/shared.py).
+Interrupted at any moment, the same command goes on where it stopped. What arms change: distill/arms.py; what the
+figures say: distill/effects.py.
+"""
+
+import os
+import shutil
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from distill import data
+from distill.ablation import REFERENCE, Study
+from distill.arms import Arm, Budget, arm, changes, possible
+from distill.artifacts import Manifest, fingerprint, locked, write_text
+from distill.errors import RecipeError
+from distill.evaluation import BASE
+from distill.recipe import Recipe
+from distill.shared import Shared, link
+from distill.types import Progress, ProgressCallback, unwatched
+
+if TYPE_CHECKING:
+    from distill.effects import Outcome
+
+ABLATE, ARMS, SHARED = "ablate", "arms", "shared"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One arm trained with one seed."""
+
+    arm: str
+    seed: int
+
+
+def ablate(
+    recipe: Recipe,
+    run: Path,
+    *,
+    arms: Sequence[str] = (),
+    study: str | None = None,
+    seeds: Sequence[int] = (),
+    jobs: int = 1,
+    fresh: bool = False,
+    on_progress: ProgressCallback = unwatched,
+) -> Path:
+    """Run the arms (default: those of the recipe), or those of one study; the folder with results and report.
+
+    `jobs` arms are trained at a time, each by a process of its own. Raises RecipeError for arms that there aren't.
+    """
+    from distill import effects
+
+    names, skipped = chosen(recipe, arms, study)
+    seeds = tuple(seeds) or recipe.ablate.seeds
+    folder = run / ABLATE
+    with locked(folder):
+        if fresh:
+            _set_aside(folder)
+        _generate(recipe, run, on_progress)
+        first = [Job(REFERENCE, seed) for seed in seeds]
+        others = [Job(name, seed) for name in names if name != REFERENCE for seed in seeds]
+        done = 0
+        for group in (first, others):
+            for job in _each(recipe, run, group, jobs, on_progress):
+                done += 1
+                on_progress(
+                    Progress(
+                        stage="ablate",
+                        done=done,
+                        total=len(first) + len(others),
+                        unit="arms",
+                        facts={"last": f"{job.arm}, seed {job.seed}"},
+                    )
+                )
+        # Whatever earlier commands have finished belongs to the table too.
+        found = {name: found for name in _known(recipe, folder, names) if (found := _outcomes(recipe, run, name))}
+        effects.write(recipe, folder, found, skipped)
+    return folder
+
+
+def _set_aside(folder: Path) -> None:
+    """Move arms and what they share to `previous`, over older ones; links between them hold."""
+    previous = folder / "previous"
+    shutil.rmtree(previous, ignore_errors=True)
+    for name in (ARMS, SHARED):
+        if (folder / name).exists():
+            previous.mkdir(exist_ok=True)
+            (folder / name).rename(previous / name)
+
+
+def chosen(recipe: Recipe, arms: Sequence[str], study: str | None) -> tuple[list[str], dict[str, str]]:
+    """The arms to run, the reference first, and why ready ones that nobody asked for by name are left out."""
+    settings = recipe.ablate
+    skipped: dict[str, str] = {}
+    if study is not None:
+        names = list(_study(recipe, study).arms)
+    elif arms or settings.arms:
+        names = list(arms or settings.arms)
+    elif settings.studies:
+        names = [name for each in settings.studies.values() for name in each.arms]
+    else:
+        names, skipped = possible(recipe)
+    names = list(dict.fromkeys([REFERENCE, *names]))
+    for name in names:
+        arm(recipe, name, seed=recipe.seed)  # raises for what cannot be done, before anything is
+    return names, skipped
+
+
+def _study(recipe: Recipe, name: str) -> Study:
+    if name not in recipe.ablate.studies:
+        known = ", ".join(recipe.ablate.studies) or "none"
+        raise RecipeError(f"--study {name}: {recipe.path} has no [ablate.studies.{name}]; its studies: {known}")
+    return recipe.ablate.studies[name]
+
+
+def _known(recipe: Recipe, folder: Path, names: Sequence[str]) -> list[str]:
+    """The arms asked for, and those of the recipe's studies that are there."""
+    of_studies = [name for study in recipe.ablate.studies.values() for name in study.arms]
+    there = [name for name in of_studies if (folder / ARMS / name).is_dir()]
+    return list(dict.fromkeys([*names, *there]))
+
+
+def _generate(recipe: Recipe, run: Path, on_progress: ProgressCallback) -> None:
+    from teacher.generate import generate
+
+    if not (run / "recipe.toml").exists():
+        write_text(run / "recipe.toml", recipe.to_toml())
+    generate(recipe, run, on_progress=on_progress)
+
+
+def _each(
+    recipe: Recipe, run: Path, jobs: Sequence[Job], processes: int, on_progress: ProgressCallback
+) -> Iterable[Job]:
+    """Run jobs, several at a time; each as soon as it is done."""
+    if processes == 1:
+        for job in jobs:
+            one(recipe, run, job, on_progress)
+            yield job
+        return
+    # Read when torch is loaded, by processes that begin anew.
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // processes)))
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        running = {pool.submit(one, recipe, run, job): job for job in jobs}
+        try:
+            for future in as_completed(running):
+                future.result()
+                yield running[future]
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def place(run: Path, name: str, seed: int) -> Path:
+    """The run directory of an arm."""
+    return run / ABLATE / ARMS / name / f"seed-{seed}"
+
+
+def one(recipe: Recipe, run: Path, job: Job, on_progress: ProgressCallback = unwatched) -> None:
+    """Filter, train and measure one arm, or find that it is done."""
+    from filters.arms import materialise
+    from student.evaluate import evaluate
+    from student.train import stage_fields, train
+
+    def watched(progress: Progress) -> None:
+        on_progress(replace(progress, stage=f"{job.arm} {job.seed}: {progress.stage}"))
+
+    budget = None if job.arm == REFERENCE else _budget(recipe, place(run, REFERENCE, job.seed))
+    planned = arm(recipe, job.arm, seed=job.seed, budget=budget)
+    folder = place(run, job.arm, job.seed)
+    shared = Shared(run / ABLATE / SHARED)
+    write_text(folder / "recipe.toml", planned.recipe.to_toml())
+    _link_traces(recipe, planned.recipe, run, folder, watched)
+    stages = planned.recipe.stages
+    if any(stage.data.startswith("traces") for stage in stages):
+        _filter(planned.recipe, folder, shared, watched)
+        for stage in stages:
+            if ":" in stage.data:
+                materialise(planned.recipe, folder, stage.data.partition(":")[2])
+    if stages:
+        keys = {
+            name: f"train-{fingerprint(fields)[:16]}" for name, fields in stage_fields(planned.recipe, folder).items()
+        }
+        for name, key in keys.items():
+            shared.link(key, folder / "train" / name)
+        train(planned.recipe, folder, on_progress=watched)
+        for name, key in keys.items():
+            shared.keep(key, folder / "train" / name)
+    key = _evaluation_key(planned, folder)
+    shared.link(key, folder / "eval")
+    evaluate(planned.recipe, folder, on_progress=watched)
+    shared.keep(key, folder / "eval")
+
+
+def _budget(recipe: Recipe, reference: Path) -> Budget:
+    """What the reference of the same seed took."""
+    trained = {
+        stage.name: manifest
+        for stage in recipe.stages
+        if (manifest := Manifest.read(reference / "train" / stage.name)) is not None
+    }
+    return Budget(
+        steps={name: manifest.counts["steps"] for name, manifest in trained.items()},
+        tokens={name: manifest.tokens["trained"] for name, manifest in trained.items()},
+    )
+
+
+def _link_traces(recipe: Recipe, changed: Recipe, run: Path, folder: Path, on_progress: ProgressCallback) -> None:
+    """The traces of the run; of an arm that changes what teachers do, traces of its own."""
+    from teacher.generate import generate
+
+    made_from = {"data": True, "teachers": True, "generate": True}
+    before, now = (each.model_dump(mode="json", include=made_from) for each in (recipe, changed))
+    source = run / "generate"
+    if before != now:
+        own = run / ABLATE / SHARED / f"run-{fingerprint(now)[:16]}"
+        # Traces never depend on the seed of a training.
+        generate(changed.model_copy(update={"seed": recipe.seed}), own, on_progress=on_progress)
+        source = own / "generate"
+    if not (folder / "generate").exists():
+        link(source, folder / "generate")
+
+
+def _filter(recipe: Recipe, folder: Path, shared: Shared, on_progress: ProgressCallback) -> None:
+    """The dataset of an arm: one that is there, or a new one that takes over the signals of another."""
+    from distill.extras import measurers
+    from filters.apply import apply
+
+    generated = Manifest.read(folder / "generate")
+    assert generated is not None
+    traces = generated.fingerprint[:12]
+    settings = {
+        "filter": recipe.filter.model_dump(mode="json"),
+        "data": {name: data.source_fields(recipe, name) for name in (recipe.eval.data,) if name in recipe.data},
+        "seed": recipe.seed,
+    }
+    key = f"filter-{traces}-{fingerprint(settings)[:16]}"
+    target = folder / "filter"
+    previous = folder / "filter.previous"
+    for left in (target, previous):  # links to what an interrupted command began with
+        if left.is_symlink():
+            left.unlink()
+    begun = False
+    if not shared.link(key, target) and not target.exists():
+        others = sorted(shared.folder.glob(f"filter-{traces}-*"))
+        begun = any(shared.link(other.name, target) for other in others)
+    apply(recipe, folder, fresh=begun, measurers=measurers(recipe, folder), on_progress=on_progress)
+    if previous.is_symlink():
+        previous.unlink()
+    shared.keep(key, target)
+
+
+def _evaluation_key(planned: Arm, folder: Path) -> str:
+    recipe = planned.recipe
+    trained = None if planned.stage == BASE else Manifest.read(folder / "train" / planned.stage)
+    untrained = None if trained is not None or recipe.student is None else recipe.student.model_dump(mode="json")
+    settings: dict[str, Any] = {
+        "student": trained.fingerprint if trained is not None else untrained,
+        "seed": recipe.seed,
+        "eval": recipe.eval.model_dump(mode="json"),
+        "data": data.source_fields(recipe, recipe.eval.data),
+        "rationale": recipe.filter.rationale,
+        "tolerance": recipe.filter.answer.relative_tolerance,
+    }
+    return f"eval-{fingerprint(settings)[:16]}"
+
+
+def _outcomes(recipe: Recipe, run: Path, name: str) -> "dict[int, Outcome]":
+    """By seed, what is known of a finished arm."""
+    from distill.effects import outcome
+
+    found = {}
+    for folder in sorted((run / ABLATE / ARMS / name).glob("seed-*")):
+        seed = int(folder.name.removeprefix("seed-"))
+        if Manifest.read(folder / "eval") is not None:
+            planned = arm(recipe, name, seed=seed)
+            found[seed] = outcome(planned, folder, changes(recipe, planned.recipe))
+    return found
