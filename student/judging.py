@@ -1,22 +1,47 @@
-"""Replies of a student, judged as the filter judges traces, and the figures over them.
+"""Replies of a student, judged as the filter judges traces, and the first figures over them.
 
-One prediction is one plain mapping, so that it can be journaled. Does not generate (student/generation.py).
+One prediction is one plain mapping, so that it can be journaled. What is said of a single reply is measured here;
+figures over many are in student/figures.py. Does not generate (student/generation.py).
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from distill.answers import judge
+from distill.charts import find_table
+from distill.conclusion import conclusion
+from distill.grounding import ground
+from distill.metrics import exact_match, relaxed_accuracy, rouge_l
+from distill.reckoning import asked
 from distill.types import Sample
+from distill.unsupported import Grounding
 from student import scores
 
 Prediction = dict[str, Any]
+REFERENCES = ("rationale", "rationales", "cot", "solution")
+"""Keys of a sample's meta that may hold a reference rationale, or a list of them."""
+FEW = 20
+"""So many unsupported values of a rationale are written out; all are counted."""
 
 
-def judged(sample: Sample, reply: Mapping[str, Any], *, plain: bool, relative_tolerance: float) -> Prediction:
-    """A reply (the fields of generation.Reply) taken apart, with its question, its gold answer and the verdict.
+def judged(
+    sample: Sample,
+    reply: Mapping[str, Any],
+    *,
+    plain: bool,
+    relative_tolerance: float,
+    table: str | None = None,
+    reading_tolerance: float = 0.0,
+) -> Prediction:
+    """A reply (the fields of generation.Reply) taken apart, with its question, its gold answer and what it is worth.
 
-    `plain`: the rationale is everything before the last blank line, as with filter.rationale = "plain".
+    `plain`: the rationale is everything before the last blank line, as with filter.rationale = "plain". `table` and
+    `reading_tolerance` are filter.grounding's: where the table behind a chart is, how exactly it is to be read.
+
+    `exact` and `relaxed` (ChartQA's 5 %) are the reference metrics on the answer as it stands; `rouge_l` compares the
+    whole reply with the gold answers, `rationale_rouge_l` the rationale with the sample's own. `unsupported` are
+    values of the rationale that neither picture nor question support, among `checked_values` that could be judged.
+    `consistent`: whether the answer is what the rationale concludes. None: there is nothing to say this by.
     """
     from student.generation import take_apart
 
@@ -28,9 +53,13 @@ def judged(sample: Sample, reply: Mapping[str, Any], *, plain: bool, relative_to
         relative_tolerance=relative_tolerance,
         options=sample.options,
     )
+    found = conclusion(said.reasoning, said.answer, sample.answer_type, sample.options) if said.reasoning else None
+    values = _grounded(sample, said.reasoning, table, reading_tolerance)
+    references = _references(sample)
     return {
         "sample_id": sample.id,
         "domain": sample.domain,
+        "difficulty": sample.meta.get("difficulty"),
         "question": sample.question,
         "gold": list(sample.answers),
         "answer_type": verdict.answer_type,
@@ -41,7 +70,36 @@ def judged(sample: Sample, reply: Mapping[str, Any], *, plain: bool, relative_to
         "verdict": verdict.verdict,
         "reason": verdict.reason,
         "relative_error": verdict.relative_error,
+        "exact": bool(exact_match(said.answer, sample.answers)),
+        "relaxed": any(relaxed_accuracy(said.answer, gold) for gold in sample.answers),
+        "rouge_l": rouge_l(f"{said.reasoning} {said.answer}", sample.answers),
+        "rationale_rouge_l": rouge_l(said.reasoning, references) if references and said.reasoning else None,
+        "consistent": None if found is None else found == "agrees",
+        "checked_values": None if values is None else values.checked,
+        "unsupported_values": None if values is None else values.count,
+        "unsupported": None if values is None else [item.value for item in values.unsupported],
     }
+
+
+def _grounded(sample: Sample, reasoning: str, key: str | None, tolerance: float) -> Grounding | None:
+    """What of a rationale its chart supports; None without a table, a rationale, or a value that could be judged."""
+    table = find_table(sample.meta, key) if reasoning and sample.meta else None
+    if table is None:
+        return None
+    titles = [text for name in ("title", "caption", "subtitle") if isinstance(text := sample.meta.get(name), str)]
+    question = asked(sample.question, table, " ; ".join([*sample.options, *titles]))
+    found = ground(reasoning, table, question, tolerance, FEW)
+    return found if found.checked else None
+
+
+def _references(sample: Sample) -> list[str]:
+    """The sample's own rationales, where its source has them."""
+    for name in REFERENCES:
+        value = sample.meta.get(name)
+        texts = [value] if isinstance(value, str) else value if isinstance(value, list | tuple) else []
+        if found := [text for text in texts if isinstance(text, str) and text.strip()]:
+            return found
+    return []
 
 
 def summary(predictions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
