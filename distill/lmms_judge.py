@@ -1,0 +1,70 @@
+"""The judge of an exported lmms-eval task, as a process: `python -m distill.lmms_judge FOLDER`.
+
+Each line in is `[question, reply]` (a row of the task's questions without its images), each line out the figures of
+that reply by name. The verdict is that of `distill eval`, reached by the same function.
+"""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from distill import metrics
+from distill.golds import VOTES
+from distill.lmms import JUDGE, domain_figure
+from distill.types import Sample
+
+
+def figures(question: Mapping[str, Any], reply: str, settings: Mapping[str, Any]) -> dict[str, float]:
+    """What one reply counts for each figure of the task; only figures that apply to its question are there."""
+    from student.judging import judged
+
+    sample = Sample(
+        id=question["id"],
+        images=(),
+        question=question["question"],
+        answers=tuple(question["answers"]),
+        answer_type=question["answer_type"] or None,
+        domain=question["domain"],
+        meta={"options": question["options"], VOTES: question["votes"]},
+    )
+    said = judged(
+        sample,
+        {"text": reply, "tokens": 0, "rationale_tokens": 0, "truncated": False},
+        plain=settings["plain"],
+        relative_tolerance=settings["relative_tolerance"],
+    )
+    right = float(said["verdict"] == "correct")
+    found = {
+        "accuracy": right,
+        "undecided_rate": float(said["verdict"] == "undecided"),
+        "format_rate": float(said["well_formed"]),
+        domain_figure(sample.domain): right,
+        **benchmark_scores(said["answer"], sample),
+    }
+    return {name: value for name, value in found.items() if name in settings["figures"]}
+
+
+def benchmark_scores(answer: str, sample: Sample) -> dict[str, float]:
+    """One answer by the definitions of the benchmarks, which know no third verdict: ChartQA, DocVQA, and VQA where
+    annotators voted. Each takes the best of the accepted answers."""
+    votes = sample.meta.get(VOTES)
+    found = {
+        "relaxed_accuracy": max(metrics.relaxed_accuracy(answer, gold) for gold in sample.answers),
+        "anls": metrics.anls(answer, sample.answers),
+    }
+    return found | ({"vqa_accuracy": metrics.vqa_accuracy(answer, votes)} if votes else {})
+
+
+def main(folder: Path) -> None:
+    settings = orjson.loads((folder / JUDGE).read_bytes())
+    for line in sys.stdin.buffer:
+        question, reply = orjson.loads(line)
+        sys.stdout.buffer.write(orjson.dumps(figures(question, reply, settings)) + b"\n")
+        sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
