@@ -90,6 +90,8 @@ def overview(lines: Lines) -> dict[str, Any]:
         **_share("consistency_rate", (line.get("consistent") for line in lines)),
         **_share("accuracy_when_consistent", map(_correct, consistent)),
         **_share("accuracy_when_inconsistent", map(_correct, inconsistent)),
+        **_mean("anls", (line.get("anls") for line in lines)),
+        **_mean("vqa_accuracy", (line.get("vqa_accuracy") for line in lines)),
         **_mean("rouge_l", (line.get("rouge_l") for line in lines)),
         **_mean("rationale_rouge_l", (line.get("rationale_rouge_l") for line in lines)),
     }

@@ -10,8 +10,9 @@ from typing import Any
 from distill.answers import judge
 from distill.charts import find_table
 from distill.conclusion import conclusion
+from distill.golds import VOTES
 from distill.grounding import ground
-from distill.metrics import exact_match, relaxed_accuracy, rouge_l
+from distill.metrics import anls, exact_match, relaxed_accuracy, rouge_l, vqa_accuracy
 from distill.reckoning import asked
 from distill.types import Sample
 from distill.unsupported import Grounding
@@ -38,10 +39,11 @@ def judged(
     `plain`: the rationale is everything before the last blank line, as with filter.rationale = "plain". `table` and
     `reading_tolerance` are filter.grounding's: where the table behind a chart is, how exactly it is to be read.
 
-    `exact` and `relaxed` (ChartQA's 5 %) are the reference metrics on the answer as it stands; `rouge_l` compares the
-    whole reply with the gold answers, `rationale_rouge_l` the rationale with the sample's own. `unsupported` are
-    values of the rationale that neither picture nor question support, among `checked_values` that could be judged.
-    `consistent`: whether the answer is what the rationale concludes. None: there is nothing to say this by.
+    `exact`, `relaxed` (ChartQA's 5 %), `anls` (DocVQA's) and `vqa_accuracy` (where annotators voted) are the
+    reference metrics of the answer as it stands. `rouge_l` compares the whole reply with the gold answers, `rationale_rouge_l`
+    the rationale with the sample's own. `unsupported` are values of the rationale that neither picture nor question
+    support, among `checked_values` that could be judged. `consistent`: whether the answer is what the rationale
+    concludes (distill.conclusion). None: there is nothing to say this by.
     """
     from student.generation import take_apart
 
@@ -55,7 +57,7 @@ def judged(
     )
     found = conclusion(said.reasoning, said.answer, sample.answer_type, sample.options) if said.reasoning else None
     values = _grounded(sample, said.reasoning, table, reading_tolerance)
-    references = _references(sample)
+    references, votes = _references(sample), sample.meta.get(VOTES)
     return {
         "sample_id": sample.id,
         "domain": sample.domain,
@@ -72,6 +74,8 @@ def judged(
         "relative_error": verdict.relative_error,
         "exact": bool(exact_match(said.answer, sample.answers)),
         "relaxed": any(relaxed_accuracy(said.answer, gold) for gold in sample.answers),
+        "anls": anls(said.answer, sample.answers),
+        "vqa_accuracy": vqa_accuracy(said.answer, votes) if votes else None,
         "rouge_l": rouge_l(f"{said.reasoning} {said.answer}", sample.answers),
         "rationale_rouge_l": rouge_l(said.reasoning, references) if references and said.reasoning else None,
         "consistent": None if found is None else found == "agrees",

@@ -1,5 +1,6 @@
 """The answer judge, promise by promise, its symbolic voter, and the reference metrics on published values."""
 
+import random
 import subprocess
 import sys
 import time
@@ -275,3 +276,14 @@ def test_rouge_l_is_the_longest_common_subsequence_f_measure_of_the_best_gold() 
     assert rouge_l("the cat", "the cat sat on a mat") == pytest.approx(2 * (1.0 * 2 / 6) / (1.0 + 2 / 6))
     assert rouge_l("the cat", ["something else", "the cat"]) == 1.0
     assert rouge_l("", "the cat") == 0.0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_rouge_l_gives_the_numbers_of_the_rouge_score_package(seed: int) -> None:
+    from rouge_score.rouge_scorer import RougeScorer
+
+    chance = random.Random(seed)
+    words = ["the", "cat", "sat,", "on", "A", "mat.", "12", "15.3%", "red-blue", "It's", "été", "\n"]
+    one, other = (" ".join(chance.choices(words, k=chance.randint(0, 40))) for _ in range(2))
+    expected = RougeScorer(["rougeL"], use_stemmer=False).score(other, one)["rougeL"].fmeasure
+    assert rouge_l(one, other) == pytest.approx(expected, abs=1e-12)
