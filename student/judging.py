@@ -40,10 +40,10 @@ def judged(
     `reading_tolerance` are filter.grounding's: where the table behind a chart is, how exactly it is to be read.
 
     `exact`, `relaxed` (ChartQA's 5 %), `anls` (DocVQA's) and `vqa_accuracy` (where annotators voted) are the
-    reference metrics of the answer as it stands. `rouge_l` compares the whole reply with the gold answers, `rationale_rouge_l`
-    the rationale with the sample's own. `unsupported` are values of the rationale that neither picture nor question
-    support, among `checked_values` that could be judged. `consistent`: whether the answer is what the rationale
-    concludes (distill.conclusion). None: there is nothing to say this by.
+    reference metrics of the answer as it stands. `rouge_l` compares the whole reply with the gold answers,
+    `rationale_rouge_l` the rationale with the sample's own. `unsupported` are values of the rationale that neither
+    picture nor question support, among `checked_values` that could be judged. `consistent`: whether the answer is
+    what the rationale concludes (distill.conclusion). None: there is nothing to say this by.
     """
     from student.generation import take_apart
 
