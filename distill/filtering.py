@@ -16,6 +16,7 @@ SignalName = Literal[
     "repetition",
     "length",
     "steps",
+    "conclusion",
     "language",
     "refusal",
     "sensitive",

@@ -14,11 +14,16 @@ from distill.artifacts import write_text
 from distill.console import watch
 from distill.errors import RecipeError, StaleError
 from distill.recipe import Recipe, find, load, recipes_folder
-from distill.status import evaluation, funnel, parts, training
+from distill.status import evaluation, funnel, parts, training, warnings
 from distill.types import ProgressCallback, unwatched
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from distill.evaluation import AnyStudent
     from distill.teachers import Server
+    from student.asking import Serve
+    from teacher.attached import Attached
 
 
 def generate_stage(recipe: Recipe, run: Path, *, limit: int | None = None, fresh: bool = False) -> str:
@@ -52,7 +57,8 @@ def filter_stage(recipe: Recipe, run: Path, *, fresh: bool = False) -> str:
 
     with _recorded(recipe, run) as on_progress:
         apply(recipe, run, fresh=fresh, measurers=measurers(recipe, run), on_progress=on_progress)
-    return f"{funnel(run)}\ndataset: {run / 'filter' / 'dataset'}\nreport:  {run / 'filter' / 'report.html'}"
+    blocks = [funnel(run), warnings(run), f"dataset: {run / 'filter' / 'dataset'}"]
+    return "\n".join(block for block in blocks if block) + f"\nreport:  {run / 'filter' / 'report.html'}"
 
 
 def compare_policies(recipe: Recipe, run: Path, other: Recipe) -> str:
@@ -151,7 +157,7 @@ def eval_stage(recipe: Recipe, run: Path, *, fresh: bool = False) -> str:
     from student.evaluate import evaluate
 
     with _recorded(recipe, run) as on_progress:
-        evaluate(recipe, run, fresh=fresh, on_progress=on_progress)
+        evaluate(recipe, run, fresh=fresh, on_progress=on_progress, vllm=partial(_vllm, recipe), connect=_connect)
     return f"{evaluation(run)}\nreport:  {run / 'eval' / 'report.html'}"
 
 
@@ -173,6 +179,18 @@ def ablate_recipe(
             recipe, run, arms=arms, study=study, seeds=seeds, jobs=jobs, fresh=fresh, on_progress=on_progress
         )
     return f"{ablation(folder, study)}\nreport:  {folder / 'report.html'}"
+
+
+def _vllm(recipe: Recipe) -> "Serve":
+    from teacher.trial import server_of, serving
+
+    return partial(serving, server=server_of(recipe))
+
+
+def _connect(name: str, student: "AnyStudent", **limits: int) -> "AbstractContextManager[Attached]":
+    from teacher.attached import attached
+
+    return attached(name, student, **limits)
 
 
 def all_stages(recipe: Recipe, run: Path) -> str:

@@ -22,7 +22,7 @@ def status(run: Path) -> str:
     """The funnel, the stages and the evaluation of a run, as text."""
     if not (run / "recipe.toml").is_file():
         raise DataError(f"{run}: no run here (no recipe.toml); give the directory that `distill run` printed")
-    blocks = [_stages(run), funnel(run), training(run), evaluation(run)]
+    blocks = [_stages(run), funnel(run), warnings(run), training(run), evaluation(run)]
     return "\n\n".join(block for block in blocks if block)
 
 
@@ -54,6 +54,16 @@ def funnel(run: Path) -> str:
                 rows.append(("generate: tokens", f"{tokens.get('reasoning', 0) + tokens.get('answer', 0):,}"))
                 rows.append(("generate: tokens wasted", f"{tokens.get('wasted', 0):,}"))
     return table(("funnel", "count"), rows) if rows else ""
+
+
+def warnings(run: Path) -> str:
+    """One line for everything that is wrong with the filtered dataset as a whole; nothing while all is well."""
+    path = run / "filter" / "health.json"
+    if not path.is_file() or Manifest.read(run / "filter") is None:
+        return ""
+    found = orjson.loads(path.read_bytes())
+    lines = [f"warning: {text}" for text in found["warnings"]]
+    return "\n".join(lines + [f"note: {text}" for text in found["notes"]])
 
 
 def training(run: Path) -> str:

@@ -19,7 +19,7 @@ from distill.artifacts import Manifest, Output
 from distill.errors import DataError, RecipeError
 from distill.recipe import Recipe
 from distill.types import Progress, ProgressCallback, unwatched
-from filters import arms, conditions, corpus, dataset, exports, funnel, measure, policy, questions, registry
+from filters import arms, conditions, corpus, dataset, exports, funnel, health, measure, policy, questions, registry
 from filters.card import card
 from filters.conditions import UNREADABLE_IMAGE
 from filters.database import Tables
@@ -168,20 +168,23 @@ def _decide(
         raise DataError(_nothing_kept(found, recipe, folder))
     listed = arms.write(database, folder / arms.FOLDER, recipe.seed)
     generated = Manifest.read(folder.parent / "generate")
-    text = card(recipe, found, database, traces.makers, written.rows, generated)
+    checked = health.measure(database, traces)
+    artifacts.write_json(folder / health.FILE, checked.as_fields())
+    text = card(recipe, found, database, traces.makers, written.rows, generated, checked)
     artifacts.write_text(temporary / "README.md", text)
     dataset.replace(temporary, folder / "dataset")
-    report.write(recipe, rules, database, traces, found, folder / "report.html")
+    report.write(recipe, rules, database, traces, found, folder / "report.html", checked)
     files = {f"dataset/{name}": rows for name, rows in written.files.items()} | {
         "dataset/README.md": None,
         "decisions.parquet": traces.count,
         "report.html": None,
+        health.FILE: None,
         **exports.of_stage(recipe, folder),
         **{path.relative_to(folder).as_posix(): rows for path, rows in listed.items()},
         **{path.relative_to(folder).as_posix(): pq.read_metadata(path).num_rows for path in tables.files()},
     }
     outputs = {name: artifacts.describe(folder / name, count) for name, count in sorted(files.items())}
-    return _counts(found, traces, recipe), outputs
+    return _counts(found, traces, recipe) | checked.counts(), outputs
 
 
 def _write_dataset(

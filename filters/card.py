@@ -18,6 +18,7 @@ from distill.recipe import Recipe
 from filters.card_facts import DUPLICATES, STATES, Contamination, Facts, facts
 from filters.conditions import UNREADABLE_IMAGE
 from filters.funnel import STEPS, Funnel
+from filters.health import Check, Health
 from filters.minhash import Scheme
 from filters.traces import Maker
 
@@ -56,6 +57,7 @@ def card(
     makers: Counter[Maker],
     rows: int,
     generated: Manifest | None = None,
+    health: Health | None = None,
 ) -> str:
     """README.md of the dataset with `rows` examples, from a database with the tables `signals` and `decisions`."""
     known = facts(database)
@@ -70,6 +72,7 @@ def card(
         *_selection(recipe, found, known),
         "## What was measured",
         *_measured(recipe, known),
+        *(["## Checks of the dataset as a whole", *_checks(health)] if health is not None else []),
         "## Contamination",
         *_contamination(recipe, known.contamination),
         "## Licences",
@@ -198,6 +201,18 @@ def _measured(recipe: Recipe, known: Facts) -> list[str]:
             f"Jaccard similarity of {recipe.filter.corpus.threshold}."
         )
     return parts
+
+
+def _checks(health: Health) -> list[str]:
+    def cells(check: Check) -> tuple[str, ...]:
+        if not check.checked:
+            return check.about, "not known", "", ""
+        interval = f"{100 * check.ci95[0]:.1f} to {100 * check.ci95[1]:.1f} %"
+        return check.about, f"{100 * check.share:.1f} %", interval, f"{check.count:,} of {check.checked:,}"
+
+    told = [*(f"- **Warning**: {text}." for text in health.warnings), *(f"- Note: {text}." for text in health.notes)]
+    table = _table(("of the examples, those whose", "share", "95 % interval", "counts"), map(cells, health.checks))
+    return [table, "\n".join(told) if told else "No check gave a warning."]
 
 
 def _contamination(recipe: Recipe, known: Contamination | None) -> list[str]:

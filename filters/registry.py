@@ -16,6 +16,7 @@ from filters import contamination, fit, judge, questions
 from filters.agreement import Agreement
 from filters.answer import Answer
 from filters.columns import ERROR, family
+from filters.conclusion import Conclusion
 from filters.contamination import Contamination
 from filters.duplicates import Duplicates
 from filters.format import Format
@@ -52,6 +53,7 @@ FAMILIES: Mapping[str, type[Extractor]] = {
     "repetition": Repetition,
     "length": Length,
     "steps": Steps,
+    "conclusion": Conclusion,
     "language": Language,
     "refusal": Refusal,
     "sensitive": Sensitive,

@@ -17,6 +17,7 @@ from filters import report_thresholds as thresholds
 from filters.columns import WORDS
 from filters.conditions import NOT_SELECTED, UNREADABLE_IMAGE, Condition
 from filters.funnel import STEPS, Funnel
+from filters.health import Health
 from filters.report_table import Facts
 from filters.traces import Index
 
@@ -31,6 +32,7 @@ def write(
     index: Index,
     found: Funnel,
     path: Path,
+    health: Health,
 ) -> None:
     """Write the page of a database with `signals` and `decisions`."""
     facts = report_table.gather(database)
@@ -53,6 +55,7 @@ def write(
             "new perception.",
         ],
         figures=_figures(facts, found, unit),
+        health=health,
         steps=STEPS,
         funnel=[(step, found.total[step]) for step in STEPS],
         groups=[("teacher", list(found.by_teacher.items())), ("domain", list(found.by_domain.items()))],
