@@ -142,12 +142,25 @@ def train(
 
 @app.command("eval")
 def eval_(
-    recipe: RecipeArgument, run: RunOption = None, fresh: FreshOption = False, overrides: SetOption = None
+    recipe: RecipeArgument,
+    run: RunOption = None,
+    fresh: FreshOption = False,
+    students: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--student",
+            metavar="NAME=WHAT",
+            help="Measure this student too, as [eval.students.NAME] would: a folder (checkpoint, export, PEFT "
+            "adapter), a hub name, or URL#MODEL for one that a server has, e.g. "
+            "big=http://127.0.0.1:8000/v1#Qwen3-VL-8B; may be given repeatedly.",
+        ),
+    ] = None,
+    overrides: SetOption = None,
 ) -> None:
     """Measure the students on held-out questions."""
     from distill.run import eval_stage
 
-    typer.echo(eval_stage(*_open(recipe, run, overrides), fresh=fresh))
+    typer.echo(eval_stage(*_open(recipe, run, overrides, students=students), fresh=fresh))
 
 
 @app.command()
@@ -296,14 +309,19 @@ def print_schema() -> None:
 
 
 def _open(
-    name: str, run: Path | None, overrides: list[str] | None, *, several: bool = False
+    name: str,
+    run: Path | None,
+    overrides: list[str] | None,
+    *,
+    several: bool = False,
+    students: list[str] | None = None,
 ) -> "tuple[Recipe, Path]":
     """The recipe and its run directory, for a command that takes `several` processes or not."""
     from distill.recipe import load
 
     if not several:
         processes.require_one()
-    pairs = {}
+    pairs = _students(students or [])
     for text in overrides or []:
         key, equals, value = text.partition("=")
         if not equals:
@@ -311,6 +329,30 @@ def _open(
         pairs[key.strip()] = value.strip()
     recipe = load(name, pairs)
     return recipe, run or Path("runs") / recipe.name
+
+
+def _students(given: list[str]) -> dict[str, str]:
+    """What --student says as the recipe's keys and values."""
+    import json
+
+    pairs: dict[str, str] = {}
+    for text in given:
+        name, equals, what = text.partition("=")
+        url, _, model = what.partition("#")
+        served = url.startswith(("http://", "https://"))
+        if not (name and equals and what) or "." in name or (served and not model):
+            raise RecipeError(
+                f"--student {text}: write NAME=FOLDER, NAME=HUB_NAME or NAME=URL#MODEL, such as "
+                "big=http://127.0.0.1:8000/v1#Qwen3-VL-8B; a name has no dot"
+            )
+        place = Path(what).expanduser()
+        values = (
+            {"base_url": url, "model": model}
+            if served
+            else {"model": str(place.resolve() if place.exists() else what)}
+        )
+        pairs |= {f"eval.students.{name}.{key}": json.dumps(value) for key, value in values.items()}
+    return pairs
 
 
 def _interrupt(_signal: int, _frame: FrameType | None) -> NoReturn:

@@ -1,12 +1,13 @@
-"""The eval verb: what the students of several stages answer to held-out questions, judged and compared.
+"""The eval verb: what students answer to held-out questions, judged and compared.
 
-Every arm answers every question once, greedily. Predictions are journaled, so an interrupted evaluation goes on
-where it stopped. Does not draw the report (student/report.py) or decide what is correct (distill.answers).
+Every student is asked every question once, greedily, and once more without its images. What was said is kept as it
+was said (student/asking.py); judging and measuring go over it at the end, and can go over it again. Does not draw the
+report (student/report.py) or decide what is correct (distill.answers).
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,103 +15,142 @@ import orjson
 
 from distill import data
 from distill.artifacts import (
-    Journal,
+    MANIFEST,
     Manifest,
     atomic_path,
     begin,
     canonical,
+    changes,
     describe,
+    differences,
     fingerprint,
-    finished,
     flatten,
     locked,
-    read_jsonl,
-    require,
     set_aside,
     versions,
     write_bytes,
 )
-from distill.errors import DataError, RecipeError
+from distill.errors import DataError, StaleError
 from distill.recipe import Recipe
-from distill.types import Progress, ProgressCallback, Sample, unwatched
-from student import figures, report
-from student import stage as stages
+from distill.types import ProgressCallback, Sample, unwatched
+from student import asking, figures, report, targets
+from student.asking import REPLIES, Connect, Engines, Key, Reply, Round, Serve
 from student.judging import Prediction, judged
-from student.rows import NO_THINK, is_traces
-from student.train import model_folder
+from student.rows import NO_THINK
+from student.targets import Target
 
 PREDICTIONS, METRICS, REPORT, SETTINGS = "predictions.jsonl", "metrics.json", "report.html", "settings.json"
+WITHOUT_IMAGE = "predictions_without_image.jsonl"
+_ARMS = ("eval.arms.", "students.")
+"""Settings of single arms: one may come or go, and the replies of the others stay."""
+_JUDGING = ("filter.",)
+"""Settings of the judging alone: where they change, the same replies are judged again."""
 
 
 def evaluate(
-    recipe: Recipe, run: Path, *, fresh: bool = False, on_progress: ProgressCallback = unwatched
+    recipe: Recipe,
+    run: Path,
+    *,
+    fresh: bool = False,
+    on_progress: ProgressCallback = unwatched,
+    vllm: Callable[[], Serve] | None = None,
+    connect: Connect | None = None,
 ) -> Manifest:
-    """Answer, judge, compare, report. Raises StaleError when an arm's stage is unfinished or settings changed."""
+    """Ask, judge, compare, report.
+
+    `vllm` and `connect` ask students that are served (asking.Engines). Raises StaleError when an arm's stage is
+    unfinished or settings changed, another InputError for a student that cannot be asked, before any is.
+    """
     begun = time.perf_counter()
-    arms = arms_of(recipe)
-    first = f"run `distill train {recipe.path}` first"
-    trained = {arm: require(run / "train", stage, next_step=first) for arm, stage in arms.items()}
+    arms = targets.targets(recipe, run)
     folder = run / "eval"
-    fields = {
-        **flatten(recipe.eval.model_dump(mode="json", exclude={"gallery", "arms"}), "eval"),
-        **{f"eval.arms.{arm}": arms[arm] for arm in arms},
-        **{f"students.{arm}": manifest.fingerprint for arm, manifest in trained.items()},
-        **flatten(data.source_fields(recipe, recipe.eval.data), f"data.{recipe.eval.data}"),
-        "filter.rationale": recipe.filter.rationale,
-        "filter.answer.relative_tolerance": recipe.filter.answer.relative_tolerance,
-        "seed": recipe.seed,
-    }
+    fields = _fields(recipe, arms)
     with locked(run):
         if fresh:
             set_aside(folder)
-        remedy = "take the change back, or evaluate anew with --fresh"
-        manifest = finished(folder, fields, remedy=remedy)
-        if manifest is not None and manifest.counts.get("gallery") == recipe.eval.gallery:
-            return manifest
+        manifest = Manifest.read(folder)
+        if manifest is not None:
+            _require_same(folder, "was made from", manifest.fields, fields)
+            if manifest.fingerprint == fingerprint(fields) and _measured(manifest, recipe):
+                return manifest
         samples = _questions(recipe)
-        if manifest is None:
-            _answer(recipe, run, arms, fields, samples, on_progress, remedy)
-        predictions = _ordered(folder / PREDICTIONS, arms, samples)
-        metrics = figures.measure(
-            {arm: [line for line in predictions if line["arm"] == arm] for arm in arms},
-            seed=recipe.seed,
-            facts={arm: _facts(stage, trained[arm]) for arm, stage in arms.items()},
+        rounds = asking.rounds(recipe, samples)
+        said = asking.said(folder)
+        if work := asking.unfinished(arms, rounds, said):
+            _begin(folder, fields, begun=bool(said))
+            asking.ask(recipe, folder, work, Engines(vllm=vllm, connect=connect), on_progress)
+            said = asking.said(folder)
+        judged_rounds = [_judged(recipe, arms, each, said) for each in rounds]
+        return _finish(
+            recipe,
+            folder,
+            fields,
+            arms,
+            samples,
+            judged_rounds,
+            seconds=(manifest.seconds if manifest is not None else 0.0)
+            + (round(time.perf_counter() - begun, 3) if work or manifest is None else 0.0),
         )
-        # In the order of the arms, not of the alphabet: the file is read by people too.
-        write_bytes(folder / METRICS, orjson.dumps(metrics, option=orjson.OPT_INDENT_2) + b"\n")
-        report.write(recipe, folder / REPORT, metrics, predictions, samples)
-        outputs = {name: describe(folder / name) for name in (METRICS, REPORT)}
-        (folder / SETTINGS).unlink(missing_ok=True)
-        return Manifest(
-            stage="eval",
-            fingerprint=fingerprint(fields),
-            fields=fields,
-            inputs={arm: manifest.fingerprint for arm, manifest in trained.items()},
-            outputs={PREDICTIONS: describe(folder / PREDICTIONS, len(predictions)), **outputs},
-            counts={
-                "arms": len(arms),
-                "questions": len({prediction["sample_id"] for prediction in predictions}),
-                "predictions": len(predictions),
-                "gallery": recipe.eval.gallery,
-            },
-            tokens={"generated": sum(prediction["tokens"] for prediction in predictions)},
-            versions=versions("torch", "transformers"),
-            seconds=round(time.perf_counter() - begun, 3) if manifest is None else manifest.seconds,
-        ).write(folder)
 
 
-def arms_of(recipe: Recipe) -> dict[str, str]:
-    """Arm to stage. Arms taught with rationales come last, so that `later-earlier` reads as their gain."""
-    if not recipe.stages:
-        raise RecipeError(f"{recipe.path}: evaluation needs the [[stages]] that made the students")
-    by_name = {stage.name: stage for stage in recipe.stages}
-    arms = dict(recipe.eval.arms) or {name: name for name in list(by_name)[1:] or list(by_name)}
+def _fields(recipe: Recipe, arms: Mapping[str, Target]) -> dict[str, Any]:
+    """What the replies and the judging depend on. Whether images are left out once more only adds replies."""
+    apart = {"gallery", "arms", "students", "without_image"}
+    return {
+        **flatten(recipe.eval.model_dump(mode="json", exclude=apart), "eval"),
+        **{f"eval.arms.{arm}": target.what for arm, target in arms.items()},
+        **{f"students.{arm}": target.key for arm, target in arms.items()},
+        **flatten(data.source_fields(recipe, recipe.eval.data), f"data.{recipe.eval.data}"),
+        "filter.rationale": recipe.filter.rationale,
+        "filter.answer.relative_tolerance": recipe.filter.answer.relative_tolerance,
+        **flatten(recipe.filter.grounding.model_dump(mode="json"), "filter.grounding"),
+        "seed": recipe.seed,
+    }
 
-    def taught(arm: str) -> bool:
-        stage = by_name[arms[arm]]
-        return is_traces(stage) and stage.target == "rationale"
 
-    return {arm: arms[arm] for arm in sorted(arms, key=taught)}
+def _measured(manifest: Manifest, recipe: Recipe) -> bool:
+    """Whether what a manifest is about is what would be measured and drawn now."""
+    return _counts_of(recipe).items() <= manifest.counts.items()
+
+
+def _counts_of(recipe: Recipe) -> dict[str, int]:
+    """What decides about metrics and report beside the fields of a manifest."""
+    return {
+        "gallery": recipe.eval.gallery,
+        "measures": figures.MEASURES,
+        "without_image": int(recipe.eval.without_image),
+    }
+
+
+def _require_same(folder: Path, what: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Raise StaleError naming what changed, unless it is an arm that came or went, or about judging alone."""
+    changed = [
+        key
+        for key in changes(before, now)
+        if not key.startswith(_JUDGING) and not (key.startswith(_ARMS) and (key in before) != (key in now))
+    ]
+    if changed:
+        old, new = ({key: fields[key] for key in changed if key in fields} for fields in (before, now))
+        raise StaleError(
+            f"{folder} {what} other settings:\n{differences(old, new)}\n"
+            "take the change back, or evaluate anew with --fresh"
+        )
+
+
+def _begin(folder: Path, fields: Mapping[str, Any], *, begun: bool) -> None:
+    """Note the settings of replies to come. From here on the stage is unfinished.
+
+    Replies of an interrupted evaluation must have been made from the same settings, or StaleError is raised.
+    """
+    path = folder / SETTINGS
+    try:
+        before = orjson.loads(path.read_bytes()) if begun else None
+    except (FileNotFoundError, NotADirectoryError, orjson.JSONDecodeError):
+        before = None
+    if before is not None:
+        _require_same(folder, "was begun with", before, fields)
+    begin(path, fields, begun=False, remedy="")
+    (folder / MANIFEST).unlink(missing_ok=True)
 
 
 def _questions(recipe: Recipe) -> list[Sample]:
@@ -123,97 +163,91 @@ def _questions(recipe: Recipe) -> list[Sample]:
     return samples
 
 
-def _answer(
-    recipe: Recipe,
-    run: Path,
-    arms: Mapping[str, str],
-    fields: Mapping[str, Any],
-    samples: Sequence[Sample],
-    on_progress: ProgressCallback,
-    remedy: str,
-) -> None:
-    """Complete the journal of predictions."""
-    folder = run / "eval"
-    # Predictions of an interrupted evaluation must have been made from the same settings.
-    begin(folder / SETTINGS, fields, begun=(folder / PREDICTIONS).is_file(), remedy=remedy)
-    session = stages.Session()
-    with Journal(folder / PREDICTIONS) as journal:
-        known = {(line["arm"], line["sample_id"]) for line in read_jsonl(folder / PREDICTIONS)}
-        for arm, stage in arms.items():
-            missing = {sample.id for sample in samples if (arm, sample.id) not in known}
-            done = len(samples) - len(missing)
-            if not missing:
-                continue
-            for found in _arm(recipe, run, stage, samples, missing, session):
-                for sample, reply in found:
-                    judgement = judged(
-                        sample,
-                        reply,
-                        plain=recipe.filter.rationale == "plain",
-                        relative_tolerance=recipe.filter.answer.relative_tolerance,
-                    )
-                    journal.append({"arm": arm, **judgement})
-                done += len(found)
-                on_progress(Progress(stage=f"eval {arm}", done=done, total=len(samples), unit="questions"))
-
-
-def _arm(
-    recipe: Recipe, run: Path, stage: str, samples: Sequence[Sample], missing: set[str], session: stages.Session
-) -> Iterator[list[tuple[Sample, Prediction]]]:
-    """Replies of one student, batch by batch. Batches don't depend on what is missing, so neither do replies."""
-    import torch
-
-    from student import generation, model, trainer
-    from student.encode import Encoder
-    from student.pictures import ImageStore
-
-    assert recipe.student is not None
-    settings = recipe.student
-    with trainer.quiet():
-        student, processor = model.load(
-            str(model_folder(run, stage)), dtype=settings.dtype, trust_remote_code=settings.trust_remote_code
-        )
-        student.to("cuda" if torch.cuda.is_available() else "cpu").eval()
-    encoder = Encoder(processor, stages.end_ids(student))
-    store = session.store = session.store or ImageStore(processor, getattr(torch, settings.dtype))
-    max_pixels = recipe.data[recipe.eval.data].max_pixels
-    for batch in generation.batches(
-        encoder, store, samples, batch_size=recipe.eval.batch_size, max_pixels=max_pixels
-    ):
-        wanted = [place for place, _ in batch if samples[place].id in missing]
-        if not wanted:
-            continue
-        with trainer.quiet():
-            replies = generation.replies(
-                student,
-                processor,
-                encoder,
-                store,
-                samples,
-                batch,
-                max_new_tokens=recipe.eval.max_new_tokens,
-                max_pixels=max_pixels,
-                type_name=stages.type_name(student),
-            )
-        found = zip((place for place, _ in batch), replies, strict=True)
-        yield [(samples[place], asdict(reply)) for place, reply in found if samples[place].id in missing]
-
-
-def _ordered(path: Path, arms: Mapping[str, str], samples: Sequence[Sample]) -> list[Prediction]:
-    """All predictions in the order of arms and questions, and the file rewritten in that order."""
-    place = {sample.id: position for position, sample in enumerate(samples)}
-    turn = {arm: position for position, arm in enumerate(arms)}
-    predictions = sorted(read_jsonl(path), key=lambda line: (turn[line["arm"]], place[line["sample_id"]]))
-    with atomic_path(path) as temporary:
-        temporary.write_bytes(b"".join(canonical(line) + b"\n" for line in predictions))
-    return predictions
-
-
-def _facts(stage: str, manifest: Manifest) -> dict[str, Any]:
-    """What the figures of an arm say of the stage that made it."""
-    return {
-        "stage": stage,
-        "train_steps": manifest.counts["steps"],
-        "train_tokens": manifest.tokens["trained"],
-        "train_seconds": manifest.seconds,
+def _judged(
+    recipe: Recipe, arms: Mapping[str, Target], asked: Round, said: Mapping[Key, Reply]
+) -> dict[str, list[Prediction]]:
+    """By arm, its judged replies to the questions that every arm could be asked, all in the same order."""
+    replies = {
+        arm: {sample.id: said[target.key, asked.without_image, sample.id] for sample in asked.samples}
+        for arm, target in arms.items()
     }
+    askable = [
+        sample for sample in asked.samples if not any("unasked" in of_arm[sample.id] for of_arm in replies.values())
+    ]
+    if not askable:
+        raise DataError(
+            f"[data.{recipe.eval.data}]: no question can be asked of every student; each holds some student's own "
+            "mark of an image"
+        )
+    return {
+        arm: [
+            {
+                "arm": arm,
+                **judged(
+                    sample,
+                    of_arm[sample.id],
+                    plain=recipe.filter.rationale == "plain",
+                    relative_tolerance=recipe.filter.answer.relative_tolerance,
+                    table=recipe.filter.grounding.table,
+                    reading_tolerance=recipe.filter.grounding.relative_tolerance,
+                ),
+            }
+            for sample in askable
+        ]
+        for arm, of_arm in replies.items()
+    }
+
+
+def _finish(
+    recipe: Recipe,
+    folder: Path,
+    fields: Mapping[str, Any],
+    arms: Mapping[str, Target],
+    samples: Sequence[Sample],
+    rounds: Sequence[Mapping[str, Sequence[Prediction]]],
+    *,
+    seconds: float,
+) -> Manifest:
+    """Write predictions, metrics, report and, last, the manifest."""
+    lines, *blind = rounds
+    metrics = figures.measure(
+        lines,
+        seed=recipe.seed,
+        facts={arm: target.facts for arm, target in arms.items()},
+        without_image=blind[0] if blind else None,
+    )
+    (folder / WITHOUT_IMAGE).unlink(missing_ok=True)
+    written = {
+        name: [line for of_arm in each.values() for line in of_arm]
+        for name, each in zip((PREDICTIONS, WITHOUT_IMAGE), rounds, strict=False)
+    }
+    for name, predictions in written.items():
+        with atomic_path(folder / name) as temporary:
+            temporary.write_bytes(b"".join(canonical(line) + b"\n" for line in predictions))
+    # In the order of the arms, not of the alphabet: the file is read by people too.
+    write_bytes(folder / METRICS, orjson.dumps(metrics, option=orjson.OPT_INDENT_2) + b"\n")
+    report.write(recipe, folder / REPORT, metrics, written[PREDICTIONS], samples)
+    (folder / SETTINGS).unlink(missing_ok=True)
+    questions = len(next(iter(lines.values())))
+    everything = [line for predictions in written.values() for line in predictions]
+    return Manifest(
+        stage="eval",
+        fingerprint=fingerprint(fields),
+        fields=fields,
+        inputs={arm: target.key for arm, target in arms.items()},
+        outputs={
+            **{name: describe(folder / name, len(predictions)) for name, predictions in written.items()},
+            **{name: describe(folder / name) for name in (REPLIES, METRICS, REPORT)},
+        },
+        counts={
+            "arms": len(arms),
+            "questions": questions,
+            "unasked": len(samples) - questions,
+            "predictions": len(written[PREDICTIONS]),
+            "predictions_without_image": len(written.get(WITHOUT_IMAGE, ())),
+            **_counts_of(recipe),
+        },
+        tokens={"generated": sum(line["tokens"] or 0 for line in everything)},
+        versions=versions("torch", "transformers"),
+        seconds=round(seconds, 3),
+    ).write(folder)

@@ -158,7 +158,7 @@ def replies(
         max_pixels=max_pixels,
         type_name=type_name,
     )
-    return [_reply(ids, encoder, processor.tokenizer) for ids in found]
+    return [reply_of(ids, encoder, processor.tokenizer) for ids in found]
 
 
 def _pad_id(processor: ProcessorMixin) -> int:
@@ -171,7 +171,8 @@ def _end(ids: Sequence[int], encoder: Encoder) -> int:
     return next((place for place, token in enumerate(ids) if token in encoder.end_ids), len(ids))
 
 
-def _reply(ids: list[int], encoder: Encoder, tokenizer: object) -> Reply:
+def reply_of(ids: Sequence[int], encoder: Encoder, tokenizer: object) -> Reply:
+    """The reply that token ids are, the end of the turn included where it came."""
     said = ids[: _end(ids, encoder)]
     # Special tokens stay visible: think tags may be special, and a stray one is a finding.
     text: str = tokenizer.decode(said, skip_special_tokens=False)  # type: ignore[attr-defined]

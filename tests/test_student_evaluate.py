@@ -15,8 +15,9 @@ from distill.recipe import Recipe, load
 from distill.types import Progress, Sample
 from student import evaluate as evaluation
 from student import scores
-from student.evaluate import arms_of, evaluate
+from student.evaluate import evaluate
 from student.judging import judged
+from student.targets import arms_of
 from student.train import train
 
 STAGES = (
@@ -61,8 +62,13 @@ def metrics(folder: Path) -> dict:
     return orjson.loads((folder / "run" / "eval" / "metrics.json").read_bytes())
 
 
-def predictions(folder: Path) -> list[dict]:
-    return list(read_jsonl(folder / "run" / "eval" / "predictions.jsonl"))
+def predictions(folder: Path, name: str = "predictions.jsonl") -> list[dict]:
+    return list(read_jsonl(folder / "run" / "eval" / name))
+
+
+def untimed(lines: list[dict]) -> list[dict]:
+    """What was said, without how long it took."""
+    return [{key: value for key, value in line.items() if key != "seconds"} for line in lines]
 
 
 def test_metrics_have_the_agreed_shape(evaluated: Path):
@@ -131,15 +137,20 @@ def test_an_interrupted_evaluation_goes_on_and_ends_with_the_same_bytes(evaluate
 
     with pytest.raises(KeyboardInterrupt):
         evaluate(recipe, place / "run", on_progress=stop)
-    journal = place / "run" / "eval" / "predictions.jsonl"
-    with journal.open("ab") as file:
-        file.write(b'{"arm": "answers_only", "sam')
+    with (place / "run" / "eval" / "replies.jsonl").open("ab") as file:
+        file.write(b'{"sample_id": "12", "stu')
     asked.clear()
     evaluate(recipe, place / "run", on_progress=lambda progress: asked.append((progress.stage, progress.done)))
-    assert asked == [("eval answers_only", 10), ("eval answers_only", 12)] + [
-        ("eval distilled", done) for done in (5, 10, 12)
+    blind = " without images"
+    assert asked == [
+        ("eval answers_only", 10),
+        ("eval answers_only", 12),
+        *[(f"eval answers_only{blind}", done) for done in (5, 10, 12)],
+        *[("eval distilled", done) for done in (5, 10, 12)],
+        *[(f"eval distilled{blind}", done) for done in (5, 10, 12)],
     ]
-    assert journal.read_bytes() == (evaluated / "run" / "eval" / "predictions.jsonl").read_bytes()
+    for name in ("predictions.jsonl", "predictions_without_image.jsonl"):
+        assert untimed(predictions(place, name)) == untimed(predictions(evaluated, name))
     assert metrics(place)["deltas"] == metrics(evaluated)["deltas"]
 
 
