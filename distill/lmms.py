@@ -26,9 +26,10 @@ from distill.recipe import Recipe
 from distill.types import Sample
 
 QUESTIONS, JUDGE = "questions.parquet", "judge.json"
-FIGURES = ("accuracy", "undecided_rate", "format_rate", "relaxed_accuracy", "anls")
-"""What every reply is measured by. vqa_accuracy comes on top where annotators voted, and the accuracy of each domain
-where there are several."""
+FIGURES = ("accuracy", "undecided_rate", "format_rate")
+REFERENCE_METRICS = ("exact", "relaxed", "anls", "vqa_accuracy")
+"""What else a reply is measured by, as `distill eval` has it; VQA's where annotators voted. The accuracy of each
+domain comes on top where there are several."""
 _SCHEMA = pa.schema(
     [
         ("id", pa.string()),
@@ -81,7 +82,7 @@ def _write(recipe: Recipe, source: str, folder: Path, final: Path) -> Task:
     domains = sorted({row["domain"] for row in rows} - {""})
     figures = [
         *FIGURES,
-        *(["vqa_accuracy"] if any(row["votes"] for row in rows) else []),
+        *(name for name in REFERENCE_METRICS if name != "vqa_accuracy" or any(row["votes"] for row in rows)),
         *([domain_figure(domain) for domain in domains] if len(domains) > 1 else []),
     ]
     settings = {

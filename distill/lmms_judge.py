@@ -11,9 +11,8 @@ from typing import Any
 
 import orjson
 
-from distill import metrics
 from distill.golds import VOTES
-from distill.lmms import JUDGE, domain_figure
+from distill.lmms import JUDGE, REFERENCE_METRICS, domain_figure
 from distill.types import Sample
 
 
@@ -28,7 +27,7 @@ def figures(question: Mapping[str, Any], reply: str, settings: Mapping[str, Any]
         answers=tuple(question["answers"]),
         answer_type=question["answer_type"] or None,
         domain=question["domain"],
-        meta={"options": question["options"], VOTES: question["votes"]},
+        meta={"options": question["options"], **({VOTES: question["votes"]} if question["votes"] else {})},
     )
     said = judged(
         sample,
@@ -42,20 +41,9 @@ def figures(question: Mapping[str, Any], reply: str, settings: Mapping[str, Any]
         "undecided_rate": float(said["verdict"] == "undecided"),
         "format_rate": float(said["well_formed"]),
         domain_figure(sample.domain): right,
-        **benchmark_scores(said["answer"], sample),
+        **{name: said[name] for name in REFERENCE_METRICS if said[name] is not None},
     }
     return {name: value for name, value in found.items() if name in settings["figures"]}
-
-
-def benchmark_scores(answer: str, sample: Sample) -> dict[str, float]:
-    """One answer by the definitions of the benchmarks, which know no third verdict: ChartQA, DocVQA, and VQA where
-    annotators voted. Each takes the best of the accepted answers."""
-    votes = sample.meta.get(VOTES)
-    found = {
-        "relaxed_accuracy": max(metrics.relaxed_accuracy(answer, gold) for gold in sample.answers),
-        "anls": metrics.anls(answer, sample.answers),
-    }
-    return found | ({"vqa_accuracy": metrics.vqa_accuracy(answer, votes)} if votes else {})
 
 
 def main(folder: Path) -> None:
