@@ -19,7 +19,7 @@ from distill import data
 from distill.ablation import REFERENCE, Study
 from distill.arms import Arm, Budget, arm, changes, possible
 from distill.artifacts import Manifest, fingerprint, locked, write_text
-from distill.errors import RecipeError
+from distill.errors import RecipeError, StaleError
 from distill.evaluation import BASE
 from distill.recipe import Recipe
 from distill.shared import Shared, link
@@ -47,41 +47,47 @@ def ablate(
     study: str | None = None,
     seeds: Sequence[int] = (),
     jobs: int = 1,
+    report: bool = False,
     fresh: bool = False,
     on_progress: ProgressCallback = unwatched,
 ) -> Path:
     """Run the arms (default: those of the recipe), or those of one study; the folder with results and report.
 
-    `jobs` arms are trained at a time, each by a process of its own. Raises RecipeError for arms that there aren't.
+    `jobs` arms are trained at a time, each by a process of its own. `report` runs nothing: results and report of what
+    is finished. Raises RecipeError for arms that there aren't.
     """
     from distill import effects
 
     names, skipped = chosen(recipe, arms, study)
-    seeds = tuple(seeds) or recipe.ablate.seeds
     folder = run / ABLATE
     with locked(folder):
         if fresh:
             _set_aside(folder)
-        _generate(recipe, run, on_progress)
-        first = [Job(REFERENCE, seed) for seed in seeds]
-        others = [Job(name, seed) for name in names if name != REFERENCE for seed in seeds]
-        done = 0
-        for group in (first, others):
-            for job in _each(recipe, run, group, jobs, on_progress):
-                done += 1
-                on_progress(
-                    Progress(
-                        stage="ablate",
-                        done=done,
-                        total=len(first) + len(others),
-                        unit="arms",
-                        facts={"last": f"{job.arm}, seed {job.seed}"},
-                    )
-                )
+        if not report:
+            _generate(recipe, run, on_progress)
+            _run(recipe, run, names, tuple(seeds) or recipe.ablate.seeds, jobs, on_progress)
         # Whatever earlier commands have finished belongs to the table too.
         found = {name: found for name in _known(recipe, folder, names) if (found := _outcomes(recipe, run, name))}
+        if REFERENCE not in found:
+            raise StaleError(
+                f"{folder}: no seed of {REFERENCE} is finished; run `distill ablate {recipe.path}` first"
+            )
         effects.write(recipe, folder, found, skipped)
     return folder
+
+
+def _run(
+    recipe: Recipe, run: Path, names: Sequence[str], seeds: Sequence[int], jobs: int, on_progress: ProgressCallback
+) -> None:
+    """Every arm with every seed, the reference first: others train as many steps as it did."""
+    first = [Job(REFERENCE, seed) for seed in seeds]
+    others = [Job(name, seed) for name in names if name != REFERENCE for seed in seeds]
+    done = 0
+    for group in (first, others):
+        for job in _each(recipe, run, group, jobs, on_progress):
+            done += 1
+            facts = {"last": f"{job.arm}, seed {job.seed}"}
+            on_progress(Progress(stage="ablate", done=done, total=len(first) + len(others), unit="arms", facts=facts))
 
 
 def _set_aside(folder: Path) -> None:

@@ -131,7 +131,9 @@ def changes(recipe: Recipe, changed: Recipe) -> dict[str, Any]:
         flatten({**each.model_dump(mode="json", exclude=left_out), "stages": _by_name(each.stages)})
         for each in (recipe, changed)
     )
-    return {key: value for key, value in after.items() if before.get(key, _ABSENT) != value}
+    different = {key: value for key, value in after.items() if before.get(key, _ABSENT) != value}
+    different.pop("stages", None)  # an arm without any has nothing to say of them
+    return different
 
 
 _ABSENT = object()

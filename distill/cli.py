@@ -183,16 +183,20 @@ def ablate(
         list[int] | None, typer.Option(metavar="N", help="Train with this seed only; may be given repeatedly.")
     ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Train so many arms at a time, each in a process.")] = 1,
+    report: Annotated[
+        bool, typer.Option("--report", help="Run nothing: table and report of what is finished.")
+    ] = False,
     fresh: FreshOption = False,
     overrides: SetOption = None,
 ) -> None:
     """Train again with one thing changed, and compare."""
     from distill.run import ablate_recipe
 
+    if report and fresh:
+        raise RecipeError("--report and --fresh: --report shows what is finished, --fresh sets it aside")
+    chosen = _open(recipe, run, overrides)
     typer.echo(
-        ablate_recipe(
-            *_open(recipe, run, overrides), arms=arm or (), study=study, seeds=seed or (), jobs=jobs, fresh=fresh
-        )
+        ablate_recipe(*chosen, arms=arm or (), study=study, seeds=seed or (), jobs=jobs, report=report, fresh=fresh)
     )
 
 

@@ -169,6 +169,7 @@ def ablate_recipe(
     study: str | None,
     seeds: Sequence[int],
     jobs: int,
+    report: bool,
     fresh: bool,
 ) -> str:
     from distill.ablate import ablate
@@ -176,7 +177,15 @@ def ablate_recipe(
 
     with watch() as on_progress:
         folder = ablate(
-            recipe, run, arms=arms, study=study, seeds=seeds, jobs=jobs, fresh=fresh, on_progress=on_progress
+            recipe,
+            run,
+            arms=arms,
+            study=study,
+            seeds=seeds,
+            jobs=jobs,
+            report=report,
+            fresh=fresh,
+            on_progress=on_progress,
         )
     return f"{ablation(folder, study)}\nreport:  {folder / 'report.html'}"
 

@@ -1,0 +1,155 @@
+"""Ready arms change one thing of a recipe, and say so."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from distill import arms, recipe
+from distill.arms import STUDENT, Budget, Impossible
+from distill.errors import RecipeError
+from distill.recipe import Recipe
+
+STUDIES = recipe.load("tiny-studies")
+BUDGET = Budget(
+    steps={"align": 100, "instruct": 250, "reason": 120}, tokens={"align": 400, "instruct": 600, "reason": 1000}
+)
+
+
+def changed(name: str, of: Recipe = STUDIES, budget: Budget | None = BUDGET) -> dict[str, Any]:
+    """What an arm changes, the stages that it leaves out aside."""
+    return arms.changes(of, arms.arm(of, name, seed=of.seed, budget=budget).recipe)
+
+
+def with_values(**values: str) -> Recipe:
+    return recipe.load("tiny-studies", {key.replace("__", "."): value for key, value in values.items()})
+
+
+def test_the_reference_changes_nothing_but_the_seed() -> None:
+    found = arms.arm(STUDIES, "distilled", seed=7)
+    assert arms.changes(STUDIES, found.recipe) == {}
+    assert found.recipe.seed == 7
+    assert [stage.name for stage in found.recipe.stages] == ["align", "instruct", "reason"]
+    assert found.recipe.eval.arms == {STUDENT: "reason"}
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("answers_only", {"stages.reason.target": "answer"}),
+        ("unfiltered", {"stages.reason.data": "traces:unfiltered"}),
+        ("random", {"stages.reason.data": "traces:random"}),
+        ("traces_4", {"filter.select.per_question": 4}),
+        ("size_250", {"filter.select.limit": 250}),
+        ("short", {"filter.select.order": ["rationale_tokens"]}),
+        ("long", {"filter.select.order": ["-rationale_tokens"]}),
+        ("mixed", {"filter.select.order": []}),
+        ("projector", {"stages.reason.train": ["projector", "language"]}),
+        ("replay", {"stages.reason.replay.instruct": arms.REPLAYED_SHARE}),
+        ("without_align", {}),
+        ("before", {}),
+        ("untouched", {}),
+    ],
+)
+def test_an_arm_changes_one_thing(name: str, expected: dict[str, Any]) -> None:
+    assert changed(name) == expected
+
+
+def test_the_arm_of_a_teacher_keeps_every_other_rule() -> None:
+    found = arms.arm(STUDIES, "teacher_reader", seed=0).recipe.filter.rules
+    assert found[:-1] == STUDIES.filter.rules
+    assert found[-1].drop == "teacher <> 'reader'"
+
+
+def test_merged_stages_are_one_stage_with_the_tokens_and_steps_of_all() -> None:
+    (stage,) = arms.arm(STUDIES, "merged", seed=0, budget=BUDGET).recipe.stages
+    assert stage.train == ("projector", "language")
+    assert stage.max_steps == 470
+    assert stage.replay == {"captions": 0.2, "instruct": 0.3}
+    assert stage.data == "traces"
+
+
+def test_a_stage_left_out_leaves_the_others_in_order() -> None:
+    found = arms.arm(STUDIES, "without_instruct", seed=0).recipe
+    assert [stage.name for stage in found.stages] == ["align", "reason"]
+    assert [stage.name for stage in arms.lineage_of(found, "reason")] == ["align", "reason"]
+
+
+def test_a_control_stage_beside_the_one_under_study_is_left_out() -> None:
+    tiny = recipe.load("tiny")
+    assert [stage.name for stage in arms.arm(tiny, "distilled", seed=0).recipe.stages] == [
+        "align",
+        "instruct",
+        "reason",
+    ]
+
+
+def test_arms_that_train_nothing_measure_the_student_as_it_was() -> None:
+    untouched, before = (arms.arm(STUDIES, name, seed=0) for name in ("untouched", "before"))
+    assert (untouched.stage, list(untouched.recipe.stages)) == ("base", [])
+    assert (before.stage, [stage.name for stage in before.recipe.stages]) == ("instruct", ["align", "instruct"])
+
+
+def test_an_arm_with_fewer_rows_trains_as_many_steps_as_the_reference() -> None:
+    epochs = with_values(stages__reason__epochs="2", stages__reason__max_steps="120")
+    values = epochs.model_dump(mode="json", exclude_unset=True)
+    values["stages"][2].pop("max_steps")
+    by_epochs = epochs.derived(values, "test")
+    assert changed("size_250", by_epochs)["stages.reason.max_steps"] == 120
+    assert "stages.reason.max_steps" not in changed("distilled", by_epochs)
+    values["ablate"]["equal_steps"] = False
+    assert "stages.reason.max_steps" not in changed("size_250", epochs.derived(values, "test"))
+
+
+def test_stored_log_probabilities_are_learned_or_left_out() -> None:
+    with pytest.raises(Impossible, match="no teacher stores log-probabilities"):
+        changed("logprobs")
+    storing = with_values(teachers__reader__logprobs="5")
+    assert arms.arm(storing, "logprobs", seed=0).recipe.stages[-1].distill is not None
+    learning = with_values(teachers__reader__logprobs="5", stages__reason__distill="{}")
+    assert arms.arm(learning, "logprobs", seed=0).recipe.stages[-1].distill is None
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("traces_99", "asked for 28 a question at most"),
+        ("teacher_nobody", "its teachers: structured"),
+        ("without_reason", "does not descend"),
+        ("traces_many", "must end in a number"),
+        ("cheaper", r"no arm 'cheaper'.*answers_only.*\[ablate.own.cheaper\]"),
+    ],
+)
+def test_an_arm_that_cannot_be_says_why(name: str, reason: str) -> None:
+    with pytest.raises(RecipeError, match=reason):
+        arms.arm(STUDIES, name, seed=0)
+
+
+def test_an_own_arm_sets_any_value(tmp_path: Path) -> None:
+    text = recipe.find("tiny-studies").read_text(encoding="utf-8")
+    own = '[ablate.own.faster]\nabout = "a higher rate"\nset = { "stages.reason.learning_rate" = 3e-3 }\n'
+    path = tmp_path / "mine.toml"
+    path.write_text(text + own, encoding="utf-8")
+    mine = recipe.load(path)
+    assert changed("faster", mine) == {"stages.reason.learning_rate": 3e-3}
+    assert arms.arm(mine, "faster", seed=0).about == "a higher rate"
+
+
+def test_an_own_arm_with_a_misspelt_key_is_refused_by_name(tmp_path: Path) -> None:
+    text = recipe.find("tiny-studies").read_text(encoding="utf-8")
+    path = tmp_path / "mine.toml"
+    path.write_text(text + '[ablate.own.odd]\nset = { "stages.reason.learning_rat" = 1 }\n', encoding="utf-8")
+    with pytest.raises(RecipeError, match=r"arm odd.*\n.*learning_rat: unknown key; did you mean 'learning_rate'"):
+        arms.arm(recipe.load(path), "odd", seed=0)
+
+
+def test_every_ready_arm_is_offered_or_refused_with_a_reason() -> None:
+    found, skipped = arms.possible(STUDIES)
+    assert {"distilled", "merged", "teacher_generalist", "traces_8", "without_align"} <= set(found)
+    assert len(found) == len(set(found))
+    assert list(skipped) == ["logprobs"]
+
+
+def test_a_study_that_compares_an_arm_it_lacks_is_refused() -> None:
+    with pytest.raises(RecipeError, match="arms lacks distilled"):
+        recipe.load("tiny-studies", {"ablate.studies.scaling.arms": '["size_125"]'})

@@ -1,0 +1,111 @@
+"""What an ablation says follows from the predictions alone."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from distill import effects, recipe
+from distill.effects import Outcome
+from distill.errors import DataError
+
+STUDIES = recipe.load("tiny-studies")
+
+
+def outcome(right: list[bool], folder: Path = Path("arms/a/seed-0"), ids: str = "q") -> Outcome:
+    lines = [
+        {"sample_id": f"{ids}{place:04d}", "domain": ("charts", "scenes")[place % 2], "verdict": verdict}
+        for place, verdict in enumerate("correct" if each else "wrong" for each in right)
+    ]
+    share = sum(right) / len(right)
+    return Outcome(
+        about="",
+        changed={},
+        folder=folder,
+        predictions=tuple(lines),
+        figures={"accuracy": share, "ci95": [0, 1], "mean_tokens": 10 * share, "format_rate": 1.0},
+        cost={"train_steps": 3, "train_tokens": 100, "train_seconds": 1.5, "rows": 7},
+        curve=((1, 2.0), (3, 1.0)),
+        evaluation="f",
+    )
+
+
+def arms(**shares: list[float]) -> dict[str, dict[int, Outcome]]:
+    """Of 200 questions the first so many are answered correctly, seed by seed."""
+    return {
+        name: {
+            seed: outcome([place < share * 200 for place in range(200)], Path(f"arms/{name}/seed-{seed}"))
+            for seed, share in enumerate(of_arm)
+        }
+        for name, of_arm in shares.items()
+    }
+
+
+def table(found: dict[str, dict[int, Outcome]]) -> dict[str, Any]:
+    return effects.table(STUDIES, Path(), found, {"logprobs": "none stored"})
+
+
+def test_accuracy_is_the_mean_over_seeds_and_the_effect_its_difference() -> None:
+    found = table(arms(distilled=[0.5, 0.6, 0.7], random=[0.3, 0.4, 0.5]))
+    assert found["arms"]["distilled"]["accuracy"] == pytest.approx(0.6)
+    assert found["arms"]["distilled"]["effect"] is None
+    assert found["arms"]["random"]["effect"]["delta"] == pytest.approx(-0.2)
+    assert [each["delta"] for each in found["arms"]["random"]["effect"]["by_seed"].values()] == pytest.approx(
+        [-0.2] * 3
+    )
+    assert found["n"] == 200 and found["seeds"] == [0, 1, 2]
+    assert found["skipped"] == {"logprobs": "none stored"}
+
+
+def test_domains_and_costs_are_those_of_the_arm() -> None:
+    arm = table(arms(distilled=[0.5, 0.5]))["arms"]["distilled"]
+    assert {name: (each["n"], each["accuracy"]) for name, each in arm["domains"].items()} == {
+        "charts": (100, 0.5),
+        "scenes": (100, 0.5),
+    }
+    assert arm["cost"] == {"train_steps": 3, "train_tokens": 100, "train_seconds": 1.5, "rows": 7, "answer_tokens": 5}
+    assert arm["metrics"]["format_rate"] == 1.0
+    assert arm["curves"]["0"] == [[1, 2.0], [3, 1.0]]
+    assert arm["seeds"]["1"]["run"] == "arms/distilled/seed-1"
+
+
+def test_a_study_is_judged_once_all_its_arms_are_there() -> None:
+    filtering = {"unfiltered": [0.3, 0.3, 0.3], "random": [0.3, 0.3, 0.3]}
+    assert "filtering" not in table(arms(distilled=[0.6]))["studies"]
+    found = table(arms(distilled=[0.6, 0.6, 0.6], **filtering))["studies"]["filtering"]
+    assert [claim["verdict"] for claim in found["claims"]] == [effects.HOLDS, effects.HOLDS]
+    assert found["effects"]["random"]["delta"] == pytest.approx(-0.3)
+    assert set(found["effects"]) == {"unfiltered", "random"}
+
+
+@pytest.mark.parametrize(
+    ("ci95", "verdict"),
+    [
+        ((0.01, 0.2), effects.HOLDS),
+        ((-0.2, -0.01), effects.FAILS),
+        ((-0.01, 0.2), effects.UNDECIDED),
+        ((0.0, 0.2), effects.UNDECIDED),
+    ],
+)
+def test_a_claim_holds_only_where_its_whole_interval_is_above_zero(ci95: tuple[float, float], verdict: str) -> None:
+    assert effects.verdict(ci95) == verdict
+
+
+def test_arms_that_answered_different_questions_are_not_compared() -> None:
+    found = arms(distilled=[0.5]) | {"random": {0: outcome([True] * 200, ids="other")}}
+    with pytest.raises(DataError, match="different questions"):
+        table(found)
+
+
+def test_only_seeds_that_both_arms_have_are_compared() -> None:
+    found = table(arms(distilled=[0.5, 0.9], random=[0.4]))
+    assert found["arms"]["random"]["effect"]["delta"] == pytest.approx(-0.1)
+    assert list(found["arms"]["random"]["effect"]["by_seed"]) == ["0"]
+
+
+def test_the_luck_of_training_widens_the_interval() -> None:
+    steady, lucky = (
+        table(arms(distilled=[0.5, 0.5, 0.5], random=of_arm))["arms"]["random"]["effect"]["ci95"]
+        for of_arm in ([0.4, 0.4, 0.4], [0.2, 0.4, 0.6])
+    )
+    assert lucky[1] - lucky[0] > 2 * (steady[1] - steady[0])
