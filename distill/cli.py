@@ -267,14 +267,25 @@ def export(
             "webdataset; may be given repeatedly.",
         ),
     ] = None,
+    lmms_eval: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--lmms-eval",
+            metavar="SOURCE",
+            help="Instead of the student write a source's questions as a task of lmms-eval, judged as `distill eval` "
+            "judges; may be given repeatedly.",
+        ),
+    ] = None,
 ) -> None:
-    """Write the trained student, merged and ready to be served; or the dataset."""
-    from distill.run import export_dataset, export_student
+    """Write the trained student, merged and ready to be served; or the dataset; or questions for lmms-eval."""
+    from distill.run import export_dataset, export_student, export_tasks
 
     if plain and both:
         raise RecipeError("--plain and --both: --both writes the plain form too; leave --plain out")
-    if dataset:
-        typer.echo(export_dataset(run, dataset, out))
+    if dataset and lmms_eval:
+        raise RecipeError("--dataset and --lmms-eval write different things: one folder, and one command, for each")
+    if dataset or lmms_eval:
+        typer.echo(export_dataset(run, dataset, out) if dataset else export_tasks(run, lmms_eval or [], out))
         return
     forms = ("native", "plain") if both else ("plain",) if plain else ("native",)
     typer.echo(export_student(run, out, stage, forms=forms, prompts=prompts if verify else None))

@@ -311,9 +311,14 @@ def _scienceqa(values: Mapping[str, Any], source: DataSource) -> Parsed:
         answers=() if index is None else (LETTERS[index],),
         answer_type="choice",
         domain=_domain(values, source),
-        meta={**_difficulty(values, source), "options": options},
+        meta={**_difficulty(values, source), **_explanations(values), "options": options},
     )
     return Parsed(images=_cells(values, source, required=False), questions=(question,))
+
+
+def _explanations(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """How people came to the answer: ScienceQA's solution, A-OKVQA's rationales. No one is shown them."""
+    return {name: value for name in ("solution", "rationales") if (value := values.get(name))}
 
 
 def _question(value: Any) -> str:

@@ -27,9 +27,14 @@ from distill.types import Sample
 
 QUESTIONS, JUDGE = "questions.parquet", "judge.json"
 FIGURES = ("accuracy", "undecided_rate", "format_rate")
-REFERENCE_METRICS = ("exact", "relaxed", "anls", "vqa_accuracy")
-"""What else a reply is measured by, as `distill eval` has it; VQA's where annotators voted. The accuracy of each
-domain comes on top where there are several."""
+REFERENCE_METRICS = {
+    "exact_accuracy": "exact",
+    "relaxed_accuracy": "relaxed",
+    "anls": "anls",
+    "vqa_accuracy": "vqa_accuracy",
+}
+"""Further figures, named as in eval/metrics.json, to what `student.judging` calls them; VQA's where annotators voted.
+The accuracy of each domain comes on top where there are several."""
 _SCHEMA = pa.schema(
     [
         ("id", pa.string()),

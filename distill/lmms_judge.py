@@ -41,7 +41,7 @@ def figures(question: Mapping[str, Any], reply: str, settings: Mapping[str, Any]
         "undecided_rate": float(said["verdict"] == "undecided"),
         "format_rate": float(said["well_formed"]),
         domain_figure(sample.domain): right,
-        **{name: said[name] for name in REFERENCE_METRICS if said[name] is not None},
+        **{name: float(said[key]) for name, key in REFERENCE_METRICS.items() if said[key] is not None},
     }
     return {name: value for name, value in found.items() if name in settings["figures"]}
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from distill.artifacts import write_text
 from distill.console import watch
-from distill.errors import RecipeError, StaleError
+from distill.errors import DataError, RecipeError, StaleError
 from distill.recipe import Recipe, find, load, recipes_folder
 from distill.status import evaluation, funnel, parts, training, warnings
 from distill.types import ProgressCallback, unwatched
@@ -151,6 +151,18 @@ def export_dataset(run: Path, formats: list[str], out: Path) -> str:
 
     files = export(run, formats, out)
     return "\n".join(f"{out / name}" + (f": {count:,}" if count else "") for name, count in files.items())
+
+
+def export_tasks(run: Path, sources: Sequence[str], out: Path) -> str:
+    """Write questions of the run's recipe as tasks of lmms-eval."""
+    from distill.lmms import write
+
+    if not (run / "recipe.toml").is_file():
+        raise DataError(f"{run}: no run directory: it holds no recipe.toml, which every stage of a run writes")
+    tasks = write(load(run / "recipe.toml"), sources, out)
+    names = ",".join(task.name for task in tasks)
+    lines = [f"{task.folder}: {task.name}, {task.questions:,} questions" for task in tasks]
+    return "\n".join([*lines, f"ask: lmms-eval eval --include_path {out} --tasks {names} ... (docs/benchmarks.md)"])
 
 
 def eval_stage(recipe: Recipe, run: Path, *, fresh: bool = False) -> str:
