@@ -72,7 +72,7 @@ def overview(lines: Lines) -> dict[str, Any]:
     hallucination_rate: rationales with an unsupported value, of those in which some value could be checked.
     consistency_rate: answers that their rationale concludes, of those whose rationale concludes anything.
     """
-    lengths = [line["rationale_tokens"] for line in lines]
+    lengths = [line["rationale_tokens"] for line in lines if line["rationale_tokens"] is not None]
     consistent = [line for line in lines if line.get("consistent") is True]
     inconsistent = [line for line in lines if line.get("consistent") is False]
     return {
@@ -82,8 +82,8 @@ def overview(lines: Lines) -> dict[str, Any]:
         **_share("relaxed_accuracy", (line.get("relaxed") for line in lines)),
         **_share("format_rate", (line["well_formed"] for line in lines)),
         **_share("truncation_rate", (line["truncated"] for line in lines)),
-        "median_rationale_tokens": float(statistics.median(lengths)),
-        "p95_rationale_tokens": _quantile(lengths, 0.95),
+        "median_rationale_tokens": float(statistics.median(lengths)) if lengths else None,
+        "p95_rationale_tokens": _quantile(lengths, 0.95) if lengths else None,
         **_mean("mean_seconds", (line.get("seconds") for line in lines)),
         **_share("hallucination_rate", map(_hallucinated, lines)),
         **_mean("mean_unsupported_values", (line.get("unsupported_values") for line in lines)),

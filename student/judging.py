@@ -107,7 +107,10 @@ def _references(sample: Sample) -> list[str]:
 
 
 def summary(predictions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Accuracy with its interval, form and length of at least one reply. Undecided is not correct, and counted."""
+    """Accuracy with its interval, form and length of at least one reply. Undecided is not correct, and counted.
+
+    Lengths are means over the replies whose tokens are counted (some servers don't), None where there is none.
+    """
     n = len(predictions)
     right = sum(line["verdict"] == "correct" for line in predictions)
     return {
@@ -116,8 +119,13 @@ def summary(predictions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "n_undecided": sum(line["verdict"] == "undecided" for line in predictions),
         "accuracy": right / n,
         "ci95": scores.wilson(right, n),
-        "mean_rationale_tokens": sum(line["rationale_tokens"] for line in predictions) / n,
-        "mean_tokens": sum(line["tokens"] for line in predictions) / n,
+        "mean_rationale_tokens": _mean([line["rationale_tokens"] for line in predictions]),
+        "mean_tokens": _mean([line["tokens"] for line in predictions]),
         "format_rate": sum(line["well_formed"] for line in predictions) / n,
         "truncation_rate": sum(line["truncated"] for line in predictions) / n,
     }
+
+
+def _mean(counts: Sequence[int | None]) -> float | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) / len(known) if known else None
