@@ -1,11 +1,13 @@
 """Report pages: one self-contained HTML file each, for light and dark, wide and narrow screens.
 
-Everything is inline: styles, pictures, charts drawn as SVG. No script, nothing fetched, so a page can be mailed and
-opened years later. Templates lie in `distill/templates`; every value is escaped. Which facts a page shows is the
-business of the stage that writes it.
+Everything is inline: styles, pictures, charts drawn as SVG, and at most one small script that filters what is there
+already. Nothing is fetched, which each page's content security policy states, so a page can be mailed and opened
+years later. Templates lie in `distill/templates`; every value is escaped. Which facts a page shows is the business of
+the stage that writes it.
 """
 
 import base64
+import hashlib
 import io
 import math
 from collections.abc import Sequence
@@ -20,7 +22,7 @@ from distill.types import Sample
 
 PICTURE_SIDE = 384
 """Larger pictures are scaled down to this many pixels a side: a page is read, not measured."""
-_ENLARGED_SIDE, _MAX_ENLARGEMENT = 256, 8
+_ENLARGED_SIDE, MAX_ENLARGEMENT = 256, 8
 """A picture that fits into this side several times is shown enlarged, its pixels kept sharp."""
 _NICE_STEPS = (1, 2, 2.5, 5, 10)
 
@@ -69,7 +71,7 @@ def picture(data: bytes, *, max_pixels: int = 50_000_000, side: int = PICTURE_SI
         decoded.save(buffer, "JPEG", quality=82, optimize=True)
         return Picture(uri=data_uri(buffer.getvalue(), "image/jpeg"), width=decoded.width, height=decoded.height)
     data, mime = images.portable(data, max_pixels=max_pixels)
-    scale = min(_MAX_ENLARGEMENT, max(1, _ENLARGED_SIDE // longest))
+    scale = min(MAX_ENLARGEMENT, max(1, _ENLARGED_SIDE // longest))
     return Picture(uri=data_uri(data, mime), width=width * scale, height=height * scale, pixelated=scale > 1)
 
 
@@ -105,15 +107,15 @@ def histogram(
 
 def edges(low: float, high: float, bins: int, *, whole: bool = False) -> tuple[float, float, int]:
     """First edge, width and number of round bars, some `bins` of them; `whole`: no narrower than 1."""
-    width = _nice((high - low) / bins or 1)
+    width = nice((high - low) / bins or 1)
     if whole and (width < 1 or width != round(width)):
         width = max(1.0, float(math.ceil(width)))
     start = math.floor(low / width) * width
     return start, width, max(1, math.floor((high - start) / width) + 1)
 
 
-def _nice(width: float) -> float:
-    """The next larger round number."""
+def nice(width: float) -> float:
+    """The next larger round number: 1, 2, 2.5 or 5 times a power of ten."""
     power = 10.0 ** math.floor(math.log10(width))
     return next(step * power for step in _NICE_STEPS if step * power >= width * (1 - 1e-9))
 
@@ -127,7 +129,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(count=_count, percent=_percent, plain=_plain)
+    environment.filters.update(count=_count, percent=_percent, plain=_plain, digest=_digest)
     return environment
 
 
@@ -137,6 +139,11 @@ def _count(value: float) -> str:
 
 def _percent(share: float, digits: int = 1) -> str:
     return f"{100 * share:.{digits}f} %"
+
+
+def _digest(code: str) -> str:
+    """The SHA-256 of a script as a content security policy names it."""
+    return base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
 
 
 def _plain(value: object) -> str:

@@ -1,34 +1,21 @@
-"""The page of an evaluation: arms with their intervals, differences, costs, and a gallery of what each arm says.
+"""The page of an evaluation: arms with their intervals, differences, costs, curves, and a gallery of what each says.
 
-Draws what student/evaluate.py measured; decides nothing.
+Draws what student/figures.py measured and training logged; decides nothing. What a metrics file does not hold is left
+out.
 """
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from distill import pages
-from distill.artifacts import write_text
+from distill import gallery, headline, pages, plots
+from distill.artifacts import read_jsonl, write_text
+from distill.headline import interval, probability
+from distill.plots import percent
 from distill.recipe import Recipe
 from distill.types import Sample
 
-_RATIONALE_CHARACTERS = 4000
-CORRECT = "correct"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Interval:
-    """One line of the interval plot; positions in percent of its width."""
-
-    label: str
-    text: str
-    left: float
-    right: float
-    point: float
-    zero: float | None = None
+_LOG, _VALIDATION = "metrics.jsonl", "validation.jsonl"
 
 
 def write(
@@ -37,134 +24,186 @@ def write(
     metrics: Mapping[str, Any],
     predictions: Sequence[Mapping[str, Any]],
     samples: Sequence[Sample],
+    *,
+    train: Path | None = None,
 ) -> None:
-    """Write the page as one self-contained file."""
+    """Write the page as one self-contained file of at most `gallery.PAGE_BYTES`.
+
+    `train`: where the stages' logs lie; by default beside the evaluation, as in a run directory.
+    """
     arms = metrics["arms"]
-    best = list(arms)[-1]
-    domains = list(arms[best]["domains"])
-    page = pages.render(
-        "eval_report.html",
-        kicker="distill eval",
-        title=f"{recipe.name}: what the student learned",
-        lead=f"Every student answered the same {arms[best]['n']:,} held-out questions, greedily and once. "
+    names = list(arms)
+    deltas = metrics.get("deltas", {})
+    facts = {
+        "kicker": "distill eval",
+        "title": f"{recipe.name}: what the student learned",
+        "lead": f"Every student answered the same {arms[names[-1]]['n']:,} held-out questions, greedily and once. "
         "Its answers were judged by the checker that filtered the traces.",
-        footer=[
-            "Intervals hold at 95 %: Wilson's for shares, Bonett and Price's for paired differences; p is McNemar's "
-            "exact test. Undecided answers count as not correct.",
+        "footer": [
+            "Intervals hold at 95 %: Wilson's for shares, Bonett and Price's for paired differences, the bootstrap's "
+            "for means; p is McNemar's exact test. Undecided answers count as not correct.",
             "Distillation does not correct what teachers see or reason wrongly, inherits their biases and creates no "
             "new perception.",
         ],
-        figures=_figures(arms, metrics["deltas"]),
-        accuracy=[
-            _share_interval(name, arm["accuracy"], arm["ci95"], f"{_percent(arm['accuracy'])} %")
-            for name, arm in arms.items()
-        ],
-        domains=domains,
-        arms=arms,
-        deltas=[
-            _delta_interval(name.replace("-", " − ", 1) if name.count("-") == 1 else name, delta)
-            for name, delta in metrics["deltas"].items()
-        ],
-        delta_rows=metrics["deltas"],
-        gallery=gallery(predictions, samples, list(arms), recipe.eval.gallery, _max_pixels(recipe)),
+        "figures": _figures(arms, deltas),
+        "arms": arms,
+        "about": {name: _origin(name, arm) for name, arm in arms.items()},
+        "headline": headline.table(arms),
+        "more": headline.table(arms, headline.MORE),
+        "accuracy": plots.estimates(
+            "Accuracy of every arm with its interval",
+            [_share(name, arm) for name, arm in arms.items()],
+            zero=False,
+        ),
+        "effects": plots.estimates(
+            "Paired differences of accuracy with their intervals",
+            [_difference(name, delta) for name, delta in deltas.items()],
+            zero=True,
+        ),
+        "deltas": {_minus(name): _delta_row(delta) for name, delta in deltas.items()},
+        "delta_domains": list(dict.fromkeys(name for delta in deltas.values() for name in delta.get("domains", {}))),
+        "running": _running(arms),
+        "volatility": [(name, arm) for name, arm in arms.items() if arm.get("volatility") is not None],
+        "curves": _curves(arms, path.parent.parent / "train" if train is None else train),
+        "heat": {
+            "domain": _heat(arms, "domains"),
+            "difficulty": _heat(arms, "difficulty"),
+        },
+    }
+    cards = gallery.cards(
+        predictions, samples, names, recipe.eval.gallery, domain_teachers=_domain_teachers(recipe, samples)
+    )
+    page = gallery.fitted(
+        lambda shown: pages.render("eval_report.html", gallery=shown, **facts),
+        cards,
+        max_pixels=recipe.data[recipe.eval.data].max_pixels,
     )
     write_text(path, page)
 
 
-def _max_pixels(recipe: Recipe) -> int:
-    return recipe.data[recipe.eval.data].max_pixels
-
-
 def _figures(arms: Mapping[str, Any], deltas: Mapping[str, Any]) -> list[tuple[str, str]]:
-    figures = [(name, f"{_percent(arm['accuracy'])} %") for name, arm in arms.items()]
+    figures = [(name, f"{percent(arm['accuracy'])} %") for name, arm in arms.items()]
     best = list(arms)[-1]
     figures += [
-        (f"points over {name.removeprefix(f'{best}-')}", f"{_percent(delta['delta'], sign=True)}")
+        (f"points over {name.removeprefix(f'{best}-')}", percent(delta["delta"], signed=True))
         for name, delta in deltas.items()
         if name.startswith(f"{best}-")
     ]
     return figures
 
 
-def _percent(share: float, *, sign: bool = False) -> str:
-    return f"{100 * share:+.1f}" if sign else f"{100 * share:.1f}"
+def _origin(name: str, arm: Mapping[str, Any]) -> str:
+    """Where the student comes from, unless its name says so."""
+    stage = str(arm.get("stage") or arm.get("source") or "")
+    return "" if stage == name else stage
 
 
-def _share_interval(label: str, share: float, ci95: Sequence[float], text: str) -> Interval:
-    return Interval(
-        label=label,
-        text=f"{text} [{_percent(ci95[0])}, {_percent(ci95[1])}]",
-        left=100 * ci95[0],
-        right=100 * ci95[1],
-        point=100 * share,
+def _minus(name: str) -> str:
+    """`later-earlier` as it is read; names that hold a hyphen stay as they are."""
+    return name.replace("-", " − ", 1) if name.count("-") == 1 else name
+
+
+def _share(name: str, arm: Mapping[str, Any]) -> plots.Estimate:
+    low, high = arm["ci95"]
+    return plots.Estimate(
+        label=name,
+        value=arm["accuracy"],
+        low=low,
+        high=high,
+        text=f"{percent(arm['accuracy'])} % {interval(arm['ci95'])}",
     )
 
 
-def _delta_interval(label: str, delta: Mapping[str, Any]) -> Interval:
+def _difference(name: str, delta: Mapping[str, Any]) -> plots.Estimate:
     low, high = delta["ci95"]
-    return Interval(
-        label=label,
-        text=f"{_percent(delta['delta'], sign=True)} [{_percent(low, sign=True)}, {_percent(high, sign=True)}]",
-        left=50 + 50 * low,
-        right=50 + 50 * high,
-        point=50 + 50 * delta["delta"],
-        zero=50.0,
+    return plots.Estimate(
+        label=_minus(name),
+        value=delta["delta"],
+        low=low,
+        high=high,
+        text=f"{percent(delta['delta'], signed=True)} {interval(delta['ci95'], signed=True)}",
     )
 
 
-def gallery(
-    predictions: Sequence[Mapping[str, Any]],
-    samples: Sequence[Sample],
-    arms: Sequence[str],
-    size: int,
-    max_pixels: int,
-) -> list[dict[str, Any]]:
-    """Questions with pictures and every arm's reply: a fixed mix over domains and over who was right."""
-    said: dict[str, dict[str, Mapping[str, Any]]] = defaultdict(dict)
-    for prediction in predictions:
-        said[prediction["sample_id"]][prediction["arm"]] = prediction
-    kinds: dict[tuple[str, str], list[Sample]] = defaultdict(list)
-    for sample in samples:
-        if len(said[sample.id]) == len(arms):
-            kinds[(_kind(said[sample.id], arms), sample.domain)].append(sample)
-    # Turn by turn: the n-th question of every kind and domain before the next of any.
-    queues = [sorted(found, key=lambda sample: sample.id) for _, found in sorted(kinds.items(), key=_rank)]
-    chosen = [sample for turn in zip_longest(*queues) for sample in turn if sample is not None][:size]
-    return [_card(sample, said[sample.id], arms, max_pixels) for sample in chosen]
-
-
-GAINED, BOTH, NEITHER, LOST = "gained", "all right", "none right", "lost"
-_ORDER = (GAINED, BOTH, NEITHER, LOST)
-
-
-def _kind(said: Mapping[str, Mapping[str, Any]], arms: Sequence[str]) -> str:
-    """Who was right: the last arm against the first."""
-    first, last = said[arms[0]]["verdict"] == CORRECT, said[arms[-1]]["verdict"] == CORRECT
-    if last:
-        return BOTH if first else GAINED
-    return LOST if first else NEITHER
-
-
-def _rank(item: tuple[tuple[str, str], list[Sample]]) -> tuple[int, str]:
-    (kind, domain), _ = item
-    return _ORDER.index(kind), domain
-
-
-def _card(
-    sample: Sample, said: Mapping[str, Mapping[str, Any]], arms: Sequence[str], max_pixels: int
-) -> dict[str, Any]:
+def _delta_row(delta: Mapping[str, Any]) -> dict[str, Any]:
+    bootstrap = headline.ends_of(delta.get("bootstrap_ci95"))
     return {
-        "pictures": pages.pictures(sample, max_pixels=max_pixels),
-        "question": sample.question,
-        "gold": " or ".join(sample.answers),
-        "tags": [tag for tag in (sample.domain, _kind(said, arms) if len(arms) > 1 else "") if tag],
-        "arms": [
-            {
-                "name": arm,
-                "answer": said[arm]["answer"],
-                "verdict": said[arm]["verdict"],
-                "rationale": said[arm]["reasoning"][:_RATIONALE_CHARACTERS],
+        "points": percent(delta["delta"], signed=True),
+        "interval": interval(delta["ci95"], signed=True),
+        "bootstrap": interval(bootstrap, signed=True) if bootstrap else "",
+        "p": probability(delta.get("p")),
+        "gained": delta.get("only_first"),
+        "lost": delta.get("only_second"),
+        "domains": {name: percent(part["delta"], signed=True) for name, part in delta.get("domains", {}).items()},
+    }
+
+
+def _running(arms: Mapping[str, Any]) -> plots.Chart | None:
+    series = {name: [(x, y) for x, y in arm.get("running_accuracy") or ()] for name, arm in arms.items()}
+    return plots.chart(
+        "Running accuracy",
+        series,
+        about="Over the questions answered so far, in an order that knows nothing of them.",
+        x_name="questions",
+        unit="percent",
+    )
+
+
+def _curves(arms: Mapping[str, Any], train: Path) -> list[plots.Chart]:
+    """Training loss of every arm's stage, and what was measured on questions kept out, where it was."""
+    losses, kept_out, asked, bands = {}, {}, {}, {}
+    for name, arm in arms.items():
+        folder = train / str(arm.get("stage") or "")
+        if not arm.get("stage") or not folder.is_dir():
+            continue
+        losses[name] = _points(folder / _LOG, "loss")
+        kept_out[name] = _points(folder / _VALIDATION, "loss")
+        asked[name] = _points(folder / _VALIDATION, "accuracy")
+        bands[name] = [
+            (line["step"], *line["ci95"])
+            for line in _lines(folder / _VALIDATION)
+            if line.get("accuracy") is not None and line.get("ci95")
+        ]
+    styles = {name: place for place, name in enumerate(arms)}
+    about = "Mean over the response tokens since the last line of the log; the last stage of each arm."
+    found = [
+        plots.chart("Training loss", losses, about=about, styles=styles),
+        plots.chart("Loss of rows kept out", kept_out, styles=styles),
+        plots.chart("Accuracy while training", asked, unit="percent", bands=bands, styles=styles),
+    ]
+    return [chart for chart in found if chart is not None]
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    return list(read_jsonl(path)) if path.is_file() else []
+
+
+def _points(path: Path, key: str) -> list[tuple[float, float]]:
+    return [(line["step"], line[key]) for line in _lines(path) if headline.is_number(line.get(key))]
+
+
+def _heat(arms: Mapping[str, Any], key: str) -> plots.Heat | None:
+    groups = {name: arm.get(key) or {} for name, arm in arms.items()}
+    counts = {column: part.get("n") for parts in groups.values() for column, part in parts.items()}
+    if len(counts) < 2:
+        return None
+    return plots.heat(
+        {
+            name: {
+                column: (part["accuracy"], interval(part["ci95"]) if part.get("ci95") else "")
+                for column, part in parts.items()
             }
-            for arm in arms
-        ],
+            for name, parts in groups.items()
+        },
+        counts,
+    )
+
+
+def _domain_teachers(recipe: Recipe, samples: Sequence[Sample]) -> dict[str, tuple[str, ...]]:
+    """Who is asked questions of a domain, by the recipe; a single teacher is no news."""
+    if len(recipe.teachers) < 2:
+        return {}
+    return {
+        domain: tuple(each.name for each in recipe.teachers if not each.domains or domain in each.domains)
+        for domain in {sample.domain for sample in samples}
     }

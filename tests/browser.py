@@ -1,0 +1,152 @@
+"""A real browser for looking at pages: headless Chromium over its DevTools protocol, without any network."""
+
+import asyncio
+import base64
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Awaitable, Callable
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import aiohttp
+
+CHROMIUM = next(
+    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
+)
+PHONE, DESKTOP = (390, 844), (1280, 900)
+Result = TypeVar("Result")
+_FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--hide-scrollbars",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--host-resolver-rules=MAP * ~NOTFOUND",  # no name is found, so nothing can be fetched
+    "--remote-debugging-port=0",
+)
+
+
+class Tab:
+    """One page. `problems`: console errors, exceptions and violations of the page's policy; `requests`: URLs."""
+
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        self._socket = socket
+        self._last = 0
+        self._loaded = asyncio.Event()
+        self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self.problems: list[str] = []
+        self.requests: list[str] = []
+
+    async def listen(self) -> None:
+        async for message in self._socket:
+            told = message.json()
+            if "id" in told:
+                self._waiting.pop(told["id"]).set_result(told)
+            else:
+                self._notice(told["method"], told["params"])
+
+    def _notice(self, method: str, facts: dict[str, Any]) -> None:
+        if method == "Page.loadEventFired":
+            self._loaded.set()
+        elif method == "Network.requestWillBeSent":
+            self.requests.append(facts["request"]["url"])
+        elif method == "Runtime.exceptionThrown":
+            self.problems.append(facts["exceptionDetails"]["exception"].get("description", "exception"))
+        elif method == "Log.entryAdded" and facts["entry"]["level"] in ("error", "warning"):
+            self.problems.append(facts["entry"]["text"])
+        elif method == "Runtime.consoleAPICalled" and facts["type"] in ("error", "warning", "assert"):
+            self.problems.append(str([item.get("value") for item in facts["args"]]))
+
+    async def call(self, method: str, **parameters: Any) -> dict[str, Any]:
+        self._last += 1
+        answer = self._waiting[self._last] = asyncio.get_running_loop().create_future()
+        await self._socket.send_json({"id": self._last, "method": method, "params": parameters})
+        told = await asyncio.wait_for(answer, 60)
+        if "error" in told:
+            raise RuntimeError(f"{method}: {told['error']}")
+        return dict(told["result"])
+
+    async def open(
+        self, page: Path, size: tuple[int, int] = DESKTOP, *, dark: bool = False, scripts: bool = True
+    ) -> None:
+        """Load a file as a screen of this size would; a phone's is a touch screen."""
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            await self.call(f"{domain}.enable")
+        width, height = size
+        mobile = width < 600
+        await self.call(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=mobile
+        )
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        await self.call("Emulation.setEmulatedMedia", features=[scheme])
+        await self.call("Emulation.setScriptExecutionDisabled", value=not scripts)
+        self._loaded.clear()
+        await self.call("Page.navigate", url=page.resolve().as_uri())
+        await asyncio.wait_for(self._loaded.wait(), 60)
+
+    async def evaluate(self, expression: str) -> Any:
+        """The value of an expression in the page; promises are waited for."""
+        told = await self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
+        if "exceptionDetails" in told:
+            raise RuntimeError(told["exceptionDetails"]["exception"].get("description", told))
+        return told["result"].get("value")
+
+    async def screenshot(self, file: Path, *, top: int = 0, height: int | None = None) -> None:
+        """A picture of the page from `top` on; whole, or `height` pixels of it."""
+        size = (await self.call("Page.getLayoutMetrics"))["cssContentSize"]
+        clip = {
+            "x": 0,
+            "y": top,
+            "width": size["width"],
+            "height": min(height or 1e9, size["height"] - top),
+            "scale": 1,
+        }
+        told = await self.call("Page.captureScreenshot", format="png", clip=clip, captureBeyondViewport=True)
+        file.write_bytes(base64.b64decode(told["data"]))
+
+
+@contextmanager
+def _chromium():  # type: ignore[no-untyped-def]
+    """A browser of our own; its DevTools address."""
+    assert CHROMIUM is not None
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        command = [CHROMIUM, *_FLAGS, f"--user-data-dir={profile}", "about:blank"]
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        try:
+            assert process.stderr is not None
+            for line in process.stderr:
+                if found := re.search(r"DevTools listening on ws://([^/]+)/", line):
+                    yield found[1]
+                    return
+            raise RuntimeError("chromium ended before it could be talked to")
+        finally:
+            process.terminate()
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def browse(look: Callable[[Tab], Awaitable[Result]]) -> Result:
+    """What `look` finds out with a fresh tab of a fresh browser."""
+
+    async def run(address: str) -> Result:
+        async with aiohttp.ClientSession() as session:
+            async with session.get(f"http://{address}/json/list") as answer:
+                (tab,) = [found for found in await answer.json() if found["type"] == "page"]
+            async with session.ws_connect(tab["webSocketDebuggerUrl"], max_msg_size=0) as socket:
+                page = Tab(socket)
+                listening = asyncio.create_task(page.listen())
+                try:
+                    return await look(page)
+                finally:
+                    listening.cancel()
+
+    with _chromium() as address:
+        return asyncio.run(run(address))
