@@ -3,8 +3,9 @@
 Reads manifests and metrics only, so it answers at once and without torch, also while a stage is running.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import orjson
 
@@ -105,27 +106,54 @@ def parts(run: Path) -> str:
 
 
 def evaluation(run: Path) -> str:
-    """Accuracy of every arm with its 95 % interval, by domain, and the paired differences."""
+    """Accuracy of every arm with its interval, what else its replies tell, domains, and the paired differences."""
     path = run / "eval" / "metrics.json"
     if not path.is_file():
         return ""
     metrics = orjson.loads(path.read_bytes())
-    domains = sorted({domain for arm in metrics["arms"].values() for domain in arm["domains"]})
+    arms = metrics["arms"]
+    known = {head: cells for head, cells in _columns(arms).items() if any(cells)}
     rows = [
         (
             name,
-            str(arm["n"]),
+            f"{arm['n']:,}",
             f"{percent(arm['accuracy'])} {_interval(arm['ci95'])}",
-            *(percent(arm["domains"][domain]["accuracy"]) if domain in arm["domains"] else "" for domain in domains),
+            *(known[head][at] for head in known),
         )
-        for name, arm in metrics["arms"].items()
+        for at, (name, arm) in enumerate(arms.items())
     ]
-    arms = table(("arm", "n", "accuracy % [95 % interval]", *domains), rows)
+    blocks = [table(("arm", "n", "accuracy % [95 % interval]", *known), rows)]
+    domains = sorted({domain for arm in arms.values() for domain in arm["domains"]})
+    if len(domains) > 1:
+        shares = [
+            (name, *(percent(arm["domains"][each]["accuracy"]) if each in arm["domains"] else "" for each in domains))
+            for name, arm in arms.items()
+        ]
+        blocks.append(table(("accuracy %", *domains), shares))
     deltas = [
         (name, f"{percent(delta['delta'], sign=True)} {_interval(delta['ci95'], sign=True)}", f"{delta['p']:.2g}")
         for name, delta in metrics["deltas"].items()
     ]
-    return f"{arms}\n\n{table(('difference', 'points [95 % interval]', 'p'), deltas)}" if deltas else arms
+    if deltas:
+        blocks.append(table(("difference", "points [95 % interval]", "p"), deltas))
+    return "\n\n".join(blocks)
+
+
+def _columns(arms: Mapping[str, Any]) -> dict[str, list[str]]:
+    """What is told of arms beside their accuracy, by its heading; empty where an arm's replies cannot tell."""
+
+    def share(value: float | None) -> str:
+        return "" if value is None else percent(value)
+
+    def tokens(value: float | None) -> str:
+        return "" if value is None else f"{value:.1f}"
+
+    found = arms.values()
+    return {
+        "hallucinated %": [share(arm.get("hallucination_rate")) for arm in found],
+        "rationale tokens": [tokens(arm.get("mean_rationale_tokens")) for arm in found],
+        "without image %": [share((arm.get("without_image") or {}).get("accuracy")) for arm in found],
+    }
 
 
 def ablation(folder: Path, study: str | None = None) -> str:
