@@ -1,0 +1,81 @@
+"""The dataset as a whole: a handful warns of nothing, nor does what is not known; intervals are right."""
+
+import pyarrow.parquet as pq
+import pytest
+from run_fixtures import generate_folder, recipe, sample, small_world, trace
+from scipy.stats import binomtest
+
+from filters.apply import apply
+from filters.conclusion import Conclusion
+from filters.health import FEWEST, _beyond, _related, _wilson
+
+PAIRS = [
+    (
+        sample(f"What is the {word} of the {other} bar?", domain="charts"),
+        f"The {other} bar: its {word} is {len(word)}.",
+    )
+    for word in ("height", "width", "colour", "pattern", "depth", "label")
+    for other in ("red", "green", "blue", "orange", "black", "white")
+]
+
+
+@pytest.mark.parametrize(("count", "of"), [(0, 20), (1, 7), (6, 20), (300, 1000), (20, 20)])
+def test_intervals_are_wilsons(count: int, of: int) -> None:
+    expected = binomtest(count, of).proportion_ci(method="wilson")
+    assert _wilson(count, of) == pytest.approx((expected.low, expected.high), abs=1e-6)
+
+
+def test_a_share_warns_when_its_interval_lies_beyond_the_limit_and_enough_is_known() -> None:
+    def warned(count: int, checked: int) -> bool:
+        return bool(_beyond("wrong", "", (count, checked), 0.05, "{share} {count}").warning)
+
+    assert warned(6, 20) and not warned(2, 20)
+    assert not warned(FEWEST - 1, FEWEST - 1) and not warned(0, 0)
+    assert _beyond("wrong", "", (300, 1000), 0.05, "{share} ({count})").warning == "30 % (300 of 1,000)"
+
+
+def test_rationales_are_related_to_their_own_questions_and_hardly_to_others() -> None:
+    own = [(asked, trace(asked, "6", said)) for asked, said in PAIRS]
+    found = _related(own)
+    assert found.share == 1 and found.checked == len(PAIRS) and not found.warning
+    # Rationales that say nothing of any question, and one question asked about every picture, are not judged.
+    silent = _related([(asked, trace(asked, "6", "One sees it at once.")) for asked, _ in PAIRS])
+    same = _related([(PAIRS[0][0], trace(PAIRS[0][0], "6", said)) for _, said in PAIRS])
+    assert silent.checked == same.checked == 0 and not silent.warning and not same.warning
+
+
+def test_what_nobody_measured_is_not_known_and_warns_of_nothing(tmp_path) -> None:
+    asked = [sample(f"What is this, number {number}?") for number in range(30)]
+    generate_folder(tmp_path / "run", asked, [trace(one, f"thing {one.id}") for one in asked])
+    manifest = apply(recipe(tmp_path, '[filter]\nsignals = ["format"]\n'), tmp_path / "run")
+    assert not [name for name in manifest.counts if name.startswith("selected.") or name == "warnings"]
+    card = (tmp_path / "run/filter/dataset/README.md").read_text()
+    assert "| answer is wrong by the gold answer | not known |" in card
+    assert ">not known<" in (tmp_path / "run/filter/report.html").read_text()
+
+
+def test_the_conclusion_is_a_signal_that_a_rule_can_read(tmp_path) -> None:
+    asked = sample("How many apples?", answer_type="number")
+    said = [
+        trace(asked, "4", "Two and two: 2 + 2 = 4.", k=0),
+        trace(asked, "4", "Two and three: 2 + 3 = 5.", k=1),
+        trace(asked, "4", "I think so", k=2),
+        trace(asked, "4", "", k=3),
+    ]
+    rows = Conclusion().measure(asked, said)
+    states = ["ok", "ok", "undecidable", "not_applicable"]
+    assert [row["conclusion_state"] for row in rows] == states
+    assert [row.get("conclusion") for row in rows] == ["agrees", "contradicts", None, None]
+    generate_folder(tmp_path / "run", [asked], said)
+    settings = (
+        '[filter]\nsignals = ["conclusion"]\nrules = [{ name = "mixed_up", drop = "conclusion = \'contradicts\'" }]\n'
+    )
+    assert apply(recipe(tmp_path, settings), tmp_path / "run").counts["rule.mixed_up"] == 1
+    table = pq.read_table(tmp_path / "run/filter/decisions.parquet").to_pylist()
+    assert {row["id"] for row in table if not row["kept"]} == {said[1].id}
+
+
+def test_a_run_of_a_few_questions_has_its_checks_and_no_warning(tmp_path) -> None:
+    generate_folder(tmp_path / "run", *small_world(tmp_path / "pictures"))
+    manifest = apply(recipe(tmp_path), tmp_path / "run")
+    assert "warnings" not in manifest.counts and "health.json" in manifest.outputs
