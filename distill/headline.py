@@ -69,7 +69,7 @@ MORE = (
     ),
     Measure(label="cut off", keys=("truncation_rate",), kind="share", note="The token limit came first."),
     Measure(label="training steps", keys=("train_steps",), kind="count"),
-    Measure(label="traces", keys=("traces",), kind="count"),
+    Measure(label="traces", keys=("traces", "rows"), kind="count", note="Rows that the last stage learned from."),
 )
 _VALUES = ("rate", "share", "accuracy", "mean", "value")
 """Where the number stands in a figure that is a mapping of its own."""

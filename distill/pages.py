@@ -10,6 +10,7 @@ import base64
 import hashlib
 import io
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -129,7 +130,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(count=_count, percent=_percent, plain=_plain, digest=_digest)
+    environment.filters.update(count=_count, percent=_percent, plain=_plain, digest=_digest, slug=_slug)
     return environment
 
 
@@ -144,6 +145,11 @@ def _percent(share: float, digits: int = 1) -> str:
 def _digest(code: str) -> str:
     """The SHA-256 of a script as a content security policy names it."""
     return base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
+
+
+def _slug(name: str) -> str:
+    """A name as part of an element's id."""
+    return re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")
 
 
 def _plain(value: object) -> str:

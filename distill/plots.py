@@ -49,6 +49,8 @@ class Line:
     line: str
     dots: str
     band: str
+    bars: str
+    """Upright intervals at single points."""
     newest: str
     """The last value, as text."""
 
@@ -161,6 +163,7 @@ def chart(
     x_name: str = "step",
     unit: str = "",
     bands: Mapping[str, Band] | None = None,
+    bars: Mapping[str, Band] | None = None,
     dotted: Sequence[str] = (),
     styles: Mapping[str, int] | None = None,
     table: bool = True,
@@ -176,7 +179,8 @@ def chart(
     bands = {key: band for key, band in (bands or {}).items() if key in known}
     xs = [x for points in known.values() for x, _ in points]
     ys = [y for points in known.values() for _, y in points]
-    ys += [value for band in bands.values() for _, *ends in band for value in ends]
+    bars = {key: bar for key, bar in (bars or {}).items() if key in known}
+    ys += [value for band in (*bands.values(), *bars.values()) for _, *ends in band for value in ends]
     across, up = axis(min(xs), max(xs)), axis(min(ys), max(ys), unit=unit)
     across = _tight(across, min(xs), max(xs))
 
@@ -194,6 +198,7 @@ def chart(
             line="" if key in dotted else " ".join(place(x, y) for x, y in points),
             dots=" ".join(f"M{place(x, y)}h0" for x, y in (points if key in dotted or len(points) == 1 else ())),
             band=_band(bands.get(key, ()), place),
+            bars=" ".join(f"M{place(x, low)}L{place(x, high)}" for x, low, high in bars.get(key, ())),
             newest=say(points[-1][1]),
         )
         for key, points in known.items()
