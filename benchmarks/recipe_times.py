@@ -22,6 +22,10 @@ CARDS = {
     "qwen3-vl-2b-student": "L40S",
     "single-gpu-24gb": "RTX 4090",
     "charts-only": "L40S",
+    "chartqa": "L40S",
+    "coco-qa": "L40S",
+    "textvqa-docvqa": "L40S",
+    "scienceqa": "L40S",
 }
 TEXT = {
     "align": (250, 220),
@@ -33,6 +37,8 @@ TEXT = {
 """Stage to the text tokens of a row, and of them those of its response."""
 QWEN3_VL_PATCHES = 800
 """Of an image of some 450 pixels a side; four of them are a token."""
+LARGE_PATCHES = {"textvqa-docvqa": 6000}
+"""Of photographs of a megapixel and pages, made smaller where a row grows longer than its stage allows."""
 
 
 def siglip(width: int, inner: int, layers: int, heads: int, side: int) -> dict[str, Any]:
@@ -118,7 +124,8 @@ def patches_of(found: recipe.Recipe) -> tuple[int, int]:
     student = found.student
     assert student is not None
     if student.vision is None or student.pixel_shuffle is None:
-        return QWEN3_VL_PATCHES, QWEN3_VL_PATCHES // 4
+        patches = LARGE_PATCHES.get(found.name, QWEN3_VL_PATCHES)
+        return patches, patches // 4
     config = json.loads((Path(student.vision) / "config.json").read_text())
     patches = (config["image_size"] // config["patch_size"]) ** 2
     return patches, patches // student.pixel_shuffle**2

@@ -74,6 +74,35 @@ HUB: dict[str, tuple[dict[str, Any], str, tuple[str, ...]]] = {
         "What is the man by the bags awaiting?\nA. skateboarder\nB. train\nC. delivery\nD. cab",
         ("D",),
     ),
+    "HuggingFaceM4/A-OKVQA: direct_answers": (
+        {
+            "image": picture(),
+            "question_id": "22MexNkBPpdZGX6sxbxVBH",
+            "question": "What is the man by the bags awaiting?",
+            "choices": ["skateboarder", "train", "delivery", "cab"],
+            "correct_choice_idx": 3,
+            "direct_answers": "['ride', 'ride', 'bus', 'taxi', 'travelling', 'traffic', 'taxi', 'cab', 'cab', 'cab']",
+            "difficult_direct_answer": False,
+            "rationales": ["A train would not be on the street."],
+        },
+        "What is the man by the bags awaiting?",
+        ("cab", "ride", "taxi", "bus", "travelling", "traffic"),
+    ),
+    "lmms-lab/DocVQA": (
+        {
+            "questionId": "49153",
+            "question": "What is the \u2018actual\u2019 value per 1000, during the year 1975?",
+            "question_types": ["figure/diagram"],
+            "image": picture(),
+            "docId": 14465,
+            "ucsf_document_id": "pybv0228",
+            "ucsf_document_page_no": "81",
+            "answers": ["0.28", ".28"],
+            "data_split": "val",
+        },
+        "What is the \u2018actual\u2019 value per 1000, during the year 1975?",
+        ("0.28", ".28"),
+    ),
     "derek-thomas/ScienceQA": (
         {
             "image": picture(),
@@ -94,7 +123,8 @@ HUB: dict[str, tuple[dict[str, Any], str, tuple[str, ...]]] = {
         ("A",),
     ),
 }
-"""One row of each data set, and what is to be made of it: the question and its accepted answers."""
+"""One row of each data set (with a column of answers where there are several), and what is to be made of it: the
+question and its accepted answers."""
 
 
 def sources() -> list[tuple[str, str, DataSource]]:
@@ -122,12 +152,13 @@ def test_a_row_of_the_hub_is_read_with_its_question_and_its_answers(
         assert source.subset is not None and source.split == "train"
         row, question, answers = finevision(source.subset), "What is shown?\nAnswer briefly.", ("A cat.",)
     else:
-        row, question, answers = HUB[source.source]
+        mapped = f"{source.source}: {source.columns.answer}"
+        row, question, answers = HUB[mapped if mapped in HUB else source.source]
     table = written(tmp_path / "rows.parquet", row)
     (sample,) = data.read(recipe.load(name, {f"data.{key}.source": str(table)}), key)
     assert isinstance(sample, Sample), sample
     assert (sample.question, sample.answers, len(sample.images)) == (question, answers, 1)
-    assert sample.domain == source.domain
+    assert sample.domain == row.get(source.columns.domain, source.domain)
 
 
 @pytest.mark.parametrize("name", ["siq-vl-0.5b", "siq-vl-1.5b", "single-gpu-24gb"])
