@@ -20,6 +20,7 @@ from distill.recipe import Recipe
 from distill.types import Progress, ProgressCallback, Sample
 from student import stage as stages
 from student import targets
+from student.said import take_apart
 from student.targets import Target
 
 if TYPE_CHECKING:
@@ -331,8 +332,6 @@ def _of_somebody(attached: Attached, work: Work, told: Told) -> None:
 
 def _counted(answer: Any) -> Reply:
     """A server's answer as a reply. Tokens of the rationale that it does not count go by the share of the text."""
-    from student.generation import take_apart
-
     rationale = answer.reasoning_tokens
     if rationale is None and answer.tokens is not None:
         text = answer.text.strip()

@@ -17,6 +17,7 @@ from distill.reckoning import asked
 from distill.types import Sample
 from distill.unsupported import Grounding
 from student import scores
+from student.said import take_apart
 
 Prediction = dict[str, Any]
 REFERENCES = ("rationale", "rationales", "cot", "solution")
@@ -45,8 +46,6 @@ def judged(
     picture nor question support, among `checked_values` that could be judged. `consistent`: whether the answer is
     what the rationale concludes (distill.conclusion). None: there is nothing to say this by.
     """
-    from student.generation import take_apart
-
     said = take_apart(reply["text"], plain=plain)
     verdict = judge(
         said.answer,
@@ -128,4 +127,9 @@ def summary(predictions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _mean(counts: Sequence[int | None]) -> float | None:
     known = [count for count in counts if count is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _mean(lengths: Sequence[int | None]) -> float | None:
+    known = [length for length in lengths if length is not None]
     return sum(known) / len(known) if known else None

@@ -10,6 +10,7 @@ from distill import images
 from distill.types import Sample
 from student import encode, generation, pictures, stage
 from student.model import build
+from student.said import take_apart
 
 PIXELS = 10**6
 
@@ -111,11 +112,11 @@ def test_a_checkpoints_own_sampling_settings_do_not_leak_in(world: Path, tmp_pat
     ],
 )
 def test_a_reply_comes_apart(text: str, reasoning: str, answer: str, well_formed: bool):
-    said = generation.take_apart(text)
+    said = take_apart(text)
     assert (said.reasoning, said.answer, said.well_formed) == (reasoning, answer, well_formed)
 
 
 def test_a_plain_rationale_ends_at_the_last_blank_line():
-    said = generation.take_apart("one row\n\nthen another\n\n7", plain=True)
+    said = take_apart("one row\n\nthen another\n\n7", plain=True)
     assert (said.reasoning, said.answer) == ("one row\n\nthen another", "7")
-    assert generation.take_apart("7", plain=True).answer == "7"
+    assert take_apart("7", plain=True).answer == "7"

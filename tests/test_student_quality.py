@@ -18,6 +18,7 @@ from distill.validation import Validation
 from student import attention, collate, encode, freeze, generation, loss, pictures, quality, stage
 from student.judging import judged, summary
 from student.model import parts
+from student.said import take_apart
 
 PIXELS = 10**6
 LISTEN = 8
@@ -154,7 +155,7 @@ def test_figures_are_what_evaluation_says_of_the_same_replies(world: Path, tmp_p
         )
         truth.append(reply)
     # Gold answers that make some replies right: those of the replies themselves.
-    golds = [generation.take_apart(reply.text).answer if place % 2 else "!" for place, reply in enumerate(truth)]
+    golds = [take_apart(reply.text).answer if place % 2 else "!" for place, reply in enumerate(truth)]
     asked = [replace(sample, answers=(gold,)) for sample, gold in zip(questions.samples, golds, strict=True)]
     figures, predictions = quality.measure(model, replace(questions, samples=asked), None, step=7, steps=9)
     expected = [
