@@ -230,10 +230,8 @@ def _mean(name: str, values: Iterable[float | None]) -> dict[str, Any]:
     return {name: mean, f"{name}_ci95": scores.bootstrap_mean(known), f"{name}_n": len(known)}
 
 
-def _quantile(values: Sequence[float], share: float) -> float | None:
+def _quantile(values: Sequence[float], share: float) -> float:
     """Between two values in proportion, as numpy's default does."""
-    if not values:
-        return None
     ordered = sorted(values)
     place = share * (len(ordered) - 1)
     low = math.floor(place)

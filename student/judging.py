@@ -128,8 +128,3 @@ def summary(predictions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def _mean(counts: Sequence[int | None]) -> float | None:
     known = [count for count in counts if count is not None]
     return sum(known) / len(known) if known else None
-
-
-def _mean(lengths: Sequence[int | None]) -> float | None:
-    known = [length for length in lengths if length is not None]
-    return sum(known) / len(known) if known else None
