@@ -202,19 +202,21 @@ def doc_to_target(doc):
 def process_results(doc, results):
     """Figure by name of one reply; means over the questions are the figures of the task."""
     global _judge
+    question = {key: value for key, value in doc.items() if key != "images"}
     with _lock:
-        if _judge is None:
-            _judge = subprocess.Popen(
-                [PYTHON, "-m", "distill.lmms_judge", str(FOLDER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-            )
-        question = {key: value for key, value in doc.items() if key != "images"}
         try:
+            if _judge is None:
+                command = [PYTHON, "-m", "distill.lmms_judge", str(FOLDER)]
+                _judge = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
             _judge.stdin.write(json.dumps([question, results[0] or ""]).encode() + b"\\n")
             _judge.stdin.flush()
             line = _judge.stdout.readline()
         except OSError:
             line = b""
     if not line:
-        raise RuntimeError(f"{PYTHON} -m distill.lmms_judge gave no verdict: does that environment have the toolkit?")
+        raise RuntimeError(
+            f"{PYTHON} -m distill.lmms_judge gave no verdict; name an interpreter that has the toolkit, with its "
+            "[train] extra, in DISTILL_PYTHON"
+        )
     return json.loads(line)
 '''

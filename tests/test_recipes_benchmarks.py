@@ -68,10 +68,9 @@ SCHEMAS = {
             ("question", pa.string()),
             ("choices", TEXTS),
             ("answer", pa.int8()),
-            *(
-                (name, pa.string())
-                for name in "hint task grade subject topic category skill lecture solution".split()
-            ),
+            *((name, pa.string()) for name in ("hint", "task", "grade", "subject", "topic", "category", "skill")),
+            ("lecture", pa.string()),
+            ("solution", pa.string()),
         ]
     ),
 }
