@@ -155,7 +155,7 @@ def export_dataset(run: Path, formats: list[str], out: Path) -> str:
 
 def export_tasks(run: Path, sources: Sequence[str], out: Path) -> str:
     """Write questions of the run's recipe as tasks of lmms-eval."""
-    from distill.lmms import write
+    from student.lmms import write
 
     if not (run / "recipe.toml").is_file():
         raise DataError(f"{run}: no run directory: it holds no recipe.toml, which every stage of a run writes")

@@ -24,9 +24,9 @@ import yaml
 from PIL import Image
 from typer.testing import CliRunner
 
-from distill import cli, data, images, lmms, recipe
+from distill import cli, data, images, recipe
 from distill.errors import DataError
-from student import figures
+from student import figures, lmms
 from student.judging import judged
 from teacher.trial import SITE
 

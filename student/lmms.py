@@ -2,7 +2,7 @@
 
 lmms-eval, vLLM and this toolkit pin versions of their own, so that each lives in an environment of its own. A task
 is a folder: questions.parquet, images/, a YAML file and utils.py, which needs nothing beyond what lmms-eval has. What
-a reply is worth is asked of a process of this environment (distill.lmms_judge). Starts no server and no lmms-eval.
+a reply is worth is asked of a process of this environment (student.lmms_judge). Starts no server and no lmms-eval.
 """
 
 import re
@@ -23,7 +23,9 @@ from distill.artifacts import write_json, write_text
 from distill.errors import DataError
 from distill.golds import VOTES
 from distill.recipe import Recipe
+from distill.sources import settings as settings_of
 from distill.types import Sample
+from student.rows import NO_THINK
 
 QUESTIONS, JUDGE = "questions.parquet", "judge.json"
 FIGURES = ("accuracy", "undecided_rate", "format_rate")
@@ -68,7 +70,9 @@ def write(recipe: Recipe, sources: Sequence[str], out: Path) -> list[Task]:
     temporary = out.with_name(f".{out.name}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
     try:
-        tasks = [_write(recipe, source, temporary / source, out.absolute() / source) for source in sources]
+        tasks = [
+            _write(recipe, source, temporary / source, out.absolute() / source) for source in dict.fromkeys(sources)
+        ]
         if out.exists():
             out.rmdir()
         temporary.rename(out)
@@ -78,9 +82,10 @@ def write(recipe: Recipe, sources: Sequence[str], out: Path) -> list[Task]:
 
 
 def _write(recipe: Recipe, source: str, folder: Path, final: Path) -> Task:
+    limit = settings_of(recipe, source).max_pixels
     (folder / "images").mkdir(parents=True)
-    limit = recipe.data[source].max_pixels if source in recipe.data else 0
-    rows = list(_rows(data.samples(recipe, source), folder / "images", limit, ending=asked_plainly(recipe)))
+    ending = "" if recipe.eval.think else NO_THINK
+    rows = list(_rows(data.samples(recipe, source), folder / "images", limit, ending=ending))
     if not rows:
         raise DataError(f"[data.{source}]: no question has a gold answer; nothing can be judged")
     pq.write_table(table_of(rows, _SCHEMA), folder / QUESTIONS, compression="zstd")
@@ -100,13 +105,6 @@ def _write(recipe: Recipe, source: str, folder: Path, final: Path) -> Task:
     write_text(folder / f"{name}.yaml", _yaml(name, final / QUESTIONS, recipe.eval.max_new_tokens, figures))
     write_text(folder / "utils.py", _UTILS.replace("PYTHON_HERE", repr(sys.executable)))
     return Task(name=name, folder=final, questions=len(rows))
-
-
-def asked_plainly(recipe: Recipe) -> str:
-    """What ends every question when the evaluation asks for answers without rationale."""
-    from student.rows import NO_THINK
-
-    return "" if recipe.eval.think else NO_THINK
 
 
 def _rows(samples: Iterator[Sample], folder: Path, max_pixels: int, *, ending: str) -> Iterator[Mapping[str, Any]]:
@@ -162,7 +160,7 @@ def _yaml(name: str, questions: Path, max_new_tokens: int, figures: Sequence[str
 _UTILS = '''\
 """What lmms-eval calls for the task in this folder. Written by `distill export --lmms-eval`.
 
-Replies are judged by the toolkit in its own environment: PYTHON -m distill.lmms_judge, asked over pipes. The
+Replies are judged by the toolkit in its own environment: PYTHON -m student.lmms_judge, asked over pipes. The
 environment variable DISTILL_PYTHON names another interpreter that has the toolkit.
 """
 
@@ -206,7 +204,7 @@ def process_results(doc, results):
     with _lock:
         try:
             if _judge is None:
-                command = [PYTHON, "-m", "distill.lmms_judge", str(FOLDER)]
+                command = [PYTHON, "-m", "student.lmms_judge", str(FOLDER)]
                 _judge = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
             _judge.stdin.write(json.dumps([question, results[0] or ""]).encode() + b"\\n")
             _judge.stdin.flush()
@@ -215,7 +213,7 @@ def process_results(doc, results):
             line = b""
     if not line:
         raise RuntimeError(
-            f"{PYTHON} -m distill.lmms_judge gave no verdict; name an interpreter that has the toolkit, with its "
+            f"{PYTHON} -m student.lmms_judge gave no verdict; name an interpreter that has the toolkit, with its "
             "[train] extra, in DISTILL_PYTHON"
         )
     return json.loads(line)

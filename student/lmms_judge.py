@@ -1,4 +1,4 @@
-"""The judge of an exported lmms-eval task, as a process: `python -m distill.lmms_judge FOLDER`.
+"""The judge of an exported lmms-eval task, as a process: `python -m student.lmms_judge FOLDER`.
 
 Each line in is `[question, reply]` (a row of the task's questions without its images), each line out the figures of
 that reply by name. The verdict is that of `distill eval`, reached by the same function.
@@ -12,14 +12,13 @@ from typing import Any
 import orjson
 
 from distill.golds import VOTES
-from distill.lmms import JUDGE, REFERENCE_METRICS, domain_figure
 from distill.types import Sample
+from student.judging import judged
+from student.lmms import JUDGE, REFERENCE_METRICS, domain_figure
 
 
 def figures(question: Mapping[str, Any], reply: str, settings: Mapping[str, Any]) -> dict[str, float]:
     """What one reply counts for each figure of the task; only figures that apply to its question are there."""
-    from student.judging import judged
-
     sample = Sample(
         id=question["id"],
         images=(),
