@@ -1,0 +1,394 @@
+"""Any student can be an arm: whatever form it comes in, it says what it said where it was trained."""
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+import student_worlds as worlds
+from safetensors.torch import load_file, save_file
+from stub_server import serve
+from transformers import Qwen2ForCausalLM
+from typer.testing import CliRunner
+
+from distill.artifacts import read_jsonl
+from distill.cli import app
+from distill.errors import DistillError, ModelError, RecipeError, StaleError, TeacherError
+from distill.recipe import Recipe, load
+from distill.run import _connect
+from distill.types import Progress
+from student import asking, export, figures
+from student.evaluate import evaluate
+from student.model import build
+from student.train import train
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+STAGES = (
+    worlds.stage("instruct", "questions", train='["projector", "language"]', steps=2),
+    worlds.stage("reason", train='["projector", "language"]', steps=3, more="[stages.lora]\nrank = 8\nalpha = 16\n"),
+)
+EVAL = """
+[eval]
+max_new_tokens = 12
+batch_size = 5
+gallery = 0
+[eval.arms]
+distilled = "reason"
+"""
+
+MIXED = """
+[data.mixed]
+source = "mixed.jsonl"
+format = "llava"
+images_root = "images"
+"""
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with two stages, one of them with adapters, and both exports of its student; never written to."""
+    folder = tmp_path_factory.mktemp("world")
+    worlds.parts(folder)
+    # A random decoder whose layers outweigh its embeddings says something else to every question.
+    decoder = Qwen2ForCausalLM.from_pretrained(folder / "language")
+    for name, weight in decoder.named_parameters():
+        if weight.ndim == 2:
+            weight.data.mul_(16 if ".layers." in name else 4)
+    decoder.save_pretrained(folder / "language")
+    worlds.data(folder)
+    recipe = worlds.recipe(folder, *STAGES, more=EVAL)
+    train(recipe, folder / "run")
+    (folder / "run" / "recipe.toml").write_text(recipe.to_toml())
+    for form in ("native", "plain"):
+        export.export(folder / "run", folder / form, native=form == "native")
+    return folder
+
+
+@pytest.fixture
+def place(trained: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(trained, tmp_path / "w"))
+
+
+def recipe_of(place: Path, more: str = "", overrides: Mapping[str, str] | None = None) -> Recipe:
+    path = place / "recipe.toml"
+    path.write_text(path.read_text() + more)
+    return load(path, overrides)
+
+
+def said(place: Path, name: str = "predictions.jsonl") -> dict[str, list[tuple[str, str]]]:
+    """Question and text of every reply, by arm."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for line in read_jsonl(place / "run" / "eval" / name):
+        found.setdefault(line["arm"], []).append((line["sample_id"], line["text"]))
+    return found
+
+
+def metrics(place: Path) -> dict[str, Any]:
+    found: dict[str, Any] = orjson.loads((place / "run" / "eval" / "metrics.json").read_bytes())
+    return found
+
+
+def refuse(*_: object, **__: object) -> None:
+    raise AssertionError("something was asked")
+
+
+def test_every_form_of_a_student_says_what_its_stage_says(place: Path) -> None:
+    forms = f"""
+[eval.students.folder]
+model = "{place / "run/train/reason/model"}"
+[eval.students.stage_folder]
+model = "run/train/reason"
+[eval.students.adapted]
+model = "run/train/instruct/model"
+adapter = "run/train/reason/adapter"
+[eval.students.native]
+model = "native"
+[eval.students.plain]
+model = "plain"
+"""
+    manifest = evaluate(recipe_of(place, forms), place / "run")
+    found = said(place)
+    assert list(found) == ["folder", "stage_folder", "adapted", "native", "plain", "distilled"]
+    assert len({text for _, text in found["distilled"]}) > 8
+    for name in ("predictions.jsonl", "predictions_without_image.jsonl"):
+        replies = said(place, name)
+        assert all(of_arm == replies["distilled"] for of_arm in replies.values())
+    assert len(set(manifest.inputs.values())) == 5, "one folder given in two ways is one student, the others are not"
+    assert metrics(place)["arms"]["adapted"]["student"]["adapter"] == "run/train/reason/adapter"
+    assert metrics(place)["deltas"]["distilled-native"]["delta"] == 0
+
+
+def test_an_adapter_alone_is_laid_onto_the_model_that_it_names(place: Path) -> None:
+    config = place / "run" / "train" / "reason" / "adapter" / "adapter_config.json"
+    values = json.loads(config.read_text())
+    config.write_text(json.dumps(values | {"base_model_name_or_path": str(place / "run/train/instruct/model")}))
+    alone = '[eval.students.alone]\nmodel = "run/train/reason/adapter"\n'
+    evaluate(recipe_of(place, alone), place / "run")
+    assert said(place)["alone"] == said(place)["distilled"]
+    config.write_text(json.dumps(values | {"base_model_name_or_path": None}))
+    with pytest.raises(ModelError, match=r"does not say what model it belongs to; name it: eval\.students\.alone"):
+        evaluate(load(place / "recipe.toml"), place / "run", fresh=True)
+
+
+def test_base_is_the_student_before_any_stage(place: Path) -> None:
+    student, processor = build(str(place / "vision"), str(place / "language"), 2, seed=0)
+    export.save(student, processor, place / "built")
+    more = '[eval.students.built]\nmodel = "built"\n'
+    recipe = recipe_of(place, more, {"eval.arms.untouched": "base"})
+    evaluate(recipe, place / "run")
+    found = said(place)
+    assert list(found) == ["untouched", "built", "distilled"]
+    assert found["untouched"] == found["built"] != found["distilled"]
+    assert metrics(place)["arms"]["untouched"]["stage"] == "base"
+    assert metrics(place)["arms"]["untouched"]["train_tokens"] == 0
+
+
+def test_a_recipe_without_stages_and_student_evaluates_students_from_elsewhere(place: Path) -> None:
+    path = place / "alone.toml"
+    path.write_text(
+        '[data.test]\nsource = "test.jsonl"\nimages_root = "images"\n[eval]\nmax_new_tokens = 12\n'
+        'batch_size = 5\ngallery = 0\n[eval.students.native]\nmodel = "native"\n'
+    )
+    evaluate(load(place / "recipe.toml"), place / "run")
+    evaluate(load(path), place / "alone")
+    alone = [line["text"] for line in read_jsonl(place / "alone" / "eval" / "predictions.jsonl")]
+    assert alone == [text for _, text in said(place)["distilled"]]
+    path.write_text('[data.test]\nsource = "test.jsonl"\n')
+    with pytest.raises(RecipeError, match=r"needs students: .*--student NAME=MODEL"):
+        evaluate(load(path), place / "none")
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ('model = "./gone"', r"eval\.students\.odd: there is no folder \./gone; correct its model"),
+        ('model = "images"', r"eval\.students\.odd: .*images holds no config\.json and no \*\.safetensors"),
+        ('model = "test.jsonl"', r"test\.jsonl is a file; give the folder"),
+        ('model = "native"\nadapter = "plain"', r"adapter .*plain holds no adapter_config\.json"),
+        (
+            'model = "native"\nadapter = "misfit"',
+            r"misfit: this adapter does not fit .*takes 32 values, the adapter 3",
+        ),
+        ('model = "native"\nadapter = "elsewhere"', r"does not fit .*nowhere\.k_proj is not there[\s\S]*trained on"),
+        ('model = "nobody/nothing-here"', r"nobody/nothing-here: this checkpoint cannot be loaded"),
+    ],
+)
+def test_a_student_that_cannot_work_is_refused_before_anything_is_asked(
+    place: Path, values: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    adapter = place / "run" / "train" / "reason" / "adapter"
+    weights = load_file(adapter / "adapter_model.safetensors")
+    for name, change in (
+        ("misfit", lambda key, value: (key, value[:, :3].contiguous() if "lora_A" in key else value)),
+        ("elsewhere", lambda key, value: (key.replace("text_model.layers.0.self_attn", "nowhere"), value)),
+    ):
+        shutil.copytree(adapter, place / name)
+        save_file(dict(change(*item) for item in weights.items()), place / name / "adapter_model.safetensors")
+    monkeypatch.setattr(asking, "_embedded", refuse)
+    with pytest.raises(DistillError, match=message) as caught:
+        evaluate(recipe_of(place, f"[eval.students.odd]\n{values}\n"), place / "run")
+    assert caught.value.exit_code == 2
+    assert not (place / "run" / "eval" / "replies.jsonl").exists()
+
+
+def far(url: str, model: str = "stub") -> str:
+    return f'[eval.students.far]\nmodel = "{model}"\nbase_url = "{url}"\n'
+
+
+def test_a_served_student_is_asked_by_the_chat_of_its_server(place: Path) -> None:
+    with serve() as url:
+        evaluate(recipe_of(place, far(url)), place / "run", connect=_connect)
+    lines = [line for line in read_jsonl(place / "run" / "eval" / "predictions.jsonl") if line["arm"] == "far"]
+    assert len(lines) == 12
+    assert {(line["tokens"], line["rationale_tokens"], line["truncated"]) for line in lines} == {(23, 21, False)}
+    assert all(0 < line["seconds"] < 30 for line in lines)
+    assert lines[0]["reasoning"].startswith("step ") and lines[0]["answer"].isdigit()
+    arm = metrics(place)["arms"]["far"]
+    assert arm["student"] == {"model": "stub", "base_url": url} and "which weights answered" in arm["note"]
+    assert arm["without_image"]["n"] == 12
+
+
+def test_images_and_greedy_settings_reach_the_server_and_the_second_time_no_image_does(place: Path) -> None:
+    import urllib.request
+
+    with serve() as url:
+        evaluate(recipe_of(place, far(url)), place / "run", connect=_connect)
+        with urllib.request.urlopen(f"{url.removesuffix('/v1')}/seen") as answer:
+            bodies = json.loads(answer.read())["bodies"]
+    pictures = [len(body["messages"][-1]["content"]) - 1 for body in bodies]
+    assert set(pictures) == {0, 1} and pictures.count(0) == 12
+    assert {(body["temperature"], body["max_tokens"], body["top_k"]) for body in bodies} == {(0.0, 12, 0)}
+
+
+def test_what_a_server_said_before_it_refused_a_question_is_kept(place: Path) -> None:
+    lines = [json.loads(line) for line in (place / "test.jsonl").read_text().splitlines()]
+    lines[3]["question"] += " fault=400x1"
+    (place / "test.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    asked: list[Progress] = []
+    with serve() as url:
+        recipe = recipe_of(place, far(url), {"eval.without_image": "false"})
+        with pytest.raises(TeacherError, match=r"gave no answer to question .*planted 400\nwhat was said is kept"):
+            evaluate(recipe, place / "run", connect=_connect)
+        kept = len(list(read_jsonl(place / "run" / "eval" / "replies.jsonl")))
+        evaluate(recipe, place / "run", connect=_connect, on_progress=asked.append)
+    assert len(list(read_jsonl(place / "run" / "eval" / "replies.jsonl"))) == 24
+    assert len(asked) == 12 + 3 - kept, "the rest of the questions one by one, and three batches of the stage"
+
+
+def test_a_server_that_is_not_there_or_has_another_model_is_named_before_anything_is_asked(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asking, "_embedded", refuse)
+    gone = recipe_of(place, far("http://127.0.0.1:9/v1"))
+    with pytest.raises(ModelError, match=r"eval\.students\.far: no answer from http://127\.0\.0\.1:9/v1 .*start its"):
+        evaluate(gone, place / "run", connect=_connect)
+    with serve() as url:
+        other = load(place / "recipe.toml", {"eval.students.far.base_url": url, "eval.students.far.model": "other"})
+        with pytest.raises(ModelError, match=r"does not serve 'other'; it serves: stub"):
+            evaluate(other, place / "run", connect=_connect)
+        bare = load(place / "recipe.toml", {"eval.students.far.base_url": url.removesuffix("/v1")})
+        with pytest.raises(ModelError, match=r"base_url mostly ends in /v1"):
+            evaluate(bare, place / "run", connect=_connect)
+    keyless = load(place / "recipe.toml", {"eval.students.far.api_key_env": "NO_SUCH_KEY"})
+    with pytest.raises(RecipeError, match="NO_SUCH_KEY"):
+        evaluate(keyless, place / "run", connect=_connect)
+
+
+def test_an_arm_that_comes_or_goes_leaves_the_replies_of_the_others(place: Path) -> None:
+    asked: list[str] = []
+
+    def watch(progress: Progress) -> None:
+        asked.append(progress.stage)
+
+    evaluate(load(place / "recipe.toml"), place / "run", on_progress=watch)
+    before = said(place)["distilled"]
+    asked.clear()
+    both = recipe_of(place, '[eval.students.other]\nmodel = "run/train/instruct"\n')
+    evaluate(both, place / "run", on_progress=watch)
+    assert set(asked) == {"eval other", "eval other without images"}
+    assert list(metrics(place)["arms"]) == ["other", "distilled"] and said(place)["distilled"] == before
+    asked.clear()
+    without = both.model_copy(update={"eval": both.eval.model_copy(update={"students": {}})})
+    evaluate(without, place / "run", on_progress=watch)
+    evaluate(both, place / "run", on_progress=watch)
+    assert asked == [] and list(metrics(place)["arms"]) == ["other", "distilled"]
+
+
+def test_other_weights_behind_the_same_name_make_the_evaluation_stale(place: Path) -> None:
+    recipe = recipe_of(place, '[eval.students.other]\nmodel = "native"\n')
+    evaluate(recipe, place / "run")
+    shutil.rmtree(place / "native")
+    shutil.copytree(place / "run" / "train" / "instruct" / "model", place / "native")
+    from distill.artifacts import directory_sha256
+
+    directory_sha256.cache_clear()
+    with pytest.raises(StaleError, match=r"students\.other"):
+        evaluate(recipe, place / "run")
+
+
+def test_a_newer_version_of_the_measures_measures_again_and_asks_nothing(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serve() as url:
+        recipe = recipe_of(place, far(url))
+        first = evaluate(recipe, place / "run", connect=_connect)
+    path = place / "run" / "eval" / "metrics.json"
+    before = path.read_bytes()
+    path.write_text("{}")
+    assert evaluate(recipe, place / "run") == first and path.read_text() == "{}"
+    monkeypatch.setattr(asking, "ask", refuse)
+    monkeypatch.setattr(figures, "MEASURES", figures.MEASURES + 1)
+    again = evaluate(recipe, place / "run")
+    assert path.read_bytes() == before and again.seconds == first.seconds
+    looser = load(place / "recipe.toml", {"filter.answer.relative_tolerance": "10.0"})
+    evaluate(looser, place / "run")
+    assert metrics(place)["arms"]["far"]["n_correct"] > orjson.loads(before)["arms"]["far"]["n_correct"]
+
+
+def test_questions_are_asked_without_images_when_that_is_wanted_and_they_have_some(place: Path) -> None:
+    asked: list[str] = []
+
+    def watch(progress: Progress) -> None:
+        asked.append(progress.stage)
+
+    evaluate(load(place / "recipe.toml", {"eval.without_image": "false"}), place / "run", on_progress=watch)
+    assert set(asked) == {"eval distilled"} and not metrics(place)["arms"]["distilled"]["without_image"]
+    asked.clear()
+    evaluate(load(place / "recipe.toml"), place / "run", on_progress=watch)
+    assert set(asked) == {"eval distilled without images"}
+    assert metrics(place)["arms"]["distilled"]["without_image"]["n"] == 12
+    blind = (place / "run" / "eval" / "predictions_without_image.jsonl").read_bytes()
+    assert len(blind.splitlines()) == 12
+
+
+def test_only_questions_that_have_images_are_asked_without(place: Path) -> None:
+    lines = [json.loads(line) for line in (place / "test.jsonl").read_text().splitlines()]
+    path = place / "recipe.toml"
+    path.write_text(path.read_text().replace("[eval]", '[eval]\ndata = "mixed"', 1) + MIXED)
+
+    def ask(pictured: int) -> dict[str, Any]:
+        rows = [
+            {
+                "conversations": [
+                    {"from": "human", "value": f"{number}: {line['question']}"},
+                    {"from": "gpt", "value": line["answer"]},
+                ],
+                **({"image": line["image"]} if number < pictured else {}),
+            }
+            for number, line in enumerate(lines)
+        ]
+        (place / "mixed.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        evaluate(load(path), place / "run", fresh=True)
+        found: dict[str, Any] = metrics(place)["arms"]["distilled"]
+        return found
+
+    some = ask(3)
+    assert some["n"] > 3 == some["without_image"]["n"]
+    assert not ask(0)["without_image"]
+    assert not (place / "run" / "eval" / "predictions_without_image.jsonl").exists()
+
+
+def test_a_question_that_one_student_cannot_be_asked_counts_for_none(place: Path) -> None:
+    lines = [json.loads(line) for line in (place / "test.jsonl").read_text().splitlines()]
+    lines[0]["question"] = "What does <ima<image>ge> mean?"
+    (place / "test.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    with serve() as url:
+        manifest = evaluate(recipe_of(place, far(url)), place / "run", connect=_connect)
+    assert manifest.counts["unasked"] == 1
+    assert {arm["n"] for arm in metrics(place)["arms"].values()} == {11}
+
+
+def test_the_command_adds_students_and_records_them(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(place)
+    with serve() as url:
+        arguments = [
+            "eval",
+            "recipe.toml",
+            "--run",
+            "run",
+            "--student",
+            "native=native",
+            "--student",
+            f"far={url}#stub",
+        ]
+        done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+    assert list(metrics(place)["arms"]) == ["native", "far", "distilled"]
+    recorded = load(place / "run" / "recipe.toml").eval.students
+    assert recorded["native"].model == str(place / "native")
+    assert (recorded["far"].base_url, recorded["far"].model) == (url, "stub")
+    head = next(line for line in done.stdout.splitlines() if line.startswith("arm"))
+    for column in ("accuracy % [95 % interval]", "rationale tokens", "without image %"):
+        assert column in head
+    assert max(map(len, done.stdout.splitlines())) < 120
+
+
+@pytest.mark.parametrize("given", ["native", "=native", "native=", "a.b=native", "far=http://127.0.0.1:9/v1"])
+def test_a_student_that_is_not_named_as_asked_is_refused(place: Path, given: str) -> None:
+    done = CliRunner().invoke(app, ["eval", str(place / "recipe.toml"), "--student", given])
+    assert done.exit_code == 2 and "write NAME=FOLDER, NAME=HUB_NAME or NAME=URL#MODEL" in done.output
