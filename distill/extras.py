@@ -21,13 +21,13 @@ STUDENT, JUDGE = "student", "judge"
 
 def measurers(recipe: Recipe, run: Path) -> "dict[str, Measurer]":
     """The measurers of the families that the recipe asks for, by name. Raises RecipeError for what cannot be done."""
-    makers = {STUDENT: _student, JUDGE: _judge}
+    makers = {STUDENT: student_fit, JUDGE: _judge}
     return {
         name: make(recipe, run / "filter" / name) for name, make in makers.items() if name in recipe.filter.signals
     }
 
 
-def _student(recipe: Recipe, folder: Path) -> "Measurer":
+def student_fit(recipe: Recipe, folder: Path) -> "Measurer":
     from filters import fit
     from filters.side import Measurer
 

@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("distill", "teacher", "filters", "student")
 SIBLINGS = ("teacher", "filters", "student")
 HEAVY = ("torch", "transformers", "trl", "peft", "datasets", "accelerate", "ray", "vllm")
-ROOF = {"__main__", "cli", "console", "status", "explain", "extras", "plan", "run"}
+ROOF = {"__main__", "cli", "console", "status", "explain", "extras", "plan", "run", "teacher_ranks"}
 """Modules of distill/ that stand above the verbs. Every other one is floor."""
 
 
