@@ -2,6 +2,7 @@
 
 import io
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +14,12 @@ from distill.types import ImageRef, Sample
 
 DOMAINS = ("charts", "documents", "scenes")
 ARMS = ("instruct", "answers_only", "unfiltered", "distilled")
-WORDS = tuple(
-    sorted(
-        {
-            word
-            for text in (
-                "first second left right above below the a bar of is than more count sum total between value reads line",
-                "label highest lowest so therefore and then minus plus equals we see look at picture shows roof flower",
-            )
-            for word in text.split()
-        }
-    )
+WORDS = re.findall(
+    r"[a-z]+",
+    """
+    first second left right above below the bar of is than more count sum total between value reads line table label
+    highest lowest so therefore and then minus plus equals we see look at picture shows roof flower petal
+    """,
 )
 
 

@@ -46,7 +46,8 @@ def test_the_page_stands_alone(text):
 
 
 def test_the_funnel_is_shown_overall_and_by_teacher_and_domain(text):
-    rows = [re.findall(r"<td[^>]*>([^<]*)</td>", row) for row in re.findall(r"<tr>.*?</tr>", text, re.DOTALL)]
+    cell = re.compile(r"<t[dh][^>]*>([^<]*)</t[dh]>")
+    rows = [cell.findall(row) for row in re.findall(r"<tr>.*?</tr>", text, re.DOTALL)]
     assert ["structured", "18", "18", "12", "6", "6"] in [row[:6] for row in rows]
     assert ["charts", "12", "9", "6", "3", "3"] in [row[:6] for row in rows]
 
