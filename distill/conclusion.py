@@ -25,7 +25,7 @@ _RESULT: Final = re.compile(
     r"|is|are|equals?|makes?|gives?|leaves|must be)\b",
     re.IGNORECASE,
 )
-_ASIDE: Final = re.compile(
+ASIDE: Final = re.compile(
     r"[(\[]|\b(?:check|verify|sanity|confirm|comparison|contrast|whereas|instead|would|could)",
     re.IGNORECASE,
 )
@@ -76,7 +76,7 @@ def concluded(reasoning: str) -> Said | None:
 
 def _other_number(said: Said, reason: str, answer: str) -> bool:
     """Whether an unmarked sentence names one result, and the answer's number stands nowhere near."""
-    if reason not in ("other_value", "other_year") or _ASIDE.search(said.text):
+    if reason not in ("other_value", "other_year") or ASIDE.search(said.text):
         return False
     if re.search(r"[^\W\d_]", said.text) and not _RESULT.search(said.text):
         return False

@@ -17,7 +17,7 @@ from student.judging import Prediction, summary
 
 Lines = Sequence[Prediction]
 
-MEASURES = 2
+MEASURES = 3
 """Raised with every change of what `measure`, or the judging before it, gives: an evaluation that an earlier version
 measured is measured again from the replies that it kept, nothing is asked again."""
 WINDOW = 50

@@ -4,26 +4,31 @@ One prediction is one plain mapping, so that it can be journaled. What is said o
 figures over many are in student/figures.py. Does not generate (student/generation.py).
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from distill.answers import judge
 from distill.charts import find_table
-from distill.conclusion import conclusion
+from distill.conclusion import ASIDE, concluded, conclusion
 from distill.golds import VOTES
 from distill.grounding import ground
 from distill.metrics import anls, exact_match, relaxed_accuracy, rouge_l, vqa_accuracy
+from distill.numbers import single
 from distill.reckoning import asked
 from distill.types import Sample
 from distill.unsupported import Grounding
 from student import scores
-from student.said import take_apart
+from student.said import Said, take_apart
 
 Prediction = dict[str, Any]
 REFERENCES = ("rationale", "rationales", "cot", "solution")
 """Keys of a sample's meta that may hold a reference rationale, or a list of them."""
 FEW = 20
 """So many unsupported values of a rationale are written out; all are counted."""
+
+_NUMERIC = ("number", "year", "percent", "money")
+_DIGITS = re.compile(r"\d+(?:[.,]\d+)*")
 
 
 def judged(
@@ -54,7 +59,6 @@ def judged(
         relative_tolerance=relative_tolerance,
         options=sample.options,
     )
-    found = conclusion(said.reasoning, said.answer, sample.answer_type, sample.options) if said.reasoning else None
     values = _grounded(sample, said.reasoning, table, reading_tolerance)
     references, votes = _references(sample), sample.meta.get(VOTES)
     return {
@@ -77,11 +81,32 @@ def judged(
         "vqa_accuracy": vqa_accuracy(said.answer, votes) if votes else None,
         "rouge_l": rouge_l(f"{said.reasoning} {said.answer}", sample.answers),
         "rationale_rouge_l": rouge_l(said.reasoning, references) if references and said.reasoning else None,
-        "consistent": None if found is None else found == "agrees",
+        "consistent": _consistent(sample, said),
         "checked_values": None if values is None else values.checked,
         "unsupported_values": None if values is None else values.count,
         "unsupported": None if values is None else [item.value for item in values.unsupported],
     }
+
+
+def _consistent(sample: Sample, said: Said) -> bool | None:
+    """Whether the answer is what the rationale concludes; None where that is left open.
+
+    `conclusion` is cautious, as it accuses: it leaves open what has the answer's number somewhere near. For a rate
+    that is one-sided, so the right side of a last equation also decides: after "8 - 1 = 7" the answer 1 is another.
+    """
+    if not said.reasoning:
+        return None
+    found = conclusion(said.reasoning, said.answer, sample.answer_type, sample.options)
+    if found is not None:
+        return found == "agrees"
+    last = concluded(said.reasoning)
+    if last is None or last.marked or not said.answer or ASIDE.search(last.text):
+        return None
+    result = last.text.rpartition("=")[2].strip(" .") if "=" in last.text else ""
+    if single(result) is None or set(_DIGITS.findall(result)) & set(_DIGITS.findall(said.answer)):
+        return None
+    meant = judge(result, said.answer, sample.answer_type, options=sample.options)
+    return False if meant.verdict == "wrong" and meant.answer_type in _NUMERIC else None
 
 
 def _grounded(sample: Sample, reasoning: str, key: str | None, tolerance: float) -> Grounding | None:

@@ -83,6 +83,11 @@ def test_the_recipe_says_where_the_table_is_and_how_exactly_it_is_read():
         # Right, but not for the reason given.
         (thought("9 - 6 = 3.", "4"), False, "correct"),
         (thought("The answer is 7.", "4"), False, "correct"),
+        # A number of the equation, but not its result.
+        (thought("9 - 5 = 4.", "5"), False, "wrong"),
+        # The same digits in another unit, and an aside after the result, are left open.
+        (thought("9.5 - 5.5 = 4 million.", "4"), None, "correct"),
+        (thought("So it is 4. For comparison, red has 9 - 4 = 5.", "4"), None, "correct"),
         (thought("I look at the bars.", "4"), None, "correct"),
         (thought("9 - 5 = 4.", ""), None, "wrong"),
         ("4", None, "correct"),
