@@ -256,7 +256,7 @@ def _claim(claim: Mapping[str, Any]) -> dict[str, Any]:
 
 def _fit(fit: Mapping[str, Any]) -> dict[str, Any]:
     """A curve through measured points."""
-    points = fit.get("points", ())
+    points = fit.get("points") or ()
     found = [
         (point["x"], point["accuracy"], *(headline.ends_of(point.get("ci95")) or (point["accuracy"],) * 2))
         for point in points
@@ -264,9 +264,10 @@ def _fit(fit: Mapping[str, Any]) -> dict[str, Any]:
     x_name = fit.get("x_name", "x")
     chart = plots.chart(
         f"Accuracy over {x_name}",
-        {"fitted": [(x, y) for x, y in fit.get("curve", ())], "measured": [(x, y) for x, y, _, _ in found]},
+        {"fitted": [(x, y) for x, y in fit.get("curve") or ()], "measured": [(x, y) for x, y, _, _ in found]},
         x_name=x_name,
         unit="percent",
+        bands={"fitted": [(x, low, high) for x, low, high in fit.get("curve_ci95") or ()]},
         bars={"measured": [(x, low, high) for x, _, low, high in found]},
         dotted=("measured",),
         table=False,
@@ -286,12 +287,12 @@ def _fit(fit: Mapping[str, Any]) -> dict[str, Any]:
 
 def _ranks(ranks: Mapping[str, Any]) -> dict[str, Any]:
     """Two rankings of the teachers, side by side: who fits the student, and whose student answers best."""
-    rows = [dict(row) for row in ranks.get("rows", ())]
+    rows = [dict(row) for row in ranks.get("rows") or ()]
     known = [row for row in rows if headline.is_number(row.get("fit")) and headline.is_number(row.get("accuracy"))]
     chart = plots.chart(
         "Accuracy of the student over the fit of its teacher",
         {row["teacher"]: [(row["fit"], row["accuracy"])] for row in known},
-        x_name="fit",
+        x_name=str(ranks.get("signal") or "fit"),
         unit="percent",
         table=False,
     )
