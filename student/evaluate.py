@@ -94,11 +94,14 @@ def evaluate(
 
 
 def _fields(recipe: Recipe, arms: Mapping[str, Target]) -> dict[str, Any]:
-    """What the replies and the judging depend on. Whether images are left out once more only adds replies."""
+    """What the replies and the judging depend on. Whether images are left out once more only adds replies.
+
+    Where a student from elsewhere lies does not matter, what it is does.
+    """
     apart = {"gallery", "arms", "students", "without_image"}
     return {
         **flatten(recipe.eval.model_dump(mode="json", exclude=apart), "eval"),
-        **{f"eval.arms.{arm}": target.what for arm, target in arms.items()},
+        **{f"eval.arms.{arm}": target.what for arm, target in arms.items() if arm not in recipe.eval.students},
         **{f"students.{arm}": target.key for arm, target in arms.items()},
         **flatten(data.source_fields(recipe, recipe.eval.data), f"data.{recipe.eval.data}"),
         "filter.rationale": recipe.filter.rationale,

@@ -44,6 +44,7 @@ def write(
             "for means; p is McNemar's exact test. Undecided answers count as not correct.",
             "Distillation does not correct what teachers see or reason wrongly, inherits their biases and creates no "
             "new perception.",
+            *(f"{name}: {arm['note']}" for name, arm in arms.items() if arm.get("note")),
         ],
         "figures": _figures(arms, deltas),
         "arms": arms,

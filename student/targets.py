@@ -122,14 +122,14 @@ def _base(recipe: Recipe, arm: str) -> Target:
 
 def _elsewhere(recipe: Recipe, arm: str, student: AnyStudent) -> Target:
     where = f"eval.students.{arm}"
-    facts: dict[str, Any] = {"student": student.model_dump(mode="json", exclude_none=True, exclude={"api_key_env"})}
+    told = student.model_dump(mode="json", exclude_none=True, exclude={"api_key_env"})
     if student.base_url is not None:
         identity = {"base_url": student.base_url.rstrip("/"), "model": student.model}
         return Target(
             arm=arm,
             what=student.model,
             key=fingerprint(identity),
-            facts={**facts, "note": SERVED_NOTE},
+            facts={"source": f"{identity['model']} at {identity['base_url']}", "student": told, "note": SERVED_NOTE},
             server=student,
             foreign=True,
         )
@@ -140,16 +140,22 @@ def _elsewhere(recipe: Recipe, arm: str, student: AnyStudent) -> Target:
         adapter, name = name, _adapted(where, recipe, Path(name))
     folder = _folder(where, name)
     laid = None if adapter is None else _adapter(where, recipe.local(adapter))
+    digests = {
+        **({} if folder is None else {"sha256": directory_sha256(folder)}),
+        **({} if laid is None else {"adapter_sha256": directory_sha256(laid)}),
+    }
     identity = {
-        "model": f"{name}@{student.revision or ''}" if folder is None else f"sha256:{directory_sha256(folder)}",
-        "adapter": "" if laid is None else f"sha256:{directory_sha256(laid)}",
+        **(digests if folder is not None else {"model": f"{name}@{student.revision or ''}", **digests}),
         "dtype": "" if recipe.student is None else recipe.student.dtype,
     }
     return Target(
         arm=arm,
         what=student.model,
         key=fingerprint(identity),
-        facts={"student": {**facts["student"], "sha256": fingerprint(identity)}},
+        facts={
+            "source": " + ".join([student.model, *([student.adapter] if student.adapter else [])]),
+            "student": told | digests,
+        },
         model=name if folder is None else str(folder),
         revision=student.revision,
         adapter=laid,

@@ -211,6 +211,7 @@ def test_a_served_student_is_asked_by_the_chat_of_its_server(place: Path) -> Non
     arm = metrics(place)["arms"]["far"]
     assert arm["student"] == {"model": "stub", "base_url": url} and "which weights answered" in arm["note"]
     assert arm["without_image"]["n"] == 12
+    assert "far: Known by its address" in (place / "run" / "eval" / "report.html").read_text()
 
 
 def test_images_and_greedy_settings_reach_the_server_and_the_second_time_no_image_does(place: Path) -> None:
@@ -276,6 +277,8 @@ def test_an_arm_that_comes_or_goes_leaves_the_replies_of_the_others(place: Path)
     without = both.model_copy(update={"eval": both.eval.model_copy(update={"students": {}})})
     evaluate(without, place / "run", on_progress=watch)
     evaluate(both, place / "run", on_progress=watch)
+    elsewhere = load(place / "recipe.toml", {"eval.students.other.model": f'"{place}/run/train/instruct/model"'})
+    evaluate(elsewhere, place / "run", on_progress=watch)
     assert asked == [] and list(metrics(place)["arms"]) == ["other", "distilled"]
 
 
