@@ -28,6 +28,7 @@ def measurers(recipe: Recipe, run: Path) -> "dict[str, Measurer]":
 
 
 def student_fit(recipe: Recipe, folder: Path) -> "Measurer":
+    """How well traces fit the student that filter.student names; the values are kept in `folder`."""
     from filters import fit
     from filters.side import Measurer
 

@@ -230,12 +230,20 @@ def _contamination(recipe: Recipe, known: Contamination | None) -> list[str]:
     table = _table(("test set", "what matches", "questions asked", "questions in the dataset"), rows)
     return [
         f"Questions compared with {listed}: {known.checked:,}; of them with a picture that could not be read: "
-        f"{known.undecidable:,}.{pictures} Other test sets were not looked at. Of paraphrases, only light edits are "
-        "found.",
+        f"{known.undecidable:,}.{pictures} Other test sets were not looked at, "
+        f"nor was what else a student trains on{_elsewhere(recipe)}. Of paraphrases, only light edits are found.",
         f"{table}\n\nWhere questions are made from templates, the same words alone are no leak."
         if rows
         else "No match was found.",
     ]
+
+
+def _elsewhere(recipe: Recipe) -> str:
+    """Sources that stages train on, besides what teachers wrote."""
+    named = {stage.data for stage in recipe.stages} & set(recipe.data)
+    return (
+        f" ({', '.join(f'`{name}`' for name in recipe.data if name in named - {ASKED})})" if named - {ASKED} else ""
+    )
 
 
 def _licences(recipe: Recipe, makers: Counter[Maker]) -> list[str]:

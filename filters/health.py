@@ -84,7 +84,7 @@ class Health:
 
 
 def measure(database: duckdb.DuckDBPyConnection, index: Index) -> Health:
-    """The health of what the `decisions` of a database select of its `signals`."""
+    """The health of what the `decisions` of a database select of its `local` signals."""
     (row,) = database.execute(_COUNTED).fetchall()
     wrong, judged, ungrounded, grounded, contested, voted = row
     ids = [name for (name,) in database.execute(_SAMPLED).fetchall()]
@@ -140,7 +140,7 @@ _COUNTED = """
         count(*) FILTER (voted AND NOT coalesce(in_majority, false)), count(*) FILTER (voted)
     FROM (
         SELECT *, answer_verdict IS NULL AND (self_consistency IS NOT NULL OR teacher_agreement IS NOT NULL) AS voted
-        FROM signals JOIN decisions USING (id) WHERE selected
+        FROM local JOIN decisions USING (id) WHERE selected
     )"""
 _SAMPLED = f"SELECT id FROM decisions WHERE selected ORDER BY id LIMIT {SAMPLE}"
 
@@ -226,12 +226,12 @@ def _leaks(database: duckdb.DuckDBPyConnection) -> tuple[Check, tuple[str, ...]]
     """Questions that stand in a test set with their pictures: of the dataset, and dropped ones."""
     rows = database.execute(
         """SELECT contamination_source, count(*), count(*) FILTER (chosen) FROM (
-            SELECT contamination_source, signals.sample_id, bool_or(selected) AS chosen
-            FROM signals JOIN decisions USING (id) WHERE contamination = 'pair' GROUP BY 1, 2
+            SELECT contamination_source, local.sample_id, bool_or(selected) AS chosen
+            FROM local JOIN decisions USING (id) WHERE contamination = 'pair' GROUP BY 1, 2
         ) GROUP BY 1 ORDER BY 1"""
     ).fetchall()
     ((questions,),) = database.execute(
-        """SELECT count(DISTINCT signals.sample_id) FROM signals JOIN decisions USING (id)
+        """SELECT count(DISTINCT local.sample_id) FROM local JOIN decisions USING (id)
         WHERE selected AND contamination IS NOT NULL"""
     ).fetchall()
     chosen = sum(count for *_, count in rows)

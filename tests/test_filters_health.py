@@ -5,7 +5,9 @@ import pytest
 from run_fixtures import generate_folder, recipe, sample, small_world, trace
 from scipy.stats import binomtest
 
+from distill.recipe import load
 from filters.apply import apply
+from filters.card import _elsewhere
 from filters.conclusion import Conclusion
 from filters.health import FEWEST, _beyond, _related, _wilson
 
@@ -79,3 +81,7 @@ def test_a_run_of_a_few_questions_has_its_checks_and_no_warning(tmp_path) -> Non
     generate_folder(tmp_path / "run", *small_world(tmp_path / "pictures"))
     manifest = apply(recipe(tmp_path), tmp_path / "run")
     assert "warnings" not in manifest.counts and "health.json" in manifest.outputs
+
+
+def test_the_card_names_what_else_is_trained_on_and_was_not_compared_with_test_sets(tmp_path) -> None:
+    assert _elsewhere(load("tiny")) == " (`captions`, `instruct`)" and _elsewhere(recipe(tmp_path)) == ""
