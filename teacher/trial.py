@@ -38,12 +38,14 @@ class Trial:
 
     engine: str
     """Its name and version."""
+    url: str
+    """Where it speaks the OpenAI protocol; it calls its model SERVED_NAME."""
     ask: Callable[[Sequence[Sample]], list[tuple[list[int], list[int]]]]
     """Token ids of the prompts, image tokens included, and of greedy replies, the end of the turn included."""
 
 
 _MODULE = ["-m", "vllm.entrypoints.openai.api_server"]
-_NAME = "export"
+SERVED_NAME = "export"
 _IN_FLIGHT = 32
 _REQUEST_TIMEOUT_S = 600.0
 _START_TIMEOUT_S = 900.0
@@ -109,9 +111,9 @@ def serving(
     with asyncio.Runner() as runner:
         servers = Servers(
             Teacher(
-                name=_NAME,
+                name=SERVED_NAME,
                 model=str(checkpoint),
-                served_model=_NAME,
+                served_model=SERVED_NAME,
                 server=_fitted(server, folder, {"enforce-eager": True, **arguments}),
             ),
             str(checkpoint.absolute()),
@@ -129,7 +131,7 @@ def serving(
                 except TeacherError as error:
                     raise TeacherError(f"{error}\nits log: {folder / 'server-0.log'}") from None
 
-            yield Trial(engine=runner.run(_engine(url)), ask=ask)
+            yield Trial(engine=runner.run(_engine(url)), url=url, ask=ask)
         finally:
             runner.run(servers.__aexit__())
     shutil.rmtree(folder, ignore_errors=True)  # after an error its log is still to be read
@@ -206,7 +208,7 @@ def _body(sample: Sample, max_new_tokens: int, max_pixels: int) -> bytes:
         parts.append({"type": "image_url", "image_url": {"url": url}})
     return orjson.dumps(
         {
-            "model": _NAME,
+            "model": SERVED_NAME,
             "messages": messages(Prompt(system="", images=sample.images, text=sample.question), parts),
             "max_tokens": max_new_tokens,
             "temperature": 0.0,
