@@ -3,11 +3,11 @@
     python benchmarks/report_pages.py --out /tmp/pages [--questions 600] [--axe axe.min.js] [PAGE ...]
 
 Without PAGE: an invented evaluation and ablation of four arms, 600 questions about as many different photographs
-(crops of the two that scikit-learn ships) with rationales of 100 words, and one with rationales of 3,000. Says how long
-each takes to write, how many bytes it has, what was made smaller, and what the rules of tests/accessibility.py say.
-With Chromium also: axe-core's findings (its axe.min.js from the npm package axe-core, MPL-2.0, is read from the path
-given and used here only), the time to load and to filter, and screenshots in --out of a phone and a desktop, light and
-dark.
+(crops of the two that scikit-learn ships) with rationales of 100 words, and one with rationales of 3,000. Says how
+long each takes to write, how many bytes it has, what was made smaller, and what the rules of tests/accessibility.py
+say. With Chromium also: axe-core's findings (its axe.min.js from the npm package axe-core, MPL-2.0, is read from the
+path given and used here only), the time to load and to filter, and screenshots in --out of a phone and a desktop,
+light and dark.
 """
 
 import argparse
@@ -30,7 +30,8 @@ AXE = """axe.run(document, {resultTypes: ["violations"]}).then((found) => found.
     [each.id, each.impact, each.nodes.length, each.nodes[0].html.slice(0, 160), each.nodes[0].failureSummary]))"""
 FILTER = """(() => { const select = document.querySelector("#filters [name=verdict]"); if (!select) return null;
     const begun = performance.now(); select.value = "wrong";
-    select.dispatchEvent(new Event("input", {bubbles: true})); document.body.offsetHeight; return performance.now() - begun; })()"""
+    select.dispatchEvent(new Event("input", {bubbles: true})); document.body.offsetHeight;
+    return performance.now() - begun; })()"""
 
 
 def write(folder: Path, questions: int, words: int) -> list[Path]:

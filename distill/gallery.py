@@ -184,7 +184,7 @@ def _notes(said: Mapping[str, Any]) -> tuple[str, ...]:
         found.append("cut off")
     elif not said.get("well_formed", True):
         found.append("malformed")
-    if said.get("unsupported") or said.get("hallucinated"):
+    if said.get("unsupported_values"):
         found.append("unsupported value")
     if said.get("consistent") is False:
         found.append("answer not of its rationale")
