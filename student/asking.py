@@ -121,8 +121,15 @@ def unfinished(found: Mapping[str, Target], asked: Sequence[Round], known: Mappi
     return list(work.values())
 
 
-def ask(recipe: Recipe, folder: Path, work: Sequence[Work], engines: Engines, on_progress: ProgressCallback) -> None:
-    """Complete the journal. Whatever cannot work is refused before the first question is asked."""
+def ask(
+    recipe: Recipe,
+    folder: Path,
+    work: Sequence[Work],
+    engines: Engines,
+    begin: Callable[[], None],
+    on_progress: ProgressCallback,
+) -> None:
+    """Complete the journal. Whatever cannot work is refused before `begin` is called and the first question asked."""
     served = recipe.eval.engine == "vllm"
     limits = {
         "max_new_tokens": recipe.eval.max_new_tokens,
@@ -138,6 +145,7 @@ def ask(recipe: Recipe, folder: Path, work: Sequence[Work], engines: Engines, on
             targets.require_loadable(recipe, each.target)
         own = [each for each in work if each.target.server is None]
         serve = _vllm(recipe, engines)() if served and own else None
+        begin()
         journal = stack.enter_context(Journal(folder / REPLIES))
         session = stages.Session()
         for each in work:

@@ -8,6 +8,7 @@ report (student/report.py) or decide what is correct (distill.answers).
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,6 @@ from distill.artifacts import (
     MANIFEST,
     Manifest,
     atomic_path,
-    begin,
     canonical,
     changes,
     describe,
@@ -29,6 +29,7 @@ from distill.artifacts import (
     set_aside,
     versions,
     write_bytes,
+    write_json,
 )
 from distill.errors import DataError, StaleError
 from distill.recipe import Recipe
@@ -76,9 +77,11 @@ def evaluate(
         samples = _questions(recipe)
         rounds = asking.rounds(recipe, samples)
         said = asking.said(folder)
+        if manifest is None and said and (before := _settings(folder)) is not None:
+            _require_same(folder, "was begun with", before, fields)
         if work := asking.unfinished(arms, rounds, said):
-            _begin(folder, fields, begun=bool(said))
-            asking.ask(recipe, folder, work, Engines(vllm=vllm, connect=connect), on_progress)
+            engines = Engines(vllm=vllm, connect=connect)
+            asking.ask(recipe, folder, work, engines, partial(_begin, folder, fields), on_progress)
             said = asking.said(folder)
         judged_rounds = [_judged(recipe, arms, each, said) for each in rounds]
         return _finish(
@@ -140,20 +143,19 @@ def _require_same(folder: Path, what: str, before: Mapping[str, Any], now: Mappi
         )
 
 
-def _begin(folder: Path, fields: Mapping[str, Any], *, begun: bool) -> None:
-    """Note the settings of replies to come. From here on the stage is unfinished.
-
-    Replies of an interrupted evaluation must have been made from the same settings, or StaleError is raised.
-    """
-    path = folder / SETTINGS
-    try:
-        before = orjson.loads(path.read_bytes()) if begun else None
-    except (FileNotFoundError, NotADirectoryError, orjson.JSONDecodeError):
-        before = None
-    if before is not None:
-        _require_same(folder, "was begun with", before, fields)
-    begin(path, fields, begun=False, remedy="")
+def _begin(folder: Path, fields: Mapping[str, Any]) -> None:
+    """Note what replies to come are made from; from here on the stage is unfinished."""
+    write_json(folder / SETTINGS, fields)
     (folder / MANIFEST).unlink(missing_ok=True)
+
+
+def _settings(folder: Path) -> dict[str, Any] | None:
+    """What the replies that are there were made from."""
+    try:
+        found: dict[str, Any] = orjson.loads((folder / SETTINGS).read_bytes())
+    except (FileNotFoundError, NotADirectoryError, orjson.JSONDecodeError):
+        return None
+    return found
 
 
 def _questions(recipe: Recipe) -> list[Sample]:
@@ -230,7 +232,6 @@ def _finish(
     # In the order of the arms, not of the alphabet: the file is read by people too.
     write_bytes(folder / METRICS, orjson.dumps(metrics, option=orjson.OPT_INDENT_2) + b"\n")
     report.write(recipe, folder / REPORT, metrics, written[PREDICTIONS], samples)
-    (folder / SETTINGS).unlink(missing_ok=True)
     questions = len(next(iter(lines.values())))
     everything = [line for predictions in written.values() for line in predictions]
     return Manifest(

@@ -217,11 +217,14 @@ def require_loadable(recipe: Recipe, target: Target) -> None:
 
     Raises ModelError or MissingExtra.
     """
-    if not target.foreign or target.server is not None:
+    if target.server is not None:
         return
+    from student import base
     from student import model as models
 
-    assert target.model is not None
+    if target.model is None:
+        base.outline(recipe)
+        return
     trusted = _trusted(recipe)
     outline, _ = models.outline(target.model, revision=target.revision, trust_remote_code=trusted)
     if target.adapter is not None:

@@ -164,6 +164,16 @@ def test_other_settings_are_named_and_fresh_keeps_the_last_result(evaluated: Pat
     assert (folder / "run" / "eval.previous" / "metrics.json").is_file()
 
 
+def test_replies_are_never_taken_for_those_of_other_settings(evaluated: Path, tmp_path: Path):
+    folder = Path(shutil.copytree(evaluated, tmp_path / "w"))
+    (folder / "run" / "eval" / "manifest.json").unlink()
+    with pytest.raises(StaleError, match=r"was begun with other settings:\n  eval.max_new_tokens: 16 -> 1"):
+        evaluate(load(folder / "recipe.toml", {"eval.max_new_tokens": "1"}), folder / "run")
+    before = predictions(folder)
+    evaluate(load(folder / "recipe.toml"), folder / "run")
+    assert predictions(folder) == before
+
+
 def test_a_student_trained_anew_makes_its_evaluation_stale(evaluated: Path, tmp_path: Path):
     folder = Path(shutil.copytree(evaluated, tmp_path / "w"))
     changed = load(folder / "recipe.toml", {"stages.reason.max_steps": "1"})

@@ -269,6 +269,10 @@ def test_an_arm_that_comes_or_goes_leaves_the_replies_of_the_others(place: Path)
     evaluate(load(place / "recipe.toml"), place / "run", on_progress=watch)
     before = said(place)["distilled"]
     asked.clear()
+    nobody = {"eval.students.gone.model": "m", "eval.students.gone.base_url": "http://127.0.0.1:9/v1"}
+    with pytest.raises(ModelError, match="no answer"):
+        evaluate(load(place / "recipe.toml", nobody), place / "run", on_progress=watch, connect=_connect)
+    assert (place / "run" / "eval" / "manifest.json").is_file(), "what was finished is still finished"
     both = recipe_of(place, '[eval.students.other]\nmodel = "run/train/instruct"\n')
     evaluate(both, place / "run", on_progress=watch)
     assert set(asked) == {"eval other", "eval other without images"}
