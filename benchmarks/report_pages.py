@@ -71,6 +71,7 @@ def look(page: Path, out: Path, axe: Path | None) -> None:
     """Load the page in a browser as four screens would."""
 
     async def run(tab: Tab) -> None:
+        tab.patience_s = 900  # axe-core looks at every pair of colours of 600 cards
         for size, screen in ((PHONE, "phone"), (DESKTOP, "desktop")):
             for dark in (False, True):
                 begun = time.perf_counter()

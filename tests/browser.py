@@ -37,6 +37,7 @@ class Tab:
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         self._socket = socket
         self._last = 0
+        self.patience_s = 60.0
         self._loaded = asyncio.Event()
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self.problems: list[str] = []
@@ -66,7 +67,7 @@ class Tab:
         self._last += 1
         answer = self._waiting[self._last] = asyncio.get_running_loop().create_future()
         await self._socket.send_json({"id": self._last, "method": method, "params": parameters})
-        told = await asyncio.wait_for(answer, 60)
+        told = await asyncio.wait_for(answer, self.patience_s)
         if "error" in told:
             raise RuntimeError(f"{method}: {told['error']}")
         return dict(told["result"])
@@ -87,7 +88,7 @@ class Tab:
         await self.call("Emulation.setScriptExecutionDisabled", value=not scripts)
         self._loaded.clear()
         await self.call("Page.navigate", url=page.resolve().as_uri())
-        await asyncio.wait_for(self._loaded.wait(), 60)
+        await asyncio.wait_for(self._loaded.wait(), self.patience_s)
 
     async def evaluate(self, expression: str) -> Any:
         """The value of an expression in the page; promises are waited for."""

@@ -89,6 +89,13 @@ class Rule:
     dark: bool
     order: int
 
+    def __post_init__(self) -> None:
+        self.parts = re.sub(r"\s*>\s*", " > ", self.selector).split()
+        self.needed = frozenset(re.findall(r"\.([\w-]+)", re.sub(r":not\([^)]*\)", "", self.parts[-1])))
+
+    def applies(self, element: Element) -> bool:
+        return self.needed.issubset(element.classes) and _matches(element, self.parts)
+
     @property
     def weight(self) -> tuple[int, int, int, int]:
         """Specificity, then place in the sheet."""
@@ -125,11 +132,6 @@ def _blocks(css: str) -> Iterator[tuple[str | None, str]]:
 
 def _blocks_of(body: str) -> list[tuple[str, str]]:
     return re.findall(r"([^{}]+)\{([^{}]*)\}", body)
-
-
-def matches(element: Element, selector: str) -> bool:
-    parts = re.sub(r"\s*>\s*", " > ", selector).split()
-    return _matches(element, parts)
 
 
 def _matches(element: Element, parts: list[str]) -> bool:
@@ -183,7 +185,7 @@ class Styles:
         if element not in self._own:
             found: dict[str, str] = {}
             for rule in self._rules:
-                if matches(element, rule.selector):
+                if rule.applies(element):
                     found |= rule.values
             inline = element.attributes.get("style", "")
             found |= {
