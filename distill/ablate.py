@@ -8,21 +8,22 @@ figures say: distill/effects.py.
 
 import os
 import shutil
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from dataclasses import dataclass, replace
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from distill import data
 from distill.ablation import REFERENCE, Study
-from distill.arms import Arm, Budget, arm, changes, possible
+from distill.arms import Arm, Budget, arm, changes, lineage_of, possible, stage_under_study
 from distill.artifacts import Manifest, fingerprint, locked, write_text
-from distill.errors import RecipeError, StaleError
+from distill.errors import DataError, RecipeError, StaleError
 from distill.evaluation import BASE
 from distill.recipe import Recipe
 from distill.shared import Shared, link
+from distill.teacher_ranks import Fits, fit_values
 from distill.types import Progress, ProgressCallback, unwatched
 
 if TYPE_CHECKING:
@@ -65,29 +66,33 @@ def ablate(
             _set_aside(folder)
         if not report:
             _generate(recipe, run, on_progress)
-            _run(recipe, run, names, tuple(seeds) or recipe.ablate.seeds, jobs, on_progress)
+            skipped |= _run(recipe, run, names, tuple(seeds) or recipe.ablate.seeds, jobs, on_progress)
         # Whatever earlier commands have finished belongs to the table too.
         found = {name: found for name in _known(recipe, folder, names) if (found := _outcomes(recipe, run, name))}
         if REFERENCE not in found:
             raise StaleError(
                 f"{folder}: no seed of {REFERENCE} is finished; run `distill ablate {recipe.path}` first"
             )
-        effects.write(recipe, folder, found, skipped)
+        effects.write(recipe, folder, found, skipped, _fits(recipe, run, found, on_progress))
     return folder
 
 
 def _run(
     recipe: Recipe, run: Path, names: Sequence[str], seeds: Sequence[int], jobs: int, on_progress: ProgressCallback
-) -> None:
-    """Every arm with every seed, the reference first: others train as many steps as it did."""
+) -> dict[str, str]:
+    """Every arm with every seed; arms whose data turned out to hold nothing to learn, and why."""
+    # The reference of a seed goes first: the others train as many steps as it did.
     first = [Job(REFERENCE, seed) for seed in seeds]
     others = [Job(name, seed) for name in names if name != REFERENCE for seed in seeds]
-    done = 0
-    for group in (first, others):
-        for job in _each(recipe, run, group, jobs, on_progress):
-            done += 1
-            facts = {"last": f"{job.arm}, seed {job.seed}"}
-            on_progress(Progress(stage="ablate", done=done, total=len(first) + len(others), unit="arms", facts=facts))
+    skipped: dict[str, str] = {}
+    for done, (job, problem) in enumerate(_each(recipe, run, first, others, jobs, on_progress), start=1):
+        if problem is not None:
+            if job.arm == REFERENCE:
+                raise problem
+            skipped[job.arm] = str(problem)
+        facts = {"last": f"{job.arm}, seed {job.seed}"}
+        on_progress(Progress(stage="ablate", done=done, total=len(first) + len(others), unit="arms", facts=facts))
+    return skipped
 
 
 def _set_aside(folder: Path) -> None:
@@ -141,23 +146,40 @@ def _generate(recipe: Recipe, run: Path, on_progress: ProgressCallback) -> None:
 
 
 def _each(
-    recipe: Recipe, run: Path, jobs: Sequence[Job], processes: int, on_progress: ProgressCallback
-) -> Iterable[Job]:
-    """Run jobs, several at a time; each as soon as it is done."""
+    recipe: Recipe,
+    run: Path,
+    first: Sequence[Job],
+    others: Sequence[Job],
+    processes: int,
+    on_progress: ProgressCallback,
+) -> Iterator[tuple[Job, DataError | None]]:
+    """Run jobs, several at a time; each as soon as it is done, or with what its data lack."""
     if processes == 1:
-        for job in jobs:
-            one(recipe, run, job, on_progress)
-            yield job
+        for job in (*first, *others):
+            try:
+                one(recipe, run, job, on_progress)
+            except DataError as error:
+                yield job, error
+            else:
+                yield job, None
         return
     # Read when torch is loaded, by processes that begin anew.
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // processes)))
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-        running = {pool.submit(one, recipe, run, job): job for job in jobs}
+        running = {pool.submit(one, recipe, run, job): job for job in first}
         try:
-            for future in as_completed(running):
-                future.result()
-                yield running[future]
+            while running:
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    job, problem = running.pop(future), future.exception()
+                    if problem is not None and not isinstance(problem, DataError):
+                        raise problem
+                    yield job, problem
+                    if job in first:
+                        following = (other for other in others if other.seed == job.seed)
+                        running |= {pool.submit(one, recipe, run, other): other for other in following}
         except BaseException:
+            for child in active_children():
+                child.terminate()  # an arm goes on from its last checkpoint
             pool.shutdown(cancel_futures=True)
             raise
 
@@ -287,3 +309,21 @@ def _outcomes(recipe: Recipe, run: Path, name: str) -> "dict[int, Outcome]":
             planned = arm(recipe, name, seed=seed)
             found[seed] = outcome(planned, folder, changes(recipe, planned.recipe))
     return found
+
+
+def _fits(
+    recipe: Recipe, run: Path, found: "Mapping[str, Mapping[int, Outcome]]", on_progress: ProgressCallback
+) -> Fits | None:
+    """How each teacher's traces fit the student before it learns from any; None where no study asks."""
+    asked = [study for study in recipe.ablate.studies.values() if study.kind == "teacher_fit"]
+    before = lineage_of(recipe, stage_under_study(recipe))[-2:-1]
+    if not before or not any(set(study.arms) <= set(found) for study in asked):
+        return None
+    reference = place(run, REFERENCE, min(found[REFERENCE]))
+    return fit_values(
+        recipe,
+        reference,
+        reference / "train" / before[0].name / "model",
+        folder=run / ABLATE / "fit",
+        on_progress=on_progress,
+    )

@@ -6,16 +6,21 @@ Reads what finished arms left and writes results.json, the report and the manife
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from distill import scaling, teacher_ranks
 from distill.ablation import REFERENCE, Study
-from distill.arms import STUDENT, Arm
+from distill.arms import STUDENT, Arm, stage_under_study
 from distill.artifacts import Manifest, canonical, describe, fingerprint, read_jsonl, require, write_bytes
 from distill.errors import DataError
 from distill.evaluation import BASE
-from distill.recipe import Recipe
+from distill.recipe import DataSource, Recipe
+from distill.teacher_ranks import Fits
+
+if TYPE_CHECKING:
+    from distill.gallery import Card
 
 RESULTS, REPORT = "results.json", "report.html"
 HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "undecided"
@@ -62,11 +67,20 @@ def outcome(planned: Arm, folder: Path, changed: Mapping[str, Any]) -> Outcome:
             "train_steps": sum(manifest.counts["steps"] for manifest in trained),
             "train_tokens": sum(manifest.tokens["trained"] for manifest in trained),
             "train_seconds": sum(manifest.seconds for manifest in trained),
-            "rows": trained[-1].counts["rows"] if trained else 0,
+            **_traces(planned, folder),
         },
         curve=curve,
         evaluation=require(folder, "eval", next_step="run `distill ablate` again").fingerprint,
     )
+
+
+def _traces(planned: Arm, folder: Path) -> dict[str, float]:
+    """How many traces the measured student learned from; an arm that learned from none has no such cost."""
+    stage = next((stage for stage in planned.recipe.stages if stage.name == planned.stage), None)
+    manifest = Manifest.read(folder / "train" / planned.stage)
+    if stage is None or manifest is None or not stage.data.startswith("traces"):
+        return {}
+    return {"traces": manifest.counts["rows"]}
 
 
 def _logs(folder: Path) -> list[dict[str, Any]]:
@@ -79,10 +93,14 @@ def write(
     folder: Path,
     outcomes: Outcomes,
     skipped: Mapping[str, str],
+    fits: Fits | None = None,
 ) -> Manifest:
-    """Write results.json, report.html and the manifest to `folder`."""
-    results = table(recipe, folder, outcomes, skipped)
+    """Write results.json, report.html and the manifest to `folder`. `fits`: distill.teacher_ranks.fit_values."""
+    from distill import ablate_report
+
+    results = table(recipe, folder, outcomes, skipped, fits)
     write_bytes(folder / RESULTS, orjson.dumps(results, option=orjson.OPT_INDENT_2) + b"\n")
+    ablate_report.write(folder / REPORT, results, _cards(recipe, outcomes), max_pixels=_source(recipe).max_pixels)
     fields = {
         "ablate": recipe.ablate.model_dump(mode="json"),
         "arms": {
@@ -96,18 +114,35 @@ def write(
         fingerprint=fingerprint(fields),
         fields=orjson.loads(canonical(fields)),
         inputs={},
-        outputs={name: describe(folder / name) for name in (RESULTS,)},
+        outputs={name: describe(folder / name) for name in (RESULTS, REPORT)},
         counts={"arms": len(outcomes), "runs": sum(len(by_seed) for by_seed in outcomes.values())},
     ).write(folder)
 
 
-def table(recipe: Recipe, folder: Path, outcomes: Outcomes, skipped: Mapping[str, str]) -> dict[str, Any]:
+def _cards(recipe: Recipe, outcomes: Outcomes) -> "list[Card]":
+    """Questions with what every arm says to them, of the first seed."""
+    from distill import ablate_report, data
+
+    samples = list(data.samples(recipe, recipe.eval.data))
+    said = {name: next(iter(by_seed.values())).predictions for name, by_seed in outcomes.items()}
+    teachers = {f"teacher_{teacher.name}": [teacher.name] for teacher in recipe.teachers}
+    return ablate_report.cards(said, samples, recipe.ablate.gallery, reference=REFERENCE, arm_teachers=teachers)
+
+
+def _source(recipe: Recipe) -> DataSource:
+    return recipe.data[recipe.eval.data]
+
+
+def table(
+    recipe: Recipe, folder: Path, outcomes: Outcomes, skipped: Mapping[str, str], fits: Fits | None = None
+) -> dict[str, Any]:
     """What results.json holds. Raises DataError where arms answered different questions."""
     _require_same_questions(outcomes)
     reference = outcomes[REFERENCE]
     some = next(iter(reference.values()))
-    return {
+    results: dict[str, Any] = {
         "recipe": recipe.name,
+        "stage": stage_under_study(recipe),
         "reference": REFERENCE,
         "seeds": sorted({seed for by_seed in outcomes.values() for seed in by_seed}),
         "n": len(some.predictions),
@@ -116,12 +151,21 @@ def table(recipe: Recipe, folder: Path, outcomes: Outcomes, skipped: Mapping[str
             for name, by_seed in outcomes.items()
         },
         "skipped": dict(skipped),
-        "studies": {
-            name: _study(recipe, study, outcomes)
-            for name, study in recipe.ablate.studies.items()
-            if set(study.arms) <= set(outcomes)
-        },
+        "studies": {},
     }
+    for name, study in recipe.ablate.studies.items():
+        if set(study.arms) <= set(outcomes):
+            results["studies"][name] = _study(recipe, study, outcomes) | _analysis(recipe, study, results, fits)
+    return results
+
+
+def _analysis(recipe: Recipe, study: Study, results: Mapping[str, Any], fits: Fits | None) -> dict[str, Any]:
+    """What a study asks for beside comparing its arms."""
+    if study.kind == "scaling":
+        return {"fit": scaling.of_results(results, study.arms, seed=recipe.seed)}
+    if study.kind == "teacher_fit" and fits is not None:
+        return {"ranks": teacher_ranks.of_results(results, fits, seed=recipe.seed)}
+    return {}
 
 
 def _require_same_questions(outcomes: Outcomes) -> None:

@@ -24,7 +24,7 @@ def outcome(right: list[bool], folder: Path = Path("arms/a/seed-0"), ids: str = 
         folder=folder,
         predictions=tuple(lines),
         figures={"accuracy": share, "ci95": [0, 1], "mean_tokens": 10 * share, "format_rate": 1.0},
-        cost={"train_steps": 3, "train_tokens": 100, "train_seconds": 1.5, "rows": 7},
+        cost={"train_steps": 3, "train_tokens": 100, "train_seconds": 1.5, "traces": 7},
         curve=((1, 2.0), (3, 1.0)),
         evaluation="f",
     )
@@ -63,7 +63,7 @@ def test_domains_and_costs_are_those_of_the_arm() -> None:
         "charts": (100, 0.5),
         "scenes": (100, 0.5),
     }
-    assert arm["cost"] == {"train_steps": 3, "train_tokens": 100, "train_seconds": 1.5, "rows": 7, "answer_tokens": 5}
+    assert arm["cost"] == {"train_steps": 3, "train_tokens": 100, "train_seconds": 1.5, "traces": 7, "answer_tokens": 5}
     assert arm["metrics"]["format_rate"] == 1.0
     assert arm["curves"]["0"] == [[1, 2.0], [3, 1.0]]
     assert arm["seeds"]["1"]["run"] == "arms/distilled/seed-1"

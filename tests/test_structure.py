@@ -16,7 +16,19 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("distill", "teacher", "filters", "student")
 SIBLINGS = ("teacher", "filters", "student")
 HEAVY = ("torch", "transformers", "trl", "peft", "datasets", "accelerate", "ray", "vllm")
-ROOF = {"__main__", "cli", "console", "status", "explain", "extras", "plan", "run", "teacher_ranks"}
+ROOF = {
+    "__main__",
+    "ablate",
+    "cli",
+    "console",
+    "effects",
+    "explain",
+    "extras",
+    "plan",
+    "run",
+    "status",
+    "teacher_ranks",
+}
 """Modules of distill/ that stand above the verbs. Every other one is floor."""
 
 
