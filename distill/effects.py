@@ -203,7 +203,7 @@ def _arm(
             for number, found in by_seed.items()
         },
         "domains": _domains(by_seed, seed),
-        "metrics": _means([found.figures for found in by_seed.values()]),
+        "metrics": _means([_numbers(found.figures) for found in by_seed.values()]),
         "cost": {
             **_means([found.cost for found in by_seed.values()]),
             "answer_tokens": _mean([found.figures.get("mean_tokens") for found in by_seed.values()]),
@@ -211,6 +211,12 @@ def _arm(
         "effect": None if reference is None else effect(by_seed, reference, seed=seed),
         "curves": {str(number): [list(point) for point in found.curve] for number, found in by_seed.items()},
     }
+
+
+def _numbers(figures: Mapping[str, Any]) -> dict[str, Any]:
+    """The figures of an arm, those without images under names of their own."""
+    unseen = figures.get("without_image") or {}
+    return {**figures, **{f"without_image_{key}": unseen[key] for key in ("accuracy", "n") if key in unseen}}
 
 
 def matrix(by_seed: Mapping[int, Outcome], domain: str | None = None) -> list[list[float]]:
