@@ -53,6 +53,8 @@ class Line:
     """Upright intervals at single points."""
     newest: str
     """The last value, as text."""
+    label: tuple[float, float] | None = None
+    """Where the name stands beside a single point: percent from the left, percent from the bottom."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +172,8 @@ def chart(
 ) -> Chart | None:
     """Lines over one axis; None where there is nothing to draw. Points need not be equally many or in order.
 
-    `dotted`: series drawn as points without a line. `styles`: the style number of a series; by default in order.
+    `dotted`: series drawn as points without a line. Where every series is one point, names stand beside them.
+    `styles`: the style number of a series; by default in order.
     """
     known = {key: sorted(_finite(points)) for key, points in series.items()}
     known = {key: points for key, points in known.items() if points}
@@ -191,15 +194,17 @@ def chart(
         return f"{percent(y)} %" if unit == "percent" else number(y)
 
     order = list(series)
+    scatter = len(known) > 1 and all(len(points) == 1 for points in known.values())
     lines = [
         Line(
             name=key,
             style=(styles or {}).get(key, order.index(key)),
-            line="" if key in dotted else " ".join(place(x, y) for x, y in points),
+            line="" if key in dotted or len(points) == 1 else " ".join(place(x, y) for x, y in points),
             dots=" ".join(f"M{place(x, y)}h0" for x, y in (points if key in dotted or len(points) == 1 else ())),
             band=_band(bands.get(key, ()), place),
             bars=" ".join(f"M{place(x, low)}L{place(x, high)}" for x, low, high in bars.get(key, ())),
             newest=say(points[-1][1]),
+            label=(across.place(points[0][0]), up.place(points[0][1])) if scatter else None,
         )
         for key, points in known.items()
     ]

@@ -1,3 +1,5 @@
+import base64
+import hashlib
 import io
 from itertools import pairwise
 from pathlib import Path
@@ -28,6 +30,15 @@ def test_a_page_is_whole_and_knows_light_dark_and_phones():
     assert text.lstrip().startswith("<!doctype html>") and text.rstrip().endswith("</html>")
     assert "prefers-color-scheme: dark" in text and "width=device-width" in text
     assert "<title>A title</title>" in text
+
+
+def test_a_page_states_that_nothing_is_fetched_and_no_script_runs_but_its_own():
+    without = page("<p>x</p>")
+    assert "default-src 'none'" in without and "script-src 'none'" in without and "<script" not in without
+    code = "document.title = 'a < b';"
+    text = pages.render(BODY + "{% endblock %}{% block script %}" + code + "{% endblock %}", title="A title")
+    digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in text and f"<script>{code}</script>" in text
 
 
 def test_values_are_escaped():

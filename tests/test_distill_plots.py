@@ -30,8 +30,14 @@ def test_a_line_runs_from_left_to_right_and_its_highest_point_is_on_top():
 def test_series_of_other_steps_share_an_axis_and_the_table_shows_gaps():
     chart = plots.chart("loss", {"a": [(0, 1.0), (10, 2.0)], "b": [(5, 1.5)]})
     assert chart is not None
-    assert chart.lines[1].line == "50.00,20.00" and chart.lines[1].dots == "M50.00,20.00h0"
+    assert chart.lines[1].line == "" and chart.lines[1].dots == "M50.00,20.00h0" and chart.lines[1].label is None
     assert ("5", "", "1.5") in chart.rows
+
+
+def test_names_stand_beside_points_that_are_alone():
+    chart = plots.chart("fit", {"a": [(0, 0.0)], "b": [(4, 1.0)]})
+    assert chart is not None
+    assert [line.label for line in chart.lines] == [(0.0, 0.0), (100.0, 100.0)]
 
 
 def test_what_is_no_number_is_left_out_and_nothing_at_all_is_no_chart():
