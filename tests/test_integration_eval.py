@@ -1,0 +1,107 @@
+"""Students served by a real vLLM, through the command line: they say what they say in this process."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import student_worlds as worlds
+import torch
+import vllm_server
+from transformers import Qwen2Config, Qwen2ForCausalLM
+from typer.testing import CliRunner
+
+from distill.artifacts import read_jsonl
+from distill.cli import app
+from distill.recipe import load
+from student.export import export
+from student.train import train
+from teacher import trial
+
+pytestmark = [
+    pytest.mark.vllm,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(bool(vllm_server.why_not()), reason=vllm_server.why_not() or "-"),
+]
+
+EVAL = """
+[eval]
+data = "questions"
+max_new_tokens = 24
+batch_size = 16
+gallery = 0
+[eval.arms]
+untouched = "base"
+distilled = "lora"
+"""
+
+
+@pytest.fixture(autouse=True)
+def python(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv(trial.PYTHON, str(vllm_server.PYTHON))
+    yield
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with adapters of a few steps, whose student says something else to every question."""
+    folder = worlds.parts(tmp_path_factory.mktemp("world"))
+    worlds.data(folder)
+    # vLLM on a CPU has no kernel for the world's own heads, which are 8 wide.
+    config = Qwen2Config.from_pretrained(folder / "language", hidden_size=128, intermediate_size=128)
+    torch.manual_seed(0)
+    decoder = Qwen2ForCausalLM(config)
+    for name, weight in decoder.named_parameters():
+        if weight.ndim == 2:
+            weight.data.mul_(8 if ".layers." in name else 4)
+    decoder.save_pretrained(folder / "language")
+    lora = worlds.stage("lora", steps=3, more="[stages.lora]\nrank = 4\nalpha = 8\n")
+    recipe = worlds.recipe(folder, lora, more=EVAL)
+    train(recipe, folder / "run")
+    (folder / "run" / "recipe.toml").write_text(recipe.to_toml())
+    return folder
+
+
+def evaluated(place: Path, *more: str) -> dict[tuple[str, bool, str], str]:
+    """What `distill eval --fresh` makes every arm say, with and without images, by arm and question."""
+    done = CliRunner().invoke(
+        app, ["eval", str(place / "recipe.toml"), "--run", str(place / "run"), "--fresh", *more]
+    )
+    assert done.exit_code == 0, done.output
+    folder = place / "run" / "eval"
+    assert not (folder / ".export").exists()
+    names = ("predictions.jsonl", "predictions_without_image.jsonl")
+    return {
+        (line["arm"], name == names[0], line["sample_id"]): line["text"]
+        for name in names
+        for line in read_jsonl(folder / name)
+    }
+
+
+def test_students_served_for_the_evaluation_say_what_they_say_in_this_process(place: Path) -> None:
+    here = evaluated(place)
+    served = evaluated(place, "--set", "eval.engine=vllm")
+    assert here.keys() == served.keys() and len(here) == 2 * 2 * 40
+    same = sum(served[key] == text for key, text in here.items())
+    print(f"\n{same} of {len(here)} replies are the same")
+    assert same >= 0.99 * len(here)
+    assert len(set(here.values())) > 40
+
+
+def test_a_student_that_somebody_serves_says_what_it_says_in_this_process(place: Path) -> None:
+    export(place / "run", place / "native", stage="lora")
+    limits: dict[str, Any] = {"max_new_tokens": 24, "max_pixels": 10_000}
+    arguments = {"dtype": "float32", "max-model-len": 512, "limit-mm-per-prompt": {"image": 1}}
+    server = trial.server_of(load(place / "recipe.toml"))
+    with trial.serving(place / "native", server=server, arguments=arguments, **limits) as served:
+        found = evaluated(place, "--student", f"far={served.url}#{trial.SERVED_NAME}")
+    pairs = [(plain(found["distilled", *key]), plain(text)) for (arm, *key), text in found.items() if arm == "far"]
+    same = sum(mine == theirs for mine, theirs in pairs)
+    print(f"\n{same} of {len(pairs)} replies are the same")
+    assert same >= 0.98 * len(pairs) and len({mine for mine, _ in pairs}) > 40
+
+
+def plain(text: str) -> str:
+    """A reply without special tokens, which servers leave out, and without bytes that are no text."""
+    return re.sub(r"<\|\w+\|>|<(?:fake_token_around_image|image|global-img|end_of_utterance)>|\ufffd", "", text)
