@@ -246,17 +246,20 @@ def _recorded(recipe: Recipe, run: Path) -> Iterator[ProgressCallback]:
 
 
 def copy_shipped(name: str, destination: Path) -> Path:
-    """Copy a shipped recipe, and the folder of assets that bears its name; returns the copied recipe."""
+    """Copy a shipped recipe with its assets: the folder of its name, and those that it names; the copied recipe."""
     source = find(name)
     if source.parent != recipes_folder():
         raise RecipeError(f"{name} is not a shipped recipe; `distill recipes` lists them")
     target = destination if destination.suffix == ".toml" else destination / source.name
-    assets, copied_assets = source.with_suffix(""), target.parent / source.stem
-    for path in (target, copied_assets):
+    text = source.read_text(encoding="utf-8")
+    folders = [path for path in sorted(source.parent.iterdir()) if path.is_dir() and path.name != "__pycache__"]
+    assets = [path for path in folders if path.name == source.stem or f'"{path.name}/' in text]
+    for path in (target, *(target.parent / folder.name for folder in assets)):
         if path.exists():
             raise RecipeError(f"{path} is already there; nothing was copied, choose another place")
     target.parent.mkdir(parents=True, exist_ok=True)
-    if assets.is_dir():
-        shutil.copytree(assets, copied_assets, ignore=shutil.ignore_patterns("__pycache__"))
+    for folder in assets:
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(folder, target.parent / folder.name, ignore=ignored)
     shutil.copyfile(source, target)
     return target

@@ -9,6 +9,7 @@ from distill import arms, recipe
 from distill.arms import STUDENT, Budget, Impossible
 from distill.errors import RecipeError
 from distill.recipe import Recipe
+from distill.run import copy_shipped
 
 STUDIES = recipe.load("tiny-studies")
 BUDGET = Budget(
@@ -153,3 +154,9 @@ def test_every_ready_arm_is_offered_or_refused_with_a_reason() -> None:
 def test_a_study_that_compares_an_arm_it_lacks_is_refused() -> None:
     with pytest.raises(RecipeError, match="arms lacks distilled"):
         recipe.load("tiny-studies", {"ablate.studies.scaling.arms": '["size_125"]'})
+
+
+def test_a_copied_recipe_brings_the_assets_that_it_shares_with_another(tmp_path: Path) -> None:
+    copied = recipe.load(copy_shipped("tiny-studies", tmp_path / "mine"))
+    for path in (copied.student.vision, copied.teachers[-1].model, copied.data["test"].source):
+        assert copied.local(path).exists()
