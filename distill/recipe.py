@@ -245,17 +245,23 @@ def find(path_or_name: str | Path) -> Path:
         return known[str(path_or_name)]
     if path.is_dir():
         raise RecipeError(f"{path} is a directory; give a TOML file or one of: {', '.join(known)}")
-    nearest = difflib.get_close_matches(str(path_or_name), known, n=1)
-    hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
+    nearest = _nearest(str(path_or_name), list(known))
+    hint = f"; did you mean {nearest!r}?" if nearest else ""
     raise RecipeError(
         f"no recipe at {path} and none shipped under that name{hint} (shipped: {', '.join(known) or 'none'})"
     )
 
 
 def _unknown(where: str, value: str, known: list[str]) -> str:
-    nearest = difflib.get_close_matches(value, known, n=1)
-    hint = f"did you mean {nearest[0]!r}? " if nearest else ""
+    nearest = _nearest(value, known)
+    hint = f"did you mean {nearest!r}? " if nearest else ""
     return f"{where} = {value!r} is not known; {hint}known: {', '.join(known) or 'none'}"
+
+
+def _nearest(value: str, known: list[str]) -> str | None:
+    """The name that was probably meant: the longest that `value` begins with (evaluate: eval), else a similar one."""
+    begun = sorted((name for name in known if value.startswith(name)), key=len, reverse=True)
+    return next(iter(begun or difflib.get_close_matches(value, known, n=1)), None)
 
 
 def _override(values: dict[str, Any], key: str, text: str) -> None:
@@ -297,8 +303,8 @@ def _explain(error: ValidationError, values: Any) -> Iterator[str]:
         message = problem["msg"].removeprefix("Value error, ")
         if problem["type"] == "extra_forbidden":
             known = sorted(model.model_fields) if model else []
-            nearest = difflib.get_close_matches(str(problem["loc"][-1]), known, n=1)
-            hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
+            nearest = _nearest(str(problem["loc"][-1]), known)
+            hint = f"; did you mean {nearest!r}?" if nearest else ""
             yield f"{where}: unknown key{hint} (known: {', '.join(known)})"
         elif problem["type"] == "missing":
             yield f"{where}: required key is missing"

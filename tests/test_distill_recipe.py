@@ -231,6 +231,7 @@ def test_the_schema_lists_every_section_and_refuses_others() -> None:
         "student",
         "stages",
         "eval",
+        "ablate",
     }
     assert schema["additionalProperties"] is False
     assert schema["$defs"]["Lora"]["properties"]["rank"]["default"] == 16

@@ -218,7 +218,7 @@ def test_a_copied_recipe_is_the_shipped_one(name: str, tmp_path: Path) -> None:
 def test_a_header_says_how_to_run_it_on_what_and_what_to_expect(name: str) -> None:
     header = RECIPES[name].path.read_text().partition("\nseed")[0]
     assert all(line.startswith("#") for line in header.splitlines())
-    assert re.search(rf"distill (run|recipes copy) {re.escape(name)}\b", header)
+    assert re.search(rf"distill (run|ablate|recipes copy) {re.escape(name)}\b", header)
     assert "Hardware: " in header
     assert re.search(r"measured|log\.md", header)
     if "estimated" in header:

@@ -110,9 +110,9 @@ def test_the_toolkit_reads_every_file_of_the_recipe_without_a_bad_row() -> None:
         assert {one.domain for one in read} == {"scenes", "charts", "digits"}
 
 
-def test_checkpoints_stay_within_twelve_megabytes_and_hold_no_pickle() -> None:
+def test_checkpoints_stay_within_thirteen_megabytes_and_hold_no_pickle() -> None:
     files = [file for part in ("tower", "decoder", "teachers") for file in (TINY / part).rglob("*") if file.is_file()]
-    assert sum(file.stat().st_size for file in files) <= 12_000_000
+    assert sum(file.stat().st_size for file in files) <= 13_000_000
     assert {file.suffix for file in files} <= {".safetensors", ".json", ".jinja", ".txt"}
 
 
