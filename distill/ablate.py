@@ -206,15 +206,17 @@ def one(recipe: Recipe, run: Path, job: Job, on_progress: ProgressCallback = unw
     _link_traces(recipe, planned.recipe, run, folder, watched)
     stages = planned.recipe.stages
     if any(stage.data.startswith("traces") for stage in stages):
-        _filter(planned.recipe, folder, shared, watched)
+        _filter(planned.recipe, run, folder, shared, watched)
         for stage in stages:
             if ":" in stage.data:
                 materialise(planned.recipe, folder, stage.data.partition(":")[2])
     if stages:
-        keys = {
-            name: f"train-{fingerprint(fields)[:16]}" for name, fields in stage_fields(planned.recipe, folder).items()
-        }
+        made = {name: fingerprint(fields) for name, fields in stage_fields(planned.recipe, folder).items()}
+        keys = {name: f"train-{of_stage[:16]}" for name, of_stage in made.items()}
+        there = _trained(run)
         for name, key in keys.items():
+            if made[name] in there:
+                shared.copy(key, there[made[name]])
             shared.link(key, folder / "train" / name)
         train(planned.recipe, folder, on_progress=watched)
         for name, key in keys.items():
@@ -223,6 +225,12 @@ def one(recipe: Recipe, run: Path, job: Job, on_progress: ProgressCallback = unw
     shared.link(key, folder / "eval")
     evaluate(planned.recipe, folder, on_progress=watched)
     shared.keep(key, folder / "eval")
+
+
+def _trained(run: Path) -> dict[str, Path]:
+    """What the run itself has trained, by fingerprint."""
+    stages = [path.parent for path in (run / "train").glob("*/manifest.json")]
+    return {manifest.fingerprint: stage for stage in stages if (manifest := Manifest.read(stage)) is not None}
 
 
 def _budget(recipe: Recipe, reference: Path) -> Budget:
@@ -254,8 +262,8 @@ def _link_traces(recipe: Recipe, changed: Recipe, run: Path, folder: Path, on_pr
         link(source, folder / "generate")
 
 
-def _filter(recipe: Recipe, folder: Path, shared: Shared, on_progress: ProgressCallback) -> None:
-    """The dataset of an arm: one that is there, or a new one that takes over the signals of another."""
+def _filter(recipe: Recipe, run: Path, folder: Path, shared: Shared, on_progress: ProgressCallback) -> None:
+    """The dataset of an arm: one that is there, or a new one that takes over the signals of another, or the run's."""
     from distill.extras import measurers
     from filters.apply import apply
 
@@ -277,6 +285,10 @@ def _filter(recipe: Recipe, folder: Path, shared: Shared, on_progress: ProgressC
     if not shared.link(key, target) and not target.exists():
         others = sorted(shared.folder.glob(f"filter-{traces}-*"))
         begun = any(shared.link(other.name, target) for other in others)
+        own = Manifest.read(run / "filter")
+        if not begun and own is not None and own.inputs.get("generate") == generated.fingerprint:
+            link(run / "filter", target)
+            begun = True
     apply(recipe, folder, fresh=begun, measurers=measurers(recipe, folder), on_progress=on_progress)
     if previous.is_symlink():
         previous.unlink()

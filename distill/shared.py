@@ -29,6 +29,18 @@ class Shared:
         link(found, place)
         return True
 
+    def copy(self, key: str, stage: Path) -> None:
+        """Take in a finished stage from elsewhere, its files as hard links: neither place depends on the other."""
+        target = self.folder / key
+        if self.find(key) is not None:
+            return
+        half = target.with_name(f".{key}.{os.getpid()}")
+        with storage_errors(target):
+            shutil.rmtree(half, ignore_errors=True)
+            shutil.copytree(stage, half, copy_function=os.link)
+            shutil.rmtree(target, ignore_errors=True)
+            half.rename(target)
+
     def keep(self, key: str, place: Path) -> None:
         """Move the finished stage at `place` here and leave a link; another of the same key takes its place."""
         target = self.folder / key

@@ -203,6 +203,19 @@ def test_a_report_of_what_is_finished_trains_nothing(here: Path) -> None:
     assert not place(run, "random", 1).exists()
 
 
+def test_what_the_run_itself_has_trained_is_not_trained_again(here: Path) -> None:
+    mine, run = load(here), here / "run"
+    trained = place(run, "distilled", 0)
+    shutil.copytree(trained / "filter", run / "filter")
+    shutil.copytree(trained / "train", run / "train")
+    seconds = Manifest.read(run / "train" / "reason")
+    ablate(mine, run, arms=["distilled"], seeds=[0], fresh=True)
+    again = Manifest.read(place(run, "distilled", 0) / "train" / "reason")
+    assert again == seconds
+    measured = Manifest.read(place(run, "distilled", 0) / "filter")
+    assert measured is not None and measured.counts["measured"] == 0
+
+
 def test_fresh_sets_the_arms_aside(here: Path) -> None:
     run = here / "run"
     ablate(load(here), run, arms=["untouched"], seeds=[0], fresh=True)

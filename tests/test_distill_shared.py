@@ -1,5 +1,6 @@
 """Stages made once and linked."""
 
+import shutil
 from pathlib import Path
 
 from distill.artifacts import Manifest
@@ -57,3 +58,14 @@ def test_a_folder_of_its_own_is_never_replaced_by_a_link(tmp_path: Path) -> None
     own.mkdir()
     assert not shared.link("key", own)
     assert not own.is_symlink()
+
+
+def test_a_copied_stage_outlives_the_place_it_came_from(tmp_path: Path) -> None:
+    shared, stage = Shared(tmp_path / "shared"), made(tmp_path / "run" / "train" / "align")
+    (stage / "deep").mkdir()
+    (stage / "deep" / "weights").write_text("w")
+    shared.copy("key", stage)
+    shutil.rmtree(stage)
+    assert shared.link("key", tmp_path / "a")
+    assert (tmp_path / "a" / "deep" / "weights").read_text() == "w"
+    assert [path.name for path in (tmp_path / "shared").iterdir()] == ["key"]
