@@ -184,10 +184,8 @@ def _require_same_questions(outcomes: Outcomes) -> None:
 def _arm(
     by_seed: Mapping[int, Outcome], reference: Mapping[int, Outcome] | None, folder: Path, seed: int
 ) -> dict[str, Any]:
-    from student import scores
-
     some = next(iter(by_seed.values()))
-    accuracy, ci95 = scores.crossed_mean(matrix(by_seed), seed=seed)
+    accuracy, ci95 = _share(matrix(by_seed), seed)
     return {
         "about": some.about,
         "set": dict(some.changed),
@@ -237,21 +235,30 @@ def effect(
     ours, theirs = ({number: found[number] for number in seeds} for found in (first, second))
     a, b = matrix(ours, domain), matrix(theirs, domain)
     delta, ci95, p = scores.crossed(a, b, seed=seed)
-    by_seed = {}
+    by_seed: dict[str, dict[str, Any]] = {}
     for number, of_first, of_second in zip(seeds, a, b, strict=True):
         found = scores.paired([bool(value) for value in of_first], [bool(value) for value in of_second])
         by_seed[str(number)] = {"delta": found.delta, "ci95": found.ci95, "p": found.p}
+    if ci95[0] == ci95[1]:  # arms that never differ: resamples know nothing, the questions of one seed do
+        ci95 = by_seed[str(seeds[0])]["ci95"]
     return {"delta": delta, "ci95": ci95, "p": p, "by_seed": by_seed}
 
 
-def _domains(by_seed: Mapping[int, Outcome], seed: int) -> dict[str, Any]:
+def _share(outcomes: list[list[float]], seed: int) -> tuple[float, tuple[float, float]]:
+    """The mean of seeds x questions with its interval; Wilson's where all outcomes are equal, as resamples are."""
     from student import scores
 
+    accuracy, ci95 = scores.crossed_mean(outcomes, seed=seed)
+    n = len(outcomes[0])
+    return accuracy, scores.wilson(round(accuracy * n), n) if ci95[0] == ci95[1] else ci95
+
+
+def _domains(by_seed: Mapping[int, Outcome], seed: int) -> dict[str, Any]:
     some = next(iter(by_seed.values()))
     found = {}
     for domain in sorted({str(line["domain"]) for line in some.predictions}):
         outcomes = matrix(by_seed, domain)
-        accuracy, ci95 = scores.crossed_mean(outcomes, seed=seed)
+        accuracy, ci95 = _share(outcomes, seed)
         found[domain] = {"n": len(outcomes[0]), "accuracy": accuracy, "ci95": ci95}
     return found
 

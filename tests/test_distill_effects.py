@@ -110,3 +110,10 @@ def test_the_luck_of_training_widens_the_interval() -> None:
         for of_arm in ([0.4, 0.4, 0.4], [0.2, 0.4, 0.6])
     )
     assert lucky[1] - lucky[0] > 2 * (steady[1] - steady[0])
+
+
+def test_arms_that_are_always_wrong_are_not_known_to_be_for_certain() -> None:
+    found = table(arms(distilled=[0.0, 0.0], random=[0.0, 0.0]))["arms"]
+    assert found["distilled"]["ci95"][0] == 0 < found["distilled"]["ci95"][1] < 0.03
+    low, high = found["random"]["effect"]["ci95"]
+    assert -0.03 < low < 0 < high < 0.03
