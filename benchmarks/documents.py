@@ -67,6 +67,8 @@ def _introduction(results: Mapping[str, Any], facts: Mapping[str, Any], recipe: 
     arms, n = len(results["arms"]), results["n"]
     claims = sum(len(study["claims"]) for study in results["studies"].values())
     correct, complete = facts["filter"]["correct"], facts["filter"]["complete"]
+    studied = next(stage for stage in recipe.stages if stage.name == results["stage"])
+    demo = json.loads((DEMO / "eval" / "metrics.json").read_text(encoding="utf-8"))["arms"]["distilled"]["accuracy"]
     versions = ", ".join([facts["python"], *(f"{name} {version}" for name, version in facts["versions"].items())])
     return f"""# Results
 
@@ -81,7 +83,9 @@ same recipe with one thing changed. `python benchmarks/documents.py` writes this
   undecided otherwise. There are {claims} claims; one interval in twenty misses by chance.
 - **Reach**: a toy world of three domains, a student of 1.2 M parameters, teachers sampled at temperature
   {temperature:g} so that they err ({correct:,} of {complete:,} complete traces are correct). It shows how the method
-  behaves where everything can be checked, not what your data will give.
+  behaves where everything can be checked, not what your data will give. The stage under study, `{studied.name}`,
+  has {studied.max_steps} steps to keep the studies short, so students are far from done: the demo's reaches
+  {percent(demo)} %.
 - **Made with** {versions} on {facts["cores"]} CPU cores that did other work too, so seconds are left out. No GPU.
 
 All studies: `distill ablate {RECIPE} --jobs 2`. They share traces, datasets and stages in one run directory, and
