@@ -84,9 +84,9 @@ same recipe with one thing changed. `python benchmarks/documents.py` writes this
 - **Reach**: a toy world of three domains, a student of 1.2 M parameters, teachers sampled at temperature
   {temperature:g} so that they err ({correct:,} of {complete:,} complete traces are correct). It shows how the method
   behaves where everything can be checked, not what your data will give. The stage under study, `{studied.name}`,
-  has {studied.max_steps} steps to keep the studies short, so students are far from done: the demo's reaches
-  {percent(demo)} %.
-- **Made with** {versions} on {facts["cores"]} CPU cores that did other work too, so seconds are left out. No GPU.
+  has {studied.max_steps} steps to keep the studies short; students are far from the {percent(demo)} % of the demo's.
+- **Made with** {versions}, no GPU; the
+  {facts["cores"]} CPU cores did other work too, so seconds are left out.
 
 All studies: `distill ablate {RECIPE} --jobs 2`. They share traces, datasets and stages in one run directory, and
 resume; `--study NAME` runs one of them."""

@@ -78,8 +78,8 @@ def _traces(planned: Arm, folder: Path) -> dict[str, float]:
     """How many traces the measured student learned from; an arm that learned from none has no such cost."""
     stage = next((stage for stage in planned.recipe.stages if stage.name == planned.stage), None)
     manifest = Manifest.read(folder / "train" / planned.stage)
-    if stage is None or manifest is None or not stage.data.startswith("traces"):
-        return {}
+    if stage is None or manifest is None or stage.replay or not stage.data.startswith("traces"):
+        return {}  # rows of a stage that replays are not all traces
     return {"traces": manifest.counts["rows"]}
 
 

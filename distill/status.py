@@ -179,8 +179,8 @@ def ablation(folder: Path, study: str | None = None) -> str:
     parts = [table(("arm", "seeds", "accuracy % [95 % interval]", gain, "tokens", "seconds"), rows)]
     claims = [
         (
-            name,
             claim["text"],
+            name,
             f"{percent(claim['effect']['delta'], sign=True)} {_interval(claim['effect']['ci95'], sign=True)}",
             claim["verdict"],
         )
@@ -188,7 +188,7 @@ def ablation(folder: Path, study: str | None = None) -> str:
         for claim in found["claims"]
     ]
     if claims:
-        parts.append(table(("study", "claim", "points [95 % interval]", "verdict"), claims))
+        parts.append(table(("claim", "study", "points [95 % interval]", "verdict"), claims))
     if results["skipped"]:
         parts.append(table(("left out", "why"), list(results["skipped"].items())))
     return "\n\n".join(parts)

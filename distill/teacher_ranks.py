@@ -229,6 +229,7 @@ def _text(found: Mapping[str, Any], count: int) -> str:
     low, high = found["ci95"]
     least, most = found["ci95_measured"]
     agreement = "agrees with" if rho > 0 else "runs against" if rho < 0 else "has nothing to do with"
+    chance = "" if p <= 0.05 else ", no more than chance often has it"
     at_best = 2 / math.factorial(count)
     few = (
         f" So few teachers cannot settle it: even two equal rankings of {count} have p = {at_best:.2g}, and the "
@@ -237,7 +238,7 @@ def _text(found: Mapping[str, Any], count: int) -> str:
         else ""
     )
     return (
-        f"The ranking of {count} teachers by {name} {agreement} that of their students: Spearman {rho:+.2f} "
+        f"The ranking of {count} teachers by {name} {agreement} that of their students{chance}: Spearman {rho:+.2f} "
         f"(95 % interval over teachers {low:+.2f} to {high:+.2f}; these teachers measured again {least:+.2f} to "
         f"{most:+.2f}), Kendall {found['kendall']:+.2f}, exact p = {p:.2g}.{few}"
     )
