@@ -151,9 +151,8 @@ def write_card() -> None:
     teachers = ""
     for name, domains in TEACHERS.items():
         shares = results["teachers"][name]["accuracy"]
-        teachers += (
-            f"| {name} | {', '.join(domains)} | {' | '.join(f'{100 * shares[domain]:.1f}' for domain in world.DOMAINS)} |\n"
-        )
+        percents = " | ".join(f"{100 * shares[domain]:.1f}" for domain in world.DOMAINS)
+        teachers += f"| {name} | {', '.join(domains)} | {percents} |\n"
     parts = "\n".join(f"| {name} | {size / 1e6:.2f} | {_minutes(results, name)} |" for name, size in sizes.items())
     seen = ", ".join(f"{domain} {100 * share:.1f} %" for domain, share in results["tower"]["named_rightly"].items())
     counts = ", ".join(f"{name} {count:,}" for name, count in results["data"]["rows"].items())
