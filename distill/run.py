@@ -141,7 +141,8 @@ def _verified(recipe: Recipe, run: Path, folder: Path, stage: str, server: "Serv
     figures = report["replies"]
     return (
         f"verified: {figures['identical']} of {figures['compared']} greedy replies of vLLM are those of transformers "
-        f"({figures['identical_share']:.1%}; {report['form']} form, {report['dtype']}), "
+        f"({figures['identical_share']:.1%}; {figures['different_replies']} different ones; {report['form']} form, "
+        f"{report['dtype']}), "
         f"top-1 agreement {figures['top1_agreement']:.2%} of {figures['tokens']:,} tokens; {folder / REPORT}"
     )
 

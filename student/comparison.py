@@ -103,6 +103,8 @@ class Student:
             "same_prompts": same_prompts,
             "identical": identical,
             "identical_share": identical / count,
+            # Replies that are all the same prove little.
+            "different_replies": len({tuple(reply) for reply in expected.values()}),
             "shared_prefix_share": prefix / tokens,
             "top1_agreement": agreeing / said if said else 0.0,
             "tokens": said,

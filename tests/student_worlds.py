@@ -86,6 +86,24 @@ def parts(folder: Path) -> Path:
     return folder
 
 
+def outspoken(folder: Path) -> None:
+    """Put a random language model in the place of the one in `folder`: vLLM serves it, and its replies vary.
+
+    vLLM on a CPU has no kernel for heads of 8, which those of `parts` are. Weights as they are drawn say the same to
+    every question; scaled like this, attention decides.
+    """
+    import torch
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    config = Qwen2Config.from_pretrained(folder / "language", hidden_size=128, intermediate_size=128)
+    torch.manual_seed(0)
+    decoder = Qwen2ForCausalLM(config)
+    for name, weight in decoder.named_parameters():
+        if weight.ndim == 2:
+            weight.data.mul_(8 if ".layers." in name else 4)
+    decoder.save_pretrained(folder / "language")
+
+
 def picture(path: Path, number: int, size: int = 16) -> Path:
     """Four coloured squares with some noise."""
     noise = np.random.default_rng(number)

@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 import student_worlds as worlds
-import torch
 import vllm_server
-from transformers import Qwen2Config, Qwen2ForCausalLM
 from typer.testing import CliRunner
 
 from distill.artifacts import read_jsonl
@@ -48,14 +46,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run with adapters of a few steps, whose student says something else to every question."""
     folder = worlds.parts(tmp_path_factory.mktemp("world"))
     worlds.data(folder)
-    # vLLM on a CPU has no kernel for the world's own heads, which are 8 wide.
-    config = Qwen2Config.from_pretrained(folder / "language", hidden_size=128, intermediate_size=128)
-    torch.manual_seed(0)
-    decoder = Qwen2ForCausalLM(config)
-    for name, weight in decoder.named_parameters():
-        if weight.ndim == 2:
-            weight.data.mul_(8 if ".layers." in name else 4)
-    decoder.save_pretrained(folder / "language")
+    worlds.outspoken(folder)
     lora = worlds.stage("lora", steps=3, more="[stages.lora]\nrank = 4\nalpha = 8\n")
     recipe = worlds.recipe(folder, lora, more=EVAL)
     train(recipe, folder / "run")
