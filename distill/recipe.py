@@ -259,9 +259,11 @@ def _unknown(where: str, value: str, known: list[str]) -> str:
 
 
 def _nearest(value: str, known: list[str]) -> str | None:
-    """The name that was probably meant: the longest that `value` begins with (evaluate: eval), else a similar one."""
+    """The name that was probably meant: one that is nearly equal, else the longest that `value` begins with
+    (evaluate: eval), else a similar one."""
+    equal = difflib.get_close_matches(value, known, n=1, cutoff=0.9)
     begun = sorted((name for name in known if value.startswith(name)), key=len, reverse=True)
-    return next(iter(begun or difflib.get_close_matches(value, known, n=1)), None)
+    return next(iter(equal or begun or difflib.get_close_matches(value, known, n=1)), None)
 
 
 def _override(values: dict[str, Any], key: str, text: str) -> None:

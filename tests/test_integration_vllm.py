@@ -103,7 +103,7 @@ def test_a_random_model_answers_the_same_over_http_as_embedded(
 def test_a_shipped_teacher_answers_the_same_over_http_as_embedded_and_a_student_learns_from_it(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    recipe = load("tiny")
+    recipe = load("tiny-studies")
     (teacher,) = [who for who in recipe.teachers if Path(recipe.local_or_hub(who.model)) == folder.resolve()]
     greedy = {"sampling": teacher.sampling.model_copy(update={"temperature": 0.0}), "samples": 1}
     one = recipe.model_copy(update={"teachers": (teacher.model_copy(update=greedy),)})
@@ -120,7 +120,7 @@ def test_a_shipped_teacher_answers_the_same_over_http_as_embedded_and_a_student_
     assert len(here) == PROMPTS
     assert answers >= 0.99
     assert outcomes["complete"] >= 0.9 * PROMPTS
-    assert apply(served, tmp_path / "served").counts["selected"] >= 0.8 * PROMPTS
+    assert apply(served, tmp_path / "served").counts["selected"] >= 0.7 * PROMPTS
     (reason,) = [stage for stage in recipe.stages if stage.name == "reason"]
     lesson = served.model_copy(update={"stages": (reason.model_copy(update={"max_steps": 4, "log_every_steps": 1}),)})
     train(lesson, tmp_path / "served")
