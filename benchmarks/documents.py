@@ -12,7 +12,7 @@ import argparse
 import json
 import os
 import platform
-import shutil
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -212,7 +212,9 @@ def take_over(studies: Path | None, demo: Path | None) -> None:
         for arm in results["arms"].values():
             arm.pop("curves", None)  # drawn on the page
         _write(STUDIES, json.dumps(results, indent=1) + "\n")
-        shutil.copyfile(folder / "report.html", PAGE)
+        page = (folder / "report.html").read_text(encoding="utf-8")
+        # The pages of single arms stay with the run.
+        _write(PAGE, re.sub(r'<a href="arms/[^"]*">(.*?)</a>', r"\1", page))
         filtered = _manifest(folder / "arms" / "distilled" / "seed-0" / "filter")
         trained = _manifest(folder / "arms" / "distilled" / "seed-0" / "train" / results["stage"])
         facts["studies"] = {
