@@ -214,7 +214,7 @@ def take_over(studies: Path | None, demo: Path | None) -> None:
         _write(STUDIES, json.dumps(results, indent=1) + "\n")
         page = (folder / "report.html").read_text(encoding="utf-8")
         # The pages of single arms stay with the run.
-        _write(PAGE, re.sub(r'<a href="arms/[^"]*">(.*?)</a>', r"\1", page))
+        _write(PAGE, re.sub(r'<a href="arms/[^>]*>(.*?)</a>', r"\1", page))
         filtered = _manifest(folder / "arms" / "distilled" / "seed-0" / "filter")
         trained = _manifest(folder / "arms" / "distilled" / "seed-0" / "train" / results["stage"])
         facts["studies"] = {
