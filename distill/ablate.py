@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 from distill import data
 from distill.ablation import REFERENCE, Study
-from distill.arms import Arm, Budget, arm, changes, lineage_of, possible, stage_under_study
+from distill.arms import Arm, Budget, arm, changes, possible, stage_under_study
 from distill.artifacts import Manifest, fingerprint, locked, write_text
 from distill.errors import DataError, RecipeError, StaleError
 from distill.evaluation import BASE
 from distill.recipe import Recipe
 from distill.shared import Shared, link
 from distill.teacher_ranks import Fits, fit_values
+from distill.training import is_traces, lineage
 from distill.types import Progress, ProgressCallback, unwatched
 
 if TYPE_CHECKING:
@@ -191,7 +192,7 @@ def place(run: Path, name: str, seed: int) -> Path:
 
 def one(recipe: Recipe, run: Path, job: Job, on_progress: ProgressCallback = unwatched) -> None:
     """Filter, train and measure one arm, or find that it is done."""
-    from filters.arms import materialise
+    from filters.arms import materialise_stages
     from student.evaluate import evaluate
     from student.train import stage_fields, train
 
@@ -205,11 +206,9 @@ def one(recipe: Recipe, run: Path, job: Job, on_progress: ProgressCallback = unw
     write_text(folder / "recipe.toml", planned.recipe.to_toml())
     _link_traces(recipe, planned.recipe, run, folder, watched)
     stages = planned.recipe.stages
-    if any(stage.data.startswith("traces") for stage in stages):
+    if any(is_traces(stage) for stage in stages):
         _filter(planned.recipe, run, folder, shared, watched)
-        for stage in stages:
-            if ":" in stage.data:
-                materialise(planned.recipe, folder, stage.data.partition(":")[2])
+        materialise_stages(planned.recipe, folder)
     if stages:
         made = {name: fingerprint(fields) for name, fields in stage_fields(planned.recipe, folder).items()}
         keys = {name: f"train-{of_stage[:16]}" for name, of_stage in made.items()}
@@ -328,7 +327,7 @@ def _fits(
 ) -> Fits | None:
     """How each teacher's traces fit the student before it learns from any; None where no study asks."""
     asked = [study for study in recipe.ablate.studies.values() if study.kind == "teacher_fit"]
-    before = lineage_of(recipe, stage_under_study(recipe))[-2:-1]
+    before = lineage(recipe.stages, stage_under_study(recipe))[-2:-1]
     if not before or not any(set(study.arms) <= set(found) for study in asked):
         return None
     reference = place(run, REFERENCE, min(found[REFERENCE]))

@@ -12,6 +12,7 @@ from distill.artifacts import flatten
 from distill.errors import RecipeError
 from distill.evaluation import BASE
 from distill.recipe import Recipe, Stage, put
+from distill.training import is_traces, lineage
 
 STUDENT = "student"
 """What the measured student is called in the run of an arm, so that equal students are asked once."""
@@ -59,12 +60,16 @@ class _Draft:
     @property
     def model(self) -> Stage:
         """The stage under study, as the recipe has it."""
-        return next(stage for stage in self.recipe.stages if stage.name == self.stage)
+        return self.line[-1]
+
+    @property
+    def line(self) -> list[Stage]:
+        """The stage under study after those that it descends from, as the recipe has them."""
+        return lineage(self.recipe.stages, self.stage)
 
     def before(self) -> str | None:
         """The stage that the one under study starts from."""
-        lineage = lineage_of(self.recipe, self.stage)
-        return lineage[-2].name if len(lineage) > 1 else None
+        return self.line[-2].name if len(self.line) > 1 else None
 
 
 def stage_under_study(recipe: Recipe) -> str:
@@ -74,23 +79,10 @@ def stage_under_study(recipe: Recipe) -> str:
         if recipe.ablate.stage not in names:
             raise RecipeError(f"{recipe.path}: ablate.stage = {recipe.ablate.stage!r}; stages: {', '.join(names)}")
         return recipe.ablate.stage
-    found = [each.name for each in recipe.stages if each.data.startswith("traces") and each.target == "rationale"]
+    found = [each.name for each in recipe.stages if is_traces(each) and each.target == "rationale"]
     if not found:
         raise RecipeError(f'{recipe.path}: no [[stages]] block learns rationales (data = "traces"); nothing to study')
     return found[-1]
-
-
-def lineage_of(recipe: Recipe, name: str) -> list[Stage]:
-    """A stage after those that it descends from."""
-    by_name = {stage.name: stage for stage in recipe.stages}
-    lineage: list[Stage] = []
-    following: str | None = name
-    while following is not None:
-        stage = by_name[following]
-        lineage.insert(0, stage)
-        position = recipe.stages.index(stage)
-        following = stage.start or (recipe.stages[position - 1].name if position else None)
-    return lineage
 
 
 def arm(recipe: Recipe, name: str, *, seed: int, budget: Budget | None = None) -> Arm:
@@ -100,7 +92,7 @@ def arm(recipe: Recipe, name: str, *, seed: int, budget: Budget | None = None) -
     """
     studied = stage_under_study(recipe)
     values = recipe.model_dump(mode="json", exclude_unset=True, exclude_none=True)
-    wanted = {stage.name for stage in lineage_of(recipe, studied)}
+    wanted = {stage.name for stage in lineage(recipe.stages, studied)}
     values["stages"] = [stage for stage in values["stages"] if stage["name"] in wanted]
     values.pop("ablate", None)
     draft = _Draft(recipe=recipe, values=values, stage=studied, budget=budget)
@@ -160,7 +152,7 @@ def _names(recipe: Recipe) -> Iterator[str]:
     yield from (REFERENCE, "untouched", "before", *list(_PLAIN)[1:], *recipe.ablate.own)
     yield from (f"teacher_{teacher.name}" for teacher in recipe.teachers)
     yield from (f"traces_{count}" for count in TRACES)
-    yield from (f"without_{stage.name}" for stage in lineage_of(recipe, stage_under_study(recipe))[:-1])
+    yield from (f"without_{stage.name}" for stage in lineage(recipe.stages, stage_under_study(recipe))[:-1])
 
 
 _Change = Callable[[_Draft], str]
@@ -198,7 +190,7 @@ def _answers_only(draft: _Draft) -> str:
 
 def _traces_of(name: str, about: str) -> _Change:
     def change(draft: _Draft) -> str:
-        if not draft.model.data.startswith("traces"):
+        if not is_traces(draft.model):
             raise Impossible(f"{name}: {draft.stage} does not learn from traces")
         draft.studied["data"] = f"traces:{name}"
         return about
@@ -218,25 +210,24 @@ def _ordered(order: list[str], about: str) -> _Change:
 
 def _merged(draft: _Draft) -> str:
     """One stage over the data of all, by their share of the reference's tokens, for as many steps."""
-    lineage = lineage_of(draft.recipe, draft.stage)
-    if len(lineage) < 2:
+    if len(draft.line) < 2:
         raise Impossible("merged: there is only one stage")
-    if any(stage.data not in draft.recipe.data for stage in lineage[:-1]):
+    if any(stage.data not in draft.recipe.data for stage in draft.line[:-1]):
         raise Impossible("merged: an earlier stage learns from traces too, which cannot be replayed")
     studied = draft.studied
-    studied["train"] = sorted({part for stage in lineage for part in stage.train}, reverse=True)
-    studied["batch_size"] = max(stage.batch_size for stage in lineage)
+    studied["train"] = sorted({part for stage in draft.line for part in stage.train}, reverse=True)
+    studied["batch_size"] = max(stage.batch_size for stage in draft.line)
     studied.pop("start", None)
     if draft.budget is not None:
         tokens = draft.budget.tokens
         whole = sum(tokens.values())
         shares: dict[str, float] = dict(studied.get("replay", {}))
-        for stage in lineage[:-1]:
+        for stage in draft.line[:-1]:
             shares[stage.data] = shares.get(stage.data, 0.0) + tokens[stage.name] / whole
         studied["replay"] = shares
         studied["max_steps"] = sum(draft.budget.steps.values())
     draft.values["stages"] = [studied]
-    return f"{', '.join(stage.name for stage in lineage)} at once: the same data and steps, everything trained"
+    return f"{', '.join(stage.name for stage in draft.line)} at once: the same data and steps, everything trained"
 
 
 def _projector(draft: _Draft) -> str:
@@ -299,8 +290,7 @@ def _size(draft: _Draft, count: str) -> str:
 
 
 def _without(draft: _Draft, name: str) -> str:
-    lineage = lineage_of(draft.recipe, draft.stage)
-    if name not in [stage.name for stage in lineage[:-1]]:
+    if name not in [stage.name for stage in draft.line[:-1]]:
         raise Impossible(f"without_{name}: {draft.stage} does not descend from a stage of that name")
     kept = [stage for stage in draft.values["stages"] if stage["name"] != name]
     # One line of stages is left, so each starts from the one before it.

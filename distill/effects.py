@@ -18,6 +18,7 @@ from distill.errors import DataError
 from distill.evaluation import BASE
 from distill.recipe import DataSource, Recipe
 from distill.teacher_ranks import Fits
+from distill.training import is_traces
 
 if TYPE_CHECKING:
     from distill.gallery import Card
@@ -78,7 +79,7 @@ def _traces(planned: Arm, folder: Path) -> dict[str, float]:
     """How many traces the measured student learned from; an arm that learned from none has no such cost."""
     stage = next((stage for stage in planned.recipe.stages if stage.name == planned.stage), None)
     manifest = Manifest.read(folder / "train" / planned.stage)
-    if stage is None or manifest is None or stage.replay or not stage.data.startswith("traces"):
+    if stage is None or manifest is None or stage.replay or not is_traces(stage):
         return {}  # rows of a stage that replays are not all traces
     return {"traces": manifest.counts["rows"]}
 

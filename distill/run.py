@@ -77,19 +77,12 @@ def train_stage(recipe: Recipe, run: Path, *, stage: str | None = None, fresh: b
         recipe = recipe.model_copy(update={"stages": sharded})
     with processes.together():
         if processes.is_main():
-            _materialise_arms(recipe, run, stage)
+            from filters.arms import materialise_stages
+
+            materialise_stages(recipe, run, stage)
         with _recorded(recipe, run) as on_progress:
             train(recipe, run, stage=stage, fresh=fresh, on_progress=on_progress)
         return f"{training(run)}\n\n{parts(run)}"
-
-
-def _materialise_arms(recipe: Recipe, run: Path, stage: str | None) -> None:
-    for named in recipe.stages:
-        _, _, arm = named.data.partition(":")
-        if arm and stage in (None, named.name):
-            from filters.arms import materialise
-
-            materialise(recipe, run, arm)
 
 
 def export_student(

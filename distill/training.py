@@ -3,7 +3,7 @@
 Part of the recipe models: distill/recipe.py reads the file and checks what refers to what.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -12,6 +12,8 @@ from distill.sections import Dtype, Name, Section, Share
 from distill.validation import Validation
 
 AUTO: Literal["auto"] = "auto"
+TRACES = "traces"
+"""A stage's data where it is the filtered dataset, or with ":ARM" an arm of it."""
 
 
 class Student(Section):
@@ -162,7 +164,7 @@ class Stage(Section):
             )
         if sum(self.replay.values()) >= 1:
             raise ValueError("the shares of replay leave nothing for the stage's own data; their sum must be below 1")
-        if self.data.partition(":")[0] != "traces":
+        if not is_traces(self):
             for key in ("teachers", "no_think", "distill"):
                 if getattr(self, key):
                     raise ValueError(f"{key} is about traces, which this stage does not learn from")
@@ -171,3 +173,27 @@ class Stage(Section):
                 "distill: a teacher's distribution over its answer is one after its rationale; leave it out"
             )
         return self
+
+
+def is_traces(stage: Stage) -> bool:
+    """Whether a stage learns from what the teachers wrote."""
+    return stage.data.partition(":")[0] == TRACES
+
+
+def start_of(stages: Sequence[Stage], stage: Stage) -> str | None:
+    """The stage whose model a stage starts from; None: the base student."""
+    if stage.start is not None:
+        return stage.start
+    position = stages.index(stage)
+    return stages[position - 1].name if position else None
+
+
+def lineage(stages: Sequence[Stage], name: str) -> list[Stage]:
+    """A stage after those that it descends from."""
+    by_name = {stage.name: stage for stage in stages}
+    found: list[Stage] = []
+    following: str | None = name
+    while following is not None:
+        found.insert(0, by_name[following])
+        following = start_of(stages, by_name[following])
+    return found

@@ -102,3 +102,11 @@ def materialise(recipe: Recipe, run: Path, arm: str) -> Path:
             counts={"rows": written.rows, "unreadable": len(written.unreadable)},
         ).write(folder)
     return folder
+
+
+def materialise_stages(recipe: Recipe, run: Path, only: str | None = None) -> None:
+    """Write the rows of every arm that the recipe's stages learn from, or one of them."""
+    for stage in recipe.stages:
+        _, _, arm = stage.data.partition(":")
+        if arm and only in (None, stage.name):
+            materialise(recipe, run, arm)

@@ -6,12 +6,12 @@ takes the original. Does not know what is trained (student/freeze.py).
 
 import copy
 import gc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from distill.recipe import Recipe, Stage
+from distill.recipe import Recipe
 
 
 class Bases:
@@ -74,11 +74,3 @@ def _of_recipe(
         settings.pixel_shuffle,
         dtype=settings.dtype,
     )
-
-
-def start_of(stages: Sequence[Stage], stage: Stage) -> str | None:
-    """The stage whose model a stage starts from; None: the base student."""
-    if stage.start is not None:
-        return stage.start
-    position = stages.index(stage)
-    return stages[position - 1].name if position else None

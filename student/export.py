@@ -23,9 +23,9 @@ from transformers import (
 from distill.artifacts import Manifest, write_json, write_text
 from distill.errors import DataError, ModelError, StaleError
 from distill.recipe import Recipe, load
+from distill.training import is_traces
 from student import model as models
 from student.checkpoints import refused_writes
-from student.rows import is_traces
 
 MODEL = "model"
 NATIVE, PLAIN = "native", "plain"

@@ -19,9 +19,9 @@ from distill import data, images
 from distill.artifacts import Manifest, flatten, require
 from distill.errors import DataError
 from distill.recipe import DataSource, Recipe, Stage
+from distill.training import is_traces
 from distill.types import BadRow, ImageRef
 
-TRACES = "traces"
 NO_ANSWER = "no_answer"
 MALFORMED = "malformed_row"
 """A trace that lacks what it must have, such as after the dataset was edited by hand."""
@@ -49,11 +49,6 @@ class Row:
     weight: float = 1.0
     difficulty: float = 0.5
     """Share of the question's traces that are wrong; a half where it is unknown."""
-
-
-def is_traces(stage: Stage) -> bool:
-    """Whether a stage learns from what the teachers wrote."""
-    return stage.data.partition(":")[0] == TRACES
 
 
 def fields(recipe: Recipe, run: Path, stage: Stage) -> dict[str, Any]:

@@ -15,8 +15,8 @@ from distill.artifacts import directory_sha256, fingerprint, require
 from distill.errors import ModelError, RecipeError
 from distill.evaluation import BASE, AnyStudent
 from distill.recipe import Recipe
+from distill.training import is_traces
 from student.results import ADAPTER, MODEL
-from student.rows import is_traces
 from student.train import model_folder, student_fields
 
 SERVED_NOTE = (

@@ -20,7 +20,8 @@ import numpy as np
 from distill import logprobs
 from distill.artifacts import storage_errors
 from distill.errors import DataError, ModelError
-from student.rows import NO_THINK, TRACES
+from distill.training import TRACES
+from student.rows import NO_THINK
 
 if TYPE_CHECKING:
     from student.encode import Example

@@ -24,10 +24,10 @@ from distill.artifacts import (
 from distill.errors import RecipeError, StaleError
 from distill.evaluation import BASE
 from distill.recipe import Recipe, Stage
+from distill.training import lineage, start_of
 from distill.types import ProgressCallback, unwatched
 from student import processes, rows
 from student import stage as stages
-from student.base import start_of
 
 # Settings that change how often something is written, never what is learned.
 _WITHOUT_EFFECT = {"save_every_steps", "log_every_steps", "report_to", "sharding", "start", "name", "validation"}
@@ -85,7 +85,7 @@ def stage_fields(recipe: Recipe, run: Path, only: str | None = None) -> dict[str
     With `only`, that stage and those it descends from: the data of the others need not be there yet.
     """
     student = student_fields(recipe)
-    wanted = {stage.name for stage in recipe.stages} if only is None else _lineage(recipe, only)
+    wanted = {stage.name for stage in (recipe.stages if only is None else lineage(recipe.stages, only))}
     fields: dict[str, dict[str, Any]] = {}
     for stage in recipe.stages:
         if stage.name not in wanted:
@@ -117,17 +117,6 @@ def _validation_fields(recipe: Recipe, stage: Stage) -> dict[str, Any]:
         "filter.rationale": recipe.filter.rationale,
         "filter.answer.relative_tolerance": recipe.filter.answer.relative_tolerance,
     }
-
-
-def _lineage(recipe: Recipe, name: str) -> set[str]:
-    """A stage and every stage it descends from."""
-    lineage: set[str] = set()
-    by_name = {stage.name: stage for stage in recipe.stages}
-    following: str | None = name
-    while following is not None:
-        lineage.add(following)
-        following = start_of(recipe.stages, by_name[following])
-    return lineage
 
 
 def model_folder(run: Path, stage: str) -> Path:

@@ -19,11 +19,11 @@ from distill import data
 from distill.artifacts import versions, write_json
 from distill.errors import DataError, DistillError
 from distill.recipe import Recipe, Stage
+from distill.training import start_of
 from distill.types import Progress, ProgressCallback, Sample, unwatched
 from student import base, export, generation, results
 from student import model as models
 from student import stage as stages
-from student.base import start_of
 from student.comparison import Student, Tokens
 from student.encode import Encoder
 from student.pictures import ImageStore

@@ -18,6 +18,7 @@ from distill.errors import DataError
 from distill.formats import RowError
 from distill.images import open_arrow
 from distill.recipe import Recipe, Stage
+from distill.training import is_traces
 from student import rows as stage_rows
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ def _mean(values: Sequence[float]) -> float:
 
 def _there(recipe: Recipe, run: Path, stage: Stage) -> bool:
     """Whether a stage's rows can be read without running or downloading anything."""
-    if stage_rows.is_traces(stage):
+    if is_traces(stage):
         return Manifest.read(run / "filter") is not None and bool(_trace_files(run, stage))
     return recipe.local(recipe.data[stage.data].source).exists()
 
@@ -163,7 +164,7 @@ def _trace_files(run: Path, stage: Stage) -> list[Path]:
 
 def _rows(recipe: Recipe, run: Path, stage: Stage) -> int | None:
     """Rows of a stage's own data before any is dropped; the most there can be where it is not there yet."""
-    if not stage_rows.is_traces(stage):
+    if not is_traces(stage):
         found = questions(recipe, stage.data)
     elif _there(recipe, run, stage):
         import pyarrow.parquet as pq
@@ -212,7 +213,7 @@ def _most(recipe: Recipe, stage: Stage, total: int | None, outline: Any, cost: "
     # Towers of any size cut an image as its size tells; one of 512 pixels a side stands for all.
     each = ((side or 512) // cost.patch_side) ** 2 + cost.class_tokens
     image_tokens = each / cost.patches_per_token
-    if stage_rows.is_traces(stage):
+    if is_traces(stage):
         response = max((teacher.sampling.max_tokens for teacher in recipe.teachers), default=stage.max_length)
         tokens = min(stage.max_length, image_tokens + _PROMPT_TOKENS + response)
     else:

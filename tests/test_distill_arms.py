@@ -10,6 +10,7 @@ from distill.arms import STUDENT, Budget, Impossible
 from distill.errors import RecipeError
 from distill.recipe import Recipe
 from distill.run import copy_shipped
+from distill.training import lineage
 
 STUDIES = recipe.load("tiny-studies")
 BUDGET = Budget(
@@ -73,7 +74,7 @@ def test_merged_stages_are_one_stage_with_the_tokens_and_steps_of_all() -> None:
 def test_a_stage_left_out_leaves_the_others_in_order() -> None:
     found = arms.arm(STUDIES, "without_instruct", seed=0).recipe
     assert [stage.name for stage in found.stages] == ["align", "reason"]
-    assert [stage.name for stage in arms.lineage_of(found, "reason")] == ["align", "reason"]
+    assert [stage.name for stage in lineage(found.stages, "reason")] == ["align", "reason"]
 
 
 def test_a_control_stage_beside_the_one_under_study_is_left_out() -> None:
