@@ -19,22 +19,15 @@ from typing import Any
 
 from distill.artifacts import Manifest
 from distill.recipe import Recipe, load
-from distill.status import evaluation
+from distill.status import evaluation, interval, percent
 
 ROOT = Path(__file__).resolve().parent.parent
 KEPT = ROOT / "docs" / "results"
 STUDIES, DEMO, FACTS, PAGE = KEPT / "studies.json", KEPT / "tiny", KEPT / "facts.json", KEPT / "tiny-studies.html"
 BEGIN, END = "<!-- figures: python benchmarks/documents.py -->", "<!-- end of figures -->"
 RECIPE = "tiny-studies"
+_RATES = ("without_image_accuracy", "hallucination_rate")
 _MARK = {"holds": "**holds**", "does not hold": "**does not hold**", "undecided": "undecided"}
-
-
-def percent(share: float | None, *, sign: bool = False) -> str:
-    return "" if share is None else f"{100 * share:{'+' if sign else ''}.1f}"
-
-
-def interval(ci95: Sequence[float], *, sign: bool = False) -> str:
-    return f"[{percent(ci95[0], sign=sign)}, {percent(ci95[1], sign=sign)}]"
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -132,8 +125,7 @@ def _arms(study: Mapping[str, Any], results: Mapping[str, Any]) -> str:
                 f"{percent(arm['accuracy'])} {interval(arm['ci95'])}",
                 difference(study["effects"].get(name)),
                 " / ".join(percent(arm["domains"][domain]["accuracy"]) for domain in domains),
-                percent(metrics.get("without_image_accuracy")),
-                percent(metrics.get("hallucination_rate")),
+                *(percent(metrics[key]) if key in metrics else "" for key in _RATES),
                 f"{metrics['mean_rationale_tokens']:.0f}",
                 f"{cost['traces']:,.0f}" if "traces" in cost else "",
                 f"{cost['train_tokens'] / 1e6:.2f}",

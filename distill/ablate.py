@@ -13,14 +13,13 @@ from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from dataclasses import dataclass, replace
 from multiprocessing import active_children, get_context
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from distill import data
 from distill.ablation import REFERENCE, Study
-from distill.arms import Arm, Budget, arm, changes, possible, stage_under_study
+from distill.arms import Budget, arm, changes, possible, stage_under_study
 from distill.artifacts import Manifest, fingerprint, locked, write_text
 from distill.errors import DataError, RecipeError, StaleError
-from distill.evaluation import BASE
 from distill.recipe import Recipe
 from distill.shared import Shared, link
 from distill.teacher_ranks import Fits, fit_values
@@ -193,7 +192,7 @@ def place(run: Path, name: str, seed: int) -> Path:
 def one(recipe: Recipe, run: Path, job: Job, on_progress: ProgressCallback = unwatched) -> None:
     """Filter, train and measure one arm, or find that it is done."""
     from filters.arms import materialise_stages
-    from student.evaluate import evaluate
+    from student.evaluate import evaluate, identity
     from student.train import stage_fields, train
 
     def watched(progress: Progress) -> None:
@@ -220,7 +219,7 @@ def one(recipe: Recipe, run: Path, job: Job, on_progress: ProgressCallback = unw
         train(planned.recipe, folder, on_progress=watched)
         for name, key in keys.items():
             shared.keep(key, folder / "train" / name)
-    key = _evaluation_key(planned, folder)
+    key = f"eval-{identity(planned.recipe, folder)[:16]}"
     shared.link(key, folder / "eval")
     evaluate(planned.recipe, folder, on_progress=watched)
     shared.keep(key, folder / "eval")
@@ -292,21 +291,6 @@ def _filter(recipe: Recipe, run: Path, folder: Path, shared: Shared, on_progress
     if previous.is_symlink():
         previous.unlink()
     shared.keep(key, target)
-
-
-def _evaluation_key(planned: Arm, folder: Path) -> str:
-    recipe = planned.recipe
-    trained = None if planned.stage == BASE else Manifest.read(folder / "train" / planned.stage)
-    untrained = None if trained is not None or recipe.student is None else recipe.student.model_dump(mode="json")
-    settings: dict[str, Any] = {
-        "student": trained.fingerprint if trained is not None else untrained,
-        "seed": recipe.seed,
-        "eval": recipe.eval.model_dump(mode="json"),
-        "data": data.source_fields(recipe, recipe.eval.data),
-        "rationale": recipe.filter.rationale,
-        "tolerance": recipe.filter.answer.relative_tolerance,
-    }
-    return f"eval-{fingerprint(settings)[:16]}"
 
 
 def _outcomes(recipe: Recipe, run: Path, name: str) -> "dict[int, Outcome]":

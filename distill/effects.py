@@ -16,7 +16,7 @@ from distill.arms import STUDENT, Arm, stage_under_study
 from distill.artifacts import Manifest, canonical, describe, fingerprint, read_jsonl, require, write_bytes
 from distill.errors import DataError
 from distill.evaluation import BASE
-from distill.recipe import DataSource, Recipe
+from distill.recipe import Recipe
 from distill.teacher_ranks import Fits
 from distill.training import is_traces
 
@@ -101,7 +101,8 @@ def write(
 
     results = table(recipe, folder, outcomes, skipped, fits)
     write_bytes(folder / RESULTS, orjson.dumps(results, option=orjson.OPT_INDENT_2) + b"\n")
-    ablate_report.write(folder / REPORT, results, _cards(recipe, outcomes), max_pixels=_source(recipe).max_pixels)
+    max_pixels = recipe.data[recipe.eval.data].max_pixels
+    ablate_report.write(folder / REPORT, results, _cards(recipe, outcomes), max_pixels=max_pixels)
     fields = {
         "ablate": recipe.ablate.model_dump(mode="json"),
         "arms": {
@@ -128,10 +129,6 @@ def _cards(recipe: Recipe, outcomes: Outcomes) -> "list[Card]":
     said = {name: next(iter(by_seed.values())).predictions for name, by_seed in outcomes.items()}
     teachers = {f"teacher_{teacher.name}": [teacher.name] for teacher in recipe.teachers}
     return ablate_report.cards(said, samples, recipe.ablate.gallery, reference=REFERENCE, arm_teachers=teachers)
-
-
-def _source(recipe: Recipe) -> DataSource:
-    return recipe.data[recipe.eval.data]
 
 
 def table(

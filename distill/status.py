@@ -117,7 +117,7 @@ def evaluation(run: Path) -> str:
         (
             name,
             f"{arm['n']:,}",
-            f"{percent(arm['accuracy'])} {_interval(arm['ci95'])}",
+            f"{percent(arm['accuracy'])} {interval(arm['ci95'])}",
             *(known[head][at] for head in known),
         )
         for at, (name, arm) in enumerate(arms.items())
@@ -131,7 +131,7 @@ def evaluation(run: Path) -> str:
         ]
         blocks.append(table(("accuracy %", *domains), shares))
     deltas = [
-        (name, f"{percent(delta['delta'], sign=True)} {_interval(delta['ci95'], sign=True)}", f"{delta['p']:.2g}")
+        (name, f"{percent(delta['delta'], sign=True)} {interval(delta['ci95'], sign=True)}", f"{delta['p']:.2g}")
         for name, delta in metrics["deltas"].items()
     ]
     if deltas:
@@ -169,8 +169,8 @@ def ablation(folder: Path, study: str | None = None) -> str:
             (
                 name,
                 str(len(arm["seeds"])),
-                f"{percent(arm['accuracy'])} {_interval(arm['ci95'])}",
-                f"{percent(effect['delta'], sign=True)} {_interval(effect['ci95'], sign=True)}" if effect else "",
+                f"{percent(arm['accuracy'])} {interval(arm['ci95'])}",
+                f"{percent(effect['delta'], sign=True)} {interval(effect['ci95'], sign=True)}" if effect else "",
                 f"{arm['cost']['train_tokens']:,.0f}",
                 f"{arm['cost']['train_seconds']:,.0f}",
             )
@@ -181,7 +181,7 @@ def ablation(folder: Path, study: str | None = None) -> str:
         (
             claim["text"],
             name,
-            f"{percent(claim['effect']['delta'], sign=True)} {_interval(claim['effect']['ci95'], sign=True)}",
+            f"{percent(claim['effect']['delta'], sign=True)} {interval(claim['effect']['ci95'], sign=True)}",
             claim["verdict"],
         )
         for name, found in studies.items()
@@ -198,5 +198,6 @@ def percent(share: float, *, sign: bool = False) -> str:
     return f"{100 * share:+.1f}" if sign else f"{100 * share:.1f}"
 
 
-def _interval(ci95: Sequence[float], *, sign: bool = False) -> str:
+def interval(ci95: Sequence[float], *, sign: bool = False) -> str:
+    """[low, high] in percent."""
     return f"[{percent(ci95[0], sign=sign)}, {percent(ci95[1], sign=sign)}]"

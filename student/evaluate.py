@@ -96,6 +96,11 @@ def evaluate(
         )
 
 
+def identity(recipe: Recipe, run: Path) -> str:
+    """Digest of all that an evaluation comes from; raises what `evaluate` does for a student that is not there."""
+    return fingerprint({**_fields(recipe, targets.targets(recipe, run)), "without_image": recipe.eval.without_image})
+
+
 def _fields(recipe: Recipe, arms: Mapping[str, Target]) -> dict[str, Any]:
     """What the replies and the judging depend on. Whether images are left out once more only adds replies.
 
