@@ -20,7 +20,7 @@ from distill.errors import DataError, RecipeError
 from distill.recipe import Recipe
 from distill.types import Progress, ProgressCallback, unwatched
 from filters import arms, conditions, corpus, dataset, exports, funnel, health, measure, policy, questions, registry
-from filters.card import card
+from filters.card import VERSION, card
 from filters.conditions import UNREADABLE_IMAGE
 from filters.database import Tables
 from filters.funnel import Funnel
@@ -108,7 +108,8 @@ def _fields(recipe: Recipe, generated: Manifest, extractors: dict[str, dict[str,
 
 def _dressed(recipe: Recipe) -> str:
     """What card and exports depend on besides the dataset: they are made anew, and nothing trained is stale."""
-    return artifacts.fingerprint(recipe.filter.model_dump(mode="json", include={"card", "exports"}))
+    settings = recipe.filter.model_dump(mode="json", include={"card", "exports"})
+    return artifacts.fingerprint(settings | {"version": VERSION})
 
 
 def _only_traces_differ(before: Manifest | None, fields: dict[str, Any]) -> bool:
@@ -170,11 +171,13 @@ def _decide(
     generated = Manifest.read(folder.parent / "generate")
     checked = health.measure(database, traces)
     artifacts.write_json(folder / health.FILE, checked.as_fields())
-    text = card(recipe, found, database, traces.makers, written.rows, generated, checked)
+    parts = {name: artifacts.describe(temporary / name, rows) for name, rows in written.files.items()}
+    digest = artifacts.fingerprint({name: part.sha256 for name, part in parts.items()})
+    text = card(recipe, found, database, traces.makers, written.rows, generated, checked, digest)
     artifacts.write_text(temporary / "README.md", text)
     dataset.replace(temporary, folder / "dataset")
     report.write(recipe, rules, database, traces, found, folder / "report.html", checked)
-    files = {f"dataset/{name}": rows for name, rows in written.files.items()} | {
+    files = {
         "dataset/README.md": None,
         "decisions.parquet": traces.count,
         "report.html": None,
@@ -183,8 +186,9 @@ def _decide(
         **{path.relative_to(folder).as_posix(): rows for path, rows in listed.items()},
         **{path.relative_to(folder).as_posix(): pq.read_metadata(path).num_rows for path in tables.files()},
     }
-    outputs = {name: artifacts.describe(folder / name, count) for name, count in sorted(files.items())}
-    return _counts(found, traces, recipe) | checked.counts(), outputs
+    outputs = {name: artifacts.describe(folder / name, count) for name, count in files.items()}
+    outputs |= {f"dataset/{name}": part for name, part in parts.items()}
+    return _counts(found, traces, recipe) | checked.counts(), dict(sorted(outputs.items()))
 
 
 def _write_dataset(

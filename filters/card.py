@@ -22,6 +22,8 @@ from filters.health import Check, Health
 from filters.minhash import Scheme
 from filters.traces import Maker
 
+VERSION = "2"
+"""Raised whenever the same dataset would get another card."""
 ASKED = "questions"
 """The data source that teachers are asked about."""
 NOT_SAID = "not said"
@@ -58,11 +60,15 @@ def card(
     rows: int,
     generated: Manifest | None = None,
     health: Health | None = None,
+    digest: str = "",
 ) -> str:
-    """README.md of the dataset with `rows` examples, from a database with the tables `signals` and `decisions`."""
+    """README.md of the dataset with `rows` examples, from a database with the tables `signals` and `decisions`.
+
+    `digest` is one of the content of the dataset's files.
+    """
     known = facts(database)
     sections = [
-        f"{_header(recipe, rows)}\n# {recipe.name}: reasoning traces for a small vision-language model",
+        f"{_header(recipe, rows, digest)}\n# {recipe.name}: reasoning traces for a small vision-language model",
         f"{rows:,} examples about {found.questions['selected']:,} questions: image, question, rationale and answer, "
         "written by the teachers below, measured and selected by rules.",
         _contents(recipe),
@@ -83,8 +89,12 @@ def card(
     return "\n\n".join(sections) + "\n"
 
 
-def _header(recipe: Recipe, rows: int) -> str:
-    """The YAML front matter. JSON strings are YAML strings, whatever they hold."""
+def _header(recipe: Recipe, rows: int, digest: str) -> str:
+    """The YAML front matter. JSON strings are YAML strings, whatever they hold.
+
+    `datasets` keeps its copy of a folder under the folder's name and a hash of `configs`, not of the files, so the
+    digest stands there: other content, other copy.
+    """
     settings = recipe.filter.card
     lines = [f"license: {_quoted(settings.license)}"]
     if settings.license == "other":
@@ -99,7 +109,9 @@ def _header(recipe: Recipe, rows: int) -> str:
         f"size_categories:\n- {next((name for name, limit in _SIZES if rows < limit), 'n>10M')}",
         "task_categories:\n- visual-question-answering\n- image-text-to-text",
         "tags:\n- distillation\n- chain-of-thought",
-        "configs:\n- config_name: default\n  data_files:\n  - split: train\n    path: train/*.parquet",
+        "configs:\n- config_name: default",
+        f"  description: {_quoted(f'content {digest}')}",
+        "  data_files:\n  - split: train\n    path: train/*.parquet",
     ]
     return "---\n" + "\n".join(lines) + "\n---\n"
 

@@ -1,5 +1,8 @@
 import io
+import os
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +12,7 @@ import pytest
 from PIL import Image
 from run_fixtures import generate_folder, picture, recipe, sample, trace
 
+from distill.artifacts import fingerprint
 from distill.errors import RecipeError
 from distill.images import sha256
 from distill.types import ImageRef
@@ -189,3 +193,61 @@ def test_rows_weigh_what_an_expression_over_their_signals_says(tmp_path):
 def test_a_weight_that_is_no_number_is_an_error(tmp_path):
     with pytest.raises(RecipeError, match=r"filter.select.weight = 'teacher': gives varchar, not a number"):
         apply(recipe(tmp_path, f'{KEEP_ALL}[filter.select]\nweight = "teacher"\n'), tmp_path / "run")
+
+
+LOAD = """
+import json, sys
+import datasets
+rows = [datasets.load_dataset(folder, split="train") for folder in sys.argv[1:]]
+print(json.dumps([[row["trace_id"] for row in found] for found in rows]))
+"""
+
+
+@pytest.mark.parametrize("variable", ["HF_DATASETS_CACHE", "HF_HOME", "HOME"])
+def test_load_dataset_gives_the_rows_of_this_run_although_all_runs_share_one_cache(tmp_path, variable):
+    unset = {"HF_DATASETS_CACHE", "HF_HOME", "XDG_CACHE_HOME"}
+    environment = {name: value for name, value in os.environ.items() if name not in unset}
+    environment |= {variable: str(tmp_path / "shared"), "HF_DATASETS_OFFLINE": "1"}
+
+    def loaded(*runs):
+        folders = [str(run / "filter/dataset") for run in runs]
+        done = subprocess.run(
+            [sys.executable, "-c", LOAD, *folders], env=environment, check=True, capture_output=True, text=True
+        )
+        return [sorted(ids) for ids in orjson.loads(done.stdout)]
+
+    def written(run):
+        return sorted(row["trace_id"] for row in rows_of(run))
+
+    runs = [tmp_path / name for name in ("first", "second", "third")]
+    for count, run in enumerate(runs, start=2):
+        asked = [sample(f"How many of {number}?", "4") for number in range(count)]
+        generate_folder(run, asked, [trace(one) for one in asked])
+        apply(recipe(tmp_path, KEEP_ALL), run)
+    assert loaded(*runs) == [written(run) for run in runs]
+
+    apply(recipe(tmp_path, KEEP_ALL + "[filter.select]\nlimit = 1\n"), runs[0], fresh=True)
+    moved = runs[1].rename(tmp_path / "moved")
+    runs[2].rename(runs[1])  # where another run was before
+    shutil.copytree(runs[0], tmp_path / "copied")
+    now = [runs[0], moved, runs[1], tmp_path / "copied"]
+    assert [len(written(run)) for run in now] == [1, 3, 4, 1]
+    assert loaded(*now) == [written(run) for run in now]
+    assert list((tmp_path / "shared").rglob("dataset-train.arrow"))
+
+
+def test_a_dataset_whose_card_lacks_the_digest_of_its_content_is_packed_anew(world):
+    tmp_path, *_ = world
+    run = tmp_path / "run"
+    apply(recipe(tmp_path, KEEP_ALL), run)
+    path = run / "filter/manifest.json"
+    manifest = orjson.loads(path.read_bytes())
+    settings = recipe(tmp_path, KEEP_ALL).filter.model_dump(mode="json", include={"card", "exports"})
+    inputs = manifest["inputs"] | {"card and exports": fingerprint(settings)}
+    path.write_bytes(orjson.dumps(manifest | {"inputs": inputs}))
+    card = run / "filter/dataset/README.md"
+    new = card.read_text()
+    assert "  description: " in new
+    card.write_text(new.replace("  description: ", "  was: "))
+    again = apply(recipe(tmp_path, KEEP_ALL), run)
+    assert card.read_text() == new and again.fingerprint == manifest["fingerprint"]
