@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
+from distill import packages
 from distill.errors import DistillError, RecipeError
 from student import processes
 
@@ -30,14 +31,22 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except DistillError as error:
-            if not processes.speaks():
-                processes.hold_back()
-            typer.echo(f"distill: {error}", err=True)
-            ctx.exit(error.exit_code)
+            self._end(ctx, error)
+        except ImportError as error:
+            plain = packages.explained(error, f"distill {ctx.invoked_subcommand}")
+            if plain is None:
+                raise
+            self._end(ctx, plain)
         except KeyboardInterrupt:
             if processes.speaks():
                 typer.echo(INTERRUPTED, err=True)
             ctx.exit(130)
+
+    def _end(self, ctx: typer.Context, error: DistillError) -> NoReturn:
+        if not processes.speaks():
+            processes.hold_back()
+        typer.echo(f"distill: {error}", err=True)
+        ctx.exit(error.exit_code)
 
 
 app = typer.Typer(

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from distill import packages
 from distill.artifacts import directory_sha256
 from distill.errors import RecipeError
 from distill.recipe import Recipe
@@ -32,6 +33,7 @@ def student_fit(recipe: Recipe, folder: Path) -> "Measurer":
     from filters import fit
     from filters.side import Measurer
 
+    packages.require(f"filter.signals = {STUDENT!r}", *packages.TRAIN)
     settings = recipe.filter.student
     name, revision = _checkpoint(recipe)
     place = recipe.local_or_hub(name)

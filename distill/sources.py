@@ -18,7 +18,8 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from distill.errors import DataError, MissingExtra
+from distill import packages
+from distill.errors import DataError
 from distill.images import open_arrow
 from distill.recipe import DataSource, Recipe
 from distill.types import BadRow
@@ -84,7 +85,7 @@ def locate(recipe: Recipe, name: str) -> Table:
         table = Table(label=str(path), kind=_kind(path, where), files=(path,), root=path.parent)
     elif path.is_dir():
         table = _directory(path, source, where)
-    elif _HUB_NAME.fullmatch(source.source) and Path(source.source).suffix not in KINDS:
+    elif is_hub_name(source):
         table = _hub(source, path, where)
     else:
         raise DataError(f"{where}: {path} does not exist{_nearest_path(path)}; paths are relative to the recipe")
@@ -173,17 +174,23 @@ def _split_of(file: Path) -> str | None:
     return None
 
 
-def _hub(source: DataSource, path: Path, where: str) -> Table:
-    """A dataset of the hub, downloaded and cached by the datasets library."""
-    try:
-        import datasets
-    except ImportError:
-        raise MissingExtra(
-            f"{where}: {path} does not exist, so it would be a hub name, and reading the hub needs the datasets "
-            "library: pip install 'cot-distill[train]'"
-        ) from None
+def is_hub_name(source: DataSource) -> bool:
+    """Whether a source that is not on this disk has the form of a hub name."""
+    return bool(_HUB_NAME.fullmatch(source.source)) and Path(source.source).suffix not in KINDS
+
+
+def check_hub(source: DataSource, path: Path, where: str) -> None:
+    """Raise DataError or MissingExtra, without any network, where a hub name cannot be read as the recipe says."""
+    packages.require(f"{where}: {path} does not exist, so it would be a hub name; reading the hub", "datasets")
     if "[" in source.split:
         raise DataError(f"{where}: split = {source.split!r}: slices are not read; use limit")
+
+
+def _hub(source: DataSource, path: Path, where: str) -> Table:
+    """A dataset of the hub, downloaded and cached by the datasets library."""
+    check_hub(source, path, where)
+    import datasets
+
     try:
         dataset = datasets.load_dataset(source.source, source.subset, split=source.split)
         files = [Path(item["filename"]) for item in dataset.cache_files]

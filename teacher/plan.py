@@ -20,7 +20,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from distill import data, sources
+from distill import data, packages, sources
 from distill.artifacts import atomic_path, fingerprint, flatten, write_json
 from distill.errors import DataError, RecipeError
 from distill.recipe import Recipe, Teacher
@@ -62,6 +62,8 @@ def check(recipe: Recipe) -> dict[str, Model]:
         _check_prompt(teacher)
         if teacher.managed:
             check_arguments(teacher.server, f"{recipe.path}: teachers.{teacher.name}.server")
+        if teacher.backend == "embedded":
+            packages.require(f"teacher '{teacher.name}' with backend 'embedded'", "torch", "transformers")
         if teacher.backend == "openai":
             sampling_body(teacher, teacher.sampling)
         elif teacher.backend == "embedded" and "budget" in recipe.generate.outcomes.policies:

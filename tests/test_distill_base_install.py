@@ -1,0 +1,115 @@
+"""Without the extras: every command works, or ends with the one line that installs what it needs."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import student_worlds as worlds
+
+from distill import packages
+from distill.errors import MissingExtra
+
+BLOCKED = """
+import sys
+for package in sys.argv.pop(1).split(","):
+    sys.modules[package] = None
+from distill.cli import main
+main()
+"""
+ABSENT = ",".join((*packages.TRAIN, "bitsandbytes", "liger_kernel", "kernels", "vllm", "ray", "torchvision"))
+TEACHER = '[[teachers]]\nname = "only"\nmodel = "language"\nbackend = "embedded"\n'
+
+
+def distill(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", BLOCKED, ABSENT, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A recipe with every section, its data, a finished filter stage, and folders that look like checkpoints."""
+    place = tmp_path_factory.mktemp("base")
+    for name, kind in (("vision", "siglip_vision_model"), ("language", "qwen2")):
+        (place / name).mkdir()
+        (place / name / "config.json").write_text(json.dumps({"model_type": kind}))
+        (place / name / "model.safetensors").write_bytes(b"")
+    worlds.data(place, questions=6)
+    (place / "words.jsonl").write_text(json.dumps({"question": "1 + 1?", "answer": "2"}) + "\n")
+    more = TEACHER + '[eval]\narms = { before = "base" }\n'
+    more += '[data.words]\nsource = "words.jsonl"\ncolumns = { image = "" }\n[data.far]\nsource = "some/where"\n'
+    worlds.recipe(place, worlds.stage("align", "questions"), worlds.stage("reason"), more=more)
+    return place
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what"),
+    [
+        (("generate",), "teacher 'only'"),
+        (("generate", "--check"), "teacher 'only'"),
+        (("train",), "distill train"),
+        (("eval",), "distill eval"),
+        (("plan", "--gpu", "L4"), "distill plan"),
+        (("run",), "teacher 'only'"),
+        (("ablate",), ""),
+        (("eval", "--set", "eval.data=far"), "[data.far]"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_a_command_that_needs_the_train_extra_says_the_line_that_installs_it(
+    folder: Path, arguments: tuple[str, ...], what: str, tmp_path: Path
+) -> None:
+    name, *options = arguments
+    shutil.copytree(folder / "run" / "filter", tmp_path / "run" / "filter")
+    done = distill(name, folder / "recipe.toml", "--run", tmp_path / "run", *options)
+    assert "pip install 'cot-distill[train]'" in done.stderr, done.stderr
+    assert what in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.returncode == 2
+
+
+def test_a_signal_of_the_student_is_refused_before_anything_is_measured(folder: Path, tmp_path: Path) -> None:
+    signals = 'filter.signals=["format", "student"]'
+    options = ("--set", signals, "--set", "filter.student.checkpoint=language", "--run", tmp_path / "run")
+    done = distill("filter", folder / "recipe.toml", *options)
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False)
+    assert "filter.signals = 'student' needs torch" in done.stderr
+    assert "pip install 'cot-distill[train]'" in done.stderr
+
+
+def test_an_export_of_the_student_says_the_line_that_installs_what_it_needs(folder: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "recipe.toml").write_text((folder / "recipe.toml").read_text())
+    done = distill("export", run, "--out", tmp_path / "out")
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False)
+    assert "distill export needs torch, which is not installed: pip install 'cot-distill[train]'" in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("recipes",), ("recipes", "schema")])
+def test_what_needs_no_extra_works_without_one(arguments: tuple[str, ...]) -> None:
+    done = distill(*arguments)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_filter_status_and_explain_need_no_extra(folder: Path, tmp_path: Path) -> None:
+    import run_fixtures
+
+    samples, traces = run_fixtures.small_world(tmp_path / "pictures")
+    run = tmp_path / "run"
+    run_fixtures.generate_folder(run, samples, traces)
+    (tmp_path / "recipe.toml").write_text(run_fixtures.RECIPE)
+    assert distill("filter", tmp_path / "recipe.toml", "--run", run).returncode == 0
+    for arguments in (("status", run), ("explain", run, traces[0].id)):
+        done = distill(*arguments)
+        assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
+
+
+def test_packages_of_an_extra_are_named_by_the_extra_and_others_by_themselves() -> None:
+    assert packages.install_line("torch", "bitsandbytes", "wandb") == "pip install 'cot-distill[qlora,train]' wandb"
+    assert packages.missing("json", "no_such_package") == ["no_such_package"]
+    with pytest.raises(MissingExtra, match="no_such_package, which is not installed: pip install no_such_package"):
+        packages.require("this test", "no_such_package")
+    assert packages.explained(ImportError("x", name="no_such_package"), "this test") is None
