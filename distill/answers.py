@@ -8,29 +8,26 @@ verdict, are in `distill.metrics` and can be imported from here.
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
-from math import factorial
 from typing import Final
 
 from distill import choices, lists, mathworker, texts
-from distill.agreement import Finding, compare_quantities, correct, undecided, wrong
+from distill.agreement import Finding, correct, undecided, wrong
 from distill.answer_types import infer_type as infer_type
 from distill.errors import DataError
-from distill.final_answer import final_answer
+from distill.final_answer import MAX_CHARACTERS, FinalAnswer, final_answer
 from distill.metrics import anls as anls
 from distill.metrics import exact_match as exact_match
 from distill.metrics import relaxed_accuracy as relaxed_accuracy
 from distill.metrics import rouge_l as rouge_l
 from distill.notation import normalise
-from distill.numbers import Quantity, quantities, single
-from distill.stated import left_open, repeated, stated
-from distill.times import compare_dates, compare_ratios, compare_times, days
+from distill.number_answers import GoldAnswer, number, year_of
+from distill.numbers import single
+from distill.times import compare_dates, compare_ratios, compare_times
 
-MAX_CHARACTERS: Final = 20_000
-"""Longer predictions are not answers and are left undecided."""
-_MOST_NUMBERS: Final = 200
+_LONGEST_EXPRESSIONS: Final = 400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,16 +38,6 @@ class Judgement:
     relative_error: float | None
     reason: str
     answer_type: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Gold:
-    text: str
-    answer_type: str
-    declared: bool
-    quantity: Quantity | None
-    tolerance: Decimal
-    options: tuple[str, ...]
 
 
 def judge(
@@ -119,7 +106,7 @@ def _judge(
     kind = answer_type or _inferred(golds[0], offered)
     for text in golds:
         goal = _gold(text, kind, answer_type is not None, tolerance, offered)
-        finding = _compare(prediction, goal, ask_worker=ask_worker)
+        finding = _compare(prediction, goal, ask_worker=ask_worker) if prediction != text else _same_text(goal)
         judged = Judgement(
             verdict=finding.verdict, relative_error=finding.relative_error, reason=finding.reason, answer_type=kind
         )
@@ -148,28 +135,37 @@ def _better(one: Judgement, other: Judgement) -> Judgement:
 
 
 @lru_cache(maxsize=8192)
-def _gold(text: str, kind: str, declared: bool, tolerance: float, options: tuple[str, ...]) -> _Gold:
-    text = normalise(final_answer(text).text)
-    return _Gold(
+def _gold(text: str, kind: str, declared: bool, tolerance: float, options: tuple[str, ...]) -> GoldAnswer:
+    final = final_answer(text)
+    text = _plain(final.text)
+    return GoldAnswer(
         text=text,
         answer_type=kind,
         declared=declared,
         quantity=single(text),
         tolerance=Decimal(repr(float(tolerance))),
-        options=tuple(normalise(option) for option in options),
+        options=tuple(_plain(final_answer(option).text) for option in options),
+        cut=final.cut,
     )
 
 
-def _compare(prediction: str, gold: _Gold, *, ask_worker: bool) -> Finding:
+def _compare(prediction: str, gold: GoldAnswer, *, ask_worker: bool) -> Finding:
     if not prediction.strip():
         return wrong("empty_prediction")
-    if len(prediction) > MAX_CHARACTERS:
-        return undecided("too_long")
     final = final_answer(prediction)
-    text = normalise(_NEW_LINE.sub("; ", final.text) if gold.answer_type == "list" else final.text)
+    if gold.cut:
+        return undecided("too_long")
+    found = _compare_final(final, gold, ask_worker=ask_worker)
+    # What is left out may take back what agrees.
+    return undecided("too_long") if final.cut and found.verdict == "correct" else found
+
+
+def _compare_final(final: FinalAnswer, gold: GoldAnswer, *, ask_worker: bool) -> Finding:
+    text = _plain(_NEW_LINE.sub("; ", final.text) if gold.answer_type == "list" else final.text)
     if text == gold.text:
         return _same_text(gold)
     finding = _JUDGES[gold.answer_type](text, gold)
+    ask_worker = ask_worker and len(final.text) + len(gold.text) <= _LONGEST_EXPRESSIONS
     if ask_worker and finding.verdict != "correct" and finding.relative_error is None and finding.can_be_mathematics:
         voted = mathworker.vote(final.text, gold.text)
         if voted is not None and not (voted.verdict == "wrong" and _in_degrees(gold)):
@@ -177,7 +173,12 @@ def _compare(prediction: str, gold: _Gold, *, ask_worker: bool) -> Finding:
     return finding
 
 
-def _in_degrees(gold: _Gold) -> bool:
+def _plain(text: str) -> str:
+    """In one notation, and still bounded: one character can be the short form of eighteen."""
+    return normalise(text)[:MAX_CHARACTERS]
+
+
+def _in_degrees(gold: GoldAnswer) -> bool:
     """An expression may be the same angle in radians."""
     return gold.quantity is not None and gold.quantity.unit in ("°", "degree")
 
@@ -186,160 +187,30 @@ _NEW_LINE = re.compile(r"(?<=[^\s,;:])[ \t]*\n\s*")
 """The items of a list may be its lines."""
 
 
-def _same_text(gold: _Gold) -> Finding:
+def _same_text(gold: GoldAnswer) -> Finding:
     numeric = gold.answer_type in ("number", "percent", "money") and gold.quantity is not None
     return Finding(verdict="correct", reason="same_text", relative_error=0.0 if numeric else None)
-
-
-# --- numbers, percents, money -----------------------------------------------------------------------------------
-
-
-def _number(text: str, gold: _Gold) -> Finding:
-    if gold.quantity is None:
-        return _text(text, gold)
-    whole = single(text)
-    if whole is not None:
-        return _agree(whole, gold, text)
-    found = quantities(text)
-    if len(found) > _MOST_NUMBERS:
-        return undecided("several_numbers")
-    named = stated(text, found)
-    if named is not None:
-        return _agree(named, gold, text)
-    if not found:
-        return _no_number(text, gold)
-    if all(quantity.negated for quantity in found):
-        return undecided("negated")
-    found = tuple(quantity for quantity in found if not quantity.negated)
-    findings: dict[tuple[Decimal, bool], Finding] = {}
-    for quantity in found:
-        finding = _agree(quantity, gold, text)
-        if (quantity.bound or quantity.label) and finding.verdict != "wrong":
-            finding = undecided("stated_as_limit" if quantity.bound else "may_be_a_name")
-        findings.setdefault((quantity.value, quantity.percent), finding)
-    if len(findings) == 1:
-        if (factored := _factorial(text, gold)) is not None:
-            return factored
-        if texts.looks_mathematical(text):
-            return replace(undecided("expression"), can_be_mathematics=True)
-        finding = next(iter(findings.values()))
-        return undecided("several_numbers") if finding.verdict == "correct" and repeated(text, found) else finding
-    return _among_several(found, findings, gold, text)
-
-
-def _no_number(text: str, gold: _Gold) -> Finding:
-    digits = re.findall(r"\d", text)
-    if digits and digits == re.findall(r"\d", gold.text):
-        return undecided("unreadable_number")
-    return texts.without_number(text)
-
-
-def _factorial(text: str, gold: _Gold) -> Finding | None:
-    """5! is 120, but it may be 5 with emphasis."""
-    match = re.fullmatch(r"(\d\d?)!", text)
-    if match is None or gold.quantity is None:
-        return None
-    if gold.quantity.value == factorial(int(match[1])):
-        return correct("same_factorial")
-    return correct("equal") if gold.quantity.value == int(match[1]) else wrong("other_value")
-
-
-def _among_several(
-    found: Sequence[Quantity], findings: Mapping[tuple[Decimal, bool], Finding], gold: _Gold, text: str
-) -> Finding:
-    """Several numbers: the one with the gold's unit if it is the only one, else the question stays open."""
-    assert gold.quantity is not None
-    sign = (gold.quantity.percent, gold.quantity.currency, gold.quantity.unit)
-    if any(sign):
-        alike = {
-            (quantity.value, quantity.percent)
-            for quantity in found
-            if (quantity.percent, quantity.currency, quantity.unit) == sign and not quantity.bound
-        }
-        if len(alike) == 1:
-            return findings[alike.pop()]
-    mathematical = texts.looks_mathematical(text)
-    open_reasons = {finding.reason for finding in findings.values() if finding.verdict != "wrong"}
-    if open_reasons <= {"ambiguous_separator", "rounded"}:
-        if re.findall(r"\d", text) == re.findall(r"\d", gold.text) or _is_ratio(text, gold):
-            return undecided("unreadable_number")
-        open_still = left_open(text, found, gold.quantity.value)
-        if open_still is not None:
-            return replace(open_still, can_be_mathematics=mathematical)
-        return replace(wrong("none_of_several_numbers"), can_be_mathematics=mathematical)
-    return replace(undecided("several_numbers"), can_be_mathematics=mathematical)
-
-
-def _is_ratio(text: str, gold: _Gold) -> bool:
-    """1:4 for a gold of 1/4."""
-    finding = compare_ratios(text, gold.text)
-    return finding is not None and finding.verdict == "correct"
-
-
-def _agree(said: Quantity, gold: _Gold, text: str) -> Finding:
-    assert gold.quantity is not None
-    if gold.text[:1] == "0" and gold.text.isdigit() and len(gold.text) > 1 and not text.startswith("0"):
-        return undecided("leading_zeros")  # 007 is a name
-    return compare_quantities(said, gold.quantity, gold.answer_type, gold.tolerance, text)
-
-
-def _year(text: str, gold: _Gold) -> Finding:
-    if gold.quantity is None:
-        return _text(text, gold)
-    year = gold.quantity.value
-    if (short := re.fullmatch(r"'(\d\d)", text)) is not None:
-        return correct("year_without_century") if year % 100 == int(short[1]) else wrong("other_year")
-    whole = single(text)
-    if whole is not None:
-        if whole.value == year and not whole.percent and not whole.currency:
-            return correct("equal")
-        if whole.value < 100 and year % 100 == whole.value:
-            return undecided("year_without_century")
-        return undecided("may_be_no_year") if year in (whole.value, *whole.others) else wrong("other_year")
-    if re.search(rf"\b{int(year) // 10}0'?s\b", text):
-        return undecided("decade")
-    found = quantities(text)
-    if not found:
-        inside = set(re.findall(r"(?<!\d)\d{4}(?!\d)", text))
-        return undecided("year_inside_a_word") if gold.text in inside else texts.without_number(text)
-    dates = {reading.year for day in days(text) for reading in day}
-    if len(dates) == 1 and None not in dates:
-        return correct("only_year") if dates == {year} else wrong("other_year")
-    values = {quantity.value for quantity in found if not quantity.bound and not quantity.negated}
-    years = {value for value in values if 1000 <= value <= 2999 and value == int(value)}
-    if len(years) == 1:
-        if _NEAR_A_YEAR.search(text) and years == {year}:
-            return undecided("near_the_year")
-        return correct("only_year") if years == {year} else wrong("other_year")
-    if year in values | {quantity.value for quantity in found}:
-        return undecided("several_numbers")
-    return left_open(text, found, year) or wrong("other_year")
-
-
-_NEAR_A_YEAR = re.compile(
-    r"\b(?:before|after|since|until|till|prior to)\s+(?:the year\s+)?\d{4}\b|\d{4}\s?[-/]\s?\d\d\b", re.IGNORECASE
-)
 
 
 # --- times, dates, ratios ---------------------------------------------------------------------------------------
 
 
-def _time(text: str, gold: _Gold) -> Finding:
+def _time(text: str, gold: GoldAnswer) -> Finding:
     return compare_times(text, gold.text, gold.declared) or _text(text, gold)
 
 
-def _ratio(text: str, gold: _Gold) -> Finding:
-    return compare_ratios(text, gold.text) or (_number(text, gold) if gold.quantity else _text(text, gold))
+def _ratio(text: str, gold: GoldAnswer) -> Finding:
+    return compare_ratios(text, gold.text) or (number(text, gold) if gold.quantity else _text(text, gold))
 
 
-def _date(text: str, gold: _Gold) -> Finding:
+def _date(text: str, gold: GoldAnswer) -> Finding:
     return compare_dates(text, gold.text) or _text(text, gold)
 
 
 # --- choices and lists ------------------------------------------------------------------------------------------
 
 
-def _choice(text: str, gold: _Gold) -> Finding:
+def _choice(text: str, gold: GoldAnswer) -> Finding:
     letter = choices.letter_of(gold.text, gold.options)
     if letter is None:
         return _text(text, gold)
@@ -359,11 +230,11 @@ def _covers(options: Sequence[str], letter: str) -> bool:
     return index < len(options) and options[index].lower().startswith(("all", "both", "any", "none", "neither"))
 
 
-def _list(text: str, gold: _Gold) -> Finding:
+def _list(text: str, gold: GoldAnswer) -> Finding:
     return lists.compare(text, gold.text, lambda said, meant: _item(said, meant, gold))
 
 
-def _item(said: str, meant: str, gold: _Gold) -> Finding:
+def _item(said: str, meant: str, gold: GoldAnswer) -> Finding:
     kind = infer_type(meant)
     if kind in ("list", "choice"):
         kind = "text"
@@ -371,15 +242,15 @@ def _item(said: str, meant: str, gold: _Gold) -> Finding:
     return correct("same_text") if said == item.text else _JUDGES[kind](said, item)
 
 
-def _text(text: str, gold: _Gold) -> Finding:
+def _text(text: str, gold: GoldAnswer) -> Finding:
     return texts.compare(text, gold.text)
 
 
-_JUDGES: Final[Mapping[str, Callable[[str, _Gold], Finding]]] = {
-    "number": _number,
-    "percent": _number,
-    "money": _number,
-    "year": _year,
+_JUDGES: Final[Mapping[str, Callable[[str, GoldAnswer], Finding]]] = {
+    "number": number,
+    "percent": number,
+    "money": number,
+    "year": year_of,
     "time": _time,
     "ratio": _ratio,
     "date": _date,
