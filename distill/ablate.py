@@ -15,7 +15,7 @@ from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from distill import data
+from distill import data, redact
 from distill.ablation import REFERENCE, Study
 from distill.arms import Budget, arm, changes, possible, stage_under_study
 from distill.artifacts import Manifest, fingerprint, locked, write_text
@@ -252,7 +252,7 @@ def _link_traces(recipe: Recipe, changed: Recipe, run: Path, folder: Path, on_pr
     before, now = (each.model_dump(mode="json", include=made_from) for each in (recipe, changed))
     source = run / "generate"
     if before != now:
-        own = run / ABLATE / SHARED / f"run-{fingerprint(now)[:16]}"
+        own = run / ABLATE / SHARED / f"run-{fingerprint(redact.settings(now))[:16]}"
         # Traces never depend on the seed of a training.
         generate(changed.model_copy(update={"seed": recipe.seed}), own, on_progress=on_progress)
         source = own / "generate"

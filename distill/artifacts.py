@@ -2,7 +2,8 @@
 
 A journal is append-only and fsynced in groups; a torn last line is cut off when it is opened again. Every other
 file is written under a temporary name, fsynced and renamed. A stage's manifest is written last: no manifest
-means the stage is unfinished. Does not cover what the files mean: that is each stage's business.
+means the stage is unfinished. What is written here holds no known secret. Does not cover what the files mean: that is
+each stage's business.
 """
 
 import errno
@@ -22,7 +23,9 @@ from typing import IO, Any, Self
 
 import orjson
 
+from distill import redact
 from distill.errors import BusyError, DataError, StaleError, StorageError
+from distill.local_paths import refuse_address
 
 MANIFEST = "manifest.json"
 STAGES = ("generate", "filter", "train", "eval")
@@ -131,7 +134,7 @@ def begin(path: Path, fields: Mapping[str, Any], *, begun: bool, remedy: str) ->
         before = orjson.loads(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError, orjson.JSONDecodeError):
         before = None
-    if begun and before is not None and fingerprint(before) != fingerprint(fields):
+    if begun and before is not None and fingerprint(before) != fingerprint(redact.tree(fields)):
         raise StaleError(f"{path.parent} was begun with other settings:\n{differences(before, fields)}\n{remedy}")
     write_json(path, fields)
 
@@ -217,8 +220,9 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
 
 def write_bytes(path: Path, data: bytes) -> None:
+    """Text, encoded. Known secrets in it are masked; for other bytes there is `atomic_path`."""
     with atomic_path(path) as temporary:
-        temporary.write_bytes(data)
+        temporary.write_bytes(redact.text_bytes(data))
 
 
 def write_text(path: Path, text: str) -> None:
@@ -227,7 +231,7 @@ def write_text(path: Path, text: str) -> None:
 
 def write_json(path: Path, value: Any) -> None:
     """Indented JSON with sorted keys, for files a person may open."""
-    write_bytes(path, orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS) + b"\n")
+    write_bytes(path, redact.dumps(value, orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS) + b"\n")
 
 
 def sync(path: Path) -> None:
@@ -262,7 +266,7 @@ class Journal:
 
         It is durable after the next `flush`, at the latest at `close`.
         """
-        line = orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE | orjson.OPT_SORT_KEYS)
+        line = redact.dumps(record, orjson.OPT_APPEND_NEWLINE | orjson.OPT_SORT_KEYS)
         with storage_errors(self.path):
             try:
                 written = self._file.write(line)
@@ -342,6 +346,7 @@ def read_jsonl_at(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 @contextmanager
 def locked(run: Path) -> Iterator[None]:
     """Hold a run directory for one process; the lock dies with the process, so a crash leaves none behind."""
+    refuse_address(run)
     with storage_errors(run):
         run.mkdir(parents=True, exist_ok=True)
         file = (run / ".lock").open("ab+", buffering=0)

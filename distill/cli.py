@@ -6,6 +6,7 @@ Data goes to stdout, progress to stderr. Heavy packages are imported inside the 
 import os
 import signal
 import sys
+import traceback
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -13,8 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from distill import packages
+from distill import packages, redact
+from distill.console import hide_secrets, say, show
 from distill.errors import DistillError, RecipeError
+from distill.local_paths import address_problem
 from student import processes
 
 if TYPE_CHECKING:
@@ -39,14 +42,21 @@ class Commands(TyperGroup):
             self._end(ctx, plain)
         except KeyboardInterrupt:
             if processes.speaks():
-                typer.echo(INTERRUPTED, err=True)
+                say(INTERRUPTED)
             ctx.exit(130)
 
     def _end(self, ctx: typer.Context, error: DistillError) -> NoReturn:
         if not processes.speaks():
             processes.hold_back()
-        typer.echo(f"distill: {error}", err=True)
+        say(f"distill: {error}")
         ctx.exit(error.exit_code)
+
+
+def _path(value: str) -> Path:
+    """A path of this machine."""
+    if problem := address_problem(value):
+        raise typer.BadParameter(redact.message(problem))
+    return Path(value)
 
 
 app = typer.Typer(
@@ -65,7 +75,8 @@ RecipeArgument = Annotated[
     str, typer.Argument(metavar="RECIPE", help="A TOML file, or the name of a shipped recipe.")
 ]
 RunOption = Annotated[
-    Path | None, typer.Option("--run", metavar="DIR", help="Run directory [default: runs/<recipe name>].")
+    Path | None,
+    typer.Option("--run", parser=_path, metavar="DIR", help="Run directory [default: runs/<recipe name>]."),
 ]
 FreshOption = Annotated[
     bool, typer.Option("--fresh", help="Start this stage over (what is still valid by content is reused).")
@@ -103,11 +114,11 @@ def generate(
         raise RecipeError("--probe needs --check, which estimates a run from the questions asked")
     chosen = _open(recipe, run, overrides)
     if replay:
-        typer.echo(replay_request(*chosen, replay, resend=resend))
+        show(replay_request(*chosen, replay, resend=resend))
     elif check:
-        typer.echo(check_generate(*chosen, limit=limit, fresh=fresh, probe=probe or 0))
+        show(check_generate(*chosen, limit=limit, fresh=fresh, probe=probe or 0))
     else:
-        typer.echo(generate_stage(*chosen, limit=limit, fresh=fresh))
+        show(generate_stage(*chosen, limit=limit, fresh=fresh))
 
 
 @app.command("filter")
@@ -130,9 +141,9 @@ def filter_(
 
     if what_if:
         other, _ = _open(what_if, run, overrides)
-        typer.echo(compare_policies(*_open(recipe, run, None), other))
+        show(compare_policies(*_open(recipe, run, None), other))
     else:
-        typer.echo(filter_stage(*_open(recipe, run, overrides), fresh=fresh))
+        show(filter_stage(*_open(recipe, run, overrides), fresh=fresh))
 
 
 @app.command()
@@ -146,7 +157,7 @@ def train(
     """Train the student, stage by stage."""
     from distill.run import train_stage
 
-    typer.echo(train_stage(*_open(recipe, run, overrides, several=True), stage=stage, fresh=fresh))
+    show(train_stage(*_open(recipe, run, overrides, several=True), stage=stage, fresh=fresh))
 
 
 @app.command("eval")
@@ -169,7 +180,7 @@ def eval_(
     """Measure the students on held-out questions."""
     from distill.run import eval_stage
 
-    typer.echo(eval_stage(*_open(recipe, run, overrides, students=students), fresh=fresh))
+    show(eval_stage(*_open(recipe, run, overrides, students=students), fresh=fresh))
 
 
 @app.command()
@@ -177,7 +188,7 @@ def run(recipe: RecipeArgument, run: RunOption = None, overrides: SetOption = No
     """Run all four stages in order, resuming."""
     from distill.run import all_stages
 
-    typer.echo(all_stages(*_open(recipe, run, overrides)))
+    show(all_stages(*_open(recipe, run, overrides)))
 
 
 @app.command()
@@ -204,9 +215,7 @@ def ablate(
     if report and fresh:
         raise RecipeError("--report and --fresh: --report shows what is finished, --fresh sets it aside")
     chosen = _open(recipe, run, overrides)
-    typer.echo(
-        ablate_recipe(*chosen, arms=arm or (), study=study, seeds=seed or (), jobs=jobs, report=report, fresh=fresh)
-    )
+    show(ablate_recipe(*chosen, arms=arm or (), study=study, seeds=seed or (), jobs=jobs, report=report, fresh=fresh))
 
 
 @app.command()
@@ -225,32 +234,32 @@ def plan(
     """Foretell what training takes: tokens, FLOPs, memory, hours and cost. Loads no weights."""
     from distill.plan import plan as foretell
 
-    typer.echo(foretell(*_open(recipe, run, overrides), gpu=gpu, price=price))
+    show(foretell(*_open(recipe, run, overrides), gpu=gpu, price=price))
 
 
 @app.command()
-def status(run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]) -> None:
+def status(run: Annotated[Path, typer.Argument(parser=_path, metavar="RUN", help="A run directory.")]) -> None:
     """Show the funnel and the state of every stage."""
     from distill.status import status as read_status
 
-    typer.echo(read_status(run))
+    show(read_status(run))
 
 
 @app.command()
 def explain(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")],
+    run: Annotated[Path, typer.Argument(parser=_path, metavar="RUN", help="A run directory.")],
     trace_id: Annotated[str, typer.Argument(metavar="ID", help="A trace id, or its first characters.")],
 ) -> None:
     """Show everything known of one trace."""
     from distill.explain import explain as explain_trace
 
-    typer.echo(explain_trace(run, trace_id))
+    show(explain_trace(run, trace_id))
 
 
 @app.command()
 def export(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="A new folder.")],
+    run: Annotated[Path, typer.Argument(parser=_path, metavar="RUN", help="A run directory.")],
+    out: Annotated[Path, typer.Option(parser=_path, metavar="DIR", help="A new folder.")],
     stage: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="The student of this stage [default: the last that learned rationales]."),
@@ -294,10 +303,10 @@ def export(
     if dataset and lmms_eval:
         raise RecipeError("--dataset and --lmms-eval write different things: one folder, and one command, for each")
     if dataset or lmms_eval:
-        typer.echo(export_dataset(run, dataset, out) if dataset else export_tasks(run, lmms_eval or [], out))
+        show(export_dataset(run, dataset, out) if dataset else export_tasks(run, lmms_eval or [], out))
         return
     forms = ("native", "plain") if both else ("plain",) if plain else ("native",)
-    typer.echo(export_student(run, out, stage, forms=forms, prompts=prompts if verify else None))
+    show(export_student(run, out, stage, forms=forms, prompts=prompts if verify else None))
 
 
 @recipes_app.callback(invoke_without_command=True)
@@ -308,18 +317,20 @@ def recipes(context: typer.Context) -> None:
 
         for name, path in shipped().items():
             purpose = path.read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
-            typer.echo(f"{name:<24} {purpose}")
+            show(f"{name:<24} {purpose}")
 
 
 @recipes_app.command("copy")
 def copy_recipe(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A shipped recipe.")],
-    destination: Annotated[Path, typer.Argument(metavar="DEST", help="Folder or file to write.")] = Path(),
+    destination: Annotated[
+        Path, typer.Argument(parser=_path, metavar="DEST", help="Folder or file to write.")
+    ] = Path(),
 ) -> None:
     """Copy a shipped recipe, with its assets, to edit it."""
     from distill.run import copy_shipped
 
-    typer.echo(copy_shipped(name, destination))
+    show(copy_shipped(name, destination))
 
 
 @recipes_app.command("schema")
@@ -329,7 +340,7 @@ def print_schema() -> None:
 
     from distill.recipe import schema
 
-    typer.echo(json.dumps(schema(), indent=2))
+    show(json.dumps(schema(), indent=2))
 
 
 def _open(
@@ -341,11 +352,12 @@ def _open(
     students: list[str] | None = None,
 ) -> "tuple[Recipe, Path]":
     """The recipe and its run directory, for a command that takes `several` processes or not."""
+    from distill.evaluation import student_values
     from distill.recipe import load
 
     if not several:
         processes.require_one()
-    pairs = _students(students or [])
+    pairs = student_values(students or [])
     for text in overrides or []:
         key, equals, value = text.partition("=")
         if not equals:
@@ -353,30 +365,6 @@ def _open(
         pairs[key.strip()] = value.strip()
     recipe = load(name, pairs)
     return recipe, run or Path("runs") / recipe.name
-
-
-def _students(given: list[str]) -> dict[str, str]:
-    """What --student says as the recipe's keys and values."""
-    import json
-
-    pairs: dict[str, str] = {}
-    for text in given:
-        name, equals, what = text.partition("=")
-        url, _, model = what.partition("#")
-        served = url.startswith(("http://", "https://"))
-        if not (name and equals and what) or "." in name or (served and not model):
-            raise RecipeError(
-                f"--student {text}: write NAME=FOLDER, NAME=HUB_NAME or NAME=URL#MODEL, such as "
-                "big=http://127.0.0.1:8000/v1#Qwen3-VL-8B; a name has no dot"
-            )
-        place = Path(what).expanduser()
-        values = (
-            {"base_url": url, "model": model}
-            if served
-            else {"model": str(place.resolve() if place.exists() else what)}
-        )
-        pairs |= {f"eval.students.{name}.{key}": json.dumps(value) for key, value in values.items()}
-    return pairs
 
 
 def _interrupt(_signal: int, _frame: FrameType | None) -> NoReturn:
@@ -387,6 +375,7 @@ def main() -> None:
     """The `distill` command."""
     # A scheduler's SIGTERM ends a run as cleanly as Ctrl-C does.
     signal.signal(signal.SIGTERM, _interrupt)
+    hide_secrets()
     # Threads of torch that wait by spinning stand in each other's way on a busy machine: 83 s against 9 s for the
     # same traces on two cores with two other processes. Read when torch is loaded, so it is set here.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -394,4 +383,8 @@ def main() -> None:
         processes.end_on_signals(INTERRUPTED)
         if not processes.is_main():
             sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123
-    app()
+    try:
+        app()
+    except Exception:
+        say(traceback.format_exc())
+        sys.exit(1)

@@ -1,17 +1,79 @@
-"""Every use of rich: live progress on a terminal, one line now and then anywhere else. Writes to stderr only."""
+"""What reaches the terminal: data on stdout, messages and progress on stderr.
 
+The one edge where text of a model, a server or a file meets a terminal. No secret passes it, and no control
+character: a trace could otherwise set the window's title, hide a line or turn its reading direction. Also every use
+of rich: live progress on a terminal, one line now and then anywhere else.
+"""
+
+import re
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
+from distill import redact
 from distill.types import Progress, ProgressCallback
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
 LINE_INTERVAL_S = 10.0
+
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 but tab and line feed, DEL, C1: escape sequences begin with these
+    "\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"  # reading direction, separators, invisible marks
+    "\ud800-\udfff\U000e0000-\U000e007f]"  # halves of characters, which cannot be written; invisible tags
+)
+
+
+def visible(text: str) -> str:
+    """A text as a terminal may get it: control characters and marks of reading direction as escapes (`\\u001b`).
+
+    JSON stays JSON of the same value.
+    """
+    return _UNSEEN.sub(_escape, text.replace("\r\n", "\n"))
+
+
+def _escape(found: re.Match[str]) -> str:
+    units = found[0].encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+
+
+def show(text: object) -> None:
+    """Print a command's result to stdout."""
+    sys.stdout.write(f"{visible(redact.exact(str(text)))}\n")
+    sys.stdout.flush()
+
+
+def say(text: object) -> None:
+    """Print a message to stderr."""
+    sys.stderr.write(f"{visible(redact.message(str(text)))}\n")
+    sys.stderr.flush()
+
+
+def hide_secrets() -> None:
+    """From now on nothing that this process prints, libraries' logs and tracebacks included, holds a known secret."""
+    redact.know_environment()
+    sys.stdout, sys.stderr = (cast(TextIO, _Masked(stream)) for stream in (sys.stdout, sys.stderr))
+
+
+class _Masked:
+    """A text stream that masks known secrets in what is written to it."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        self._stream.write(redact.exact(text))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 @contextmanager
@@ -101,7 +163,7 @@ def _line(progress: Progress, clock: _Clock) -> str:
         parts.append(f"ETA {clock.eta(progress)}")
     if progress.facts:
         parts.append(_facts(progress.facts))
-    return ", ".join(parts)
+    return visible(redact.message(", ".join(parts)))
 
 
 def _facts(facts: Mapping[str, str | int | float]) -> str:

@@ -14,16 +14,22 @@
     └── CircuitOpen         too many requests failed; stopped to save money   exit 3
 
 A message says what was wrong, the value, where it stands, and what to do next. The command line prints it
-without a traceback; anything that is not a DistillError is a bug of ours and shows its traceback.
+without a traceback; anything that is not a DistillError is a bug of ours and shows its traceback. No message holds a
+secret (distill/redact.py), whatever it was made from.
 """
 
-from typing import ClassVar
+from typing import Any, ClassVar
+
+from distill import redact
 
 
 class DistillError(Exception):
     """The run failed for a reason worth one plain sentence."""
 
     exit_code: ClassVar[int] = 1
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*(redact.message(each) if isinstance(each, str) else each for each in arguments))
 
 
 class InputError(DistillError):

@@ -3,12 +3,15 @@
 Part of the recipe models: distill/recipe.py reads the file and checks what refers to what.
 """
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from distill.sections import Name, Section
+from distill.errors import RecipeError
+from distill.sections import LocalOrHub, Name, Section
 
 BASE = "base"
 """The student before any stage, where a stage could be named."""
@@ -17,10 +20,10 @@ BASE = "base"
 class AnyStudent(Section):
     """A student that no stage of the recipe made."""
 
-    model: str
+    model: LocalOrHub
     """Directory (checkpoint or export) or hub name; with base_url the name that the server knows it by."""
     revision: str | None = None
-    adapter: str | None = None
+    adapter: LocalOrHub | None = None
     """Directory of a PEFT adapter for `model`."""
     base_url: str | None = None
     """An OpenAI-compatible server that has it, such as http://127.0.0.1:8000/v1."""
@@ -61,3 +64,25 @@ class Eval(Section):
         if both:
             raise ValueError(f"students and arms share names: {', '.join(both)}")
         return self
+
+
+def student_values(given: Sequence[str]) -> dict[str, str]:
+    """What --student says as the recipe's keys and values (JSON). Raises RecipeError."""
+    pairs: dict[str, str] = {}
+    for text in given:
+        name, equals, what = text.partition("=")
+        url, _, model = what.partition("#")
+        served = url.startswith(("http://", "https://"))
+        if not (name and equals and what) or "." in name or (served and not model):
+            raise RecipeError(
+                f"--student {text}: write NAME=FOLDER, NAME=HUB_NAME or NAME=URL#MODEL, such as "
+                "big=http://127.0.0.1:8000/v1#Qwen3-VL-8B; a name has no dot"
+            )
+        place = Path(what).expanduser()
+        values = (
+            {"base_url": url, "model": model}
+            if served
+            else {"model": str(place.resolve() if place.exists() else what)}
+        )
+        pairs |= {f"eval.students.{name}.{key}": json.dumps(value) for key, value in values.items()}
+    return pairs

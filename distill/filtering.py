@@ -8,7 +8,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from distill.sections import Dtype, Name, Section
+from distill.sections import Dtype, LocalOrHub, Name, Section
 
 SignalName = Literal[
     "answer",
@@ -82,14 +82,14 @@ class ContaminationSignal(Section):
 
 
 class SensitiveSignal(Section):
-    words: str | None = None
+    words: LocalOrHub | None = None
     """A text file of words and phrases, one a line, that no trace should hold; personal data is looked for anyway."""
 
 
 class StudentSignal(Section):
     """How well traces fit the student, measured with the untuned student itself; needs the train extra."""
 
-    checkpoint: str | None = None
+    checkpoint: LocalOrHub | None = None
     """Directory or hub name of the untuned student; default: student.model."""
     batch_tokens: int = Field(default=16_384, ge=1)
     """Tokens of one forward pass, image tokens and padding included: what fits into memory."""

@@ -16,6 +16,7 @@ import orjson
 import tomli_w
 from pydantic import Field, ValidationError, model_validator
 
+from distill import redact
 from distill.ablation import Ablate as Ablate
 from distill.errors import RecipeError
 from distill.evaluation import BASE
@@ -24,7 +25,8 @@ from distill.filtering import ARMS, DEFAULT_RULES
 from distill.filtering import Filter as Filter
 from distill.filtering import Rule as Rule
 from distill.filtering import Select as Select
-from distill.sections import Name, Section, Share
+from distill.local_paths import refuse_address
+from distill.sections import LocalOrHub, Name, Section, Share
 from distill.teachers import Generate as Generate
 from distill.teachers import Sampling as Sampling
 from distill.teachers import Teacher as Teacher
@@ -49,12 +51,12 @@ class Columns(Section):
 class DataSource(Section):
     """A named source of samples."""
 
-    source: str
+    source: LocalOrHub
     """File (.jsonl, .json, .csv, .parquet), directory, image folder with a table, or hub name."""
     subset: str | None = None
     split: str = "train"
     format: Literal["plain", "finevision", "llava", "chartqa", "cocoqa", "scienceqa"] = "plain"
-    images_root: str | None = None
+    images_root: LocalOrHub | None = None
     """Folder that image paths are relative to; default: the folder of the source."""
     columns: Columns = Columns()
     domain: str = ""
@@ -161,8 +163,11 @@ class Recipe(Section):
         return _parse(values, self._path, what)
 
     def to_toml(self) -> str:
-        """This recipe with every default written out and local paths absolute."""
-        values = self.model_dump(mode="json", exclude_none=True)
+        """This recipe with every default written out, local paths absolute and secrets masked.
+
+        It serves to look up what a run was made with; a server whose address or options are masked cannot be asked.
+        """
+        values = redact.settings(self.model_dump(mode="json", exclude_none=True))
         for name, source in values["data"].items():
             # A column that is named must be there; one of the same name by default need not.
             source["columns"] = self.data[name].columns.model_dump(mode="json", exclude_unset=True)
@@ -207,6 +212,8 @@ def load(path_or_name: str | Path, overrides: Mapping[str, str] | None = None) -
 def _parse(values: dict[str, Any], path: Path, part: str = "") -> Recipe:
     """A recipe of values that stand for the file at `path`, or for a `part` of it that is made of them."""
     where = f"{path}: {part}" if part else f"{path}"
+    redact.know_environment()
+    redact.know_recipe(values)
     try:
         recipe = Recipe.model_validate_json(orjson.dumps(values), strict=True)
     except ValidationError as error:
@@ -237,6 +244,7 @@ def recipes_folder() -> Path:
 
 def find(path_or_name: str | Path) -> Path:
     """The file that a recipe argument means: an existing path first, then a shipped name."""
+    refuse_address(path_or_name)
     path = Path(path_or_name).expanduser()
     if path.is_file():
         return path

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from distill.sections import Dtype, Name, Section, Share
+from distill.sections import Dtype, LocalOrHub, Name, Section, Share
 
 
 class Sampling(Section):
@@ -77,7 +77,7 @@ class Teacher(Section):
     """One teacher: which model answers which samples, how it is asked and how its text is read."""
 
     name: Name
-    model: str
+    model: LocalOrHub
     revision: str | None = None
     backend: Literal["embedded", "vllm", "openai"] = "vllm"
     base_url: str | Annotated[tuple[str, ...], Field(strict=False, min_length=1)] | None = None

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from distill.sections import Dtype, Name, Section, Share
+from distill.sections import Dtype, LocalOrHub, Name, Section, Share
 from distill.validation import Validation
 
 AUTO: Literal["auto"] = "auto"
@@ -19,9 +19,9 @@ TRACES = "traces"
 class Student(Section):
     """The model to train: SiQ-VL parts, or any Hugging Face image-text-to-text checkpoint."""
 
-    model: str | None = None
-    vision: str | None = None
-    language: str | None = None
+    model: LocalOrHub | None = None
+    vision: LocalOrHub | None = None
+    language: LocalOrHub | None = None
     pixel_shuffle: int | None = Field(default=None, ge=1)
     revision: str | None = None
     dtype: Dtype = "bfloat16"

@@ -11,6 +11,7 @@ from typing import Any
 
 import orjson
 
+from distill import redact
 from distill.artifacts import directory_sha256, fingerprint, require
 from distill.errors import ModelError, RecipeError
 from distill.evaluation import BASE, AnyStudent
@@ -124,7 +125,9 @@ def _elsewhere(recipe: Recipe, arm: str, student: AnyStudent) -> Target:
     where = f"eval.students.{arm}"
     told = student.model_dump(mode="json", exclude_none=True, exclude={"api_key_env"})
     if student.base_url is not None:
-        identity = {"base_url": student.base_url.rstrip("/"), "model": student.model}
+        # A server is the same whoever asks it: its password is neither shown nor part of what it is.
+        told["base_url"] = redact.url(student.base_url)
+        identity = {"base_url": redact.url(student.base_url).rstrip("/"), "model": student.model}
         return Target(
             arm=arm,
             what=student.model,

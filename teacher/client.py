@@ -18,6 +18,7 @@ from typing import Any, Self
 import aiohttp
 import orjson
 
+from distill import redact
 from distill.errors import CircuitOpen, ImageError, TeacherError
 from distill.recipe import Teacher
 from teacher.completion import Completion, Served
@@ -159,7 +160,10 @@ class ChatClient:
         known = version.get("version") if isinstance(version, dict) else None
         engine = {"name": "vllm" if known else self.teacher.backend, "version": str(known or "")}
         card = next((card for card in cards if isinstance(card, dict) and card.get("id") == name), {})
-        facts = {"urls": [replica.url for replica in self.replicas], "max_model_len": card.get("max_model_len")}
+        facts = {
+            "urls": [redact.url(replica.url) for replica in self.replicas],
+            "max_model_len": card.get("max_model_len"),
+        }
         return Served(model=name, engine=engine, facts=facts)
 
     async def _get(self, url: str) -> tuple[int, Any]:

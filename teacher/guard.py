@@ -6,6 +6,9 @@ end or its parent is gone (that is what the death of the client looks like, kill
 SIGTERM, SIGINT or SIGHUP: SIGTERM first, SIGKILL after GRACE_S. What the command leaves behind when it ends by
 itself goes the same way, for a half-dead server still holds the memory of its GPU.
 
+What the command prints passes through here: the first line of standard input lists, in hexadecimal, the secrets that
+are masked in it (servers print their options).
+
 A process of its own, with the standard library alone: it is there before the server and after the client.
 """
 
@@ -15,6 +18,7 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -22,11 +26,14 @@ from pathlib import Path
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _LOOK_S = 1.0
 _KILL_S = 10.0
+_DRAIN_S = 5.0
+_CHUNK = 1 << 16
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def main(parent: int, grace_s: float, command: list[str]) -> int:
     """Run the command until it ends or has to. The exit code is the command's."""
+    secrets = _read_secrets(sys.stdin.fileno())
     waker, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
@@ -39,12 +46,17 @@ def main(parent: int, grace_s: float, command: list[str]) -> int:
         child = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             start_new_session=True,
             preexec_fn=lambda: _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM),  # should this very process be killed
         )
     except OSError as error:
         sys.stderr.write(f"cannot start {command[0]}: {error.strerror}\n")
         return 127
+    assert child.stdout is not None
+    copier = threading.Thread(target=_copy, args=(child.stdout.fileno(), secrets), daemon=True)
+    copier.start()
     code = None
     while code is None and not asked and os.getppid() == parent:
         ready, _, _ = select.select([sys.stdin.fileno(), waker], [], [], _LOOK_S)
@@ -55,7 +67,42 @@ def main(parent: int, grace_s: float, command: list[str]) -> int:
         code = child.poll()
     _end(child, grace_s)
     code = child.wait()
+    copier.join(_DRAIN_S)
     return code if code >= 0 else 128 - code
+
+
+def _read_secrets(source: int) -> list[bytes]:
+    """What the parent says first; nothing when it has gone before that."""
+    line = b""
+    while not line.endswith(b"\n") and (piece := os.read(source, _CHUNK)):
+        line += piece
+    return [bytes.fromhex(word.decode()) for word in line.split()]
+
+
+def _copy(source: int, secrets: list[bytes]) -> None:
+    """Copy the command's output to our own, line by line, without the secrets; read on if the disk is full."""
+    kept_back = max(map(len, secrets), default=1)
+    held = b""
+    while piece := os.read(source, _CHUNK):
+        held = _masked(held + piece, secrets)
+        end = max(held.rfind(b"\n"), held.rfind(b"\r")) + 1
+        if not end and len(held) > _CHUNK:
+            end = len(held) - kept_back
+        _write(held[:end])
+        held = held[end:]
+    _write(held)
+
+
+def _masked(text: bytes, secrets: list[bytes]) -> bytes:
+    for secret in secrets:
+        text = text.replace(secret, b"***")
+    return text
+
+
+def _write(text: bytes) -> None:
+    with suppress(OSError):
+        while text:
+            text = text[os.write(sys.stdout.fileno(), text) :]
 
 
 def _end(child: "subprocess.Popen[bytes]", grace_s: float) -> None:

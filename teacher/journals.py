@@ -6,12 +6,14 @@ ids) or change (parsed by an older parser or in another mode) are rewritten part
 
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import orjson
 
+from distill import redact
 from distill.artifacts import Journal, atomic_path, read_jsonl, read_jsonl_at
 from distill.errors import StorageError
 from distill.logprobs import encode
@@ -96,7 +98,8 @@ def _parsed_again(record: Mapping[str, Any], teacher: Teacher) -> dict[str, Any]
 
 
 def trace(teacher: Teacher, model: Model, served: Served, request: Request, completion: Completion) -> Trace:
-    """The record of one finished request."""
+    """The record of one finished request. What a server repeats of our secrets is masked before it is parsed."""
+    completion = replace(completion, text=redact.exact(completion.text), error=redact.message(completion.error))
     if completion.error:
         parsed = Parsed(reasoning="", answer="", outcome=Outcome.ERROR)
     else:

@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from distill import data
+from distill import data, redact
 from distill.errors import DataError, RecipeError, StaleError, TeacherError
 from distill.recipe import Recipe, Sampling, Teacher
 from distill.types import Sample
@@ -191,7 +191,7 @@ async def _over_http(
             headers["authorization"] = f"Bearer ${teacher.api_key_env}"
         shown = {
             "method": "POST",
-            "url": f"{client.replicas[0].url}/chat/completions",
+            "url": redact.url(f"{client.replicas[0].url}/chat/completions"),
             "headers": headers,
             "body": orjson.loads(await client.body(request, inside=True)),
         }

@@ -22,10 +22,11 @@ from typing import Self
 
 import aiohttp
 
+from distill import redact
 from distill.errors import RecipeError, TeacherError
 from distill.teachers import Server, Teacher
 from teacher import guard
-from teacher.vllm_options import check_arguments, is_vllm, masked, render
+from teacher.vllm_options import check_arguments, is_vllm, render
 
 _TAIL_LINES = 15
 _CAUSES = 3
@@ -88,7 +89,7 @@ class Servers:
         self.urls = tuple(replica.url for replica in self._replicas)
         self.local_media = bool(media_root) and str(media_root) in self._replicas[0].command
         """Whether the servers may read the files below `media_root`."""
-        self.command = masked(self._replicas[0].command)
+        self.command = redact.command(self._replicas[0].command)
         """The command line of the first replica, for provenance; secrets are masked."""
 
     async def __aenter__(self) -> Self:
@@ -155,7 +156,9 @@ class _Replica:
         self._log.parent.mkdir(parents=True, exist_ok=True)
         with self._log.open("ab") as log:
             self._log_start = log.tell()
-            log.write(f"=== {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC: {' '.join(masked(self.command))}\n".encode())
+            log.write(
+                f"=== {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC: {' '.join(redact.command(self.command))}\n".encode()
+            )
             log.flush()
             # -I and -S: what PYTHONPATH or the environment holds is for the server, not for its guard.
             self._process = await asyncio.create_subprocess_exec(
@@ -166,6 +169,7 @@ class _Replica:
                 env=dict(self._environment),
                 start_new_session=True,  # Ctrl-C is for the client; it still needs the server to end well
             )
+        await self._tell_secrets(self._process)
         timeout_s = self._teacher.server.start_timeout_s
         if await self._healthy(timeout_s):
             return
@@ -174,6 +178,14 @@ class _Replica:
         if ended is None:
             raise self._error(f"was not up within start_timeout_s = {timeout_s:g}")
         raise self._error(f"ended with {_status(ended)} while starting")
+
+    async def _tell_secrets(self, process: Process) -> None:
+        """Tell the guard what the server must not write into its log."""
+        assert process.stdin is not None
+        redact.know_environment(self._environment)
+        with suppress(ConnectionError):
+            process.stdin.write(b" ".join(secret.hex().encode() for secret in redact.spellings()) + b"\n")
+            await process.stdin.drain()
 
     async def revive(self) -> bool:
         if self._reviving is None or self._reviving.done():
@@ -254,7 +266,9 @@ class _Replica:
         earlier, end = lines[:-_TAIL_LINES], lines[-_TAIL_LINES:]
         causes = [found[1] for line in earlier if (found := _ERROR.search(line)) and "root cause" not in line]
         shown = [*dict.fromkeys(reversed(causes))][_CAUSES - 1 :: -1]
-        return "\n".join(f"    {line[:_LINE]}" for line in [*shown, *(["..."] if shown else []), *end])
+        return "\n".join(
+            f"    {redact.message(line)[:_LINE]}" for line in [*shown, *(["..."] if shown else []), *end]
+        )
 
 
 def build_command(

@@ -13,6 +13,7 @@ from typing import Any
 
 import orjson
 
+from distill import redact
 from distill.errors import RecipeError
 from distill.teachers import Server
 
@@ -27,7 +28,6 @@ _OWN = {
     "served-model-name": "`served_model` of the teacher",
     "revision": "`revision` of the teacher",
 }
-_SECRET = frozenset({"--api-key", "--hf-token"})
 
 
 @cache
@@ -53,6 +53,12 @@ def is_vllm(server: Server) -> bool:
 
 def check_arguments(server: Server, where: str) -> None:
     """Raises RecipeError for an argument that vLLM does not have, that is the run's own, or of the wrong kind."""
+    given = [*server.command, *server.extra, *server.environment.values(), *map(str, server.arguments.values())]
+    if any(map(redact.is_masked, given)):
+        raise RecipeError(
+            f"{where}: a secret in it is masked, because this is the copy of a recipe that a run keeps; use the "
+            "recipe itself, or set the value again"
+        )
     for name, value in server.arguments.items():
         option = _plain(name)
         if option in _OWN:
@@ -96,11 +102,6 @@ def render(arguments: Mapping[str, Any]) -> list[str]:
         else:
             found += [dashed, _text(value)]
     return found
-
-
-def masked(command: list[str]) -> list[str]:
-    """A command without the secrets in it, for logs and provenance."""
-    return ["***" if before in _SECRET else part for before, part in zip(["", *command], command, strict=False)]
 
 
 def _inverse(spelling: str) -> str:

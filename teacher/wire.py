@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from distill import redact
 from distill.errors import RecipeError
 from distill.recipe import Sampling, Teacher
 from teacher.completion import Completion
@@ -33,10 +34,16 @@ class GarbledError(Exception):
 
 def api_key(teacher: Teacher) -> str:
     """The key of a teacher's server; empty when it needs none. Raises RecipeError when its variable is not set."""
+    if any(map(redact.is_masked, teacher.urls)):
+        raise RecipeError(
+            f"teachers.{teacher.name}.base_url = {teacher.urls[0]!r}: its password is masked, because this is the "
+            "copy of a recipe that a run keeps; use the recipe itself, or set base_url again"
+        )
     variable = teacher.api_key_env
     if variable and not environ.get(variable):
         raise RecipeError(f"teachers.{teacher.name}: api_key_env names {variable}, which is not set; export it first")
-    return environ[variable] if variable else ""
+    redact.know(key := environ[variable] if variable else "")
+    return key
 
 
 def sampling_body(teacher: Teacher, sampling: Sampling) -> dict[str, Any]:
@@ -153,5 +160,5 @@ def excerpt(payload: bytes) -> str:
         inner = body.get("error", body.get("message", body))
         body = inner.get("message", inner) if isinstance(inner, dict) else inner
     text = body if isinstance(body, str) else payload[:2000].decode(errors="replace") if body is None else str(body)
-    text = " ".join(text.split())
+    text = redact.exact(" ".join(text.split()))  # before it is cut: half a key is still a secret
     return text if len(text) <= 300 else f"{text[:297]}..."

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from distill import cli, run
 from distill.artifacts import BusyError, locked
 from distill.console import watch
-from distill.errors import StaleError
+from distill.errors import RecipeError, StaleError
 from distill.recipe import load
 from distill.types import Progress
 
@@ -48,6 +48,43 @@ def test_a_wrong_key_exits_2_with_one_message_naming_file_key_and_nearest_key(re
     assert "teachers.only.backand" in done.stderr
     assert "did you mean 'backend'?" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["generate", "mine.toml", "--run", "s3://me:canary@bucket/run"],
+        ["run", "mine.toml", "--run", "file:///tmp/run"],
+        ["status", "gs://bucket/run"],
+        ["explain", "hf://owner/name", "abc"],
+        ["export", "run", "--out", "s3://bucket/out"],
+        ["recipes", "copy", "tiny", "s3://bucket"],
+        ["generate", "hf://owner/recipe.toml"],
+        ["generate", "mine.toml", "--set", "data.questions.source=hf://datasets/a/b"],
+        ["generate", "mine.toml", "--set", "data.questions.images_root=s3://bucket/images"],
+        ["train", "mine.toml", "--set", "student.model=s3://bucket/model"],
+        ["eval", "mine.toml", "--student", "one=file:///tmp/student"],
+    ],
+)
+def test_an_address_where_a_path_belongs_exits_2_says_what_to_do_and_creates_nothing(
+    recipe: Path, arguments: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(recipe.parent)
+    done = CliRunner().invoke(cli.app, arguments)
+    assert done.exit_code == 2
+    assert "an address (" in done.stderr and "nothing was created" in done.stderr
+    assert "path" in done.stderr or "hub name" in done.stderr
+    assert "canary" not in done.stderr
+    assert [path.name for path in recipe.parent.iterdir()] == ["mine.toml"]
+
+
+def test_an_address_as_the_folder_of_a_run_is_refused_from_python_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(RecipeError, match="an address"), locked(Path("s3://bucket/run")):
+        pass
+    assert not (tmp_path / "s3:").exists()
 
 
 def test_an_unknown_recipe_exits_2_and_lists_the_shipped_ones() -> None:

@@ -1,0 +1,38 @@
+"""Addresses of stores (s3://, gs://, hf://, file://) where a path of this machine is meant.
+
+A path library makes a local folder `s3:` of them, and a run would go on for weeks in the wrong place. They are
+refused before anything is read or written.
+"""
+
+import re
+from pathlib import Path
+
+from distill.errors import RecipeError
+
+_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
+_COLLAPSED = re.compile(r"(s3a?|gs|gcs|hf|file|https?|az|abfss?|adl|r2|hdfs|s?ftp|ssh|memory):/")
+"""What pathlib leaves of an address."""
+_INSTEAD = {
+    "file": "write the path itself, without file://",
+    "hf": "for data and models write the hub name OWNER/NAME",
+    "http": "download it first and give the path of the copy",
+}
+
+
+def refuse_address(value: str | Path) -> None:
+    """Raises RecipeError for an address."""
+    if problem := address_problem(str(value)):
+        raise RecipeError(problem)
+
+
+def address_problem(value: str) -> str:
+    """What is wrong with an address that stands for a path, and what to do; empty for a path or a hub name."""
+    found = _ADDRESS.match(value) or _COLLAPSED.match(value)
+    if not found:
+        return ""
+    scheme = found[1].lower()
+    instead = _INSTEAD.get(scheme.removesuffix("s") if scheme == "https" else scheme)
+    return (
+        f"{value}: an address ({scheme}) where a folder or file of this machine is needed; nothing was created. "
+        f"Addresses are not read or written yet: {instead or 'copy or mount the store and give the path of the copy'}"
+    )
