@@ -8,7 +8,6 @@ measured. Evaluating the conditions is `filters.policy`'s business.
 import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import duckdb
@@ -16,7 +15,8 @@ import orjson
 
 from distill.errors import RecipeError
 from distill.recipe import Filter, Rule
-from filters.database import closed_database, empty_database
+from filters.allowed_functions import ALLOWED, LOCAL_TYPES, NAMES
+from filters.database import empty_database
 from filters.registry import COLUMNS
 
 NOT_SELECTED = "not_selected"
@@ -113,11 +113,10 @@ def _check_expression(connection: duckdb.DuckDBPyConnection, sql: str, where: st
         kind = node["class"]
         if kind not in _EXPRESSIONS:
             raise RecipeError(f"{where}: {kind.lower()} is not allowed; {_EXAMPLE}")
-        if kind == "FUNCTION" and node["function_name"].lower() not in _functions():
-            raise RecipeError(
-                f"{where}: the function {node['function_name']} is not known or not allowed; a rule sees one trace "
-                "at a time and gives the same result on every day"
-            )
+        if kind == "FUNCTION" and node["function_name"].lower() not in ALLOWED:
+            raise RecipeError(f"{where}: {_not_allowed(node['function_name'].lower())}")
+        if kind == "TYPE" and node["type_name"].lower() in LOCAL_TYPES:
+            raise RecipeError(f"{where}: {node['type_name']} means another time on every machine; use timestamp")
         if kind == "COLUMN_REF":
             columns.add(_known_column(where, node["column_names"][-1]))
     try:
@@ -127,6 +126,14 @@ def _check_expression(connection: duckdb.DuckDBPyConnection, sql: str, where: st
     except duckdb.Error as error:
         raise RecipeError(f"{where}: {first_line(error)}") from None
     return tuple(name for name in COLUMNS.names if name in columns), str(result)
+
+
+def _not_allowed(name: str) -> str:
+    near = difflib.get_close_matches(name, NAMES, n=1, cutoff=0.5)
+    return (
+        f"the function {name} is not known or not allowed; a rule sees one trace at a time and gives the same result "
+        f"on every day{f'; the nearest allowed one is {near[0]}' if near else ''} (all: filters/allowed_functions.py)"
+    )
 
 
 def _expression(connection: duckdb.DuckDBPyConnection, sql: str, where: str) -> dict[str, Any]:
@@ -178,13 +185,3 @@ def _known_column(where: str, name: str) -> str:
     nearest = difflib.get_close_matches(name.lower(), known, n=1)
     hint = f"did you mean {known[nearest[0]]!r}?" if nearest else "text is written in single quotes"
     raise RecipeError(f"{where}: no column {name!r}; {hint} (known: {', '.join(COLUMNS.names)})")
-
-
-@cache
-def _functions() -> frozenset[str]:
-    """Functions of one row that give the same result for the same values, today and tomorrow."""
-    rows = closed_database().execute(
-        """SELECT lower(function_name) FROM duckdb_functions() GROUP BY 1
-        HAVING bool_and((function_type = 'scalar' AND stability = 'CONSISTENT') OR function_type = 'macro')"""
-    )
-    return frozenset(name for (name,) in rows.fetchall())

@@ -1,3 +1,5 @@
+import re
+
 import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -7,8 +9,9 @@ from distill.errors import RecipeError
 from distill.filtering import Mix
 from distill.recipe import Filter, Rule, Select
 from filters import database, policy
+from filters.allowed_functions import ALLOWED
 from filters.conditions import check
-from filters.database import Tables
+from filters.database import Tables, empty_database
 from filters.registry import COLUMNS, LOCAL
 
 
@@ -110,6 +113,16 @@ def test_any_expression_over_one_trace_is_a_rule(table, condition):
         ("now() > '2020-01-01'", "function now is not known or not allowed"),
         ("read_text('/etc/hostname') = 'x'", "function read_text is not known or not allowed"),
         ("getenv('HOME') = 'x'", "function getenv is not known or not allowed"),
+        ("pg_sleep(1) is null", "function pg_sleep is not known or not allowed"),
+        ("age(timestamp '2020-01-01') > interval 9 year", "function age is not known or not allowed"),
+        ("pg_postmaster_start_time() is null", "pg_postmaster_start_time is not known or not allowed"),
+        ("ago(interval 1 day) is null", "function ago is not known or not allowed"),
+        ("system.main.sleep_ms(1) is null", "function sleep_ms is not known or not allowed"),
+        ("list_aggregate([k], 'reservoir_quantile', 0.5) > 1", "function list_aggregate is not known or not allowed"),
+        ("hash(id) % 2 = 0", "function hash is not known or not allowed"),
+        ("levenstein(id, 'x') > 1", "levenstein is not known or not allowed.*nearest allowed one is levenshtein"),
+        ("id::timestamptz > '2020-01-01'::timestamptz", "timestamptz means another time on every machine"),
+        ("current_date > '2020-01-01'", "no column 'current_date'"),
         ("k > 'x'", "Could not convert|Conversion"),
         ("outcome + 1 = 2", "No function matches|Binder|Conversion"),
     ],
@@ -117,6 +130,22 @@ def test_any_expression_over_one_trace_is_a_rule(table, condition):
 def test_anything_but_a_condition_on_one_trace_is_refused_before_data_is_read(condition, message):
     with pytest.raises(RecipeError, match=f"filter.rules.bad: drop = .*({message})"):
         check(rules(bad=condition))
+
+
+def test_every_allowed_function_is_in_the_database_and_gives_one_result_for_the_same_values():
+    rows = empty_database().execute(
+        """SELECT lower(function_name), bool_and(function_type = 'macro' OR stability = 'CONSISTENT'),
+        string_agg(macro_definition, ' ') FROM duckdb_functions()
+        WHERE function_type IN ('scalar', 'macro') GROUP BY 1"""
+    )
+    known = {name: (consistent, definition or "") for name, consistent, definition in rows.fetchall()}
+    assert sorted(ALLOWED - known.keys()) == []
+    assert sorted(name for name in ALLOWED if not known[name][0]) == []
+    called = {name: set(re.findall(r'(\w+)"?\(', known[name][1])) - {"CAST"} for name in ALLOWED}
+    aggregates = {"list_aggr", "coalesce"}
+    assert {
+        name: wrong for name in ALLOWED if (wrong := {x.lower() for x in called[name]} - ALLOWED - aggregates)
+    } == {}
 
 
 def test_an_unknown_column_is_named_with_the_nearest_and_the_known_ones():
