@@ -2,7 +2,8 @@
 
 Pure and repeatable: a trace keeps its raw text, so a better parser is applied to old traces without a GPU. When a
 server hands the reasoning over in a field of its own, `compose` writes it back between tags first, so the text
-alone always suffices. Does not judge whether an answer is right.
+alone always suffices. The time is linear in the length of any text (5 ms for 64 kB), so the event loop may call it:
+no pattern here tries the same characters twice. Does not judge whether an answer is right.
 """
 
 import re
@@ -11,7 +12,7 @@ from typing import Literal
 
 from distill.types import Outcome
 
-VERSION = 1
+VERSION = 2
 """Raised with every change of what `parse` returns; traces parsed by another version are parsed again."""
 
 Mode = Literal["auto", "field", "tags", "none"]
@@ -24,12 +25,21 @@ TAGS = (
     ("[THINK]", "[/THINK]"),
     ("◁think▷", "◁/think▷"),
 )
-_ANSWER_TAG = re.compile(r"<answer>(.*?)(?:</answer>|\Z)", re.DOTALL | re.IGNORECASE)
-_CUE = re.compile(
-    r"(?:\b(?:so|thus|hence|therefore)\b,?\s*)?"
-    r"[#*_\s]*\b(?:the\s+)?(?:final\s+|correct\s+)?answer(?:\s+is\b\s*[:=]?|\s*[*_]{0,2}\s*[:=][*_]{0,2})[ \t]*",
+_ANSWER_TAG, _ANSWER_END = "<answer>", "</answer>"
+# The dot takes the whole text first and gives it back from the end, so that the last cue is found; what follows the
+# word is possessive, so that a run of blanks is read once.
+_LAST_CUE = re.compile(
+    r".*(\banswer(?:\s++is\b\s*+[:=]?|\s*+[*_]{0,2}+\s*+[:=][*_]{0,2})[ \t]*+)", re.IGNORECASE | re.DOTALL
+)
+_BEFORE_CUE = re.compile(
+    r"(?:\b(?:so|thus|hence|therefore)\b,?)?[#*_\s]*"
+    r"(?:\b(?:the\s+(?:(?:final|correct)\s+)?|(?:final|correct)\s+))?\Z",
     re.IGNORECASE,
 )
+_BEFORE_CUE_CHARACTERS = 80
+"""How far before the word "answer" the beginning of a cue is looked for."""
+_CUE_CHARACTERS = 4000
+"""Where a final answer can stand, counted from the end of a text: a cue introduces one line of it."""
 _AFTER_CUE_CHARACTERS = 200
 """More text than this after the line of a cue means that the cue did not introduce the final answer."""
 _REFUSAL = re.compile(
@@ -42,6 +52,8 @@ _REFUSAL = re.compile(
 _REFUSAL_CHARACTERS = 400
 _ENDING = 8
 """Characters that a loop must repeat at its end to be looked at; every loop that counts is far longer."""
+_BOX_CHARACTERS = 2000
+"""A longer box is none that holds an answer."""
 _WRAPPERS = (
     ("**", "**"),
     ("__", "__"),
@@ -149,38 +161,56 @@ def _outcome(text: str, reasoning: str, answer: str, state: _State, *, finish_re
 
 def _final_position(text: str) -> int | None:
     """Where the part of an untagged text begins that states the final answer."""
-    tagged = [match.start() for match in _ANSWER_TAG.finditer(text)]
-    if tagged:
-        return tagged[-1]
+    tagged = _tagged(text)
+    if tagged is not None:
+        return tagged[0] - len(_ANSWER_TAG)
     cue = _last_cue(text)
     boxed = text.rfind("\\boxed{")
-    if cue is not None and boxed <= cue.end() + 40:
-        return cue.start()
+    if cue is not None and boxed <= cue[1] + 40:
+        return cue[0]
     return boxed if boxed >= 0 else None
 
 
-def _last_cue(text: str) -> re.Match[str] | None:
-    last = None
-    for match in _CUE.finditer(text):
-        last = match
-    if last is None:
+def _tagged(text: str) -> tuple[int, int] | None:
+    """From where to where the last <answer> tag encloses a text; a tag inside another is text of that one."""
+    if "<" not in text:
         return None
-    rest = text[last.end() :].strip()
+    lower = text.replace("\u0130", "i").lower()  # the one letter that is longer in lower case
+    last = lower.rfind(_ANSWER_TAG)
+    if last < 0:
+        return None
+    before = lower.rfind(_ANSWER_END, 0, last)
+    inner = lower.find(_ANSWER_TAG, max(before, 0)) + len(_ANSWER_TAG)
+    end = lower.find(_ANSWER_END, inner)
+    return inner, end if end >= 0 else len(text)
+
+
+def _last_cue(text: str) -> tuple[int, int] | None:
+    """Where the last cue begins and ends, if it introduces the final answer."""
+    end = len(text.rstrip())
+    match = _LAST_CUE.match(text, max(0, end - _CUE_CHARACTERS), end)
+    if match is None:
+        return None
+    word, end = match.span(1)
+    rest = text[end:].strip()
     line, _, beyond = rest.partition("\n")
-    return None if len(beyond.strip()) > _AFTER_CUE_CHARACTERS or len(line) > 2 * _AFTER_CUE_CHARACTERS else last
+    if len(beyond.strip()) > _AFTER_CUE_CHARACTERS or len(line) > 2 * _AFTER_CUE_CHARACTERS:
+        return None
+    before = _BEFORE_CUE.search(text, max(0, word - _BEFORE_CUE_CHARACTERS), word)
+    return before.start() if before is not None else word, end
 
 
 def _final(content: str) -> str:
     """The final answer that a piece of text states, without the markup and phrases around it."""
-    tagged = _ANSWER_TAG.findall(content)
-    if tagged:
-        content = tagged[-1]
+    tagged = _tagged(content)
+    if tagged is not None:
+        content = content[slice(*tagged)]
     boxed = _boxed(content)
     if boxed is not None:
         return _unwrap(boxed)
     cue = _last_cue(content)
     if cue is not None:
-        content = content[cue.end() :].strip().partition("\n")[0].strip()
+        content = content[cue[1] :].strip().partition("\n")[0].strip()
         return _unwrap(content[:-1] if content.endswith(".") else content)
     answer = _unwrap(content)
     return answer[:-1] if answer.endswith(".") and not re.search(r"\s", answer) else answer
@@ -193,7 +223,7 @@ def _boxed(text: str) -> str | None:
         return None
     depth = 0
     inner = start + len("\\boxed{")
-    for position in range(inner - 1, len(text)):
+    for position in range(inner - 1, min(len(text), inner + _BOX_CHARACTERS)):
         depth += {"{": 1, "}": -1}.get(text[position], 0)
         if depth == 0:
             return text[inner:position]
@@ -219,7 +249,7 @@ def _unwrap(text: str) -> str:
         if match:
             text, changed = match[1].strip(), True
         if text.endswith((".**", ".__")):
-            text, changed = text[:-3] + text[-2:], True
+            text, changed = text[:-2].rstrip(".") + text[-2:], True
     return text
 
 
@@ -228,12 +258,15 @@ def _clean_end(text: str) -> str:
 
 
 def _loops(text: str, *, cut: bool) -> bool:
-    """Whether the end of a text is one piece repeated over and over.
+    """Whether the end of a text is one piece repeated over and over, or nothing but blanks and line breaks.
 
     A text that the model ended itself has to be far more repetitive than one that ran into the token limit.
     """
     times, least = (6, 60) if cut else (20, 240)
-    tail = text.rstrip()[-4000:]
+    written = text.rstrip()
+    if len(text) - len(written) >= least:
+        return True
+    tail = written[-4000:]
     if len(tail) < least:
         return False
     longest = min(400, len(tail) // times)
@@ -242,15 +275,8 @@ def _loops(text: str, *, cut: bool) -> bool:
     position = tail.rfind(tail[end:], max(0, end - longest), len(tail) - 1)
     while position >= 0:
         period = end - position
-        if _repeated(tail, period) >= max(least, times * period):
+        loop = tail[-max(least, times * period) :]
+        if loop[period:] == loop[:-period]:
             return True
         position = tail.rfind(tail[end:], max(0, end - longest), position + _ENDING - 1)
     return False
-
-
-def _repeated(text: str, period: int) -> int:
-    """How many characters at the end of a text repeat with this period."""
-    position = len(text) - 1
-    while position >= period and text[position] == text[position - period]:
-        position -= 1
-    return len(text) - 1 - position + period

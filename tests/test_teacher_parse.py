@@ -1,5 +1,7 @@
 """Raw completions to reasoning, answer and outcome."""
 
+import time
+
 import pytest
 
 from distill.types import Outcome
@@ -123,3 +125,28 @@ def test_a_long_text_is_parsed_in_milliseconds() -> None:
     started = time.perf_counter()
     parse(text)
     assert time.perf_counter() - started < 0.5
+
+
+@pytest.mark.parametrize("blank", ["\n", " ", "\t", "\n\n \n", "\u3000"])
+@pytest.mark.parametrize(("finish_reason", "times"), [("length", 100), ("stop", 400)])
+def test_a_text_that_ends_in_blanks_without_end_is_a_loop(blank: str, finish_reason: str, times: int) -> None:
+    assert parse("<think>3 + 4 is 7" + blank * times, finish_reason=finish_reason).outcome == RE
+    assert parse("<think>3 + 4</think>7" + blank * times, finish_reason=finish_reason).outcome == RE
+
+
+def test_some_blank_lines_after_an_answer_are_no_loop() -> None:
+    assert parse("<think>3 + 4</think>7" + "\n" * 40).outcome == C
+
+
+@pytest.mark.parametrize("unit", [" ", "answer ", "the final answer\n", "so, ", "**", ".**", "{", "<answer>", "$$"])
+def test_the_time_of_parsing_grows_as_the_text_does(unit: str) -> None:
+    def seconds(characters: int) -> float:
+        texts = [prefix + unit * (characters // len(unit)) for prefix in ("", "\\boxed{", "answer", "<think>")]
+        started = time.process_time()
+        for text in texts:
+            parse(text)
+            parse(text + ".**", finish_reason="length")
+        return time.process_time() - started
+
+    # What grows with the square of the length takes 256 times as long: 16,000 blanks took 13 s.
+    assert seconds(1 << 18) < 1.0
