@@ -39,6 +39,8 @@ from PIL import (
 )
 
 from distill.errors import ImageError
+from distill.grey_values import eight_bits
+from distill.image_metadata import without_metadata
 from distill.types import ImageRef
 
 _READERS = (
@@ -133,16 +135,24 @@ def size(data: bytes, *, max_pixels: int) -> tuple[int, int]:
 
 
 def portable(data: bytes, *, max_pixels: int) -> tuple[bytes, str]:
-    """Bytes and MIME type that any decoder turns into the pixels of `decode`.
+    """Bytes and MIME type that any decoder turns into the pixels of `decode`, without EXIF and other metadata.
 
-    Plain 8-bit JPEG and PNG files pass through untouched and undecoded; anything else becomes a PNG.
+    Plain 8-bit JPEG and PNG files stay undecoded and lose nothing else; anything else becomes a PNG.
     """
     image = _open(data, max_pixels)
     if _is_plain(image, data):
-        return data, f"image/{str(image.format).lower()}"
+        try:
+            return without_metadata(data), f"image/{str(image.format).lower()}"
+        except ValueError:
+            pass  # laid out oddly, though Pillow reads it
     buffer = io.BytesIO()
     decode(data, max_pixels=max_pixels).save(buffer, "PNG", compress_level=1)
-    return buffer.getvalue(), "image/png"
+    return without_metadata(buffer.getvalue()), "image/png"
+
+
+def is_portable(data: bytes, *, max_pixels: int) -> bool:
+    """Whether every decoder turns the bytes as they are into the pixels of `decode`."""
+    return _is_plain(_open(data, max_pixels), data)
 
 
 def read_bytes(ref: ImageRef) -> bytes:
@@ -346,7 +356,7 @@ def _rgb(image: Image.Image) -> Image.Image:
     if image.mode == "RGB" and "transparency" not in image.info:
         return image
     if image.mode.startswith("I;16") or image.mode in ("I", "F"):
-        return _eight_bits(image).convert("RGB")
+        return eight_bits(image).convert("RGB")
     if image.mode == "LAB":
         from PIL import ImageCms
 
@@ -368,25 +378,6 @@ def _checked(image: Image.Image | None) -> Image.Image:
     if image is None:
         raise ValueError("no conversion to RGB")
     return image
-
-
-def _eight_bits(image: Image.Image) -> Image.Image:
-    """Grey values of more than eight bits scaled to eight.
-
-    16-bit values (PPM calls them 32-bit) use their full range. Other 32-bit integers and floats have none, so the
-    smallest customary range that holds them is taken (0-1 for floats, 0-255, 0-65535), else their own extremes.
-    """
-    import numpy as np
-
-    values = np.nan_to_num(np.asarray(image, dtype=np.float64), nan=0.0, posinf=0.0, neginf=0.0)
-    low, high = 0.0, 65535.0
-    if not (image.mode.startswith("I;16") or image.format == "PPM"):
-        least, most = float(values.min()), float(values.max())
-        ceilings = [ceiling for ceiling in (1.0, 255.0, 65535.0) if image.mode == "F" or ceiling > 1]
-        fitting = [ceiling for ceiling in ceilings if least >= 0 and most <= ceiling]
-        low, high = (0.0, fitting[0]) if fitting else (least, most)
-    scaled = np.rint((values - low) * (255.0 / ((high - low) or 1.0)))
-    return Image.fromarray(scaled.astype(np.uint8))
 
 
 def _is_plain(image: Image.Image, data: bytes) -> bool:

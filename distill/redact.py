@@ -88,7 +88,8 @@ def know_url(value: str) -> None:
     if at:
         know(*_both(password if colon else user))
         if colon:
-            know(base64.b64encode(f"{unquote(user)}:{unquote(password)}".encode()).decode())
+            pair = f"{unquote(user)}:{unquote(password)}"
+            know(*(base64.b64encode(pair.encode(coding, "replace")).decode() for coding in ("utf-8", "latin-1")))
 
 
 def _both(value: str) -> tuple[str, str]:
@@ -109,9 +110,12 @@ def know_recipe(values: Any, name: str = "", *, free: bool = False) -> None:
             know_recipe(value, name, free=free)
     elif isinstance(values, str):
         if name == "api_key_env":
-            know(os.environ.get(values))
+            # A key written where its variable's name belongs is a secret as well.
+            know(os.environ.get(values, None if values.isupper() else values))
         elif free and is_secret(name):
             know(values)
+        elif name in _COMMANDS | _FREE:
+            know(*_of_command(values.split()))  # a table or list written as one text: refused, and shown
         know_url(values)
 
 

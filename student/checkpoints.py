@@ -5,6 +5,7 @@ checkpoint holds is the business of student/trainer.py.
 """
 
 import shutil
+import stat
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -43,6 +44,21 @@ def last_step(folder: Path) -> int:
     """The step of the newest complete checkpoint; 0 without one."""
     checkpoint = last_checkpoint(folder)
     return int(checkpoint.name.removeprefix(PREFIX)) if checkpoint else 0
+
+
+def give_usual_modes(folder: Path) -> None:
+    """Give every file the permissions that a new one gets here (the umask: mostly 0644).
+
+    safetensors writes for the owner alone (0600), so another user, or a server under another account, could not read
+    an exported student. Folders have their usual permissions already.
+    """
+    probe = folder / ".new"
+    probe.touch()
+    usual = stat.S_IMODE(probe.stat().st_mode)
+    probe.unlink()
+    for path in folder.rglob("*"):
+        if path.is_file() and not path.is_symlink():
+            path.chmod(stat.S_IMODE(path.stat().st_mode) | usual)
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from distill.errors import DataError, ModelError, StaleError
 from distill.recipe import Recipe, load
 from distill.training import is_traces
 from student import model as models
-from student.checkpoints import refused_writes
+from student.checkpoints import give_usual_modes, refused_writes
 
 MODEL = "model"
 NATIVE, PLAIN = "native", "plain"
@@ -151,6 +151,7 @@ def save(model: PreTrainedModel, processor: ProcessorMixin, directory: Path) -> 
         config._name_or_path = ""  # a place on the disk of whoever trained it
     model.save_pretrained(directory)
     processor.save_pretrained(directory)
+    give_usual_modes(directory)
     if form_of(directory) == PLAIN and not getattr(processor.image_processor, "do_image_splitting", False):
         path = directory / "processor_config.json"
         values = orjson.loads(path.read_bytes())

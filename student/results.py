@@ -35,7 +35,7 @@ def whole(student: Any, recipe: Recipe, stage: Stage, start: Path | None, parts:
 def save(folder: Path, student: Any, processor: Any, parts: "Parts", *, merged: bool) -> None:
     """Write the whole student under a temporary name, then rename it; `merged`: its adapters too, apart."""
     from student import lora
-    from student.checkpoints import refused_writes
+    from student.checkpoints import give_usual_modes, refused_writes
 
     partial = folder / f".{MODEL}.tmp"
     with refused_writes(folder / MODEL):
@@ -43,10 +43,12 @@ def save(folder: Path, student: Any, processor: Any, parts: "Parts", *, merged: 
         shutil.rmtree(folder / MODEL, ignore_errors=True)
         if merged:
             lora.save(student, folder / ADAPTER, parts.projector)
+            give_usual_modes(folder / ADAPTER)
             student = lora.merge(student)
         # Trainers switch the cache off in the model's own settings; whoever loads it wants to generate.
         for config in (student.config, student.config.get_text_config()):
             config.use_cache = True
         student.save_pretrained(partial)
         processor.save_pretrained(partial)
+        give_usual_modes(partial)
         partial.rename(folder / MODEL)

@@ -34,7 +34,7 @@ from distill.errors import DistillError, MissingExtra, RecipeError
 from distill.recipe import Stage
 from student import processes, sharding
 from student.callbacks import Due, LogBeforeSave, Proof
-from student.checkpoints import COMPLETE, PREFIX, WEIGHTS, last_checkpoint, refused_writes, whole
+from student.checkpoints import COMPLETE, PREFIX, WEIGHTS, give_usual_modes, last_checkpoint, refused_writes, whole
 from student.divergence import from_teacher
 from student.flops import matmul_rate
 from student.freeze import plain_model
@@ -361,6 +361,7 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
             with refused_writes(folder):
                 folder.mkdir(parents=True, exist_ok=True)
                 save_file(tensors, folder / WEIGHTS)
+                give_usual_modes(folder)
                 sync(folder / WEIGHTS)
 
     def save_model(self, *_: Any, **__: Any) -> None:

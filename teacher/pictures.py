@@ -1,7 +1,8 @@
 """How images reach a server: by path where it may read them, else inside the request; each prepared once.
 
 A server on this machine may be allowed to read files (`vllm serve --allowed-local-media-path`). Whether one that the
-run did not start may is found out by the first answers. Only files whose bytes are sent unchanged anyway go by path.
+run did not start may is found out by the first answers. Only files that need no conversion go by path. What is sent
+inside a request has no EXIF or other metadata: whose server it is, a tunnel hides, so no server gets them.
 vLLM also gets a name for each image, so that it need not digest the pixels again for every question about it.
 """
 
@@ -87,9 +88,9 @@ class Pictures:
     def _prepare(self, ref: ImageRef, by_path: bool) -> bytes:
         """The URL of an image as JSON text."""
         original = images.read_bytes(ref)
-        data, mime = images.portable(original, max_pixels=self._max_pixels)
-        if by_path and not ref.column and data == original:
+        if by_path and not ref.column and images.is_portable(original, max_pixels=self._max_pixels):
             return orjson.dumps(Path(ref.path).resolve().as_uri())
+        data, mime = images.portable(original, max_pixels=self._max_pixels)
         return b'"data:%s;base64,%s"' % (mime.encode(), base64.b64encode(data))
 
     def _weigh(self, name: str, task: asyncio.Task[bytes]) -> None:

@@ -157,6 +157,9 @@ def test_the_student_that_learned_rationales_is_exported_for_vllm(tmp_path: Path
     with torch.no_grad():
         assert torch.equal(logits_of(tmp_path / "out"), students["reason"](**inputs()).logits)
     assert {path.suffix for path in (tmp_path / "out").iterdir()} <= {".json", ".safetensors", ".jinja"}
+    (tmp_path / "new").touch()  # others may read an export as they may any new file
+    modes = {path.stat().st_mode for path in [tmp_path / "new", *(tmp_path / "out").iterdir()]}
+    assert len(modes) == 1 and (tmp_path / "out").stat().st_mode == (tmp_path / "run").stat().st_mode
 
 
 def test_another_stage_and_the_plain_form_can_be_asked_for(tmp_path: Path) -> None:

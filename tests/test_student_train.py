@@ -2,6 +2,7 @@
 
 import gc
 import json
+import os
 import subprocess
 import sys
 import weakref
@@ -346,3 +347,13 @@ def test_stages_that_start_from_one_loaded_model_are_what_they_are_one_by_one(pl
         ours, theirs = weights(place, name), weights(other, name)
         assert all(torch.equal(ours[key], value) for key, value in theirs.items())
     assert all(torch.equal(weights(place, "one")[key], value) for key, value in weights(place, "two").items())
+
+
+def test_whatever_training_writes_others_may_read(trained: Path):
+    umask = os.umask(0)
+    os.umask(umask)
+    files = [path for path in (trained / "run").rglob("*") if path.is_file() and not path.is_symlink()]
+    assert any(path.suffix == ".safetensors" for path in files)
+    assert [path for path in files if path.stat().st_mode & 0o777 & ~umask != 0o666 & ~umask] == []
+    folders = [path for path in (trained / "run").rglob("*") if path.is_dir()]
+    assert [path for path in folders if path.stat().st_mode & 0o777 != 0o777 & ~umask] == []
