@@ -9,7 +9,7 @@ Where rows lie is `distill.sources`' business, what their columns mean `distill.
 import hashlib
 import os
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict
 from functools import cache
@@ -86,10 +86,11 @@ def samples(
             first.append(item)
         if on_bad is not None:
             on_bad(item)
-    _enough(sources.settings(recipe, name), name, good, reasons, first)
+    require_enough(sources.settings(recipe, name), name, good, reasons, first)
 
 
-def _enough(source: DataSource, name: str, good: int, reasons: Counter[str], first: list[BadRow]) -> None:
+def require_enough(source: DataSource, name: str, good: int, reasons: Counter[str], first: Sequence[BadRow]) -> None:
+    """Raise DataError for a source of which nothing, or too little, can be used: `good` samples beside bad rows."""
     where = f"[data.{name}] source = {source.source!r}"
     if not good and not reasons:
         raise DataError(f"{where} holds no rows")
@@ -105,16 +106,19 @@ def _enough(source: DataSource, name: str, good: int, reasons: Counter[str], fir
     )
 
 
-def read(recipe: Recipe, name: str = "questions") -> Iterator[Sample | BadRow]:
+def read(
+    recipe: Recipe, name: str = "questions", *, decode: Callable[[int], bool] = lambda number: True
+) -> Iterator[Sample | BadRow]:
     """Every row of a source in order, as samples (a row may hold several) or as a BadRow.
 
     Of rows with the same question and images the first is kept; the others are duplicate_row, or
-    conflicting_answer when their gold differs. Stops after `limit` samples. Raises DataError when the source
-    cannot be read at all.
+    conflicting_answer when their gold differs. Stops after `limit` samples. Images of rows for whose number `decode`
+    is false are only looked for, and known by their place: for a survey, not for a run. Raises DataError when the
+    source cannot be read at all.
     """
     source = sources.settings(recipe, name)
     table = sources.locate(recipe, name)
-    reader = _Reader(source, table)
+    reader = _Reader(source, table, decode)
     seen: dict[bytes, int] = {}
     good = 0
     for row, found in _ordered(reader.prepare, _checked_columns(table, source, name)):
@@ -174,9 +178,10 @@ def _ordered(
 class _Reader:
     """Turns rows into samples; remembers the files it has already checked, for several questions an image."""
 
-    def __init__(self, source: DataSource, table: Table) -> None:
+    def __init__(self, source: DataSource, table: Table, decode: Callable[[int], bool]) -> None:
         self.source = source
         self.table = table
+        self._decode = decode
         self._checked: OrderedDict[Path, str | ImageError] = OrderedDict()
 
     def prepare(self, row: Row | BadRow) -> list[Sample | BadRow]:
@@ -194,22 +199,28 @@ class _Reader:
         value = cell.value
         if isinstance(value, dict) and not value.get("bytes") and isinstance(value.get("path"), str):
             value = value["path"]
+        decode = self._decode(row.number)
         if isinstance(value, str | tuple):
-            return self._file(value if isinstance(value, tuple) else (value,))
+            return self._file(value if isinstance(value, tuple) else (value,), decode=decode)
         if not row.table:
             raise ImageError("unsupported_image_cell", f"column {cell.column!r}: a path is needed, not {value!r:.60}")
         data = images.cell_bytes(value)
-        images.check(data, max_pixels=self.source.max_pixels)
+        if decode:
+            images.check(data, max_pixels=self.source.max_pixels)
+        elif not data:
+            raise ImageError("empty_image", "the image has no bytes")
         return ImageRef(
             sha256=images.sha256(data), path=row.table, column=cell.column, row=row.table_row, index=cell.index
         )
 
-    def _file(self, names: tuple[str, ...]) -> ImageRef:
+    def _file(self, names: tuple[str, ...], *, decode: bool) -> ImageRef:
         for name in names:
             if name.startswith(("http://", "https://", "data:")):
                 raise ImageError("unsupported_image_cell", f"{name:.60}: images must be files; download them first")
         paths = [images.within(self.table.root, name, allow_outside=self.source.allow_outside_root) for name in names]
         path = next((path for path in paths if _exists(path)), paths[0])
+        if not decode:
+            return _seen(path)
         checked = self._checked.get(path)
         if checked is None:
             checked = self._checked[path] = self._check(path)
@@ -226,6 +237,16 @@ class _Reader:
         except ImageError as error:
             return error
         return images.sha256(data)
+
+
+def _seen(path: Path) -> ImageRef:
+    """A reference to a file that is there and not empty; its place stands for its bytes. Raises ImageError."""
+    try:
+        if not path.stat().st_size:
+            raise ImageError("empty_image", f"{path}: the image has no bytes")
+    except OSError as error:
+        raise ImageError("missing_image", f"{path}: {error.strerror}") from None
+    return ImageRef(sha256=hashlib.sha256(str(path).encode()).hexdigest(), path=str(path))
 
 
 def _brief(text: str) -> str:

@@ -35,7 +35,7 @@ def student_fit(recipe: Recipe, folder: Path) -> "Measurer":
 
     packages.require(f"filter.signals = {STUDENT!r}", *packages.TRAIN)
     settings = recipe.filter.student
-    name, revision = _checkpoint(recipe)
+    name, revision = untuned_student(recipe)
     place = recipe.local_or_hub(name)
     identity = {
         "checkpoint": directory_sha256(Path(place)) if Path(place).is_dir() else f"{name}@{revision or ''}",
@@ -57,7 +57,7 @@ def student_fit(recipe: Recipe, folder: Path) -> "Measurer":
     return Measurer(columns=fit.COLUMNS, identity=identity | {"per_teacher": settings.per_teacher}, measure=measure)
 
 
-def _checkpoint(recipe: Recipe) -> tuple[str, str | None]:
+def untuned_student(recipe: Recipe) -> tuple[str, str | None]:
     """Directory or hub name of the untuned student, and its revision."""
     if recipe.filter.student.checkpoint is not None:
         return recipe.filter.student.checkpoint, None

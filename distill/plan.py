@@ -81,7 +81,7 @@ def plan(recipe: Recipe, run: Path, *, gpu: str | None = None, price: float | No
     """
     if recipe.student is None or not recipe.stages:
         raise RecipeError(f"{recipe.path}: a plan needs a [student] section and at least one [[stages]] block")
-    chosen = gpus.named(gpu) if gpu else _local()
+    chosen = gpus.named(gpu) if gpu else local_gpu()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # of libraries, about each other's names
         outline, found = plans(recipe, run)
@@ -111,40 +111,49 @@ def fit(planned: StagePlan, gpu: Gpu) -> Fit:
 
 def plans(recipe: Recipe, run: Path) -> tuple[Any, list[StagePlan]]:
     """The outline of the student and the plans of its stages."""
-    from student import base, freeze, memory, workload
-    from student.flops import Cost
-    from student.model import parts
+    planner = StagePlanner(recipe, run)
+    return planner.outline, [planner.plan(stage) for stage in recipe.stages]
 
-    assert recipe.student is not None
-    plans = []
-    outline, processor = base.outline(recipe)
-    roles = parts(outline)
-    known: dict[Any, tuple[Any, Memory]] = {}
-    for stage in recipe.stages:
+
+class StagePlanner:
+    """Plans stages one by one, from one outline of the student. Raises what outlining the student raises."""
+
+    def __init__(self, recipe: Recipe, run: Path) -> None:
+        from student import base
+        from student.model import parts
+
+        self._recipe, self._run = recipe, run
+        self.outline, self.processor = base.outline(recipe)
+        self._roles = parts(self.outline)
+        self._known: dict[Any, tuple[Any, Memory]] = {}
+
+    def plan(self, stage: Stage) -> StagePlan:
+        """Raises what preparing the student for a stage raises, and reading the stage's data."""
+        from student import freeze, memory, workload
+        from student.flops import Cost
+
+        assert self._recipe.student is not None
         key = (stage.train, stage.lora, stage.micro_batch_tokens)
-        if key not in known:
-            prepared = memory.prepared(outline, roles, stage)
-            known[key] = prepared, memory.of(prepared, roles, stage)
-        student, needed = known[key]
-        cost = Cost.of(student, roles)
-        load = workload.of_stage(recipe, run, stage, outline, processor, cost)
-        plans.append(
-            StagePlan(
-                stage=stage,
-                parts=freeze.table(student, roles),
-                load=load,
-                schedule=workload.schedule(stage, load),
-                memory=needed,
-                dtype=recipe.student.dtype,
-                cost=cost,
-                checkpointed=Cost.of(student, roles, checkpointing=True),
-                tokens_per_s=_tokens_per_s(run / "train" / stage.name / "metrics.jsonl"),
-            )
+        if key not in self._known:
+            prepared = memory.prepared(self.outline, self._roles, stage)
+            self._known[key] = prepared, memory.of(prepared, self._roles, stage)
+        student, needed = self._known[key]
+        cost = Cost.of(student, self._roles)
+        load = workload.of_stage(self._recipe, self._run, stage, self.outline, self.processor, cost)
+        return StagePlan(
+            stage=stage,
+            parts=freeze.table(student, self._roles),
+            load=load,
+            schedule=workload.schedule(stage, load),
+            memory=needed,
+            dtype=self._recipe.student.dtype,
+            cost=cost,
+            checkpointed=Cost.of(student, self._roles, checkpointing=True),
+            tokens_per_s=_tokens_per_s(self._run / "train" / stage.name / "metrics.jsonl"),
         )
-    return outline, plans
 
 
-def _local() -> Gpu | None:
+def local_gpu() -> Gpu | None:
     """The card of this machine."""
     import torch
 

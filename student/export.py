@@ -98,12 +98,8 @@ def stage_of(recipe: Recipe, run: Path, wanted: str | None = None) -> str:
 def to_vllm_native(model: PreTrainedModel) -> PreTrainedModel:
     """An Idefics3 model with a Qwen2 decoder as the same model with a Llama decoder; others come back as they are."""
     text = model.config.get_text_config()
-    if model.config.model_type != "idefics3" or text.model_type == "llama":
+    if not becomes_llama(model.config):
         return model
-    if text.model_type != "qwen2":
-        raise ModelError(f"a {text.model_type} decoder cannot be written as Llama; only Qwen2 can")
-    if any(kind != "full_attention" for kind in getattr(text, "layer_types", None) or ()):
-        raise ModelError("a Qwen2 decoder with sliding-window attention cannot be written as Llama")
     shared = (
         "vocab_size",
         "hidden_size",
@@ -140,6 +136,18 @@ def to_vllm_native(model: PreTrainedModel) -> PreTrainedModel:
             native.get_parameter(name).zero_()
     native.generation_config = model.generation_config
     return native.eval()
+
+
+def becomes_llama(config: Any) -> bool:
+    """Whether the native form of a model has another decoder. Raises ModelError for one that has no native form."""
+    text = config.get_text_config()
+    if config.model_type != "idefics3" or text.model_type == "llama":
+        return False
+    if text.model_type != "qwen2":
+        raise ModelError(f"a {text.model_type} decoder cannot be written as Llama; only Qwen2 can")
+    if any(kind != "full_attention" for kind in getattr(text, "layer_types", None) or ()):
+        raise ModelError("a Qwen2 decoder with sliding-window attention cannot be written as Llama")
+    return True
 
 
 def save(model: PreTrainedModel, processor: ProcessorMixin, directory: Path) -> None:

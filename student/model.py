@@ -88,16 +88,9 @@ def build(
     RecipeError for a shuffle factor that does not divide the tower's patch grid.
     """
     torch_dtype = getattr(torch, dtype)
-    sight = _sight(vision)
-    with _readable(vision):
-        tower, found = SiglipVisionModel.from_pretrained(vision, dtype=torch_dtype, output_loading_info=True)
-    _complete(vision, "a SigLIP vision tower", found, unused=("head.",))
-    with _readable(language):
-        decoder, found = AutoModelForCausalLM.from_pretrained(language, dtype=torch_dtype, output_loading_info=True)
-        tokenizer = _tokenizer(language)
-    _complete(language, "a language model", found)
+    sight, tower = _tower(vision, dtype=torch_dtype)
+    decoder, tokenizer = _decoder(language, dtype=torch_dtype)
     side = _grid_side(sight, pixel_shuffle, vision)
-    _mark_images(tokenizer, language)
     rows = decoder.get_input_embeddings().num_embeddings
     if len(tokenizer) > rows:
         with torch.random.fork_rng(devices=[]):
@@ -122,6 +115,40 @@ def build(
     model.generation_config.eos_token_id = tokenizer.eos_token_id
     model.generation_config.pad_token_id = tokenizer.pad_token_id
     return model, _processor(tokenizer, vision, sight.image_size, (side // pixel_shuffle) ** 2)
+
+
+def require_tower(vision: str) -> None:
+    """Raise what `build` raises for a tower, by the names and shapes of its weights: none is read."""
+    _tower(vision, device_map="meta")
+
+
+def require_decoder(language: str) -> None:
+    """Raise what `build` raises for a decoder and its tokenizer, by the names and shapes of its weights."""
+    _decoder(language, device_map="meta")
+
+
+def require_whole(path_or_name: str, *, revision: str | None = None, trust_remote_code: bool = False) -> None:
+    """Raise what `load` raises, by the names and shapes of the weights: none is read."""
+    _whole(path_or_name, revision, trust_remote_code, device_map="meta")
+
+
+def _tower(vision: str, **options: Any) -> tuple[Any, Any]:
+    """Configuration and weights of a SigLIP tower."""
+    sight = _sight(vision)
+    with _readable(vision):
+        tower, found = SiglipVisionModel.from_pretrained(vision, output_loading_info=True, **options)
+    _complete(vision, "a SigLIP vision tower", found, unused=("head.",))
+    return sight, tower
+
+
+def _decoder(language: str, **options: Any) -> tuple[Any, Any]:
+    """A language model and its tokenizer, which has the marks of images."""
+    with _readable(language):
+        decoder, found = AutoModelForCausalLM.from_pretrained(language, output_loading_info=True, **options)
+        tokenizer = _tokenizer(language)
+    _complete(language, "a language model", found)
+    _mark_images(tokenizer, language)
+    return decoder, tokenizer
 
 
 def _sight(vision: str) -> Any:
@@ -196,14 +223,20 @@ def load(
 
     Raises MissingExtra naming the library that the checkpoint asks for and that is not installed.
     """
+    return _whole(path_or_name, revision, trust_remote_code, dtype=getattr(torch, dtype))
+
+
+def _whole(
+    path_or_name: str, revision: str | None, trust_remote_code: bool, **options: Any
+) -> tuple[PreTrainedModel, ProcessorMixin]:
     with _readable(path_or_name):
         model, found = AutoModelForImageTextToText.from_pretrained(
             path_or_name,
-            dtype=getattr(torch, dtype),
             revision=revision,
             trust_remote_code=trust_remote_code,
             use_safetensors=True,
             output_loading_info=True,
+            **options,
         )
         processor = load_processor(path_or_name, revision=revision, trust_remote_code=trust_remote_code)
     _complete(path_or_name, "a whole image-text-to-text model", found)

@@ -75,12 +75,9 @@ def run(
     import torch
 
     from student import (
-        attention,
         checkpoints,
         features,
         freeze,
-        kernels,
-        lora,
         memory,
         meter,
         proof,
@@ -94,13 +91,8 @@ def run(
 
     begun = time.perf_counter()
     assert recipe.student is not None
-    if recipe.student.dtype == "float16":
-        raise RecipeError("student.dtype = 'float16': gradients overflow there; train in bfloat16 or float32")
     folder = run_folder / "train" / stage.name
-    lora.require(stage.lora)
-    kernels.require(stage)
-    attention.require(recipe.student.attention)
-    trainer.require(stage)
+    require(recipe, stage)
     main = processes.is_main()
     if main:
         begin(
@@ -243,6 +235,19 @@ def run(
     ).write(folder)
     clean(folder)
     return manifest
+
+
+def require(recipe: Recipe, stage: Stage) -> None:
+    """Raise, before anything is loaded, RecipeError, ModelError or MissingExtra for what a stage lacks here."""
+    from student import attention, kernels, lora, trainer
+
+    assert recipe.student is not None
+    if recipe.student.dtype == "float16":
+        raise RecipeError("student.dtype = 'float16': gradients overflow there; train in bfloat16 or float32")
+    lora.require(stage.lora)
+    kernels.require(stage)
+    attention.require(recipe.student.attention)
+    trainer.require(stage)
 
 
 def _ready(

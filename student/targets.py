@@ -136,13 +136,7 @@ def _elsewhere(recipe: Recipe, arm: str, student: AnyStudent) -> Target:
             server=student,
             foreign=True,
         )
-    name, adapter = recipe.local_or_hub(student.model), student.adapter
-    if Path(name).is_dir() and _is_adapter(Path(name)):
-        if adapter is not None:
-            raise ModelError(f"{where}: model {name} is itself an adapter; name the model that both belong to")
-        adapter, name = name, _adapted(where, recipe, Path(name))
-    folder = _folder(where, name)
-    laid = None if adapter is None else _adapter(where, recipe.local(adapter))
+    name, folder, laid = locate(where, recipe, student)
     digests = {
         **({} if folder is None else {"sha256": directory_sha256(folder)}),
         **({} if laid is None else {"adapter_sha256": directory_sha256(laid)}),
@@ -164,6 +158,16 @@ def _elsewhere(recipe: Recipe, arm: str, student: AnyStudent) -> Target:
         adapter=laid,
         foreign=True,
     )
+
+
+def locate(where: str, recipe: Recipe, student: AnyStudent) -> tuple[str, Path | None, Path | None]:
+    """Name, folder (None for the name of a hub) and adapter of a student that is not served. Raises ModelError."""
+    name, adapter = recipe.local_or_hub(student.model), student.adapter
+    if Path(name).is_dir() and _is_adapter(Path(name)):
+        if adapter is not None:
+            raise ModelError(f"{where}: model {name} is itself an adapter; name the model that both belong to")
+        adapter, name = name, _adapted(where, recipe, Path(name))
+    return name, _folder(where, name), None if adapter is None else _adapter(where, recipe.local(adapter))
 
 
 def _folder(where: str, name: str) -> Path | None:

@@ -6,7 +6,6 @@ a rerun takes them as they are and does not read the source again.
 
 import difflib
 import os
-import re
 import shutil
 from bisect import insort
 from collections import Counter, deque
@@ -20,18 +19,15 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from distill import data, packages, sources
+from distill import data, sources
 from distill.artifacts import atomic_path, fingerprint, flatten, write_json
 from distill.errors import DataError, RecipeError
 from distill.recipe import Recipe, Teacher
 from distill.types import BadRow, Sample
-from teacher import parse
+from teacher import checks, parse
 from teacher.identity import Model, model_of, sampling_key
-from teacher.prompts import PLACEHOLDERS
 from teacher.route import NO_TEACHER, covers, may_share, route
 from teacher.server import Servers
-from teacher.vllm_options import check_arguments
-from teacher.wire import sampling_body
 
 SOURCE = "questions"
 SAMPLES, QUARANTINE, STATE = "samples.parquet", "quarantine.jsonl", "plan.json"
@@ -56,29 +52,21 @@ class Plan:
 
 def check(recipe: Recipe) -> dict[str, Model]:
     """The model of every teacher. Raises RecipeError for teachers that cannot be asked as the recipe says."""
-    if not recipe.teachers:
-        raise RecipeError(f"{recipe.path}: no [[teachers]]; generate needs at least one (name, model, backend)")
-    for teacher in recipe.teachers:
-        _check_prompt(teacher)
-        if teacher.managed:
-            check_arguments(teacher.server, f"{recipe.path}: teachers.{teacher.name}.server")
-        if teacher.backend == "embedded":
-            packages.require(f"teacher '{teacher.name}' with backend 'embedded'", "torch", "transformers")
-        if teacher.backend == "openai":
-            sampling_body(teacher, teacher.sampling)
-        elif teacher.backend == "embedded" and "budget" in recipe.generate.outcomes.policies:
-            raise RecipeError(
-                f"{recipe.path}: generate.outcomes asks for a thinking budget, which teacher '{teacher.name}' with "
-                "backend 'embedded' cannot keep; use resample or raise_cap"
-            )
+    for problem in checks.settings_problems(recipe):
+        raise problem
     models = {teacher.name: model_of(recipe, teacher) for teacher in recipe.teachers}
+    require_different(recipe, models)
+    return models
+
+
+def require_different(recipe: Recipe, models: Mapping[str, Model]) -> None:
+    """Raises RecipeError for two teachers that would write the same traces."""
     for one, other in combinations(recipe.teachers, 2):
         if may_share(one, other) and _asking(one, models[one.name]) == _asking(other, models[other.name]):
             raise RecipeError(
                 f"teachers {one.name} and {other.name} are the same model asked in the same way about the same "
                 "samples; their traces would be the same ones: keep one of them and raise its samples"
             )
-    return models
 
 
 def servers(recipe: Recipe, teacher: Teacher, folder: Path) -> Servers:
@@ -90,16 +78,6 @@ def servers(recipe: Recipe, teacher: Teacher, folder: Path) -> Servers:
         media_root=sources.locate(recipe, SOURCE).root,
         base=recipe.path.parent,
     )
-
-
-def _check_prompt(teacher: Teacher) -> None:
-    """Raises RecipeError for what looks like a misspelt placeholder; other braces are the prompt's own."""
-    for word in re.findall(r"{(\w+)}", teacher.prompt):
-        near = difflib.get_close_matches(word, PLACEHOLDERS, n=1, cutoff=0.75)
-        if near and word not in PLACEHOLDERS:
-            raise RecipeError(
-                f"teachers.{teacher.name}.prompt: {{{word}}} means nothing; did you mean {{{near[0]}}}?"
-            )
 
 
 def settings(recipe: Recipe, models: Mapping[str, Model]) -> dict[str, Any]:
@@ -205,7 +183,7 @@ def prepare(recipe: Recipe, folder: Path, *, limit: int | None) -> tuple[Path, d
     shutil.rmtree(pending, ignore_errors=True)
     routed = Counter({teacher.name: 0 for teacher in recipe.teachers})
     with atomic_path(pending / QUARANTINE) as quarantine_path, quarantine_path.open("wb") as quarantine:
-        seen = _Seen()
+        seen = TeacherCoverage()
         found = _routable(recipe, quarantine, seen)
         chosen = found if limit is None else iter(spread(islice(found, max(_LIMIT_POOL, 4 * limit)), limit))
         data.write_samples(pending / SAMPLES, _counted(recipe, chosen, routed))
@@ -213,19 +191,23 @@ def prepare(recipe: Recipe, folder: Path, *, limit: int | None) -> tuple[Path, d
     return pending, dict(routed)
 
 
-@dataclass(slots=True)
-class _Seen:
+class TeacherCoverage:
     """What the samples of a source are like, and which teachers are for any of them."""
 
-    domains: Counter[str]
-    difficulties: Counter[str]
-    covering: set[str]
-
     def __init__(self) -> None:
-        self.domains, self.difficulties, self.covering = Counter(), Counter(), set()
+        self.domains, self.difficulties = Counter[str](), Counter[str]()
+        self.covering: set[str] = set()
+
+    def add(self, recipe: Recipe, sample: Sample) -> bool:
+        """Count a sample; whether a teacher is for it."""
+        self.domains[sample.domain] += 1
+        self.difficulties[str(sample.meta.get("difficulty", ""))] += 1
+        covering = {teacher.name for teacher in recipe.teachers if covers(teacher, sample)}
+        self.covering |= covering
+        return bool(covering)
 
 
-def _routable(recipe: Recipe, quarantine: IO[bytes], seen: _Seen) -> Iterator[Sample]:
+def _routable(recipe: Recipe, quarantine: IO[bytes], seen: TeacherCoverage) -> Iterator[Sample]:
     """The samples that some teacher covers; every other row goes to the quarantine with its reason."""
 
     def set_aside(record: dict[str, Any]) -> None:
@@ -235,11 +217,7 @@ def _routable(recipe: Recipe, quarantine: IO[bytes], seen: _Seen) -> Iterator[Sa
         set_aside(asdict(row))
 
     for sample in data.samples(recipe, SOURCE, on_bad=bad):
-        seen.domains[sample.domain] += 1
-        seen.difficulties[str(sample.meta.get("difficulty", ""))] += 1
-        covering = {teacher.name for teacher in recipe.teachers if covers(teacher, sample)}
-        seen.covering |= covering
-        if covering:
+        if seen.add(recipe, sample):
             yield sample
         else:
             detail = f"no teacher is for domain {sample.domain!r}"
@@ -271,26 +249,34 @@ def spread(samples: Iterable[Sample], limit: int) -> list[Sample]:
     return chosen
 
 
-def _check_coverage(recipe: Recipe, seen: _Seen) -> None:
-    """Raises RecipeError for a teacher that no sample of the source is for: most likely a misspelt domain."""
+def _check_coverage(recipe: Recipe, seen: TeacherCoverage) -> None:
+    for problem in coverage_problems(recipe, seen):
+        raise problem
+
+
+def coverage_problems(recipe: Recipe, seen: TeacherCoverage) -> Iterator[RecipeError]:
+    """Every teacher that no sample of the source is for: most likely a misspelt domain."""
     for teacher in recipe.teachers:
-        if teacher.name in seen.covering or teacher.fallback:
-            continue
-        for key, wanted, found in (
-            ("domains", teacher.domains, seen.domains),
-            ("difficulty", teacher.difficulty, seen.difficulties),
-        ):
-            if wanted and not found.keys() & set(wanted):
-                near = difflib.get_close_matches(wanted[0], found, n=1)
-                hint = f"; did you mean {near[0]!r}?" if near else ""
-                raise RecipeError(
-                    f"teachers.{teacher.name}.{key} = {list(wanted)}: no sample has any of these{hint} "
-                    f"(in [data.{SOURCE}]: {', '.join(repr(value) for value in sorted(found))})"
-                )
-        raise RecipeError(
-            f"teachers.{teacher.name}: no sample of [data.{SOURCE}] is for it (domains, difficulty, "
-            f"modality = {teacher.modality!r}, hinted = {teacher.hinted}: hinted needs gold answers)"
-        )
+        if teacher.name not in seen.covering and not teacher.fallback:
+            yield _uncovered(teacher, seen)
+
+
+def _uncovered(teacher: Teacher, seen: TeacherCoverage) -> RecipeError:
+    for key, wanted, found in (
+        ("domains", teacher.domains, seen.domains),
+        ("difficulty", teacher.difficulty, seen.difficulties),
+    ):
+        if wanted and not found.keys() & set(wanted):
+            near = difflib.get_close_matches(wanted[0], found, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            return RecipeError(
+                f"teachers.{teacher.name}.{key} = {list(wanted)}: no sample has any of these{hint} "
+                f"(in [data.{SOURCE}]: {', '.join(repr(value) for value in sorted(found))})"
+            )
+    return RecipeError(
+        f"teachers.{teacher.name}: no sample of [data.{SOURCE}] is for it (domains, difficulty, "
+        f"modality = {teacher.modality!r}, hinted = {teacher.hinted}: hinted needs gold answers)"
+    )
 
 
 def adopt(pending: Path, folder: Path, now: Mapping[str, Any], routed: Mapping[str, int]) -> None:

@@ -6,34 +6,25 @@ there are only upper bounds.
 """
 
 import math
-import re
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import orjson
-
-from distill import sources
 from distill.artifacts import finished, locked
-from distill.errors import InputError, ModelError, RecipeError
-from distill.recipe import Recipe, Teacher
+from distill.errors import RecipeError
+from distill.recipe import Recipe
 from distill.tables import table
 from distill.types import ProgressCallback, Sample, unwatched
+from teacher import checks
 from teacher import plan as planning
 from teacher.estimate import Amount, Forecast, Seen, forecast, journal, most_traces, observed, whole_time
 from teacher.generate import REMEDY, ask
 from teacher.identity import Model
 from teacher.journals import scan
 from teacher.route import route
-from teacher.server import Servers
 from teacher.settle import lines
-from teacher.wire import api_key
-
-_TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json")
-_TEMPLATES = ("chat_template.jinja", "chat_template.json")
-_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +54,7 @@ def preflight(
     """
     models = planning.check(recipe)
     folder = run / "generate"
-    _check_teachers(recipe, folder)
+    _check_teachers(recipe)
     fields = planning.settings(recipe, models)
     with locked(run):
         done = None if fresh else finished(folder, fields, remedy=REMEDY)
@@ -92,61 +83,13 @@ def _probe(recipe: Recipe, plan: planning.Plan, count: int) -> _Probe:
     return _Probe(folder=plan.folder, samples=len(chosen), quarantined=plan.quarantined, routed=routed, chosen=chosen)
 
 
-def _check_teachers(recipe: Recipe, folder: Path) -> None:
+def _check_teachers(recipe: Recipe) -> None:
     """Raises RecipeError or ModelError with everything that teachers lack."""
-    problems: list[InputError] = []
-    for teacher in recipe.teachers:
-        for check in (_check_key, _check_model, _check_server):
-            try:
-                check(recipe, teacher, folder)
-            except InputError as error:
-                problems.append(error)
+    problems = [problem for teacher in recipe.teachers for problem in checks.teacher_problems(recipe, teacher)]
     if len(problems) == 1:
         raise problems[0]
     if problems:
         raise RecipeError("\n".join(str(problem) for problem in problems))
-
-
-def _check_key(recipe: Recipe, teacher: Teacher, folder: Path) -> None:
-    api_key(teacher)
-
-
-def _check_server(recipe: Recipe, teacher: Teacher, folder: Path) -> None:
-    """Raises RecipeError when the program of a server that the run would start is not there."""
-    if teacher.managed:
-        model = recipe.local_or_hub(teacher.model)
-        Servers(teacher, model, folder / teacher.name, base=recipe.path.parent)
-
-
-def _check_model(recipe: Recipe, teacher: Teacher, folder: Path) -> None:
-    """Raises ModelError for a local checkpoint that no engine could load; hub names are not looked up."""
-    place = Path(recipe.local_or_hub(teacher.model))
-    if place.is_dir():
-        _check_checkpoint(teacher, place)
-    elif not place.exists() and teacher.backend != "openai" and not _HUB_NAME.fullmatch(teacher.model):
-        local = recipe.local(teacher.model)
-        near = sources.nearest(local.name, [path.name for path in local.parent.glob("*/")])
-        raise ModelError(
-            f"teacher '{teacher.name}': model = {teacher.model!r} is neither a hub name nor a directory ({local} "
-            f"does not exist{near}); correct teachers.model"
-        )
-
-
-def _check_checkpoint(teacher: Teacher, folder: Path) -> None:
-    configured = folder / "tokenizer_config.json"
-    template = any((folder / name).is_file() for name in _TEMPLATES) or (
-        configured.is_file() and "chat_template" in orjson.loads(configured.read_bytes())
-    )
-    # A server may be told of a template, and of a tokenizer, elsewhere.
-    own = teacher.backend == "embedded"
-    for there, what in (
-        ((folder / "config.json").is_file(), "config.json"),
-        (not own or any(folder.glob("*.safetensors")), "*.safetensors"),
-        (not own or any((folder / name).is_file() for name in _TOKENIZERS), "tokenizer.json"),
-        (not own or template, "chat_template.jinja"),
-    ):
-        if not there:
-            raise ModelError(f"teacher '{teacher.name}': {folder} has no {what}; it is not a whole checkpoint")
 
 
 @dataclass(slots=True)

@@ -71,7 +71,7 @@ class Servers:
             "finished traces are kept"
         )
         check_arguments(server, f"teachers.{teacher.name}.server")
-        program = _program(teacher, base or Path())
+        program = server_program(teacher, base or Path())
         media_root = media_root and media_root.absolute()
         self._replicas = [
             _Replica(
@@ -295,7 +295,7 @@ def build_command(
     return [*command, *given, *server.extra]
 
 
-def _program(teacher: Teacher, base: Path) -> str:
+def server_program(teacher: Teacher, base: Path) -> str:
     """The program of a server's command; a path counts from the recipe's folder. Raises RecipeError without one."""
     name = teacher.server.command[0]
     search = teacher.server.environment.get("PATH") or os.environ.get("PATH")

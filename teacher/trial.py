@@ -75,8 +75,8 @@ print(json.dumps({"vllm": importlib.util.find_spec("vllm") is not None, "broken_
 """
 
 
-def server_of(recipe: Recipe) -> Server:
-    """The vLLM to serve with. Raises RecipeError when there is none."""
+def server_of(recipe: Recipe, *, probe: bool = True) -> Server:
+    """The vLLM to serve with. Raises RecipeError when there is none; without `probe` only the program counts."""
     managed = [teacher.server for teacher in recipe.teachers if teacher.managed]
     chosen = managed[0] if managed else Server()
     (program, *rest), base = chosen.command, recipe.path.parent.absolute()
@@ -89,7 +89,7 @@ def server_of(recipe: Recipe) -> Server:
     what = None
     if not shutil.which(program, path=environment.get("PATH")):
         what = f"there is no program {program!r}"
-    elif not _probed(server).get("vllm", True):
+    elif probe and not _probed(server).get("vllm", True):
         what = f"{program} has no vllm package"
     if what:
         raise RecipeError(

@@ -65,6 +65,10 @@ def check_arguments(server: Server, where: str) -> None:
             raise RecipeError(f"{where}.arguments.{name}: is set by {_OWN[option]}; leave it out here")
         if is_vllm(server):
             _check(option, name, value, where)
+    for argument in server.extra:
+        option = _plain(argument.partition("=")[0])
+        if argument.startswith("--") and option in _OWN:
+            raise RecipeError(f"{where}.extra: {argument} is set by {_OWN[option]}; leave it out here")
 
 
 def _check(option: str, name: str, value: Any, where: str) -> None:

@@ -1,0 +1,164 @@
+"""Can the teachers of a recipe be asked? What the recipe, the disk and the environment say; no server is spoken to.
+
+Every problem is found, not only the first. Whether rows are there for a teacher is for its plan to say.
+"""
+
+import difflib
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import orjson
+
+from distill import packages, sources
+from distill.errors import InputError, ModelError, RecipeError
+from distill.recipe import Recipe, Teacher
+from teacher.prompts import PLACEHOLDERS
+from teacher.server import server_program
+from teacher.vllm_options import check_arguments, is_vllm
+from teacher.wire import api_key, sampling_body
+
+_TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json")
+_TEMPLATES = ("chat_template.jinja", "chat_template.json")
+_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
+_SIZES = {"k": 1000, "m": 1_000_000, "K": 1024, "M": 1 << 20}
+"""Suffixes that vLLM understands in numbers of tokens."""
+
+
+def settings_problems(recipe: Recipe) -> Iterator[InputError]:
+    """What makes teachers unfit to be asked as the recipe says."""
+    if not recipe.teachers:
+        yield RecipeError(f"{recipe.path}: no [[teachers]]; generate needs at least one (name, model, backend)")
+    for teacher in recipe.teachers:
+        yield from _found(recipe, teacher, _check_prompt, _check_engine, _check_context, _check_urls)
+
+
+def teacher_problems(recipe: Recipe, teacher: Teacher) -> Iterator[InputError]:
+    """What a teacher needs besides the recipe and is not there: key, checkpoint, program of its server."""
+    yield from _found(recipe, teacher, _check_key, _check_model, _check_server)
+
+
+def _found(recipe: Recipe, teacher: Teacher, *checks: Callable[[Recipe, Teacher], None]) -> Iterator[InputError]:
+    for check in checks:
+        try:
+            check(recipe, teacher)
+        except InputError as error:
+            yield error
+
+
+def _check_prompt(recipe: Recipe, teacher: Teacher) -> None:
+    require_placeholders(teacher.prompt, PLACEHOLDERS, f"teachers.{teacher.name}.prompt")
+
+
+def require_placeholders(prompt: str, known: tuple[str, ...], where: str) -> None:
+    """Raises RecipeError for what looks like a misspelt placeholder; other braces are the prompt's own."""
+    for word in re.findall(r"{(\w+)}", prompt):
+        near = difflib.get_close_matches(word, known, n=1, cutoff=0.75)
+        if near and word not in known:
+            raise RecipeError(f"{where}: {{{word}}} means nothing; did you mean {{{near[0]}}}?")
+
+
+def _check_engine(recipe: Recipe, teacher: Teacher) -> None:
+    if teacher.managed:
+        check_arguments(teacher.server, f"{recipe.path}: teachers.{teacher.name}.server")
+    if teacher.backend == "openai":
+        sampling_body(teacher, teacher.sampling)
+    elif teacher.backend == "embedded":
+        packages.require(f"teacher '{teacher.name}' with backend 'embedded'", "torch", "transformers")
+        if "budget" in recipe.generate.outcomes.policies:
+            raise RecipeError(
+                f"{recipe.path}: generate.outcomes asks for a thinking budget, which teacher '{teacher.name}' with "
+                "backend 'embedded' cannot keep; use resample or raise_cap"
+            )
+
+
+def _check_context(recipe: Recipe, teacher: Teacher) -> None:
+    """Raises RecipeError where a server that the run starts would refuse every request for its length."""
+    longest = _tokens(next((v for k, v in teacher.server.arguments.items() if _is(k, "max-model-len")), None))
+    wanted = teacher.sampling.max_tokens
+    if teacher.managed and is_vllm(teacher.server) and longest is not None and wanted >= longest:
+        raise RecipeError(
+            f"teachers.{teacher.name}.sampling.max_tokens = {wanted} leaves no room for a prompt in "
+            f"server.arguments.max-model-len = {longest}; raise max-model-len, or lower max_tokens"
+        )
+
+
+def _is(name: str, option: str) -> bool:
+    return name.strip().lstrip("-").replace("_", "-") == option
+
+
+def _tokens(value: Any) -> int | None:
+    """A number of tokens as vLLM reads it, such as 8192 or "8k"; None for anything else."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value if value > 0 else None
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([kmKM]?)", value.strip()) if isinstance(value, str) else None
+    return int(float(match[1]) * _SIZES.get(match[2], 1)) if match else None
+
+
+def _check_urls(recipe: Recipe, teacher: Teacher) -> None:
+    for url in teacher.urls:
+        require_url(url, f"teachers.{teacher.name}.base_url")
+
+
+def require_url(url: str, where: str) -> None:
+    """Raises RecipeError for an address that no HTTP client can use."""
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise RecipeError(f"{where} = {url!r} is no address of a server; write it as http://127.0.0.1:8000/v1")
+
+
+def _check_key(recipe: Recipe, teacher: Teacher) -> None:
+    api_key(teacher)
+
+
+def _check_server(recipe: Recipe, teacher: Teacher) -> None:
+    """Raises RecipeError when the program of a server that the run would start is not there."""
+    if teacher.managed:
+        server_program(teacher, recipe.path.parent)
+
+
+def _check_model(recipe: Recipe, teacher: Teacher) -> None:
+    """Raises ModelError for a local checkpoint that no engine could load; hub names are not looked up."""
+    place = Path(recipe.local_or_hub(teacher.model))
+    if place.is_dir():
+        _check_checkpoint(teacher, place)
+    elif not place.exists() and teacher.backend != "openai" and not _HUB_NAME.fullmatch(teacher.model):
+        local = recipe.local(teacher.model)
+        near = sources.nearest(local.name, [path.name for path in local.parent.glob("*/")])
+        raise ModelError(
+            f"teacher '{teacher.name}': model = {teacher.model!r} is neither a hub name nor a directory ({local} "
+            f"does not exist{near}); correct teachers.model"
+        )
+    elif place.is_file():
+        raise ModelError(
+            f"teacher '{teacher.name}': model = {teacher.model!r} is a file; give the folder of a checkpoint"
+        )
+
+
+def _check_checkpoint(teacher: Teacher, folder: Path) -> None:
+    # A server may be told of a template, and of a tokenizer, elsewhere.
+    own = teacher.backend == "embedded"
+    for there, what in (
+        ((folder / "config.json").is_file(), "config.json"),
+        (not own or any(folder.glob("*.safetensors")), "*.safetensors"),
+        (not own or any((folder / name).is_file() for name in _TOKENIZERS), "tokenizer.json"),
+        (not own or _has_template(folder), "chat_template.jinja"),
+    ):
+        if not there:
+            raise ModelError(f"teacher '{teacher.name}': {folder} has no {what}; it is not a whole checkpoint")
+
+
+def _has_template(folder: Path) -> bool:
+    configured = folder / "tokenizer_config.json"
+    try:
+        return any((folder / name).is_file() for name in _TEMPLATES) or (
+            configured.is_file() and "chat_template" in orjson.loads(configured.read_bytes())
+        )
+    except (OSError, orjson.JSONDecodeError) as error:
+        raise ModelError(f"{configured}: cannot be read: {error}; copy the checkpoint again") from None
