@@ -238,6 +238,29 @@ def plan(
 
 
 @app.command()
+def check(
+    recipe: RecipeArgument,
+    run: RunOption = None,
+    gpu: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Hold the stages against this card [default: the one here].")
+    ] = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    overrides: SetOption = None,
+) -> None:
+    """Check everything that the whole run will need, in under a minute, without a GPU.
+
+    Reads every source of every stage, looks at checkpoints, packages, keys, servers, rules, disk and memory, and
+    loads no weights. Problems come first, each with the recipe's key and what to do; with any, the exit code is 2.
+    """
+    from distill.run import check_run
+
+    text, is_fit = check_run(*_open(recipe, run, overrides), gpu=gpu, as_json=json_)
+    typer.echo(text)
+    if not is_fit:
+        raise typer.Exit(2)
+
+
+@app.command()
 def status(run: Annotated[Path, typer.Argument(parser=_path, metavar="RUN", help="A run directory.")]) -> None:
     """Show the funnel and the state of every stage."""
     from distill.status import status as read_status

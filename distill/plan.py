@@ -125,32 +125,62 @@ class StagePlanner:
         self._recipe, self._run = recipe, run
         self.outline, self.processor = base.outline(recipe)
         self._roles = parts(self.outline)
-        self._known: dict[Any, tuple[Any, Memory]] = {}
+        self._prepared: dict[Any, Any] = {}
+        self._loads: dict[str, Load] = {}
+        self._memory: dict[Any, Memory] = {}
+
+    def prepared(self, stage: Stage) -> Any:
+        """The student as a stage trains it, without weights. Raises ModelError where nothing of it can be trained."""
+        from student import memory
+
+        key = _outlined_alike(stage)
+        if key not in self._prepared:
+            self._prepared[key] = memory.prepared(self.outline, self._roles, stage)
+        return self._prepared[key]
+
+    def parts(self, stage: Stage) -> "Sequence[PartRow]":
+        """The student's parts, and what a stage trains of them."""
+        from student import freeze
+
+        return freeze.table(self.prepared(stage), self._roles)
+
+    def load(self, stage: Stage) -> "Load":
+        """How much a stage has to learn. Raises what reading its data raises, where it is there."""
+        from student import workload
+        from student.flops import Cost
+
+        if stage.name not in self._loads:
+            cost = Cost.of(self.prepared(stage), self._roles)
+            self._loads[stage.name] = workload.of_stage(
+                self._recipe, self._run, stage, self.outline, self.processor, cost
+            )
+        return self._loads[stage.name]
 
     def plan(self, stage: Stage) -> StagePlan:
         """Raises what preparing the student for a stage raises, and reading the stage's data."""
-        from student import freeze, memory, workload
+        from student import memory, workload
         from student.flops import Cost
 
         assert self._recipe.student is not None
-        key = (stage.train, stage.lora, stage.micro_batch_tokens)
-        if key not in self._known:
-            prepared = memory.prepared(self.outline, self._roles, stage)
-            self._known[key] = prepared, memory.of(prepared, self._roles, stage)
-        student, needed = self._known[key]
-        cost = Cost.of(student, self._roles)
-        load = workload.of_stage(self._recipe, self._run, stage, self.outline, self.processor, cost)
+        student, load, key = self.prepared(stage), self.load(stage), _outlined_alike(stage)
+        if key not in self._memory:
+            self._memory[key] = memory.of(student, self._roles, stage)
         return StagePlan(
             stage=stage,
-            parts=freeze.table(student, self._roles),
+            parts=self.parts(stage),
             load=load,
             schedule=workload.schedule(stage, load),
-            memory=needed,
+            memory=self._memory[key],
             dtype=self._recipe.student.dtype,
-            cost=cost,
+            cost=Cost.of(student, self._roles),
             checkpointed=Cost.of(student, self._roles, checkpointing=True),
             tokens_per_s=_tokens_per_s(self._run / "train" / stage.name / "metrics.jsonl"),
         )
+
+
+def _outlined_alike(stage: Stage) -> Any:
+    """Equal for stages that take the same memory with the same student."""
+    return stage.train, stage.lora, stage.micro_batch_tokens
 
 
 def local_gpu() -> Gpu | None:

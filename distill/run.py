@@ -51,6 +51,17 @@ def check_generate(recipe: Recipe, run: Path, *, limit: int | None, fresh: bool,
         return preflight(recipe, run, limit=limit, fresh=fresh, probe=probe, on_progress=on_progress)
 
 
+def check_run(recipe: Recipe, run: Path, *, gpu: str | None, as_json: bool) -> tuple[str, bool]:
+    """What a check of the whole run finds, as text or JSON, and whether the run can work."""
+    import orjson
+
+    from distill.checks.recipe_checks import check_recipe
+
+    report = check_recipe(recipe, run, gpu=gpu)
+    text = orjson.dumps(report.as_fields(), option=orjson.OPT_INDENT_2).decode() if as_json else report.as_text()
+    return text, not report.problems
+
+
 def filter_stage(recipe: Recipe, run: Path, *, fresh: bool = False) -> str:
     from distill.extras import measurers
     from filters.apply import apply

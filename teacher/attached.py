@@ -55,20 +55,10 @@ class Attached:
 @contextmanager
 def attached(name: str, student: AnyStudent, *, max_new_tokens: int, max_pixels: int) -> Iterator[Attached]:
     """The server of the student `name`. Raises ModelError when it cannot be asked for its model."""
-    assert student.base_url is not None
-    url = student.base_url.rstrip("/")
-    sampling = Sampling(temperature=0.0, max_tokens=max_new_tokens, stop_repetition=False)
-    teacher = Teacher(
-        name=name,
-        model=student.model,
-        served_model=student.model,
-        base_url=url,
-        backend="openai",
-        api_key_env=student.api_key_env,
-        sampling=sampling,
-    )
+    teacher = _as_teacher(name, student, max_new_tokens)
+    url = teacher.urls[0]
     with asyncio.Runner() as runner:
-        if runner.run(_checked(url, student, f"eval.students.{name}", _headers(teacher))):
+        if runner.run(check_server(name, student)):
             teacher = teacher.model_copy(update={"backend": "vllm"})
 
         def ask(samples: Sequence[Sample], told: Told) -> None:
@@ -77,13 +67,26 @@ def attached(name: str, student: AnyStudent, *, max_new_tokens: int, max_pixels:
         yield Attached(ask=ask)
 
 
-def _headers(teacher: Teacher) -> dict[str, str]:
-    key = api_key(teacher)
-    return {"authorization": f"Bearer {key}"} if key else {}
+def _as_teacher(name: str, student: AnyStudent, max_new_tokens: int) -> Teacher:
+    """The student as a teacher that is asked greedily."""
+    assert student.base_url is not None
+    return Teacher(
+        name=name,
+        model=student.model,
+        served_model=student.model,
+        base_url=student.base_url.rstrip("/"),
+        backend="openai",
+        api_key_env=student.api_key_env,
+        sampling=Sampling(temperature=0.0, max_tokens=max_new_tokens, stop_repetition=False),
+    )
 
 
-async def _checked(url: str, student: AnyStudent, where: str, headers: dict[str, str]) -> bool:
-    """Whether the server is a vLLM, whose sampling can be stated in full. Raises ModelError."""
+async def check_server(name: str, student: AnyStudent) -> bool:
+    """Whether the server is a vLLM, whose sampling can be stated in full. Raises ModelError, RecipeError."""
+    teacher = _as_teacher(name, student, max_new_tokens=1)
+    where, url = f"eval.students.{name}", teacher.urls[0]
+    key = api_key(teacher, where)
+    headers = {"authorization": f"Bearer {key}"} if key else {}
     timeout = aiohttp.ClientTimeout(total=_CHECK_TIMEOUT_S)
     async with aiohttp.ClientSession(timeout=timeout, headers=headers) as session:
 

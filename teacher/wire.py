@@ -32,16 +32,20 @@ class GarbledError(Exception):
         self.detail = detail
 
 
-def api_key(teacher: Teacher) -> str:
-    """The key of a teacher's server; empty when it needs none. Raises RecipeError when its variable is not set."""
+def api_key(teacher: Teacher, where: str = "") -> str:
+    """The key of a teacher's server; empty when it needs none. Raises RecipeError when its variable is not set.
+
+    `where` is the recipe's key of what is asked as a teacher is.
+    """
+    where = where or f"teachers.{teacher.name}"
     if any(map(redact.is_masked, teacher.urls)):
         raise RecipeError(
-            f"teachers.{teacher.name}.base_url = {teacher.urls[0]!r}: its password is masked, because this is the "
+            f"{where}.base_url = {teacher.urls[0]!r}: its password is masked, because this is the "
             "copy of a recipe that a run keeps; use the recipe itself, or set base_url again"
         )
     variable = teacher.api_key_env
     if variable and not environ.get(variable):
-        raise RecipeError(f"teachers.{teacher.name}: api_key_env names {variable}, which is not set; export it first")
+        raise RecipeError(f"{where}: api_key_env names {variable}, which is not set; export it first")
     redact.know(key := environ[variable] if variable else "")
     return key
 

@@ -19,6 +19,7 @@ HEAVY = ("torch", "transformers", "trl", "peft", "datasets", "accelerate", "ray"
 ROOF = {
     "__main__",
     "ablate",
+    "checks",
     "cli",
     "console",
     "effects",
@@ -158,7 +159,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 def test_the_wheel_holds_the_four_packages_and_nothing_else(wheel: list[str]) -> None:
     top = {name.split("/")[0] for name in wheel}
     assert {name for name in top if not name.endswith(".dist-info")} == set(PACKAGES)
-    assert {f"{name.replace('.', '/')}.py" for name in MODULES if "." in name} <= set(wheel)
+    assert {path.relative_to(ROOT).as_posix() for path in MODULES.values()} <= set(wheel)
     assert not [name for name in wheel if "__pycache__" in name or "tests/" in name]
 
 

@@ -1,0 +1,111 @@
+"""What the checks of one recipe share: its sources, each read once, the outline of its student, the time left."""
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from distill.checks.hub import HubNames
+from distill.checks.survey import Survey, survey
+from distill.errors import DistillError
+from distill.recipe import Recipe
+from distill.training import is_traces
+from distill.types import Sample
+from teacher.plan import SOURCE, TeacherCoverage
+from teacher.route import route
+
+if TYPE_CHECKING:
+    from distill.gpus import Gpu
+    from distill.plan import StagePlanner
+
+_LEAST_SECONDS = 1.0
+
+
+class CheckContext:
+    """One check of one recipe. Errors of what is shared are raised again for each check that needs it."""
+
+    def __init__(self, recipe: Recipe, run: Path, *, gpu: "Gpu | None", seconds: float) -> None:
+        self.recipe = recipe
+        self.run = run
+        self.gpu = gpu
+        self.hub = HubNames(recipe)
+        self.coverage = TeacherCoverage()
+        self.routed: Counter[str] = Counter()
+        """Questions by teacher, once these are surveyed."""
+        self._deadline = time.monotonic() + seconds
+        self._surveys: dict[str, Survey | DistillError] = {}
+
+    @property
+    def seconds_left(self) -> float:
+        return self._deadline - time.monotonic()
+
+    @cached_property
+    def uses(self) -> Mapping[str, Sequence[str]]:
+        """By source of the recipe, the keys that read it."""
+        recipe = self.recipe
+        found: dict[str, list[str]] = {}
+        if recipe.teachers or any(is_traces(stage) for stage in recipe.stages):
+            found.setdefault(SOURCE, []).append("teachers")
+        for stage in recipe.stages:
+            where = f"stages.{stage.name}"
+            if not is_traces(stage):
+                found.setdefault(stage.data, []).append(f"{where}.data")
+            for name in stage.replay:
+                found.setdefault(name, []).append(f"{where}.replay")
+            if stage.validation is not None and stage.validation.data is not None:
+                found.setdefault(stage.validation.data, []).append(f"{where}.validation.data")
+        found.setdefault(recipe.eval.data, []).append("eval.data")
+        if "contamination" in recipe.filter.signals:
+            for name in recipe.filter.contamination.sources or ():
+                found.setdefault(name, []).append("filter.contamination.sources")
+        return found
+
+    def is_here(self, name: str) -> bool:
+        """Whether a source lies on this disk, so that reading it downloads nothing."""
+        return name in self.recipe.data and self.recipe.local(self.recipe.data[name].source).exists()
+
+    def survey(self, name: str) -> Survey:
+        """What a source holds that is here. Raises DataError as reading it in a stage would."""
+        if name not in self._surveys:
+            waiting = [other for other in self.uses if other not in self._surveys and self.is_here(other)]
+            # Half of the time is for data; the rest loads libraries and outlines models.
+            seconds = max(_LEAST_SECONDS, self.seconds_left / 2 / max(1, len(waiting)))
+            visit = self._route if name == SOURCE else lambda sample: None
+            try:
+                self._surveys[name] = survey(self.recipe, name, seconds=seconds, visit=visit)
+            except DistillError as error:
+                self._surveys[name] = error
+        found = self._surveys[name]
+        if isinstance(found, DistillError):
+            raise found
+        return found
+
+    def readable(self, name: str) -> Survey | None:
+        """The survey of a source, None where it is not here or cannot be read: other results say so."""
+        try:
+            return self.survey(name) if self.is_here(name) else None
+        except DistillError:
+            return None
+
+    def _route(self, sample: Sample) -> None:
+        self.coverage.add(self.recipe, sample)
+        self.routed.update(teacher.name for teacher in route(self.recipe.teachers, sample))
+
+    @cached_property
+    def planner(self) -> "StagePlanner":
+        """The student without weights. Raises what outlining it raises."""
+        from distill.plan import StagePlanner
+
+        with self.hub.unreached():
+            return StagePlanner(self.recipe, self.run)
+
+    @cached_property
+    def student_is_here(self) -> bool:
+        """Whether the student can be outlined: its parts lie here, or the hub has them within reach."""
+        student = self.recipe.student
+        if student is None:
+            return False
+        names = [name for name in (student.model, student.vision, student.language) if name is not None]
+        return all(self.recipe.local(name).is_dir() or name in self.hub.cached for name in names)

@@ -1,0 +1,94 @@
+"""Checks of the evaluation: its arms, students from elsewhere, servers and the form that vLLM serves."""
+
+import asyncio
+from collections.abc import Iterator
+
+from distill import packages
+from distill.checks.context import CheckContext
+from distill.checks.results import CheckResult, fine, not_checked, problem
+from distill.checks.teachers import server_state
+from distill.errors import DistillError
+from distill.evaluation import AnyStudent
+from student import targets
+from teacher import trial
+from teacher.attached import check_server
+
+_ANSWER_S = 6.0
+
+
+def check_arms(context: CheckContext) -> Iterator[CheckResult]:
+    """There is a student for every arm."""
+    recipe = context.recipe
+    if recipe.stages or recipe.eval.arms or recipe.eval.students:
+        arms = targets.arms_of(recipe)
+        yield fine("eval.arms", f"{', '.join(arms)}")
+        if recipe.student is None and "base" in recipe.eval.arms.values():
+            yield problem(
+                "eval.arms", '"base" is the student before any stage, and there is no [student]', "add [student]"
+            )
+
+
+def check_other_students(context: CheckContext) -> Iterator[CheckResult]:
+    """Students that no stage makes: their checkpoints, adapters and servers."""
+    for name, student in context.recipe.eval.students.items():
+        key = f"eval.students.{name}"
+        try:
+            if student.base_url is not None:
+                yield _served(name, student)
+            else:
+                yield from _on_disk(context, key, name, student)
+        except DistillError as error:
+            yield problem(key, str(error), f"correct {key}")
+
+
+def _served(name: str, student: AnyStudent) -> CheckResult:
+    def ask() -> None:
+        async def asked() -> None:
+            async with asyncio.timeout(_ANSWER_S):
+                await check_server(name, student)
+
+        asyncio.run(asked())
+
+    assert student.base_url is not None
+    return server_state(f"eval.students.{name}.base_url", student.base_url.rstrip("/"), ask)
+
+
+def _on_disk(context: CheckContext, key: str, arm: str, student: AnyStudent) -> Iterator[CheckResult]:
+    recipe = context.recipe
+    name, folder, adapter = targets.locate(key, recipe, student)
+    if folder is None:
+        yield context.hub.look(f"{key}.model", name, "model", student.revision)
+        return
+    if packages.missing(*packages.TRAIN):
+        return  # said of the extra
+    from student import model, trainer
+
+    with trainer.quiet():
+        target = targets.Target(
+            arm=arm, what=name, key="", facts={}, model=str(folder), adapter=adapter, foreign=True
+        )
+        targets.require_loadable(recipe, target)
+        trusted = recipe.student is not None and recipe.student.trust_remote_code
+        model.require_whole(str(folder), trust_remote_code=trusted)
+    yield fine(key, f"{folder} is a whole checkpoint" + (f", and {adapter} fits it" if adapter else ""))
+
+
+def check_vllm(context: CheckContext) -> Iterator[CheckResult]:
+    """With eval.engine = "vllm": a vLLM to serve with, and a student that has a form for it."""
+    recipe = context.recipe
+    if recipe.eval.engine != "vllm":
+        return
+    try:
+        trial.server_of(recipe, probe=False)
+        yield fine("eval.engine", "there is a program to serve students with")
+    except DistillError as error:
+        yield problem("eval.engine", str(error), 'set eval.engine = "embedded", or install vLLM')
+    if packages.missing(*packages.TRAIN) or not recipe.stages or not context.student_is_here:
+        yield not_checked("eval.engine", "whether the student has a form that vLLM serves natively")
+        return
+    from student import export
+
+    try:
+        export.becomes_llama(context.planner.outline.config)
+    except DistillError as error:
+        yield problem("eval.engine", str(error), 'set eval.engine = "embedded"')

@@ -1,0 +1,134 @@
+"""Checks of the filter: rules, selection, lists, judges and the student that measures traces."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from distill.checks.context import CheckContext
+from distill.checks.results import CheckResult, fine, problem, warning
+from distill.errors import DistillError, RecipeError
+from distill.extras import JUDGE, STUDENT, untuned_student
+from distill.filtering import DEFAULT_RULES, Filter
+from filters import conditions, registry
+from teacher.checks import require_placeholders
+from teacher.plan import SOURCE
+
+_JUDGE_PLACEHOLDERS = ("question", "gold", "prediction")
+
+
+def check_rules(context: CheckContext) -> Iterator[CheckResult]:
+    """Rules and selection are conditions over signals, every one of them tried by itself."""
+    settings = context.recipe.filter
+    bad = 0
+    for rule in settings.rules:
+        try:
+            conditions.check(_only(settings, rules=(rule,)))
+        except RecipeError as error:
+            bad += 1
+            yield problem(f"filter.rules.{rule.name}", str(error), f"correct filter.rules.{rule.name}.drop")
+    try:
+        conditions.check(settings.model_copy(update={"rules": ()}))
+    except RecipeError as error:
+        bad += 1
+        key = str(error).partition(" ")[0].rstrip(":")
+        yield problem(key, str(error), f"correct {key}")
+    if not bad:
+        yield fine("filter.rules", f"{len(settings.rules)} rules and the selection are conditions over signals")
+        yield from _unmeasured(settings)
+
+
+def _only(settings: Filter, **update: object) -> Filter:
+    """The settings with these rules and a selection that names nothing."""
+    plain = settings.select.model_copy(update={"order": (), "curriculum": (), "mix": (), "weight": "1.0"})
+    return settings.model_copy(update={"select": plain, **update})
+
+
+def _unmeasured(settings: Filter) -> Iterator[CheckResult]:
+    """Rules and selection that read what filter.signals does not measure: they would do nothing, in silence."""
+    own = [rule for rule in settings.rules if rule not in DEFAULT_RULES]
+    for rule in conditions.check(_only(settings, rules=tuple(own))):
+        yield from _without_values(settings, f"filter.rules.{rule.name}", rule.columns, "never drops a trace")
+    ordered = settings.select.order if settings.select.order != type(settings.select)().order else ()
+    columns = [entry.removeprefix("-").lower() for entry in (*ordered, *settings.select.curriculum)]
+    yield from _without_values(settings, "filter.select", tuple(columns), "orders nothing")
+
+
+def _without_values(settings: Filter, key: str, columns: tuple[str, ...], effect: str) -> Iterator[CheckResult]:
+    for column in columns:
+        family = registry.FAMILY_OF.get(column)
+        if family is not None and family not in settings.signals:
+            yield warning(
+                key,
+                f"reads {column}, which filter.signals does not measure, so it {effect}",
+                f"add {family!r} to filter.signals",
+            )
+
+
+def check_extractors(context: CheckContext) -> Iterator[CheckResult]:
+    """What signals compare with is there: word lists, names of test sets."""
+    try:
+        found = registry.build(context.recipe)
+    except DistillError as error:
+        key = "filter.sensitive.words" if "sensitive" in str(error) else "filter.contamination.sources"
+        yield problem(key, str(error), f"correct {key}")
+        return
+    yield fine("filter.signals", f"{len(found)} families can be measured")
+
+
+def check_judge(context: CheckContext) -> Iterator[CheckResult]:
+    settings = context.recipe.filter
+    if JUDGE not in settings.signals:
+        return
+    key = "filter.judge.prompt"
+    try:
+        require_placeholders(settings.judge.prompt, _JUDGE_PLACEHOLDERS, key)
+    except RecipeError as error:
+        yield problem(key, str(error), f"correct {key}")
+    unknown = re.findall(r"{(?:answer|draft)}", settings.judge.prompt)
+    if unknown:
+        yield problem(
+            key,
+            f"{unknown[0]} means nothing to a judge, who is shown {{question}}, {{gold}} and {{prediction}}",
+            f"correct {key}",
+        )
+
+
+def check_likelihood_student(context: CheckContext) -> Iterator[CheckResult]:
+    """The untuned student that measures how well traces fit it."""
+    recipe = context.recipe
+    if STUDENT not in recipe.filter.signals:
+        return
+    key = "filter.student.checkpoint"
+    try:
+        name, revision = untuned_student(recipe)
+    except RecipeError as error:
+        yield problem(key, str(error), f"name a checkpoint in {key}")
+        return
+    local = Path(recipe.local_or_hub(name))
+    if not local.exists():
+        yield context.hub.look(key, name, "model", revision)
+        return
+    from student import model, trainer
+
+    trusted = recipe.student is not None and recipe.student.trust_remote_code
+    with trainer.quiet():
+        model.require_whole(str(local), trust_remote_code=trusted)
+    yield fine(key, f"{local} is a whole checkpoint")
+
+
+def check_mix(context: CheckContext) -> Iterator[CheckResult]:
+    """Shares of the selection are of teachers and domains that there are."""
+    found = context.readable(SOURCE)
+    known = {"teacher": {teacher.name for teacher in context.recipe.teachers}}
+    if found is not None and found.whole:
+        known["domain"] = set(found.domains)
+    for mix in context.recipe.filter.select.mix:
+        there = known.get(mix.by.strip().lower())
+        lacking = sorted(name for name, share in mix.shares.items() if share and there and name not in there)
+        if there and lacking:
+            yield problem(
+                "filter.select.mix",
+                f"by = {mix.by!r} gives a share to {', '.join(lacking)}, of which there will be no trace (there: "
+                f"{', '.join(sorted(there))})",
+                "correct the names in filter.select.mix",
+            )

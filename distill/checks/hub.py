@@ -1,0 +1,130 @@
+"""Names of the hub: their form, whether they are in the local cache, and, where there is network, whether they exist.
+
+Nothing is downloaded. Without network a name is not checked, which is no error.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+from distill.checks.results import CheckResult, fine, not_checked, problem
+from distill.recipe import Recipe
+from distill.sources import nearest
+
+Kind = Literal["model", "dataset"]
+_TIMEOUT_S = 4.0
+_OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+
+
+class HubNames:
+    """Looks names up, and remembers that there is no network."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        self._recipe = recipe
+        self._no_network = ""
+        self._known: dict[tuple[str, Kind, str | None], CheckResult] = {}
+        self.cached: set[str] = set()
+        """Names of models whose configuration is in the local cache, or can be had."""
+
+    def look(self, key: str, name: str, kind: Kind, revision: str | None = None) -> CheckResult:
+        """What is known of a name that is no file or folder here; `key` is the recipe's."""
+        asked = (name, kind, revision)
+        if asked not in self._known:
+            self._known[asked] = self._misspelt(key, name, kind) or self._looked_up(key, name, kind, revision)
+        found = self._known[asked]
+        return CheckResult(state=found.state, key=key, message=found.message, mend=found.mend)
+
+    def _misspelt(self, key: str, name: str, kind: Kind) -> CheckResult | None:
+        """A problem where a name is a path that does not exist, or no name that a hub could have."""
+        from huggingface_hub.errors import HFValidationError
+        from huggingface_hub.utils._validators import validate_repo_id
+
+        local = self._recipe.local(name)
+        what = "folder of a checkpoint" if kind == "model" else "file or folder"
+        mend = f"correct {key}: a {what} beside the recipe, or OWNER/NAME of the hub"
+        try:
+            beside = [item.name for item in local.parent.iterdir() if item.is_dir() or kind == "dataset"]
+        except OSError:
+            beside = []
+        hint = nearest(local.name, beside)
+        if hint or ("/" in name and local.parent.is_dir()):
+            return problem(key, f"{name!r}: there is no {local}{hint}", mend)
+        try:
+            validate_repo_id(name)
+        except HFValidationError as error:
+            return problem(key, f"{name!r} is neither a {what} nor a name of the hub: {error}", mend)
+        return None
+
+    def _looked_up(self, key: str, name: str, kind: Kind, revision: str | None) -> CheckResult:
+        if _in_cache(name, kind, revision):
+            self.cached.add(name)
+            return fine(key, f"{name} is in the local cache of the hub")
+        mend = f"correct {key}, or download {name} first"
+        if any(os.environ.get(variable) for variable in _OFFLINE):
+            return problem(key, f"{name} is not in the local cache, and HF_HUB_OFFLINE forbids to download it", mend)
+        bare = "/" not in name
+        if not self._no_network:
+            found = self._asked(key, name, kind, revision)
+            if found is not None:
+                return found
+        if bare:
+            where = self._recipe.local(name)
+            return problem(key, f"{name!r}: there is no {where}, and a name of the hub is OWNER/NAME", mend)
+        return not_checked(key, f"{name} of the hub: {self._no_network}", "check the name where there is network")
+
+    def _asked(self, key: str, name: str, kind: Kind, revision: str | None) -> CheckResult | None:
+        """What the hub says; None where it cannot be reached."""
+        from huggingface_hub import HfApi
+        from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
+
+        api: Any = HfApi()
+        ask = api.model_info if kind == "model" else api.dataset_info
+        try:
+            found = ask(name, revision=revision, timeout=_TIMEOUT_S)
+        except GatedRepoError:
+            return problem(key, f"{name} is gated", f"accept its terms on the hub and set HF_TOKEN, or change {key}")
+        except RevisionNotFoundError:
+            return problem(key, f"{name} has no revision {revision!r}", f"correct the revision beside {key}")
+        except RepositoryNotFoundError:
+            return problem(
+                key,
+                f"{name!r} is not on the hub, or private",
+                f"correct {key} (OWNER/NAME), or set HF_TOKEN for a private one",
+            )
+        # Whatever else the client raises (its HTTP library's errors among them), the hub was not reached.
+        except Exception as error:
+            self._no_network = f"no network ({type(error).__name__})"
+            return None
+        if getattr(found, "gated", False) and not (os.environ.get("HF_TOKEN") or _logged_in()):
+            return problem(key, f"{name} is gated", f"accept its terms on the hub and set HF_TOKEN, or change {key}")
+        self.cached.add(name)
+        return fine(key, f"{name} is on the hub, and will be downloaded")
+
+    @contextmanager
+    def unreached(self) -> Iterator[None]:
+        """Keep the libraries from waiting for a network that is known not to be there."""
+        from huggingface_hub import constants
+
+        before = constants.HF_HUB_OFFLINE
+        constants.HF_HUB_OFFLINE = before or bool(self._no_network)
+        try:
+            yield
+        finally:
+            constants.HF_HUB_OFFLINE = before
+
+
+def _in_cache(name: str, kind: Kind, revision: str | None) -> bool:
+    from huggingface_hub import constants, try_to_load_from_cache
+
+    if kind == "model":
+        return isinstance(try_to_load_from_cache(name, "config.json", revision=revision), str)
+    folder = os.environ.get("HF_DATASETS_CACHE") or Path(constants.HF_HOME) / "datasets"
+    return (Path(folder) / name.replace("/", "___")).is_dir()
+
+
+def _logged_in() -> bool:
+    from huggingface_hub import get_token
+
+    return get_token() is not None

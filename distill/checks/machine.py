@@ -1,0 +1,192 @@
+"""Checks of the machine and the run directory: writable, free, of these settings; disk, time, cost; licences."""
+
+import fcntl
+import os
+import resource
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from distill import packages
+from distill.artifacts import MANIFEST, finished
+from distill.checks.context import CheckContext
+from distill.checks.licences import LICENCES
+from distill.checks.results import CheckResult, fine, not_checked, problem, warning
+from distill.errors import DistillError
+from distill.sources import nearest
+from student.train import stage_fields
+from teacher import plan as planning
+from teacher.estimate import Journal, Seen, forecast
+from teacher.plan import SOURCE
+
+_OPEN_FILES = 256
+_SHARED_BYTES = 256e6
+_KEPT_CHECKPOINTS = 2
+"""Of a stage at once: the next one is written before the last is removed."""
+_CHECKPOINT_BYTES = 12
+"""Of a trained number: itself and its optimizer's state."""
+_NO_TRACES = Journal(samples=frozenset(), records=0, bytes=0, tokens_per_s=0.0)
+
+
+def check_run_directory(context: CheckContext) -> Iterator[CheckResult]:
+    """The run directory can be written, and nobody works there."""
+    run, key = context.run, "--run"
+    if "://" in str(run) or str(run).startswith(("s3:/", "gs:/", "hf:/", "az:/")):
+        yield problem(
+            key, f"{run} is the address of an object store, and a run needs a folder", "give a local folder"
+        )
+        return
+    there = run
+    while not there.exists() and there != there.parent:
+        there = there.parent
+    if not there.is_dir():
+        yield problem(key, f"{there} is a file, so {run} cannot be a folder", "choose another --run")
+    elif not os.access(there, os.W_OK | os.X_OK):
+        yield problem(key, f"{there} cannot be written", "fix its permissions, or choose another --run")
+    elif _is_locked(run):
+        yield problem(key, f"another process is working in {run}", "wait for it, or choose another --run")
+    else:
+        yield fine(key, f"{run} can be written")
+
+
+def _is_locked(run: Path) -> bool:
+    try:
+        with (run / ".lock").open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def check_earlier_work(context: CheckContext) -> Iterator[CheckResult]:
+    """What is finished in the run directory was made by these settings."""
+    recipe, run = context.recipe, context.run
+    if not (run / "generate" / MANIFEST).is_file() or not recipe.teachers:
+        return
+    try:
+        fields = planning.settings(recipe, planning.check(recipe))
+        finished(run / "generate", fields, remedy="the stage would have to begin again")
+        if (run / "filter" / MANIFEST).is_file() and recipe.student is not None:
+            for stage, settings in stage_fields(recipe, run).items():
+                finished(run / "train" / stage, settings, remedy="the stage would have to begin again")
+    except DistillError as error:
+        yield problem("--run", str(error), "take the change back, choose another --run, or begin again with --fresh")
+        return
+    yield fine("--run", "what is finished there was made by these settings")
+
+
+def check_limits(context: CheckContext) -> Iterator[CheckResult]:
+    """Open files and shared memory that processes which decode images need."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if 0 <= soft < _OPEN_FILES:
+        yield warning(
+            "ulimit -n", f"{soft} open files are allowed, and a run may need {_OPEN_FILES}", "ulimit -n 4096"
+        )
+    shared = Path("/dev/shm")
+    if context.recipe.stages and shared.is_dir() and shutil.disk_usage(shared).total < _SHARED_BYTES:
+        yield warning(
+            "/dev/shm",
+            f"{_gb(shutil.disk_usage(shared).total)} of shared memory, through which decoded images are handed on",
+            "give the container more (docker run --shm-size 1g)",
+        )
+
+
+def check_disk(context: CheckContext) -> Iterator[CheckResult]:
+    """Room for traces, dataset, image caches and checkpoints."""
+    there = context.run
+    while not there.exists() and there != there.parent:
+        there = there.parent
+    free = shutil.disk_usage(there).free
+    sure, most = _dataset_bytes(context), _trace_bytes(context)
+    models = _model_bytes(context)
+    needed = sure + models
+    said = (
+        f"about {_gb(models)} for students and checkpoints, {_gb(sure)} for images of the dataset, at most "
+        f"{_gb(most)} for traces; {_gb(free)} free at {there}"
+    )
+    if needed > free:
+        yield problem("disk", said, "free space, choose another --run, or save less (stages.save_every_steps, LoRA)")
+    elif needed + most > free:
+        yield warning("disk", said, "free space, or lower samples and max_tokens of the teachers")
+    else:
+        yield fine("disk", said)
+
+
+def _dataset_bytes(context: CheckContext) -> float:
+    found = context.readable(SOURCE)
+    if found is None:
+        return 0.0
+    kept = context.recipe.filter.select.per_question or 1
+    limit = context.recipe.filter.select.limit
+    rows = found.samples * kept
+    return (min(rows, limit) if limit else rows) * found.image_bytes * found.pictured / max(1, found.samples)
+
+
+def _trace_bytes(context: CheckContext) -> float:
+    recipe = context.recipe
+    if context.readable(SOURCE) is None:
+        return 0.0
+    seen = {teacher.name: _unseen(context.routed[teacher.name]) for teacher in recipe.teachers}
+    return sum(forecast(recipe, teacher, seen[teacher.name]).disk.high for teacher in recipe.teachers)
+
+
+def _unseen(questions: int) -> Seen:
+    return Seen(kept=_NO_TRACES, left=Counter({"": questions}))
+
+
+def _model_bytes(context: CheckContext) -> float:
+    if not context.student_is_here or packages.missing(*packages.TRAIN) or not context.recipe.stages:
+        return 0.0
+    try:
+        tables = [context.planner.parts(stage) for stage in context.recipe.stages]
+    except DistillError:
+        return 0.0  # said of the stage
+    # A finished stage leaves its student; one that trains has checkpoints of what it trains beside that.
+    students = sum(row.bytes for table in tables for row in table)
+    trained = max(sum(row.trainable for row in table) for table in tables)
+    return students + _KEPT_CHECKPOINTS * _CHECKPOINT_BYTES * trained
+
+
+def _gb(size: float) -> str:
+    return f"{size / 1e9:,.1f} GB" if size >= 5e7 else f"{size / 1e6:,.0f} MB"
+
+
+def check_cost(context: CheckContext) -> Iterator[CheckResult]:
+    """The most that teachers may write, and cost where a price is given."""
+    recipe = context.recipe
+    if context.readable(SOURCE) is None:
+        return
+    for teacher in recipe.teachers:
+        ahead = forecast(recipe, teacher, _unseen(context.routed[teacher.name]))
+        cost = f", cost at most {ahead.cost.high:,.2f}" if ahead.cost is not None else ""
+        said = f"at most {ahead.traces.high:,.0f} traces and {ahead.output.high:,.0f} output tokens{cost}"
+        yield fine(f"teachers.{teacher.name}", f"{said}; `distill generate --check --probe 32` measures it")
+
+
+def check_licences(context: CheckContext) -> Iterator[CheckResult]:
+    """Licences that the card of the dataset will state."""
+    card = context.recipe.filter.card
+    sources = [SOURCE] if SOURCE in context.recipe.data else []
+    lacking = [
+        *(f"sources.{name}" for name in sources if name not in card.sources),
+        *(f"teachers.{teacher.name}" for teacher in context.recipe.teachers if teacher.name not in card.teachers),
+        *(["license"] if card.license == "other" and not card.license_name else []),
+    ]
+    if card.license not in LICENCES:
+        hint = nearest(card.license, LICENCES)
+        yield warning(
+            "filter.card.license",
+            f"{card.license!r} is no licence that the hub knows{hint}",
+            'name one of the hub, such as cc-by-4.0, or set license = "other" and license_name',
+        )
+    if lacking:
+        yield not_checked(
+            "filter.card",
+            f"licences are not stated: {', '.join(lacking)}",
+            "state them under [filter.card] before the dataset or the student is published",
+        )
+    else:
+        yield fine("filter.card", f"the dataset's licence is {card.license_name or card.license}")

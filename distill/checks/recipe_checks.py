@@ -1,0 +1,115 @@
+"""The list of checks that says before a run whether the whole of it can work, and the loop that goes through it.
+
+A check is a function from a context to results. It calls what the stages themselves call, loads no weights, downloads
+nothing and needs no GPU. No check ends the list: an error is a result, too.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from distill import gpus, packages
+from distill.checks import evaluation, filtering, machine, sources, student, teachers
+from distill.checks.context import CheckContext
+from distill.checks.results import CheckReport, CheckResult, not_checked, ordered, problem
+from distill.errors import DistillError
+from distill.gpus import Gpu
+from distill.recipe import Recipe
+
+SECONDS = 45.0
+"""For the whole list; what is slow looks at less when less time is left."""
+
+
+RecipeCheck = Callable[[CheckContext], Iterable[CheckResult]]
+"""One thing to look at. It may raise a DistillError, which becomes a problem under the check's own key."""
+
+
+GENERATE: Sequence[tuple[str, RecipeCheck]] = (
+    ("--run", machine.check_run_directory),
+    ("teachers", teachers.check_settings),
+    ("teachers", teachers.check_what_teachers_need),
+    ("teachers", teachers.check_servers),
+    ("teachers.server.gpus", teachers.check_gpus),
+    ("teachers", sources.check_coverage),
+    ("teachers.server", teachers.check_requests),
+)
+"""What `distill generate` needs besides the rows of its source, which it reads itself."""
+
+WHOLE: Sequence[tuple[str, RecipeCheck]] = (
+    *GENERATE,
+    ("cost", machine.check_cost),
+    ("filter.card", machine.check_licences),
+    ("data", sources.check_golds),
+    ("stages", sources.check_stage_rows),
+    ("filter.rules", filtering.check_rules),
+    ("filter.signals", filtering.check_extractors),
+    ("filter.select.mix", filtering.check_mix),
+    ("filter.judge", filtering.check_judge),
+    ("filter.student.checkpoint", filtering.check_likelihood_student),
+    ("student", student.check_sections),
+    ("extra train", student.check_packages),
+    ("student", student.check_checkpoints),
+    ("student", student.check_student),
+    ("stages", student.check_stage_needs),
+    ("eval.arms", evaluation.check_arms),
+    ("eval.students", evaluation.check_other_students),
+    ("eval.engine", evaluation.check_vllm),
+    ("--run", machine.check_earlier_work),
+    ("ulimit", machine.check_limits),
+    ("stages", student.check_plans),
+    ("stages.max_length", student.check_traces_fit),
+    ("disk", machine.check_disk),
+)
+
+
+def check_recipe(
+    recipe: Recipe,
+    run: Path,
+    *,
+    gpu: str | None = None,
+    seconds: float = SECONDS,
+    checks: Sequence[tuple[str, RecipeCheck]] = WHOLE,
+) -> CheckReport:
+    """Look at everything that a run of the recipe will need. Raises RecipeError for an unknown `gpu` alone."""
+    started = time.monotonic()
+    card = gpus.named(gpu) if gpu else _card_here()
+    context = CheckContext(recipe, run, gpu=card, seconds=seconds)
+    found: list[CheckResult] = []
+    if checks is WHOLE:
+        # A source by itself, so that one that cannot be read hides no other.
+        found += [
+            result
+            for name in context.uses
+            for result in _results(f"data.{name}", sources.source_check(name), context)
+        ]
+    for key, check in checks:
+        if context.seconds_left <= 0:
+            found.append(not_checked(key, "no time was left", "run `distill check` again while the machine is idle"))
+        else:
+            found += _results(key, check, context)
+    results = ordered(found)
+    return CheckReport(recipe=recipe.name, run=str(run), results=results, seconds=time.monotonic() - started)
+
+
+def _results(key: str, check: RecipeCheck, context: CheckContext) -> list[CheckResult]:
+    found: list[CheckResult] = []
+    try:
+        found.extend(check(context))
+    except DistillError as error:
+        found.append(problem(key, str(error), f"correct {key}"))
+    except ImportError as error:
+        plain = packages.explained(error, key)
+        found.append(problem(key, str(plain or error), packages.install_line(error.name or "")))
+    # Whatever a strange file does to a check, the other checks are still worth having; a stage would fail there too.
+    except Exception as error:
+        what = f"looking at it failed with {type(error).__name__}: {error}"
+        found.append(problem(key, what, f"look at {key}; the run would most likely fail in the same way"))
+    return found
+
+
+def _card_here() -> Gpu | None:
+    if packages.missing("torch"):
+        return None
+    from distill.plan import local_gpu
+
+    return local_gpu()

@@ -1,0 +1,110 @@
+"""What a check of a recipe finds, as values, as text for a person, and as one JSON object.
+
+Finds nothing itself (distill/checks/recipe_checks.py).
+"""
+
+import textwrap
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+State = Literal["ok", "problem", "warning", "not checked"]
+OK: State = "ok"
+PROBLEM: State = "problem"
+WARNING: State = "warning"
+NOT_CHECKED: State = "not checked"
+_ORDER: tuple[State, ...] = (PROBLEM, WARNING, NOT_CHECKED, OK)
+_WIDTH = 116
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckResult:
+    """One thing that was looked at. A problem would stop the run; a warning would not, and costs quality or money."""
+
+    state: State
+    key: str
+    """The recipe's key that it is about, or the place."""
+    message: str
+    mend: str = ""
+    """What to do; empty where nothing is to be done."""
+
+
+def problem(key: str, message: str, mend: str) -> CheckResult:
+    return CheckResult(state=PROBLEM, key=key, message=message, mend=mend)
+
+
+def warning(key: str, message: str, mend: str) -> CheckResult:
+    return CheckResult(state=WARNING, key=key, message=message, mend=mend)
+
+
+def fine(key: str, message: str) -> CheckResult:
+    return CheckResult(state=OK, key=key, message=message)
+
+
+def not_checked(key: str, why: str, mend: str = "") -> CheckResult:
+    return CheckResult(state=NOT_CHECKED, key=key, message=why, mend=mend)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckReport:
+    """All results of a recipe, those that stop a run first."""
+
+    recipe: str
+    run: str
+    results: Sequence[CheckResult]
+    seconds: float
+
+    @property
+    def problems(self) -> list[CheckResult]:
+        return [result for result in self.results if result.state == PROBLEM]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        found = Counter(result.state for result in self.results)
+        return {state: found[state] for state in _ORDER}
+
+    def as_fields(self) -> dict[str, Any]:
+        """The report as plain values, for JSON."""
+        return {
+            "recipe": self.recipe,
+            "run": self.run,
+            "ok": not self.problems,
+            "seconds": round(self.seconds, 1),
+            "counts": self.counts,
+            "results": [asdict(result) for result in self.results],
+        }
+
+    def as_text(self, *, only_open: bool = False) -> str:
+        """A line or two a result; with `only_open`, of those that are not ok."""
+        shown = [result for result in self.results if not (only_open and result.state == OK)]
+        return "\n".join([*(line for result in shown for line in _lines(result)), self.summary])
+
+    @property
+    def summary(self) -> str:
+        named: dict[str, str] = {PROBLEM: "problems", WARNING: "warnings"}
+        counts = ", ".join(f"{count} {named.get(state, state)}" for state, count in self.counts.items())
+        return f"{self.recipe}: {counts} ({self.seconds:.1f} s)"
+
+
+def ordered(results: Sequence[CheckResult]) -> list[CheckResult]:
+    """Problems first, then warnings, then what was not checked; in each the order in which they were found."""
+    # The same problem may stand in the way of several stages; it is said once.
+    return sorted(dict.fromkeys(results), key=lambda result: _ORDER.index(result.state))
+
+
+def _lines(result: CheckResult) -> list[str]:
+    indent = " " * 13
+    said = f"{result.state:<11}  {result.key}: {result.message}".replace("\n", "; ")
+    lines = textwrap.wrap(said, _WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    if result.mend:
+        mend = f"-> {result.mend}".replace("\n", "; ")
+        lines += textwrap.wrap(
+            mend,
+            _WIDTH,
+            initial_indent=indent,
+            subsequent_indent=f"{indent}   ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    return lines

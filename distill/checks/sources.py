@@ -1,0 +1,131 @@
+"""Checks of data: every source that any stage reads, by what that stage needs of it."""
+
+from collections.abc import Callable, Iterable, Iterator
+
+from distill import sources
+from distill.checks.context import CheckContext
+from distill.checks.results import CheckResult, fine, problem, warning
+from distill.checks.survey import Survey
+from distill.recipe import Stage
+from distill.training import is_traces
+from teacher.plan import SOURCE, coverage_problems
+
+_FEW_GOLDS = 0.5
+
+
+def source_check(name: str) -> Callable[[CheckContext], Iterator[CheckResult]]:
+    """The check of one source: there, readable, with the columns of its format and enough usable rows."""
+    return lambda context: _source(context, name)
+
+
+def _source(context: CheckContext, name: str) -> Iterator[CheckResult]:
+    key, used = f"data.{name}", f"used by {', '.join(context.uses[name])}"
+    recipe = context.recipe
+    if name not in recipe.data:
+        known = ", ".join(recipe.data) or "none"
+        hint = sources.nearest(name, recipe.data)
+        yield problem(key, f"the recipe has no such source, and it is {used}{hint} (known: {known})", f"add [{key}]")
+        return
+    source = recipe.data[name]
+    if not context.is_here(name) and sources.is_hub_name(source):
+        found = context.hub.look(f"{key}.source", source.source, "dataset")
+        yield found
+        if found.state != "problem":
+            sources.check_hub(source, recipe.local(source.source), f"[{key}] source = {source.source!r}")
+        return
+    survey = context.survey(name)
+    yield fine(key, f"{survey.describe()}; {used}")
+    yield from _bad_rows(survey, key)
+
+
+def _bad_rows(survey: Survey, key: str) -> Iterator[CheckResult]:
+    if not survey.bad:
+        return
+    counts = ", ".join(f"{reason}: {count:,}" for reason, count in survey.reasons.most_common())
+    first = survey.first_bad[0]
+    yield warning(
+        key,
+        f"{survey.bad:,} of {survey.samples + survey.bad:,} rows cannot be used ({counts}); the first: row "
+        f"{first.row}: {first.detail}",
+        "mend or remove these rows; they are left out and counted",
+    )
+
+
+def check_coverage(context: CheckContext) -> Iterator[CheckResult]:
+    """Every teacher has questions that it is for."""
+    if context.readable(SOURCE) is None:
+        return
+    for found in coverage_problems(context.recipe, context.coverage):
+        name = str(found).removeprefix("teachers.").partition(":")[0].partition(" ")[0]
+        yield problem(f"teachers.{name}", str(found), f"correct teachers.{name}, or the column of its values")
+    for name, count in context.routed.items():
+        yield fine(f"teachers.{name}", f"is for {count:,} questions")
+
+
+def check_golds(context: CheckContext) -> Iterator[CheckResult]:
+    """Gold answers where a stage learns from them or judges by them."""
+    for name, users in context.uses.items():
+        found = context.readable(name)
+        needing = [user for user in users if user not in ("teachers", "filter.contamination.sources")]
+        if found is None or not needing or found.golds == found.samples:
+            continue
+        mend = f"map [data.{name}.columns] answer to the column of the gold answers"
+        if not found.golds:
+            yield problem(
+                f"data.{name}.columns.answer", f"no row has an answer; needed by {', '.join(needing)}", mend
+            )
+        elif found.golds < _FEW_GOLDS * found.samples:
+            yield warning(
+                f"data.{name}.columns.answer",
+                f"{found.samples - found.golds:,} of {found.samples:,} rows have no answer and are left out by "
+                f"{', '.join(needing)}",
+                mend,
+            )
+    yield from _golds_of_questions(context)
+
+
+def _golds_of_questions(context: CheckContext) -> Iterator[CheckResult]:
+    found = context.readable(SOURCE)
+    if found is None or found.golds:
+        return
+    until = [teacher.name for teacher in context.recipe.teachers if teacher.until and teacher.until.correct]
+    what = f"; teachers.{until[0]}.until.correct never stops early" if until else ""
+    yield warning(
+        f"data.{SOURCE}.columns.answer",
+        f"no question has a gold answer, so no trace can be found wrong{what}",
+        f"map [data.{SOURCE}.columns] answer, or rely on agreement (filter.signals) and a judge",
+    )
+
+
+def check_stage_rows(context: CheckContext) -> Iterator[CheckResult]:
+    """Rows of the stages that learn from sources: something to learn from, and something left beside validation."""
+    for stage in context.recipe.stages:
+        found = context.readable(stage.data if not is_traces(stage) else SOURCE)
+        if found is not None:
+            yield from _stage_rows(stage, found)
+
+
+def _stage_rows(stage: Stage, found: Survey) -> Iterable[CheckResult]:
+    where = f"stages.{stage.name}"
+    if stage.train == ("projector",) and not found.pictured:
+        yield problem(
+            f"{where}.train",
+            f"trains the projector alone, and no row of {stage.data!r} has an image to learn from",
+            f"give {where}.data rows with images, or train the language model",
+        )
+    if is_traces(stage):
+        return
+    held = stage.validation.hold_out if stage.validation is not None else 0
+    rows = min(found.golds, stage.limit or found.golds)
+    if isinstance(held, int) and held >= rows > 0 and found.whole:
+        yield problem(
+            f"{where}.validation.hold_out",
+            f"keeps out {held:,} rows, and {stage.data!r} has {rows:,}",
+            f"lower {where}.validation.hold_out",
+        )
+    if not stage.loss.answer and not stage.loss.format and (stage.loss.final is None):
+        yield problem(
+            f"{where}.loss",
+            "answer and format weigh 0, and rows of a source have no rationale, so nothing would be learned",
+            f"raise {where}.loss.answer",
+        )

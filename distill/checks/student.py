@@ -1,0 +1,217 @@
+"""Checks of the student and its stages: checkpoints, tokenizer, roles, packages, rows that fit, memory."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from distill import gpus, packages
+from distill.checks.context import CheckContext
+from distill.checks.results import CheckResult, fine, not_checked, problem, warning
+from distill.errors import DistillError
+from distill.plan import StagePlan, fit
+from distill.recipe import Recipe, Stage, Student
+from distill.training import is_traces
+from distill.types import Sample
+from student.rows import Row
+from teacher.plan import SOURCE
+
+if TYPE_CHECKING:
+    from student.encode import Encoder
+
+_FEW_FIT = 0.5
+_PROBED = 64
+"""Questions that are written as the student reads them."""
+
+
+def check_sections(context: CheckContext) -> Iterator[CheckResult]:
+    """The sections that later stages of a whole run cannot do without."""
+    recipe = context.recipe
+    if recipe.student is None:
+        yield problem("student", "the recipe has none, so the run would end after filter", "add [student]")
+    if not recipe.stages:
+        yield problem("stages", "the recipe has none, so the run would end after filter", "add [[stages]]")
+
+
+def check_packages(context: CheckContext) -> Iterator[CheckResult]:
+    """Packages of the extras that training, evaluation and embedded teachers need."""
+    recipe = context.recipe
+    if recipe.student is None and not any(teacher.backend == "embedded" for teacher in recipe.teachers):
+        return
+    lacking = packages.missing(*packages.TRAIN)
+    if lacking:
+        line = packages.install_line(*lacking)
+        yield problem("extra train", f"{', '.join(lacking)} are not installed; training needs them", line)
+    else:
+        yield fine("extra train", "torch, transformers and the other packages of training are installed")
+
+
+def check_checkpoints(context: CheckContext) -> Iterator[CheckResult]:
+    """The student's weights are whole, by names and shapes, and its tokenizer and processor are there."""
+    settings = context.recipe.student
+    if settings is None or packages.missing(*packages.TRAIN):
+        return
+    for part in ("model", "vision", "language"):
+        name = getattr(settings, part)
+        if name is None:
+            continue
+        key = f"student.{part}"
+        if not context.recipe.local(name).exists():
+            yield context.hub.look(key, name, "model", settings.revision if part == "model" else None)
+            continue
+        place = Path(context.recipe.local_or_hub(name))
+        try:
+            yield _whole(part, place, settings)
+        except DistillError as error:
+            yield problem(key, str(error), f"correct {key}, or copy the checkpoint again")
+
+
+def _whole(part: str, place: Path, settings: Student) -> CheckResult:
+    from student import model, trainer
+
+    with trainer.quiet():
+        if part == "vision":
+            model.require_tower(str(place))
+        elif part == "language":
+            model.require_decoder(str(place))
+        else:
+            model.require_whole(str(place), revision=settings.revision, trust_remote_code=settings.trust_remote_code)
+    return fine(f"student.{part}", f"{place} is whole, its tokenizer and processor included")
+
+
+def check_student(context: CheckContext) -> Iterator[CheckResult]:
+    """Roles, pixel shuffle, chat template: what the student would be made of."""
+    if not _plannable(context):
+        if context.recipe.student is not None and not packages.missing(*packages.TRAIN):
+            yield not_checked(
+                "student", "its configuration is not here, so roles, memory and row lengths are not known"
+            )
+        return
+    key = "student.pixel_shuffle" if context.recipe.student and context.recipe.student.vision else "student.model"
+    try:
+        planner = context.planner
+        if planner.processor is not None:
+            _encoder(context)
+    except DistillError as error:
+        yield problem(key, str(error), f"correct {key}")
+        return
+    yield fine(
+        "student", f"{type(planner.outline).__name__}: tower, projector and language model found, chat template"
+    )
+
+
+def _plannable(context: CheckContext) -> bool:
+    return bool(context.recipe.stages) and context.student_is_here and not packages.missing(*packages.TRAIN)
+
+
+def _encoder(context: CheckContext) -> "Encoder":
+    from student.encode import Encoder
+    from student.stage import end_ids
+
+    return Encoder(context.planner.processor, end_ids(context.planner.outline))
+
+
+def check_stage_needs(context: CheckContext) -> Iterator[CheckResult]:
+    """Kernels, attention, 4-bit weights and trackers that stages ask for are installed."""
+    recipe = context.recipe
+    if recipe.student is None or packages.missing(*packages.TRAIN):
+        return
+    from student import stage as stages
+
+    for stage in recipe.stages:
+        try:
+            stages.require(recipe, stage)
+        except DistillError as error:
+            yield problem(f"stages.{stage.name}", str(error), f"change stages.{stage.name}, or install what it needs")
+    if not recipe.stages:
+        return
+    yield fine("stages", "kernels, attention, adapters and trackers are there")
+
+
+def check_plans(context: CheckContext) -> Iterator[CheckResult]:
+    """Every stage by its plan: rows that fit, trained parts, memory, hours."""
+    if not _plannable(context):
+        return
+    try:
+        context.planner  # noqa: B018 (its errors are said of the student)
+    except DistillError:
+        return
+    gpu = context.gpu
+    if gpu is None:
+        yield not_checked("memory", "no GPU here; `--gpu NAME` holds the stages against one", "name one with --gpu")
+    for stage in context.recipe.stages:
+        key = f"stages.{stage.name}"
+        if context.seconds_left <= 0:
+            yield not_checked(key, "no time was left to plan it", "see `distill plan`")
+            continue
+        if not is_traces(stage) and context.readable(stage.data) is None and context.is_here(stage.data):
+            continue  # said of the source
+        try:
+            load = context.planner.load(stage)
+            if gpu is None:
+                rows = "rows not known yet" if load.rows is None else f"{load.rows:,} rows"
+                yield fine(key, f"{rows} of {load.tokens:,.0f} tokens, by {load.basis}")
+            else:
+                yield from _planned(key, context.planner.plan(stage), gpu)
+        except DistillError as error:
+            yield problem(key, str(error), f"change {key}.data, max_length or train")
+
+
+def _planned(key: str, planned: StagePlan, gpu: gpus.Gpu) -> Iterator[CheckResult]:
+    tokens = f"{planned.schedule.steps:,} steps" if planned.schedule else "steps not known yet"
+    needs = planned.bytes(checkpointing=planned.stage.gradient_checkpointing is True)
+    said = f"{tokens}, {needs / 2**30:.1f} GiB of GPU memory"
+    found = fit(planned, gpu)
+    if planned.stage.gradient_checkpointing is False and found.checkpointing:
+        yield problem(
+            f"{key}.gradient_checkpointing",
+            f"false, and a micro-batch needs {needs / 2**30:.1f} GiB; {gpu.name} has {gpu.memory_gib:.1f}",
+            f'set {key}.gradient_checkpointing = "auto", or lower micro_batch_tokens',
+        )
+    elif not found.fits:
+        mend = f"lower {key}.micro_batch_tokens to {found.most_tokens:,}" if found.most_tokens else "use LoRA, or nf4"
+        message = f"does not fit {gpu.name} ({gpu.memory_gib:.1f} GiB), with gradient checkpointing either"
+        yield problem(f"{key}.micro_batch_tokens", message, f"{mend}, or take a card with more memory")
+    else:
+        hours = "" if found.hours is None else f", {found.hours[0]:.1f} h on {gpu.name}"
+        yield fine(key, f"{said}{hours}")
+    if gpu.bf16 is None and planned.dtype == "bfloat16":
+        yield warning("student.dtype", f"{gpu.name} has no bfloat16", 'set student.dtype = "float32"')
+
+
+def check_traces_fit(context: CheckContext) -> Iterator[CheckResult]:
+    """Questions with images leave room for a rationale within max_length of the stages that learn traces."""
+    stages = [stage for stage in context.recipe.stages if is_traces(stage) and stage.too_long != "shrink_image"]
+    found = context.readable(SOURCE)
+    if not stages or found is None or not _plannable(context):
+        return
+    try:
+        if context.planner.processor is None:
+            return
+        lengths = _prompt_lengths(context, found.kept[:_PROBED])
+    except DistillError:
+        return  # said of the student
+    for stage in stages:
+        yield from _room(context.recipe, stage, lengths)
+
+
+def _prompt_lengths(context: CheckContext, samples: list[Sample]) -> list[int]:
+    """Tokens of questions with an empty response, image tokens included."""
+    from student.encode import encode
+    from student.pictures import ImageStore
+
+    rows = [Row(id=each.id, images=each.images, question=each.question, response="?") for each in samples]
+    store = ImageStore(context.planner.processor, context.planner.outline.dtype, memory_bytes=1 << 28)
+    limit = max(source.max_pixels for source in context.recipe.data.values())
+    return encode(rows, _encoder(context), store, max_length=1 << 30, max_pixels=limit).lengths
+
+
+def _room(recipe: Recipe, stage: Stage, lengths: list[int]) -> Iterator[CheckResult]:
+    key = f"stages.{stage.name}.max_length"
+    fitting = sum(length < stage.max_length for length in lengths)
+    if lengths and fitting <= _FEW_FIT * len(lengths):
+        message = (
+            f"{stage.max_length} tokens, and {len(lengths) - fitting} of the first {len(lengths)} questions are "
+            f"longer with their images alone (up to {max(lengths):,})"
+        )
+        mend = f"raise {key} to more than {max(lengths):,} tokens, the rationale included"
+        yield problem(key, message, mend) if not fitting else warning(key, message, mend)

@@ -1,0 +1,117 @@
+"""What a data source holds, found in a bounded time: usable rows, gold answers, images, domains.
+
+Rows are read by the function that every stage reads them by. When the time for full decoding is over, images of
+further rows are only looked for, but for one row in fifty; when all time is over, the rest of the source is not read.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from distill import data, sources
+from distill.recipe import Recipe
+from distill.types import BadRow, ImageRef, Sample
+
+KEPT = 512
+"""Samples that are kept for further checks."""
+_DECODING_SHARE = 0.6
+_DECODED_AFTERWARDS = 50
+"""Of so many rows one is still decoded when the time for decoding is over."""
+_SIZED = 200
+_SHOWN = 3
+
+
+@dataclass(slots=True, kw_only=True)
+class Survey:
+    """A source as far as it was read."""
+
+    name: str
+    samples: int = 0
+    golds: int = 0
+    """Samples with a gold answer."""
+    pictured: int = 0
+    """Samples with images."""
+    most_images: int = 0
+    """Of one sample."""
+    reasons: Counter[str] = field(default_factory=Counter)
+    """Rows that cannot be used."""
+    first_bad: list[BadRow] = field(default_factory=list)
+    domains: Counter[str] = field(default_factory=Counter)
+    answer_types: Counter[str] = field(default_factory=Counter)
+    kept: list[Sample] = field(default_factory=list)
+    decoded: bool = True
+    """Whether every image was decoded."""
+    whole: bool = True
+    """Whether every row was read."""
+    image_bytes: float = 0.0
+    """Mean size of an image's file."""
+
+    @property
+    def bad(self) -> int:
+        return self.reasons.total() - self.reasons["duplicate_row"]
+
+    def describe(self) -> str:
+        found = f"{self.samples:,} questions" if self.whole else f"the first {self.samples:,} questions"
+        parts = [found, f"{self.golds:,} with a gold answer", f"{self.pictured:,} with images"]
+        if not self.decoded:
+            parts.append("some of the images decoded, the others only looked for")
+        return ", ".join(parts)
+
+    def count(self, sample: Sample) -> None:
+        self.samples += 1
+        self.golds += bool(sample.answers)
+        self.pictured += bool(sample.images)
+        self.most_images = max(self.most_images, len(sample.images))
+        self.domains[sample.domain] += 1
+        self.answer_types[sample.answer_type or ""] += 1
+        if len(self.kept) < KEPT:
+            self.kept.append(sample)
+
+
+def survey(
+    recipe: Recipe, name: str, *, seconds: float, visit: Callable[[Sample], object] = lambda sample: None
+) -> Survey:
+    """Read a source that is on this disk for at most about so many seconds; `visit` is told of every sample.
+
+    Raises DataError as reading it in a stage would.
+    """
+    found = Survey(name=name)
+    started = time.monotonic()
+
+    def decode(number: int) -> bool:
+        if time.monotonic() - started < seconds * _DECODING_SHARE or number % _DECODED_AFTERWARDS == 0:
+            return True
+        found.decoded = False
+        return False
+
+    for item in data.read(recipe, name, decode=decode):
+        if isinstance(item, Sample):
+            found.count(item)
+            visit(item)
+        else:
+            found.reasons[item.reason] += 1
+            if len(found.first_bad) < _SHOWN and item.reason != "duplicate_row":
+                found.first_bad.append(item)
+        if time.monotonic() - started > seconds:
+            found.whole = False
+            break
+    data.require_enough(sources.settings(recipe, name), name, found.samples, found.reasons, found.first_bad)
+    found.image_bytes = _mean_bytes(recipe, found)
+    return found
+
+
+def _mean_bytes(recipe: Recipe, found: Survey) -> float:
+    """Mean size of an image, by the first files, or by the table that holds them."""
+    refs = [ref for sample in found.kept for ref in sample.images][:_SIZED]
+    if not refs:
+        return 0.0
+    return sum(_bytes(recipe, found, ref) for ref in refs) / len(refs)
+
+
+def _bytes(recipe: Recipe, found: Survey, ref: ImageRef) -> float:
+    if not ref.column:
+        return Path(ref.path).stat().st_size
+    files = sources.locate(recipe, found.name).files
+    return sum(file.stat().st_size for file in files) / max(1, found.samples + found.reasons.total())

@@ -1,0 +1,185 @@
+"""Checks of teachers: settings, keys, checkpoints, programs, and the servers that are to be there already."""
+
+import asyncio
+import shutil
+import socket
+import subprocess
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from distill import packages
+from distill.checks.context import CheckContext
+from distill.checks.results import CheckResult, fine, not_checked, problem, warning
+from distill.errors import DistillError
+from distill.recipe import Recipe, Teacher
+from teacher import checks
+from teacher.client import ChatClient
+from teacher.identity import Model
+from teacher.plan import SOURCE, require_different
+from teacher.wire import api_key
+
+_CONNECT_S = 2.0
+_ANSWER_S = 6.0
+
+
+def check_settings(context: CheckContext) -> Iterator[CheckResult]:
+    """What the recipe says of its teachers goes together."""
+    found = list(checks.settings_problems(context.recipe))
+    for error in found:
+        key = next((_key(teacher) for teacher in context.recipe.teachers if _names(str(error), teacher)), "teachers")
+        yield problem(key, str(error), f"correct {key}")
+    if not found:
+        # By place and not by content: digests of large checkpoints take minutes.
+        require_different(
+            context.recipe, {teacher.name: _model(context.recipe, teacher) for teacher in _all(context)}
+        )
+    for teacher in _all(context):
+        yield from _budget(teacher)
+
+
+def _all(context: CheckContext) -> tuple[Teacher, ...]:
+    return context.recipe.teachers
+
+
+def _names(message: str, teacher: Teacher) -> bool:
+    return f"'{teacher.name}'" in message or f"teachers.{teacher.name}." in message
+
+
+def _key(teacher: Teacher) -> str:
+    return f"teachers.{teacher.name}"
+
+
+def _model(recipe: Recipe, teacher: Teacher) -> Model:
+    return Model(name=recipe.local_or_hub(teacher.model), revision=teacher.revision or "", local=False)
+
+
+def _budget(teacher: Teacher) -> Iterator[CheckResult]:
+    sampling = teacher.sampling
+    if sampling.thinking_budget is not None and sampling.thinking_budget >= sampling.max_tokens:
+        yield warning(
+            f"{_key(teacher)}.sampling.thinking_budget",
+            f"{sampling.thinking_budget} leaves nothing of max_tokens = {sampling.max_tokens} for the answer",
+            "raise max_tokens, or lower thinking_budget",
+        )
+
+
+def check_what_teachers_need(context: CheckContext) -> Iterator[CheckResult]:
+    """Keys, checkpoints and programs: all that is lacking, not only the first."""
+    for teacher in _all(context):
+        key = _key(teacher)
+        found = list(checks.teacher_problems(context.recipe, teacher))
+        for error in found:
+            yield problem(key, str(error), f"correct [[teachers]] {teacher.name}, or install what it needs")
+        local = Path(context.recipe.local_or_hub(teacher.model))
+        if local.is_dir():
+            if not found:
+                yield from _checkpoint(teacher, local)
+        elif teacher.backend == "embedded" or teacher.managed:
+            yield context.hub.look(f"{key}.model", teacher.model, "model", teacher.revision)
+
+
+def _checkpoint(teacher: Teacher, folder: Path) -> Iterator[CheckResult]:
+    if teacher.backend != "embedded":
+        yield fine(f"{_key(teacher)}.model", f"{folder} has the files of a checkpoint")
+        return
+    if packages.missing(*packages.TRAIN):
+        return  # said of the extra
+    from student import model, trainer
+
+    with trainer.quiet():
+        model.require_whole(str(folder), trust_remote_code=teacher.trust_remote_code)
+    yield fine(f"{_key(teacher)}.model", f"{folder} is a whole checkpoint with its processor")
+
+
+def check_servers(context: CheckContext) -> Iterator[CheckResult]:
+    """Servers that the recipe names answer, take the key and serve the model."""
+    for teacher in _all(context):
+        for url in teacher.urls:
+            yield server_state(f"{_key(teacher)}.base_url", url, partial(_ask, context, teacher))
+
+
+def server_state(key: str, url: str, ask: Callable[[], None]) -> CheckResult:
+    """What a server says of itself: `ask` raises a DistillError where it cannot be used as the recipe says."""
+    try:
+        checks.require_url(url, key)
+    except DistillError as error:
+        return problem(key, str(error), f"correct {key}")
+    parts = urlsplit(url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        socket.create_connection((parts.hostname or "", port), _CONNECT_S).close()
+    except OSError as error:
+        return warning(
+            key, f"nothing answers at {url} now ({error})", f"have the server up before the run, or correct {key}"
+        )
+    try:
+        ask()
+    except TimeoutError:
+        return warning(key, f"{url} takes connections and does not answer", "wait until the server is up")
+    except DistillError as error:
+        return problem(key, str(error), f"correct {key}, or start the right server")
+    return fine(key, f"{url} answers and serves the model")
+
+
+def _ask(context: CheckContext, teacher: Teacher) -> None:
+    try:
+        api_key(teacher)
+    except DistillError:
+        return  # said of the teacher
+    asyncio.run(_asked(context.recipe, teacher))
+
+
+async def _asked(recipe: Recipe, teacher: Teacher) -> None:
+    """Raises TeacherError, and TimeoutError for a server that says nothing."""
+    client = ChatClient(teacher, _model(recipe, teacher), urls=teacher.urls, max_pixels=1, max_failure_share=1.0)
+    async with client, asyncio.timeout(_ANSWER_S):
+        await client.check()
+
+
+def check_requests(context: CheckContext) -> Iterator[CheckResult]:
+    """Rows fit into the requests that servers take."""
+    found = context.readable(SOURCE)
+    for teacher in _all(context):
+        limit = teacher.server.arguments.get("limit-mm-per-prompt")
+        images = limit.get("image") if isinstance(limit, dict) else None
+        if found is not None and teacher.managed and isinstance(images, int) and found.most_images > images:
+            yield problem(
+                f"{_key(teacher)}.server.arguments.limit-mm-per-prompt",
+                f"allows {images} images, and a question of [data.{SOURCE}] has {found.most_images}",
+                f"raise it to image = {found.most_images}",
+            )
+
+
+def check_gpus(context: CheckContext) -> Iterator[CheckResult]:
+    """The GPUs that servers are given are there, as far as this machine says."""
+    wanted = {
+        number.strip()
+        for teacher in _all(context)
+        if teacher.managed
+        for group in teacher.server.gpus
+        for number in group.split(",")
+    }
+    if not wanted:
+        return
+    there = _gpu_numbers()
+    if there is None:
+        yield not_checked("teachers.server.gpus", "this machine has no nvidia-smi, which lists GPUs")
+        return
+    lacking = sorted(number for number in wanted if number.isdecimal() and int(number) >= there)
+    if lacking:
+        yield problem(
+            "teachers.server.gpus",
+            f"names GPU {', '.join(lacking)}, and this machine has {there} (numbers from 0)",
+            "correct [teachers.server] gpus",
+        )
+
+
+def _gpu_numbers() -> int | None:
+    """How many GPUs the driver lists; None where there is no driver."""
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return None
+    done = subprocess.run([program, "-L"], capture_output=True, text=True, timeout=10, check=False)
+    return sum(line.startswith("GPU ") for line in done.stdout.splitlines()) if not done.returncode else None
