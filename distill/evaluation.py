@@ -55,6 +55,8 @@ class Eval(Section):
     """False: questions end with "/no_think", which students know that stages.no_think has taught."""
     without_image: bool = True
     """Ask every question that has images once more without them: what a student says unseen, it does not see."""
+    allow_overlap: bool = False
+    """Go on although training data shows pictures or asks questions of evaluation data (distill.leakage)."""
     gallery: int = Field(default=24, ge=0)
     """Questions shown with pictures in the report."""
 

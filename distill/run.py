@@ -29,9 +29,22 @@ if TYPE_CHECKING:
 def generate_stage(recipe: Recipe, run: Path, *, limit: int | None = None, fresh: bool = False) -> str:
     from teacher.generate import generate
 
+    compared = _compared(recipe, run, asked=True)
     with _recorded(recipe, run) as on_progress:
         generate(recipe, run, limit=limit, fresh=fresh, on_progress=on_progress)
-    return f"{funnel(run)}\ntraces: {run / 'generate'}"
+    return "\n".join([funnel(run), *compared, f"traces: {run / 'generate'}"])
+
+
+def _compared(recipe: Recipe, run: Path, *, asked: bool = False, stage: str | None = None) -> list[str]:
+    """What training data has in common with evaluation data, in lines; refuses to go on where that is a leak.
+
+    `asked`: what teachers are asked; otherwise what the stages learn from, or one of them.
+    """
+    from distill import leakage
+
+    stages = [each for each in recipe.stages if stage in (None, each.name)]
+    names = [leakage.ASKED] if asked and leakage.ASKED in recipe.data else []
+    return leakage.require(recipe, run, names if asked else leakage.training_sources(recipe, stages)).lines()
 
 
 def replay_request(recipe: Recipe, run: Path, trace_id: str, *, resend: bool) -> str:
@@ -87,13 +100,15 @@ def train_stage(recipe: Recipe, run: Path, *, stage: str | None = None, fresh: b
         sharded = tuple(each.model_copy(update={"sharding": "fsdp2"}) for each in recipe.stages)
         recipe = recipe.model_copy(update={"stages": sharded})
     with processes.together():
+        compared: list[str] = []
         if processes.is_main():
             from filters.arms import materialise_stages
 
+            compared = _compared(recipe, run, stage=stage)
             materialise_stages(recipe, run, stage)
         with _recorded(recipe, run) as on_progress:
             train(recipe, run, stage=stage, fresh=fresh, on_progress=on_progress)
-        return f"{training(run)}\n\n{parts(run)}"
+        return "\n".join([f"{training(run)}\n\n{parts(run)}", *compared])
 
 
 def export_student(
@@ -173,9 +188,10 @@ def export_tasks(run: Path, sources: Sequence[str], out: Path) -> str:
 def eval_stage(recipe: Recipe, run: Path, *, fresh: bool = False) -> str:
     from student.evaluate import evaluate
 
+    compared = _compared(recipe, run)
     with _recorded(recipe, run) as on_progress:
         evaluate(recipe, run, fresh=fresh, on_progress=on_progress, vllm=partial(_vllm, recipe), connect=_connect)
-    return f"{evaluation(run)}\nreport:  {run / 'eval' / 'report.html'}"
+    return "\n".join([evaluation(run), *compared, f"report:  {run / 'eval' / 'report.html'}"])
 
 
 def ablate_recipe(

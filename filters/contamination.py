@@ -12,6 +12,7 @@ or pixels are equal, or when a perceptual hash proposes and the pixels confirm (
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -87,12 +88,7 @@ class Contamination:
         row, places = _grams(asked, index)
         look = self.images == "all" or (self.images == "matching" and max(places) >= 0)
         groups, unreadable = self._groups(sample, index, look=look)
-        found = _Found()
-        for group in groups:
-            for number in index.samples_of_group[group]:
-                _compare(found, sample, asked, number, index)
-        if found.kind != "pair":
-            _by_text(found, sample, asked, places, index)
+        found = _matched(sample, asked, groups, places, index)
         row["contamination_similarity"] = found.similarity
         if found.sample is not None:
             matched = index.sample(found.sample)
@@ -125,17 +121,24 @@ class Contamination:
         if ref.sha256 not in index.seen:
             if len(index.seen) >= _SEEN:
                 index.seen.clear()
-            index.seen[ref.sha256] = self._group(read_bytes(ref), index)
+            seen = pictures.look(read_bytes(ref), max_pixels=self.max_pixels)
+            (index.seen[ref.sha256],) = groups_of([seen], [ref], index, max_pixels=self.max_pixels)
         return index.seen[ref.sha256]
 
-    def _group(self, data: bytes, index: Index) -> int | None:
-        seen = pictures.look(data, max_pixels=self.max_pixels)
-        if seen.pixels in index.group_of_pixels:
-            return index.group_of_pixels[seen.pixels]
-        for _, other in pictures.proposals([seen], index.looks):
-            if pictures.same(data, read_bytes(index.refs[other]), max_pixels=self.max_pixels):
-                return index.groups[other]
-        return None
+
+def groups_of(
+    looks: Sequence[pictures.Look], refs: Sequence[ImageRef], index: Index, *, max_pixels: int
+) -> list[int | None]:
+    """The group of test pictures that each of these pictures belongs to by its pixels. Raises ImageError."""
+    found = [index.group_of_pixels.get(seen.pixels) for seen in looks]
+    others = [place for place, group in enumerate(found) if group is None]
+    for one, other in pictures.proposals([looks[place] for place in others], index.looks):
+        place = others[one]
+        if found[place] is None and pictures.same(
+            read_bytes(refs[place]), read_bytes(index.refs[other]), max_pixels=max_pixels
+        ):
+            found[place] = index.groups[other]
+    return found
 
 
 def prepare(recipe: Recipe, folder: Path) -> Contamination:
@@ -157,8 +160,8 @@ def prepare(recipe: Recipe, folder: Path) -> Contamination:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Found:
-    """The best match so far."""
+class Match:
+    """The best match so far of a training question in the test sets."""
 
     kind: str = "none"
     sample: int | None = None
@@ -171,6 +174,23 @@ class _Found:
         rank = (("none", "text", "image", "pair").index(kind), similar)
         if kind != "none" and rank > self._rank:
             self._rank, self.kind, self.sample = rank, kind, sample
+
+
+def match(sample: Sample, groups: Sequence[int], index: Index) -> Match:
+    """The best match of a question whose pictures belong to these groups of test pictures."""
+    asked = wording(sample.question)
+    _, places = _grams(asked, index)
+    return _matched(sample, asked, groups, places, index)
+
+
+def _matched(sample: Sample, asked: Wording, groups: Sequence[int], places: list[int], index: Index) -> Match:
+    found = Match()
+    for group in groups:
+        for number in index.samples_of_group[group]:
+            _compare(found, sample, asked, number, index)
+    if found.kind != "pair":
+        _by_text(found, sample, asked, places, index)
+    return found
 
 
 def _grams(asked: Wording, index: Index) -> tuple[dict[str, Any], list[int]]:
@@ -187,14 +207,14 @@ def _grams(asked: Wording, index: Index) -> tuple[dict[str, Any], list[int]]:
     return row, places[start:]
 
 
-def _compare(found: _Found, sample: Sample, asked: Wording, number: int, index: Index) -> None:
+def _compare(found: Match, sample: Sample, asked: Wording, number: int, index: Index) -> None:
     """Offer a test sample whose picture matches: the same question makes a pair."""
     other = index.wording(number)
     kind = "pair" if _matches(sample, asked, number, index, same_picture=True) else "image"
     found.offer(kind, number, similarity(asked, other))
 
 
-def _by_text(found: _Found, sample: Sample, asked: Wording, places: list[int], index: Index) -> None:
+def _by_text(found: Match, sample: Sample, asked: Wording, places: list[int], index: Index) -> None:
     """Offer the test samples that are worded alike, wherever their pictures are."""
     exact, *near = places
     if exact >= 0:
@@ -212,7 +232,7 @@ def _by_text(found: _Found, sample: Sample, asked: Wording, places: list[int], i
             found.offer("none", number, similar)
 
 
-def _offer_text(found: _Found, text: int, similar: float, index: Index) -> None:
+def _offer_text(found: Match, text: int, similar: float, index: Index) -> None:
     """A test question without a picture matches whole; of one with a picture only the words do."""
     for column, kind in (("plain", "pair"), ("pictured", "text")):
         number = index.texts[column][text].as_py()

@@ -233,13 +233,18 @@ def _valid(folder: Path, made_from: str) -> str | None:
         if made["fingerprint"] != made_from:
             return None
         table = pq.read_table(folder / "images.parquet", columns=["path", "bytes", "modified_ns"])
-        for path, size, modified_ns in {tuple(row.values()) for row in table.to_pylist()}:
-            status = Path(path).stat()
-            if (status.st_size, status.st_mtime_ns) != (size, modified_ns):
-                return None
+        files = {row["path"]: row for row in table.to_pylist()}
+        if any(stat_of(path) != row for path, row in files.items()):
+            return None
     except (OSError, KeyError, orjson.JSONDecodeError, pa.ArrowException):
         return None
     return str(made["digest"])
+
+
+def stat_of(path: str) -> dict[str, Any]:
+    """Where a file lies, its size and when it was written."""
+    status = Path(path).stat()
+    return {"path": path, "bytes": status.st_size, "modified_ns": status.st_mtime_ns}
 
 
 def _sample_row(name: str, sample: Sample) -> dict[str, Any]:
@@ -272,7 +277,6 @@ def _image_rows(refs: Sequence[ImageRef], *, images: bool, max_pixels: int) -> l
     group = pictures.clusters(looks, confirm) if images else range(len(refs))
     rows = []
     for place, ref in enumerate(refs):
-        status = Path(ref.path).stat()
         seen = looks[place] if looks else None
         rows.append(
             asdict(ref)
@@ -281,9 +285,8 @@ def _image_rows(refs: Sequence[ImageRef], *, images: bool, max_pixels: int) -> l
                 "phash": seen.phash.hex() if seen else "",
                 "flat": seen.flat if seen else False,
                 "pixels": seen.pixels if seen else "",
-                "bytes": status.st_size,
-                "modified_ns": status.st_mtime_ns,
             }
+            | stat_of(ref.path)
         )
     return rows
 

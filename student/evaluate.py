@@ -106,7 +106,7 @@ def _fields(recipe: Recipe, arms: Mapping[str, Target]) -> dict[str, Any]:
 
     Where a student from elsewhere lies does not matter, what it is does.
     """
-    apart = {"gallery", "arms", "students", "without_image"}
+    apart = {"gallery", "arms", "students", "without_image", "allow_overlap"}
     return {
         **flatten(recipe.eval.model_dump(mode="json", exclude=apart), "eval"),
         **{f"eval.arms.{arm}": target.what for arm, target in arms.items() if arm not in recipe.eval.students},

@@ -25,6 +25,7 @@ ROOF = {
     "effects",
     "explain",
     "extras",
+    "leakage",
     "plan",
     "run",
     "status",
