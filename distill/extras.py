@@ -120,7 +120,7 @@ def _judge(recipe: Recipe, folder: Path) -> "Measurer":
     from filters import judge
     from filters.side import Measurer
     from teacher.ask import Question, asking, teacher_of
-    from teacher.identity import model_of
+    from teacher.identity import model_of, precision_key
 
     settings = recipe.filter.judge
     if settings.teacher is None:
@@ -133,6 +133,7 @@ def _judge(recipe: Recipe, folder: Path) -> "Measurer":
         "prompt": settings.prompt,
         "max_tokens": settings.max_tokens,
         "chat_template_kwargs": dict(teacher.chat_template_kwargs),
+        **precision_key(teacher),
     }
     tolerance = recipe.filter.answer.relative_tolerance
 

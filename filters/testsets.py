@@ -28,6 +28,7 @@ from distill.data import samples, source_fields
 from distill.errors import DataError
 from distill.images import read_bytes
 from distill.recipe import Recipe
+from distill.source_pictures import pictures_digest
 from distill.types import ImageRef, Sample
 from filters import pictures
 from filters.wording import Wording, tokens, wording
@@ -194,7 +195,9 @@ def build(recipe: Recipe, sources: Sequence[str], folder: Path, *, images: bool)
         {
             "format": FORMAT,
             "look": pictures.VERSION if images else None,
-            "sources": [[name, fingerprint(source_fields(recipe, name))] for name in sources],
+            "sources": [
+                [name, fingerprint(source_fields(recipe, name)), pictures_digest(recipe, name)] for name in sources
+            ],
         }
     )
     digest = _valid(folder, made_from)

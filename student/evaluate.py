@@ -33,6 +33,7 @@ from distill.artifacts import (
 )
 from distill.errors import DataError, StaleError
 from distill.recipe import Recipe
+from distill.source_pictures import pictures_of, require_same_pictures
 from distill.types import ProgressCallback, Sample, unwatched
 from student import asking, figures, report, targets
 from student.asking import REPLIES, Connect, Engines, Key, Reply, Round, Serve
@@ -72,6 +73,7 @@ def evaluate(
         manifest = Manifest.read(folder)
         if manifest is not None:
             _require_same(folder, "was made from", manifest.fields, fields)
+            require_same_pictures(recipe, [recipe.eval.data], manifest.inputs, str(folder))
             if manifest.fingerprint == fingerprint(fields) and _measured(manifest, recipe):
                 return manifest
         samples = _questions(recipe)
@@ -243,7 +245,7 @@ def _finish(
         stage="eval",
         fingerprint=fingerprint(fields),
         fields=fields,
-        inputs={arm: target.key for arm, target in arms.items()},
+        inputs={arm: target.key for arm, target in arms.items()} | pictures_of(recipe, [recipe.eval.data]),
         outputs={
             **{name: describe(folder / name, len(predictions)) for name, predictions in written.items()},
             **{name: describe(folder / name) for name in (REPLIES, METRICS, REPORT)},

@@ -57,18 +57,19 @@ def fields(recipe: Recipe, run: Path, stage: Stage) -> dict[str, Any]:
     if is_traces(stage):
         upstream = require(run, "filter", next_step=f"run `distill filter {recipe.path}` first")
         found[f"data.{stage.data}"] = upstream.fingerprint
-    for name in _sources(stage):
+    for name in sources_of(stage):
         found |= flatten(data.source_fields(recipe, name), f"data.{name}")
     return found
 
 
-def _sources(stage: Stage) -> list[str]:
+def sources_of(stage: Stage) -> list[str]:
+    """The sources of a recipe that a stage learns from, besides traces."""
     return [*(() if is_traces(stage) else (stage.data,)), *stage.replay]
 
 
 def max_pixels(recipe: Recipe, stage: Stage) -> int:
     """The pixel limit of a stage's images; traces hold images of any source, so the largest limit applies."""
-    names = recipe.data if is_traces(stage) else _sources(stage)
+    names = recipe.data if is_traces(stage) else sources_of(stage)
     limits = [recipe.data[name].max_pixels for name in names]
     return max(limits, default=int(DataSource.model_fields["max_pixels"].default))
 

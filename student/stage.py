@@ -25,6 +25,7 @@ from distill.artifacts import (
 )
 from distill.errors import DataError, RecipeError
 from distill.recipe import Recipe, Stage
+from distill.source_pictures import pictures_of
 from distill.types import Progress, ProgressCallback
 from student import processes, results, rows
 from student.base import Bases
@@ -217,7 +218,8 @@ def run(
         stage=f"train {stage.name}",
         fingerprint=fingerprint(fields),
         fields=orjson.loads(canonical(fields)),
-        inputs={f"frozen.{role}": digest for role, digest in proof.by_role(frozen, parts).items()},
+        inputs={f"frozen.{role}": digest for role, digest in proof.by_role(frozen, parts).items()}
+        | pictures_of(recipe, rows.sources_of(stage)),
         outputs={file.relative_to(folder).as_posix(): describe(file) for file in _outputs(folder, stage)},
         counts={
             "rows": len(examples),

@@ -24,6 +24,7 @@ from distill.artifacts import (
 from distill.errors import RecipeError, StaleError
 from distill.evaluation import BASE
 from distill.recipe import Recipe, Stage
+from distill.source_pictures import require_same_pictures
 from distill.training import lineage, start_of
 from distill.types import ProgressCallback, unwatched
 from student import processes, rows
@@ -163,6 +164,7 @@ def _stages(
             manifest = stages.run(recipe, run, **order, session=session, on_progress=on_progress)
             assert manifest is not None
         else:
+            require_same_pictures(recipe, rows.sources_of(stage), manifest.inputs, str(folder))
             stages.clean(folder)
         manifests[stage.name] = manifest
     return manifests

@@ -13,8 +13,10 @@ from typing import Any
 import orjson
 
 from distill.artifacts import canonical, write_json
-from distill.errors import DataError
+from distill.errors import DataError, StaleError
+from distill.teachers import Teacher
 from teacher.completion import Served
+from teacher.vllm_options import deciding, render
 
 ENGINES = "engine.json"
 _KEY = "facts"
@@ -30,6 +32,29 @@ def noted(folder: Path, served: Served) -> Served:
     if key not in known:
         write_json(folder / ENGINES, known | {key: facts})
     return replace(served, engine={**served.engine, _KEY: key})
+
+
+def require_same(folder: Path, teacher: Teacher) -> None:
+    """Raises StaleError when a teacher's traces came from servers whose options make them answer otherwise than now.
+
+    Trace ids do not cover how a server is started, so its traces would be taken for those of the new options.
+    """
+    commands = [facts["command"] for facts in read(folder).values() if "command" in facts]
+    if not teacher.managed or not commands or not any(path.stat().st_size for path in folder.glob("part-*.jsonl")):
+        return
+    server = teacher.server
+    now = deciding([*server.command, *render(server.arguments), *server.extra])
+    known = [deciding(command) for command in commands]
+    if now not in known:
+        raise StaleError(
+            f"{folder} holds traces of a server with {_options(known[-1])}; teachers.{teacher.name}.server has "
+            f"{_options(now)}, which answers otherwise. Set the options back, choose another --run, or move the "
+            "folder away to have its questions answered anew"
+        )
+
+
+def _options(found: dict[str, list[str]]) -> str:
+    return " ".join(" ".join([f"--{name}", *values]) for name, values in found.items()) or "none of these options"
 
 
 def read(folder: Path) -> dict[str, dict[str, Any]]:

@@ -21,7 +21,7 @@ from distill.types import Outcome, ProgressCallback, unwatched
 from teacher import plan as planning
 from teacher.client import ChatClient
 from teacher.completion import Completion, Served
-from teacher.engines import noted
+from teacher.engines import noted, require_same
 from teacher.feed import Feed
 from teacher.identity import Model, Request
 from teacher.journals import TraceJournal, clean, scan, trace
@@ -71,6 +71,8 @@ def generate(
     fields = planning.settings(recipe, models)
     started = time.monotonic()
     with locked(Path(run)):
+        for teacher in recipe.teachers:
+            require_same(folder / teacher.name, teacher)
         before = None if fresh else finished(folder, fields, remedy=REMEDY)
         now = planning.state(recipe, folder, fields, limit)
         if fresh or not planning.current(folder, now):

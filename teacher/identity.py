@@ -4,7 +4,8 @@ A trace id covers what decides the record of an attempt: the sample and its imag
 the rendered prompt, every sampling value in force, the arguments of the chat template and of the image processor, the
 log-probabilities asked for, the seed and k. It does not cover where a row stands, how a teacher is called, or which
 backend serves it: the same model asked the same thing over HTTP or in process is the same attempt, and one may be
-resumed with the other. Engine and version are recorded on each trace instead.
+resumed with the other. Engine and version are recorded on each trace instead. The dtype of an embedded model counts
+where it is not the default; options of a server that change its answers are compared by `teacher.engines`.
 """
 
 import hashlib
@@ -71,6 +72,12 @@ def model_of(recipe: Recipe, teacher: Teacher) -> Model:
     return Model(name=teacher.model, revision=teacher.revision or "", local=False)
 
 
+def precision_key(teacher: Teacher) -> dict[str, str]:
+    """The dtype in which this process computes a teacher's answers; nothing at the default, and for a server."""
+    default = Teacher.model_fields["dtype"].default
+    return {"dtype": teacher.dtype} if teacher.backend == "embedded" and teacher.dtype != default else {}
+
+
 @lru_cache(maxsize=256)
 def sampling_key(sampling: Sampling) -> dict[str, Any]:
     """The sampling values in force."""
@@ -132,6 +139,7 @@ class Author:
             "chat_template_kwargs": dict(self.teacher.chat_template_kwargs),
             "seed": seed,
             "k": request.k,
+            **precision_key(self.teacher),
         }
         if self.teacher.mm_processor_kwargs:
             content["mm_processor_kwargs"] = dict(self.teacher.mm_processor_kwargs)

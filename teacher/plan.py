@@ -25,7 +25,7 @@ from distill.errors import DataError, RecipeError
 from distill.recipe import Recipe, Teacher
 from distill.types import BadRow, Sample
 from teacher import checks, parse
-from teacher.identity import Model, model_of, sampling_key
+from teacher.identity import Model, model_of, precision_key, sampling_key
 from teacher.route import NO_TEACHER, covers, may_share, route
 from teacher.server import Servers
 
@@ -128,6 +128,7 @@ def _asking(teacher: Teacher, model: Model) -> dict[str, Any]:
         "chat_template_kwargs": dict(teacher.chat_template_kwargs),
         "mm_processor_kwargs": dict(teacher.mm_processor_kwargs),
         "logprobs": teacher.logprobs,
+        **precision_key(teacher),
     }
 
 
@@ -142,6 +143,7 @@ def state(recipe: Recipe, folder: Path, fields: Mapping[str, Any], limit: int | 
         "settings": fingerprint(fields),
         "content": content(recipe),
         "limit": limit or 0,
+        "root": _images_root(recipe),
         "images": _images_state(folder / SAMPLES),
     }
 
@@ -152,8 +154,17 @@ def current(folder: Path, now: Mapping[str, Any]) -> bool:
         saved = orjson.loads((folder / STATE).read_bytes())["made_from"]
     except (FileNotFoundError, orjson.JSONDecodeError, KeyError):
         return False
+    saved.setdefault("root", now["root"])  # not noted by earlier versions
     complete = all((folder / name).is_file() for name in _FILES)
     return bool(complete and saved == {**now, "unreadable": 0})
+
+
+def _images_root(recipe: Recipe) -> str:
+    """The folder that image paths start from, for other pictures may lie in another one; empty for a hub name."""
+    source = recipe.data[SOURCE]
+    if source.images_root is not None:
+        return str(recipe.local(source.images_root))
+    return str(sources.locate(recipe, SOURCE).root) if recipe.local(source.source).exists() else ""
 
 
 def _images_state(path: Path) -> str:

@@ -6,7 +6,7 @@ version. It names options; whether a value suits is the server's to say.
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,23 @@ _OWN = {
     "served-model-name": "`served_model` of the teacher",
     "revision": "`revision` of the teacher",
 }
+
+_DECIDING = frozenset(
+    [
+        *("dtype", "quantization", "quantization-config", "kv-cache-dtype", "mm-encoder-attn-dtype", "hf-overrides"),
+        *(
+            "tokenizer",
+            "tokenizer-revision",
+            "code-revision",
+            "lora-modules",
+            "default-mm-loras",
+            "mm-processor-kwargs",
+        ),
+        *("chat-template", "chat-template-content-format", "default-chat-template-kwargs", "interleave-mm-strings"),
+        *("generation-config", "override-generation-config"),
+    ]
+)
+"""Options that change what a server answers to the same request: its weights, its numbers, or the prompt it sees."""
 
 
 @cache
@@ -105,6 +122,22 @@ def render(arguments: Mapping[str, Any]) -> list[str]:
             found += [part for each in value for part in (dashed, _text(each))]
         else:
             found += [dashed, _text(value)]
+    return found
+
+
+def deciding(command: Sequence[str]) -> dict[str, list[str]]:
+    """The options of a command line that change what its server answers, with their values."""
+    found: dict[str, list[str]] = {}
+    values: list[str] | None = None
+    for part in command:
+        if part.startswith("-"):
+            name, equals, value = part.partition("=")
+            option = _plain("quantization" if name == "-q" else name)
+            values = found.setdefault(option, []) if option.partition(".")[0] in _DECIDING else None
+            if values is not None and equals:
+                values.append(value)
+        elif values is not None:
+            values.append(part)
     return found
 
 

@@ -10,7 +10,7 @@ import stub_server
 import tiny_models
 
 from distill.artifacts import read_jsonl
-from distill.errors import DataError
+from distill.errors import DataError, StaleError
 from distill.recipe import Recipe, Teacher, load
 from distill.types import Sample
 from teacher.completion import Completion, Served
@@ -85,3 +85,19 @@ def test_both_are_on_the_record_only_where_the_engine_said_so(tmp_path: Path) ->
     first, second = read_jsonl(tmp_path / "part-00000.jsonl")
     assert (first["stop_reason"], first["usage"]["cached"]) == ("\n\n", 0)
     assert "stop_reason" not in second and "cached" not in second["usage"]
+
+
+def test_options_that_change_a_servers_answers_are_not_mixed_in_one_run(tmp_path: Path) -> None:
+    command = orjson.dumps([sys.executable, stub_server.__file__]).decode()
+
+    def asked(*extra: str, rows: int = 3) -> int:
+        options = orjson.dumps(extra).decode()
+        records, _ = generated(tmp_path, f"[teachers.server]\ncommand = {command}\nextra = {options}", rows=rows)
+        return len(records)
+
+    assert asked("--dtype", "half", "--max-num-seqs=4") == 3
+    with pytest.raises(StaleError, match=r"a server with --dtype half; .* has --dtype half --quantization fp8"):
+        asked("--dtype=half", "--quantization", "fp8", rows=5)
+    with pytest.raises(StaleError, match=r"has none of these options.*--run"):
+        asked(rows=5)
+    assert asked("--dtype=half", "--max-num-seqs=8", rows=5) == 5

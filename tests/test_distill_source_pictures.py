@@ -1,0 +1,70 @@
+"""Pictures exchanged under a recipe are noticed, though no fingerprint of a stage digests them."""
+
+from pathlib import Path
+
+import orjson
+import pytest
+from PIL import Image
+
+from distill.errors import StaleError
+from distill.recipe import Recipe, load
+from distill.source_pictures import pictures_digest, pictures_of, require_same_pictures
+from teacher import plan
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Recipe:
+    for shade, name in enumerate(("images", "others")):
+        (tmp_path / name).mkdir()
+        for number in range(12):
+            Image.new("RGB", (8, 8), (shade, number, 7)).save(tmp_path / name / f"{number}.png")
+    rows = [orjson.dumps({"question": f"What is in {n}?", "image": f"{n}.png"}) for n in range(12)]
+    (tmp_path / "questions.jsonl").write_bytes(b"\n".join(rows))
+    (tmp_path / "mine.toml").write_text(
+        '[data.questions]\nsource = "questions.jsonl"\nimages_root = "images"\n'
+        '[[teachers]]\nname = "t"\nmodel = "owner/name"\nbackend = "embedded"\n'
+    )
+    return load(tmp_path / "mine.toml")
+
+
+def with_root(recipe: Recipe, root: str) -> Recipe:
+    return load(recipe.path, {"data.questions.images_root": root})
+
+
+def test_a_finished_stage_refuses_other_pictures_and_takes_the_same_ones_from_elsewhere(recipe: Recipe) -> None:
+    before = pictures_of(recipe, ["questions"])
+    require_same_pictures(recipe, ["questions"], before, "train/align")
+    with pytest.raises(StaleError, match=r"train/align was made from other pictures of \[data.questions\].*others"):
+        require_same_pictures(with_root(recipe, "others"), ["questions"], before, "train/align")
+    (recipe.path.parent / "images").rename(recipe.path.parent / "moved")
+    require_same_pictures(with_root(recipe, "moved"), ["questions"], before, "train/align")
+
+
+def test_a_manifest_without_the_digest_and_pictures_that_are_away_are_taken_as_they_are(recipe: Recipe) -> None:
+    before = pictures_of(recipe, ["questions"])
+    require_same_pictures(with_root(recipe, "others"), ["questions"], {}, "train/align")
+    (recipe.path.parent / "images" / "3.png").unlink()
+    assert pictures_digest(recipe, "questions") == ""
+    require_same_pictures(recipe, ["questions"], before, "train/align")
+
+
+def test_another_folder_of_pictures_has_the_questions_planned_anew(recipe: Recipe, tmp_path: Path) -> None:
+    def planned(chosen: Recipe) -> bool:
+        folder = tmp_path / "run" / "generate"
+        fields = plan.settings(chosen, plan.check(chosen))
+        now = plan.state(chosen, folder, fields, None)
+        if plan.current(folder, now):
+            return False
+        pending, routed = plan.prepare(chosen, folder, limit=None)
+        plan.adopt(pending, folder, now, routed)
+        return True
+
+    assert planned(recipe) and not planned(recipe)
+    ids = {sample.id for sample in plan.read(tmp_path / "run" / "generate").read()}
+    assert planned(with_root(recipe, "others"))
+    assert ids.isdisjoint(sample.id for sample in plan.read(tmp_path / "run" / "generate").read())
+    state = tmp_path / "run" / "generate" / plan.STATE
+    noted = orjson.loads(state.read_bytes())
+    del noted["made_from"]["root"]  # as an earlier version left it
+    state.write_bytes(orjson.dumps(noted))
+    assert not planned(with_root(recipe, "others"))
