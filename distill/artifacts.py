@@ -1,9 +1,9 @@
 """What survives a crash: run directories, journals, manifests, fingerprints, atomic writes.
 
-A journal is append-only and fsynced in groups; a torn last line is cut off when it is opened again. Every other
-file is written under a temporary name, fsynced and renamed. A stage's manifest is written last: no manifest
-means the stage is unfinished. What is written here holds no known secret. Does not cover what the files mean: that is
-each stage's business.
+A journal is append-only and fsynced in groups; a torn last line is cut off when it is opened again. Every line has a
+checksum (distill/lines.py). Every other file is written under a temporary name, fsynced and renamed. A stage's
+manifest is written last: no manifest means the stage is unfinished. Does not cover what the files mean: that is each
+stage's business. What is written here holds no known secret.
 """
 
 import errno
@@ -12,7 +12,7 @@ import hashlib
 import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -25,6 +25,7 @@ import orjson
 
 from distill import redact
 from distill.errors import BusyError, DataError, StaleError, StorageError
+from distill.lines import BLANK, Check, Damaged, Record, cut_torn_tail, is_plain, no_check, scan, seal
 from distill.local_paths import refuse_address
 
 MANIFEST = "manifest.json"
@@ -234,6 +235,12 @@ def write_json(path: Path, value: Any) -> None:
     write_bytes(path, redact.dumps(value, orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS) + b"\n")
 
 
+def write_jsonl(path: Path, records: Iterable[Any]) -> None:
+    """A whole file of records, one a line, each with its checksum."""
+    with atomic_path(path) as temporary, temporary.open("wb") as file:
+        file.writelines(map(seal, records))
+
+
 def sync(path: Path) -> None:
     """Wait until a file, or the names in a folder, are on disk."""
     descriptor = os.open(path, os.O_RDONLY)
@@ -244,10 +251,11 @@ def sync(path: Path) -> None:
 
 
 class Journal:
-    """An append-only JSONL file: whole lines only, fsynced at most `flush_interval_s` after a write.
+    """An append-only JSONL file: whole lines with checksums, fsynced at most `flush_interval_s` after a write.
 
-    Opening cuts a torn last line off. One writer a file: a second open fails with BusyError through a lock
-    that dies with its process. One thread appends; another one may call `flush`.
+    Opening cuts a torn last line off, and adds checksums to a file of an older version. One writer a file: a second
+    open fails with BusyError through a lock that dies with its process. One thread appends; another one may call
+    `flush`. StorageError when the file is deleted, replaced or shortened while it is open.
     """
 
     def __init__(self, path: Path, *, flush_interval_s: float = 0.2) -> None:
@@ -255,9 +263,11 @@ class Journal:
         self.flush_interval_s = flush_interval_s
         with storage_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
+            if is_plain(path):
+                write_jsonl(path, read_jsonl(path))
             self._file: IO[bytes] = path.open("ab+", buffering=0)
             _lock(self._file, path)
-            self._end = _cut_torn_tail(self._file)
+            self._end = cut_torn_tail(self._file)
         self._synced_at = time.monotonic()
         self._dirty = False
 
@@ -266,7 +276,7 @@ class Journal:
 
         It is durable after the next `flush`, at the latest at `close`.
         """
-        line = redact.dumps(record, orjson.OPT_APPEND_NEWLINE | orjson.OPT_SORT_KEYS)
+        line = seal(record)
         with storage_errors(self.path):
             try:
                 written = self._file.write(line)
@@ -288,12 +298,33 @@ class Journal:
             self._dirty = False
             with storage_errors(self.path):
                 os.fsync(self._file.fileno())
+            self._require_whole()
         self._synced_at = time.monotonic()
 
     def close(self) -> None:
         if not self._file.closed:
-            self.flush()
-            self._file.close()
+            try:
+                self.flush()
+                self._require_whole()
+            finally:
+                self._file.close()
+
+    @property
+    def end(self) -> int:
+        """The byte after the last line."""
+        return self._end
+
+    def _require_whole(self) -> None:
+        end, open_file = self._end, os.fstat(self._file.fileno())
+        try:
+            named = self.path.stat()
+        except FileNotFoundError:
+            named = None
+        if named is None or not os.path.samestat(named, open_file) or open_file.st_size < end:
+            raise StorageError(
+                f"{self.path}: the file was deleted, replaced or shortened while this run was writing to it; find "
+                "out what did that, then run the same command again, which does again what was lost"
+            )
 
     def __enter__(self) -> Self:
         return self
@@ -302,45 +333,35 @@ class Journal:
         self.close()
 
 
-def _cut_torn_tail(file: IO[bytes]) -> int:
-    """Truncate to the end of the last whole line; returns that position."""
-    end = file.seek(0, os.SEEK_END)
-    position = end
-    while position > 0:
-        start = max(0, position - 65536)
-        file.seek(start)
-        newline = file.read(position - start).rfind(b"\n")
-        if newline >= 0:
-            position = start + newline + 1
-            break
-        position = start
-    if position != end:
-        file.truncate(position)
-    file.seek(0, os.SEEK_END)
-    return position
+def read_jsonl(
+    path: Path, *, check: Check = no_check, on_damage: Callable[[Damaged], None] | None = None
+) -> Iterator[Record]:
+    """The records of a JSONL file; an unfinished last line is not a record. A missing file has none.
+
+    `check` says what is wrong with a record. Damaged lines go to `on_damage`; without it they raise DataError.
+    """
+    return (record for _, record in read_jsonl_at(path, check=check, on_damage=on_damage))
 
 
-def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
-    """The records of a JSONL file; an unfinished last line is not a record. A missing file has none."""
-    return (record for _, record in read_jsonl_at(path))
+def read_jsonl_at(
+    path: Path, *, check: Check = no_check, on_damage: Callable[[Damaged], None] | None = None
+) -> Iterator[tuple[int, Record]]:
+    """The same with the byte at which each record starts."""
+    for found in scan(path, check):
+        if isinstance(found, tuple):
+            yield found
+        elif on_damage is not None:
+            on_damage(found)
+        elif found.reason != BLANK:
+            raise DataError(
+                f"{path}:{found.line}: this line is damaged: {found.reason}; `distill repair {_run_of(path)}` says "
+                "what damaged files cost and how to get the lost records again"
+            )
 
 
-def read_jsonl_at(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The same with the byte at which each record's line starts."""
-    try:
-        file = path.open("rb")
-    except FileNotFoundError:
-        return
-    start = 0
-    with file:
-        for number, line in enumerate(file, start=1):
-            if not line.endswith(b"\n"):
-                return
-            try:
-                yield start, orjson.loads(line)
-            except orjson.JSONDecodeError as error:
-                raise DataError(f"{path}:{number}: not a JSON line ({error}); the file was changed by hand") from None
-            start += len(line)
+def _run_of(path: Path) -> Path:
+    """The run directory that a file lies in."""
+    return next((folder for folder in path.parents if (folder / "recipe.toml").is_file()), Path("RUN"))
 
 
 @contextmanager

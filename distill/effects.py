@@ -86,7 +86,7 @@ def _traces(planned: Arm, folder: Path) -> dict[str, float]:
 
 def _logs(folder: Path) -> list[dict[str, Any]]:
     path = folder / "metrics.jsonl"
-    return list(read_jsonl(path)) if path.is_file() else []
+    return list(read_jsonl(path, on_damage=lambda _: None)) if path.is_file() else []
 
 
 def write(

@@ -15,6 +15,8 @@ import orjson
 
 from distill.errors import DataError
 from distill.explanation import Explanation, Family, Twin, as_text, fate
+from distill.lines import Reader, record_at
+from distill.trace_lines import trace_fault
 
 _SHOWN = 5
 _CHUNK_BYTES = 8 << 20
@@ -167,10 +169,8 @@ def _line(journal: Path, start: int) -> dict[str, Any] | None:
     """The record whose line starts at this byte; None when there is none any more."""
     try:
         with journal.open("rb") as file:
-            file.seek(start)
-            record: dict[str, Any] = orjson.loads(file.readline())
-            return record
-    except (FileNotFoundError, orjson.JSONDecodeError):
+            return record_at(file, start)
+    except FileNotFoundError:
         return None
 
 
@@ -189,9 +189,9 @@ def _mentions(journal: Path, trace_id: str) -> Iterable[dict[str, Any]]:
             while place >= 0:
                 start, end = lines.rfind(b"\n", 0, place) + 1, lines.find(b"\n", place)
                 end = len(lines) if end < 0 else end
-                record = orjson.loads(lines[start:end])
-                if record["id"] == trace_id:
-                    yield record
+                for found in Reader(trace_fault, plain=True).read(lines[start:end] + b"\n", start):
+                    if isinstance(found, tuple) and found[1]["id"] == trace_id:
+                        yield found[1]
                 place = lines.find(wanted, end)
 
 

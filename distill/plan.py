@@ -202,7 +202,7 @@ def local_gpu() -> Gpu | None:
 
 def _tokens_per_s(metrics: Path) -> float | None:
     """Real tokens a second over the log steps so far, by what they had in between."""
-    lines = list(read_jsonl(metrics)) if metrics.is_file() else []
+    lines = list(read_jsonl(metrics, on_damage=lambda _: None)) if metrics.is_file() else []
     if not lines or not lines[-1].get("seconds"):
         return None
     return float(lines[-1]["tokens"] / lines[-1]["seconds"])

@@ -19,6 +19,7 @@ from distill.artifacts import Manifest, Output
 from distill.errors import DataError, RecipeError
 from distill.recipe import Recipe
 from distill.types import Progress, ProgressCallback, unwatched
+from distill.whole import changed
 from filters import arms, conditions, corpus, dataset, exports, funnel, health, measure, policy, questions, registry
 from filters.card import VERSION, card
 from filters.conditions import UNREADABLE_IMAGE
@@ -67,11 +68,7 @@ def apply(
             _start_over(folder)
         done = artifacts.finished(folder, fields, remedy="Give --fresh to filter again (valid signals are reused).")
         dressed = _dressed(recipe)
-        if (
-            done is not None
-            and done.inputs.get(_DRESSED) == dressed
-            and all((folder / name).is_file() for name in done.outputs)
-        ):
+        if done is not None and done.inputs.get(_DRESSED) == dressed and not changed(folder, done.outputs.items()):
             return done
         (folder / artifacts.MANIFEST).unlink(missing_ok=True)
         for left in folder.rglob(".*.tmp"):

@@ -16,8 +16,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from distill.artifacts import Journal, canonical, fingerprint, read_jsonl, storage_errors
+from distill.artifacts import Journal, canonical, fingerprint, storage_errors
+from distill.damage import recovered
 from distill.errors import DistillError
+from distill.lines import requiring
 from distill.types import Outcome, Sample, Trace
 from filters import side
 from filters.columns import NOT_APPLICABLE, OK, UNDECIDABLE, family
@@ -139,8 +141,9 @@ def _measured(
 ) -> dict[str, dict[str, Any]]:
     """Rows of a part, chunk by chunk; those that the journal of an interrupted run holds are taken from there."""
     rows: dict[str, dict[str, Any]] = {}
+    written = recovered(path, requiring("first", "rows", "part"))
+    chunks = {record["first"]: record["rows"] for record in written if record["part"] == stamp}
     with Journal(path, flush_interval_s=0) as journal:
-        chunks = {record["first"]: record["rows"] for record in read_jsonl(path) if record["part"] == stamp}
         for start in range(0, len(items), CHUNK_ROWS):
             chunk = items[start : start + CHUNK_ROWS]
             names = [name for name, _, _ in chunk]

@@ -13,7 +13,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from distill.artifacts import Journal, fingerprint, read_jsonl, storage_errors
+from distill.artifacts import Journal, fingerprint, storage_errors
+from distill.damage import recovered
+from distill.lines import requiring
 from distill.types import Sample, Trace
 from filters import side
 from filters.answer import judged
@@ -134,12 +136,12 @@ def _replies(
     waiting: dict[bytes, int] = dict.fromkeys(questions, 0)
     for key in of_trace.values():
         waiting[key] += 1
+    replies: dict[bytes, str] = {}
+    for record in recovered(path, requiring("question", "identity", "reply")):
+        key = bytes.fromhex(record["question"])
+        if record["identity"] == own and key in questions:
+            replies[key] = record["reply"]
     with Journal(path) as journal:
-        replies: dict[bytes, str] = {}
-        for record in read_jsonl(path):
-            key = bytes.fromhex(record["question"])
-            if record["identity"] == own and key in questions:
-                replies[key] = record["reply"]
         if known := sum(waiting[key] for key in replies):
             on_done(known, True)
         # In the order of their digests: the same rounds whatever the order of the traces.

@@ -23,9 +23,11 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from distill.artifacts import Journal, atomic_path, fingerprint, read_jsonl
+from distill.artifacts import Journal, atomic_path, fingerprint
+from distill.damage import recovered
 from distill.errors import ImageError
 from distill.images import read_bytes
+from distill.lines import requiring
 from distill.types import ImageRef, Sample
 from filters import pictures, side
 from filters.columns import OK, UNDECIDABLE, family
@@ -217,11 +219,11 @@ def _remembered(folder: Path, name: str) -> _Memory:
     memory = _Memory(looked=folder / f"looks-{name}.jsonl", compared=folder / f"pairs-{name}.jsonl")
     for stale in {*folder.glob("looks-*.jsonl"), *folder.glob("pairs-*.jsonl")} - {memory.looked, memory.compared}:
         stale.unlink()
-    for record in read_jsonl(memory.looked):
+    for record in recovered(memory.looked, requiring("sha256", "phash", "flat", "pixels")):
         memory.looks[record["sha256"]] = Look(
             phash=bytes.fromhex(record["phash"]), flat=record["flat"], pixels=record["pixels"]
         )
-    for record in read_jsonl(memory.compared):
+    for record in recovered(memory.compared, requiring("one", "other", "same")):
         memory.verdicts[record["one"], record["other"]] = record["same"]
     return memory
 

@@ -24,6 +24,8 @@ from numpy.typing import NDArray
 from distill.artifacts import atomic_path, read_jsonl, read_jsonl_at, storage_errors
 from distill.data import from_record, read_samples, to_record
 from distill.errors import DataError
+from distill.lines import record_at, seal
+from distill.trace_lines import trace_fault
 from distill.types import Outcome, Sample, Trace, Usage
 
 _OF_TRACE = ("id", "sample_id", "teacher", "k", "reasoning", "answer", "text", "outcome", "finish_reason")
@@ -149,7 +151,7 @@ def index(generate: Path, samples: Path, partition_rows: int) -> Index:
     )
     errors: dict[int, tuple[int, Maker]] = {}
     for number, journal in enumerate(found.journals):
-        for batch in _batches(read_jsonl_at(journal)):
+        for batch in _batches(read_jsonl_at(journal, check=trace_fault)):
             rows = _rows_in(ids, [record["id"] for _, record in batch])
             for row, (start, record) in zip(rows, batch, strict=True):
                 if row >= 0:
@@ -259,9 +261,7 @@ def _copy_samples(found: Index, path: Path) -> None:
                 if row >= 0:
                     found.asked_start[row] = sizes[home]
                     found.digests[home] = _added(found.digests[home], content(sample))
-                    lines.setdefault(home, []).append(
-                        orjson.dumps(to_record(sample), option=orjson.OPT_APPEND_NEWLINE)
-                    )
+                    lines.setdefault(home, []).append(seal(to_record(sample)))
                     sizes[home] += len(lines[home][-1])
             for home, records in lines.items():
                 with _part(found.samples, home).open("ab") as file:
@@ -298,8 +298,13 @@ def _records_at(paths: Sequence[Path], places: Sequence[Place]) -> Iterator[dict
         for number, start in places:
             if number not in files:
                 files[number] = paths[number].open("rb")
-            files[number].seek(start)
-            yield orjson.loads(files[number].readline())
+            record = record_at(files[number], start)
+            if record is None:
+                raise DataError(
+                    f"{paths[number]}: the record that began at byte {start:,} can no longer be read; the file was "
+                    "changed while it was being read. Run the same command again"
+                )
+            yield record
     finally:
         for file in files.values():
             file.close()

@@ -14,7 +14,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from distill.artifacts import Journal, read_jsonl
+from distill.artifacts import Journal
+from distill.damage import recovered
 from distill.errors import ModelError, RecipeError
 from distill.recipe import Recipe
 from distill.types import Progress, ProgressCallback, Sample
@@ -100,12 +101,22 @@ def rounds(recipe: Recipe, samples: Sequence[Sample]) -> list[Round]:
 
 
 def said(folder: Path) -> dict[Key, Reply]:
-    """Every reply in the journal; one with `unasked` stands for a question that its student cannot be asked."""
+    """Every reply in the journal, whose damaged lines are set aside.
+
+    One with `unasked` stands for a question that its student cannot be asked.
+    """
     found = {}
-    for line in read_jsonl(folder / REPLIES):
+    for line in recovered(folder / REPLIES, _fault):
         key = (line.pop("student"), line.pop("without_image"), line.pop("sample_id"))
         found[key] = line
     return found
+
+
+def _fault(line: Mapping[str, Any]) -> str:
+    missing = [name for name in ("student", "without_image", "sample_id") if name not in line]
+    if "unasked" not in line:
+        missing += [name for name in ("text", "tokens", "rationale_tokens", "truncated") if name not in line]
+    return f"it has no {missing[0]}" if missing else ""
 
 
 def unfinished(found: Mapping[str, Target], asked: Sequence[Round], known: Mapping[Key, Reply]) -> list[Work]:

@@ -18,8 +18,6 @@ from distill import data
 from distill.artifacts import (
     MANIFEST,
     Manifest,
-    atomic_path,
-    canonical,
     changes,
     describe,
     differences,
@@ -30,11 +28,13 @@ from distill.artifacts import (
     versions,
     write_bytes,
     write_json,
+    write_jsonl,
 )
 from distill.errors import DataError, StaleError
 from distill.recipe import Recipe
 from distill.source_pictures import pictures_of, require_same_pictures
 from distill.types import ProgressCallback, Sample, unwatched
+from distill.whole import changed
 from student import asking, figures, report, targets
 from student.asking import REPLIES, Connect, Engines, Key, Reply, Round, Serve
 from student.judging import Prediction, judged
@@ -74,7 +74,8 @@ def evaluate(
         if manifest is not None:
             _require_same(folder, "was made from", manifest.fields, fields)
             require_same_pictures(recipe, [recipe.eval.data], manifest.inputs, str(folder))
-            if manifest.fingerprint == fingerprint(fields) and _measured(manifest, recipe):
+            same = manifest.fingerprint == fingerprint(fields) and _measured(manifest, recipe)
+            if same and not changed(folder, manifest.outputs.items()):
                 return manifest
         samples = _questions(recipe)
         rounds = asking.rounds(recipe, samples)
@@ -234,8 +235,7 @@ def _finish(
         for name, each in zip((PREDICTIONS, WITHOUT_IMAGE), rounds, strict=False)
     }
     for name, predictions in written.items():
-        with atomic_path(folder / name) as temporary:
-            temporary.write_bytes(b"".join(canonical(line) + b"\n" for line in predictions))
+        write_jsonl(folder / name, predictions)
     # In the order of the arms, not of the alphabet: the file is read by people too.
     write_bytes(folder / METRICS, orjson.dumps(metrics, option=orjson.OPT_INDENT_2) + b"\n")
     report.write(recipe, folder / REPORT, metrics, written[PREDICTIONS], samples)

@@ -14,7 +14,9 @@ from typing import Any
 import orjson
 import torch
 
-from distill.artifacts import Journal, canonical, read_jsonl, write_bytes, write_json
+from distill.artifacts import Journal, write_json, write_jsonl
+from distill.damage import recovered
+from distill.lines import requiring
 from student.encode import KINDS
 
 _FILE = "meter.json"
@@ -199,8 +201,7 @@ class Meter:
 
 def journal(path: Path, step: int) -> Journal:
     """The lines of the steps up to `step`, open for more: what came after the last checkpoint will come again."""
-    kept = [line for line in read_jsonl(path) if line["step"] <= step]
-    write_bytes(path, b"".join(canonical(line) + b"\n" for line in kept))
+    write_jsonl(path, [line for line in recovered(path, requiring("step")) if line["step"] <= step])
     return Journal(path)
 
 

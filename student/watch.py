@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from distill import data
-from distill.artifacts import canonical, read_jsonl, write_bytes, write_json
+from distill.artifacts import canonical, write_json, write_jsonl
+from distill.damage import recovered
+from distill.lines import requiring
 from distill.recipe import Recipe, Stage
 from distill.types import Progress, ProgressCallback
 from distill.validation import Validation
@@ -202,7 +204,9 @@ class Watch:
             self._best_value = math.nan if state["best_value"] is None else state["best_value"]
             self._seconds, self._elapsed_before = state["seconds"], state["elapsed"]
         self._begun = time.perf_counter()
-        self._lines = [line for line in read_jsonl(self._folder / VALIDATION) if line["step"] <= step]
+        self._lines = [
+            line for line in recovered(self._folder / VALIDATION, requiring("step")) if line["step"] <= step
+        ]
         self._write_lines()
         self.prune()
 
@@ -214,7 +218,7 @@ class Watch:
                 shutil.rmtree(folder)
 
     def _write_lines(self) -> None:
-        write_bytes(self._folder / VALIDATION, b"".join(canonical(line) + b"\n" for line in self._lines))
+        write_jsonl(self._folder / VALIDATION, self._lines)
 
     def _improves(self, value: float) -> bool:
         if self._best_step is None:

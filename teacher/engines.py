@@ -13,6 +13,7 @@ from typing import Any
 import orjson
 
 from distill.artifacts import canonical, write_json
+from distill.damage import side_file
 from distill.errors import DataError, StaleError
 from distill.teachers import Teacher
 from teacher.completion import Served
@@ -28,7 +29,11 @@ def noted(folder: Path, served: Served) -> Served:
         return served
     facts = {**served.engine, "model": served.model, **served.facts}
     key = hashlib.sha256(canonical(facts)).hexdigest()[:12]
-    known = read(folder)
+    try:
+        known = read(folder)
+    except DataError:
+        (folder / ENGINES).replace(side_file(folder / ENGINES))
+        known = {}
     if key not in known:
         write_json(folder / ENGINES, known | {key: facts})
     return replace(served, engine={**served.engine, _KEY: key})
@@ -64,5 +69,5 @@ def read(folder: Path) -> dict[str, dict[str, Any]]:
     except FileNotFoundError:
         return {}
     except orjson.JSONDecodeError as error:
-        raise DataError(f"{folder / ENGINES}: not valid JSON ({error}); the file was changed by hand") from None
+        raise DataError(f"{folder / ENGINES}: not valid JSON ({error}); remove it: nothing depends on it") from None
     return known

@@ -17,6 +17,7 @@ from typing import Any
 from distill.artifacts import read_jsonl
 from distill.recipe import Recipe, Teacher
 from distill.teachers import Outcomes, Price
+from distill.trace_lines import trace_fault
 from distill.types import Outcome, Sample
 from teacher.agenda import Final, Line
 from teacher.journals import parts
@@ -146,7 +147,7 @@ def journal(folder: Path) -> Journal:
     samples: set[str] = set()
     spans: list[tuple[float, float]] = []
     records = tokens = 0
-    for record in (record for part in parts(folder) for record in read_jsonl(part)):
+    for record in (record for part in parts(folder) for record in _traces(part)):
         if record["outcome"] == Outcome.ERROR:
             continue
         samples.add(record["sample_id"])
@@ -161,6 +162,11 @@ def journal(folder: Path) -> Journal:
         bytes=sum(part.stat().st_size for part in parts(folder)),
         tokens_per_s=tokens / busy_s if busy_s else 0.0,
     )
+
+
+def _traces(part: Path) -> Iterator[dict[str, Any]]:
+    """The traces of a part; lines that are none will be asked again."""
+    return read_jsonl(part, check=trace_fault, on_damage=lambda _: None)
 
 
 def _merged(spans: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float]]:

@@ -14,10 +14,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
-from distill.artifacts import MANIFEST, Manifest, Output, describe, fingerprint, finished, locked, versions
+from distill.artifacts import MANIFEST, Manifest, Output, fingerprint, finished, locked, versions
+from distill.damage import counted
 from distill.errors import TeacherError
 from distill.recipe import Recipe, Teacher
 from distill.types import Outcome, ProgressCallback, unwatched
+from distill.whole import changed
 from teacher import plan as planning
 from teacher.client import ChatClient
 from teacher.completion import Completion, Served
@@ -80,6 +82,9 @@ def generate(
             (folder / MANIFEST).unlink(missing_ok=True)
             planning.adopt(pending, folder, now, routed)
             before = None
+        elif before and changed(folder, before.outputs.items()):
+            (folder / MANIFEST).unlink()
+            before = None
         elif before and not before.counts["errors_to_ask_again"]:
             return before
         stage = _Stage(recipe, models, planning.read(folder), on_progress)
@@ -111,6 +116,8 @@ class _Stage:
         self.ledgers: dict[str, Ledger] = {}
         for teacher in recipe.teachers:
             ledger = self.ledgers[teacher.name] = scan(plan.folder / teacher.name, teacher)
+            if ledger.damaged:
+                (plan.folder / MANIFEST).unlink(missing_ok=True)
             clean(ledger, teacher, drop_errors=False)
         outcomes = sum((ledger.outcomes() for ledger in self.ledgers.values()), Counter[str]())
         total = sum(
@@ -238,8 +245,7 @@ class _Stage:
         engines: dict[str, str] = {}
         for name, ledger in self.ledgers.items():
             engines |= ledger.engines
-            for part, records in ledger.records.items():
-                files[f"{name}/{part.name}"] = describe(part, records)
+            files |= {f"{name}/{part}": output for part, output in ledger.outputs().items()}
         return Manifest(
             stage="generate",
             fingerprint=fingerprint(fields),
@@ -323,5 +329,7 @@ def _counts(
     for key in ("repeated", "dropped", "hinted"):
         if total := sum(getattr(tally, key) for tally in tallies.values()):
             counts[key] = total
+    if damaged := sum(counted(plan.folder).values()):
+        counts["damaged_lines"] = damaged
     counts["errors_to_ask_again"] = sum(tally.errors_to_ask_again for tally in tallies.values())
     return counts

@@ -1,23 +1,25 @@
 """The traces of one teacher on disk: `generate/<teacher>/part-*.jsonl`, one record a trace.
 
-Parts only grow while a run is open. Before a run appends, records that must go (errors to be asked again, doubled
-ids) or change (parsed by an older parser or in another mode) are rewritten part by part, each one atomically.
+Parts only grow while a run is open. Before a run appends, damaged lines are set aside, and records that must go
+(errors to be asked again, doubled ids) or change (parsed by an older parser or in another mode) are rewritten part by
+part, each one atomically.
 """
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import orjson
-
-from distill import redact
-from distill.artifacts import Journal, atomic_path, read_jsonl, read_jsonl_at
+from distill import lines, redact
+from distill.artifacts import Journal, read_jsonl, read_jsonl_at, write_jsonl
+from distill.damage import keep
 from distill.errors import StorageError
+from distill.lines import Damaged
 from distill.logprobs import encode
 from distill.recipe import Teacher
+from distill.trace_lines import trace_fault
 from distill.types import Outcome, Trace, Usage
 from teacher.completion import Completion, Served
 from teacher.identity import Model, Request
@@ -36,26 +38,40 @@ def scan(folder: Path, teacher: Teacher) -> Ledger:
     """Read every part once, changing nothing. Of several finished records with one id the first counts."""
     ledger = Ledger(folder)
     for part in parts(folder):
-        ledger.records[part] = 0
-        for start, record in read_jsonl_at(part):
-            ledger.records[part] += 1
-            if record["outcome"] == Outcome.ERROR:
-                ledger.with_errors.add(part)
-            elif record["id"] in ledger:
-                ledger.spoilt.add(part)
-                continue
-            elif _outdated(record, teacher):
-                ledger.spoilt.add(part)
-                record = _parsed_again(record, teacher)
-            ledger.add(record, part_number(part), start)
+        _scan_part(ledger, part, teacher)
     ledger.errors = {key: passing for key, passing in ledger.failed.items() if key.hex() not in ledger}
     ledger.failed.clear()
     return ledger
 
 
+def _scan_part(ledger: Ledger, part: Path, teacher: Teacher) -> None:
+    ledger.records[part], ledger.ends[part] = 0, part.stat().st_size
+
+    def on_damage(_: Damaged) -> None:
+        ledger.damaged.add(part)
+
+    for start, record in read_jsonl_at(part, check=trace_fault, on_damage=on_damage):
+        ledger.records[part] += 1
+        if record["outcome"] == Outcome.ERROR:
+            ledger.with_errors.add(part)
+        elif record["id"] in ledger:
+            ledger.spoilt.add(part)
+            continue
+        elif _outdated(record, teacher):
+            ledger.spoilt.add(part)
+            record = _parsed_again(record, teacher)
+        ledger.add(record, part_number(part), start)
+
+
 def clean(ledger: Ledger, teacher: Teacher, *, drop_errors: bool) -> None:
-    """Rewrite the spoilt parts, and with `drop_errors` those that hold errors about to be asked again."""
-    chosen = ledger.spoilt | ledger.with_errors if drop_errors else ledger.spoilt
+    """Rewrite the spoilt parts, and with `drop_errors` those that hold errors about to be asked again.
+
+    What is damaged goes to the part's side file first.
+    """
+    chosen = ledger.spoilt | ledger.damaged | (ledger.with_errors if drop_errors else set())
+    if drop_errors:
+        # A Journal adds checksums to a file of an older version before it appends, and the records move.
+        chosen |= {part for part in ledger.records if part == max(ledger.records) and lines.is_plain(part)}
     if not chosen:
         return
     seen: set[bytes] = set()
@@ -63,16 +79,22 @@ def clean(ledger: Ledger, teacher: Teacher, *, drop_errors: bool) -> None:
         if part not in chosen:
             seen.update(bytes.fromhex(record["id"]) for record in read_jsonl(part))
             continue
-        with atomic_path(part) as temporary, temporary.open("wb") as file:
-            for record in read_jsonl(part):
-                key, error = bytes.fromhex(record["id"]), record["outcome"] == Outcome.ERROR
-                if (error and drop_errors) or (not error and key in seen):
-                    continue
-                if not error:
-                    seen.add(key)
-                    record = _parsed_again(record, teacher)
-                file.write(orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE | orjson.OPT_SORT_KEYS))
+        if part in ledger.damaged:
+            keep(part, (piece for piece in lines.scan(part, trace_fault) if isinstance(piece, Damaged)))
+        write_jsonl(part, _cleaned(part, teacher, seen, drop_errors=drop_errors))
     ledger.become(scan(ledger.folder, teacher))
+
+
+def _cleaned(part: Path, teacher: Teacher, seen: set[bytes], *, drop_errors: bool) -> Iterator[dict[str, Any]]:
+    """The records of a part that stay, as they are to be; finished ids are added to `seen`."""
+    for record in read_jsonl(part, check=trace_fault, on_damage=lambda _: None):
+        key, error = bytes.fromhex(record["id"]), record["outcome"] == Outcome.ERROR
+        if (error and drop_errors) or (not error and key in seen):
+            continue
+        if not error:
+            seen.add(key)
+            record = _parsed_again(record, teacher)
+        yield record
 
 
 def _outdated(record: Mapping[str, Any], teacher: Teacher) -> bool:
@@ -191,6 +213,7 @@ class TraceJournal:
         journal = self._open()
         start = journal.append(record)
         self._ledger.records[self._part] = self._ledger.records.get(self._part, 0) + 1
+        self._ledger.ends[self._part] = journal.end
         self._ledger.add(record, part_number(self._part), start)
         return record
 

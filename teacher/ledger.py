@@ -11,8 +11,9 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import IO, Any
 
-import orjson
-
+from distill.artifacts import Output, describe
+from distill.errors import StorageError
+from distill.lines import record_at
 from distill.types import Outcome
 from teacher.agenda import Finding
 from teacher.completion import ROW_FAULTS
@@ -54,6 +55,10 @@ class Ledger:
     """Versions of the engines that answered, by name."""
     records: dict[Path, int] = field(default_factory=dict)
     """Records a part."""
+    ends: dict[Path, int] = field(default_factory=dict)
+    """Bytes a part, as it was read and appended to."""
+    damaged: set[Path] = field(default_factory=set)
+    """Parts with lines that are no traces."""
     spoilt: set[Path] = field(default_factory=set)
     """Parts with doubled ids, or parsed otherwise than the recipe says now."""
     with_errors: set[Path] = field(default_factory=set)
@@ -68,7 +73,7 @@ class Ledger:
         """Count one record on disk, in a part, its line starting at byte `start`. Errors count as of this run."""
         key = bytes.fromhex(record["id"])
         if record["outcome"] == Outcome.ERROR:
-            self.failed[key] = not record["error"].startswith(ROW_FAULTS)
+            self.failed[key] = not record.get("error", "").startswith(ROW_FAULTS)
             return
         usage = record["usage"]
         code = _OUTCOMES.index(record["outcome"])
@@ -115,10 +120,27 @@ class Ledger:
         assert entry is not None, f"no trace {trace_id} in {self.folder}"
         if entry.part not in self._files:
             self._files[entry.part] = part_path(self.folder, entry.part).open("rb")
-        file = self._files[entry.part]
-        file.seek(entry.start)
-        record: dict[str, Any] = orjson.loads(file.readline())
+        record = record_at(self._files[entry.part], entry.start)
+        if record is None:
+            raise StorageError(
+                f"{self._files[entry.part].name}: the trace {trace_id}, which began at byte {entry.start:,}, can no "
+                "longer be read; find out what changed the file, then run the same command again, which asks for it"
+            )
         return record
+
+    def outputs(self) -> dict[str, Output]:
+        """The parts as a manifest states them. StorageError when one is not what was read and written."""
+        found: dict[str, Output] = {}
+        for part, records in self.records.items():
+            output = describe(part, records) if part.is_file() else None
+            if output is None or output.bytes != self.ends[part]:
+                size = "is gone" if output is None else f"has {output.bytes:,} bytes"
+                raise StorageError(
+                    f"{part}: the file {size} and should have {self.ends[part]:,}; something else changed it. Run "
+                    "the same command again, which asks for what was lost"
+                )
+            found[part.name] = output
+        return found
 
     def close(self) -> None:
         for file in self._files.values():

@@ -20,8 +20,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from distill import data, sources
-from distill.artifacts import atomic_path, fingerprint, flatten, write_json
+from distill.artifacts import atomic_path, describe, fingerprint, flatten, read_jsonl, write_json
 from distill.errors import DataError, RecipeError
+from distill.lines import requiring, seal
 from distill.recipe import Recipe, Teacher
 from distill.types import BadRow, Sample
 from teacher import checks, parse
@@ -149,14 +150,21 @@ def state(recipe: Recipe, folder: Path, fields: Mapping[str, Any], limit: int | 
 
 
 def current(folder: Path, now: Mapping[str, Any]) -> bool:
-    """Whether the plan on disk was made from exactly this. Unreadable rows are always looked at again."""
+    """Whether the plan on disk was made from exactly this, and is whole. Unreadable rows are looked at again."""
     try:
-        saved = orjson.loads((folder / STATE).read_bytes())["made_from"]
-    except (FileNotFoundError, orjson.JSONDecodeError, KeyError):
+        state = orjson.loads((folder / STATE).read_bytes())
+        saved, files, _ = state["made_from"], state.get("files"), state["routed"]
+    except (FileNotFoundError, orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
         return False
     saved.setdefault("root", now["root"])  # not noted by earlier versions
-    complete = all((folder / name).is_file() for name in _FILES)
-    return bool(complete and saved == {**now, "unreadable": 0})
+    if saved != {**now, "unreadable": 0} or not all((folder / name).is_file() for name in _FILES):
+        return False
+    # Older versions noted no digests.
+    return files is None or files == _digests(folder)
+
+
+def _digests(folder: Path) -> dict[str, str]:
+    return {name: describe(folder / name).sha256 for name in _FILES}
 
 
 def _images_root(recipe: Recipe) -> str:
@@ -169,10 +177,11 @@ def _images_root(recipe: Recipe) -> str:
 
 def _images_state(path: Path) -> str:
     """Digest over size and time of change of every file that the planned samples' images lie in."""
-    if not path.is_file():
-        return ""
-    with pq.ParquetFile(path) as table:
-        rows: Any = table.read(columns=["images.list.element.path"])["images"].combine_chunks()
+    try:
+        with pq.ParquetFile(path) as table:
+            rows: Any = table.read(columns=["images.list.element.path"])["images"].combine_chunks()
+    except (OSError, pa.ArrowException, KeyError):
+        return ""  # there is none, or a damaged one, which is made anew
     paths = sorted(rows.flatten().field("path").unique().to_pylist())
     return fingerprint({name: _stat(name) for name in paths})
 
@@ -222,7 +231,7 @@ def _routable(recipe: Recipe, quarantine: IO[bytes], seen: TeacherCoverage) -> I
     """The samples that some teacher covers; every other row goes to the quarantine with its reason."""
 
     def set_aside(record: dict[str, Any]) -> None:
-        quarantine.write(orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE))
+        quarantine.write(seal(record))
 
     def bad(row: BadRow) -> None:
         set_aside(asdict(row))
@@ -298,7 +307,7 @@ def adopt(pending: Path, folder: Path, now: Mapping[str, Any], routed: Mapping[s
     pending.rmdir()
     unreadable = sum(count for reason, count in quarantined(folder).items() if reason not in _SETTLED)
     state = {**now, "images": _images_state(folder / SAMPLES), "unreadable": unreadable}
-    write_json(folder / STATE, {"made_from": state, "routed": routed})
+    write_json(folder / STATE, {"made_from": state, "routed": routed, "files": _digests(folder)})
 
 
 _SETTLED = frozenset({NO_TEACHER, "duplicate_row", "conflicting_answer"})
@@ -307,8 +316,7 @@ _SETTLED = frozenset({NO_TEACHER, "duplicate_row", "conflicting_answer"})
 
 def quarantined(folder: Path) -> Counter[str]:
     """Rows set aside, by reason."""
-    with (folder / QUARANTINE).open("rb") as file:
-        return Counter(orjson.loads(line)["reason"] for line in file)
+    return Counter(row["reason"] for row in read_jsonl(folder / QUARANTINE, check=requiring("reason")))
 
 
 def planned(pending: Path, routed: Mapping[str, int]) -> Plan:

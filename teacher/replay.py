@@ -14,7 +14,9 @@ import orjson
 
 from distill import data, redact
 from distill.errors import DataError, RecipeError, StaleError, TeacherError
+from distill.lines import Reader
 from distill.recipe import Recipe, Sampling, Teacher
+from distill.trace_lines import trace_fault
 from distill.types import Sample
 from teacher.agenda import draft_text
 from teacher.client import ChatClient
@@ -73,9 +75,9 @@ def _beginning(part: Path, wanted: str) -> Iterator[dict[str, Any]]:
     with part.open("rb") as lines:
         for line in lines:
             if mark in line and line.endswith(b"\n"):
-                record: dict[str, Any] = orjson.loads(line)
-                if record["id"].startswith(wanted):
-                    yield record
+                for read in Reader(trace_fault, plain=True).read(line, 0):
+                    if isinstance(read, tuple) and read[1]["id"].startswith(wanted):
+                        yield read[1]
 
 
 def _sample(recipe: Recipe, folder: Path, sample_id: str) -> Sample:

@@ -14,6 +14,7 @@ import pytest
 from distill import artifacts
 from distill.artifacts import Journal, Manifest, Output, read_jsonl
 from distill.errors import BusyError, DataError, StaleError, StorageError
+from distill.lines import seal
 
 
 def run_python(program: str, *arguments: Path | str) -> subprocess.Popen[str]:
@@ -37,11 +38,12 @@ def test_records_come_back_in_order_and_appending_continues(tmp_path: Path) -> N
 @pytest.mark.parametrize("torn", [b'{"a"', b"{", b'{"a": 3}', b"\0" * 70_000])
 def test_a_torn_last_line_is_cut_off_on_opening_and_never_joined(tmp_path: Path, torn: bytes) -> None:
     path = tmp_path / "part.jsonl"
-    path.write_bytes(b'{"a":1}\n{"a":2}\n' + torn)
+    whole = seal({"a": 1}) + seal({"a": 2})
+    path.write_bytes(whole + torn)
     assert [record["a"] for record in read_jsonl(path)] == [1, 2]
     with Journal(path) as journal:
         journal.append({"a": 9})
-    assert path.read_bytes() == b'{"a":1}\n{"a":2}\n{"a":9}\n'
+    assert path.read_bytes() == whole + seal({"a": 9})
 
 
 def test_a_file_that_is_one_torn_line_becomes_empty(tmp_path: Path) -> None:
@@ -51,10 +53,10 @@ def test_a_file_that_is_one_torn_line_becomes_empty(tmp_path: Path) -> None:
     assert path.read_bytes() == b""
 
 
-def test_a_line_changed_by_hand_is_named_with_its_number(tmp_path: Path) -> None:
+def test_a_damaged_line_that_nobody_sets_aside_is_named_with_its_number(tmp_path: Path) -> None:
     path = tmp_path / "part.jsonl"
     path.write_bytes(b'{"a":1}\nnonsense\n{"a":2}\n')
-    with pytest.raises(DataError, match=r"part.jsonl:2: not a JSON line"):
+    with pytest.raises(DataError, match=r"part.jsonl:2: this line is damaged: .* `distill repair RUN`"):
         list(read_jsonl(path))
 
 
@@ -164,6 +166,7 @@ FULL_DISK = """
 import resource, signal, sys
 from pathlib import Path
 from distill import artifacts
+from distill.lines import seal
 from distill.errors import StorageError
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 folder = Path(sys.argv[1])

@@ -52,15 +52,17 @@ def test_a_server_that_the_run_started_is_noted_with_its_command_and_without_its
     assert b"hush" not in (tmp_path / "run" / "generate" / "t" / ENGINES).read_bytes()
 
 
-def test_engines_are_added_and_a_broken_file_is_said(tmp_path: Path) -> None:
+def test_engines_are_added_and_a_broken_file_is_set_aside(tmp_path: Path) -> None:
     one = Served(model="m", engine={"name": "vllm", "version": "1"}, facts={"max_model_len": 8})
     two = Served(model="m", engine={"name": "vllm", "version": "2"}, facts={"max_model_len": 8})
     keys = [noted(tmp_path, served).engine["facts"] for served in (one, two, one)]
     assert keys[0] == keys[2] != keys[1] and read(tmp_path).keys() == set(keys)
     assert noted(tmp_path, Served(model="m", engine={})).engine == {}
     (tmp_path / ENGINES).write_text("{")
-    with pytest.raises(DataError, match="changed by hand"):
-        noted(tmp_path, one)
+    with pytest.raises(DataError, match="nothing depends on it"):
+        read(tmp_path)
+    assert noted(tmp_path, one).engine["facts"] == keys[0] and read(tmp_path).keys() == {keys[0]}
+    assert (tmp_path / f"{ENGINES}.damaged").read_text() == "{"
 
 
 def test_what_ended_a_text_and_what_was_cached_are_taken_from_the_answer_where_it_says_so() -> None:

@@ -54,13 +54,24 @@ def test_nothing_left_is_nothing_and_a_single_sample_bounds_nothing() -> None:
     assert extrapolate({"": moments([5.0])}, {"": 3}) == Amount(mean=15.0, low=0.0, high=math.inf)
 
 
+_TRACE = dict.fromkeys(
+    ("id", "teacher", "reasoning", "answer", "text", "finish_reason", "model", "revision"), "aa"
+) | {
+    **dict.fromkeys(("prompt_sha", "created"), ""),
+    **dict.fromkeys(("k", "seed", "latency_s"), 0),
+    "usage": dict.fromkeys(("prompt", "image", "reasoning", "answer"), 0),
+    "params": {},
+    "engine": {"name": "stub", "version": ""},
+}
+
+
 def test_the_rate_counts_the_seconds_in_which_something_was_under_way(tmp_path: Path) -> None:
     with Journal(tmp_path / "part-00000.jsonl") as file:
         for minute, latency_s in ((0, 10.0), (0, 5.0), (30, 10.0)):  # a pause of half an hour between two sessions
             usage = {"prompt": 1, "image": 0, "reasoning": 90, "answer": 10}
             record = {"sample_id": f"s{minute}", "outcome": "complete", "usage": usage, "latency_s": latency_s}
-            file.append(record | {"id": "aa", "created": f"2026-01-01T00:{minute:02}:50+00:00"})
-        file.append({"outcome": "error", "sample_id": "x"})
+            file.append(_TRACE | record | {"id": "aa", "created": f"2026-01-01T00:{minute:02}:50+00:00"})
+        file.append(_TRACE | {"outcome": "error", "sample_id": "x"})
     found = journal(tmp_path)
     assert found.samples == {"s0", "s30"} and found.records == 3
     assert found.tokens_per_s == pytest.approx(300 / 20)
