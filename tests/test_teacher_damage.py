@@ -50,8 +50,8 @@ class World:
     def recipe(self) -> Recipe:
         path = self.folder / "recipe.toml"
         path.write_text(
-            '[data.questions]\nsource = "rows.jsonl"\nimages_root = "."\n[[teachers]]\nname = "stub"\nmodel = "stub"\n'
-            f'backend = "vllm"\nbase_url = "{self.url}"\nsamples = {SAMPLES}\ntimeout_s = 5.0\n'
+            '[data.questions]\nsource = "rows.jsonl"\nimages_root = "."\n[[teachers]]\nname = "stub"\n'
+            f'model = "stub"\nbackend = "vllm"\nbase_url = "{self.url}"\nsamples = {SAMPLES}\ntimeout_s = 5.0\n'
         )
         return load(path)
 
