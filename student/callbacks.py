@@ -1,4 +1,4 @@
-"""What a trainer does between steps: proof of the freeze, logs beside saves, measurements when they are due."""
+"""What a trainer does between steps: proof of the freeze, logs beside saves, measurements when due, stopping."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,6 +7,7 @@ import torch
 from torch import nn
 from transformers import TrainerCallback
 
+from student.interrupts import Interrupts
 from student.model import Parts
 from student.proof import TowerWatch, prove, prove_state
 from student.watch import Watch
@@ -18,6 +19,18 @@ class LogBeforeSave(TrainerCallback):  # type: ignore[misc]
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if control.should_save:
             control.should_log = True
+
+
+class StopWhenAsked(TrainerCallback):  # type: ignore[misc]
+    """End training after a step and a save when a signal has asked for it."""
+
+    def __init__(self, interrupts: Interrupts) -> None:
+        self._interrupts = interrupts
+        self.stopped = False
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if self._interrupts.asked():
+            self.stopped = control.should_training_stop = control.should_save = True
 
 
 class Due(TrainerCallback):  # type: ignore[misc]

@@ -10,8 +10,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any
 
@@ -20,7 +20,10 @@ from distill.errors import DistillError, InputError
 # Reading data or measuring may take the main process hours, and torch gives up after minutes by itself.
 _PATIENCE = timedelta(days=7)
 _GRACE_S = 5.0
+_LOOK_S = 0.1
+_AGAIN_S = 1.0
 _waiting: Any = None
+_patience: Callable[[], float] | None = None
 
 
 def count() -> int:
@@ -111,6 +114,18 @@ def share(value: Any) -> Any:
     return values[0]
 
 
+def any_of(flag: bool) -> bool:
+    """Whether it is so in any process of the run."""
+    if _waiting is None:
+        return flag
+    import torch
+    from torch import distributed
+
+    value = torch.tensor(int(flag))
+    distributed.all_reduce(value, distributed.ReduceOp.MAX, group=_waiting)
+    return bool(value)
+
+
 @contextmanager
 def main_first() -> Iterator[None]:
     """Let the main process go through the block before the others, so that it fills caches and meets errors."""
@@ -129,10 +144,17 @@ def hold_back() -> None:
         os._exit(130)
 
 
+def be_patient(patience_s: Callable[[], float] | None) -> None:
+    """Let the work at hand come to its end after a signal, for as long as this says; None: it has."""
+    global _patience
+    _patience = patience_s
+
+
 def end_on_signals(message: str) -> None:
     """End this process some seconds after SIGINT or SIGTERM even if it waits inside torch for another process.
 
-    Python's handlers run only when torch returns, which may be never once another process is gone.
+    Python's handlers run only when torch returns, which may be never once another process is gone. A second SIGINT,
+    a second after the first signal or later, ends it at once.
     """
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
@@ -141,7 +163,15 @@ def end_on_signals(message: str) -> None:
     def watch() -> None:
         while os.read(reading, 1)[0] not in (signal.SIGINT, signal.SIGTERM):
             pass
-        time.sleep(_GRACE_S)
+        begun = calm_since = time.monotonic()
+        os.set_blocking(reading, False)
+        while (now := time.monotonic()) - calm_since < _GRACE_S:
+            if _patience is not None and now - begun < _patience():
+                calm_since = now
+            time.sleep(_LOOK_S)
+            with suppress(BlockingIOError):
+                if signal.SIGINT in os.read(reading, 64) and now - begun > _AGAIN_S:
+                    break
         if speaks():
             sys.stderr.write(f"{message}\n")
             sys.stderr.flush()

@@ -10,7 +10,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -205,11 +205,20 @@ def choose(
 
 
 def measure(
-    model: nn.Module, questions: Questions | None, held: HeldOut | None, *, step: int, steps: int
+    model: nn.Module,
+    questions: Questions | None,
+    held: HeldOut | None,
+    *,
+    step: int,
+    steps: int,
+    within: AbstractContextManager[None] | None = None,
 ) -> tuple[Figures, list[Prediction]]:
-    """What the student says and how likely it finds what it should say; the model is left as it was found."""
+    """What the student says and how likely it finds what it should say; the model is left as it was found.
+
+    All asking lies inside `within`, which may break it off.
+    """
     begun = time.perf_counter()
-    with undisturbed(model):
+    with undisturbed(model), within or nullcontext():
         plain = model.get_base_model() if isinstance(model, PeftModel) else model
         predictions = answers(plain, questions) if questions is not None else []
         losses = loss(plain, held) if held is not None else {}

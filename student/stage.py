@@ -241,7 +241,7 @@ def run(
 
 def require(recipe: Recipe, stage: Stage) -> None:
     """Raise, before anything is loaded, RecipeError, ModelError or MissingExtra for what a stage lacks here."""
-    from student import attention, kernels, lora, trainer
+    from student import attention, kernels, lora, sft
 
     assert recipe.student is not None
     if recipe.student.dtype == "float16":
@@ -249,7 +249,7 @@ def require(recipe: Recipe, stage: Stage) -> None:
     lora.require(stage.lora)
     kernels.require(stage)
     attention.require(recipe.student.attention)
-    trainer.require(stage)
+    sft.require(stage)
 
 
 def _ready(

@@ -23,27 +23,26 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.utils.data import DataLoader
 from transformers import PreTrainedModel, PrinterCallback, ProcessorMixin, TrainerState, set_seed
-from transformers.integrations import get_available_reporting_integrations
-from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 from transformers.trainer import TRAINER_STATE_NAME
 from transformers.utils import logging as transformers_logging
-from trl import SFTConfig, SFTTrainer
+from trl import SFTTrainer
 
 from distill.artifacts import sync, write_text
-from distill.errors import DistillError, MissingExtra, RecipeError
+from distill.errors import DistillError
 from distill.recipe import Stage
-from student import processes, sharding
-from student.callbacks import Due, LogBeforeSave, Proof
+from student import processes, sft, sharding
+from student.callbacks import Due, LogBeforeSave, Proof, StopWhenAsked
 from student.checkpoints import COMPLETE, PREFIX, WEIGHTS, give_usual_modes, last_checkpoint, refused_writes, whole
 from student.divergence import from_teacher
 from student.flops import matmul_rate
 from student.freeze import plain_model
+from student.interrupts import Interrupts, leave_to_parent
 from student.loss import Scored
 from student.meter import Meter, OnLog, StepLog, flat
 from student.model import Parts
 from student.optimizer import CompensatedAdamW
 from student.steps import FACTS, FAILED, MICRO_BATCHES, TEACHER, Feed
-from student.watch import Watch
+from student.watch import Measured, Watch
 
 _OPTIMIZER, _SCHEDULER = "optimizer.pt", "scheduler.pt"
 
@@ -64,6 +63,7 @@ def fit(
 ) -> StepLog:
     """Train in place, from the last complete checkpoint under `folder` if there is one; what the last step said.
 
+    A first SIGINT or SIGTERM meanwhile writes a checkpoint after the step and raises KeyboardInterrupt.
     With `watch` the stage may end early, and the weights may be those of its best measurement.
     """
     with quiet():
@@ -72,7 +72,7 @@ def fit(
             sharding.shard(model, parts, torch.device(device), processes.count())
         trainer = StageTrainer(
             model=model,
-            args=settings(stage, folder, steps=len(feed.plan), seed=seed, workers=workers),
+            args=sft.settings(stage, folder, steps=len(feed.plan), seed=seed, workers=workers),
             train_dataset=Dataset.from_dict({"step": list(range(len(feed.plan)))}),
             data_collator=_only,
             processing_class=processor,
@@ -82,6 +82,7 @@ def fit(
             watch=watch,
         )
         trainer.remove_callback(PrinterCallback)
+        trainer.add_callback(trainer.stopper)
         trainer.add_callback(LogBeforeSave())
         trainer.add_callback(Due(watch))
         trainer.add_callback(Proof(parts, stage.train, dtype, model))
@@ -119,53 +120,6 @@ def quiet() -> Iterator[None]:
             transformers_logging.enable_progress_bar()
 
 
-def require(stage: Stage) -> None:
-    """Raise, before anything is loaded, where a stage reports to a tracker that is not known or not installed."""
-    for name in stage.report_to:
-        where = f"stages.{stage.name}.report_to = {name!r}"
-        if name not in INTEGRATION_TO_CALLBACK:
-            raise RecipeError(f"{where} is not known; trackio, wandb and tensorboard are")
-        if name not in get_available_reporting_integrations():
-            raise MissingExtra(f"{where}: it is not installed; `pip install {name}`, or leave it out")
-
-
-def settings(stage: Stage, folder: Path, *, steps: int, seed: int, workers: int) -> SFTConfig:
-    """The stage in TRL's words: the trainer sees a single epoch of ready steps."""
-    schedule = "constant_with_warmup" if stage.schedule == "constant" else stage.schedule
-    return SFTConfig(
-        output_dir=str(folder),
-        per_device_train_batch_size=1,
-        max_steps=steps,
-        learning_rate=stage.learning_rate,
-        lr_scheduler_type=schedule,
-        warmup_steps=stage.warmup_share,
-        weight_decay=stage.weight_decay,
-        max_grad_norm=stage.max_grad_norm,
-        gradient_checkpointing=stage.gradient_checkpointing is True,
-        # The weights themselves lie in the asked dtype; autocast would cast them again at every use.
-        bf16=False,
-        fp16=False,
-        seed=seed,
-        use_cpu=not torch.cuda.is_available(),
-        logging_steps=stage.log_every_steps,
-        logging_first_step=True,
-        logging_nan_inf_filter=False,
-        save_strategy="steps",
-        save_steps=stage.save_every_steps,
-        report_to=list(stage.report_to) or "none",
-        disable_tqdm=True,
-        max_length=None,
-        remove_unused_columns=False,
-        dataset_kwargs={"skip_prepare_dataset": True},
-        dataloader_num_workers=workers,
-        dataloader_persistent_workers=workers > 0,
-        dataloader_pin_memory=torch.cuda.is_available(),
-        # Every pass reaches every trained tensor (compute_loss), and no buffer changes.
-        ddp_find_unused_parameters=False,
-        ddp_broadcast_buffers=False,
-    )
-
-
 class StageTrainer(SFTTrainer):  # type: ignore[misc]
     """SFTTrainer with rows prepared elsewhere, an order of its own, and checkpoints that survive a kill."""
 
@@ -174,12 +128,25 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
     def __init__(self, *, feed: Feed, meter: Meter, projector: nn.Module, watch: Watch | None, **kwargs: Any) -> None:
         self._feed, self._projector = feed, projector
         self._meter, self._watch = meter, watch
+        self._interrupts = Interrupts()
+        self.stopper = StopWhenAsked(self._interrupts)
         # One process trains on one device; several need a launcher, and nn.DataParallel is no choice for TRL.
         kwargs["args"]._n_gpu = min(1, kwargs["args"].n_gpu)
         super().__init__(**kwargs)
 
     def run(self, folder: Path) -> StepLog:
-        """Train to the end of the stage."""
+        """Train to the end of the stage, unless a signal asks to stop: KeyboardInterrupt after a checkpoint."""
+        with self._interrupts:
+            self._train_on(folder)
+            if self.stopper.stopped or self._interrupts.asked():
+                raise KeyboardInterrupt
+        best = processes.share(self._watch.best) if self._watch is not None else None
+        if best is not None:
+            self._load_from_checkpoint(str(best))
+        assert self._meter.last is not None
+        return self._meter.last
+
+    def _train_on(self, folder: Path) -> None:
         # Incomplete checkpoints are removed by one process, and all go on from the same one.
         checkpoint = processes.share(last_checkpoint(folder) if processes.is_main() else None)
         step, over = 0, False
@@ -191,6 +158,13 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
         if self._watch is not None:
             if processes.is_main():
                 self._watch.start(checkpoint, step)
+            if processes.share(self._watch.owes):
+                self._load_from_checkpoint(str(checkpoint))
+                assert self._meter.last is not None
+                self.state.global_step, self.state.max_steps = step, self._meter.last.steps
+                self.evaluate()
+                if self.stopper.stopped:
+                    return
             over = processes.share(over or self._watch.stopped)
         if over:
             self._load_from_checkpoint(str(checkpoint))
@@ -199,11 +173,6 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
             set_seed(self.args.seed + processes.rank())
             self._meter.start(step)
             self.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-        best = processes.share(self._watch.best) if self._watch is not None else None
-        if best is not None:
-            self._load_from_checkpoint(str(best))
-        assert self._meter.last is not None
-        return self._meter.last
 
     def get_optimizer_cls_and_kwargs(self, *args: Any, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
         """TRL's choice, but for weights of few bits one that does not round small updates away."""
@@ -222,6 +191,7 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
             # The plan, the rows and the images in memory are shared, not sent.
             multiprocessing_context="fork" if self.args.dataloader_num_workers else None,
             persistent_workers=self.args.dataloader_persistent_workers,
+            worker_init_fn=leave_to_parent,
             pin_memory=self.args.dataloader_pin_memory,
         )
 
@@ -303,17 +273,22 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
         super().log(logs, start_time)
 
     def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
-        """Measure in the main process; the others wait, or compute along where each has a share of the layers."""
+        """Measure in the main process; the others wait, or compute along where each has a share of the layers.
+
+        What a signal broke off is left to the resumed run.
+        """
         assert self._watch is not None
-        begun = time.perf_counter()
-        place, decided = (self.state.global_step, self.state.max_steps), None
-        model = self.accelerator.unwrap_model(self.model, keep_torch_compile=False)
-        if processes.is_main():
-            figures = self._watch.look(model, *place)
+        begun, decided = time.perf_counter(), None
+        measured = None if self.stopper.stopped else self._measured()
+        if measured is not None and processes.is_main():
+            figures = self._watch.note(measured)
             decided = figures, self._watch.best if figures.best else None, self._watch.stopped
-        elif sharding.is_sharded(model):
-            self._watch.measure(model, *place)
-        figures, best, stopped = processes.share(decided)
+        shared = processes.share(decided)
+        if shared is None:
+            self._watch.owes = self.stopper.stopped = True
+            self.control.should_training_stop = self.control.should_save = True
+            return {}
+        figures, best, stopped = shared
         if best is not None:
             self._write_weights(best)
         self._meter.leave_out(time.perf_counter() - begun)
@@ -323,6 +298,22 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
         if stopped:
             self.control.should_training_stop = self.control.should_save = True
         return values
+
+    def _measured(self) -> Measured | None:
+        """None in a process that takes no part, or when a signal breaks it off."""
+        assert self._watch is not None
+        place = (self.state.global_step, self.state.max_steps)
+        model = self.accelerator.unwrap_model(self.model, keep_torch_compile=False)
+        if sharding.is_sharded(model):
+            return self._watch.measure(model, *place)  # together to the end: one that left would hang the others
+        if not processes.is_main():
+            return None
+        try:
+            return self._watch.measure(model, *place, within=self._interrupts.breaking_off())
+        except KeyboardInterrupt:
+            if self._interrupts.over:
+                raise
+            return None
 
     def floating_point_ops(self, inputs: Mapping[str, Any]) -> int:
         """Not counted: walking all parameters at every step costs more than the number is worth."""

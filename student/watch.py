@@ -8,6 +8,7 @@ import math
 import shutil
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from torch import nn
     from transformers import PreTrainedModel, ProcessorMixin
 
+Measured = tuple[Figures, list[Prediction]]
 VALIDATION, SAMPLES = "validation.jsonl", "samples.html"
 _STATE = "watch.json"
 _BEST = "best-"
@@ -139,6 +141,8 @@ class Watch:
         self._best_step: int | None = None
         self._best_value = math.nan
         self._without_better = 0
+        self.owes = False
+        """Whether the measurement of the last step was broken off and is still to be made."""
         self._seconds = 0.0
         self._elapsed_before = 0.0
         self._begun = time.perf_counter()
@@ -158,14 +162,18 @@ class Watch:
     def due(self, step: int, steps: int) -> bool:
         return step % self._settings.every_steps == 0 or step == steps
 
-    def measure(self, model: "nn.Module", step: int, steps: int) -> tuple[Figures, list[Prediction]]:
+    def measure(
+        self, model: "nn.Module", step: int, steps: int, within: AbstractContextManager[None] | None = None
+    ) -> Measured:
+        """Ask the student; nothing is noted yet. `within` may break it off."""
         with sharding.gathered(model):
-            return quality.measure(model, self._questions, self._held, step=step, steps=steps)
+            return quality.measure(model, self._questions, self._held, step=step, steps=steps, within=within)
 
-    def look(self, model: "nn.Module", step: int, steps: int) -> Figures:
-        """Measure, note it, decide. If it is the best and `best` names a folder, the weights have to go there."""
+    def note(self, measured: Measured) -> Figures:
+        """Write it down and decide. If it is the best and `best` names a folder, the weights have to go there."""
         begun = time.perf_counter()
-        figures, predictions = self.measure(model, step, steps)
+        figures, predictions = measured
+        step, self.owes = figures.step, False
         value: float | None = getattr(figures, self._settings.metric)
         better = value is not None and not math.isnan(value) and self._improves(value)
         if better:
@@ -174,13 +182,14 @@ class Watch:
         else:
             self._without_better += 1
         elapsed = self._elapsed()
-        share = min(1.0, (self._seconds + time.perf_counter() - begun) / elapsed)
+        seconds = figures.seconds + time.perf_counter() - begun
+        share = min(1.0, (self._seconds + seconds) / elapsed)
         figures = replace(figures, best=better, time_share=share)
         # As they will be read back after a kill: a loss that is no number is null.
         self._lines.append(orjson.loads(canonical(asdict(figures))))
         self._write_lines()
         self._page.write(self._folder / SAMPLES, self._lines, predictions)
-        self._seconds += time.perf_counter() - begun
+        self._seconds += figures.seconds + time.perf_counter() - begun
         self._on_look(figures)
         return figures
 
@@ -192,6 +201,7 @@ class Watch:
             "without_better": self._without_better,
             "seconds": self._seconds,
             "elapsed": self._elapsed(),
+            "owes": self.owes,
         }
         write_json(checkpoint / _STATE, state)
 
@@ -203,6 +213,7 @@ class Watch:
             self._best_step, self._without_better = state["best_step"], state["without_better"]
             self._best_value = math.nan if state["best_value"] is None else state["best_value"]
             self._seconds, self._elapsed_before = state["seconds"], state["elapsed"]
+            self.owes = state.get("owes", False)
         self._begun = time.perf_counter()
         self._lines = [
             line for line in recovered(self._folder / VALIDATION, requiring("step")) if line["step"] <= step

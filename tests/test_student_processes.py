@@ -214,12 +214,14 @@ def test_commands_for_one_process_say_so():
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_all_processes_with_one_message(world: Path):
-    shutil.copytree(world / "run" / "filter", world / "interrupted" / "filter")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_all_processes_at_one_step_with_a_checkpoint_and_one_message(number: int, world: Path):
+    run = world / f"interrupted-{number}"
+    shutil.copytree(world / "run" / "filter", run / "filter")
     child = subprocess.Popen(
         [
             *(*TORCHRUN, "--nproc-per-node", "2", "-m", "--", "distill", "train", str(world / "recipe.toml")),
-            *("--run", str(world / "interrupted"), "--stage", "whole", "--set", "stages.whole.max_steps=100000"),
+            *("--run", str(run), "--stage", "whole", "--set", "stages.whole.max_steps=100000"),
         ],
         cwd=ROOT,
         env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
@@ -232,10 +234,12 @@ def test_ctrl_c_ends_all_processes_with_one_message(world: Path):
     try:
         shown = next(line for line in child.stderr if line.startswith("train whole"))
         assert "1/100,000 steps" in shown
-        os.killpg(child.pid, signal.SIGINT)
+        os.killpg(child.pid, number)
         _, said = child.communicate(timeout=60)
         # Its end of the pipe is closed, so no process is left that could write.
         assert said.count("run the same command again to resume") == 1
+        assert said.count("writing a checkpoint, then stopping") == 1
+        assert len(list((run / "train" / "whole" / "checkpoints").glob("checkpoint-*/complete"))) == 1
     finally:
         child.kill()
 
