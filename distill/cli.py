@@ -74,6 +74,7 @@ app.add_typer(recipes_app, name="recipes")
 RecipeArgument = Annotated[
     str, typer.Argument(metavar="RECIPE", help="A TOML file, or the name of a shipped recipe.")
 ]
+RunArgument = Annotated[Path, typer.Argument(parser=_path, metavar="RUN", help="A run directory.")]
 RunOption = Annotated[
     Path | None,
     typer.Option("--run", parser=_path, metavar="DIR", help="Run directory [default: runs/<recipe name>]."),
@@ -261,7 +262,7 @@ def check(
 
 
 @app.command()
-def status(run: Annotated[Path, typer.Argument(parser=_path, metavar="RUN", help="A run directory.")]) -> None:
+def status(run: RunArgument) -> None:
     """Show the funnel and the state of every stage."""
     from distill.status import status as read_status
 
@@ -269,8 +270,19 @@ def status(run: Annotated[Path, typer.Argument(parser=_path, metavar="RUN", help
 
 
 @app.command()
+def repair(
+    run: RunArgument,
+    apply: Annotated[bool, typer.Option("--apply", help="Set it aside; the stages make it again.")] = False,
+) -> None:
+    """Say which files of a run are damaged and what that costs; with --apply set them aside."""
+    from distill.repair import repair as repair_run
+
+    show(repair_run(run, apply=apply))
+
+
+@app.command()
 def explain(
-    run: Annotated[Path, typer.Argument(parser=_path, metavar="RUN", help="A run directory.")],
+    run: RunArgument,
     trace_id: Annotated[str, typer.Argument(metavar="ID", help="A trace id, or its first characters.")],
 ) -> None:
     """Show everything known of one trace."""
@@ -281,7 +293,7 @@ def explain(
 
 @app.command()
 def export(
-    run: Annotated[Path, typer.Argument(parser=_path, metavar="RUN", help="A run directory.")],
+    run: RunArgument,
     out: Annotated[Path, typer.Option(parser=_path, metavar="DIR", help="A new folder.")],
     stage: Annotated[
         str | None,
@@ -346,9 +358,7 @@ def recipes(context: typer.Context) -> None:
 @recipes_app.command("copy")
 def copy_recipe(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A shipped recipe.")],
-    destination: Annotated[
-        Path, typer.Argument(parser=_path, metavar="DEST", help="Folder or file to write.")
-    ] = Path(),
+    destination: Annotated[Path, typer.Argument(parser=_path, metavar="DEST", help="Folder or file.")] = Path(),
 ) -> None:
     """Copy a shipped recipe, with its assets, to edit it."""
     from distill.run import copy_shipped

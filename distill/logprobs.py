@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from distill.artifacts import read_jsonl
 from distill.errors import DataError
-from distill.trace_lines import trace_fault
+from distill.lines import requiring
 
 if TYPE_CHECKING:
     import numpy as np
@@ -58,7 +58,7 @@ def records(generate: Path, trace_ids: Collection[str]) -> Iterator[dict[str, An
     """
     wanted = frozenset(trace_ids)
     for journal in sorted(generate.glob("*/part-*.jsonl")):
-        for record in read_jsonl(journal, check=trace_fault):
+        for record in read_jsonl(journal, check=requiring("id")):
             if record["id"] in wanted and "logprobs" in record:
                 yield record
 

@@ -134,7 +134,7 @@ def nth(module, name):
 if moment == "marking":
     nth(trainer, "write_text")
 if moment == "noting":
-    nth(watch, "write_bytes")
+    nth(watch, "write_jsonl")
 if moment == "weighing":
     nth(trainer, "save_file")
 def note(progress):
