@@ -44,8 +44,10 @@ def require_same(folder: Path, teacher: Teacher) -> None:
 
     Trace ids do not cover how a server is started, so its traces would be taken for those of the new options.
     """
+    if not teacher.managed:
+        return
     commands = [facts["command"] for facts in read(folder).values() if "command" in facts]
-    if not teacher.managed or not commands or not any(path.stat().st_size for path in folder.glob("part-*.jsonl")):
+    if not commands or not any(path.stat().st_size for path in folder.glob("part-*.jsonl")):
         return
     server = teacher.server
     now = deciding([*server.command, *render(server.arguments), *server.extra])
@@ -69,5 +71,8 @@ def read(folder: Path) -> dict[str, dict[str, Any]]:
     except FileNotFoundError:
         return {}
     except orjson.JSONDecodeError as error:
-        raise DataError(f"{folder / ENGINES}: not valid JSON ({error}); remove it: nothing depends on it") from None
+        raise DataError(
+            f"{folder / ENGINES}: not valid JSON ({error}); it says with which options servers answered: remove "
+            "it if the recipe's options are still those"
+        ) from None
     return known
