@@ -256,7 +256,7 @@ def check(
     from distill.run import check_run
 
     text, is_fit = check_run(*_open(recipe, run, overrides), gpu=gpu, as_json=json_)
-    typer.echo(text)
+    show(text)
     if not is_fit:
         raise typer.Exit(2)
 
