@@ -27,7 +27,7 @@ from teacher.pace import BLIND_START, START, Pace
 from teacher.pictures import Pictures
 from teacher.prompts import messages
 from teacher.replicas import Place, Replica, choose, well
-from teacher.served import model_served, queue
+from teacher.served import model_served, queue, require_room
 from teacher.wire import GarbledError, api_key, completion, excerpt, parsed, sampling_body
 
 WINDOW = 100
@@ -160,6 +160,7 @@ class ChatClient:
         known = version.get("version") if isinstance(version, dict) else None
         engine = {"name": "vllm" if known else self.teacher.backend, "version": str(known or "")}
         card = next((card for card in cards if isinstance(card, dict) and card.get("id") == name), {})
+        require_room(self.teacher, url, card.get("max_model_len"))
         facts = {
             "urls": [redact.url(replica.url) for replica in self.replicas],
             "max_model_len": card.get("max_model_len"),

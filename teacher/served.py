@@ -49,9 +49,8 @@ def require_room(teacher: Teacher, url: str, longest: object) -> None:
     wanted = teacher.sampling.max_tokens
     if isinstance(longest, int) and wanted >= longest:
         raise TeacherError(
-            f"{url} takes {longest} tokens, prompt and image included, and teachers.{teacher.name}.sampling.max_tokens"
-            f" = {wanted} leaves no room for a prompt; lower max_tokens, or start the server with a larger "
-            "max-model-len"
+            f"{url} takes {longest} tokens, prompt included: teachers.{teacher.name}.sampling.max_tokens = {wanted} "
+            "leaves no room for a prompt; lower max_tokens, or start the server with a larger max-model-len"
         )
 
 
