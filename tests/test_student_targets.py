@@ -384,6 +384,8 @@ def test_the_command_adds_students_and_records_them(place: Path, monkeypatch: py
             "native=native",
             "--student",
             f"far={url}#stub",
+            "--set",
+            "eval.allow_overlap=true",
         ]
         done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 0, done.output
