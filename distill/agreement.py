@@ -4,6 +4,7 @@ Also defines `Finding`, what every comparison of answers gives.
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from typing import Final
@@ -111,7 +112,11 @@ def _unless_wrong(finding: Finding, reason: str) -> Finding:
 
 
 def _scaled(quantity: Quantity, factor: Decimal) -> Quantity:
-    return replace(quantity, value=quantity.value * factor, others=(), decimals=None)
+    return replace(quantity, value=quantity.value * factor, others=_times(quantity.others, factor), decimals=None)
+
+
+def _times(values: Sequence[Decimal], factor: Decimal) -> tuple[Decimal, ...]:
+    return tuple(value * factor for value in values)
 
 
 def _across_percent(said: Quantity, meant: Quantity, gold_type: str, tolerance: Decimal, same: Finding) -> Finding:

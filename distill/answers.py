@@ -256,9 +256,18 @@ def _covers(options: Sequence[str], letter: str) -> bool:
 
 
 def _list(text: str, gold: GoldAnswer) -> Finding:
+    text = _LISTED.sub("", text)
     return compare_intervals(text, gold.text) or lists.compare(
         text, gold.text, lambda said, meant: _item(said, meant, gold)
     )
+
+
+_LISTED = re.compile(
+    r"^(?:both |all )?(?:the )?(?:options|choices|answers|letters|items) (?:are )?|^(?:both|all) (?=\(?[A-Z]\b)"
+    r"|(?<=\w) (?:are|were) (?:both |all )?(?:correct|right|true)\.?$",
+    re.IGNORECASE,
+)
+"""The words around a list: Both B and D are correct."""
 
 
 def _item(said: str, meant: str, gold: GoldAnswer) -> Finding:
@@ -280,7 +289,7 @@ def _text(text: str, gold: GoldAnswer) -> Finding:
 
 def _same_parts(text: str, gold: GoldAnswer) -> Finding | None:
     """The same items in another order, also where they are no plain list: women 48%, men 52%."""
-    if "," not in text or "," not in gold.text:
+    if "," not in text or "," not in gold.text or text[:1] in "([{" or gold.text[:1] in "([{":
         return None
     said, meant = (sorted(map(texts.tokens, items(side))) for side in (text, gold.text))
     return correct("same_items") if len(meant) > 1 and all(meant) and said == meant and text != gold.text else None

@@ -15,7 +15,8 @@ _DECLINES = re.compile(
     rf"\b(?:cannot|can't|can ?not|could not|couldn't|unable to|not able to|impossible to|not possible to|no way to)\s"
     rf"(?:\w+\s){{0,2}}?(?:be {_DONE}|{_VERBS})\b"
     r"|\b(?:no|without|lack|don't have|do not have|have no) (?:\w+ )?access\b"
-    r"|\b(?:not enough|insufficient) (?:\w+ )?(?:information|data|context)\b"
+    r"|\b(?:not enough|insufficient|too few|too little) (?:\w+ )?(?:information|data|context|details?|evidence)\b"
+    r"|\b(?:could not|couldn't|cannot|can't|was not|wasn't|failed to) (?:be )?(?:load(?:ed)?|opened|found|rendered)\b"
     r"|\b(?:sorry|apologi[sz]e|unanswerable|illegible|unreadable)\b"
     r"|\bno (?:readable|visible|legible|discernible) \w+|\b(?:is|are) not (?:visible|readable|legible|shown|provided"
     r"|given|available|specified|stated|mentioned|clear)\b|\bi (?:do not|don't) (?:see|know)\b|\bi can only see\b"
@@ -28,7 +29,20 @@ _YET = re.compile(r"\b(?:but|however|although|though|still|yet|so|therefore|thus
 
 _HINTS: Final = (
     *("can", "could", "unable", "able to", "possible", "not ", "no ", "without", "lack", "n't", "sorry", "apolog"),
-    *("insufficient", "answerable", "illegible", "unread", "unknown", "undeterm", "none", "n/a", "only see"),
+    *(
+        "insufficient",
+        "answerable",
+        "illegible",
+        "unread",
+        "unknown",
+        "undeterm",
+        "none",
+        "n/a",
+        "only see",
+        "few ",
+        "little ",
+        "failed",
+    ),
 )
 """One of them is in every such text: a cheap first look."""
 

@@ -97,12 +97,14 @@ _CUE_ABROAD = re.compile(
     r"|(?:सही )?उत्तर\s*(?:है\s*:?|:)",
     re.IGNORECASE,
 )
-_JSON_ANSWER = re.compile(r'\{\s*"(?:final_)?answer"\s*:\s*("(?:[^"\\]|\\.)*"|[^\s",{}\[\]]+)\s*\}', re.IGNORECASE)
+_JSON_ANSWER = re.compile(
+    r'(?:json)?\s*\{?\s*"(?:final_)?answer"\s*:\s*("(?:[^"\\]|\\.)*"|[^\s",{}\[\]]+)\s*,?\s*\}?', re.IGNORECASE
+)
 
 
 def _in_json(text: str) -> str | None:
     """The answer of {"answer": "Lisbon"}."""
-    match = _JSON_ANSWER.fullmatch(text.strip()) if text[:1] == "{" else None
+    match = _JSON_ANSWER.fullmatch(text.strip()) if '"' in text[:20] else None
     return None if match is None else match[1].strip('"')
 
 

@@ -78,15 +78,46 @@ def _stated(text: str, meant: Sequence[str]) -> bool:
     said = tokens(copula["rest"] if copula is not None else text)
     if _same_but_short(said, meant):
         return True
-    if len(said) > 1 and said[0] in _ARTICLES_ABROAD and said[1:] == meant and meant[0] not in _ARTICLES_ABROAD:
-        return True
+    if len(said) > 1 and said[0] in _ARTICLES_ABROAD and meant and meant[0] not in _ARTICLES_ABROAD:
+        said = said[1:]
+        if len(meant) == 1 and "-" in text and "".join(said) == meant[0]:
+            return True
     if len(said) > 1 and said[0] in _NUMBERED and meant and meant[0][:1].isdigit():
         said = said[2:] if said[1] == "code" else said[1:]
+    if _only_name(text, meant):
+        return True
     if len(said) > len(meant) and said[-1] in _FILLERS:
         said = said[:-1]
     if len(said) > len(meant) and said[0] in _PLACES:
         said = said[1:]
     return said == meant
+
+
+_CAPITALS = re.compile(r"(?<=[a-z,;:] )[A-Z][\w'&-]*")
+_QUOTED = re.compile(r'"([^"]+)"')
+_PARTS_COMPANY_TEXT: Final = """
+    not no or but nor than next near beside behind between except instead unlike other another different without
+    rather isn't wasn't neither opposite above below under against before after until if may might could maybe
+    perhaps probably both
+"""
+_PARTS_COMPANY: Final = frozenset(_PARTS_COMPANY_TEXT.split())
+
+
+_POINTS_AT_IT = re.compile(r"(?:it|this|that|there)(?:'s| is| was| reads| says| shows)\b", re.IGNORECASE)
+
+
+def _only_name(text: str, meant: Sequence[str]) -> bool:
+    """The only name, or the only words in quotes, of a short sentence that sets it against nothing."""
+    words = text.split()
+    if not 2 < len(words) <= 16 or _PARTS_COMPANY & {word.strip(".,;:").lower() for word in words}:
+        return False
+    quoted = _QUOTED.findall(text)
+    if quoted:
+        return len(quoted) == 1 and tokens(quoted[0].strip(".,!")) == tuple(meant)
+    if not _POINTS_AT_IT.match(text):
+        return False
+    names = tokens(" ".join(_CAPITALS.findall(text)))
+    return bool(meant) and names == tuple(meant) and not any(word.isdigit() for word in words)
 
 
 def _same_but_short(said: Sequence[str], meant: Sequence[str]) -> bool:
@@ -95,5 +126,5 @@ def _same_but_short(said: Sequence[str], meant: Sequence[str]) -> bool:
     )
 
 
-_ARTICLES_ABROAD_TEXT: Final = "el los las un una le les une der die das ein eine il lo gli os um uma de het een"
+_ARTICLES_ABROAD_TEXT: Final = "el la los las l un una le les une der die das ein eine il lo gli os um uma de het een"
 _ARTICLES_ABROAD: Final = frozenset(_ARTICLES_ABROAD_TEXT.split())

@@ -40,7 +40,9 @@ def vote(prediction: str, gold: str, *, timeout_s: float = VOTE_TIMEOUT_S) -> Fi
             return undecided("expression_took_too_long")
 
 
-_ROOT = re.compile(r"(?:√|(?<![a-zA-Z\\])sqrt)\s?(?:(\d+(?:\.\d+)?|[a-zA-Z])|\(([^()]*)\)|\{([^{}]*)\})")
+_ROOT = re.compile(
+    r"(?:√|(?<![a-zA-Z\\])sqrt)\s?(?:(\d+(?:\.\d+)?|[a-zA-Z])|\(([^()]*)\)|\{([^{}]*)\})", re.IGNORECASE
+)
 _LATEX_SIGNS: Final = {"**": "^", "π": "\\pi ", "×": "\\cdot ", "·": "\\cdot ", "÷": "/", "−": "-", "∞": "\\infty "}
 
 

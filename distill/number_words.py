@@ -108,12 +108,19 @@ def _is_percent(match: re.Match[str]) -> bool:
     return (match["scale"] or "").lower() == "percent"
 
 
+_HALF_UNIT = re.compile(
+    r"\san?\s(?:mile|hour|minute|day|week|month|year|cup|liter|litre|kilo|pound|inch|foot|gallon|meter|metre|teaspoon"
+    r"|tablespoon|ounce|kilometer|kilometre|kilogram|acre|degree|second|decade|century|pint|quart)\b",
+    re.IGNORECASE,
+)
+
+
 def _part(match: re.Match[str]) -> Decimal | None:
     """A fraction in words: two thirds, a quarter of a million."""
     part = match["part"].lower()
     divisor = 2 if part == "halves" else PARTS[part]
     scale = (match["scale"] or "").lower()
-    if match["count"] is None and not scale:
+    if match["count"] is None and not scale and not (part == "half" and _HALF_UNIT.match(match.string, match.end())):
         return None
     count = SMALL[match["count"].lower()] if match["count"] else 1
     if count > 1 and not (match["plural"] or part == "halves"):

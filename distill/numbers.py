@@ -239,6 +239,7 @@ def _tail(text: str, tail: _Tail) -> _Tail:
     return tail
 
 
+_THOUSAND: Final = 1000
 _IRRATIONAL: Final = ("π", "√")
 """With these around it a number is a part of an expression."""
 
@@ -281,6 +282,8 @@ def _quantity(match: re.Match[str], text: str) -> Quantity | None:
     tail = _tail(text, _Tail(end=match.end(), factor=factor, exact=exact, currency=currency, unit=unit))
     if tail.currency and decimals == 2 and match["digits"].count(",") == 1:
         certain = True  # 980,00 in money groups nothing
+    if decimals in (1, 2) and match["digits"].count(",") == 1 and tail.factor >= _THOUSAND:
+        certain = True  # nor does 1,5 million
     sign = -1 if ((match["sign"] or "")[:1] in ("-", "m", "M", "n", "N") and match["sign"]) or match["sign2"] else 1
     scaled = [sign * reading * tail.factor for reading in readings]
     if alternative is not None:

@@ -83,14 +83,20 @@ _ORDINAL = re.compile(
     r"|\b(?P<digits>\d+)\s?(?:st|nd|rd|th)\b",
     re.IGNORECASE,
 )
-_TIMES: Final = {
-    "once": "1 times",
-    "twice": "2 times",
-    "thrice": "3 times",
-    "a day": "daily",
-    "per day": "daily",
-    "3x": "3 times",
+_ORDINALS_ABROAD_TEXT: Final = """
+    premier|première|erste|ersten|erster|primer|primera|primero|primo|prima|primeiro|primeira
+    deuxième|seconde|zweite|zweiten|zweiter|segundo|segunda|secondo|seconda
+    troisième|dritte|dritten|dritter|tercer|tercera|tercero|terzo|terza|terceiro|terceira
+    quatrième|vierte|vierten|vierter|cuarto|cuarta|quarto|quarta cinquième|fünfte|fünften|fünfter|quinto|quinta
+    sixième|sechste|sechsten|sechster|sexto|sexta|sesto|sesta septième|siebte|siebten|séptimo|settimo
+    huitième|achte|achten|octavo|ottavo neuvième|neunte|neunten|noveno|nono dixième|zehnte|zehnten|décimo|decimo
+"""
+_ORDINALS_ABROAD: Final = {
+    name: value for value, names in enumerate(_ORDINALS_ABROAD_TEXT.split(), start=1) for name in names.split("|")
 }
+_ORDINAL_ABROAD = re.compile(
+    rf"\b({'|'.join(sorted(_ORDINALS_ABROAD, key=len, reverse=True))})\b|\b(\d+)(?:er|ère|re|e|ème|eme|o|a|\.)(?=\s)"
+)
 _ROMANS: Final = ((10, "X"), (9, "IX"), (5, "V"), (4, "IV"), (1, "I"))
 _DECADES: Final = {word[:-1] + "ies": value for word, value in TENS.items()}
 _UMLAUTS: Final = str.maketrans(
@@ -99,7 +105,7 @@ _UMLAUTS: Final = str.maketrans(
 _PHONE = re.compile(
     r"(?:(?:tel|phone|fax|call)\w*\W*)?(?P<plus>\+\d{1,3}[\s.-]?)?(?P<rest>[(\d][\d\s().-]{5,18}\d)", re.IGNORECASE
 )
-_ADDRESS = re.compile(r"(?:https?://)?(?:www\.)?(?P<rest>[\w.-]+\.[a-z]{2,}(?:/[\w./-]*)?)/?", re.IGNORECASE)
+_ADDRESS = re.compile(r"(?:https?://)?(?:www\.)?(?P<rest>[\w.-]+\.[a-z]{2,}(?:/[\w./-]*?)?)/?", re.IGNORECASE)
 _ACRONYM = re.compile(r"(?P<name>.{6,}?) \((?P<short>[A-Z][A-Z.&]{1,9})\)")
 
 
@@ -123,7 +129,13 @@ def same_otherwise(text: str, gold: str, said: Sequence[str], meant: Sequence[st
         return correct("same_number_or_address")
     if (shortened := _shortened(said, meant)) is not None:
         return shortened
-    if _in_figures(text) == _in_figures(gold) or _without_roman(text, gold):
+    ours, theirs = _in_figures(text), _in_figures(gold)
+    if (
+        ours == theirs
+        or _shortened(ours, theirs) is not None
+        or _same_years(text, gold)
+        or _without_roman(text, gold)
+    ):
         return correct("same_words_in_figures")
     for name, short in ((text, gold), (gold, text)):
         acronym = _ACRONYM.fullmatch(name)
@@ -139,7 +151,11 @@ def _same_line(text: str, gold: str) -> bool:
         codes = {re.sub(r"\D", "", match["plus"] or "") for match in (ours, theirs)} - {""}
         return len(digits[0]) >= 7 and len(codes) < 2 and digits[0].lstrip("0") == digits[1].lstrip("0")
     ours, theirs = _ADDRESS.fullmatch(text), _ADDRESS.fullmatch(gold)
-    return ours is not None and theirs is not None and ours["rest"].casefold() == theirs["rest"].casefold()
+    return (
+        ours is not None
+        and theirs is not None
+        and ours["rest"].casefold().strip("/") == theirs["rest"].casefold().strip("/")
+    )
 
 
 def _shortened(said: Sequence[str], meant: Sequence[str]) -> Finding | None:
@@ -158,6 +174,7 @@ def _in_figures(text: str) -> tuple[str, ...]:
     for start, end, value in reversed([(start, end, value) for value, start, end in spelled(text)]):
         text = f"{text[:start]} {value.normalize():f} {text[end:]}"
     text = re.sub(r"(?<=\d)x\b", " times", text.casefold())
+    text = _ORDINAL_ABROAD.sub(lambda word: f"{_ORDINALS_ABROAD[word[1]]}th" if word[1] else f"{word[2]}th", text)
     text = _DAY_OR_MONTH.sub(lambda word: _FULL[word[1]], text)
     text = re.sub(r"(?<=\w)(?:\s(?:through|thru|until|till|to)\s|\s?-\s?)(?=\w)", " ", text)
     text = re.sub(r"\b(?:a|per|every) day\b", "daily", text)
@@ -168,6 +185,17 @@ def _in_figures(text: str) -> tuple[str, ...]:
         text = re.sub(rf"\b{word}\b", f"{decade}s", text)
     words = re.findall(r"[^\W_]+(?:['][^\W_]+)*|[^\w\s.,;:'\"!?()-]|(?<!\S)-(?=\S)", text)
     return tuple(word for word in words if word not in ("the", "a", "an"))
+
+
+_YEARS = re.compile(r"(?:from )?((?:1[5-9]|20)\d\d)\s?(?:-|/|to|until)\s?((?:1[5-9]|20)?\d\d)")
+
+
+def _same_years(text: str, gold: str) -> bool:
+    """2010-14 and 2010-2014."""
+    ours, theirs = _YEARS.fullmatch(text), _YEARS.fullmatch(gold)
+    if ours is None or theirs is None:
+        return False
+    return ours[1] == theirs[1] and (ours[1][:2] + ours[2])[-4:] == (theirs[1][:2] + theirs[2])[-4:]
 
 
 def _ordinal(match: re.Match[str]) -> str:

@@ -65,7 +65,11 @@ _UNITS: Final[dict[str, tuple[str, Decimal]]] = {
         "current": {"amp ampere": "1"},
         "frequency": {"hz hertz": "1", "khz kilohertz": "1000", "mhz megahertz": "1000000", "ghz gigahertz": "1e9"},
         "calendar": {"month mo": "1", "year yr": "12", "decade": "120", "century": "1200"},
-        "speed": {"m/s": "1"},
+        "speed": {
+            "m/s meter/second meters/second": "1",
+            "km/h kph kmh km/hour kilometer/hour kilometers/hour": "0.2777777777777777777777777778",
+            "mph mi/h mile/hour miles/hour": "0.44704",
+        },
         "acceleration": {"m/s^2": "1"},
         "radian": {"radian rad": "1"},
         "duration": {
@@ -79,8 +83,6 @@ _UNITS: Final[dict[str, tuple[str, Decimal]]] = {
         "celsius": {"°c": "1"},
         "fahrenheit": {"°f": "1"},
         "angle": {"° degree deg": "1"},
-        "kilometres an hour": {"km/h kph kmh km/hour kilometer/hour kilometers/hour": "1"},
-        "miles an hour": {"mph mi/h mile/hour miles/hour": "1"},
     }.items()
     for names, factor in units.items()
     for name in names.split()
