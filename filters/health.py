@@ -295,4 +295,18 @@ def _leaks(database: duckdb.DuckDBPyConnection) -> tuple[Check, tuple[str, ...]]
         for source, asked, count in rows
         if asked > count
     )
-    return check, notes
+    return check, (*notes, *_shown(database))
+
+
+def _shown(database: duckdb.DuckDBPyConnection) -> list[str]:
+    """Test pictures in the dataset, under other questions than those of the test set."""
+    rows = database.execute(
+        """SELECT contamination_source, count(DISTINCT local.sample_id)
+        FROM local JOIN decisions USING (id) WHERE contamination = 'image' AND selected GROUP BY 1 ORDER BY 1"""
+    ).fetchall()
+    return [
+        f"{count:,} questions of the dataset show a picture of [data.{source}] under another question; training "
+        "refuses that unless allow_overlap = true is set under [eval]. Split by picture (`distill split`), or drop "
+        "them with a rule: \"contamination = 'image'\""
+        for source, count in rows
+    ]

@@ -3,7 +3,7 @@
 import orjson
 import pyarrow.parquet as pq
 import pytest
-from run_fixtures import generate_folder, recipe, sample, trace
+from run_fixtures import generate_folder, picture, recipe, sample, trace
 
 from distill.status import warnings
 from filters.apply import apply
@@ -103,3 +103,13 @@ def test_questions_without_a_gold_answer_have_no_undecided_answers(tmp_path, sig
     manifest, told, _, _ = filtered(tmp_path, asked, traces, signals)
     assert manifest.counts["selected"] == 5 and manifest.counts["rule.undecided_answer"] == 0
     assert "undecided" not in told
+
+
+def test_test_pictures_under_other_questions_are_noted_with_what_follows(tmp_path):
+    shown = [picture(tmp_path / "images", number, 48) for number in range(3)]
+    rows = [{"image": one.path, "question": "What is to the left of it?", "answer": "x"} for one in shown[:2]]
+    (tmp_path / "test.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
+    asked = [sample("How many towers are red?", "4", images=[one]) for one in shown]
+    text = '[data.test]\nsource = "test.jsonl"\nallow_outside_root = true\n[filter]\nrules = []\n'
+    _, told, _, _ = filtered(tmp_path, asked, list(map(trace, asked)), text)
+    assert "note: 2 questions of the dataset show a picture of [data.test] under another question" in told
