@@ -151,6 +151,11 @@ class ChatClient:
                 f"{url} refuses the key of teacher '{self.teacher.name}' (HTTP {status}); set api_key_env to "
                 "the name of the environment variable that holds it"
             )
+        if status == 404 and not url.endswith("/v1"):
+            raise TeacherError(
+                f"teachers.{self.teacher.name}.base_url = {url!r} has no list of models (HTTP 404); it mostly "
+                "ends in /v1"
+            )
         if status >= 500 or status == 429:
             raise TeacherError(f"{url} answers HTTP {status}; wait until the server is up and run again")
         cards = listed.get("data") if isinstance(listed, dict) else None
