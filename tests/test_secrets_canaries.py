@@ -128,6 +128,7 @@ name = "incomplete"
 drop = "outcome <> 'complete'"
 [eval]
 data = "questions"
+allow_overlap = true
 [eval.students.far]
 model = "leaky"
 base_url = "http://someone:{quote(CANARIES["student_password"])}@{address}/v1"
