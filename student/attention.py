@@ -4,6 +4,7 @@ On a CPU each row is one call of torch's causal attention; on a GPU torch's varl
 Rows are told by their bounds (`cu_seq_lens_q`), which the models hand down to every layer.
 """
 
+import inspect
 from typing import Any
 
 import torch
@@ -57,18 +58,11 @@ def _varlen(
     from torch.nn.attention.varlen import varlen_attn
 
     flat = [part[0].transpose(0, 1).contiguous() for part in (query, key, value)]
-    found: Any = varlen_attn(
-        flat[0],
-        flat[1],
-        flat[2],
-        bounds,
-        bounds,
-        longest,
-        longest,
-        scale=scaling,
-        window_size=(-1, 0),  # no later token
-        enable_gqa=query.shape[1] != key.shape[1],
-    )
+    options: dict[str, Any] = {"scale": scaling, "window_size": (-1, 0)}  # no later token
+    if "enable_gqa" in inspect.signature(varlen_attn).parameters:
+        # From torch 2.12 on it has to be asked for; before, the kernel takes fewer keys than queries as they are.
+        options["enable_gqa"] = query.shape[1] != key.shape[1]
+    found: Any = varlen_attn(flat[0], flat[1], flat[2], bounds, bounds, longest, longest, **options)
     states: torch.Tensor = found[None]
     return states
 
@@ -81,8 +75,12 @@ def choose(asked: str, device: torch.device, dtype: torch.dtype) -> str:
         return asked
     if device.type == "cpu":
         return PACKED
-    half = dtype in (torch.float16, torch.bfloat16)
-    return "flash_attention_2" if half and is_flash_attn_2_available() else "sdpa"
+    if dtype not in (torch.float16, torch.bfloat16):
+        return "sdpa"
+    if is_flash_attn_2_available():
+        return "flash_attention_2"
+    # torch's varlen kernel is flash attention too; it needs an Ampere card or a later one.
+    return PACKED if torch.cuda.get_device_capability(device) >= (8, 0) else "sdpa"
 
 
 def require(asked: str) -> None:
