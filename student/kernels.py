@@ -5,6 +5,10 @@ a fused head of its own (student/loss.py), so no kind replaces that. Does not ch
 """
 
 import inspect
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
 
 from torch import nn
 from transformers import PreTrainedModel
@@ -54,16 +58,37 @@ def compile_layers(language: nn.Module) -> int:
 
 
 def _liger(language: nn.Module) -> None:
-    """RMSNorm, SwiGLU and rotary positions; the loss stays ours."""
-    from liger_kernel.transformers.monkey_patch import MODEL_TYPE_TO_APPLY_LIGER_FN
+    """RMSNorm and SwiGLU of this model; the loss stays ours.
 
+    Liger also replaces classes and functions of transformers' module, for every model made later. They are put back:
+    on a model without weights (student/memory.py) Liger's kernels read memory that is not there.
+    """
     kind = language.config.model_type  # type: ignore[union-attr]
-    if kind not in MODEL_TYPE_TO_APPLY_LIGER_FN:
-        raise ModelError(f'Liger has no kernels for a {kind} decoder; choose kernels = "compile" or "none"')
-    patch = MODEL_TYPE_TO_APPLY_LIGER_FN[kind]
-    known = inspect.signature(patch).parameters
-    off = {name: False for name in ("cross_entropy", "fused_linear_cross_entropy") if name in known}
-    patch(model=language, **off)
+    try:
+        from liger_kernel.transformers.monkey_patch import MODEL_TYPE_TO_APPLY_LIGER_FN
+
+        if kind not in MODEL_TYPE_TO_APPLY_LIGER_FN:
+            raise ModelError(f'Liger has no kernels for a {kind} decoder; choose kernels = "compile" or "none"')
+        patch = MODEL_TYPE_TO_APPLY_LIGER_FN[kind]
+        known = inspect.signature(patch).parameters
+        names = ("rope", "cross_entropy", "fused_linear_cross_entropy")
+        with _restored(sys.modules[type(language).__module__]):
+            patch(model=language, **{name: False for name in names if name in known})
+    except ImportError as error:
+        raise ModelError(
+            f"this release of Liger does not work with a {kind} decoder of the installed transformers ({error}); "
+            'choose kernels = "compile" or "none"'
+        ) from error
+
+
+@contextmanager
+def _restored(module: ModuleType) -> Iterator[None]:
+    """Whatever the names of a module mean inside, afterwards they mean what they did."""
+    before = dict(vars(module))
+    try:
+        yield
+    finally:
+        vars(module).update(before)
 
 
 def _hub(model: PreTrainedModel) -> None:
