@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import nn
 from torch.distributed.tensor import DTensor
+from torch.utils._triton import has_triton
 from transformers import PreTrainedModel
 
 from distill.errors import ModelError
@@ -23,6 +24,8 @@ from student.encode import KINDS, Example
 
 _LOGITS = 1 << 26
 """Entries of the largest tensor over the vocabulary: 256 MiB of float32."""
+_FUSED_LOGITS = 1 << 28
+"""The same where one kernel works on the logits in place: 512 MiB of bfloat16, the only such tensor."""
 
 Extra = Callable[[torch.Tensor, slice], torch.Tensor]
 """A further loss of a slice of the scored positions from their float32 logits, already weighted: a scalar."""
@@ -97,27 +100,21 @@ class _Head(torch.autograd.Function):
         loss = hidden.new_zeros((), dtype=torch.float32)
         nll = hidden.new_empty(len(labels), dtype=torch.float32)
         right = torch.empty(len(labels), dtype=torch.bool, device=hidden.device)
-        size = max(1, _LOGITS // len(weight))
+        fused = extra is None and hidden.is_cuda and has_triton()
+        size = max(1, (_FUSED_LOGITS if fused else _LOGITS) // len(weight))
         for start in range(0, len(labels), size):
             part = slice(start, start + size)
-            logits = nn.functional.linear(hidden[part], weight, bias).float()
-            right[part] = logits.argmax(1) == labels[part]
-            grad = None
-            if extra is not None:
-                with torch.enable_grad():
-                    leaf = logits.detach().requires_grad_()
-                    added = extra(leaf, part)
-                    (grad,) = torch.autograd.grad(added, leaf)
-                loss += added.detach()
-            log_probs = torch.log_softmax(logits, 1)
-            own = labels[part, None]
-            nll[part] = -log_probs.gather(1, own)[:, 0]
-            slope = log_probs.exp_()
-            slope.scatter_add_(1, own, torch.full_like(own, -1, dtype=slope.dtype))
-            slope *= weights[part, None]
-            if grad is not None:
-                slope += grad
-            slope = slope.to(hidden.dtype)
+            logits = nn.functional.linear(hidden[part], weight, bias)
+            if fused:
+                from student.loss_kernel import slopes_
+
+                nll[part], right[part] = slopes_(logits, labels[part], weights[part])
+                slope = logits
+            else:
+                slope, nll[part], right[part], added = _slopes(
+                    logits.float(), labels[part], weights[part], extra, part
+                )
+                slope, loss = slope.to(hidden.dtype), loss + added
             if grad_hidden is not None:
                 torch.mm(slope, weight, out=grad_hidden[part])
             if grad_weight is not None:
@@ -141,6 +138,30 @@ class _Head(torch.autograd.Function):
             None,
             None,
         )
+
+
+def _slopes(
+    logits: torch.Tensor, labels: torch.Tensor, weights: torch.Tensor, extra: Extra | None, part: slice
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor | float]:
+    """Of float32 logits [n, words]: slopes of the loss, nll, whether the label is the likeliest, `extra`."""
+    right = logits.argmax(1) == labels
+    grad: torch.Tensor | None = None
+    added: torch.Tensor | float = 0.0
+    if extra is not None:
+        with torch.enable_grad():
+            leaf = logits.detach().requires_grad_()
+            further = extra(leaf, part)
+            (grad,) = torch.autograd.grad(further, leaf)
+        added = further.detach()
+    log_probs = torch.log_softmax(logits, 1)
+    own = labels[:, None]
+    nll = -log_probs.gather(1, own)[:, 0]
+    slope = log_probs.exp_()
+    slope.scatter_add_(1, own, torch.full_like(own, -1, dtype=slope.dtype))
+    slope *= weights[:, None]
+    if grad is not None:
+        slope += grad
+    return slope, nll, right, added
 
 
 def score(

@@ -10,7 +10,9 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
+from torch.utils._triton import has_triton
 
+_ALIGNED = 16
 STATE_BYTES = 10
 """A trained weight's, in bfloat16."""
 
@@ -27,16 +29,22 @@ class CompensatedAdamW(torch.optim.Optimizer):
         weight_decay: float = 0.0,
     ) -> None:
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
+        self._fused: dict[Any, Any] = {}
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
         """One update of every weight that has a gradient."""
-        for group in self.param_groups:
-            for weight in group["params"]:
-                if weight.grad is not None:
+        for number, group in enumerate(self.param_groups):
+            weights = [weight for weight in group["params"] if weight.grad is not None]
+            for weight in weights:
+                self._count(weight)
+            if _can_fuse(weights) and len({int(self.state[weight]["step"]) for weight in weights}) == 1:
+                self._update_together(number, weights, group)
+            else:
+                for weight in weights:
                     self._update(weight, group)
 
-    def _update(self, weight: torch.Tensor, group: dict[str, Any]) -> None:
+    def _count(self, weight: torch.Tensor) -> None:
         state = self.state[weight]
         if not state:
             state["step"] = torch.zeros(())
@@ -44,7 +52,26 @@ class CompensatedAdamW(torch.optim.Optimizer):
             state["exp_avg_sq"] = torch.zeros_like(weight, dtype=torch.float32)
             state["lost"] = torch.zeros_like(weight)
         state["step"] += 1
-        steps, (first, second) = int(state["step"]), group["betas"]
+
+    def _update_together(self, number: int, weights: list[torch.Tensor], group: dict[str, Any]) -> None:
+        from student.optimizer_kernel import FusedUpdate
+
+        states = [self.state[weight] for weight in weights]
+        key = number, tuple(state["lost"].data_ptr() for state in states)
+        if key not in self._fused:
+            self._fused = {other: update for other, update in self._fused.items() if other[0] != number}
+            self._fused[key] = FusedUpdate(weights, states)
+        self._fused[key](
+            lr=group["lr"],
+            betas=group["betas"],
+            eps=group["eps"],
+            decay=group["weight_decay"],
+            step=int(states[0]["step"]),
+        )
+
+    def _update(self, weight: torch.Tensor, group: dict[str, Any]) -> None:
+        state, (first, second) = self.state[weight], group["betas"]
+        steps = int(state["step"])
         assert weight.grad is not None
         gradient = weight.grad.float()
         state["exp_avg"].lerp_(gradient, 1 - first)
@@ -64,3 +91,17 @@ class CompensatedAdamW(torch.optim.Optimizer):
             for name, value in values.items():
                 device = "cpu" if name == "step" else weights[number].device
                 self.state[weights[number]][name] = value.to(device)
+
+
+def _can_fuse(weights: list[Any]) -> bool:
+    """Whether one kernel can update these weights: whole tensors of one dtype on a GPU, and Triton is there."""
+    return (
+        bool(weights)
+        and weights[0].is_cuda
+        and has_triton()
+        and all(
+            type(weight.data) is torch.Tensor and weight.is_contiguous() and weight.data_ptr() % _ALIGNED == 0
+            for weight in weights
+        )
+        and len({(weight.device, weight.dtype, weight.grad.dtype) for weight in weights}) == 1
+    )

@@ -12,7 +12,6 @@ import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from threading import Lock
 from typing import Any, Protocol
@@ -23,7 +22,7 @@ from PIL import Image
 from transformers import ProcessorMixin
 
 from distill import images as image_files
-from distill.artifacts import fingerprint
+from distill.artifacts import fingerprint, versions
 from distill.errors import ImageError, ModelError
 from distill.types import ImageRef
 from student.shelf import Shelf
@@ -322,7 +321,7 @@ def processor_fingerprint(processor: ProcessorMixin) -> str:
         {
             "class": type(images).__name__,
             "settings": images.to_json_string(),
-            **{package: version(package) for package in ("pillow", "transformers", "cot-distill")},
+            **versions("pillow", "transformers"),
         }
     )
 
