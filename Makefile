@@ -1,10 +1,11 @@
 # The two commands of the README are `make demo` and `make test`; each sets up what it needs.
 # Any Python from 3.11 on will do.
+GPU_PYTHON ?= python3
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 VLLM_VENV := .venv-vllm
 
-.PHONY: demo test setup setup-vllm lint types check clean
+.PHONY: demo test setup setup-vllm lint types check gpu-check clean
 
 demo: $(VENV)/.ready
 	$(VENV)/bin/distill run tiny --run runs/tiny
@@ -40,6 +41,10 @@ types: $(VENV)/.ready
 	$(VENV)/bin/mypy
 
 check: lint types test
+
+# With the Python that has torch for your card; no test suite, ten minutes.
+gpu-check:
+	PYTHONPATH=.:benchmarks $(GPU_PYTHON) benchmarks/gpu_check.py
 
 clean:
 	rm -rf $(VENV) $(VLLM_VENV) .mypy_cache .pytest_cache .ruff_cache dist

@@ -190,14 +190,23 @@ def tokenizer() -> Any:
     return PreTrainedTokenizerFast(tokenizer_object=bpe, eos_token="<|im_end|>", pad_token="<|endoftext|>")
 
 
-def write_data(folder: Path, kind: str, shape: Shape, rows: int, *, seed: int, name: str) -> None:
-    """`folder`/`name`.jsonl with so many rows in random order, each with a picture of its own in `folder`/images."""
+def write_data(
+    folder: Path, kind: str, shape: Shape, rows: int, *, seed: int, name: str, pictures: int | None = None
+) -> None:
+    """`folder`/`name`.jsonl with so many rows in random order, their pictures in `folder`/images.
+
+    `pictures`: so many different ones; None: each row has its own.
+    """
     chance = random.Random(f"{seed} {name}")
     texts = list(_MADE[kind](chance, rows))
     chance.shuffle(texts)
     questions = []
     for number, (question, answer) in enumerate(texts):
-        image = picture(folder / "images" / f"{name}-{number}.jpg", chance.randrange(2**32), shape.picture)
+        path, own = folder / "images" / f"{name}-{number}.jpg", chance.randrange(2**32)
+        if pictures is None or number < pictures:
+            image = picture(path, own, shape.picture)
+        else:
+            image = folder / "images" / f"{name}-{number % pictures}.jpg"
         questions.append(Question(image=image.name, question=question, answer=answer))
     text = "".join(f"{json.dumps(asdict(question))}\n" for question in questions)
     (folder / f"{name}.jsonl").write_text(text, encoding="utf-8")

@@ -6,10 +6,9 @@ Does not decide which stages run (student/train.py) and holds no training loop (
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +23,7 @@ from distill.artifacts import (
     versions,
     write_json,
 )
-from distill.errors import DataError, InputError, RecipeError
+from distill.errors import DataError, RecipeError
 from distill.recipe import Recipe, Stage
 from distill.source_pictures import pictures_of
 from distill.types import Progress, ProgressCallback
@@ -94,8 +93,7 @@ def run(
     begun = time.perf_counter()
     assert recipe.student is not None
     folder = run_folder / "train" / stage.name
-    for problem in requirement_problems(recipe, stage):
-        raise problem
+    require(recipe, stage)
     main = processes.is_main()
     if main:
         begin(
@@ -241,24 +239,17 @@ def run(
     return manifest
 
 
-def requirement_problems(recipe: Recipe, stage: Stage) -> Iterator[InputError]:
-    """Everything that a stage asks for and that is not here: RecipeError, ModelError, MissingExtra."""
+def require(recipe: Recipe, stage: Stage) -> None:
+    """Raise, before anything is loaded, RecipeError, ModelError or MissingExtra for what a stage lacks here."""
     from student import attention, kernels, lora, sft
 
     assert recipe.student is not None
     if recipe.student.dtype == "float16":
-        yield RecipeError("student.dtype = 'float16': gradients overflow there; train in bfloat16 or float32")
-    checks: tuple[Callable[[], None], ...] = (
-        partial(lora.require, stage.lora),
-        partial(kernels.require, stage),
-        partial(attention.require, recipe.student.attention),
-        partial(sft.require, stage),
-    )
-    for check in checks:
-        try:
-            check()
-        except InputError as error:
-            yield error
+        raise RecipeError("student.dtype = 'float16': gradients overflow there; train in bfloat16 or float32")
+    lora.require(stage.lora)
+    kernels.require(stage)
+    attention.require(recipe.student.attention)
+    sft.require(stage)
 
 
 def _ready(

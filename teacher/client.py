@@ -27,7 +27,7 @@ from teacher.pace import BLIND_START, START, Pace
 from teacher.pictures import Pictures
 from teacher.prompts import messages
 from teacher.replicas import Place, Replica, choose, well
-from teacher.served import model_served, queue, require_room
+from teacher.served import model_served, queue
 from teacher.wire import GarbledError, api_key, completion, excerpt, parsed, sampling_body
 
 WINDOW = 100
@@ -151,11 +151,6 @@ class ChatClient:
                 f"{url} refuses the key of teacher '{self.teacher.name}' (HTTP {status}); set api_key_env to "
                 "the name of the environment variable that holds it"
             )
-        if status == 404 and not url.endswith("/v1"):
-            raise TeacherError(
-                f"teachers.{self.teacher.name}.base_url = {url!r} has no list of models (HTTP 404); it mostly "
-                "ends in /v1"
-            )
         if status >= 500 or status == 429:
             raise TeacherError(f"{url} answers HTTP {status}; wait until the server is up and run again")
         cards = listed.get("data") if isinstance(listed, dict) else None
@@ -165,7 +160,6 @@ class ChatClient:
         known = version.get("version") if isinstance(version, dict) else None
         engine = {"name": "vllm" if known else self.teacher.backend, "version": str(known or "")}
         card = next((card for card in cards if isinstance(card, dict) and card.get("id") == name), {})
-        require_room(self.teacher, url, card.get("max_model_len"))
         facts = {
             "urls": [redact.url(replica.url) for replica in self.replicas],
             "max_model_len": card.get("max_model_len"),

@@ -26,7 +26,6 @@ pytestmark = [
 EVAL = """
 [eval]
 data = "questions"
-allow_overlap = true
 max_new_tokens = 24
 batch_size = 16
 gallery = 0

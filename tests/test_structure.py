@@ -27,7 +27,6 @@ ROOF = {
     "leakage",
     "plan",
     "run",
-    "split",
     "status",
     "teacher_ranks",
 }

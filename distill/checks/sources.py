@@ -3,15 +3,14 @@
 from collections.abc import Callable, Iterable, Iterator
 
 from distill import sources
-from distill.checks.context import TEACHERS, TEST_SETS, CheckContext
+from distill.checks.context import CheckContext
 from distill.checks.results import CheckResult, fine, problem, warning
 from distill.checks.survey import Survey
 from distill.recipe import Stage
 from distill.training import is_traces
 from teacher.plan import SOURCE, coverage_problems
 
-_MANY_REPEATED = 0.2
-"""Of the usable rows."""
+_FEW_GOLDS = 0.5
 
 
 def source_check(name: str) -> Callable[[CheckContext], Iterator[CheckResult]]:
@@ -32,8 +31,6 @@ def _source(context: CheckContext, name: str) -> Iterator[CheckResult]:
         found = context.hub.look(f"{key}.source", source.source, "dataset")
         yield found
         if found.state != "problem":
-            if source.subset is not None:
-                yield context.hub.subset(f"{key}.subset", source.source, source.subset)
             sources.check_hub(source, recipe.local(source.source), f"[{key}] source = {source.source!r}")
         return
     survey = context.survey(name)
@@ -42,13 +39,6 @@ def _source(context: CheckContext, name: str) -> Iterator[CheckResult]:
 
 
 def _bad_rows(survey: Survey, key: str) -> Iterator[CheckResult]:
-    repeated = survey.reasons["duplicate_row"]
-    if repeated > _MANY_REPEATED * survey.samples:
-        yield warning(
-            key,
-            f"{repeated:,} rows repeat the question and images of an earlier one and are left out",
-            "look at columns.question and columns.image, or remove these rows",
-        )
     if not survey.bad:
         return
     counts = ", ".join(f"{reason}: {count:,}" for reason, count in survey.reasons.most_common())
@@ -68,14 +58,6 @@ def check_coverage(context: CheckContext) -> Iterator[CheckResult]:
     for found in coverage_problems(context.recipe, context.coverage):
         name = str(found).removeprefix("teachers.").partition(":")[0].partition(" ")[0]
         yield problem(f"teachers.{name}", str(found), f"correct teachers.{name}, or the column of its values")
-    unasked = context.unasked
-    if unasked:
-        domains = ", ".join(f"{domain!r}: {count:,}" for domain, count in unasked.most_common(5))
-        yield warning(
-            "teachers.domains",
-            f"{unasked.total():,} questions are for no teacher and will not be asked (by domain: {domains})",
-            "add their domain to a teacher, or leave a teacher's domains empty",
-        )
     for name, count in context.routed.items():
         yield fine(f"teachers.{name}", f"is for {count:,} questions")
 
@@ -84,7 +66,7 @@ def check_golds(context: CheckContext) -> Iterator[CheckResult]:
     """Gold answers where a stage learns from them or judges by them."""
     for name, users in context.uses.items():
         found = context.readable(name)
-        needing = [user for user in users if user not in (TEACHERS, TEST_SETS)]
+        needing = [user for user in users if user not in ("teachers", "filter.contamination.sources")]
         if found is None or not needing or found.golds == found.samples:
             continue
         mend = f"map [data.{name}.columns] answer to the column of the gold answers"
@@ -92,11 +74,11 @@ def check_golds(context: CheckContext) -> Iterator[CheckResult]:
             yield problem(
                 f"data.{name}.columns.answer", f"no row has an answer; needed by {', '.join(needing)}", mend
             )
-        else:
+        elif found.golds < _FEW_GOLDS * found.samples:
             yield warning(
                 f"data.{name}.columns.answer",
-                f"{found.samples - found.golds:,} of {found.samples:,} rows have no answer, such as "
-                f"{found.without_gold!r}; {', '.join(needing)} leave them out",
+                f"{found.samples - found.golds:,} of {found.samples:,} rows have no answer and are left out by "
+                f"{', '.join(needing)}",
                 mend,
             )
     yield from _golds_of_questions(context)

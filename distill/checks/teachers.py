@@ -37,16 +37,10 @@ def check_settings(context: CheckContext) -> Iterator[CheckResult]:
         )
     for teacher in _all(context):
         yield from _budget(teacher)
-    yield from _alike("teachers", [teacher.name for teacher in _all(context)])
-    yield from _alike("stages", [stage.name for stage in context.recipe.stages])
 
 
 def _all(context: CheckContext) -> tuple[Teacher, ...]:
-    """The teachers that will still be asked: none once their traces are there, but one that judges."""
-    if not context.is_done("generate"):
-        return context.recipe.teachers
-    judge = context.recipe.filter.judge.teacher if "judge" in context.recipe.filter.signals else None
-    return tuple(teacher for teacher in context.recipe.teachers if teacher.name == judge)
+    return context.recipe.teachers
 
 
 def _names(message: str, teacher: Teacher) -> bool:
@@ -59,18 +53,6 @@ def _key(teacher: Teacher) -> str:
 
 def _model(recipe: Recipe, teacher: Teacher) -> Model:
     return Model(name=recipe.local_or_hub(teacher.model), revision=teacher.revision or "", local=False)
-
-
-def _alike(key: str, names: list[str]) -> Iterator[CheckResult]:
-    """Names that are one folder where case does not count."""
-    for place, name in enumerate(names):
-        twin = next((other for other in names[:place] if other.casefold() == name.casefold()), None)
-        if twin is not None:
-            yield warning(
-                f"{key}.{name}",
-                f"differs from {twin!r} in case alone, and some file systems take both folders for one",
-                "rename one of them",
-            )
 
 
 def _budget(teacher: Teacher) -> Iterator[CheckResult]:
@@ -160,7 +142,7 @@ def check_requests(context: CheckContext) -> Iterator[CheckResult]:
     """Rows fit into the requests that servers take."""
     found = context.readable(SOURCE)
     for teacher in _all(context):
-        limit = checks.argument(teacher.server, "limit-mm-per-prompt")
+        limit = teacher.server.arguments.get("limit-mm-per-prompt")
         images = limit.get("image") if isinstance(limit, dict) else None
         if found is not None and teacher.managed and isinstance(images, int) and found.most_images > images:
             yield problem(
@@ -171,14 +153,17 @@ def check_requests(context: CheckContext) -> Iterator[CheckResult]:
 
 
 def check_gpus(context: CheckContext) -> Iterator[CheckResult]:
-    """The GPUs that servers are given are there, as far as this machine says, and enough for their options."""
-    managed = [teacher for teacher in _all(context) if teacher.managed]
-    wanted = {number.strip() for teacher in managed for group in teacher.server.gpus for number in group.split(",")}
-    there = _gpu_numbers() if managed else None
-    for teacher in managed:
-        yield from _parallel(teacher, there)
+    """The GPUs that servers are given are there, as far as this machine says."""
+    wanted = {
+        number.strip()
+        for teacher in _all(context)
+        if teacher.managed
+        for group in teacher.server.gpus
+        for number in group.split(",")
+    }
     if not wanted:
         return
+    there = _gpu_numbers()
     if there is None:
         yield not_checked("teachers.server.gpus", "this machine has no nvidia-smi, which lists GPUs")
         return
@@ -188,18 +173,6 @@ def check_gpus(context: CheckContext) -> Iterator[CheckResult]:
             "teachers.server.gpus",
             f"names GPU {', '.join(lacking)}, and this machine has {there} (numbers from 0)",
             "correct [teachers.server] gpus",
-        )
-
-
-def _parallel(teacher: Teacher, there: int | None) -> Iterator[CheckResult]:
-    """A server is not asked to spread over more GPUs than each of its replicas has."""
-    size = checks.argument(teacher.server, "tensor-parallel-size")
-    given = [len(group.split(",")) for group in teacher.server.gpus] or ([there] if there else [])
-    if isinstance(size, int) and given and min(given) < size:
-        yield problem(
-            f"{_key(teacher)}.server.arguments.tensor-parallel-size",
-            f"{size}, and a replica has {min(given)} GPUs",
-            "lower it, or give each replica more GPUs in [teachers.server] gpus",
         )
 
 
