@@ -400,14 +400,22 @@ def _open(
     return recipe, run or Path("runs") / recipe.name
 
 
-def _interrupt(_signal: int, _frame: FrameType | None) -> NoReturn:
-    raise KeyboardInterrupt
+def _interrupt(_signal: int, frame: FrameType | None) -> None:
+    """Do what Ctrl-C does now: an event loop ends its requests in order first."""
+    handler = signal.getsignal(signal.SIGINT)
+    if not callable(handler):
+        raise KeyboardInterrupt
+    handler(signal.SIGINT, frame)
 
 
 def main() -> None:
     """The `distill` command."""
     # A scheduler's SIGTERM ends a run as cleanly as Ctrl-C does.
     signal.signal(signal.SIGTERM, _interrupt)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A shell's job in the background. Blocked has the same effect, and event loops still see an end coming.
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     hide_secrets()
     # Threads of torch that wait by spinning stand in each other's way on a busy machine: 83 s against 9 s for the
     # same traces on two cores with two other processes. Read when torch is loaded, so it is set here.

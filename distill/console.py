@@ -109,12 +109,14 @@ class _Lines:
     def __init__(self) -> None:
         self._clocks: dict[str, _Clock] = {}
         self._shown: dict[str, float] = {}
+        self._now: str | int | float = ""
 
     def __call__(self, progress: Progress) -> None:
         now = time.monotonic()
         clock = self._clocks.setdefault(progress.stage, _Clock(progress))
+        news, self._now = progress.facts.get("now", "") not in ("", self._now), progress.facts.get("now", "")
         last = progress.done >= progress.total
-        if not last and now - self._shown.get(progress.stage, float("-inf")) < LINE_INTERVAL_S:
+        if not (last or news) and now - self._shown.get(progress.stage, float("-inf")) < LINE_INTERVAL_S:
             return
         self._shown[progress.stage] = now
         sys.stderr.write(f"{_line(progress, clock)}\n")

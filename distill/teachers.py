@@ -122,8 +122,13 @@ class Teacher(Section):
     """Most requests under way at once (HTTP; default: as many as the server keeps busy), or sequences in one batch
     (embedded; default 64)."""
     timeout_s: float = Field(default=600.0, gt=0)
-    """Deadline of one try of a request."""
+    """Longest silence of a server: nothing of an answer that comes in pieces, or no answer where it comes whole."""
+    longest_s: float = Field(default=3600.0, gt=0)
+    """Longest time of one answer, however alive its server is; at least timeout_s."""
     max_retries: int = Field(default=5, ge=0)
+    """A row that fails is tried again until it passes; so often at least before it may count as guilty."""
+    allow_other_model: bool = False
+    """Keep answers of another model than the one asked for; each trace says which model it was."""
     price: Price = Price()
     dtype: Dtype = "float32"
     """Weights of an embedded teacher; a server chooses its own."""
@@ -205,3 +210,5 @@ class Generate(Section):
     """Longest time a finished trace may wait for its fsync."""
     max_failure_share: Share = 0.5
     """Of the last 100 requests; more failures than this open the circuit breaker (exit 3)."""
+    patience_s: float = Field(default=900.0, ge=0)
+    """How long to wait for a server or a folder of images that is away for all rows; then the run stops (exit 3)."""

@@ -111,6 +111,10 @@ class Trace:
     stop_reason: str = ""
     """What ended the text, where the engine says more than `finish_reason`."""
     error: str = ""
+    proven: bool = False
+    """Of an error: others passed where this row failed. It is not asked again where asking does not cure it."""
+    notes: tuple[str, ...] = ()
+    """Fields of the server's answer that cannot be true and were left out."""
     logprobs: Mapping[str, Any] | None = None
     """What `distill.logprobs` keeps, where the recipe asks for it."""
 

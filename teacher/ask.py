@@ -145,6 +145,7 @@ class _Served:
             urls=urls,
             max_pixels=_max_pixels(self._recipe),
             max_failure_share=self._recipe.generate.max_failure_share,
+            patience_s=self._recipe.generate.patience_s,
             local_media=local_media,
             revive=revive,
         )

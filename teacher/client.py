@@ -1,92 +1,67 @@
 """The HTTP client of OpenAI-compatible chat servers (vLLM, SGLang, llama.cpp, hosted APIs).
 
-Keeps as many requests under way as the servers keep busy, draws each only when there is a place for it, retries what
-may pass, and gives each row that fails for good its error instead of stopping the run; a circuit breaker stops a run
-in which too much fails. Does not start servers and does not parse what they answer.
+Keeps as many requests under way as the servers keep busy, draws each only when there is a place for it, and tries
+again what failed until it passes, until it is proven that the row is at fault, or until an outage has lasted too long
+(`teacher.outage`). A circuit breaker stops a run in which too many rows are at fault. Does not start servers and does
+not parse what they answer.
 """
 
 import asyncio
 import random
 import time
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
-from typing import Any, Self
+from dataclasses import dataclass, replace
+from typing import Self
 
 import aiohttp
 import orjson
 
 from distill import redact
-from distill.errors import CircuitOpen, ImageError, TeacherError
-from distill.recipe import Teacher
+from distill.errors import TeacherError
+from distill.recipe import Generate, Teacher
+from teacher.breaker import Breaker
 from teacher.completion import Completion, Served
-from teacher.identity import Model, Request
+from teacher.exchange import CONNECTION, TIMEOUT, Exchange, connector
+from teacher.folders import Folders, UnreadableError
+from teacher.identity import Model, Request, plain_request
+from teacher.outage import Dependency, Failure, Say, Suspicion
 from teacher.pace import BLIND_START, START, Pace
 from teacher.pictures import Pictures
 from teacher.prompts import messages
 from teacher.replicas import Place, Replica, choose, well
-from teacher.served import model_served, queue
-from teacher.wire import GarbledError, api_key, completion, excerpt, parsed, sampling_body
+from teacher.served import follow_queue, same_model, server_info
+from teacher.wire import api_key, sampling_body
 
-WINDOW = 100
-"""Requests over which the circuit breaker looks back."""
-MAX_ANSWER_BYTES = 64 << 20
 _BACKOFF_S = 0.5
+_REFUSED_BACKOFF_S = 0.1
 _LONGEST_WAIT_S = 60.0
-_CHECK_TIMEOUT_S = 15.0
+_LOOK_AGAIN_S = 0.1
+_CONTROL_AFTER_S = 1.0
+"""Of no other row passing, at least, before a row known to pass is asked again to find out why another one fails."""
+_MOST_SUSPECTS = 1024
+"""Rows that wait to be tried again; no new ones are drawn while there are more."""
 _DRAIN_S = 0.05
-_LOOK_S = (0.25, 2.0)
-"""How often a server's queue is looked at: while the limit changes, and later. A look takes the server's CPU, too."""
-_RETRIED = frozenset({408, 409, 425, 429})
-_BUSY = frozenset({429, 503})
-_CONNECTION = "connection"
-_SUSPECT_AFTER, _GUILTY_AFTER = 2, 4
-"""A request that has seen so many crashes is suspected of causing them, and asked with nothing else under way; when
-it has seen so many, it does cause them."""
+_CHECK_S = (0.5, 15.0)
+"""Between two looks at a server that is not up: at first, and later."""
+_ISOLATE_AFTER, _FAIL_AFTER = 2, 4
+"""After so many crashes of its server a request is retried alone; after so many it is at fault."""
+
+_OTHER_MODEL = "other_model"
 
 Done = Callable[[Request, Completion], None]
 Get = Callable[[], Awaitable[Request | None]]
+Known = Callable[[], Request | None]
 Revive = Callable[[str], Awaitable[bool]]
 
 
-class _Attempt(Exception):
-    """One try that failed but may pass when repeated."""
+@dataclass(frozen=True, slots=True)
+class _Control:
+    """A request that is known to pass, how long it took, and whether its images went inside it."""
 
-    def __init__(self, reason: str, detail: str, wait_s: float | None = None) -> None:
-        super().__init__(f"{reason}: {detail}")
-        self.reason = reason
-        self.wait_s = wait_s
-
-
-class _Refused(Exception):
-    """The server refuses this very request; repeating it is useless."""
-
-
-@dataclass(slots=True)
-class Breaker:
-    """Opens when more than `max_failure_share` of the last WINDOW requests failed."""
-
-    max_failure_share: float
-    recent: deque[bool]
-
-    @classmethod
-    def closed(cls, max_failure_share: float) -> Self:
-        return cls(max_failure_share, deque(maxlen=WINDOW))
-
-    def record(self, where: str, error: str) -> None:
-        """Count one finished request; `error` is empty when it succeeded. Raises CircuitOpen."""
-        self.recent.append(bool(error))
-        if not error or len(self.recent) < WINDOW:
-            return
-        failures = sum(self.recent)
-        if failures > self.max_failure_share * WINDOW:
-            raise CircuitOpen(
-                f"{where}: {failures} of the last {WINDOW} requests failed, more than generate.max_failure_share = "
-                f"{self.max_failure_share}; the last one: {error}\n"
-                "finished traces are kept: repair the server or the recipe, then run the same command again"
-            )
+    request: Request
+    latency_s: float = _CONTROL_AFTER_S
+    inside: bool = False
 
 
 class ChatClient:
@@ -100,10 +75,17 @@ class ChatClient:
         urls: Sequence[str],
         max_pixels: int,
         max_failure_share: float,
+        patience_s: float | None = None,
         local_media: bool = False,
         revive: Revive | None = None,
+        known: Known = lambda: None,
+        say: Say = lambda _: None,
     ) -> None:
-        """`local_media`: the servers may read image files. `revive` is asked to bring back a server that broke."""
+        """`local_media`: the servers may read image files. `revive` is asked to bring back a server that broke.
+
+        `known` gives a request that was answered in an earlier run, to find out whether a server answers at all;
+        `say` gets one line for each outage that is waited for.
+        """
         self.teacher = teacher
         self.model = model
         start = START if teacher.backend == "vllm" else BLIND_START
@@ -112,22 +94,32 @@ class ChatClient:
             model=teacher.served_model or teacher.model, engine={"name": teacher.backend, "version": ""}
         )
         self._revive = revive
+        self._say = say
+        self._patience_s = Generate().patience_s if patience_s is None else patience_s
         self._breaker = Breaker.closed(max_failure_share)
-        self._pictures = Pictures(teacher, max_pixels=max_pixels, local_media=local_media, urls=tuple(urls))
+        self._folders = Folders(patience_s=self._patience_s, say=say)
+        self._pictures = Pictures(
+            teacher, self._folders, max_pixels=max_pixels, local_media=local_media, urls=tuple(urls)
+        )
+        self._shown_urls = [redact.url(replica.url) for replica in self.replicas]
+        self._servers = Dependency(f"teacher '{teacher.name}' at {', '.join(self._shown_urls)}")
+        self._control: _Control | None = None
+        self._known: Known | None = known
+        self._plain = plain_request(teacher)
+        self._next_control = 0.0
         self._place = asyncio.Event()
         self._turn = asyncio.Lock()
+        self._isolated = 0
         self._suspects = 0
+        self._first_tries = 0
 
     @property
     def in_flight(self) -> int:
         return sum(replica.in_flight for replica in self.replicas)
 
     async def __aenter__(self) -> Self:
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=30),
-            timeout=aiohttp.ClientTimeout(total=self.teacher.timeout_s, sock_connect=min(10, self.teacher.timeout_s)),
-            headers=self.headers(),
-        )
+        self._session = aiohttp.ClientSession(connector=connector(), headers=self.headers())
+        self._exchange = Exchange(self._session, self.teacher)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -139,45 +131,40 @@ class ChatClient:
         key = api_key(self.teacher)
         return headers | {"authorization": f"Bearer {key}"} if key else headers
 
-    async def check(self) -> None:
-        """Ask every server what it serves. Raises TeacherError when one does not answer or serves another model."""
-        for replica in self.replicas:
-            self.served = await self._check(replica.url)
+    async def check(self, *, patience_s: float | None = None) -> None:
+        """Ask every server what it serves, and wait until one is up; the others are used as soon as they are.
 
-    async def _check(self, url: str) -> Served:
-        status, listed = await self._get(f"{url}/models")
-        if status in (401, 403):
-            raise TeacherError(
-                f"{url} refuses the key of teacher '{self.teacher.name}' (HTTP {status}); set api_key_env to "
-                "the name of the environment variable that holds it"
-            )
-        if status >= 500 or status == 429:
-            raise TeacherError(f"{url} answers HTTP {status}; wait until the server is up and run again")
-        cards = listed.get("data") if isinstance(listed, dict) else None
-        cards = cards if isinstance(cards, list) else []
-        name = model_served(self.teacher, self.model, url, cards)
-        _, version = await self._get(f"{url.removesuffix('/v1')}/version")
-        known = version.get("version") if isinstance(version, dict) else None
-        engine = {"name": "vllm" if known else self.teacher.backend, "version": str(known or "")}
-        card = next((card for card in cards if isinstance(card, dict) and card.get("id") == name), {})
-        facts = {
-            "urls": [redact.url(replica.url) for replica in self.replicas],
-            "max_model_len": card.get("max_model_len"),
-        }
-        return Served(model=name, engine=engine, facts=facts)
+        Raises CircuitOpen when none is up within the patience, TeacherError when one serves another model.
+        """
+        patience_s = self._patience_s if patience_s is None else patience_s
+        while True:
+            found = await asyncio.gather(*map(self._check, self.replicas), return_exceptions=True)
+            for failure in found:
+                if isinstance(failure, Failure):
+                    self._servers.failed("check", failure)
+                elif isinstance(failure, BaseException):
+                    raise failure
+            if any(replica.checked for replica in self.replicas):
+                self._servers.recovered()
+                return
+            self._servers.wait(patience_s, self._say, idle=True)
+            await asyncio.sleep(min(self._servers.pause_s(*_CHECK_S), max(_DRAIN_S, patience_s / 4)))
 
-    async def _get(self, url: str) -> tuple[int, Any]:
-        timeout = aiohttp.ClientTimeout(total=_CHECK_TIMEOUT_S)
-        try:
-            async with self._session.get(url, timeout=timeout) as response:
-                body = await response.read()
-                return response.status, parsed(body)
-        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-            raise TeacherError(
-                f"teacher '{self.teacher.name}': no answer from {url} ({_told(error)}); start the server "
-                f"(vllm serve {self.teacher.model}), leave base_url out to have it started, or correct base_url, "
-                "then run the same command again"
-            ) from None
+    async def _check(self, replica: Replica) -> None:
+        served = await server_info(self._session, self.teacher, self.model, replica.url)
+        facts = {"urls": self._shown_urls, **served.facts}
+        self.served = replace(served, facts=facts)
+        replica.checked = True
+
+    async def _check_later(self, replica: Replica) -> None:
+        """Look at a server that was not up until it is."""
+        while not replica.checked:
+            try:
+                await self._check(replica)
+            except (Failure, TeacherError) as failure:
+                self._say(f"goes on without {replica.url}: {failure}")
+                await asyncio.sleep(_CHECK_S[1])
+        self._place.set()
 
     async def answer(self, get: Get, done: Done) -> None:
         """Send every request that `get` gives until it gives None; `done` is told of each as soon as it is finished.
@@ -185,13 +172,13 @@ class ChatClient:
         A request is drawn when a server has a place for it, not before. Raises CircuitOpen; then, and when `done`
         raises, what is under way is given up.
         """
-        looking = [asyncio.create_task(self._look(replica)) for replica in self.replicas]
+        shows = self.replicas if self.teacher.backend == "vllm" else ()
+        looking = [asyncio.create_task(follow_queue(self._session, each, self._place.set)) for each in shows]
+        looking += [asyncio.create_task(self._check_later(each)) for each in self.replicas if not each.checked]
         try:
             async with asyncio.TaskGroup() as group:
                 while True:
-                    while self._suspects or not any(
-                        replica.free for replica in well(self.replicas, time.monotonic())
-                    ):
+                    while not self._may_draw():
                         self._place.clear()
                         await self._place.wait()
                     request = await get()
@@ -207,115 +194,190 @@ class ChatClient:
                 look.cancel()
             await asyncio.gather(*looking, return_exceptions=True)
 
+    def _may_draw(self) -> bool:
+        if self._isolated or self._servers.out or self._suspects >= _MOST_SUSPECTS:
+            return False
+        return any(replica.free for replica in well(self.replicas, time.monotonic()))
+
     async def _finish(self, request: Request, replica: Replica, done: Done) -> None:
         finished = await self.ask(request, replica)
         done(request, finished)
         if not finished.error.startswith("image:"):
             self._breaker.record(f"teacher '{self.teacher.name}' at {replica.url}", finished.error)
 
-    async def _look(self, replica: Replica) -> None:
-        """Tell a server's pace how long its queue is, for as long as the server says it."""
-        if self.teacher.backend != "vllm":
-            return
-        url = f"{replica.url.removesuffix('/v1')}/metrics"
-        pause_s, most_s = _LOOK_S
-        shown = False
-        while True:
-            await asyncio.sleep(pause_s)
-            try:
-                async with self._session.get(url, timeout=aiohttp.ClientTimeout(total=_CHECK_TIMEOUT_S)) as response:
-                    status = response.status
-                    found = queue(await response.text()) if status == 200 else None
-            except (aiohttp.ClientError, ConnectionError, TimeoutError, ValueError):
-                continue
-            if found is None:
-                if not shown and status in (200, 404):
-                    return  # it never will; one that is starting again, or too busy to say, may
-                continue
-            shown = True
-            before = replica.pace.limit
-            replica.pace.saw(*found, replica.in_flight, time.monotonic())
-            pause_s = _LOOK_S[0] if replica.pace.limit != before else min(1.25 * pause_s, most_s)
-            self._place.set()
-
     async def ask(self, request: Request, replica: Replica) -> Completion:
         """The completion of one request, for which `replica` has counted a place in flight; it is given back.
 
-        Its `error` says why there is none. Raises TeacherError when the server is lost.
+        Its `error` says what is wrong with the row. Raises CircuitOpen when an outage lasts, TeacherError when the
+        server is lost.
         """
         place = Place(replica)
-        try:
-            body = await self.body(request)
-            return await self._ask(request, place, body)
-        except ImageError as error:
-            return Completion(error=f"image: {error.reason}: {error}")
-        finally:
-            place.replica.in_flight -= 1
-            self._place.set()
-
-    async def _ask(self, request: Request, place: Place, body: bytes) -> Completion:
-        tries = lost = 0
+        suspicion = Suspicion(request.sample.id)
+        inside = again = tried = False
+        lost = 0
+        self._first_tries += 1
         async with AsyncExitStack() as alone:
             while True:
-                started = time.monotonic()
-                server = place.replica
+                server, body = place.replica, b""
                 try:
-                    finished = await self._send(server, body, started)
-                except _Refused as error:
-                    if self._pictures.may_not_read(body, str(error), refused=True):
-                        body = await self.body(request, inside=True)
-                        continue
-                    return Completion(error=f"refused_request: {error}", latency_s=time.monotonic() - started)
-                except _Attempt as error:
-                    if error.reason == _CONNECTION and self._revive and await self._revive(server.url):
-                        lost += 1
-                        if lost >= _GUILTY_AFTER:
-                            return Completion(
-                                error=f"server_lost: the server went down {lost} times under this request"
-                            )
-                        if lost == _SUSPECT_AFTER:
-                            await alone.enter_async_context(self._alone())
-                        continue
-                    if self._pictures.may_not_read(body, str(error), refused=False):
-                        body = await self.body(request, inside=True)
-                        continue
-                    tries += 1
-                    if tries > self.teacher.max_retries:
-                        return Completion(error=f"{error} ({tries} tries)", latency_s=time.monotonic() - started)
-                    # Waiting times differ at random, so that requests that failed together don't return together.
-                    most_s = error.wait_s * 1.25 if error.wait_s else _BACKOFF_S * 2 ** (tries - 1)
-                    await asyncio.sleep(
-                        min(most_s * random.uniform(0.8 if error.wait_s else 0.5, 1), _LONGEST_WAIT_S)
-                    )
-                    if error.reason == _CONNECTION:
-                        self._move(request, place)
+                    body = await self.body(request, inside=inside)
+                    return await self._exchanged(request, server, body, inside=inside, again=again)
+                except (Failure, UnreadableError) as error:
+                    failure = error
+                finally:
+                    place.leave()
+                    self._first_tries -= not tried
+                    self._place.set()
+                tried, guilty = True, False
+                if isinstance(failure, UnreadableError):
+                    guilty = await self._unreadable(failure)
+                elif self._pictures.may_not_read(body, str(failure), refused=failure.refused):
+                    inside = True
+                elif failure.reason == CONNECTION and self._revive and await self._revive(server.url):
+                    lost += 1
+                    if lost >= _FAIL_AFTER:
+                        return Completion(error=f"server_lost: the server went down {lost} times under this request")
+                    if lost == _ISOLATE_AFTER:
+                        await alone.enter_async_context(self._alone())
                 else:
-                    server.pace.completed(server.in_flight, time.monotonic())
-                    return finished
+                    again = again or failure.reason == TIMEOUT
+                    guilty = await self._doubt(suspicion, failure, server)
+                    server = self._other(request, server)
+                if guilty:
+                    self._servers.convict(suspicion.row)
+                    tries = f" ({suspicion.tries} tries, others passed)" if suspicion.tries else ""
+                    return Completion(error=f"{failure}{tries}")
+                place.take(server)
+
+    async def _exchanged(
+        self, request: Request, replica: Replica, body: bytes, *, inside: bool, again: bool
+    ) -> Completion:
+        """One try. Raises Failure, or UnreadableError when an image changed meanwhile."""
+        finished = await self._exchange.send(replica, body, again=again)
+        self._check_model(finished)
+        self._pictures.check_unchanged(request.prompt.images)
+        self._servers.passed(request.sample.id)
+        replica.passed()
+        replica.pace.completed(replica.in_flight, time.monotonic())
+        if self._control is None or finished.latency_s < 0.9 * self._control.latency_s:
+            self._control = _Control(request, finished.latency_s, inside)
+        return finished
+
+    def _check_model(self, finished: Completion) -> None:
+        """Raises Failure when another model has answered, TeacherError when no other answer has come."""
+        teacher, asked = self.teacher, self.served.model
+        if teacher.allow_other_model or same_model(asked, finished.model):
+            return
+        problem = (
+            f"model {finished.model!r} has answered in place of {asked!r}; start the right server, correct "
+            f"served_model of teacher '{teacher.name}', or set its allow_other_model = true if that is meant"
+        )
+        if not self._servers.passes:
+            raise TeacherError(f"{self._servers.name}: {problem}")
+        raise Failure(_OTHER_MODEL, problem, tries=teacher.max_retries + 1)
+
+    async def _unreadable(self, failure: UnreadableError) -> bool:
+        """Whether an image that cannot be read is at fault; if its folder is, waits for it. Raises CircuitOpen."""
+        self._suspects += 1
+        try:
+            seconds = await asyncio.to_thread(self._folders.away, failure.ref, failure.error)
+            await asyncio.sleep(seconds)
+        finally:
+            self._suspects -= 1
+        return not seconds
+
+    async def _doubt(self, suspicion: Suspicion, failure: Failure, replica: Replica) -> bool:
+        """Wait until a row that failed is to be tried again; whether it is guilty instead. Raises CircuitOpen."""
+        servers, started = self._servers, time.monotonic()
+        suspicion.failed(servers, failure)
+        replica.failed(suspicion.row, started, connection=failure.reason == CONNECTION)
+        until = started + self._wait_s(suspicion, failure)
+        self._suspects += 1
+        try:
+            while not suspicion.proven(servers, failure):
+                control = self._known_to_pass()
+                if not self._first_tries:
+                    servers.wait(self._patience_s, self._say, idle=not self.in_flight and control is None)
+                now = time.monotonic()
+                if now >= until:
+                    if await self._try_control(control, suspicion):
+                        continue
+                    waits = self.in_flight and suspicion.open(servers) and suspicion.enough(servers, failure)
+                    if not waits:
+                        return False
+                await asyncio.sleep(_LOOK_AGAIN_S if now >= until else min(_LOOK_AGAIN_S, until - now))
+        finally:
+            self._suspects -= 1
+        return True
+
+    def _wait_s(self, suspicion: Suspicion, failure: Failure) -> float:
+        """Until the next try. It differs at random, so that requests that failed together don't return together."""
+        if failure.wait_s:
+            wait_s = failure.wait_s * random.uniform(1, 1.25)
+        else:
+            first_s = _REFUSED_BACKOFF_S if failure.of_the_request else _BACKOFF_S
+            wait_s = first_s * 2 ** min(suspicion.tries - 1, 10) * random.uniform(0.5, 1)
+        return min(wait_s, _LONGEST_WAIT_S, max(_BACKOFF_S, self._patience_s / 4))
+
+    def _known_to_pass(self) -> _Control | None:
+        """A request to find out with whether a server answers at all."""
+        if self._control is None and self._known is not None:
+            known, self._known = self._known, None
+            request = known()
+            self._control = None if request is None else _Control(request)
+        if self._control is None and not self._servers.out:
+            return _Control(self._plain)  # one or two rows are all there is to ask
+        return self._control
+
+    async def _try_control(self, control: _Control | None, suspicion: Suspicion) -> bool:
+        """Ask again what is known to pass, where no other row speaks for or against a suspect; whether it passed."""
+        servers, now = self._servers, time.monotonic()
+        after_s = max(_CONTROL_AFTER_S, 2 * control.latency_s) if control else 0.0
+        overdue = not self.in_flight or servers.failing_s > after_s
+        if control is None or not suspicion.open(servers) or not overdue or now < self._next_control:
+            return False
+        self._next_control = now + _LONGEST_WAIT_S
+        replica = choose(self.replicas, control.request, now)
+        replica.in_flight += 1
+        try:
+            body = await self.body(control.request, inside=control.inside)
+            self._check_model(await self._exchange.send(replica, body, again=False))
+        except UnreadableError:
+            self._control = None
+            return False
+        except Failure as failure:
+            servers.failed("control", failure)
+            replica.failed("control", now, connection=failure.reason == CONNECTION)
+            self._next_control = time.monotonic() + servers.pause_s(*_CHECK_S)
+            return False
+        finally:
+            replica.in_flight -= 1
+            self._place.set()
+        self._next_control = 0.0
+        servers.passed("control")
+        replica.passed()
+        return True
+
+    def _other(self, request: Request, replica: Replica) -> Replica:
+        """The server to try a request at that failed at `replica`: another one, if there is one."""
+        others = [each for each in self.replicas if each is not replica and each.checked]
+        return choose(others, request, time.monotonic()) if others else replica
 
     @asynccontextmanager
     async def _alone(self) -> AsyncIterator[None]:
-        """Nothing else is under way inside: no new request is drawn, and suspects take turns."""
-        self._suspects += 1
+        """Nothing else is under way inside: no new request is drawn, and requests that need it take turns."""
+        self._isolated += 1
         try:
             async with self._turn:
-                while self.in_flight > self._suspects:
+                while self.in_flight:
                     await asyncio.sleep(_DRAIN_S)
                 yield
         finally:
-            self._suspects -= 1
-            self._place.set()
-
-    def _move(self, request: Request, place: Place) -> None:
-        """Take a request's place to another server, if there is one, because this one broke."""
-        if len(self.replicas) > 1:
-            now = time.monotonic()
-            place.replica.rest(now)
-            place.move(choose(self.replicas, request, now))
+            self._isolated -= 1
             self._place.set()
 
     async def body(self, request: Request, *, inside: bool = False) -> bytes:
-        """The body of a request as it is sent; with `inside` its images are in it. Raises ImageError."""
+        """The body of a request as it is sent; with `inside` its images are in it. Raises UnreadableError."""
         part = self._pictures.inside if inside else self._pictures.part
         parts = [await part(ref) for ref in request.prompt.images]
         return orjson.dumps(
@@ -326,57 +388,3 @@ class ChatClient:
                 **sampling_body(self.teacher, request.sampling),
             }
         )
-
-    async def _send(self, replica: Replica, body: bytes, started: float) -> Completion:
-        url = f"{replica.url}/chat/completions"
-        try:
-            async with self._session.post(url, data=body, allow_redirects=False) as response:
-                status, headers, payload = response.status, response.headers, await _bounded(response)
-        except TimeoutError:
-            replica.pace.refused(replica.in_flight, time.monotonic())
-            raise _Attempt("timeout", f"no answer within timeout_s = {self.teacher.timeout_s:g}") from None
-        except (aiohttp.ClientError, ConnectionError) as error:
-            raise _Attempt(_CONNECTION, _told(error)) from None
-        if status in _BUSY:
-            replica.pace.refused(replica.in_flight, time.monotonic())
-        if status in _RETRIED or status >= 500:
-            kind = "rate_limited" if status == 429 else "server_error"
-            raise _Attempt(kind, f"HTTP {status}: {excerpt(payload)}", _retry_after(headers.get("retry-after")))
-        if status != 200:
-            raise _Refused(f"HTTP {status}: {excerpt(payload)}")
-        try:
-            return completion(payload, time.monotonic() - started)
-        except GarbledError as error:
-            raise _Attempt(error.reason, error.detail) from None
-
-
-async def _bounded(response: aiohttp.ClientResponse) -> bytes:
-    """The body of an answer. Raises _Attempt when it is larger than any answer should be."""
-    length = response.content_length
-    if length is not None and length <= MAX_ANSWER_BYTES and "content-encoding" not in response.headers:
-        return await response.read()
-    payload = bytearray()
-    async for chunk in response.content.iter_any():
-        payload += chunk
-        if len(payload) > MAX_ANSWER_BYTES:
-            response.close()
-            raise _Attempt("oversized_response", f"more than {MAX_ANSWER_BYTES >> 20} MiB")
-    return bytes(payload)
-
-
-def _told(error: BaseException) -> str:
-    return str(error) or type(error).__name__
-
-
-def _retry_after(value: str | None) -> float | None:
-    """Seconds that a Retry-After header asks for: a number, or a date."""
-    if not value:
-        return None
-    try:
-        return max(0.0, float(value))
-    except ValueError:
-        pass
-    try:
-        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
-    except (ValueError, TypeError):
-        return None

@@ -12,8 +12,9 @@ if TYPE_CHECKING:
 class Completion:
     """One raw completion, or the reason why there is none.
 
-    `error` starts with its class: image, refused_request and server_lost are the row's own fault; timeout,
-    connection, server_error, rate_limited, garbled_response and oversized_response may pass on another day.
+    `error` starts with its class: refused_request and server_lost stay; image, timeout, connection, server_error,
+    rate_limited, garbled_response, oversized_response and other_model may pass on another day. An error is the row's
+    own fault, proven (`teacher.outage`): what the world does to all rows is waited for and leaves no completion.
     """
 
     text: str = ""
@@ -31,6 +32,10 @@ class Completion:
     """[tokens, 1 + k], int32, where log-probabilities were asked for: the sampled token, then the k likeliest."""
     token_logprobs: "np.ndarray | None" = None
     """Of the same shape, float32: their log-probabilities."""
+    model: str = ""
+    """The model that the server says has answered; empty when it says nothing."""
+    notes: tuple[str, ...] = ()
+    """Fields of the answer that cannot be true and were left out, such as "usage.prompt_tokens = -1"."""
     latency_s: float = 0.0
     error: str = ""
 
@@ -45,5 +50,5 @@ class Served:
     """Whatever else is known of it and stays as it is (`teacher.engines`)."""
 
 
-ROW_FAULTS = ("image:", "refused_request:", "server_lost:")
+ROW_FAULTS = ("refused_request:", "server_lost:")
 """Errors that asking again unchanged does not cure."""

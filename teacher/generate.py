@@ -16,27 +16,36 @@ from typing import Any, Self
 
 from distill.artifacts import MANIFEST, Manifest, Output, fingerprint, finished, locked, versions
 from distill.damage import counted
-from distill.errors import TeacherError
+from distill.errors import CircuitOpen, DistillError, TeacherError
 from distill.recipe import Recipe, Teacher
 from distill.types import Outcome, ProgressCallback, unwatched
 from distill.whole import changed
 from teacher import plan as planning
+from teacher.adopt import adopt
 from teacher.client import ChatClient
 from teacher.completion import Completion, Served
 from teacher.engines import noted, require_same
 from teacher.feed import Feed
+from teacher.folders import Folders
 from teacher.identity import Model, Request
 from teacher.journals import TraceJournal, clean, scan, trace
 from teacher.ledger import Ledger
+from teacher.outage import Dependency, Failure, Say
 from teacher.rounds import rounds
 from teacher.settle import Tally, lines, outputs, settle
-from teacher.watch import Watch
+from teacher.watch import Watch, announce
 
 _CHARGE_INTERVAL_S = 0.2
+_LOOK_S = (0.5, 15.0)
+"""Between two looks at a folder of images that is away: at first, and later."""
 REMEDY = (
     "run again with --fresh to plan anew (traces that are the same by content are kept and not asked again), "
     "or choose another --run"
 )
+
+
+Absent = Mapping[str, DistillError]
+"""Teachers that could not be reached, and why."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -78,6 +87,7 @@ def generate(
         before = None if fresh else finished(folder, fields, remedy=REMEDY)
         now = planning.state(recipe, folder, fields, limit)
         if fresh or not planning.current(folder, now):
+            now = _wait_for_images(recipe, folder, fields, limit, now, lambda what: announce(on_progress, what))
             pending, routed = planning.prepare(recipe, folder, limit=limit)
             (folder / MANIFEST).unlink(missing_ok=True)
             planning.adopt(pending, folder, now, routed)
@@ -85,13 +95,37 @@ def generate(
         elif before and changed(folder, before.outputs.items()):
             (folder / MANIFEST).unlink()
             before = None
-        elif before and not before.counts["errors_to_ask_again"]:
+        elif before and _proven(before) and not before.counts["errors_to_ask_again"]:
             return before
-        stage = _Stage(recipe, models, planning.read(folder), on_progress)
+        # What is only asked again because it may pass today is not worth waiting for.
+        complete = before is not None and _proven(before)
+        stage = _Stage(recipe, models, planning.read(folder), on_progress, complete=complete, fresh=fresh)
         absent = stage.work()
-        if absent and before and (folder / MANIFEST).exists():
+        if absent and before and complete and (folder / MANIFEST).exists():
             return before
         return stage.finish(absent, fields, now, started)
+
+
+def _proven(before: Manifest) -> bool:
+    """Whether every error of a finished stage is proven to be the row's own; earlier versions proved none."""
+    return before.counts.get("error", 0) == before.counts.get("errors_proven", 0)
+
+
+def _wait_for_images(
+    recipe: Recipe, folder: Path, fields: Mapping[str, Any], limit: int | None, now: dict[str, Any], say: Say
+) -> dict[str, Any]:
+    """The state of the plan once the folders of its images are there. Raises CircuitOpen when they stay away."""
+    images = Dependency("the images of this run")
+    while gone := planning.away(folder, now):
+        shown = ", ".join(gone[:3]) + (f" and {len(gone) - 3:,} more folders" if len(gone) > 3 else "")
+        images.failed(
+            "images",
+            Failure("image", f"{shown} cannot be read; if they are gone for good, take their rows out of the source"),
+        )
+        images.wait(recipe.generate.patience_s, say, idle=True)
+        time.sleep(min(images.pause_s(*_LOOK_S), max(_CHARGE_INTERVAL_S, recipe.generate.patience_s / 4)))
+        now = planning.state(recipe, folder, fields, limit)
+    return now
 
 
 def ask(recipe: Recipe, models: Mapping[str, Model], plan: planning.Plan, on_progress: ProgressCallback) -> None:
@@ -101,36 +135,52 @@ def ask(recipe: Recipe, models: Mapping[str, Model], plan: planning.Plan, on_pro
     """
     absent = _Stage(recipe, models, plan, on_progress).work()
     if absent:
-        raise TeacherError("\n".join(str(error) for error in absent.values()))
+        raise _stopped(absent)
 
 
 class _Stage:
     """One run of the verb over a plan."""
 
     def __init__(
-        self, recipe: Recipe, models: Mapping[str, Model], plan: planning.Plan, on_progress: ProgressCallback
+        self,
+        recipe: Recipe,
+        models: Mapping[str, Model],
+        plan: planning.Plan,
+        on_progress: ProgressCallback,
+        *,
+        complete: bool = False,
+        fresh: bool = False,
     ) -> None:
+        """`complete`: there are traces of everything, so no server is waited for. `fresh`: errors are asked again."""
         self.recipe = recipe
         self.plan = plan
         self.models = models
+        self.patience_s = recipe.generate.patience_s
+        self.check_patience_s = 0.0 if complete else self.patience_s
         self.ledgers: dict[str, Ledger] = {}
         for teacher in recipe.teachers:
             ledger = self.ledgers[teacher.name] = scan(plan.folder / teacher.name, teacher)
             if ledger.damaged:
                 (plan.folder / MANIFEST).unlink(missing_ok=True)
             clean(ledger, teacher, drop_errors=False)
+        notes = list(adopt(recipe, models, plan, plan.folder, self.ledgers))
+        if fresh:
+            for ledger in self.ledgers.values():
+                ledger.errors.clear()
         outcomes = sum((ledger.outcomes() for ledger in self.ledgers.values()), Counter[str]())
         total = sum(
             plan.routed[teacher.name] * teacher.samples for teacher in recipe.teachers if teacher.after is None
         )
         self.watch = Watch(on_progress, done=outcomes.total(), total=total, outcomes=outcomes)
+        for note in notes:
+            self.watch.note(note)
 
-    def work(self) -> dict[str, TeacherError]:
+    def work(self) -> Absent:
         """Have everything answered that is open. Returns the teachers whose server is not there.
 
         Servers may be up one after the other: those that are there are used, the others are reported at the end.
         """
-        absent: dict[str, TeacherError] = {}
+        absent: dict[str, DistillError] = {}
         for group in rounds(self.recipe.teachers):
             jobs = self._jobs(group)
             if jobs and jobs[0].teacher.backend == "embedded":
@@ -155,30 +205,32 @@ class _Stage:
                 jobs[teacher.name] = _Job(teacher=teacher, model=model, ledger=ledger, feed=feed)
         return list(jobs.values())
 
-    async def _ask_servers(self, jobs: Sequence[_Job]) -> dict[str, TeacherError]:
+    async def _ask_servers(self, jobs: Sequence[_Job]) -> Absent:
         """All servers at once, each with its own number of requests in flight."""
-        absent: dict[str, TeacherError] = {}
-        async with AsyncExitStack() as stack:
-            ready: list[tuple[_Job, ChatClient, _Writer]] = []
-            clients = await asyncio.gather(*(self._client(job, stack) for job in jobs), return_exceptions=True)
-            for job, client in zip(jobs, clients, strict=True):
-                if isinstance(client, TeacherError):
-                    absent[job.teacher.name] = client
-                    job.feed.close()
-                elif isinstance(client, BaseException):
-                    raise client
-                else:
-                    ready.append((job, client, stack.enter_context(_Writer(self, job, client.served))))
-                    self.watch.follow(lambda client=client: client.in_flight)  # type: ignore[misc]
-            try:
-                async with asyncio.TaskGroup() as group:
-                    pulse = group.create_task(self._pulse([job.teacher for job, _, _ in ready]))
-                    for answers in [group.create_task(_answer(*each)) for each in ready]:
-                        await answers
-                    pulse.cancel()
-            except BaseExceptionGroup as errors:
-                raise errors.exceptions[0] from None
+        absent: dict[str, DistillError] = {}
+        serving: list[Teacher] = []
+        try:
+            async with asyncio.TaskGroup() as group:
+                pulse = group.create_task(self._pulse(serving))
+                for asking in [group.create_task(self._ask_server(job, serving, absent)) for job in jobs]:
+                    await asking
+                pulse.cancel()
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from None
         return absent
+
+    async def _ask_server(self, job: _Job, serving: list[Teacher], absent: dict[str, DistillError]) -> None:
+        async with AsyncExitStack() as stack:
+            stack.callback(job.feed.close)
+            try:
+                client = await self._client(job, stack)
+            except (TeacherError, CircuitOpen) as error:
+                absent[job.teacher.name] = error
+                return
+            writer = stack.enter_context(_Writer(self, job, client.served))
+            self.watch.follow(lambda: client.in_flight)
+            serving.append(job.teacher)
+            await client.answer(job.feed.get, writer.done)
 
     async def _client(self, job: _Job, stack: AsyncExitStack) -> ChatClient:
         """A client of a teacher's servers, which are started if that is the run's business. Raises TeacherError."""
@@ -197,14 +249,22 @@ class _Stage:
             urls=urls,
             max_pixels=source.max_pixels,
             max_failure_share=self.recipe.generate.max_failure_share,
+            patience_s=self.patience_s,
             local_media=local_media,
             revive=revive,
+            known=lambda: self._answered(job),
+            say=self.watch.note,
         )
         await stack.enter_async_context(client)
-        await client.check()
+        await client.check(patience_s=self.check_patience_s)
         if command:
             client.served = replace(client.served, facts={**client.served.facts, "command": command})
         return client
+
+    def _answered(self, job: _Job) -> Request | None:
+        """A request that was answered in an earlier run."""
+        looks = (job.feed.line.look(sample) for sample in self.plan.read())
+        return next((final.request for look in looks for final in look.finals if final.complete), None)
 
     async def _pulse(self, teachers: Sequence[Teacher]) -> None:
         """Charge for the servers' time."""
@@ -223,18 +283,19 @@ class _Stage:
             job.teacher,
             self.recipe.local_or_hub(job.teacher.model),
             max_pixels=self.recipe.data[planning.SOURCE].max_pixels,
+            folders=Folders(patience_s=self.patience_s, say=self.watch.note),
         )
         with _Writer(self, job, engine.served) as writer:
             engine.answer(job.feed.take, writer.done, writer.journal.flush)
 
     def finish(
         self,
-        absent: Mapping[str, TeacherError],
+        absent: Absent,
         fields: Mapping[str, Any],
         now: Mapping[str, Any],
         started: float,
     ) -> Manifest:
-        """Write down which traces count, and the manifest. Raises TeacherError when traces are still to be made."""
+        """Write down which traces count, and the manifest. Raises an error when traces are still to be made."""
         found = lines(self.recipe, self.models, self.ledgers, settled=True)
         tallies = settle(self.plan, found, self.ledgers)
         _require_complete(self.recipe, self.plan.folder, tallies, absent)
@@ -252,18 +313,11 @@ class _Stage:
             fields=fields,
             inputs={planning.SOURCE: str(now["content"]), "limit": str(now["limit"])},
             outputs=files,
-            counts=_counts(self.plan, tallies, outcomes, traces),
+            counts=_counts(self.plan, tallies, outcomes, traces, sum(each.odd for each in self.ledgers.values())),
             tokens=sum((tally.tokens for tally in tallies.values()), Counter[str]()),
             versions=versions("aiohttp", "orjson", "pillow") | engines,
             seconds=round(time.monotonic() - started, 3),
         ).write(self.plan.folder)
-
-
-async def _answer(job: _Job, client: ChatClient, writer: "_Writer") -> None:
-    try:
-        await client.answer(job.feed.get, writer.done)
-    finally:
-        job.feed.close()
 
 
 class _Writer:
@@ -296,19 +350,14 @@ class _Writer:
         self.job.ledger.close()
 
 
-def _require_complete(
-    recipe: Recipe, folder: Path, tallies: Mapping[str, Tally], absent: Mapping[str, TeacherError]
-) -> None:
-    """Raises TeacherError when traces are missing, or when a teacher has nothing but errors to show.
+def _require_complete(recipe: Recipe, folder: Path, tallies: Mapping[str, Tally], absent: Absent) -> None:
+    """Raises an error when traces are missing, or when a teacher has nothing but errors to show.
 
     One that only gets what others failed at may well fail at all of it.
     """
     if any(tally.open for tally in tallies.values()):
         finished_count = sum(tally.outcomes.total() for tally in tallies.values())
-        raise TeacherError(
-            "\n".join(str(error) for error in absent.values())
-            + f"\n{finished_count:,} traces are finished and kept; run again when the rest of the servers is up"
-        )
+        raise _stopped(absent, f"{finished_count:,} traces are finished and kept; run again when all servers are up")
     for teacher in recipe.teachers:
         outcomes = tallies[teacher.name].outcomes
         failed = outcomes[Outcome.ERROR]
@@ -319,8 +368,15 @@ def _require_complete(
             )
 
 
+def _stopped(absent: Absent, *more: str) -> DistillError:
+    """The error of a run that could not reach all its teachers."""
+    text = "\n".join([*(str(error) for error in absent.values()), *more])
+    away = all(isinstance(error, CircuitOpen) for error in absent.values())
+    return CircuitOpen(text) if away else TeacherError(text)
+
+
 def _counts(
-    plan: planning.Plan, tallies: Mapping[str, Tally], outcomes: Mapping[str, int], traces: int
+    plan: planning.Plan, tallies: Mapping[str, Tally], outcomes: Mapping[str, int], traces: int, odd: int
 ) -> dict[str, int]:
     counts = {"samples": plan.samples, "quarantined": plan.quarantined.total(), "traces": traces, **outcomes}
     for name, tally in tallies.items():
@@ -332,4 +388,8 @@ def _counts(
     if damaged := sum(counted(plan.folder).values()):
         counts["damaged_lines"] = damaged
     counts["errors_to_ask_again"] = sum(tally.errors_to_ask_again for tally in tallies.values())
+    if proven := sum(tally.proven for tally in tallies.values()):
+        counts["errors_proven"] = proven
+    if odd:
+        counts["odd_numbers"] = odd
     return counts

@@ -154,5 +154,14 @@ def requests(recipe: Recipe, teacher: Teacher, model: Model, sample: Sample) -> 
     return [author.first(sample, k) for k in range(teacher.samples)]
 
 
+def plain_request(teacher: Teacher) -> Request:
+    """A question that any server can answer, asked as the teacher's own: to find out whether its server answers."""
+    sample = Sample(id="control", images=(), question="Answer with the word yes.")
+    asked = Prompt(system=teacher.system, images=(), text=sample.question)
+    return Request(
+        id="", sample=sample, k=0, seed=0, sampling=teacher.sampling, prompt=asked, prompt_sha=prompt_sha(asked)
+    )
+
+
 def _digest(kind: str, content: dict[str, Any]) -> bytes:
     return hashlib.sha256(kind.encode() + b"\0" + canonical(content)).digest()

@@ -21,10 +21,11 @@ from transformers import AutoModelForImageTextToText, AutoProcessor
 
 from distill import images
 from distill.errors import ImageError, ModelError
-from distill.recipe import Teacher
+from distill.recipe import Generate, Teacher
 from distill.types import ImageRef
 from teacher.completion import Completion, Served
 from teacher.decoding import Batch, Row
+from teacher.folders import Folders
 from teacher.identity import Request
 from teacher.parse import TAGS
 from teacher.prompts import Prompt, messages
@@ -49,9 +50,11 @@ class _Question:
 class EmbeddedTeacher:
     """A checkpoint loaded once and asked in batches. Raises ModelError when it cannot be loaded."""
 
-    def __init__(self, teacher: Teacher, path: str, *, max_pixels: int) -> None:
+    def __init__(self, teacher: Teacher, path: str, *, max_pixels: int, folders: Folders | None = None) -> None:
+        """`folders` knows how long images that are away are waited for."""
         self.teacher = teacher
         self._max_pixels = max_pixels
+        self._folders = folders or Folders(patience_s=Generate().patience_s)
         self.model, self.processor = _load(teacher, path)
         self.tokenizer = getattr(self.processor, "tokenizer", self.processor)
         self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -107,13 +110,22 @@ class EmbeddedTeacher:
         readable = []
         for question in questions:
             try:
-                question.pictures = [images.load(ref, max_pixels=self._max_pixels) for ref in question.refs]
+                question.pictures = [self._picture(ref) for ref in question.refs]
             except ImageError as error:
                 for request in question.requests:
                     done(request, Completion(error=f"image: {error.reason}: {error}"))
             else:
                 readable.append(question)
         return readable
+
+    def _picture(self, ref: ImageRef) -> Image.Image:
+        """The pixels of an image, once its folder is there. Raises ImageError, CircuitOpen."""
+        while True:
+            try:
+                return images.decode(self._folders.read(ref), max_pixels=self._max_pixels)
+            except ImageError as error:
+                if not self._folders.wait(ref, error):
+                    raise
 
     def _answer_batch(self, questions: list[_Question], done: Done, pulse: Callable[[], None]) -> None:
         if not questions:

@@ -121,7 +121,13 @@ def _parsed_again(record: Mapping[str, Any], teacher: Teacher) -> dict[str, Any]
 
 def trace(teacher: Teacher, model: Model, served: Served, request: Request, completion: Completion) -> Trace:
     """The record of one finished request. What a server repeats of our secrets is masked before it is parsed."""
-    completion = replace(completion, text=redact.exact(completion.text), error=redact.message(completion.error))
+    completion = replace(
+        completion,
+        text=redact.exact(completion.text),
+        error=redact.message(completion.error),
+        model=redact.exact(completion.model),
+        notes=tuple(map(redact.exact, completion.notes)),
+    )
     if completion.error:
         parsed = Parsed(reasoning="", answer="", outcome=Outcome.ERROR)
     else:
@@ -152,7 +158,7 @@ def trace(teacher: Teacher, model: Model, served: Served, request: Request, comp
         },
         model=model.name,
         revision=model.revision,
-        engine={**served.engine, "model": served.model},
+        engine={**served.engine, "model": completion.model or served.model},
         prompt_sha=request.prompt_sha,
         latency_s=round(completion.latency_s, 4),
         created=datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -161,6 +167,8 @@ def trace(teacher: Teacher, model: Model, served: Served, request: Request, comp
         hinted=teacher.hinted,
         stop_reason=completion.stop_reason,
         error=completion.error,
+        proven=bool(completion.error),
+        notes=completion.notes,
         logprobs=None
         if completion.token_ids is None or completion.token_logprobs is None
         else encode(completion.token_ids, completion.token_logprobs),
@@ -207,8 +215,9 @@ class TraceJournal:
             raise AssertionError(f"trace {finished.id} of teacher {finished.teacher} was generated twice")
         record: dict[str, Any] = _shallow(finished) | {"usage": _shallow(finished.usage)}
         # What most engines never say would only make every record longer.
-        for values, key in ((record, "logprobs"), (record, "stop_reason"), (record["usage"], "cached")):
-            if values[key] in (None, ""):
+        rare = ("logprobs", "stop_reason", "proven", "notes")
+        for values, key in (*((record, key) for key in rare), (record["usage"], "cached")):
+            if values[key] is None or values[key] is False or values[key] in ("", ()):
                 del values[key]
         journal = self._open()
         start = journal.append(record)

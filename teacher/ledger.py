@@ -48,11 +48,13 @@ class Ledger:
 
     folder: Path
     errors: dict[bytes, bool] = field(default_factory=dict)
-    """Ids that only have an error from an earlier run, and whether that may be gone when they are asked again."""
+    """Ids that only have a proven error from an earlier run, and whether it may be gone when they are asked again."""
     failed: dict[bytes, bool] = field(default_factory=dict)
     """The same for errors of this run; they are not asked again in it."""
     engines: dict[str, str] = field(default_factory=dict)
     """Versions of the engines that answered, by name."""
+    odd: int = 0
+    """Records of answers with numbers that cannot be true."""
     records: dict[Path, int] = field(default_factory=dict)
     """Records a part."""
     ends: dict[Path, int] = field(default_factory=dict)
@@ -72,8 +74,11 @@ class Ledger:
     def add(self, record: Mapping[str, Any], part: int, start: int) -> None:
         """Count one record on disk, in a part, its line starting at byte `start`. Errors count as of this run."""
         key = bytes.fromhex(record["id"])
+        self.odd += bool(record.get("notes"))
         if record["outcome"] == Outcome.ERROR:
-            self.failed[key] = not record.get("error", "").startswith(ROW_FAULTS)
+            # What is not proven may have been an outage: it counts as never asked.
+            if record.get("proven"):
+                self.failed[key] = not record.get("error", "").startswith(ROW_FAULTS)
             return
         usage = record["usage"]
         code = _OUTCOMES.index(record["outcome"])

@@ -178,12 +178,15 @@ def _images_root(recipe: Recipe) -> str:
 def _images_state(path: Path) -> str:
     """Digest over size and time of change of every file that the planned samples' images lie in."""
     try:
-        with pq.ParquetFile(path) as table:
-            rows: Any = table.read(columns=["images.list.element.path"])["images"].combine_chunks()
+        return fingerprint({name: _stat(name) for name in _image_paths(path)})
     except (OSError, pa.ArrowException, KeyError):
         return ""  # there is none, or a damaged one, which is made anew
-    paths = sorted(rows.flatten().field("path").unique().to_pylist())
-    return fingerprint({name: _stat(name) for name in paths})
+
+
+def _image_paths(path: Path) -> list[str]:
+    with pq.ParquetFile(path) as table:
+        rows: Any = table.read(columns=["images.list.element.path"])["images"].combine_chunks()
+    return sorted(rows.flatten().field("path").unique().to_pylist())
 
 
 def _stat(name: str) -> list[int]:
@@ -192,6 +195,26 @@ def _stat(name: str) -> list[int]:
     except OSError:
         return []
     return [status.st_size, status.st_mtime_ns]
+
+
+def away(folder: Path, now: Mapping[str, Any]) -> list[str]:
+    """Folders of images of the plan in place that cannot be read now, although its source is still the same."""
+    try:
+        if orjson.loads((folder / STATE).read_bytes())["made_from"]["content"] != now["content"]:
+            return []
+        missing = {str(Path(name).parent) for name in _image_paths(folder / SAMPLES) if not _stat(name)}
+    except (OSError, pa.ArrowException, orjson.JSONDecodeError, KeyError, TypeError):
+        return []
+    return sorted(name for name in missing if not _listed(name))
+
+
+def _listed(folder: str) -> bool:
+    """Whether a folder can be listed and holds something."""
+    try:
+        with os.scandir(folder) as entries:
+            return any(entries)
+    except OSError:
+        return False
 
 
 def prepare(recipe: Recipe, folder: Path, *, limit: int | None) -> tuple[Path, dict[str, int]]:

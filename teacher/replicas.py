@@ -11,6 +11,8 @@ from teacher.identity import Request
 from teacher.pace import Pace
 
 _REST_S = 5.0
+_STRIKES = 2
+"""Rows that fail at a server one after the other until it is left alone for a while."""
 _OVERLOAD = 1.25
 
 
@@ -22,6 +24,9 @@ class Replica:
         self.pace = pace
         self.in_flight = 0
         self.broken_until = 0.0
+        self.checked = False
+        """Whether it was seen to serve the teacher's model."""
+        self._strikes: set[str] = set()
         self._salt = url.encode()
 
     @property
@@ -30,6 +35,17 @@ class Replica:
 
     def rest(self, now: float) -> None:
         self.broken_until = now + _REST_S
+
+    def passed(self) -> None:
+        if self._strikes:
+            self._strikes.clear()
+            self.broken_until = 0.0
+
+    def failed(self, row: str, now: float, *, connection: bool) -> None:
+        """A row got no answer here; where the connection broke, it is the server's fault at once."""
+        self._strikes.add(row)
+        if connection or len(self._strikes) >= _STRIKES:
+            self.rest(now)
 
     def score(self, key: bytes) -> bytes:
         """Rendezvous hashing: of equal servers the one with the highest score for a key is its home."""
@@ -42,15 +58,19 @@ class Place:
     def __init__(self, replica: Replica) -> None:
         self.replica = replica
 
-    def move(self, replica: Replica) -> None:
+    def leave(self) -> None:
+        """The request waits, and takes no place meanwhile."""
         self.replica.in_flight -= 1
+
+    def take(self, replica: Replica) -> None:
         replica.in_flight += 1
         self.replica = replica
 
 
 def well(replicas: Sequence[Replica], now: float) -> Sequence[Replica]:
-    """The servers that may be asked: those that are not broken, or all if all are."""
-    return [replica for replica in replicas if replica.broken_until <= now] or replicas
+    """The servers that may be asked: those that are not broken, or all if all are; never one that was not seen up."""
+    checked = [replica for replica in replicas if replica.checked] or replicas
+    return [replica for replica in checked if replica.broken_until <= now] or checked
 
 
 def choose(replicas: Sequence[Replica], request: Request, now: float) -> Replica:

@@ -46,6 +46,8 @@ class Tally:
     hinted: int = 0
     repeated: int = 0
     """Attempts that a later one replaced."""
+    proven: int = 0
+    """Errors that are the rows' own."""
     open: int = 0
     """Traces still to be made."""
 
@@ -56,6 +58,7 @@ class Tally:
         entry = ledger.entry(trace_id)
         if entry is None:
             self.errors_to_ask_again += bool(ledger.failure(trace_id))
+            self.proven += 1
             return
         self._count(entry, wasted=outcome != Outcome.COMPLETE)
 

@@ -11,6 +11,11 @@ from distill.types import Outcome, Progress, ProgressCallback
 _REPORT_INTERVAL_S = 0.25
 
 
+def announce(on_progress: ProgressCallback, what: str) -> None:
+    """Say what is going on before it is known how many traces there will be."""
+    on_progress(Progress(stage="generate", done=0, total=1, unit="traces", facts={"now": what}))
+
+
 class Watch:
     """Turns finished traces into reports, a few a second."""
 

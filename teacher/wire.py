@@ -1,5 +1,6 @@
 """What goes over the wire: the settings of a request body, and a server's answer as a completion. Pure."""
 
+import re
 from collections.abc import Mapping
 from os import environ
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,16 @@ _REPETITION: Mapping[str, int] = {"max_pattern_size": 16, "min_pattern_size": 1,
 size of pattern after every token, so longer ones would cost more than the few loops they find earlier."""
 _FAILED_FINISHES = frozenset({"abort", "error"})
 _TOKEN_ID = "token_id:"
+MOST_TOKENS = (1 << 31) - 1
+"""More tokens than any answer has; a count beyond it is an error of the server."""
+_ESCAPE = re.compile(
+    rb"\\u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|(\\u[dD][89a-fA-F][\da-fA-F]{2})|\\.", re.DOTALL
+)
+"""An escape in a JSON text; the group is half a surrogate pair."""
+_WORD = 200
+_MOST_NOTES = 8
+_MOST_LOGPROBS = 64
+_ROUNDING = 1e-3
 
 
 class GarbledError(Exception):
@@ -92,67 +103,133 @@ def _for_others(teacher: Teacher, sampling: Sampling) -> dict[str, Any]:
     return {"top_p": sampling.top_p} if sampling.top_p != 1 else {}
 
 
-def completion(payload: bytes, latency_s: float) -> Completion:
+class Reader:
+    """Takes values of a server's answer one by one; what cannot be true is left out and noted."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def _note(self, name: str, value: Any) -> None:
+        if len(self.notes) < _MOST_NOTES:
+            shown = repr(value) if isinstance(value, str | int | float | bool) else type(value).__name__
+            self.notes.append(f"{name} = {shown[:40]}")
+
+    def table(self, name: str, value: Any) -> Mapping[str, Any]:
+        if isinstance(value, dict):
+            return value
+        if value is not None:
+            self._note(name, value)
+        return {}
+
+    def count(self, name: str, value: Any) -> int | None:
+        """A number of tokens; a whole number written as a float or in digits is one. None when it is none."""
+        if value is None or (type(value) is int and 0 <= value <= MOST_TOKENS):
+            return value
+        number = value
+        digits = isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 10
+        if digits or (isinstance(value, float) and value.is_integer()):
+            number = int(value)
+        if isinstance(number, int) and not isinstance(number, bool) and 0 <= number <= MOST_TOKENS:
+            return number
+        self._note(name, value)
+        return None
+
+    def word(self, name: str, value: Any) -> str:
+        """A short text; a number counts as one, for stop tokens have numbers."""
+        if value is None:
+            return ""
+        if isinstance(value, str | int) and not isinstance(value, bool):
+            return str(value)[:_WORD]
+        self._note(name, value)
+        return ""
+
+
+def completion(payload: bytes, latency_s: float, *, logprobs: bool = False) -> Completion:
     """A server's answer. Raises GarbledError when it is not one."""
-    body = parsed(payload)
+    return completion_of(parsed(payload), payload, latency_s, logprobs=logprobs)
+
+
+def completion_of(body: Any, payload: bytes, latency_s: float, *, logprobs: bool) -> Completion:
+    """The same of a body that has been parsed; `payload` is for the message of an error.
+
+    `logprobs`: log-probabilities were asked for. Others are not looked at.
+    """
     try:
         choice = body["choices"][0]
         message = choice["message"]
         content = _text(message.get("content"))
         reasoning = _text(message.get("reasoning") or message.get("reasoning_content"))
         refusal = _text(message.get("refusal"))
-        finish = str(choice.get("finish_reason") or "stop")
-        usage = body.get("usage") or {}
-        details = usage.get("completion_tokens_details") or {}
-        of_prompt = usage.get("prompt_tokens_details") or {}
-        media = of_prompt.get("multimodal_tokens") or {}
-        cached, stopped_by = of_prompt.get("cached_tokens"), choice.get("stop_reason")
-        logprobs = (choice.get("logprobs") or {}).get("content")
-        token_ids, token_logprobs = _logprobs(logprobs) if logprobs else (None, None)
-        found = Completion(
-            text=compose(content or refusal, reasoning),
-            finish_reason="content_filter" if refusal and not content else finish,
-            stop_reason="" if stopped_by is None else str(stopped_by),
-            prompt_tokens=int(usage.get("prompt_tokens") or 0),
-            image_tokens=int(media.get("image") or 0),
-            cached_tokens=None if cached is None else int(cached),
-            completion_tokens=int(usage.get("completion_tokens") or 0),
-            reasoning_tokens=details.get("reasoning_tokens") or None,
-            token_ids=token_ids,
-            token_logprobs=token_logprobs,
-            latency_s=latency_s,
-        )
-    except (KeyError, IndexError, TypeError, AttributeError, ValueError):
+        found = (choice.get("logprobs") or {}).get("content") if logprobs else None
+        token_ids, token_logprobs = _logprobs(found) if found else (None, None)
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError, ArithmeticError):
         raise GarbledError("garbled_response", f"not a chat completion: {excerpt(payload)}") from None
+    read = Reader()
+    finish = read.word("finish_reason", choice.get("finish_reason")) or "stop"
     if finish in _FAILED_FINISHES:
         raise GarbledError("server_error", f"finish_reason {finish}")
-    return found
+    usage = read.table("usage", body.get("usage"))
+    details = read.table("usage.completion_tokens_details", usage.get("completion_tokens_details"))
+    of_prompt = read.table("usage.prompt_tokens_details", usage.get("prompt_tokens_details"))
+    media = read.table("usage.prompt_tokens_details.multimodal_tokens", of_prompt.get("multimodal_tokens"))
+    return Completion(
+        text=compose(content or refusal, reasoning),
+        finish_reason="content_filter" if refusal and not content else finish,
+        stop_reason=read.word("stop_reason", choice.get("stop_reason")),
+        prompt_tokens=read.count("usage.prompt_tokens", usage.get("prompt_tokens")) or 0,
+        image_tokens=read.count("multimodal_tokens.image", media.get("image")) or 0,
+        cached_tokens=read.count("prompt_tokens_details.cached_tokens", of_prompt.get("cached_tokens")),
+        completion_tokens=read.count("usage.completion_tokens", usage.get("completion_tokens")) or 0,
+        reasoning_tokens=read.count("reasoning_tokens", details.get("reasoning_tokens")) or None,
+        token_ids=token_ids,
+        token_logprobs=token_logprobs,
+        model=read.word("model", body.get("model")),
+        notes=tuple(read.notes),
+        latency_s=latency_s,
+    )
 
 
 def _logprobs(content: list[dict[str, Any]]) -> "tuple[np.ndarray, np.ndarray]":
-    """Ids [tokens, 1 + k] and log-probabilities of the same shape: the sampled token first, then the likeliest."""
+    """Ids [tokens, 1 + k] and log-probabilities of the same shape: the sampled token first, then the likeliest.
+
+    Raises ValueError, or what comes of a wrong type or shape, when they are none.
+    """
     import numpy as np
 
     width = 1 + max(len(token["top_logprobs"]) for token in content)
+    if width > _MOST_LOGPROBS:
+        raise ValueError(f"{width} log-probabilities a token")
     ids = np.full((len(content), width), -1, np.int32)
     values = np.full((len(content), width), -np.inf, np.float32)
     for row, token in enumerate(content):
         for column, entry in enumerate([token, *token["top_logprobs"]]):
             ids[row, column] = int(entry["token"].removeprefix(_TOKEN_ID))
             values[row, column] = entry["logprob"]
+    if np.isnan(values).any() or (values > _ROUNDING).any() or ids[:, 0].min() < 0:
+        raise ValueError("log-probabilities above 0, or tokens without a number")
     return ids, values
 
 
 def _text(value: Any) -> str:
+    """The text of a message or of its parts. Raises TypeError for what is no text."""
     if isinstance(value, list):
-        return "".join(str(part.get("text") or "") for part in value)
-    return "" if value is None else str(value)
+        return "".join(_text(part.get("text")) for part in value)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise TypeError(f"a text is needed, not {type(value).__name__}")
+    return value
 
 
 def parsed(payload: bytes) -> Any:
-    """JSON text as a value; None when it is none."""
+    """JSON text as a value; None when it is none. Half a surrogate pair, which is no character, becomes U+FFFD."""
     try:
         return orjson.loads(payload)
+    except orjson.JSONDecodeError:
+        pass
+    mended = _ESCAPE.sub(lambda found: rb"\ufffd" if found[1] else found[0], payload)
+    try:
+        return orjson.loads(mended) if mended != payload else None
     except orjson.JSONDecodeError:
         return None
 

@@ -16,6 +16,14 @@ What a request meets is decided by words in its question, so a test plants a fau
     redirect    302 to elsewhere            empty       an empty text
     refusal     a refusal                   think       thoughts that ran into max_tokens
     loop        a text that goes round          bomb        a small body that unpacks to a huge one
+    inner       an error with status 200        odd         numbers that cannot be true
+    drip        pieces over three seconds, when pieces are asked for; else nothing, ever
+    stall       one piece, then nothing, ever
+
+What all requests meet is `--mode`, which GET /mode?NAME changes while it runs: one of the faults above, a status,
+"quota" (429 and a text about money), "html" (502 and a page), "login" (200 and a page), "other" (another model
+answers), "away" (connections end before any header); "" for none. Answers come in pieces where the request says
+`stream`, unless `--whole` is given.
 
 With `--slots` it has an engine: so many requests are worked on at once, the others wait; each decoding step takes
 `--token-s` and `--slot-s` for every running request. `/metrics` shows the queue as vLLM does.
@@ -33,6 +41,7 @@ from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import unquote
 
 import orjson
 
@@ -83,6 +92,11 @@ class Stub:
 
     def page(self, path: str) -> bytes:
         """Everything that is not a chat."""
+        if path.startswith("/mode"):
+            self.options.mode = unquote(path.partition("?")[2])
+            return response({})
+        if self.options.mode and path != "/seen" and (page := self._outage(self.options.mode)):
+            return page
         if path == "/v1/models":
             card = {"id": self.options.model, "object": "model", "root": self.options.root or None}
             return response({"object": "list", "data": [card]})
@@ -123,6 +137,13 @@ class Stub:
             self.bodies.append(body)
         if self.options.fail_all:
             return response({"error": {"message": "everything fails"}}, status=self.options.fail_all)
+        if mode := self.options.mode:
+            if mode == "away":
+                wire.end()
+                return None
+            page = self._outage(mode)
+            if page or mode != "other":
+                return page or await self._fault(mode, body, wire)
         if self.engine and self.options.queue and len(self.engine.waiting) >= self.options.queue:
             return response({"error": {"message": "the queue is full"}}, status=503)
         parts = body["messages"][-1]["content"]
@@ -142,7 +163,19 @@ class Stub:
         if self.engine:
             await self.engine.decode(answer["usage"]["completion_tokens"])
         self.answered += 1
-        return response(answer)
+        answer["model"] = "another" if self.options.mode == "other" else body["model"]
+        return pieces_of(answer) if body.get("stream") and not self.options.whole else response(answer)
+
+    def _outage(self, mode: str) -> bytes | None:
+        """What every request meets, questions about the server included."""
+        page = b"<html><body>Bad Gateway</body></html>"
+        match mode:
+            case "quota":
+                text = "You exceeded your current quota, please check your plan and billing details."
+                return response({"error": {"message": text, "code": "insufficient_quota"}}, status=429)
+            case "html" | "login":
+                return response(page, status=502 if mode == "html" else 200, kind="text/html")
+        return response({"error": {"message": f"all {mode}"}}, status=int(mode)) if mode.isdigit() else None
 
     async def _fault(self, kind: str, body: dict[str, Any], wire: "Wire") -> bytes | None:
         if kind.isdigit():
@@ -163,6 +196,26 @@ class Stub:
                     wire.send(whole[start : start + 1 + len(whole) // 10])
                     await asyncio.sleep(0.05)
                 return None
+            case "drip" if body.get("stream"):
+                *pieces, end = events(completion("drip", body, words=10, field=False))
+                wire.send(response(b"", kind="text/event-stream", length=False))
+                for piece in (*pieces, end):
+                    wire.send(chunk(piece))
+                    await asyncio.sleep(3 / len(pieces))
+                wire.send(chunk(b""))
+                return None
+            case "drip":
+                await asyncio.sleep(3600)
+            case "stall":
+                first, *_ = events(completion("stall", body, words=5, field=False))
+                wire.send(response(b"", kind="text/event-stream", length=False) + chunk(first))
+                await asyncio.sleep(3600)
+            case "inner":
+                return response({"error": {"message": "overloaded", "type": "server_error", "code": 529}})
+            case "odd":
+                odd = completion("odd", body, words=5, field=False)
+                odd["usage"] = {"prompt_tokens": -1, "completion_tokens": 5e9, "completion_tokens_details": "many"}
+                return response(odd)
             case "garbage":
                 return response(b"<html>not what you asked for</html>")
             case "cut":
@@ -230,15 +283,52 @@ def _token(digest: str, position: int, top: int) -> dict[str, Any]:
     return {"token": f"token_id:{first}", "logprob": -0.25, "top_logprobs": likely}
 
 
+def events(answer: dict[str, Any]) -> Iterator[bytes]:
+    """An answer in pieces, as vLLM sends them: one a word, then the end, then the numbers of tokens."""
+    (choice,) = answer["choices"]
+    message, tokens = choice["message"], (choice.get("logprobs") or {}).get("content", [])
+    texts = [
+        (key, word) for key in ("reasoning", "content") for word in re.findall(r"\S*\s*", message.get(key) or "")
+    ]
+    model = {"model": answer["model"]} if "model" in answer else {}
+    for place, (key, word) in enumerate(texts):
+        last = place == len(texts) - 1
+        piece: dict[str, Any] = {"index": 0, "delta": {key: word}}
+        if tokens:
+            piece["logprobs"] = {"content": tokens[place:] if last else tokens[place : place + 1]}
+        if last:
+            piece["finish_reason"] = choice["finish_reason"]
+        yield b"data: " + orjson.dumps({"choices": [piece], **model}) + b"\n\n"
+    yield b"data: " + orjson.dumps({"choices": [], "usage": answer["usage"], **model}) + b"\n\ndata: [DONE]\n\n"
+
+
+def chunk(data: bytes) -> bytes:
+    return b"%x\r\n%s\r\n" % (len(data), data)
+
+
+def pieces_of(answer: dict[str, Any]) -> bytes:
+    body = b"".join(chunk(piece) for piece in events(answer)) + chunk(b"")
+    return response(b"", kind="text/event-stream", length=False) + body
+
+
 _REASONS = {200: "OK", 302: "Found"}
 
 
-def response(value: Any, *, status: int = 200, retry_after: bool = False, encoding: str = "") -> bytes:
+def response(
+    value: Any,
+    *,
+    status: int = 200,
+    retry_after: bool = False,
+    encoding: str = "",
+    kind: str = "application/json",
+    length: bool = True,
+) -> bytes:
     body = value if isinstance(value, bytes) else orjson.dumps(value)
     extra = "retry-after: 0.05\r\n" if retry_after else "location: http://127.0.0.1:9/\r\n" if status == 302 else ""
     extra += f"content-encoding: {encoding}\r\n" if encoding else ""
-    head = f"HTTP/1.1 {status} {_REASONS.get(status, 'Planted')}\r\ncontent-type: application/json\r\n{extra}"
-    return f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
+    head = f"HTTP/1.1 {status} {_REASONS.get(status, 'Planted')}\r\ncontent-type: {kind}\r\n{extra}"
+    size = f"content-length: {len(body)}" if length else "transfer-encoding: chunked"
+    return f"{head}{size}\r\n\r\n".encode() + body
 
 
 class Wire(asyncio.Protocol):
@@ -275,8 +365,11 @@ class Wire(asyncio.Protocol):
             return
         raw = bytes(self._buffer[end + 4 : end + 4 + length])
         path = bytes(self._buffer[:end]).split(b" ", 2)[1].decode()
+        path = re.sub(r"^http://[^/]+", "", path)  # what a proxy gets
         del self._buffer[: end + 4 + length]
-        if path == "/v1/chat/completions":
+        if self._stub.options.mode == "away" and not path.startswith("/mode"):
+            self.end()
+        elif path == "/v1/chat/completions":
             self._task = asyncio.create_task(self._chat(raw))
         else:
             self.send(self._stub.page(path))
@@ -324,6 +417,8 @@ if __name__ == "__main__":
     parser.add_argument("--allowed-local-media-path", default="")
     parser.add_argument("--latency-s", type=float, default=0.0)
     parser.add_argument("--fail-all", type=int, default=0, help="answer everything with this status")
+    parser.add_argument("--mode", default="", help="what every request meets")
+    parser.add_argument("--whole", type=int, default=0, help="1: never answer in pieces")
     parser.add_argument("--words", type=int, default=20)
     parser.add_argument("--field", type=lambda text: text == "True", default=False)
     parser.add_argument("--slots", type=int, default=0, help="requests worked on at once; 0: all, without an engine")

@@ -139,3 +139,51 @@ def test_an_argument_that_the_server_refuses_is_shown_with_the_end_of_its_log(
 
     with pytest.raises(TeacherError, match=r"exit code 2 while starting(?s:.*)unrecognized arguments"):
         asyncio.run(run())
+
+
+def test_an_answer_in_pieces_is_the_one_that_comes_whole(teacher: Teacher, tmp_path: Path) -> None:
+    import test_teacher_client as clients
+
+    from distill.images import sha256
+    from distill.types import ImageRef
+    from teacher.completion import Completion
+    from teacher.identity import model_of
+    from teacher.stream import Streaming
+
+    path = tiny_models.picture(tmp_path / "a.png", 1)
+    ref = ImageRef(sha256=sha256(path.read_bytes()), path=str(path))
+    sampling = {"temperature": 1.0, "max_tokens": 40}
+    teacher = Teacher.model_validate({**teacher.model_dump(), "sampling": sampling, "logprobs": 3})
+    wanted = clients.asked(teacher, *(f"How many red circles? {number}" for number in range(8)), images=(ref,))
+    found: dict[bool, dict[str, Completion]] = {True: {}, False: {}}
+
+    async def run(url: str) -> None:
+        for streamed, answers in found.items():
+            model = model_of(clients.Recipe(), teacher)
+            async with clients.client_of(teacher, model, urls=(url,)) as client:
+                await client.check()
+                client._exchange._streaming = _Always(streamed)
+                await client.answer(
+                    clients.given(wanted), lambda request, done, into=answers: into.update({request.id: done})
+                )
+
+    class _Always(Streaming):
+        def __init__(self, streamed: bool) -> None:
+            super().__init__(600.0)
+            self._streamed = streamed
+
+        def wanted(self, *, again: bool) -> bool:
+            return self._streamed
+
+    async def whole() -> None:
+        async with Servers(teacher, str(MODEL), tmp_path, media_root=tmp_path) as servers:
+            await run(servers.urls[0])
+
+    asyncio.run(whole())
+    for name, done in found[False].items():
+        other = found[True][name]
+        assert not done.error and done.completion_tokens and done.prompt_tokens > 16
+        for field in ("text", "finish_reason", "stop_reason", "prompt_tokens", "image_tokens", "completion_tokens"):
+            assert getattr(done, field) == getattr(other, field), field
+        assert done.token_ids is not None and other.token_ids is not None
+        assert done.token_ids.tolist() == other.token_ids.tolist()

@@ -9,7 +9,7 @@ import stub_server
 import test_teacher_client as clients
 import tiny_models
 
-from distill.errors import RecipeError, TeacherError
+from distill.errors import CircuitOpen, RecipeError
 from distill.images import sha256
 from distill.recipe import Recipe, load
 from distill.types import ImageRef
@@ -24,7 +24,8 @@ def url() -> Iterator[str]:
 
 def recipe(folder: Path, settings: str) -> Recipe:
     path = folder / "recipe.toml"
-    path.write_text(f'[data.questions]\nsource = "q.jsonl"\n[[teachers]]\nname = "judge"\n{settings}')
+    head = '[data.questions]\nsource = "q.jsonl"\n[generate]\npatience_s = 1.0\n'
+    path.write_text(f'{head}[[teachers]]\nname = "judge"\n{settings}')
     return load(path)
 
 
@@ -68,7 +69,7 @@ def test_a_question_that_fails_has_an_empty_answer_and_costs_no_other(url: str, 
 
 def test_a_server_that_is_not_there_is_said(tmp_path: Path) -> None:
     with (
-        pytest.raises(TeacherError, match="no answer from"),
+        pytest.raises(CircuitOpen, match="no answer from"),
         asking(served(tmp_path, "http://127.0.0.1:9/v1"), "judge", tmp_path, max_tokens=8) as ask,
     ):
         ask(questions("anyone?"))

@@ -15,13 +15,14 @@ import pytest
 import stub_server
 import tiny_models
 
-from distill.errors import CircuitOpen, ImageError, RecipeError, TeacherError
+from distill.errors import CircuitOpen, RecipeError, TeacherError
 from distill.images import sha256
 from distill.recipe import Recipe, Sampling, Teacher
 from distill.types import ImageRef, Sample
 from teacher import pictures
 from teacher.client import Breaker, ChatClient, Get
 from teacher.completion import Completion
+from teacher.folders import Folders, UnreadableError
 from teacher.identity import Model, Request, requests
 from teacher.wire import sampling_body
 
@@ -48,7 +49,7 @@ def asked(who: Teacher, *questions: str, images: tuple[ImageRef, ...] = ()) -> l
 
 
 def client_of(who: Teacher, model: Model = MODEL, **options: Any) -> ChatClient:
-    values = {"urls": who.urls, "max_pixels": 10**8, "max_failure_share": 1.0, **options}
+    values = {"urls": who.urls, "max_pixels": 10**8, "max_failure_share": 1.0, "patience_s": 5.0, **options}
     return ChatClient(who, model, **values)
 
 
@@ -92,18 +93,20 @@ def test_faults_that_pass_are_retried_and_faults_of_the_row_are_not(url: str) ->
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [
-        ("fault=500", "server_error: HTTP 500: planted 500 (2 tries)"),
+        ("fault=500", "server_error: HTTP 500: planted 500 (2 tries, others passed)"),
         ("fault=503", "server_error: HTTP 503"),
         ("fault=429", "rate_limited: HTTP 429"),
         ("fault=disconnect", "connection: "),
         ("fault=garbage", "garbled_response: not a chat completion: <html>"),
         ("fault=abort", "server_error: finish_reason abort"),
-        ("fault=hang", "timeout: no answer within timeout_s = 0.5"),
+        ("fault=hang", "timeout: nothing of the answer for 0.5 s (timeout_s = 0.5)"),
     ],
 )
 def test_a_fault_that_stays_becomes_the_rows_error_with_its_class(url: str, fault: str, reason: str) -> None:
     who = teacher(url, max_retries=1, timeout_s=0.5)
-    assert answers(who, asked(who, fault))[fault].error.startswith(reason)
+    found = answers(who, asked(who, fault, *"abc"))
+    assert found[fault].error.startswith(reason)
+    assert not any(found[other].error for other in "abc")
 
 
 def test_retry_after_is_honoured(url: str) -> None:
@@ -178,6 +181,8 @@ def test_a_body_holds_images_first_and_every_sampling_value_for_vllm(url: str, t
     del body["messages"]
     assert body == {
         "model": "stub",
+        "stream": True,
+        "stream_options": {"include_usage": True},
         "seed": request.seed,
         "temperature": 0.5,
         "max_tokens": 7,
@@ -209,6 +214,7 @@ def test_finish_reason_usage_and_a_reasoning_field_are_kept() -> None:
 
 def test_an_image_that_vanished_is_the_rows_error(url: str, tmp_path: Path) -> None:
     who = teacher(url)
+    tiny_models.picture(tmp_path / "neighbour.png", 0)
     gone = ImageRef(sha256="00", path=str(tmp_path / "gone.png"))
     found = answers(who, asked(who, "a", "b", images=(gone,)) + asked(who, "c"))
     assert Counter(done.error[:21] for done in found.values()) == {"image: missing_image:": 2, "": 1}
@@ -232,7 +238,7 @@ def test_an_image_shared_by_many_samples_is_prepared_once_for_each_way_of_sendin
 
 def test_a_server_that_is_not_there_is_named_with_the_next_step() -> None:
     who = teacher("http://127.0.0.1:9/v1")
-    with pytest.raises(TeacherError, match=r"no answer from http://127.0.0.1:9/v1.*vllm serve stub"):
+    with pytest.raises(CircuitOpen, match=r"no answer from http://127.0.0.1:9/v1.*vllm serve stub"):
         answers(who, [])
 
 
@@ -322,7 +328,7 @@ def test_log_probabilities_come_with_token_ids_the_sampled_one_first(url: str) -
 )
 def test_strange_answers_have_their_class(url: str, fault: str, reason: str) -> None:
     who = teacher(url, max_retries=0, timeout_s=60.0)
-    error = answers(who, asked(who, fault))[fault].error
+    error = answers(who, asked(who, fault, "a", "b"))[fault].error
     assert error.startswith(reason) and bool(error) == bool(reason)
 
 
@@ -376,15 +382,15 @@ def test_images_that_cannot_be_read_do_not_pile_up_in_memory(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pictures, "_CACHE_BYTES", 10 * pictures._ENTRY_BYTES)
-    cache = pictures.Pictures(teacher(url), max_pixels=10**8, local_media=True, urls=(url,))
+    cache = pictures.Pictures(teacher(url), Folders(patience_s=0.5), max_pixels=10**8, local_media=True, urls=(url,))
 
     async def run() -> None:
         for number in range(50):
-            with pytest.raises(ImageError):
+            with pytest.raises(UnreadableError):
                 await cache.part(ImageRef(sha256=str(number), path=str(tmp_path / f"{number}.png")))
 
     asyncio.run(run())
-    assert len(cache._ready) == len(cache._weights) == 10
+    assert not cache._ready and not cache._weights
 
 
 def test_a_lost_server_that_somebody_revives_costs_no_try() -> None:

@@ -24,6 +24,8 @@ from distill.types import BadRow, Progress, Sample
 from teacher.generate import generate
 
 GOOD = 40
+_CONTROLS = 20
+"""Rows that are known to pass may be asked again so often, to find out whose fault it is that others fail."""
 
 
 class World:
@@ -39,7 +41,8 @@ class World:
     def recipe(self, url: str, **teacher: Any) -> Recipe:
         settings = {"name": "stub", "model": "stub", "backend": "vllm", "base_url": url, **teacher}
         lines = ["[data.questions]", f'source = "{self.source}"', 'images_root = "images"']
-        lines += [f"max_pixels = {hostile.MAX_PIXELS}", "max_bad_share = 1.0", "[[teachers]]"]
+        lines += [f"max_pixels = {hostile.MAX_PIXELS}", "max_bad_share = 1.0", "[generate]", "patience_s = 6.0"]
+        lines += ["[[teachers]]"]
         lines += [f"{key} = {orjson.dumps(value).decode()}" for key, value in settings.items()]
         (self.folder / "recipe.toml").write_text("\n".join(lines))
         return load(self.folder / "recipe.toml")
@@ -128,7 +131,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 @pytest.fixture(scope="module")
 def first(world: World, url: str) -> Manifest:
     """The manifest of the one run over everything; the tests below look at what it left and run it again."""
-    return generate(world.recipe(url, timeout_s=1.0, max_retries=1), world.run)
+    return generate(world.recipe(url, timeout_s=3.0, max_retries=1), world.run)
 
 
 def test_the_corpus_is_as_large_as_promised_and_names_each_case_once(world: World) -> None:
@@ -173,7 +176,7 @@ def test_a_second_run_asks_again_what_may_pass_and_touches_nothing_else(
     finished = [record for record in before if not record["error"]]
     assert [record for record in world.records() if not record["error"]] == finished
     assert {record["id"] for record in world.records()} == {record["id"] for record in before}
-    assert answered(url) == asked
+    assert answered(url) <= asked + _CONTROLS
 
 
 def test_a_row_that_is_repaired_is_the_only_one_asked(world: World, first: Manifest, url: str) -> None:
@@ -183,7 +186,7 @@ def test_a_row_that_is_repaired_is_the_only_one_asked(world: World, first: Manif
     assert world.ends()["no bytes"] == COMPLETE
     assert manifest.counts["quarantined"] == first.counts["quarantined"] - 1
     assert manifest.counts["complete"] == first.counts["complete"] + 1
-    assert answered(url) == asked + 1
+    assert asked < answered(url) <= asked + 1 + _CONTROLS
 
 
 def test_a_picture_that_changes_or_goes_under_a_run_costs_its_own_row(tmp_path: Path, url: str) -> None:
@@ -282,7 +285,7 @@ def test_a_server_of_another_model_is_one_message_and_nothing_is_asked(small: Wo
 def test_a_server_that_is_not_there_is_one_message(small: World) -> None:
     small.recipe("http://127.0.0.1:9/v1")
     done = small.distill()
-    assert done.returncode == 1
+    assert done.returncode == 3
     assert "no answer from http://127.0.0.1:9/v1" in plain_failure(done)
 
 
@@ -305,7 +308,7 @@ def test_a_server_that_fails_everything_stops_the_run_with_3_and_a_well_one_fini
         small.recipe(broken, max_retries=0)
         done = small.distill()
     assert done.returncode == 3
-    assert "of the last 100 requests failed" in plain_failure(done)
+    assert "nothing has passed for" in plain_failure(done) and "everything fails" in plain_failure(done)
     small.recipe(url)
     assert small.distill().returncode == 0
     assert len(set(ids(small.run))) == len(ids(small.run)) == 120

@@ -13,7 +13,7 @@ import tiny_models
 import tomli_w
 
 from distill.artifacts import Manifest, read_jsonl
-from distill.errors import RecipeError, TeacherError
+from distill.errors import CircuitOpen, RecipeError
 from distill.recipe import load
 from teacher.generate import generate
 
@@ -41,7 +41,7 @@ class World:
         (self.folder / "rows.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in self.rows))
         recipe = {
             "data": {"questions": {"source": "rows.jsonl"}},
-            "generate": {"outcomes": self.outcomes},
+            "generate": {"outcomes": self.outcomes, "patience_s": 2.0},
             "teachers": [{"model": "any", "base_url": self.url, **teacher} for teacher in teachers],
         }
         path = self.folder / f"{run}.toml"
@@ -128,7 +128,7 @@ def test_a_run_whose_second_server_was_down_goes_on_where_it_was(world: World) -
     world.rows_about(4)
     writer = {"name": "writer"}
     editor = {"name": "editor", "prompt": "{question} {draft}", "after": "writer"}
-    with pytest.raises(TeacherError, match="4 traces are finished and kept"):
+    with pytest.raises(CircuitOpen, match="4 traces are finished and kept"):
         world.generate("run", writer, {**editor, "base_url": "http://127.0.0.1:9/v1"})
     _, records = world.generate("run", writer, editor)
     assert Counter(record["teacher"] for record in records) == {"writer": 4, "editor": 4}

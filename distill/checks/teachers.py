@@ -135,7 +135,7 @@ async def _asked(recipe: Recipe, teacher: Teacher) -> None:
     """Raises TeacherError, and TimeoutError for a server that says nothing."""
     client = ChatClient(teacher, _model(recipe, teacher), urls=teacher.urls, max_pixels=1, max_failure_share=1.0)
     async with client, asyncio.timeout(_ANSWER_S):
-        await client.check()
+        await client.check(patience_s=0.0)
 
 
 def check_requests(context: CheckContext) -> Iterator[CheckResult]:
