@@ -141,6 +141,16 @@ def model_served(teacher: Teacher, model: Model, url: str, cards: list[Any]) -> 
     )
 
 
+def require_room(teacher: Teacher, url: str, longest: object) -> None:
+    """Raise TeacherError for a server whose longest context has no room for a prompt beside `max_tokens`."""
+    wanted = teacher.sampling.max_tokens
+    if isinstance(longest, int) and wanted >= longest:
+        raise TeacherError(
+            f"{url} takes {longest} tokens, prompt included: teachers.{teacher.name}.sampling.max_tokens = {wanted} "
+            "leaves no room for a prompt; lower max_tokens, or start the server with a larger max-model-len"
+        )
+
+
 def _same_place(root: object, model: Model) -> bool:
     if not isinstance(root, str):
         return False
