@@ -58,13 +58,14 @@ def index_texts(folder: Path, corpus: Corpus, numbers: Sequence[int], order: lis
     scheme = Scheme()
     index = Index.open(folder, scheme, 0.8)
     seconds = made = 0.0
-    digests, signatures = [], []
+    digests, names, signatures = [], [], []
     for start in range(0, len(numbers), 10_000):
         texts = [corpus.text(number) for number in numbers[start : start + 10_000]]
         began = time.perf_counter()
         signed = sign(texts, scheme)
         seconds += time.perf_counter() - began
         digests.append(signed.digests)
+        names.append(signed.names)
         signatures.append(signed.signatures)
     order.extend(numbers)
 
@@ -76,7 +77,7 @@ def index_texts(folder: Path, corpus: Corpus, numbers: Sequence[int], order: lis
         return texts
 
     began = time.perf_counter()
-    index.add(np.concatenate(digests), iter(signatures), read)
+    index.add(np.concatenate(digests), np.concatenate(names), iter(signatures), read)
     return index, seconds + time.perf_counter() - began - made
 
 

@@ -63,6 +63,8 @@ def apply(
     with artifacts.locked(run):
         extractors = registry.build(recipe, folder)
         identities = registry.identity(extractors) | {name: dict(found.identity) for name, found in measurers.items()}
+        if (scheme := _scheme(recipe)) is not None:
+            identities["corpus"] = scheme.as_fields()
         fields = artifacts.flatten(_fields(recipe, generated, identities))
         if fresh or _only_traces_differ(Manifest.read(folder), fields):
             _start_over(folder)
@@ -103,6 +105,12 @@ def _fields(recipe: Recipe, generated: Manifest, extractors: dict[str, dict[str,
     }
 
 
+def _scheme(recipe: Recipe) -> Scheme | None:
+    """How texts are signed for near duplicates of the whole run; None where they are not looked for."""
+    settings = recipe.filter
+    return Scheme(shingle=settings.corpus.shingle) if "corpus" in settings.signals else None
+
+
 def _dressed(recipe: Recipe) -> str:
     """What card and exports depend on besides the dataset: they are made anew, and nothing trained is stale."""
     settings = recipe.filter.model_dump(mode="json", include={"card", "exports"})
@@ -125,7 +133,7 @@ def _measure(
 ) -> Tables:
     """Every signal that the recipe asks for: partition by partition, then across partitions, by models."""
     settings = recipe.filter
-    scheme = Scheme(shingle=settings.corpus.shingle) if "corpus" in settings.signals else None
+    scheme = _scheme(recipe)
     signals = measure.measure(
         traces,
         extractors,

@@ -15,6 +15,7 @@ DUPLICATES: Mapping[str, str] = {
     "exact_duplicate": "the same words as a preferred trace of its question",
     "near_duplicate": "nearly the same words as a preferred trace of its question",
     "corpus_duplicate": "nearly the same words as a preferred trace of any question",
+    "corpus_other_values": "the same words as a trace of any question, with other numbers or names",
 }
 """Flags that mark a trace as a repetition, and what they mean."""
 

@@ -2,11 +2,13 @@
 
 The measuring stage leaves a digest and a signature of every text; `filters.dedup` groups the texts. Here traces are
 put in the place of texts: of a group the preferred trace is complete, correct, and has the smallest id, so no order
-matters. Traces without words are in no group. Nothing is dropped here.
+matters. Traces without words are in no group. Traces of several groups with one template (`filters.forms`) say the
+same words with other values: they are marked, and are no duplicates. Nothing is dropped here.
 """
 
 import shutil
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -19,9 +21,10 @@ from distill.errors import StaleError
 from filters.columns import NOT_APPLICABLE, OK
 from filters.database import Tables, connect
 from filters.dedup import Index as Texts
-from filters.measure import text_of
-from filters.minhash import Digests, Scheme, Signatures, jaccard, shingles, sign
+from filters.hashes import Hashes
+from filters.minhash import Digests, Scheme, Signatures, cut, jaccard, sign
 from filters.registry import CORPUS
+from filters.text import said
 from filters.traces import Ids, Index
 
 _BATCH = 4096
@@ -32,13 +35,29 @@ _WORDS = [pa.field("words", pa.binary(16)), pa.field("preferred_words", pa.binar
 _SCHEMA = pa.schema([_KEY, *CORPUS, *_WORDS])
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Measured:
+    """Every trace in the order of its id, and what was measured of its words.
+
+    Of traces with the same words the one that says most of names, then the first one, stands for all.
+    """
+
+    ids: Ids
+    words: Digests
+    stands: NDArray[np.int64]
+    """The row of that one."""
+    names: Hashes
+    templates: Hashes
+
+
 def write(index: Index, signals: tuple[Path, ...], folder: Path, scheme: Scheme, threshold: float) -> Path:
     """Write the side table of all measured traces below `folder`, where the index of their texts lives too."""
     path = folder / "part-00000.parquet"
     for left in folder.rglob(".*.tmp"):  # by a run that was killed
         left.unlink()
-    ids, words = _texts(signals)
-    texts = _grouped(index, signals, ids, words, folder / "index", scheme, threshold)
+    measured = _measured(signals)
+    ids, words = measured.ids, measured.words
+    texts = _grouped(index, signals, measured, folder / "index", scheme, threshold)
     groups = _groups(texts, words)
     preferred = _preferred(signals, ids, groups)
     duplicates = np.flatnonzero((preferred >= 0) & (preferred != np.arange(len(ids))))
@@ -46,6 +65,7 @@ def write(index: Index, signals: tuple[Path, ...], folder: Path, scheme: Scheme,
     similar[duplicates] = _similarities(index, ids, words, duplicates, preferred[duplicates], path, scheme)
     sizes = np.bincount(groups[groups >= 0], minlength=1)[groups]
     apart = groups < 0
+    shared, varied = _templates(measured.templates, groups)
     of = np.where(np.isnan(similar), -1, preferred)
     with atomic_path(path) as temporary, pq.ParquetWriter(temporary, _SCHEMA, compression="zstd") as writer:
         for start in range(0, len(ids), _ROW_GROUP):
@@ -58,6 +78,8 @@ def write(index: Index, signals: tuple[Path, ...], folder: Path, scheme: Scheme,
                 pa.array(_text(ids[other]), pa.string(), mask=alone),
                 pa.array(similar[rows], pa.float64(), mask=np.isnan(similar[rows])),
                 pa.array(sizes[rows], pa.int64(), mask=silent),
+                pa.array(varied[rows], pa.bool_(), mask=silent),
+                pa.array(shared[rows], pa.int64(), mask=silent),
                 pa.array(_bytes(words[rows]), pa.binary(16)),
                 pa.array(_bytes(words[other]), pa.binary(16), mask=alone),
             ]
@@ -65,45 +87,60 @@ def write(index: Index, signals: tuple[Path, ...], folder: Path, scheme: Scheme,
     return path
 
 
-def _texts(signals: tuple[Path, ...]) -> tuple[Ids, Digests]:
-    """Every trace in the order of its id, and the digest of its words."""
+def _measured(signals: tuple[Path, ...]) -> _Measured:
     ids, words = [np.empty(0, "S1")], [np.empty(0, "S16")]
+    names, templates = [np.empty(0, np.uint64)], [np.empty(0, np.uint64)]
     for path in signals:
-        columns = pq.read_table(path, columns=["id", "words"]).to_pydict()
-        ids.append(np.array(columns["id"], np.bytes_))
-        words.append(np.array(columns["words"], "S16"))
-    every, digests = np.concatenate(ids), np.concatenate(words)
-    order = np.argsort(every)
-    return every[order], digests[order]
+        columns = pq.read_table(path, columns=["id", "words", "names", "template"])
+        ids.append(np.array(columns["id"].to_pylist(), np.bytes_))
+        words.append(np.array(columns["words"].to_pylist(), "S16"))
+        names.append(columns["names"].to_numpy())
+        templates.append(columns["template"].to_numpy())
+    order = np.argsort(np.concatenate(ids))
+    own = np.concatenate(words)[order]
+    said_of_names = np.concatenate(names)[order]
+    by_words = np.lexsort((np.arange(len(own)), np.iinfo(np.uint64).max - said_of_names, own))
+    _, places, of = np.unique(own[by_words], return_index=True, return_inverse=True)
+    stands = np.empty(len(own), np.int64)
+    stands[by_words] = by_words[places][of]
+    return _Measured(
+        ids=np.concatenate(ids)[order],
+        words=own,
+        stands=stands,
+        names=said_of_names[stands],
+        templates=np.concatenate(templates)[order][stands],
+    )
 
 
 def _grouped(
-    index: Index,
-    signals: tuple[Path, ...],
-    ids: Ids,
-    words: Digests,
-    folder: Path,
-    scheme: Scheme,
-    threshold: float,
+    index: Index, signals: tuple[Path, ...], measured: _Measured, folder: Path, scheme: Scheme, threshold: float
 ) -> Texts:
     """The index of exactly the texts that the traces have now."""
-    live, firsts = np.unique(words, return_index=True)
+    live, places = np.unique(measured.words, return_index=True)
     silent = live == sign([""], scheme).digests[0]
-    live, firsts = live[~silent], firsts[~silent]
+    live, firsts = live[~silent], measured.stands[places[~silent]]
+    names = measured.names[firsts]
     try:
         texts = Texts.open(folder, scheme, threshold)
     except StaleError:  # signatures of another scheme, or the pairs of another threshold, help nobody
         shutil.rmtree(folder)
         texts = Texts.open(folder, scheme, threshold)
 
+    def place_of(digests: Digests) -> NDArray[np.int64]:
+        return np.minimum(np.searchsorted(live, digests), len(live) - 1)
+
     def read(rows: Sequence[int]) -> list[str]:
         found = texts.digests_of(np.array(rows, np.int64))
-        return _read(index, ids[firsts[np.searchsorted(live, found)]])
+        return _read(index, measured.ids[firsts[place_of(found)]])
 
-    texts.keep(np.isin(texts.digests, live), read)
+    if len(texts):
+        kept = np.isin(texts.digests, live)
+        # A text of which a new trace says more names is another one.
+        kept[kept] = names[place_of(texts.digests[kept])] == texts.names[kept]
+        texts.keep(kept, read)
     new = np.setdiff1d(live, texts.digests)
     digests = np.concatenate([np.empty(0, "S16"), *(found for found, _ in _first(signals, new))])
-    texts.add(digests, (signatures for _, signatures in _first(signals, new)), read)
+    texts.add(digests, names[place_of(digests)], (signatures for _, signatures in _first(signals, new)), read)
     return texts
 
 
@@ -132,6 +169,18 @@ def _groups(texts: Texts, words: Digests) -> NDArray[np.int64]:
     places = np.minimum(np.searchsorted(digests[order], words), len(digests) - 1)
     rows = order[places]
     return np.where(digests[rows] == words, texts.components()[rows], -1)
+
+
+def _templates(templates: Hashes, groups: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """For each trace how many have its template, and whether they are of several groups."""
+    shared, varied = np.ones(len(groups), np.int64), np.zeros(len(groups), bool)
+    rows = np.flatnonzero((templates != 0) & (groups >= 0))
+    _, of, counts = np.unique(templates[rows], return_inverse=True, return_counts=True)
+    low, high = np.full(len(counts), np.iinfo(np.int64).max), np.full(len(counts), -1)
+    np.minimum.at(low, of, groups[rows])
+    np.maximum.at(high, of, groups[rows])
+    shared[rows], varied[rows] = counts[of], (low < high)[of]
+    return shared, varied
 
 
 def _preferred(signals: tuple[Path, ...], ids: Ids, groups: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -177,12 +226,10 @@ def _similarities(
     for start in range(0, len(open_pairs), _BATCH):
         chunk = open_pairs[start : start + _BATCH]
         rows = np.unique(np.concatenate([duplicates[chunk], preferred[chunk]]))
-        cut = {
-            row: shingles(text, scheme.shingle)
-            for row, text in zip(rows.tolist(), _read(index, ids[rows]), strict=True)
-        }
+        known_cuts = dict(zip(rows.tolist(), cut(_read(index, ids[rows]), scheme.shingle), strict=True))
         for place in chunk:
-            result[place] = jaccard(cut[int(duplicates[place])], cut[int(preferred[place])])
+            one, other = known_cuts[int(duplicates[place])], known_cuts[int(preferred[place])]
+            result[place] = jaccard(one.shingles, other.shingles)
     return result
 
 
@@ -198,7 +245,7 @@ def _known(path: Path) -> dict[tuple[bytes, bytes], float]:
 
 
 def _read(index: Index, ids: Ids) -> list[str]:
-    return [text_of(trace) for trace in index.traces(_text(ids))]
+    return [said(trace) for trace in index.traces(_text(ids))]
 
 
 def _text(ids: Ids) -> list[str]:

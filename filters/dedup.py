@@ -1,13 +1,15 @@
 """Near-duplicate texts of a whole corpus: an index on disk that grows, verified pairs, connected components.
 
 Candidates share a band of their MinHash signatures (`filters.minhash`); a pair counts only when the exact Jaccard
-similarity of the texts' shingles reaches the threshold. What is remembered are texts, not traces: a digest of the
-words, so that equal texts are one. Components do not depend on the order in which texts came, and adding texts to an
-index gives what indexing all of them at once gives: a text is only ever compared with those that share a band.
+similarity of the texts' shingles reaches the threshold, and their values and names agree (`filters.forms`). What is
+remembered are texts, not traces: a digest of the words, so that texts of the same words are one. Components do not
+depend on the order in which texts came, and adding texts to an index gives what indexing all of them at once gives: a
+text is only ever compared with those that share a band.
 
 The index of a folder, all numpy arrays without pickle; `index.json` is written last and names what belongs to it:
 
-    segment-00000/  digests.npy (n,), signatures.npy (n, permutations), keys.npy and rows.npy (bands, n) by key
+    segment-00000/  digests.npy and names.npy (n,), signatures.npy (n, permutations),
+                    keys.npy and rows.npy (bands, n) by key
     edges-00000.npy (m, 2): verified pairs, enough of them to connect every component
 """
 
@@ -19,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import sqrt
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import orjson
@@ -27,14 +29,23 @@ from numpy.typing import NDArray
 
 from distill.artifacts import atomic_path, storage_errors, write_json
 from distill.errors import DataError, StaleError
+from filters.forms import apart
 from filters.hashes import Hashes
-from filters.minhash import Digests, Scheme, Signatures, agreement, band_keys, jaccard, shingles
+from filters.minhash import Cut, Digests, Scheme, Signatures, agreement, band_keys, cut, similarity
 
 Rows = NDArray[np.int64]
 Read = Callable[[Sequence[int]], list[str]]
 """The texts of these rows of the index."""
 
 _INDEX = "index.json"
+_ARRAYS: dict[str, Literal["r"] | None] = {
+    "digests": None,
+    "names": None,
+    "signatures": "r",
+    "keys": "r",
+    "rows": "r",
+}
+"""Of a segment, and which of them stay on disk."""
 _MAX_SEGMENTS = 8
 _BUCKET = 64
 """More texts than this under one key are not compared each with each: see `_wide`."""
@@ -51,6 +62,7 @@ class Segment:
     name: str
     first: int
     digests: Digests
+    names: Hashes
     signatures: Signatures
     keys: Hashes
     rows: NDArray[np.uint32]
@@ -99,14 +111,19 @@ class Index:
         """Of every text, by row."""
         return np.concatenate([segment.digests for segment in self.segments] or [np.empty(0, "S16")])
 
-    def add(self, digests: Digests, signatures: Iterator[Signatures], read: Read) -> None:
+    @property
+    def names(self) -> Hashes:
+        """Of every text, by row."""
+        return np.concatenate([segment.names for segment in self.segments] or [np.empty(0, np.uint64)])
+
+    def add(self, digests: Digests, names: Hashes, signatures: Iterator[Signatures], read: Read) -> None:
         """Add texts that are new and distinct, their signatures in pieces of any size, and find their pairs.
 
         `read` is asked for texts of rows, old and new ones; new rows follow the old ones in the given order.
         """
         if not len(digests):
             return
-        segment = self._write(digests, signatures)
+        segment = self._write(digests, names, signatures)
         before, self.segments = self.segments, [*self.segments, segment]
         pairs, wide = self._pairs(segment, before)
         if before and (wide or len(self.segments) > _MAX_SEGMENTS):
@@ -128,15 +145,16 @@ class Index:
         self._save()
 
     def components(self) -> Rows:
-        """For each row the smallest row of its component."""
+        """For each row the smallest row of its component; texts of other names are never in one."""
         from scipy.sparse import coo_array
         from scipy.sparse.csgraph import connected_components
 
         graph = coo_array((np.ones(len(self.edges), bool), self.edges.T), shape=(len(self), len(self)))
-        number, labels = connected_components(graph, directed=False)
-        smallest = np.full(number, len(self), np.int64)
-        np.minimum.at(smallest, labels, np.arange(len(self)))
-        components: Rows = smallest[labels]
+        _, labels = connected_components(graph, directed=False)
+        _, firsts, groups = np.unique(
+            apart(labels.astype(np.int64), self.names), return_index=True, return_inverse=True
+        )
+        components: Rows = firsts[groups]
         return components
 
     def _pairs(self, new: Segment, before: Sequence[Segment]) -> tuple[NDArray[np.uint64], int]:
@@ -160,25 +178,28 @@ class Index:
         return np.unique(np.concatenate(found)) if found else np.empty(0, np.uint64), wide
 
     def _wide(self, rows: Rows, starts: Rows, sizes: Rows) -> Iterator[tuple[Rows, Rows]]:
-        """Under a key that very many texts share, only neighbours in the order of their signatures are compared.
+        """Under a key that very many texts share, only neighbours by names and signatures are compared.
 
         Near duplicates lie close together there and share other bands besides; a template that half of the corpus
         has in common would otherwise be compared with itself a million million times.
         """
         for start, size in zip(starts[sizes > _BUCKET].tolist(), sizes[sizes > _BUCKET].tolist(), strict=True):
             group = rows[start : start + size]
-            order = np.lexsort((self.digests_of(group), *self._signatures(group).T[::-1]))
+            order = np.lexsort((self.digests_of(group), *self._signatures(group).T[::-1], self._names(group)))
             sorted_group = group[order]
             for step in range(1, _NEIGHBOURS + 1):
                 yield sorted_group[:-step], sorted_group[step:]
 
     def _plausible(self, one: Rows, other: Rows) -> NDArray[np.uint64]:
-        """Those pairs whose signatures do not already say that they are not similar enough."""
+        """Those pairs whose names and signatures do not already say that they are not similar enough."""
         floor = self.threshold - _DOUBT * sqrt(self.threshold * (1 - self.threshold) / self.scheme.permutations)
         kept = [np.empty(0, np.uint64)]
         self.counts["candidates"] += len(one)
         for start in range(0, len(one), _CHUNK):
             left, right = one[start : start + _CHUNK], other[start : start + _CHUNK]
+            names, others = self._names(left), self._names(right)
+            possible = (names == others) | (names == 0) | (others == 0)
+            left, right = left[possible], right[possible]
             alike = agreement(self._signatures(left), self._signatures(right)) >= floor
             low, high = np.minimum(left, right)[alike], np.maximum(left, right)[alike]
             kept.append(low.astype(np.uint64) << np.uint64(32) | high.astype(np.uint64))
@@ -190,7 +211,7 @@ class Index:
         for one, other in self.edges.tolist():
             parents.join(one, other)
         edges: list[tuple[int, int]] = []
-        known: dict[int, frozenset[int]] = {}
+        known: dict[int, Cut] = {}
         lows, highs = (pairs >> np.uint64(32)).tolist(), (pairs & np.uint64(0xFFFFFFFF)).tolist()
         for start in range(0, len(lows), _CHUNK // 16):
             chunk = list(zip(lows[start : start + _CHUNK // 16], highs[start : start + _CHUNK // 16], strict=True))
@@ -198,13 +219,12 @@ class Index:
             wanted = sorted({row for pair in chunk for row in pair})
             known = {row: known[row] for row in wanted if row in known}
             missing = [row for row in wanted if row not in known]
-            texts = read(missing)
-            known |= {row: shingles(text, self.scheme.shingle) for row, text in zip(missing, texts, strict=True)}
+            known |= zip(missing, cut(read(missing), self.scheme.shingle), strict=True)
             for one, other in chunk:
                 if parents.root(one) == parents.root(other):
                     continue
                 self.counts["verified"] += 1
-                if jaccard(known[one], known[other]) >= self.threshold:
+                if similarity(known[one], known[other]) >= self.threshold:
                     parents.join(one, other)
                     edges.append((one, other))
         self.counts["edges"] += len(edges)
@@ -212,6 +232,9 @@ class Index:
 
     def _signatures(self, rows: Rows) -> Signatures:
         return self._gather(rows, [segment.signatures for segment in self.segments])
+
+    def _names(self, rows: Rows) -> Hashes:
+        return self._gather(rows, [segment.names for segment in self.segments])
 
     def digests_of(self, rows: Rows) -> Digests:
         return self._gather(rows, [segment.digests for segment in self.segments])
@@ -227,20 +250,21 @@ class Index:
 
     def _join(self, kept: NDArray[np.bool_]) -> None:
         """Make one segment of the kept rows of all; pairs are to be found anew."""
-        digests = self.digests[kept]
+        digests, names = self.digests[kept], self.names[kept]
         parts = [segment.signatures[kept[segment.first : segment.first + len(segment)]] for segment in self.segments]
         self.edges = np.empty((0, 2), np.uint32)
         self.segments = []
         if len(digests):
-            self.segments = [self._write(digests, iter(parts))]
+            self.segments = [self._write(digests, names, iter(parts))]
 
-    def _write(self, digests: Digests, signatures: Iterator[Signatures]) -> Segment:
+    def _write(self, digests: Digests, names: Hashes, signatures: Iterator[Signatures]) -> Segment:
         """A segment on disk. It belongs to the index only when `index.json` names it."""
         number = 1 + max((int(path.name.split("-")[1]) for path in self.folder.glob("segment-*")), default=-1)
         folder = self.folder / f"segment-{number:05d}"
         with storage_errors(folder):
             folder.mkdir(parents=True)
             np.save(folder / "digests.npy", digests, allow_pickle=False)
+            np.save(folder / "names.npy", names, allow_pickle=False)
             # Written in place, so that memory holds one band of a large segment.
             stored = _mapped(folder / "signatures.npy", np.uint32, (len(digests), self.scheme.permutations))
             bands = (self.scheme.bands, len(digests))
@@ -310,8 +334,8 @@ def _load(folder: Path, first: int) -> Segment:
     """A segment from its files, mapped into memory and read only where it is needed."""
     try:
         parts = {
-            name: np.load(folder / f"{name}.npy", mmap_mode=None if name == "digests" else "r", allow_pickle=False)
-            for name in ("digests", "signatures", "keys", "rows")
+            name: np.load(folder / f"{name}.npy", mmap_mode=mode, allow_pickle=False)
+            for name, mode in _ARRAYS.items()
         }
     except (OSError, ValueError) as error:
         raise DataError(f"{folder}: cannot be read ({error}); remove {folder.parent} to index anew") from None

@@ -1,12 +1,14 @@
 """Which traces of one question say the same thing.
 
 Near duplicates are not sampled: every pair of different texts is compared by the Jaccard similarity of its word
-shingles, exact but for a collision of 64-bit hashes (`filters.hashes`). Components of similar pairs share one
-canonical trace, chosen by a rule that knows no order: complete first, then correct, then the smallest id. Usable
+shingles without case and layout, exact but for a collision of 64-bit hashes. Texts whose values or names differ are
+no near duplicates (`filters.forms`) but say the same with other values. Components of near pairs share one canonical
+trace, chosen by a rule that knows no order: complete first, then correct, then the smallest id. Usable
 traces (complete, and not wrong) are also put into an order of diversity, each as unlike those before it as can be.
 Questions are never compared with each other here.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -18,8 +20,10 @@ from distill.recipe import Recipe
 from distill.types import Outcome, Sample, Trace
 from filters.answer import judged
 from filters.columns import NOT_APPLICABLE, OK, family
+from filters.forms import Form, apart, forms, same_names
 from filters.hashes import Hashes, hashed, shingled
-from filters.text import composed, has_east_asian
+from filters.minhash import batches
+from filters.text import composed, has_east_asian, said
 
 _KINDS = 1 << 14
 """Different shingles looked at together: a row for each text, so that many texts of a sample need little memory."""
@@ -33,7 +37,7 @@ class Duplicates:
     """Of the verdict that prefers correct traces."""
 
     name: ClassVar[str] = "duplicates"
-    version: ClassVar[str] = "3"
+    version: ClassVar[str] = "4"
     scope: ClassVar[Literal["trace", "sample"]] = "sample"
     columns: ClassVar[pa.Schema] = family(
         "duplicates",
@@ -41,6 +45,7 @@ class Duplicates:
         near_duplicate=("flag", "another trace of the question is as good as the same and is preferred"),
         duplicate_of=("text", "id of the preferred trace"),
         duplicate_jaccard=("number", "Jaccard similarity of the word shingles of both"),
+        other_values=("flag", "another trace of the question says nearly the same words with other numbers or names"),
         diversity_rank=(
             "count",
             "place among the question's usable traces, each as unlike those before it as can be",
@@ -57,9 +62,8 @@ class Duplicates:
 
     def measure(self, sample: Sample, traces: list[Trace]) -> list[dict[str, Any]]:
         texts = tuple(map(_text, traces))
-        words = hashed(texts)
         ranks = [self._rank(sample, trace) for trace in traces]
-        keys = [_key(text, found) for text, found in zip(texts, words, strict=True)]
+        keys = [_key(text, found) for text, found in zip(texts, hashed(texts), strict=True)]
         best: dict[bytes | str, int] = {}
         for position in sorted(range(len(traces)), key=ranks.__getitem__):
             if keys[position]:
@@ -67,9 +71,12 @@ class Duplicates:
         distinct = list(best.values())
         if not distinct:
             return [{"duplicates_state": NOT_APPLICABLE} for _ in traces]
-        runs = shingled(words, self.shingle)
-        similar = similarities([runs[position] for position in distinct])
-        leaders = components(similar >= self.threshold)
+        runs, own = _compared([said(traces[position]) for position in distinct], self.shingle)
+        similar = similarities(runs)
+        alike = similar >= self.threshold
+        near = _same_values(alike, own)
+        leaders = _first_of_each(apart(components(near), _names(own)))
+        varied = (alike & (leaders[:, None] != leaders)).any(axis=1)
         place_of = {position: place for place, position in enumerate(distinct)}
         usable = [place for place, position in enumerate(distinct) if self._usable(sample, traces[position])]
         order = diverse(similar[np.ix_(usable, usable)])
@@ -81,15 +88,16 @@ class Duplicates:
                 continue
             exact = best[key] != position
             place = place_of[best[key]]
-            near = exact or leaders[place] != place
+            repeats = exact or leaders[place] != place
             original = place if exact else leaders[place]
             rows.append(
                 {
                     "duplicates_state": OK,
                     "exact_duplicate": exact,
-                    "near_duplicate": near,
-                    "duplicate_of": traces[distinct[original]].id if near else None,
-                    "duplicate_jaccard": float(similar[place, original]) if near else None,
+                    "near_duplicate": repeats,
+                    "duplicate_of": traces[distinct[original]].id if repeats else None,
+                    "duplicate_jaccard": float(similar[place, original]) if repeats else None,
+                    "other_values": bool(varied[place]),
                     "diversity_rank": diversity.get(position),
                 }
             )
@@ -135,7 +143,9 @@ def similarities(sets: list[Hashes]) -> NDArray[np.float64]:
         holds[owners[some], kinds[some] - first] = 1
         common += holds @ holds.T
     sizes = common.diagonal()
-    similar: NDArray[np.float64] = common / (sizes[:, None] + sizes - common)
+    # A text of nothing but punctuation has no shingles and is like itself alone.
+    similar: NDArray[np.float64] = common / np.maximum(sizes[:, None] + sizes - common, 1)
+    np.fill_diagonal(similar, 1.0)
     return similar
 
 
@@ -152,7 +162,7 @@ def diverse(similar: NDArray[np.float64]) -> list[int]:
     return places
 
 
-def components(near: NDArray[np.bool_]) -> list[int]:
+def components(near: NDArray[np.bool_]) -> NDArray[np.int64]:
     """For each text the smallest position in its connected component of near pairs."""
     parent = list(range(len(near)))
 
@@ -165,4 +175,41 @@ def components(near: NDArray[np.bool_]) -> list[int]:
     for one, other in np.argwhere(near).tolist():
         first, second = sorted((root(one), root(other)))
         parent[second] = first
-    return [root(position) for position in range(len(near))]
+    return np.array([root(position) for position in range(len(near))], np.int64)
+
+
+def _compared(texts: Sequence[str], size: int) -> tuple[list[Hashes], list[Form]]:
+    """Shingles and form of each text."""
+    runs: list[Hashes] = []
+    own: list[Form] = []
+    for batch in batches(texts):
+        found = forms(batch)
+        runs += shingled(found.words, size)
+        own += found.split()
+    return runs, own
+
+
+def _same_values(alike: NDArray[np.bool_], own: Sequence[Form]) -> NDArray[np.bool_]:
+    """Those pairs whose values and names agree."""
+    near = alike.copy()
+    for one, other in np.argwhere(np.triu(alike, 1)).tolist():
+        near[one, other] = near[other, one] = own[one].values == own[other].values and same_names(
+            own[one], own[other]
+        )
+    return near
+
+
+def _names(own: Sequence[Form]) -> Hashes:
+    """The names of each text; of texts with the same words those of the one that says most of them."""
+    most: dict[bytes, int] = {}
+    keys = [form.words.tobytes() for form in own]
+    for key, form in zip(keys, own, strict=True):
+        most[key] = max(most.get(key, 0), form.names)
+    return np.array([most[key] for key in keys], np.uint64)
+
+
+def _first_of_each(groups: NDArray[np.int64]) -> NDArray[np.int64]:
+    """For each text the first of its group."""
+    _, firsts, of = np.unique(groups, return_index=True, return_inverse=True)
+    found: NDArray[np.int64] = firsts[of]
+    return found

@@ -65,19 +65,24 @@ def hashed_words(texts: Sequence[bytes]) -> Hashed:
     and the inverse power of a word's place makes them what they would be at the beginning.
     """
     joined = b"\n".join([b"", *texts, b""])
-    powers, inverses = _powers(1 << len(joined).bit_length())
     letter = np.frombuffer(joined.translate(_IS_LETTER), bool)
     turns = np.flatnonzero(letter[1:] != letter[:-1])
     # The data begin and end with a line break, so that every word begins and stops at a turn.
     before, last = turns[::2], turns[1::2]
+    bounds = list(accumulate((len(text) + 1 for text in texts), initial=0))
+    return Hashed(hashes=polynomials(joined, before, last), starts=np.searchsorted(before, bounds).tolist())
+
+
+def polynomials(data: bytes, before: NDArray[np.int64], last: NDArray[np.int64]) -> Hashes:
+    """The hashes of words from the place before their first byte to their last one."""
+    powers, inverses = running_powers(1 << len(data).bit_length())
     # In place: fresh arrays of this size cost more than the arithmetic.
-    sums = np.frombuffer(joined, np.uint8).astype(np.uint64)
+    sums = np.frombuffer(data, np.uint8).astype(np.uint64)
     sums += np.uint64(1)
     sums[1:] *= powers[: len(sums) - 1]
     np.cumsum(sums, out=sums)
-    hashes = (sums[last] - sums[before]) * inverses[before]
-    bounds = list(accumulate((len(text) + 1 for text in texts), initial=0))
-    return Hashed(hashes=hashes, starts=np.searchsorted(before, bounds).tolist())
+    found: Hashes = (sums[last] - sums[before]) * inverses[before]
+    return found
 
 
 def shingled(words: Hashed, size: int) -> list[Hashes]:
@@ -115,13 +120,13 @@ def odd(purpose: str, count: int) -> Hashes:
     return np.frombuffer(b"".join(values), "<u8").astype(np.uint64) | np.uint64(1)
 
 
-@lru_cache(maxsize=4)
-def _powers(count: int) -> tuple[Hashes, Hashes]:
+@lru_cache(maxsize=16)
+def running_powers(count: int) -> tuple[Hashes, Hashes]:
     """The first powers of the base and of its inverse modulo 2**64."""
-    return _running_powers(_BASE, count), _running_powers(pow(_BASE, -1, 1 << 64), count)
+    return _running(_BASE, count), _running(pow(_BASE, -1, 1 << 64), count)
 
 
-def _running_powers(base: int, count: int) -> Hashes:
+def _running(base: int, count: int) -> Hashes:
     factors = np.full(count, base, np.uint64)
     factors[0] = 1
     return np.multiply.accumulate(factors)

@@ -30,6 +30,8 @@ UNGROUNDED_LIMIT = 0.3
 """Good teachers misread a bar now and then; the typical rationale must hold."""
 CONTESTED_LIMIT = 0.15
 """Where each of two answers is wrong in 7 of 100 cases, about so many stand without a majority."""
+TEMPLATED_NOTE = 0.1
+"""Share of rationales with the words of another one, but other values, from which it is said. It is no fault."""
 RELATED_LIMIT = 0.65
 """Rationales mixed up at random come out at 0.5; those of the tiny world at 1.00."""
 
@@ -87,6 +89,7 @@ def measure(database: duckdb.DuckDBPyConnection, index: Index) -> Health:
     """The health of what the `decisions` of a database select of its `local` signals."""
     (row,) = database.execute(_COUNTED).fetchall()
     wrong, judged, ungrounded, grounded, contested, voted = row
+    templated = _templated(database)
     ids = [name for (name,) in database.execute(_SAMPLED).fetchall()]
     traces = list(index.traces(ids))
     samples = index.samples_of(trace.sample_id for trace in traces)
@@ -128,9 +131,10 @@ def measure(database: duckdb.DuckDBPyConnection, index: Index) -> Health:
             '({count}); drop them with a rule: "unsupported_values > 0"',
         ),
         _related(pairs),
+        templated,
         leaked,
     )
-    return Health(checks=checks, notes=notes)
+    return Health(checks=checks, notes=(*notes, *_of_templates(templated)))
 
 
 _COUNTED = """
@@ -217,6 +221,31 @@ def _related(pairs: Sequence[tuple[Sample, Trace]]) -> Check:
 def _words(text: str) -> set[str]:
     """Words without their case and their plural."""
     return {word.removesuffix("s") for word in _WORD.findall(text.lower())}
+
+
+# --- templates --------------------------------------------------------------------------------------------------
+
+
+def _templated(database: duckdb.DuckDBPyConnection) -> Check:
+    """Traces that repeat the words of another one with other values: of any question where that was measured."""
+    ((count, checked),) = database.execute(
+        """SELECT count(*) FILTER (varied), count(varied) FROM (
+            SELECT coalesce(corpus_other_values, other_values) AS varied
+            FROM signals JOIN decisions USING (id) WHERE selected
+        )"""
+    ).fetchall()
+    about = "rationale has the same words as another trace, with other numbers or names"
+    return _beyond("templated", about, (count, checked), 1.0, "")
+
+
+def _of_templates(templated: Check) -> tuple[str, ...]:
+    if templated.share < TEMPLATED_NOTE:
+        return ()
+    return (
+        f"{templated.count:,} of {templated.checked:,} selected rationales ({100 * templated.share:.0f} %) have the "
+        "same words as another trace, with other numbers or names: they follow a template. No rule drops them unless "
+        "it names corpus_other_values, corpus_template_size or other_values",
+    )
 
 
 # --- test questions ---------------------------------------------------------------------------------------------

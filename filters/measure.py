@@ -30,6 +30,7 @@ from distill.types import Sample, Trace
 from filters import registry
 from filters.minhash import Scheme, sign
 from filters.registry import Extractor
+from filters.text import said
 from filters.traces import Index, content, read_partition, read_traces
 
 SIGNALS = "signals"
@@ -40,10 +41,13 @@ _TEXTS: list[tuple[str, pa.DataType]] = [
     ("content", pa.binary(16)),
     ("words", pa.binary(16)),
     ("signature", pa.binary()),
+    ("names", pa.uint64()),
+    ("template", pa.uint64()),
 ]
 SCHEMA = pa.schema([*registry.LOCAL, *(pa.field(name, kind) for name, kind in _TEXTS)])
 """A partition's file: the signals, and what is remembered of the texts, which no rule can see: all that the trace's
-sample is measured from (`content`), and the digest and MinHash signature of the words for near duplicates."""
+sample is measured from (`content`), and for near duplicates the digest and MinHash signature of the words, and two
+hashes of `filters.forms`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,10 +117,12 @@ def measure_partition(task: Task) -> tuple[int, int]:
         measured = registry.rows(task.extractors, samples[sample_id], by_sample[sample_id])
         rows += [row | {"content": contents[sample_id]} for row in measured]
     if task.scheme is not None:
-        texts = {trace.id: text_of(trace) for traces in by_sample.values() for trace in traces}
+        texts = {trace.id: said(trace) for traces in by_sample.values() for trace in traces}
         signed = sign([texts[row["id"]] for row in rows], task.scheme)
-        for row, digest, signature in zip(rows, signed.digests.tolist(), signed.signatures, strict=True):
-            row["words"], row["signature"] = digest.ljust(16, b"\0"), signature.tobytes()
+        columns = (signed.digests.tolist(), signed.signatures, signed.names.tolist(), signed.templates.tolist())
+        for row, digest, signature, names, template in zip(rows, *columns, strict=True):
+            row |= {"words": digest.ljust(16, b"\0"), "signature": signature.tobytes()}
+            row |= {"names": names, "template": template}
     table = pa.concat_tables([kept, pa.Table.from_pylist(rows, schema=SCHEMA)]).sort_by("id")
     metadata = {
         _EXTRACTORS: orjson.dumps(registry.identity(task.extractors), option=orjson.OPT_SORT_KEYS),
@@ -128,11 +134,6 @@ def measure_partition(task: Task) -> tuple[int, int]:
             table.replace_schema_metadata(metadata), temporary, compression="zstd", row_group_size=_ROW_GROUP
         )
     return len(table), len(kept)
-
-
-def text_of(trace: Trace) -> str:
-    """The text that near duplicates have in common."""
-    return f"{trace.reasoning}\n{trace.answer}"
 
 
 def _tasks(index: Index, extractors: tuple[Extractor, ...], folder: Path, scheme: Scheme | None) -> Iterator[Task]:

@@ -1,9 +1,10 @@
 """MinHash signatures of texts: one written-down scheme, the same on every machine and in every version.
 
-A text is cut into shingles of words (`filters.hashes`), and a signature holds the minimum of each of `permutations`
-multiplications of their hashes. Two signatures agree in a place with the probability of the texts' Jaccard similarity
-(Broder 1997). Signatures are cut into `bands`; texts that share one are candidates, with the probability that
-`Scheme.candidate_share` gives.
+A text is cut into shingles of its words without case and layout (`filters.forms`); its values are mixed into every
+shingle, so that texts of other values share none and can never be near duplicates. A signature holds the minimum of
+each of `permutations` multiplications of the shingles' hashes. Two signatures agree in a place with the probability
+of the texts' Jaccard similarity (Broder 1997). Signatures are cut into `bands`; texts that share one are candidates,
+with the probability that `Scheme.candidate_share` gives.
 
 All arithmetic is modulo 2**64 or 2**32, on numpy arrays, many texts at a time. Nothing here reads or writes a file.
 """
@@ -16,14 +17,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from filters.hashes import Hashed, Hashes, encoded, hashed_words, mixed, odd, shingled
-from filters.text import composed
+from filters.forms import Form, forms, same_names
+from filters.hashes import Hashes, mixed, odd, shingled
 
 Signatures = NDArray[np.uint32]
 Digests = NDArray[np.bytes_]
 """Digests of the words of texts, 16 bytes each. S16 compares and sorts them as they are."""
 
-_BATCH_BYTES = 1 << 17
+_BATCH_CHARACTERS = 1 << 17
 """Text worked on at once: its arrays stay in the second-level cache."""
 
 
@@ -31,7 +32,7 @@ _BATCH_BYTES = 1 << 17
 class Scheme:
     """All that a signature depends on. An index names its scheme and cannot be read under another one."""
 
-    version: int = 1
+    version: int = 2
     shingle: int = 5
     bands: int = 16
     rows: int = 6
@@ -50,27 +51,52 @@ class Scheme:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signed:
-    """What is kept of each text: a digest of its words, and its signature (texts, permutations)."""
+    """What is kept of each text: a digest of its words, its signature (texts, permutations), and two hashes of
+    `filters.forms`: its names, and its template."""
 
     digests: Digests
     signatures: Signatures
+    names: Hashes
+    templates: Hashes
 
 
 def sign(texts: Sequence[str], scheme: Scheme) -> Signed:
     """Digests and signatures. The signature of a text without words is all ones."""
-    signed = [_sign(batch, scheme) for batch in _batches(texts)]
-    if not signed:
-        return Signed(digests=np.empty(0, "S16"), signatures=np.empty((0, scheme.permutations), np.uint32))
+    signed = [_sign(batch, scheme) for batch in batches(texts)] or [_sign([], scheme)]
     return Signed(
         digests=np.concatenate([part.digests for part in signed]),
         signatures=np.concatenate([part.signatures for part in signed]),
+        names=np.concatenate([part.names for part in signed]),
+        templates=np.concatenate([part.templates for part in signed]),
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """A text as another one is compared with it."""
+
+    shingles: frozenset[int]
+    """A text shorter than a shingle is one, so that it can equal only itself."""
+    form: Form
+
+
+def cut(texts: Sequence[str], size: int) -> Iterator[Cut]:
+    """The different shingles of texts, and the words that they are made of."""
+    for batch in batches(texts):
+        found = forms(batch)
+        for runs, form in zip(shingled(found.with_values(), size), found.split(), strict=True):
+            yield Cut(shingles=frozenset(runs.tolist()), form=form)
+
+
 def shingles(text: str, size: int) -> frozenset[int]:
-    """The different shingles of one text. A text shorter than a shingle is one, so that it can equal only itself."""
-    (runs,) = shingled(_words([encoded(composed(text))]), size)
-    return frozenset(runs.tolist())
+    """The different shingles of one text."""
+    (found,) = cut([text], size)
+    return found.shingles
+
+
+def similarity(one: Cut, other: Cut) -> float:
+    """Of two texts by their shingles; 0 where their values or names differ."""
+    return jaccard(one.shingles, other.shingles) if same_names(one.form, other.form) else 0.0
 
 
 def jaccard(one: frozenset[int], other: frozenset[int]) -> float:
@@ -92,32 +118,33 @@ def agreement(one: Signatures, other: Signatures) -> NDArray[np.float64]:
     return share
 
 
-def _batches(texts: Sequence[str]) -> Iterator[list[bytes]]:
-    batch: list[bytes] = []
+def batches(texts: Sequence[str]) -> Iterator[list[str]]:
+    batch: list[str] = []
     size = 0
     for text in texts:
-        plain = encoded(composed(text))
-        if batch and size + len(plain) > _BATCH_BYTES:
+        if batch and size + len(text) > _BATCH_CHARACTERS:
             yield batch
             batch, size = [], 0
-        batch.append(plain)
-        size += len(plain) + 1
+        batch.append(text)
+        size += len(text) + 1
     if batch:
         yield batch
 
 
-def _sign(texts: list[bytes], scheme: Scheme) -> Signed:
-    words = _words(texts)
-    digests = b"".join(hashlib.blake2b(own.tobytes(), digest_size=16).digest() for own in words)
-    return Signed(digests=np.frombuffer(digests, "S16"), signatures=_minima(shingled(words, scheme.shingle), scheme))
-
-
-def _words(texts: list[bytes]) -> Hashed:
-    words = hashed_words(texts)
-    return Hashed(hashes=mixed(words.hashes), starts=words.starts)
+def _sign(texts: list[str], scheme: Scheme) -> Signed:
+    found = forms(texts)
+    digests = b"".join(hashlib.blake2b(own.tobytes(), digest_size=16).digest() for own in found.words)
+    return Signed(
+        digests=np.frombuffer(digests, "S16"),
+        signatures=_minima(shingled(found.with_values(), scheme.shingle), scheme),
+        names=found.names,
+        templates=found.templates,
+    )
 
 
 def _minima(runs: list[Hashes], scheme: Scheme) -> Signatures:
+    if not runs:
+        return np.empty((0, scheme.permutations), np.uint32)
     small = (mixed(np.concatenate(runs)) >> np.uint64(32)).astype(np.uint32)
     starts = np.cumsum([0, *map(len, runs)])
     result = np.full((len(starts) - 1, scheme.permutations), np.iinfo(np.uint32).max, np.uint32)

@@ -90,6 +90,8 @@ CORPUS = family(
     corpus_duplicate_of=("text", "id of the preferred trace"),
     corpus_jaccard=("number", "Jaccard similarity of the word shingles of both"),
     corpus_cluster_size=("count", "traces in its group of near duplicates, itself included"),
+    corpus_other_values=("flag", "another trace of the run has the same words but for other numbers or names"),
+    corpus_template_size=("count", "traces with the same words but for numbers and names, itself included"),
 )
 SIDE: Mapping[str, tuple[Literal["id", "sample_id"], pa.Schema]] = {
     "corpus": ("id", CORPUS),

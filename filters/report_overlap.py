@@ -38,6 +38,12 @@ class Duplicates:
     sizes: list[tuple[str, int, int]] = field(default_factory=list)
     """Size of clusters, their number, traces in them."""
     biggest: list[Cluster] = field(default_factory=list)
+    varied: int = 0
+    """Traces with the words of another one and other numbers or names."""
+    templates: int = 0
+    """How many different words those have."""
+    largest: int = 0
+    """Traces of the most common ones."""
     within: list[tuple[str, str, int]] = field(default_factory=list)
     """Duplicates within one question: column, what it means, traces."""
 
@@ -66,7 +72,7 @@ class Contamination:
 def duplicates(facts: Facts) -> Duplicates:
     within = [
         (name, facts.columns[name].description, facts.row(f'SELECT count(*) FILTER ("{name}") FROM page')[0])
-        for name in ("exact_duplicate", "near_duplicate")
+        for name in ("exact_duplicate", "near_duplicate", "other_values")
         if facts.has(name)
     ]
     if not facts.has("corpus_duplicate", "corpus_cluster_size", "corpus_duplicate_of"):
@@ -80,8 +86,18 @@ def duplicates(facts: Facts) -> Duplicates:
         """SELECT corpus_cluster_size, count(*) FROM page
         WHERE corpus_cluster_size > 1 AND NOT corpus_duplicate GROUP BY 1 ORDER BY 1"""
     )
+    varied, templates, largest = (0, 0.0, 0)
+    if facts.has("corpus_other_values", "corpus_template_size"):
+        # Each trace is one of so many of its template.
+        varied, templates, largest = facts.row(
+            """SELECT count(*), coalesce(sum(1.0 / corpus_template_size), 0), coalesce(max(corpus_template_size), 0)
+            FROM page WHERE corpus_other_values"""
+        )
     return Duplicates(
         measured=True,
+        varied=varied,
+        templates=round(templates),
+        largest=largest,
         traces=traces,
         duplicates=count,
         kept=kept,

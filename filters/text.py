@@ -40,3 +40,20 @@ def composed(text: str) -> str:
 def written(trace: Trace) -> str:
     """Everything the teacher wrote: reasoning and answer, or the raw text when neither could be parsed."""
     return "\n".join(part for part in (trace.reasoning, trace.answer) if part) or trace.text
+
+
+_SHORT_ANSWER = 60
+
+
+def said(trace: Trace) -> str:
+    """What near duplicates have in common: reasoning and answer.
+
+    A short answer stands in quotes, so that its words count as names: "red" and "blue" after the same reasoning are
+    two answers.
+    """
+    reasoning, answer = trace.reasoning, trace.answer.strip()
+    if answer and len(answer) <= _SHORT_ANSWER and '"' not in answer:
+        answer = f'"{answer}"'
+        # Quotes that do not pair (5" are five inches) say nothing, and would hide those of the answer.
+        reasoning = reasoning.replace('"', " ") if reasoning.count('"') % 2 else reasoning
+    return "\n".join(part for part in (reasoning, answer) if part)

@@ -8,7 +8,7 @@ from filters.duplicates import Duplicates, components, similarities
 from filters.text import words
 
 FOUR = sample("How many apples?", "4", answer_type="number")
-WORDS = [f"word{number}" for number in range(60)]
+WORDS = ["word" + chr(97 + number // 26) + chr(97 + number % 26) for number in range(60)]
 
 
 def jaccard(one, other, size=3):
@@ -52,7 +52,13 @@ def test_small_edits_are_near_duplicates_and_others_are_not():
 
 
 def test_the_preferred_trace_is_complete_then_correct_then_of_the_smallest_id():
-    texts = {"a": ("3", "complete"), "b": ("4", "truncated_answer"), "c": ("4", "complete"), "d": ("4", "complete")}
+    # Nearly the same words with another answer are no duplicate, so only what the judge cannot read parts these.
+    texts = {
+        "a": ("4 or so", "complete"),
+        "b": ("4", "truncated_answer"),
+        "c": ("4", "complete"),
+        "d": ("4", "complete"),
+    }
     traces = [trace(FOUR, answer, edited(), id=id, outcome=outcome) for id, (answer, outcome) in texts.items()]
     rows = measured(traces)
     assert [id for id in texts if not rows[id]["near_duplicate"]] == ["c"]
@@ -92,7 +98,7 @@ def test_components_agree_with_joining_every_near_pair_in_turn():
             if group[one] != group[other]:
                 group[one] = group[other] = min(group[one], group[other])
                 changed = True
-    assert components(near) == group and 1 < len(set(group)) < 40
+    assert components(near).tolist() == group and 1 < len(set(group)) < 40
 
 
 def test_other_white_space_makes_no_other_text():
