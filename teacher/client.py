@@ -158,11 +158,14 @@ class ChatClient:
 
     async def _check_later(self, replica: Replica) -> None:
         """Look at a server that was not up until it is."""
+        said = False
         while not replica.checked:
             try:
                 await self._check(replica)
             except (Failure, TeacherError) as failure:
-                self._say(f"goes on without {replica.url}: {failure}")
+                if not said:
+                    self._say(f"goes on without {redact.url(replica.url)} until it is there: {failure}")
+                    said = True
                 await asyncio.sleep(_CHECK_S[1])
         self._place.set()
 

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, Self
 
@@ -36,6 +37,7 @@ from teacher.settle import Tally, lines, outputs, settle
 from teacher.watch import Watch, announce
 
 _CHARGE_INTERVAL_S = 0.2
+_LOOKED_AT = 2000
 _LOOK_S = (0.5, 15.0)
 """Between two looks at a folder of images that is away: at first, and later."""
 REMEDY = (
@@ -262,8 +264,8 @@ class _Stage:
         return client
 
     def _answered(self, job: _Job) -> Request | None:
-        """A request that was answered in an earlier run."""
-        looks = (job.feed.line.look(sample) for sample in self.plan.read())
+        """A request that was answered in an earlier run, if there is one near the start of the plan."""
+        looks = (job.feed.line.look(sample) for sample in islice(self.plan.read(), _LOOKED_AT))
         return next((final.request for look in looks for final in look.finals if final.complete), None)
 
     async def _pulse(self, teachers: Sequence[Teacher]) -> None:
