@@ -58,7 +58,11 @@ class _Worker:
             except OSError:
                 self.stop()
                 return None
-            line = self._line(timeout_s)
+            try:
+                line = self._line(timeout_s)
+            except BaseException:
+                self.stop()  # whoever asks next must not be given this answer
+                raise
             if line is None:
                 self.stop()
                 return None

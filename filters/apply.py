@@ -232,6 +232,7 @@ def _counts(found: Funnel, traces: Index, recipe: Recipe) -> dict[str, int]:
         **{f"rule.{rule.name}": found.rules.get(rule.name, 0) for rule in recipe.filter.rules},
         **{f"rule.{name}": count for name, count in found.rules.items() if name == UNREADABLE_IMAGE},
         **{f"error.{name}": count for name, count in found.errors.items()},
+        **{f"timed_out.{name}": count for name, count in found.timed_out.items()},
     }
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import duckdb
 
-from filters.columns import ERROR, NOT_APPLICABLE, OK, UNDECIDABLE, WORDS
+from filters.columns import ERROR, NOT_APPLICABLE, OK, TIMED_OUT, UNDECIDABLE, WORDS
 
-STATES = (OK, NOT_APPLICABLE, UNDECIDABLE, ERROR)
+STATES = (OK, NOT_APPLICABLE, UNDECIDABLE, TIMED_OUT, ERROR)
 DUPLICATES: Mapping[str, str] = {
     "exact_duplicate": "the same words as a preferred trace of its question",
     "near_duplicate": "nearly the same words as a preferred trace of its question",

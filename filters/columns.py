@@ -14,6 +14,8 @@ UNDECIDABLE = "undecidable"
 """The measurement was tried and has no honest value."""
 ERROR = "error"
 """The extractor failed on this trace: the reason is in `signal_errors`."""
+TIMED_OUT = "timed_out"
+"""Measuring was given up: the text is longer, or holds more, than is looked at. The reason is in `signal_errors`."""
 WORDS = "words"
 """Lengths are words, because the recipe names no student whose tokenizer could count."""
 

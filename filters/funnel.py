@@ -6,7 +6,7 @@ from typing import Any
 
 import duckdb
 
-from filters.columns import ERROR
+from filters.columns import ERROR, TIMED_OUT
 from filters.registry import FAMILIES
 
 _STEPS = {
@@ -31,6 +31,8 @@ class Funnel:
     """Traces that this rule alone drops."""
     errors: Mapping[str, int]
     """Traces on which a family of signals failed."""
+    timed_out: Mapping[str, int]
+    """Traces on which a family of signals was given up."""
     questions: Mapping[str, int]
     """Different questions at each step."""
 
@@ -55,7 +57,8 @@ def measure(database: duckdb.DuckDBPyConnection) -> Funnel:
         only=_count(
             database, "SELECT reasons[1].rule, count(*) FROM decisions WHERE len(reasons) = 1 AND NOT kept GROUP BY 1"
         ),
-        errors=_errors(database),
+        errors=_in_state(database, ERROR),
+        timed_out=_in_state(database, TIMED_OUT),
         questions=_questions(database),
     )
 
@@ -65,8 +68,9 @@ def _sum(cells: Iterable[Sequence[Any]]) -> dict[str, int]:
     return dict(zip(STEPS, map(sum, columns), strict=True))
 
 
-def _errors(database: duckdb.DuckDBPyConnection) -> dict[str, int]:
-    failed = ", ".join(f"count(*) FILTER ({name}_state = '{ERROR}')" for name in FAMILIES)
+def _in_state(database: duckdb.DuckDBPyConnection, state: str) -> dict[str, int]:
+    """How many traces each family of signals has in a state."""
+    failed = ", ".join(f"count(*) FILTER ({name}_state = '{state}')" for name in FAMILIES)
     (counts,) = database.execute(f"SELECT {failed} FROM local").fetchall()
     return {name: count for name, count in zip(FAMILIES, counts, strict=True) if count}
 

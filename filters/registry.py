@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, Self
 
@@ -15,7 +15,8 @@ from distill.types import Sample, Trace
 from filters import contamination, fit, judge, questions
 from filters.agreement import Agreement
 from filters.answer import Answer
-from filters.columns import ERROR, family
+from filters.arithmetic import Arithmetic
+from filters.columns import ERROR, TIMED_OUT, family
 from filters.conclusion import Conclusion
 from filters.contamination import Contamination
 from filters.duplicates import Duplicates
@@ -27,6 +28,7 @@ from filters.refusal import Refusal
 from filters.repetition import Repetition
 from filters.sensitive import Sensitive
 from filters.steps import Steps
+from filters.time_limits import MOST_CHARACTERS, MOST_SECONDS, OutOfTime, TooMuch, processor_time, too_long
 
 
 class Extractor(Protocol):
@@ -54,6 +56,7 @@ FAMILIES: Mapping[str, type[Extractor]] = {
     "length": Length,
     "steps": Steps,
     "conclusion": Conclusion,
+    "arithmetic": Arithmetic,
     "language": Language,
     "refusal": Refusal,
     "sensitive": Sensitive,
@@ -168,9 +171,9 @@ def rows(extractors: tuple[Extractor, ...], sample: Sample, traces: list[Trace])
     for extractor in extractors:
         measured = _measured(extractor, sample, traces)
         for row, found, error in zip(table, measured, errors, strict=True):
-            if isinstance(found, str):
-                row[f"{extractor.name}_state"] = ERROR
-                error[extractor.name] = found
+            if isinstance(found, _Unmeasured):
+                row[f"{extractor.name}_state"] = found.state
+                error[extractor.name] = found.reason
             else:
                 row |= found
     for row, error in zip(table, errors, strict=True):
@@ -178,15 +181,40 @@ def rows(extractors: tuple[Extractor, ...], sample: Sample, traces: list[Trace])
     return table
 
 
-def _measured(extractor: Extractor, sample: Sample, traces: list[Trace]) -> list[dict[str, Any] | str]:
-    """One row a trace, or the reason why there is none."""
+@dataclass(frozen=True, slots=True)
+class _Unmeasured:
+    """Why a family has no value for a trace."""
+
+    state: str
+    reason: str
+
+
+_TOO_LONG = _Unmeasured(TIMED_OUT, f"the text has more than {MOST_CHARACTERS:,} characters")
+_OUT_OF_TIME = _Unmeasured(TIMED_OUT, f"not done after {MOST_SECONDS:g} s of processor time")
+
+
+def _measured(extractor: Extractor, sample: Sample, traces: list[Trace]) -> list[dict[str, Any] | _Unmeasured]:
+    """One row a trace, or the reason why there is none; a text that is too long is not looked at."""
+    short = [trace for trace in traces if not too_long(trace)]
+    found = iter(_tried(extractor, sample, short) if short else ())
+    return [_TOO_LONG if too_long(trace) else next(found) for trace in traces]
+
+
+def _tried(extractor: Extractor, sample: Sample, traces: list[Trace]) -> list[dict[str, Any] | _Unmeasured]:
     calls[extractor.name] += 1
+    reason: _Unmeasured
     try:
-        return list(extractor.measure(sample, traces))
+        with processor_time(MOST_SECONDS * len(traces)):
+            return list(extractor.measure(sample, traces))
     except DistillError:
         raise
+    except OutOfTime:
+        reason = _OUT_OF_TIME
+    except TooMuch as error:
+        reason = _Unmeasured(TIMED_OUT, str(error))
     # Whatever a strange text does to an extractor is that trace's counted state, never the end of the run.
     except Exception as error:
-        if extractor.scope == "trace" and len(traces) > 1:
-            return [found for trace in traces for found in _measured(extractor, sample, [trace])]
-        return [f"{type(error).__name__}: {error}"[:500]] * len(traces)
+        reason = _Unmeasured(ERROR, f"{type(error).__name__}: {error}"[:500])
+    if extractor.scope == "trace" and len(traces) > 1:
+        return [found for trace in traces for found in _tried(extractor, sample, [trace])]
+    return [reason] * len(traces)

@@ -13,12 +13,12 @@ import duckdb
 import orjson
 import pyarrow as pa
 
-from filters.columns import ERROR, NOT_APPLICABLE, OK, UNDECIDABLE, VALUE_TYPES, WORDS
+from filters.columns import ERROR, NOT_APPLICABLE, OK, TIMED_OUT, UNDECIDABLE, VALUE_TYPES, WORDS
 from filters.database import SCRATCH, ranges
 from filters.registry import FAMILIES, SIDE
 
 Kind = Literal["number", "count", "flag", "text"]
-STATES = (OK, WORDS, NOT_APPLICABLE, UNDECIDABLE, ERROR)
+STATES = (OK, WORDS, NOT_APPLICABLE, UNDECIDABLE, TIMED_OUT, ERROR)
 _TEXTS = ("answer_verdict", "corpus_duplicate_of", "contamination", "contamination_source", "contamination_sample")
 """Texts that sections of the page read of all traces; every other text is looked up for single traces."""
 _KINDS: Mapping[pa.DataType, Kind] = {kind: name for name, kind in VALUE_TYPES.items()}  # type: ignore[misc]
@@ -123,8 +123,9 @@ def states(facts: Facts) -> list[tuple[str, dict[str, int], str]]:
             )
         )
         reason = ""
-        if counts.get(ERROR):
-            (text,) = facts.row(f"SELECT min(signal_errors) FROM signals WHERE {name}_state = '{ERROR}'")
+        failed = next((state for state in (ERROR, TIMED_OUT) if counts.get(state)), None)
+        if failed:
+            (text,) = facts.row(f"SELECT min(signal_errors) FROM signals WHERE {name}_state = '{failed}'")
             reason = str(orjson.loads(text or "{}").get(name, ""))
         found.append((name, counts, reason))
     return found

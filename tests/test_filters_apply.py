@@ -68,6 +68,8 @@ def test_every_trace_is_measured_decided_and_counted(world):
         "rule.bad_format": 6,
         "rule.repetition": 6,
         "rule.refusal": 0,
+        "rule.arithmetic_slip": 0,
+        "rule.not_measured": 0,
         "rule.exact_duplicate": 6,
         "rule.question_duplicate": 0,
         "rule.contaminated": 0,

@@ -129,7 +129,7 @@ def test_verdicts_hints_and_states_are_those_of_the_signal_table(world):
     states = tables(section(text, "What was measured"))["signals"]
     assert states["answer"] == [
         str(sum(row["answer_state"] == state for row in signals.values()))
-        for state in ("ok", "not_applicable", "undecidable", "error")
+        for state in ("ok", "not_applicable", "undecidable", "timed_out", "error")
     ]
     assert int(states["answer"][1]) > 0 and "student" not in states and "judge" not in states
     flags = tables(section(text, "What was measured"))["flag"]

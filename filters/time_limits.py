@@ -1,0 +1,53 @@
+"""No trace may hold a run: limits on what a family of signals does with one.
+
+The limits that decide are on the text itself (its length, the numbers in it), so that they give the same result on
+every machine: each family's time grows as its text does. The clock is the last resort against a fault in a family. It
+counts this process's own processor time, so that a busy machine changes nothing, and the interpreter, also in the
+middle of a regular expression, hears of it in the main thread only: workers measure in theirs.
+"""
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Final
+
+from distill.types import Trace
+
+MOST_CHARACTERS: Final = 1 << 20
+"""A trace with more of them is measured by no family: some 250,000 tokens, beyond what any teacher is asked for."""
+MOST_SECONDS: Final = 20.0
+"""Of processor time for a family and a trace: a hundred times what a text of MOST_CHARACTERS takes."""
+
+
+class TooMuch(Exception):
+    """A text holds more than a family looks at."""
+
+
+class OutOfTime(BaseException):
+    """The clock ran out. No Exception, so that nobody who goes on after an error goes on after this."""
+
+
+def too_long(trace: Trace) -> bool:
+    return max(len(trace.text), len(trace.reasoning) + len(trace.answer)) > MOST_CHARACTERS
+
+
+@contextmanager
+def processor_time(seconds: float) -> Iterator[None]:
+    """Raises OutOfTime in the block once it took so many seconds of processor time; outside the main thread never."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGVTALRM, _end)
+    # Again and again: a callback of a library may swallow the first one.
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds, 1.0)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    raise OutOfTime

@@ -1,0 +1,83 @@
+"""The signal of written arithmetic, and what is given up rather than let a trace hold the run."""
+
+import re
+import time
+from dataclasses import replace
+
+import orjson
+import pytest
+
+from distill.filtering import DEFAULT_RULES, DEFAULT_SIGNALS
+from distill.types import Sample, Trace, Usage
+from filters import registry, time_limits
+from filters.arithmetic import Arithmetic
+from filters.repetition import Repetition
+from filters.time_limits import MOST_CHARACTERS, OutOfTime, processor_time
+
+SAMPLE = Sample(id="s", images=(), question="How many are there?", answers=("15",))
+
+
+def trace(reasoning: str, answer: str = "15", name: str = "a") -> Trace:
+    return Trace(
+        id=name, sample_id="s", teacher="t", k=0, seed=0, reasoning=reasoning, answer=answer, text=reasoning + answer,
+        outcome="complete", finish_reason="stop", usage=Usage(), params={}, model="m", revision="", engine={},
+        prompt_sha="", latency_s=0.0, created="",
+    )  # fmt: skip
+
+
+def measured(*traces: Trace) -> list[dict]:
+    return registry.rows((Arithmetic(),), SAMPLE, list(traces))
+
+
+def test_a_slip_is_measured_without_a_table_and_dropped_by_default() -> None:
+    (row,) = measured(trace("There are 8 red and 6 blue ones: 8 + 6 = 15."))
+    assert (row["arithmetic_state"], row["arithmetic"], row["arithmetic_slips"]) == ("ok", "slip", 1)
+    assert orjson.loads(row["arithmetic_slip"])[0]["expected"] == 14
+    assert "arithmetic" in DEFAULT_SIGNALS
+    assert {rule.name: rule.drop for rule in DEFAULT_RULES}["arithmetic_slip"] == "arithmetic = 'slip'"
+
+
+def test_what_states_no_arithmetic_is_not_called_right() -> None:
+    rows = measured(trace("There are fifteen.", name="a"), trace("8 + 7 = 15", name="b"), trace("", "", name="c"))
+    assert [row.get("arithmetic") for row in rows] == ["none_stated", "right", None]
+    assert rows[2]["arithmetic_state"] == "not_applicable"
+
+
+def test_more_numbers_than_are_read_are_a_state_that_rules_see() -> None:
+    (row,) = measured(trace("3, " * 5000))
+    assert (row["arithmetic_state"], row.get("arithmetic")) == ("timed_out", None)
+    assert "more numbers" in orjson.loads(row["signal_errors"])["arithmetic"]
+    assert {rule.name: rule.drop for rule in DEFAULT_RULES}["not_measured"] == "signal_errors IS NOT NULL"
+
+
+def test_a_text_beyond_every_limit_is_looked_at_by_no_family_and_the_others_are_measured() -> None:
+    long = trace("3 + 4 = 8. " * (MOST_CHARACTERS // 8), name="a")
+    rows = registry.rows((Arithmetic(), Repetition()), SAMPLE, [long, trace("8 + 7 = 15 ones in all", name="b")])
+    assert [row["arithmetic_state"] for row in rows] == ["timed_out", "ok"]
+    assert [row["repetition_state"] for row in rows] == ["timed_out", "ok"]
+
+
+def test_a_regular_expression_that_does_not_end_is_stopped_and_costs_its_own_trace_only(monkeypatch) -> None:
+    slow = re.compile(r"(?:a+)+b")
+    real = Arithmetic._row
+
+    def row(self: Arithmetic, text: str) -> dict:
+        slow.match("a" * 60 if "slow" in text else "b")
+        return real(self, text)
+
+    monkeypatch.setattr(Arithmetic, "_row", row)
+    monkeypatch.setattr(registry, "MOST_SECONDS", 0.2)
+    rows = measured(trace("slow", name="a"), trace("8 + 7 = 15", name="b"), replace(trace("8 + 7 = 15"), id="c"))
+    assert [row["arithmetic_state"] for row in rows] == ["timed_out", "ok", "ok"]
+
+
+def test_the_clock_is_gone_once_a_block_ends() -> None:
+    with processor_time(0.05):
+        pass
+    started = time.process_time()
+    while time.process_time() - started < 0.2:
+        pass
+    with pytest.raises(OutOfTime), processor_time(0.05):
+        while True:
+            pass
+    assert time_limits.MOST_SECONDS >= 10
