@@ -19,6 +19,8 @@ _SIGNS: Final = {
     "+": "+", "plus": "+", "-": "-", "minus": "-", "*": "*", "×": "*", "·": "*", "x": "*", "times": "*",
     "multiplied": "*", "/": "/", "÷": "/", "divided": "/",
 }  # fmt: skip
+_MOST_IN_A_RUN: Final = 64
+"""Numbers that signs tie together; no more are written by hand."""
 _EQUALS: Final = frozenset(["=", "≈", "⇒", "→", ">"])
 _RESULTS: Final = word_set(
     "is equals equal gives give giving makes make yields yield yielding get gets totals results comes"
@@ -100,7 +102,7 @@ def expressions(text: str, items: list[Item]) -> dict[int, Role]:
             gap = text[end : item.start]
             if "." not in gap or "(" in gap or "[" in gap:
                 sign = operator(gap.rstrip("$€£").removesuffix("-") if item.negative else gap)
-        if sign and sign.strip("()"):
+        if sign and sign.strip("()") and len(run) < _MOST_IN_A_RUN:
             signs.append(sign)
             run.append(place)
         else:

@@ -85,7 +85,7 @@ def passed_over(lower: str, item: Item, sentence_start: int, axes: list[tuple[in
         if enumerated(lower, item):
             return True
         if lower[end : end + 1] in (".", ")", ":"):
-            line = lower.rfind("\n", 0, start) + 1
+            line = lower.rfind("\n", max(0, start - 8), start) + 1
             if start - line < 8 and not lower[line:start].strip(" *#-("):
                 return True
         if of_others(lower, end) and value not in table.values:

@@ -69,6 +69,17 @@ _NUMBER: Final = re.compile(
 )
 
 
+MOST_NUMBERS: Final = 400
+"""Numbers of a text of any length that are read."""
+CHARACTERS_A_NUMBER: Final = 100
+"""A longer text may hold one number more for each so many characters: what is denser is a listing."""
+
+
+def most_numbers(text: str) -> int:
+    """How many numbers of a text are read, so that the time grows with its length and not with what it holds."""
+    return MOST_NUMBERS + len(text) // CHARACTERS_A_NUMBER
+
+
 @dataclass(frozen=True, slots=True)
 class Number:
     value: float

@@ -16,33 +16,36 @@ from typing import Final, Literal
 from distill.arithmetic import Role, expressions
 from distill.asides import axis_words, counts, enumerated, of_others, passed_over
 from distill.charts import Table
-from distill.labels import labels, merged
+from distill.labels import lower_case, read_items
 from distill.reckoning import NOTHING_ASKED, Asked, Reckoning
 from distill.statements import (
+    EXTREMES,
     Item,
     Lead,
-    follows,
-    joined,
     last_break,
     lead,
-    numbers,
-    of_these,
     plain,
-    points_ahead,
-    points_back,
-    written_numbers,
 )
 from distill.steps import ANY, COMPARED, announced, announced_for, comparison, holds
+from distill.ties import follows, joined, of_these, points_ahead, points_back
 from distill.unsupported import Grounding, Reason, Unsupported
 
 _CONTEXT: Final = 60
+_MOST_IN_A_ROW: Final = 40
+"""Labels or numbers of one row that are remembered."""
+_MOST_WORDS: Final = 300
+"""Characters of a sentence before a number that may announce it."""
 
 
 def ground(
     text: str, table: Table, question: Asked = NOTHING_ASKED, tolerance: float = 0.0, most: int = sys.maxsize
 ) -> Grounding:
     """What of a rationale is unsupported by its chart's table and its question; `most` of it is written out."""
-    return _Check(plain(text), table, question, tolerance, most).run()
+    text = plain(text)
+    items = read_items(text, table, question.words)
+    if items is None:
+        return Grounding(checked=0, complete=False)
+    return _Check(text, items, table, question, tolerance, most).run()
 
 
 class _Check:
@@ -50,21 +53,19 @@ class _Check:
 
     __slots__ = (
         "axis_words", "chain", "compares", "count", "expressions", "focus", "groups", "items", "lower", "most",
-        "paired", "problems", "reckoning", "sentence_start", "table", "text",
+        "paired", "problems", "reckoning", "sentence_start", "speaks_of_extremes", "table", "text",
     )  # fmt: skip
 
-    def __init__(self, text: str, table: Table, question: Asked, tolerance: float, most: int) -> None:
-        self.text = text
-        lower = text.lower()
-        self.lower = lower if len(lower) == len(text) else text
-        self.table = table
-        spans = written_numbers(text)
-        named = labels(text, self.lower, table, question.words, spans)
-        self.items = merged(text, named, numbers(text, spans))
+    def __init__(
+        self, text: str, items: list[Item], table: Table, question: Asked, tolerance: float, most: int
+    ) -> None:
+        self.text, self.items, self.table = text, items, table
+        self.lower = lower_case(text)
         self.expressions = expressions(text, self.items)
         self.reckoning = Reckoning(table, question, tolerance)
         self.axis_words = axis_words(self.lower)
         self.compares = any(sign in text for sign in COMPARED)
+        self.speaks_of_extremes = any(word in self.lower for word in EXTREMES)
         self.most, self.count = most, 0
         self.problems: list[Unsupported] = []
         self.sentence_start = 0
@@ -112,7 +113,7 @@ class _Check:
             if most not in self.table.under[item.label]:
                 self._report(item, "reading", f"{extreme}est", (most,))
         follows_on = self.chain and self.table.axis[self.chain[-1].label] == axis and not broken and joined(gap)
-        self.chain = [*self.chain, item] if follows_on else [item]
+        self.chain = [*self.chain[-_MOST_IN_A_ROW:], item] if follows_on else [item]
         if broken:
             self.focus = {}
         self.focus[axis] = item
@@ -180,7 +181,7 @@ class _Check:
         number, value, known = item.number, item.value, self.reckoning
         assert number is not None
         in_row = bool(known.row) and (joined(gap) in (",", "and", "&") or not gap.strip(" /|"))
-        known.row = [*known.row, value] if in_row else [value]
+        known.row = [*known.row[-_MOST_IN_A_ROW:], value] if in_row else [value]
         known.sentence.append(("", value))
         if in_row and not known.fits(value, known.row):
             return self._report(item, "value")
@@ -201,7 +202,7 @@ class _Check:
         return self._report(item, "value")
 
     def _words(self, item: Item) -> str:
-        return self.lower[self.sentence_start : item.end + 40]
+        return self.lower[max(self.sentence_start, item.start - _MOST_WORDS) : item.end + 40]
 
     def _anchor(
         self, place: int, item: Item, gap: str, how: Lead, tail: str, after: Item | None, operand: bool
@@ -285,7 +286,7 @@ class _Check:
                 return self._report(item, "arithmetic", expected=role.outcome)
         elif not self.reckoning.member(item, hedged):
             return self._report(item, "value")
-        self.reckoning.derived += role.outcome
+        self.reckoning.derived.extend(role.outcome)
         self.reckoning.derive(item.value)
         return True
 
@@ -314,7 +315,7 @@ class _Check:
             named = known.operands()
             # Two bars that were not spoken of before may be; one of them beside one that was is a slip.
             fresh = all(one in table.numerals and one not in named for one in role.operands)
-            supported = fresh or known.among(item, named, False) or known.extreme(item, self.lower)
+            supported = fresh or known.among(item, named, False) or known.extreme(item, self.speaks_of_extremes)
         else:
             supported = known.among(item, table.numerals, False)
         return supported or known.earlier(item, False) or self._report(item, "value")

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
 
+from distill.canonical import most_numbers
 from distill.charts import COLOURS, DAYS, MONTHS, QUARTERS, Table
-from distill.statements import Item, word_set
+from distill.statements import Item, numbers, word_set, written_numbers
 
 _PARTS: Final = ("bar", "column", "slice", "segment", "wedge", "sector", "category", "portion")
 _NAMED = re.compile(
@@ -28,6 +29,8 @@ _LETTERS = re.compile(r"[a-zA-Z]+")
 _TO_SPACES: Final = bytes(code if code < 128 and chr(code).isalpha() else 32 for code in range(256))
 _WORD = re.compile(r"[^\W_]+")
 _MANY: Final = 40
+_NAME_CHARACTERS: Final = 200
+"""Before a number, in which its name stands."""
 _GENERIC: Final = word_set(
     """sorted sorting ordered ranking ranked counting rounding rounded converting assuming checking starting ending
     calculated computed simplified simplifying altogether respectively hmm alternatively finding comparison
@@ -53,6 +56,28 @@ _GENERIC: Final = word_set(
     we we'll what when where which while who whole why with x y year years yes
     """
 )
+
+
+def read_items(text: str, table: Table, familiar: frozenset[str]) -> list[Item] | None:
+    """The labels and numbers of a plain text in their order; None where it holds more than are judged.
+
+    `familiar` are the words of question and title.
+    """
+    limit = most_numbers(text)
+    spans = written_numbers(text)
+    if len(spans) > limit:
+        return None
+    named = labels(text, lower_case(text), table, familiar, spans)
+    if len(named) > 2 * limit:
+        return None
+    items = merged(text, named, numbers(text, spans))
+    return items if len(items) <= 3 * limit else None
+
+
+def lower_case(text: str) -> str:
+    """A text in lower case, in which everything stands where it stood; as it is where that cannot be."""
+    lower = text.lower()
+    return lower if len(lower) == len(text) else text
 
 
 def labels(text: str, lower: str, table: Table, familiar: frozenset[str], spans: list[tuple[int, int]]) -> list[Item]:
@@ -116,7 +141,7 @@ def _named(text: str, spans: list[tuple[int, int]]) -> Iterator[re.Match[str]]:
         if gap.endswith(_TIES):
             # A name has four words at most, a tie two.
             words = gap.rsplit(None, 6)
-            first = end + len(words[0]) if len(words) > 6 else end
+            first = max(end + len(words[0]) if len(words) > 6 else end, start - _NAME_CHARACTERS)
             near = text[first:start]
             if near != near.lower() and (match := _NAMED.search(text, first, start + 1)):
                 yield match

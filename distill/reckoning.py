@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Final
 
 from distill.charts import Table
 from distill.labels import labels
@@ -29,6 +30,8 @@ class Asked:
 
 
 NOTHING_ASKED = Asked()
+_NEAR: Final = 64
+"""Operands of one sentence that are remembered."""
 _COUNTING = re.compile(
     r"\bhow (?:many|often)\b(?! (?:units?|points?|percent\w*|times|more|fewer|less|dollars|people|millions?)\b)"
 )
@@ -57,6 +60,33 @@ def _question(text: str) -> tuple[str, frozenset[float], frozenset[str], frozens
     return text, found, announced(lower), frozenset(re.findall(r"[^\W_]+", lower)), bool(_COUNTING.search(lower))
 
 
+class Values:
+    """Numbers in the order in which they came; whether one came is known at once."""
+
+    __slots__ = ("_known", "_order")
+
+    def __init__(self) -> None:
+        self._order: list[float] = []
+        self._known: set[float] = set()
+
+    def append(self, value: float) -> None:
+        self._order.append(value)
+        self._known.add(value)
+
+    def extend(self, values: Iterable[float]) -> None:
+        for value in values:
+            self.append(value)
+
+    def last(self, count: int) -> list[float]:
+        return self._order[-count:]
+
+    def __contains__(self, value: float) -> bool:
+        return value in self._known
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+
 class Reckoning:
     """Grows as a rationale is read from left to right."""
 
@@ -66,9 +96,9 @@ class Reckoning:
         self.table, self.asked, self.tolerance = table, question, tolerance
         self.read: dict[str, float] = {}
         """Values as the rationale reads them, by label."""
-        self.said: list[float] = []
+        self.said = Values()
         """Every number so far that stood for itself."""
-        self.derived: list[float] = []
+        self.derived = Values()
         self.row: list[float] = []
         """Numbers without labels in a row ("8, 6, 3 and 9")."""
         self.sentence: list[tuple[str, float]] = []
@@ -105,17 +135,17 @@ class Reckoning:
             return True
         if not self.derived and not self.asked.numbers:
             return False
-        return self.close(item, (*self.derived[-8:], *self.asked.numbers), hedged)
+        return self.close(item, (*self.derived.last(8), *self.asked.numbers), hedged)
 
     def operands(self) -> list[float]:
         """What arithmetic without labels may work with, once bars were read."""
-        return [*self.read.values(), *(value for _, value in self.sentence), *self.asked.values]
+        return [*self.read.values(), *(value for _, value in self.sentence[-_NEAR:]), *self.asked.values]
 
-    def extreme(self, item: Item, lower: str) -> bool:
+    def extreme(self, item: Item, spoken_of: bool) -> bool:
         """The highest or lowest value, where the question or the rationale speaks of it."""
         if not self.close(item, (max(self.table.values), min(self.table.values)), False):
             return False
-        return not EXTREMES.isdisjoint(self.asked.words) or any(word in lower for word in EXTREMES)
+        return spoken_of or not EXTREMES.isdisjoint(self.asked.words)
 
     def fits(self, value: float, row: Sequence[float]) -> bool:
         """Whether a row of values uses one no more often than the table holds it."""
@@ -159,10 +189,10 @@ class Reckoning:
             if len(named) > 2:
                 yield named[-2:]
         if self.derived:
-            last = self.derived[-1]
+            (last,) = self.derived.last(1)
             if named:
                 yield [last, named[-1]]
-            yield from (self.derived[-2:], [last])
+            yield from (self.derived.last(2), [last])
             if readings:
                 yield [last, readings[-1]]
             if len(given) == 1:
@@ -174,9 +204,9 @@ class Reckoning:
             if len(readings) == 3:
                 yield readings[-2:]
         elif len(self.said) > 1:
-            yield self.said[-2:]
+            yield self.said.last(2)
         if len(self.said) > 2 and not readings:
-            yield self.said[-24:]
+            yield self.said.last(24)
         if everything:
             yield from (*self.table.lines, self.table.values)
 
@@ -193,7 +223,7 @@ class Reckoning:
 
     def steps_near(self, item: Item, speaks: bool, hedged: bool) -> bool:
         """Whether one step on what is near gives a number that nothing announces."""
-        near: set[float] = {*(value for _, value in self.sentence[-4:-1]), *self.derived[-2:], *self.said[-2:]}
+        near: set[float] = {*(value for _, value in self.sentence[-4:-1]), *self.derived.last(2), *self.said.last(2)}
         given = [value for value in self.asked.numbers if value < 1e4][:4]
         others = {*near, *given} if speaks else given
         if item.number is not None and item.number.percent:

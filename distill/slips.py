@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from distill.canonical import MARK, Canonical, canonical
+from distill.canonical import MARK, Canonical, canonical, most_numbers
 from distill.equations import Claim, claims
 from distill.quantities_said import quantity_claims
 from distill.worded import worded_claims
@@ -21,10 +21,6 @@ Arithmetic = Literal["right", "slip", "none_stated"]
 # "She had 8 stamps. After getting 6 more, she owns 14." is read as one.
 _SENTENCE: Final = re.compile(r"(?:(?<=[.!?])|(?<=[.!?][\"')\]]))\s++(?!after )|\n\s*+")
 _AROUND: Final = 20
-MOST_NUMBERS: Final = 400
-"""Numbers of a text of any length that are read."""
-CHARACTERS_A_NUMBER: Final = 100
-"""A longer text may hold one number more for each so many characters: what is denser is a listing."""
 _SENTENCE_CHARACTERS: Final = 600
 
 
@@ -51,7 +47,7 @@ class Slips:
 
 def find_slips(text: str) -> Slips:
     """Every claim of a text that does not come out."""
-    known = canonical(text, MOST_NUMBERS + len(text) // CHARACTERS_A_NUMBER)
+    known = canonical(text, most_numbers(text))
     found: list[Claim] = []
     offset = 0
     for sentence in _sentences(known.text):

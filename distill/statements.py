@@ -170,7 +170,7 @@ def _quantities(stretch: str) -> tuple[tuple[int, int, Literal, bool, float], ..
 
 # --- what ties a number to what stands before it --------------------------------------------------------------------
 
-_TOKEN = re.compile(r"[a-z][a-z'-]*|\*\*+|\n|\S")
+TOKEN = re.compile(r"[a-z][a-z'-]*|\*\*+|\n|\S")
 PLAIN, HEDGE, LIMIT, BLOCK, MOVE, REACH, TO, HIGH, LOW, CUE = range(10)
 _RANKS: Final = word_set("second third fourth fifth next than nd rd th minus - + plus from")
 _HIGHEST: Final = "highest largest biggest greatest maximum max tallest peak high"
@@ -228,7 +228,7 @@ def _classes() -> dict[str, int]:
     return table
 
 
-_CLASS: Final = _classes()
+WORD_CLASS: Final = _classes()
 _TIGHT: Final = frozenset([":", "=", "(", "[", "|", "**", "-", "→", ">", "$", "€", "£", '"', "'", "`", "≈", "~"])
 
 
@@ -246,7 +246,8 @@ class Lead(NamedTuple):
     """Stated as a limit ("more than") or as what it is not."""
 
 
-_SHORT: Final = 40
+_SHORT, _LONG = 40, 200
+"""Stretches of text, in characters."""
 
 
 def lead(gap: str) -> Lead:
@@ -258,7 +259,7 @@ def lead(gap: str) -> Lead:
 
 @lru_cache(maxsize=1 << 15)
 def _lead(gap: str) -> Lead:
-    tokens = _TOKEN.findall(gap.lower())
+    tokens = TOKEN.findall(gap.lower())
     hedged = limited = moved = False
     strangers = 0
     tight = True
@@ -266,7 +267,7 @@ def _lead(gap: str) -> Lead:
     place = len(tokens)
     while place:
         token = tokens[place - 1]
-        kind = _CLASS.get(token)
+        kind = WORD_CLASS.get(token)
         if kind is None:
             strangers += 1
             if strangers > 2 or not token[0].isalpha():
@@ -308,7 +309,7 @@ def _extreme(tokens: list[str], place: int, kind: int) -> str:
     if before and before[-1] in _RANKS:
         return ""
     sentence = before[max((at + 1 for at, word in enumerate(before) if word in (".", ";", "\n")), default=0) :]
-    if any(_CLASS.get(word) in (HIGH, LOW) for word in sentence):
+    if any(WORD_CLASS.get(word) in (HIGH, LOW) for word in sentence):
         return ""
     direct = tokens[place - 1] not in ("high", "low") or tokens[place:] in ([], ["of"], [":"], ["="], ["is"])
     return ("high" if kind == HIGH else "low") if direct else ""
@@ -317,9 +318,15 @@ def _extreme(tokens: list[str], place: int, kind: int) -> str:
 _SENTENCE = re.compile(r"(?:[!?;]|(?<!i\.e)(?<!e\.g)(?<!vs)(?<!fig)(?<!Fig)(?<!approx)\.)(?=\s|$|\*)|\n")
 
 
-@lru_cache(maxsize=1 << 14)
 def last_break(gap: str) -> int:
     """Where in this stretch the last sentence or line ends; -1 where none does."""
+    if len(gap) > _LONG:
+        return max((match.end() for match in _SENTENCE.finditer(gap)), default=-1)
+    return _last_break(gap)
+
+
+@lru_cache(maxsize=1 << 14)
+def _last_break(gap: str) -> int:
     end = len(gap)
     while True:
         end = max(
@@ -330,61 +337,3 @@ def last_break(gap: str) -> int:
             return -1
         if _SENTENCE.match(gap, end):
             return end + 1
-
-
-_JOINERS: Final = word_set("→ and & plus minus to through or versus vs over + - / * × ÷ , than from")
-_JOIN_FILLERS: Final = word_set(
-    """the a of bar bars column columns slice slices segment line lines value values 's in for both year category
-    ( ) " ' ** |"""
-)
-
-
-@lru_cache(maxsize=1 << 15)
-def joined(gap: str) -> str:
-    """The word or sign by which two labels stand in one row ("A and B", "A + B"); empty when they do not."""
-    found = ""
-    for token in _TOKEN.findall(gap.lower()):
-        if token in _JOINERS:
-            found = token if not found or found == "," else found
-        elif token not in _JOIN_FILLERS:
-            return ""
-    return found
-
-
-_REVERSE = re.compile(
-    r"\s*(?P<word>[a-z]+)?%?(?:,? (?:which (?:is|was) )?(?:reached|seen|recorded|found))?\s*"
-    r"(?:\(|\b(?:for|in|during|of)\s)\s*(?:the |year |in |for )*(?:\*\*)?"
-)
-
-
-@lru_cache(maxsize=1 << 15)
-def follows(gap: str) -> bool:
-    """Whether the label after this stretch says what the number before it is ("45 in 2015", "45 (Apple)")."""
-    match = _REVERSE.fullmatch(gap.lower())
-    return match is not None and _CLASS.get(match["word"] or "of") in (None, PLAIN)
-
-
-_POINTS_BACK = re.compile(
-    r"\b(?:its (?:\w+ )?(?:value|height|top|level|bar|edge|end|reading|label)|it (?:is|was|reads|reaches|shows|stands"
-    r"|has|sits|ends|goes|measures|comes)|th(?:is|at) (?:bar|one)|(?:so |and |with )the value|touch\w+|gridline|mark"
-    r"|line for)\b"
-)
-_OF_THESE = re.compile(r"\**[.;:,]? (?:with )?(?:their|the|these) (?:respective )?\w+ (?:are|is|of|being|read)?:? ?$")
-
-
-@lru_cache(maxsize=1 << 12)
-def points_back(gap: str) -> bool:
-    """Whether these words speak on of what was named last ("its value is", "that one is")."""
-    return _POINTS_BACK.search(gap.lower()) is not None
-
-
-@lru_cache(maxsize=1 << 12)
-def of_these(gap: str) -> bool:
-    """Whether these words announce the values of all labels that were just named ("their heights are")."""
-    return _OF_THESE.match(gap.lower()) is not None
-
-
-@lru_cache(maxsize=1 << 12)
-def points_ahead(gap: str) -> bool:
-    """Whether a number is told in relation to the label after these words ("3.7 points from", "5 more than")."""
-    return gap.lower().removesuffix("the ").endswith((" than ", " from ", " over ", " above ", " below "))

@@ -82,8 +82,18 @@ def comparison(tail: str) -> str:
     return "" if match is None else match.lastgroup or ""
 
 
+_MOST_PAIRED: Final = 40
+
+
 def results(steps: Iterable[str], operands: Sequence[float], counts: Iterable[int] = ()) -> Iterator[float]:
-    """What each of the steps gives on these operands; a difference or a ratio on any two of them."""
+    """What each of the steps gives on these operands; a difference or a ratio on any two of them.
+
+    Of many operands no pairs are made: there would be one for almost every number.
+    """
+    if len(operands) > _MOST_PAIRED:
+        total = sum(operands)
+        steps = [step for step in steps if step not in ("product", "change", "ratio")]
+        yield from (one / total for one in operands if total)
     for step in steps:
         if step == "sum":
             yield sum(operands)

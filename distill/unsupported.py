@@ -26,3 +26,5 @@ class Grounding:
     """The first of them, as many as were asked for."""
     count: int = 0
     """How many are unsupported in all."""
+    complete: bool = True
+    """False for a text of more numbers and labels than are judged: nothing of it was."""

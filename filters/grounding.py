@@ -15,6 +15,7 @@ from distill.recipe import Recipe
 from distill.reckoning import asked
 from distill.types import Sample, Trace
 from filters.columns import NOT_APPLICABLE, OK, family
+from filters.time_limits import TooMuch
 
 FEW = 5
 """So many unsupported values of a trace are written out; all are counted."""
@@ -28,7 +29,7 @@ class Grounding:
     """Readings within this relative error of the table are supported: for charts whose values are not printed."""
 
     name: ClassVar[str] = "grounding"
-    version: ClassVar[str] = "2"
+    version: ClassVar[str] = "3"
     scope: ClassVar[Literal["trace", "sample"]] = "trace"
     columns: ClassVar[pa.Schema] = family(
         "grounding",
@@ -53,6 +54,8 @@ class Grounding:
                 rows.append({"grounding_state": NOT_APPLICABLE})
                 continue
             found = ground(trace.reasoning, table, question, self.relative_tolerance, FEW)
+            if not found.complete:
+                raise TooMuch("more numbers and labels than are judged in a text of this length")
             first = found.unsupported
             rows.append(
                 {
