@@ -61,6 +61,7 @@ def test_a_run_of_an_older_search_is_measured_again_after_a_plain_message(tmp_pa
     manifest = orjson.loads(path.read_bytes())
     assert manifest["fields"]["extractors.corpus.version"] == 2
     manifest["fields"]["extractors.corpus.version"] = 1
+    manifest["fingerprint"] = "of an older search"
     path.write_bytes(orjson.dumps(manifest))
     with pytest.raises(StaleError, match="--fresh") as caught:
         apply(recipe(tmp_path, SETTINGS), tmp_path / "run")
