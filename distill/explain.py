@@ -21,6 +21,8 @@ from distill.trace_lines import trace_fault
 _SHOWN = 5
 _CHUNK_BYTES = 8 << 20
 _FACTS = ("id", "sample_id", "teacher", "k", "domain", "outcome", "finish_reason", "hinted", "signal_errors")
+_NO_VALUES = {*_FACTS, "names", "template"}
+"""And what the tables remember of texts as numbers; what they remember as bytes is not read at all."""
 _STATE = "_state"
 
 
@@ -232,7 +234,7 @@ def _families(
         for column, value in row.items():
             if column.endswith(_STATE):
                 found.append((column.removesuffix(_STATE), value, {}))
-            elif column not in _FACTS and found:
+            elif column not in _NO_VALUES and found:
                 found[-1][2][column] = value
     return tuple(
         Family(name=name, state=state, values=values, made_by=made_by.get(name, {})) for name, state, values in found

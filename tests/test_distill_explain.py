@@ -73,7 +73,10 @@ def test_every_family_is_shown_with_its_state_and_what_the_tables_remember_of_te
 def test_near_duplicates_across_the_run_come_with_their_similarity(tmp_path):
     text = " ".join(f"I see word {number} of the picture" for number in range(30))
     samples = [sample(f"Question {number}?", "4") for number in range(3)]
-    traces = [trace(each, reasoning=f"{text} and end {number}") for number, each in enumerate(samples)]
+    traces = [
+        trace(each, reasoning=f"{text} and end {word}")
+        for word, each in zip(("here", "there", "now"), samples, strict=True)
+    ]
     run = generate_folder(tmp_path / "run", samples, traces).parent
     apply(recipe(tmp_path), run)
     best, *others = sorted(traces, key=lambda item: item.id)
