@@ -17,7 +17,7 @@ from distill.damage import SUFFIX, keep, mend, side_file
 from distill.errors import DataError
 from distill.lines import BLANK, Check, Damaged, no_check, scan
 from distill.trace_lines import trace_fault
-from distill.whole import MISSING, changed
+from distill.whole import CHANGED, MISSING, changed, digest_note, digested, is_whole
 
 _SKIPPED = ("checkpoints", ".cache", "previous")
 _PLAN = "plan.json"
@@ -94,6 +94,11 @@ def _faults(run: Path, seen: _Seen) -> Iterator[Fault]:
             noted = _is_record(manifest, name)
             cost = _cost(manifest, name, rest[name])
             yield Fault(path=folder / name, what=what, cost=cost, stage=None if noted else folder)
+    stated = {folder / name for folder, manifest in manifests.items() for name in manifest.outputs}
+    for path in digested(run):
+        if path not in stated and not is_whole(path) and not set(path.parts) & set(_SKIPPED):
+            what = CHANGED if path.is_file() else MISSING
+            yield Fault(path=path, what=what, cost="its rows are measured again", stage=_stage_of(path, run))
     if run / "generate" not in manifests:
         yield from _plan_faults(run / "generate")
 
@@ -179,7 +184,7 @@ def _plan_faults(folder: Path) -> Iterator[Fault]:
         return
     for name, digest in files.items():
         if not (folder / name).is_file() or file_sha256(folder / name) != digest:
-            what = "its bytes are not those that were written" if (folder / name).is_file() else MISSING
+            what = CHANGED if (folder / name).is_file() else MISSING
             yield Fault(path=folder / name, what=what, cost="the source is read again", stage=folder)
 
 
@@ -189,8 +194,10 @@ def _set_aside(faults: list[Fault]) -> None:
             check = _check(fault.path)
             keep(fault.path, (piece for piece in scan(fault.path, check) if isinstance(piece, Damaged)))
             mend(fault.path, check)
-        elif fault.path.is_file():
-            fault.path.replace(side_file(fault.path))
+        else:
+            digest_note(fault.path).unlink(missing_ok=True)
+            if fault.path.is_file():
+                fault.path.replace(side_file(fault.path))
     for folder in {fault.stage for fault in faults if fault.stage is not None}:
         for stale in (folder, folder.parent):
             if stale == folder or stale.name == "train":

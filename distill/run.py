@@ -14,7 +14,7 @@ from distill.artifacts import write_text
 from distill.console import watch
 from distill.errors import DataError, RecipeError, StaleError
 from distill.recipe import Recipe, find, load, recipes_folder
-from distill.status import evaluation, funnel, parts, training, warnings
+from distill.status import damage, evaluation, funnel, parts, training, warnings
 from distill.types import ProgressCallback, unwatched
 
 if TYPE_CHECKING:
@@ -32,7 +32,11 @@ def generate_stage(recipe: Recipe, run: Path, *, limit: int | None = None, fresh
     compared = _compared(recipe, run, asked=True)
     with _recorded(recipe, run) as on_progress:
         generate(recipe, run, limit=limit, fresh=fresh, on_progress=on_progress)
-    return "\n".join([funnel(run), *compared, f"traces: {run / 'generate'}"])
+    return "\n".join([funnel(run), *_damage(run), *compared, f"traces: {run / 'generate'}"])
+
+
+def _damage(run: Path) -> list[str]:
+    return damage(run).splitlines()
 
 
 def _compared(recipe: Recipe, run: Path, *, asked: bool = False, stage: str | None = None) -> list[str]:
@@ -81,7 +85,7 @@ def filter_stage(recipe: Recipe, run: Path, *, fresh: bool = False) -> str:
 
     with _recorded(recipe, run) as on_progress:
         apply(recipe, run, fresh=fresh, measurers=measurers(recipe, run), on_progress=on_progress)
-    blocks = [funnel(run), warnings(run), f"dataset: {run / 'filter' / 'dataset'}"]
+    blocks = [funnel(run), warnings(run), damage(run), f"dataset: {run / 'filter' / 'dataset'}"]
     return "\n".join(block for block in blocks if block) + f"\nreport:  {run / 'filter' / 'report.html'}"
 
 
@@ -108,7 +112,7 @@ def train_stage(recipe: Recipe, run: Path, *, stage: str | None = None, fresh: b
             materialise_stages(recipe, run, stage)
         with _recorded(recipe, run) as on_progress:
             train(recipe, run, stage=stage, fresh=fresh, on_progress=on_progress)
-        return "\n".join([f"{training(run)}\n\n{parts(run)}", *compared])
+        return "\n".join([f"{training(run)}\n\n{parts(run)}", *_damage(run), *compared])
 
 
 def export_student(
@@ -191,7 +195,7 @@ def eval_stage(recipe: Recipe, run: Path, *, fresh: bool = False) -> str:
     compared = _compared(recipe, run)
     with _recorded(recipe, run) as on_progress:
         evaluate(recipe, run, fresh=fresh, on_progress=on_progress, vllm=partial(_vllm, recipe), connect=_connect)
-    return "\n".join([evaluation(run), *compared, f"report:  {run / 'eval' / 'report.html'}"])
+    return "\n".join([evaluation(run), *_damage(run), *compared, f"report:  {run / 'eval' / 'report.html'}"])
 
 
 def ablate_recipe(

@@ -10,8 +10,10 @@ from typing import Any
 import orjson
 
 from distill.artifacts import STAGES, Manifest
+from distill.damage import counted
 from distill.errors import DataError
 from distill.tables import table
+from distill.whole import changed
 
 FUNNEL = {
     "generate": ("samples", "traces", "complete"),
@@ -23,7 +25,7 @@ def status(run: Path) -> str:
     """The funnel, the stages and the evaluation of a run, as text."""
     if not (run / "recipe.toml").is_file():
         raise DataError(f"{run}: no run here (no recipe.toml); give the directory that `distill run` printed")
-    blocks = [_stages(run), funnel(run), warnings(run), training(run), evaluation(run)]
+    blocks = [_stages(run), funnel(run), warnings(run), damage(run), training(run), evaluation(run)]
     return "\n\n".join(block for block in blocks if block)
 
 
@@ -32,7 +34,9 @@ def _stages(run: Path) -> str:
     for stage in STAGES:
         manifest = Manifest.read(run / stage)
         if manifest is not None:
-            rows.append((stage, "finished", f"{manifest.seconds:,.0f} s", manifest.created))
+            damaged = len(changed(run / stage, manifest.outputs.items()))
+            state = f"finished, {damaged:,} files damaged" if damaged else "finished"
+            rows.append((stage, state, f"{manifest.seconds:,.0f} s", manifest.created))
         else:
             rows.append((stage, "unfinished" if (run / stage).exists() else "not started", "", ""))
     return table(("stage", "state", "took", "finished at"), rows)
@@ -65,6 +69,15 @@ def warnings(run: Path) -> str:
     found = orjson.loads(path.read_bytes())
     lines = [f"warning: {text}" for text in found["warnings"]]
     return "\n".join(lines + [f"note: {text}" for text in found["notes"]])
+
+
+def damage(run: Path) -> str:
+    """One line a file of which damaged lines were set aside; nothing where there was none."""
+    lines = [
+        f"note: {count:,} damaged {'line was' if count == 1 else 'lines were'} set aside in {path.relative_to(run)}"
+        for path, count in counted(run).items()
+    ]
+    return "\n".join(lines)
 
 
 def training(run: Path) -> str:

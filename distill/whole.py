@@ -4,13 +4,16 @@ Sizes cost nothing and are compared at every start; digests where the bytes are 
 `distill repair`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from distill.artifacts import Manifest, Output, file_sha256
+from distill.artifacts import Manifest, Output, atomic_path, file_sha256, write_text
 from distill.errors import DataError
 
 MISSING = "it is missing"
+CHANGED = "its bytes are not those that were written"
+_NOTE = ".digest"
 
 
 def changed(folder: Path, outputs: Iterable[tuple[str, Output]], *, digests: bool = False) -> dict[str, str]:
@@ -23,7 +26,7 @@ def changed(folder: Path, outputs: Iterable[tuple[str, Output]], *, digests: boo
         elif (size := path.stat().st_size) != output.bytes:
             faults[name] = f"it has {size:,} bytes, and {output.bytes:,} were written"
         elif digests and file_sha256(path) != output.sha256:
-            faults[name] = "its bytes are not those that were written"
+            faults[name] = CHANGED
     return faults
 
 
@@ -35,3 +38,29 @@ def require_whole(
     if faults := changed(folder, outputs, digests=digests):
         listed = "\n".join(f"  {folder / name}: {fault}" for name, fault in faults.items())
         raise DataError(f"{folder}: finished files were damaged:\n{listed}\n{remedy}")
+
+
+@contextmanager
+def digested_path(path: Path) -> Iterator[Path]:
+    """`atomic_path` for a file that a later run takes over: its digest is noted beside it, in `.<name>.digest`."""
+    with atomic_path(path) as temporary:
+        yield temporary
+    write_text(digest_note(path), file_sha256(path))
+
+
+def digest_note(path: Path) -> Path:
+    return path.with_name(f".{path.name}{_NOTE}")
+
+
+def is_whole(path: Path) -> bool:
+    """Whether a file has the digest that was noted beside it; older versions noted none."""
+    try:
+        return digest_note(path).read_text() == file_sha256(path)
+    except FileNotFoundError:
+        return path.is_file()
+
+
+def digested(folder: Path) -> Iterator[Path]:
+    """The files below a folder whose digests are noted."""
+    for note in sorted(folder.rglob(f".*{_NOTE}")):
+        yield note.with_name(note.name.removeprefix(".").removesuffix(_NOTE))

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from distill.artifacts import atomic_path
 from distill.errors import StaleError
+from distill.whole import digested_path, is_whole
 from filters.columns import NOT_APPLICABLE, OK
 from filters.database import Tables, connect
 from filters.dedup import Index as Texts
@@ -67,7 +67,7 @@ def write(index: Index, signals: tuple[Path, ...], folder: Path, scheme: Scheme,
     apart = groups < 0
     shared, varied = _templates(measured.templates, groups)
     of = np.where(np.isnan(similar), -1, preferred)
-    with atomic_path(path) as temporary, pq.ParquetWriter(temporary, _SCHEMA, compression="zstd") as writer:
+    with digested_path(path) as temporary, pq.ParquetWriter(temporary, _SCHEMA, compression="zstd") as writer:
         for start in range(0, len(ids), _ROW_GROUP):
             rows = slice(start, start + _ROW_GROUP)
             other, silent, alone = of[rows], apart[rows], of[rows] < 0
@@ -235,7 +235,7 @@ def _similarities(
 
 def _known(path: Path) -> dict[tuple[bytes, bytes], float]:
     """Similarities by the words of both sides, from the last table of this folder."""
-    if not path.is_file():
+    if not is_whole(path):
         return {}
     table = pq.read_table(path, columns=["words", "preferred_words", "corpus_jaccard"])
     columns = table.filter(pa.compute.is_valid(table["corpus_jaccard"])).to_pydict()

@@ -21,6 +21,7 @@ from distill.damage import recovered
 from distill.errors import DistillError
 from distill.lines import requiring
 from distill.types import Outcome, Sample, Trace
+from distill.whole import digest_note
 from filters import side
 from filters.columns import NOT_APPLICABLE, OK, UNDECIDABLE, family
 from filters.side import Done, Item
@@ -236,6 +237,7 @@ def _adopted(folder: Path, staging: Path, count: int) -> list[Path]:
             new = staging / path.name
             if new.is_file():
                 new.replace(path)
+                digest_note(new).replace(digest_note(path))
         for path in [*staging.iterdir(), *(set(folder.glob("*.parquet")) - set(paths))]:
             path.unlink()
         staging.rmdir()

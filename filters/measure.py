@@ -24,9 +24,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from distill.artifacts import atomic_path, fingerprint
+from distill.artifacts import fingerprint
 from distill.errors import DistillError
 from distill.types import Sample, Trace
+from distill.whole import digest_note, digested_path, is_whole
 from filters import registry
 from filters.minhash import Scheme, sign
 from filters.registry import Extractor
@@ -84,6 +85,7 @@ def measure(
     paths = tuple(task.path for task in tasks)
     for stale in {*folder.glob("*.parquet"), *folder.glob(".*.tmp")} - set(paths):
         stale.unlink()
+        digest_note(stale).unlink(missing_ok=True)
     todo = []
     for task in tasks:
         if (_metadata(task.path) or {}).get(_FINGERPRINT) == task.fingerprint.encode():
@@ -129,7 +131,7 @@ def measure_partition(task: Task) -> tuple[int, int]:
         _MADE_BY: _made_by(task),
         _FINGERPRINT: task.fingerprint.encode(),
     }
-    with atomic_path(task.path) as temporary:
+    with digested_path(task.path) as temporary:
         pq.write_table(
             table.replace_schema_metadata(metadata), temporary, compression="zstd", row_group_size=_ROW_GROUP
         )
@@ -176,8 +178,9 @@ def _known(task: Task) -> pa.Table:
 
 
 def _metadata(path: Path) -> dict[bytes, bytes] | None:
+    """What a file says of itself; None when there is none or it is damaged."""
     try:
-        return dict(pq.read_schema(path).metadata or {})
+        return dict(pq.read_schema(path).metadata or {}) if is_whole(path) else None
     except (OSError, pa.ArrowException):
         return None
 

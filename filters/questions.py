@@ -23,12 +23,13 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from distill.artifacts import Journal, atomic_path, fingerprint
+from distill.artifacts import Journal, fingerprint
 from distill.damage import recovered
 from distill.errors import ImageError
 from distill.images import read_bytes
 from distill.lines import requiring
 from distill.types import ImageRef, Sample
+from distill.whole import digested_path
 from filters import pictures, side
 from filters.columns import OK, UNDECIDABLE, family
 from filters.pictures import Look
@@ -119,7 +120,7 @@ def write(
     groups, failed = _groups(source, readable, memory)
     metadata = {side.FINGERPRINT: made_from, _UNREAD: str(failed + len(shown) - len(readable))}
     table = pa.Table.from_pylist(list(_rows(asked, groups)), schema=_SCHEMA.with_metadata(metadata))
-    with atomic_path(path) as temporary:
+    with digested_path(path) as temporary:
         pq.write_table(table, temporary, compression="zstd", row_group_size=_ROW_GROUP)
     return path
 

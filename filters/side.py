@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from distill.artifacts import atomic_path
 from distill.types import Sample, Trace
+from distill.whole import digested_path, is_whole
 
 Item = tuple[str, Sample, Trace]
 """Id of a trace, its sample, and the trace."""
@@ -52,14 +52,14 @@ def write(path: Path, rows: Sequence[Mapping[str, Any]], columns: pa.Schema, met
     table = pa.Table.from_pylist(
         sorted(rows, key=lambda row: row["id"]), schema=schema(columns).with_metadata(dict(metadata))
     )
-    with atomic_path(path) as temporary:
+    with digested_path(path) as temporary:
         pq.write_table(table, temporary, compression="zstd", row_group_size=_ROW_GROUP)
 
 
 def metadata(path: Path) -> dict[str, str]:
-    """What a file says of itself; nothing when it is not there or no longer readable."""
+    """What a file says of itself; nothing when it is not there or damaged."""
     try:
-        found = pq.read_schema(path).metadata or {}
+        found = (pq.read_schema(path).metadata or {}) if is_whole(path) else {}
     except (OSError, pa.ArrowException):
         return {}
     return {key.decode(): value.decode() for key, value in found.items() if not key.startswith(b"ARROW:")}

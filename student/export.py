@@ -26,6 +26,7 @@ from distill.recipe import Recipe, load
 from distill.training import is_traces
 from student import model as models
 from student.checkpoints import give_usual_modes, refused_writes
+from student.results import require_saved
 
 MODEL = "model"
 NATIVE, PLAIN = "native", "plain"
@@ -61,6 +62,7 @@ def export(run: Path, out: Path, *, stage: str | None = None, native: bool = Tru
     name = stage_of(recipe, run, stage)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise DataError(f"{out}: there is something already; give a new folder")
+    require_saved(run, name, digests=True)
     source = run / "train" / name / MODEL
     trusted = recipe.student is not None and recipe.student.trust_remote_code
     student, processor = models.load(str(source), dtype=dtype_of(source), trust_remote_code=trusted)

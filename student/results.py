@@ -4,13 +4,29 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from distill.artifacts import Manifest
 from distill.recipe import Recipe, Stage
+from distill.whole import require_whole
 from student import base, processes
 
 if TYPE_CHECKING:
     from student.model import Parts
 
 MODEL, ADAPTER = "model", "adapter"
+
+
+def require_saved(run: Path, stage: str, *, digests: bool = False) -> None:
+    """DataError when the student of a finished stage is not what was written; `digests` for one about to be used."""
+    folder = run / "train" / stage
+    manifest = Manifest.read(folder)
+    if manifest is not None:
+        remedy = (
+            f"put a copy of them back, or let `distill repair {run} --apply` set them aside, after which "
+            f"`distill train` trains this stage again ({manifest.counts.get('steps', 0):,} steps, "
+            f"{manifest.seconds:,.0f} s last time)"
+        )
+        below = (f"{MODEL}/", f"{ADAPTER}/")
+        require_whole(folder, manifest, below=below, digests=digests, remedy=remedy)
 
 
 def whole(student: Any, recipe: Recipe, stage: Stage, start: Path | None, parts: "Parts") -> Any:

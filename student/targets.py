@@ -17,7 +17,7 @@ from distill.errors import ModelError, RecipeError
 from distill.evaluation import BASE, AnyStudent
 from distill.recipe import Recipe
 from distill.training import is_traces
-from student.results import ADAPTER, MODEL
+from student.results import ADAPTER, MODEL, require_saved
 from student.train import model_folder, student_fields
 
 SERVED_NOTE = (
@@ -95,6 +95,7 @@ def targets(recipe: Recipe, run: Path) -> dict[str, Target]:
 
 def _of_stage(recipe: Recipe, run: Path, arm: str, stage: str) -> Target:
     manifest = require(run / "train", stage, next_step=f"run `distill train {recipe.path}` first")
+    require_saved(run, stage)
     return Target(
         arm=arm,
         what=stage,
@@ -222,10 +223,12 @@ def _adapted(where: str, recipe: Recipe, adapter: Path) -> str:
 def require_loadable(recipe: Recipe, target: Target) -> None:
     """Find out what can be found without weights: that the model is there, and that its adapter fits.
 
-    Raises ModelError or MissingExtra.
+    Raises ModelError or MissingExtra, and DataError for a student of the run that is damaged.
     """
     if target.server is not None:
         return
+    if target.model is not None and not target.foreign:
+        require_saved(Path(target.model).parents[2], target.what, digests=True)
     from student import base
     from student import model as models
 

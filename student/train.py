@@ -27,7 +27,7 @@ from distill.recipe import Recipe, Stage
 from distill.source_pictures import require_same_pictures
 from distill.training import lineage, start_of
 from distill.types import ProgressCallback, unwatched
-from student import processes, rows
+from student import processes, results, rows
 from student import stage as stages
 
 # Settings that change how often something is written, never what is learned.
@@ -46,7 +46,8 @@ def train(
     """Train every stage that is not finished, or `stage` alone; the manifest of all stages, or of that one.
 
     `fresh` sets earlier work aside: all of it, or with `stage` that stage and those that start from it. Raises
-    StaleError when something finished was made from other settings, and when `stage` starts from an unfinished one.
+    StaleError when something finished was made from other settings, and when `stage` starts from an unfinished one;
+    DataError when a finished student is damaged.
     """
     if recipe.student is None or not recipe.stages:
         raise RecipeError(f"{recipe.path}: training needs a [student] section and at least one [[stages]] block")
@@ -143,7 +144,7 @@ def _stages(
     on_progress: ProgressCallback,
 ) -> dict[str, Manifest]:
     manifests: dict[str, Manifest] = {}
-    session = stages.Session()
+    session, trained = stages.Session(), set[str]()
     for stage in recipe.stages:
         folder = run / "train" / stage.name
         if only is not None and stage.name != only:
@@ -153,6 +154,9 @@ def _stages(
             _require(run, start, fields[start])
         manifest = finished(folder, fields[stage.name], remedy=_remedy(stage.name))
         if manifest is None:
+            if start is not None and start not in trained:
+                results.require_saved(run, start, digests=True)
+            trained.add(stage.name)
             order = processes.share(
                 {
                     "stage": stage,
@@ -165,6 +169,7 @@ def _stages(
             assert manifest is not None
         else:
             require_same_pictures(recipe, rows.sources_of(stage), manifest.inputs, str(folder))
+            results.require_saved(run, stage.name)
             stages.clean(folder)
         manifests[stage.name] = manifest
     return manifests

@@ -1,0 +1,138 @@
+"""`distill repair`: says what damaged files of a run cost, changes nothing unasked, and afterwards the run heals."""
+
+import hashlib
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from run_fixtures import generate_folder, recipe, small_world
+
+from distill.artifacts import Journal, Manifest, read_jsonl
+from distill.damage import side_file
+from distill.errors import DataError
+from distill.repair import repair
+from distill.status import status
+from filters.apply import apply
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """Generated and filtered."""
+    samples, traces = small_world(tmp_path / "pictures")
+    generate_folder(tmp_path / "run", samples, traces)
+    apply(recipe(tmp_path, SETTINGS), tmp_path / "run")
+    (tmp_path / "run" / "recipe.toml").write_text("")
+    return tmp_path / "run"
+
+
+SETTINGS = "[filter]\npartition_rows = 4\n[filter.select]\nper_question = 1\n"
+
+
+def bytes_of(run: Path) -> dict[str, str]:
+    files = (path for path in run.rglob("*") if path.is_file() and path.name != ".lock")
+    return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def flip(path: Path, at: int = 60) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(bytes(data))
+
+
+def test_an_undamaged_run_is_said_to_be_whole_and_stays_as_it_is(run: Path) -> None:
+    before = bytes_of(run)
+    assert re.search(r"nothing is damaged: \d+ lines and \d+ files", repair(run, apply=True))
+    assert bytes_of(run) == before
+
+
+def test_what_it_would_do_is_said_and_not_done(run: Path) -> None:
+    journal = min(run.glob("generate/structured/part-*.jsonl"))
+    flip(journal)
+    parts = sorted(run.glob("filter/signals/*.parquet"))
+    parts[0].unlink()
+    parts[1].write_bytes(parts[1].read_bytes()[:-9])
+    flip(run / "filter" / "report.html")
+    before = bytes_of(run)
+    said = repair(run)
+    assert bytes_of(run) == before
+    assert "4 damaged files" in said and "nothing was changed" in said and f"distill repair {run} --apply" in said
+    name = journal.relative_to(run)
+    assert re.search(rf"{name}: 1 damaged line \(1: .+\); at most 1 traces are asked again", said)
+    assert re.search(rf"signals/{parts[0].name}: it is missing; \d+ rows are measured again", said)
+    assert re.search(rf"signals/{parts[1].name}: it has .* bytes, and .* were written; \d+ rows", said)
+    assert "report.html: its bytes are not those that were written; it is made again from what is there" in said
+    assert "2 files damaged" in status(run)
+
+
+def test_damaged_lines_and_files_are_set_aside_and_the_stages_are_unfinished(run: Path) -> None:
+    journal = min(run.glob("generate/structured/part-*.jsonl"))
+    lines = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(lines[0] + b"broken\n" + b"".join(lines[2:]))
+    flip(run / "filter" / "decisions.parquet")
+    assert "set aside as *.damaged" in repair(run, apply=True)
+    assert [piece["text"] for piece in read_jsonl(side_file(journal))] == ["broken\n"]
+    assert len(list(read_jsonl(journal))) == len(lines) - 1
+    assert side_file(run / "filter" / "decisions.parquet").is_file()
+    assert Manifest.read(run / "generate") is None and Manifest.read(run / "filter") is None
+    assert "nothing is damaged" in repair(run)
+    assert "note: 1 damaged line was set aside in generate/structured/part-00000.jsonl.damaged" in status(run)
+
+
+@pytest.mark.parametrize("name", ["signals/part-00001.parquet", "corpus/part-00000.parquet", "dataset/README.md"])
+@pytest.mark.parametrize("fate", ["flipped", "shortened", "deleted"])
+@pytest.mark.parametrize("mended", [True, False], ids=["repaired", "as it is"])
+def test_a_filter_stage_heals_to_the_same_bytes(
+    run: Path, tmp_path: Path, name: str, fate: str, mended: bool
+) -> None:
+    path = run / "filter" / name
+    before = {key: output.sha256 for key, output in Manifest.read(run / "filter").outputs.items()}
+    if fate == "flipped":
+        flip(path, path.stat().st_size // 2)
+    elif fate == "shortened":
+        path.write_bytes(path.read_bytes()[:-5])
+    else:
+        path.unlink()
+    if mended or fate == "flipped":
+        assert "1 damaged file" in repair(run, apply=True)
+    again = apply(recipe(tmp_path, SETTINGS), run)
+    assert {key: output.sha256 for key, output in again.outputs.items()} == before
+
+
+def test_a_damaged_signal_part_of_an_unfinished_stage_is_measured_again(run: Path, tmp_path: Path) -> None:
+    before = {key: output.sha256 for key, output in Manifest.read(run / "filter").outputs.items()}
+    (run / "filter" / "manifest.json").unlink()
+    path = run / "filter" / "signals" / "part-00001.parquet"
+    flip(path, path.stat().st_size // 2)
+    assert "signals/part-00001.parquet: its bytes are not those that were written" in repair(run)
+    again = apply(recipe(tmp_path, SETTINGS), run)
+    assert {key: output.sha256 for key, output in again.outputs.items()} == before
+    assert again.counts["measured"] and again.counts["reused"]
+
+
+def test_a_manifest_that_cannot_be_read_is_set_aside(run: Path, tmp_path: Path) -> None:
+    path = run / "filter" / "manifest.json"
+    path.write_bytes(path.read_bytes()[:100])
+    assert "filter/manifest.json: it cannot be read; the stage is finished again" in repair(run, apply=True)
+    assert apply(recipe(tmp_path, SETTINGS), run).counts["measured"] == 0
+
+
+def test_damaged_lines_of_a_journal_that_is_still_open_are_found_too(run: Path) -> None:
+    with Journal(run / "filter" / "question" / "looks-1.jsonl") as journal:
+        journal.append({"sha256": "a"})
+    with journal.path.open("ab") as file:
+        file.write(b"\0\0\0\n{\n")
+    assert re.search(r"looks-1.jsonl: 2 damaged lines \(2, 3: blank; .+\); what they held is made again", repair(run))
+
+
+def test_the_command_needs_a_run_and_prompts_for_nothing(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no run here"):
+        repair(tmp_path / "pictures")
+    done = subprocess.run(
+        [sys.executable, "-m", "distill", "repair", str(run)],
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+    )
+    assert done.returncode == 0 and "nothing is damaged" in done.stdout
