@@ -7,7 +7,7 @@ themselves then make again what is lost. Asks and measures nothing.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import orjson
@@ -43,6 +43,8 @@ class _Seen:
     files: int = 0
     lines: int = 0
     bytes: int = 0
+    records: dict[Path, int] = field(default_factory=dict)
+    """Whole lines, by file."""
 
 
 def repair(run: Path, *, apply: bool = False) -> str:
@@ -92,8 +94,10 @@ def _faults(run: Path, seen: _Seen) -> Iterator[Fault]:
         seen.bytes += sum(output.bytes for output in rest.values())
         for name, what in changed(folder, rest.items(), digests=True).items():
             noted = _is_record(manifest, name)
-            cost = _cost(manifest, name, rest[name])
-            yield Fault(path=folder / name, what=what, cost=cost, stage=None if noted else folder)
+            cost = _cost(manifest, name, rest[name], seen.records.get(folder / name, 0))
+            # Lines that are whole stay, whatever else happened to their file.
+            lines = folder / name in seen.records and not noted
+            yield Fault(path=folder / name, what=what, cost=cost, lines=lines, stage=None if noted else folder)
     stated = {folder / name for folder, manifest in manifests.items() for name in manifest.outputs}
     for path in digested(run):
         if path not in stated and not is_whole(path) and not set(path.parts) & set(_SKIPPED):
@@ -126,6 +130,7 @@ def _lines_fault(path: Path, stage: Path, manifest: Manifest | None, seen: _Seen
             damaged.append(found)
         else:
             seen.lines += 1
+            seen.records[path] = seen.records.get(path, 0) + 1
     costly = [piece for piece in damaged if piece.reason != BLANK]
     if not damaged:
         return None
@@ -157,10 +162,10 @@ def _is_record(manifest: Manifest, name: str) -> bool:
     return manifest.stage.startswith("train ") and name in _RECORDS
 
 
-def _cost(manifest: Manifest, name: str, output: Output) -> str:
-    """What the loss of an output of a finished stage costs."""
+def _cost(manifest: Manifest, name: str, output: Output, records: int) -> str:
+    """What the damage to an output of a finished stage costs; `records` are whole in it."""
     if manifest.stage == "generate" and "/part-" in name:
-        return f"up to {output.count or 0:,} traces are asked again"
+        return f"{max(0, (output.count or 0) - records):,} traces are asked again"
     if manifest.stage.startswith("train "):
         if _is_record(manifest, name):
             return "nothing is made from it"

@@ -49,7 +49,7 @@ def test_an_undamaged_run_is_said_to_be_whole_and_stays_as_it_is(run: Path) -> N
 
 def test_what_it_would_do_is_said_and_not_done(run: Path) -> None:
     journal = min(run.glob("generate/structured/part-*.jsonl"))
-    flip(journal)
+    journal.write_bytes(b"broken" + journal.read_bytes())
     parts = sorted(run.glob("filter/signals/*.parquet"))
     parts[0].unlink()
     parts[1].write_bytes(parts[1].read_bytes()[:-9])
