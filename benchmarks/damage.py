@@ -158,8 +158,16 @@ def main(traces: int = 2000, rounds: int = 50, seed: int = 0) -> int:
     for name, count in sorted(counts.items()):
         print(f"{name:<34} {count:>8,}")
     plain, sealed, crc = append_cost(records)
-    print(f"a line: {plain:.2f} us without, {sealed:.2f} us with checksum (+{sealed - plain:.2f}; CRC alone {crc:.2f})")
-    bad = ("lost without damage", "damaged and kept", "kept and changed", "invented", "rounds that end with other ids")
+    print(
+        f"a line: {plain:.2f} us without, {sealed:.2f} us with checksum (+{sealed - plain:.2f}; CRC alone {crc:.2f})"
+    )
+    bad = (
+        "lost without damage",
+        "damaged and kept",
+        "kept and changed",
+        "invented",
+        "rounds that end with other ids",
+    )
     return int(any(counts[name] for name in bad))
 
 

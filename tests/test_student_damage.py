@@ -28,6 +28,7 @@ def damage(path: Path, fate: str) -> None:
 @pytest.mark.parametrize("fate", ["changed", "shortened", "deleted"])
 def test_a_damaged_student_is_noticed_repaired_and_trained_again(fate: str, place: Path) -> None:
     recipe, run = worlds.recipe(place, ALIGN, REASON), place / "run"
+    (run / "recipe.toml").write_text(recipe.to_toml())
     first = train(recipe, run)
     path = run / "train" / "align" / "model" / "model.safetensors"
     before = path.read_bytes()
@@ -54,6 +55,7 @@ def test_a_damaged_student_is_noticed_repaired_and_trained_again(fate: str, plac
 
 def test_a_lost_record_of_training_costs_no_training(place: Path) -> None:
     recipe, run = worlds.recipe(place, ALIGN), place / "run"
+    (run / "recipe.toml").write_text(recipe.to_toml())
     train(recipe, run)
     metrics, model = run / "train/align/metrics.jsonl", run / "train/align/model/model.safetensors"
     written = model.stat().st_mtime_ns
