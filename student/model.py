@@ -30,6 +30,7 @@ from transformers import (
 )
 
 from distill.errors import MissingExtra, ModelError, RecipeError
+from distill.pointers import explanation
 from student.processors import load_processor
 
 IMAGE_TOKEN = "<image>"
@@ -367,6 +368,7 @@ def _readable(path_or_name: str) -> Iterator[None]:
         ) from error
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        reason = explanation(Path(path_or_name)) or reason
         raise ModelError(
             f"{path_or_name}: this checkpoint cannot be loaded: {reason}\n"
             "check the path or hub name, and that config.json, *.safetensors and the processor files are there"

@@ -14,6 +14,7 @@ import orjson
 
 from distill import packages, sources
 from distill.errors import InputError, ModelError, RecipeError
+from distill.pointers import explanation
 from distill.recipe import Recipe, Teacher
 from teacher.prompts import PLACEHOLDERS
 from teacher.server import server_program
@@ -142,6 +143,8 @@ def _check_model(recipe: Recipe, teacher: Teacher) -> None:
 
 
 def _check_checkpoint(teacher: Teacher, folder: Path) -> None:
+    if unfetched := explanation(folder):
+        raise ModelError(f"teacher '{teacher.name}': {unfetched}")
     # A server may be told of a template, and of a tokenizer, elsewhere.
     own = teacher.backend == "embedded"
     for there, what in (

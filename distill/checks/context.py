@@ -32,6 +32,8 @@ class CheckContext:
         self.gpu = gpu
         self.hub = HubNames(recipe)
         self.coverage = TeacherCoverage()
+        self.unasked: Counter[str] = Counter()
+        """Questions by domain that no teacher is for."""
         self.routed: Counter[str] = Counter()
         """Questions by teacher, once these are surveyed."""
         self._deadline = time.monotonic() + seconds
@@ -90,7 +92,8 @@ class CheckContext:
             return None
 
     def _route(self, sample: Sample) -> None:
-        self.coverage.add(self.recipe, sample)
+        if not self.coverage.add(self.recipe, sample):
+            self.unasked[sample.domain] += 1
         self.routed.update(teacher.name for teacher in route(self.recipe.teachers, sample))
 
     @cached_property

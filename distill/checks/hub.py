@@ -25,6 +25,7 @@ class HubNames:
         self._recipe = recipe
         self._no_network = ""
         self._known: dict[tuple[str, Kind, str | None], CheckResult] = {}
+        self._configurations: dict[str, list[str]] = {}
         self.cached: set[str] = set()
         """Names of models whose configuration is in the local cache, or can be had."""
 
@@ -35,6 +36,17 @@ class HubNames:
             self._known[asked] = self._misspelt(key, name, kind) or self._looked_up(key, name, kind, revision)
         found = self._known[asked]
         return CheckResult(state=found.state, key=key, message=found.message, mend=found.mend)
+
+    def subset(self, key: str, name: str, subset: str) -> CheckResult:
+        """Whether a data set that is on the hub has a configuration; only what its card says is known."""
+        if self._no_network or (name, "dataset", None) not in self._known:
+            return not_checked(key, f"{subset!r} of {name}: the hub was not asked")
+        configurations = self._configurations.get(name, [])
+        if configurations and subset not in configurations:
+            return problem(key, f"{name} has no {subset!r}{nearest(subset, configurations)}", f"correct {key}")
+        if not configurations:
+            return not_checked(key, f"{subset!r}: the card of {name} lists no configurations")
+        return fine(key, f"{name} has {subset!r}")
 
     def _misspelt(self, key: str, name: str, kind: Kind) -> CheckResult | None:
         """A problem where a name is a path that does not exist, or no name that a hub could have."""
@@ -99,6 +111,9 @@ class HubNames:
             return None
         if getattr(found, "gated", False) and not (os.environ.get("HF_TOKEN") or _logged_in()):
             return problem(key, f"{name} is gated", f"accept its terms on the hub and set HF_TOKEN, or change {key}")
+        card = getattr(found, "card_data", None)
+        listed = (card.get("configs") if card is not None else None) or []
+        self._configurations[name] = [str(each.get("config_name")) for each in listed if isinstance(each, dict)]
         self.cached.add(name)
         return fine(key, f"{name} is on the hub, and will be downloaded")
 

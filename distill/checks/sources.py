@@ -10,8 +10,6 @@ from distill.recipe import Stage
 from distill.training import is_traces
 from teacher.plan import SOURCE, coverage_problems
 
-_FEW_GOLDS = 0.5
-
 
 def source_check(name: str) -> Callable[[CheckContext], Iterator[CheckResult]]:
     """The check of one source: there, readable, with the columns of its format and enough usable rows."""
@@ -31,6 +29,8 @@ def _source(context: CheckContext, name: str) -> Iterator[CheckResult]:
         found = context.hub.look(f"{key}.source", source.source, "dataset")
         yield found
         if found.state != "problem":
+            if source.subset is not None:
+                yield context.hub.subset(f"{key}.subset", source.source, source.subset)
             sources.check_hub(source, recipe.local(source.source), f"[{key}] source = {source.source!r}")
         return
     survey = context.survey(name)
@@ -58,6 +58,14 @@ def check_coverage(context: CheckContext) -> Iterator[CheckResult]:
     for found in coverage_problems(context.recipe, context.coverage):
         name = str(found).removeprefix("teachers.").partition(":")[0].partition(" ")[0]
         yield problem(f"teachers.{name}", str(found), f"correct teachers.{name}, or the column of its values")
+    unasked = context.unasked
+    if unasked:
+        domains = ", ".join(f"{domain!r}: {count:,}" for domain, count in unasked.most_common(5))
+        yield warning(
+            "teachers.domains",
+            f"{unasked.total():,} questions are for no teacher and will not be asked (by domain: {domains})",
+            "add their domain to a teacher, or leave a teacher's domains empty",
+        )
     for name, count in context.routed.items():
         yield fine(f"teachers.{name}", f"is for {count:,} questions")
 
@@ -74,11 +82,11 @@ def check_golds(context: CheckContext) -> Iterator[CheckResult]:
             yield problem(
                 f"data.{name}.columns.answer", f"no row has an answer; needed by {', '.join(needing)}", mend
             )
-        elif found.golds < _FEW_GOLDS * found.samples:
+        else:
             yield warning(
                 f"data.{name}.columns.answer",
-                f"{found.samples - found.golds:,} of {found.samples:,} rows have no answer and are left out by "
-                f"{', '.join(needing)}",
+                f"{found.samples - found.golds:,} of {found.samples:,} rows have no answer, such as "
+                f"{found.without_gold!r}; {', '.join(needing)} leave them out",
                 mend,
             )
     yield from _golds_of_questions(context)

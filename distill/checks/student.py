@@ -10,7 +10,7 @@ from distill.checks.results import CheckResult, fine, not_checked, problem, warn
 from distill.errors import DistillError
 from distill.plan import StagePlan, fit
 from distill.recipe import Recipe, Stage, Student
-from distill.training import is_traces
+from distill.training import is_traces, lineage
 from distill.types import Sample
 from student.rows import Row
 from teacher.plan import SOURCE
@@ -30,6 +30,27 @@ def check_sections(context: CheckContext) -> Iterator[CheckResult]:
         yield problem("student", "the recipe has none, so the run would end after filter", "add [student]")
     if not recipe.stages:
         yield problem("stages", "the recipe has none, so the run would end after filter", "add [[stages]]")
+    for stage in recipe.stages:
+        if is_traces(stage) and not recipe.teachers:
+            yield problem(
+                f"stages.{stage.name}.data",
+                "learns from traces, and the recipe has no [[teachers]]",
+                "add [[teachers]]",
+            )
+    yield from _untrained_projector(recipe)
+
+
+def _untrained_projector(recipe: Recipe) -> Iterator[CheckResult]:
+    """A student of parts begins with a random projector: the language model would learn from noise."""
+    if recipe.student is None or recipe.student.vision is None:
+        return
+    for stage in recipe.stages:
+        if not any("projector" in each.train for each in lineage(recipe.stages, stage.name)):
+            yield warning(
+                f"stages.{stage.name}.train",
+                "neither this stage nor one before it trains the projector, which begins as random numbers",
+                'put a stage with train = ["projector"] before it',
+            )
 
 
 def check_packages(context: CheckContext) -> Iterator[CheckResult]:

@@ -31,6 +31,8 @@ class Survey:
     samples: int = 0
     golds: int = 0
     """Samples with a gold answer."""
+    without_gold: str = ""
+    """The first question without one."""
     pictured: int = 0
     """Samples with images."""
     most_images: int = 0
@@ -62,6 +64,8 @@ class Survey:
     def count(self, sample: Sample) -> None:
         self.samples += 1
         self.golds += bool(sample.answers)
+        if not sample.answers and not self.without_gold:
+            self.without_gold = sample.question[:80]
         self.pictured += bool(sample.images)
         self.most_images = max(self.most_images, len(sample.images))
         self.domains[sample.domain] += 1

@@ -37,6 +37,8 @@ def check_settings(context: CheckContext) -> Iterator[CheckResult]:
         )
     for teacher in _all(context):
         yield from _budget(teacher)
+    yield from _alike("teachers", [teacher.name for teacher in _all(context)])
+    yield from _alike("stages", [stage.name for stage in context.recipe.stages])
 
 
 def _all(context: CheckContext) -> tuple[Teacher, ...]:
@@ -53,6 +55,18 @@ def _key(teacher: Teacher) -> str:
 
 def _model(recipe: Recipe, teacher: Teacher) -> Model:
     return Model(name=recipe.local_or_hub(teacher.model), revision=teacher.revision or "", local=False)
+
+
+def _alike(key: str, names: list[str]) -> Iterator[CheckResult]:
+    """Names that are one folder where case does not count."""
+    for place, name in enumerate(names):
+        twin = next((other for other in names[:place] if other.casefold() == name.casefold()), None)
+        if twin is not None:
+            yield warning(
+                f"{key}.{name}",
+                f"differs from {twin!r} in case alone, and some file systems take both folders for one",
+                "rename one of them",
+            )
 
 
 def _budget(teacher: Teacher) -> Iterator[CheckResult]:
