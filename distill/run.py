@@ -4,13 +4,14 @@ No stage calls another; they meet here, and only through the files they leave in
 """
 
 import shutil
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from distill.artifacts import write_text
+from distill.artifacts import MANIFEST, write_text
 from distill.console import watch
 from distill.errors import DataError, RecipeError, StaleError
 from distill.recipe import Recipe, find, load, recipes_folder
@@ -60,12 +61,18 @@ def replay_request(recipe: Recipe, run: Path, trace_id: str, *, resend: bool) ->
 
 
 def check_generate(recipe: Recipe, run: Path, *, limit: int | None, fresh: bool, probe: int) -> str:
+    from distill.checks.recipe_checks import GENERATE, check_recipe
     from teacher.preflight import preflight
 
+    found = check_recipe(recipe, run, checks=GENERATE)
+    if found.problems:
+        raise RecipeError(f"{recipe.path}: generate cannot run\n{found.as_text(only_open=True)}")
     if not probe:
-        return preflight(recipe, run, limit=limit, fresh=fresh)
-    with _recorded(recipe, run) as on_progress:
-        return preflight(recipe, run, limit=limit, fresh=fresh, probe=probe, on_progress=on_progress)
+        told = preflight(recipe, run, limit=limit, fresh=fresh)
+    else:
+        with _recorded(recipe, run) as on_progress:
+            told = preflight(recipe, run, limit=limit, fresh=fresh, probe=probe, on_progress=on_progress)
+    return f"{found.as_text(only_open=True)}\n\n{told}"
 
 
 def check_run(recipe: Recipe, run: Path, *, gpu: str | None, as_json: bool) -> tuple[str, bool]:
@@ -240,11 +247,27 @@ def _connect(name: str, student: "AnyStudent", **limits: int) -> "AbstractContex
 
 
 def all_stages(recipe: Recipe, run: Path) -> str:
-    """Every stage in order; each one returns at once when its work is done."""
+    """Every stage in order; each one returns at once when its work is done.
+
+    What a later stage will need is looked at first: a run that cannot end well does not begin.
+    """
+    _require_fit(recipe, run)
     generate_stage(recipe, run)
     filtered = filter_stage(recipe, run)
     trained = train_stage(recipe, run)
     return f"{filtered}\n\n{trained}\n\n{eval_stage(recipe, run)}"
+
+
+def _require_fit(recipe: Recipe, run: Path) -> None:
+    """Raise RecipeError with everything that would stop a run, unless all of it is finished already."""
+    from distill.checks.recipe_checks import check_recipe
+
+    if (run / "eval" / MANIFEST).is_file():
+        return
+    found = check_recipe(recipe, run)
+    if found.problems:
+        raise RecipeError(f"{recipe.path}: the run cannot end well\n{found.as_text(only_open=True)}")
+    sys.stderr.write(f"{found.as_text(only_open=True)}\n")
 
 
 @contextmanager

@@ -6,9 +6,10 @@ Does not decide which stages run (student/train.py) and holds no training loop (
 import shutil
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ from distill.artifacts import (
     versions,
     write_json,
 )
-from distill.errors import DataError, RecipeError
+from distill.errors import DataError, InputError, RecipeError
 from distill.recipe import Recipe, Stage
 from distill.source_pictures import pictures_of
 from distill.types import Progress, ProgressCallback
@@ -93,7 +94,8 @@ def run(
     begun = time.perf_counter()
     assert recipe.student is not None
     folder = run_folder / "train" / stage.name
-    require(recipe, stage)
+    for problem in requirement_problems(recipe, stage):
+        raise problem
     main = processes.is_main()
     if main:
         begin(
@@ -239,17 +241,24 @@ def run(
     return manifest
 
 
-def require(recipe: Recipe, stage: Stage) -> None:
-    """Raise, before anything is loaded, RecipeError, ModelError or MissingExtra for what a stage lacks here."""
+def requirement_problems(recipe: Recipe, stage: Stage) -> Iterator[InputError]:
+    """Everything that a stage asks for and that is not here: RecipeError, ModelError, MissingExtra."""
     from student import attention, kernels, lora, sft
 
     assert recipe.student is not None
     if recipe.student.dtype == "float16":
-        raise RecipeError("student.dtype = 'float16': gradients overflow there; train in bfloat16 or float32")
-    lora.require(stage.lora)
-    kernels.require(stage)
-    attention.require(recipe.student.attention)
-    sft.require(stage)
+        yield RecipeError("student.dtype = 'float16': gradients overflow there; train in bfloat16 or float32")
+    checks: tuple[Callable[[], None], ...] = (
+        partial(lora.require, stage.lora),
+        partial(kernels.require, stage),
+        partial(attention.require, recipe.student.attention),
+        partial(sft.require, stage),
+    )
+    for check in checks:
+        try:
+            check()
+        except InputError as error:
+            yield error
 
 
 def _ready(

@@ -7,6 +7,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from distill import packages
+from distill.artifacts import MANIFEST
 from distill.checks.hub import HubNames
 from distill.checks.survey import Survey, survey
 from distill.errors import DistillError
@@ -20,16 +22,18 @@ if TYPE_CHECKING:
     from distill.gpus import Gpu
     from distill.plan import StagePlanner
 
+TEACHERS, TEST_SETS = "teachers", "filter.contamination.sources"
+"""Users of sources that need no gold answers."""
 _LEAST_SECONDS = 1.0
 
 
 class CheckContext:
     """One check of one recipe. Errors of what is shared are raised again for each check that needs it."""
 
-    def __init__(self, recipe: Recipe, run: Path, *, gpu: "Gpu | None", seconds: float) -> None:
+    def __init__(self, recipe: Recipe, run: Path, *, gpu_name: str | None, seconds: float) -> None:
         self.recipe = recipe
         self.run = run
-        self.gpu = gpu
+        self._gpu_name = gpu_name
         self.hub = HubNames(recipe)
         self.coverage = TeacherCoverage()
         self.unasked: Counter[str] = Counter()
@@ -44,13 +48,25 @@ class CheckContext:
         return self._deadline - time.monotonic()
 
     @cached_property
+    def gpu(self) -> "Gpu | None":
+        """The card that was named, or the one that is here."""
+        from distill import gpus
+        from distill.plan import local_gpu
+
+        if self._gpu_name:
+            return gpus.named(self._gpu_name)
+        return None if packages.missing("torch") else local_gpu()
+
+    @cached_property
     def uses(self) -> Mapping[str, Sequence[str]]:
-        """By source of the recipe, the keys that read it."""
+        """By source of the recipe, the keys that will still read it."""
         recipe = self.recipe
         found: dict[str, list[str]] = {}
-        if recipe.teachers or any(is_traces(stage) for stage in recipe.stages):
-            found.setdefault(SOURCE, []).append("teachers")
+        if not self.is_done("generate") and (recipe.teachers or any(is_traces(stage) for stage in recipe.stages)):
+            found.setdefault(SOURCE, []).append(TEACHERS)
         for stage in recipe.stages:
+            if self.is_done(f"train/{stage.name}"):
+                continue
             where = f"stages.{stage.name}"
             if not is_traces(stage):
                 found.setdefault(stage.data, []).append(f"{where}.data")
@@ -59,10 +75,14 @@ class CheckContext:
             if stage.validation is not None and stage.validation.data is not None:
                 found.setdefault(stage.validation.data, []).append(f"{where}.validation.data")
         found.setdefault(recipe.eval.data, []).append("eval.data")
-        if "contamination" in recipe.filter.signals:
+        if "contamination" in recipe.filter.signals and not self.is_done("filter"):
             for name in recipe.filter.contamination.sources or ():
-                found.setdefault(name, []).append("filter.contamination.sources")
+                found.setdefault(name, []).append(TEST_SETS)
         return found
+
+    def is_done(self, stage: str) -> bool:
+        """Whether a stage is finished in the run directory, so that what it needed is needed no longer."""
+        return (self.run / stage / MANIFEST).is_file()
 
     def is_here(self, name: str) -> bool:
         """Whether a source lies on this disk, so that reading it downloads nothing."""

@@ -5,15 +5,15 @@ nothing and needs no GPU. No check ends the list: an error is a result, too.
 """
 
 import time
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from distill import gpus, packages
-from distill.checks import evaluation, filtering, machine, sources, student, teachers
+from distill.checks import evaluation, filtering, machine, overlap, sources, student, teachers
 from distill.checks.context import CheckContext
 from distill.checks.results import CheckReport, CheckResult, not_checked, ordered, problem
 from distill.errors import DistillError
-from distill.gpus import Gpu
 from distill.recipe import Recipe
 
 SECONDS = 45.0
@@ -30,13 +30,13 @@ GENERATE: Sequence[tuple[str, RecipeCheck]] = (
     ("teachers", teachers.check_what_teachers_need),
     ("teachers", teachers.check_servers),
     ("teachers.server.gpus", teachers.check_gpus),
-    ("teachers", sources.check_coverage),
-    ("teachers.server", teachers.check_requests),
 )
 """What `distill generate` needs besides the rows of its source, which it reads itself."""
 
 WHOLE: Sequence[tuple[str, RecipeCheck]] = (
     *GENERATE,
+    ("teachers", sources.check_coverage),
+    ("teachers.server", teachers.check_requests),
     ("cost", machine.check_cost),
     ("filter.card", machine.check_licences),
     ("data", sources.check_golds),
@@ -56,6 +56,7 @@ WHOLE: Sequence[tuple[str, RecipeCheck]] = (
     ("eval.engine", evaluation.check_vllm),
     ("--run", machine.check_earlier_work),
     ("ulimit", machine.check_limits),
+    ("data", overlap.check_leakage),
     ("stages", student.check_plans),
     ("stages.max_length", student.check_traces_fit),
     ("disk", machine.check_disk),
@@ -72,8 +73,16 @@ def check_recipe(
 ) -> CheckReport:
     """Look at everything that a run of the recipe will need. Raises RecipeError for an unknown `gpu` alone."""
     started = time.monotonic()
-    card = gpus.named(gpu) if gpu else _card_here()
-    context = CheckContext(recipe, run, gpu=card, seconds=seconds)
+    if gpu:
+        gpus.named(gpu)
+    context = CheckContext(recipe, run, gpu_name=gpu, seconds=seconds)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # of libraries, about each other's names
+        results = ordered(_all_results(context, checks))
+    return CheckReport(recipe=recipe.name, run=str(run), results=results, seconds=time.monotonic() - started)
+
+
+def _all_results(context: CheckContext, checks: Sequence[tuple[str, RecipeCheck]]) -> list[CheckResult]:
     found: list[CheckResult] = []
     if checks is WHOLE:
         # A source by itself, so that one that cannot be read hides no other.
@@ -87,8 +96,7 @@ def check_recipe(
             found.append(not_checked(key, "no time was left", "run `distill check` again while the machine is idle"))
         else:
             found += _results(key, check, context)
-    results = ordered(found)
-    return CheckReport(recipe=recipe.name, run=str(run), results=results, seconds=time.monotonic() - started)
+    return found
 
 
 def _results(key: str, check: RecipeCheck, context: CheckContext) -> list[CheckResult]:
@@ -105,11 +113,3 @@ def _results(key: str, check: RecipeCheck, context: CheckContext) -> list[CheckR
         what = f"looking at it failed with {type(error).__name__}: {error}"
         found.append(problem(key, what, f"look at {key}; the run would most likely fail in the same way"))
     return found
-
-
-def _card_here() -> Gpu | None:
-    if packages.missing("torch"):
-        return None
-    from distill.plan import local_gpu
-
-    return local_gpu()

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 
 from distill import sources
-from distill.checks.context import CheckContext
+from distill.checks.context import TEACHERS, TEST_SETS, CheckContext
 from distill.checks.results import CheckResult, fine, problem, warning
 from distill.checks.survey import Survey
 from distill.recipe import Stage
@@ -74,7 +74,7 @@ def check_golds(context: CheckContext) -> Iterator[CheckResult]:
     """Gold answers where a stage learns from them or judges by them."""
     for name, users in context.uses.items():
         found = context.readable(name)
-        needing = [user for user in users if user not in ("teachers", "filter.contamination.sources")]
+        needing = [user for user in users if user not in (TEACHERS, TEST_SETS)]
         if found is None or not needing or found.golds == found.samples:
             continue
         mend = f"map [data.{name}.columns] answer to the column of the gold answers"

@@ -139,13 +139,11 @@ def check_stage_needs(context: CheckContext) -> Iterator[CheckResult]:
     from student import stage as stages
 
     for stage in recipe.stages:
-        try:
-            stages.require(recipe, stage)
-        except DistillError as error:
+        found = list(stages.requirement_problems(recipe, stage))
+        for error in found:
             yield problem(f"stages.{stage.name}", str(error), f"change stages.{stage.name}, or install what it needs")
-    if not recipe.stages:
-        return
-    yield fine("stages", "kernels, attention, adapters and trackers are there")
+        if not found:
+            yield fine(f"stages.{stage.name}", "kernels, attention, adapters and trackers are there")
 
 
 def check_plans(context: CheckContext) -> Iterator[CheckResult]:

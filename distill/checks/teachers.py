@@ -42,7 +42,11 @@ def check_settings(context: CheckContext) -> Iterator[CheckResult]:
 
 
 def _all(context: CheckContext) -> tuple[Teacher, ...]:
-    return context.recipe.teachers
+    """The teachers that will still be asked: none once their traces are there, but one that judges."""
+    if not context.is_done("generate"):
+        return context.recipe.teachers
+    judge = context.recipe.filter.judge.teacher if "judge" in context.recipe.filter.signals else None
+    return tuple(teacher for teacher in context.recipe.teachers if teacher.name == judge)
 
 
 def _names(message: str, teacher: Teacher) -> bool:

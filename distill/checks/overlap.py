@@ -1,0 +1,41 @@
+"""Check of training data against evaluation data: the same pictures or questions on both sides."""
+
+from collections.abc import Iterator
+
+from distill import leakage
+from distill.checks.context import CheckContext
+from distill.checks.results import CheckResult, fine, not_checked, problem, warning
+from distill.recipe import Recipe
+
+_SHARE = 0.5
+"""Of the time that is left."""
+_SHOWN = 2
+
+
+def check_leakage(context: CheckContext) -> Iterator[CheckResult]:
+    """Compare every training source that is here with every evaluation source that is."""
+    recipe = context.recipe
+    training = [name for name in leakage.training_sources(recipe) if context.readable(name) is not None]
+    evaluation = [name for name in leakage.evaluation_sources(recipe) if context.readable(name) is not None]
+    if not training or not evaluation:
+        return
+    folder = context.run / leakage.FOLDER if (context.run / leakage.FOLDER).is_dir() else None
+    found = leakage.measure(
+        recipe, folder, training=training, evaluation=evaluation, limit_s=max(1.0, context.seconds_left * _SHARE)
+    )
+    for overlap in found.overlaps:
+        key = f"data.{overlap.training}"
+        if not overlap.leaking:
+            yield fine(key, str(overlap))
+            continue
+        said = "; ".join([str(overlap), *(f"such as {leak}" for leak in overlap.examples[:_SHOWN])])
+        yield _refused(recipe, key, said)
+    for name, why in found.not_compared.items():
+        yield not_checked(f"data.{name}", f"not compared with all of the evaluation data: {why}")
+
+
+def _refused(recipe: Recipe, key: str, said: str) -> CheckResult:
+    mend = "split by picture (`distill split SOURCE --test 0.1 --out DIR`), or remove these rows"
+    if recipe.eval.allow_overlap:
+        return warning(key, f"{said}; eval.allow_overlap lets it pass", mend)
+    return problem(key, said, f"{mend}; eval.allow_overlap = true goes on with them")

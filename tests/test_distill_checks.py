@@ -1,0 +1,161 @@
+"""`distill check`: every planted fault is found before the run, with its key and what to do."""
+
+import re
+import shutil
+from pathlib import Path
+
+import check_world
+import orjson
+import pytest
+import stub_server
+from planted_faults import COUNT, ROUNDS
+from typer.testing import CliRunner
+
+from distill import cli
+from distill.artifacts import locked
+from distill.checks import hub, machine
+from distill.checks.recipe_checks import check_recipe
+from distill.checks.results import CheckReport, CheckResult
+from distill.recipe import load
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return check_world.build(tmp_path_factory.mktemp("world"))
+
+
+@pytest.fixture
+def folder(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the world on a machine without network."""
+
+    def unreached(self: hub.HubNames, *_: object) -> None:
+        self._no_network = "no network"
+
+    monkeypatch.setattr(hub.HubNames, "_asked", unreached)
+    return Path(shutil.copytree(world, tmp_path / "w"))
+
+
+def checked(folder: Path, **options: str) -> CheckReport:
+    return check_recipe(load(folder / "recipe.toml"), folder / "run", gpu=options.get("gpu"))
+
+
+def of(report: CheckReport, key: str, state: str = "problem") -> list[CheckResult]:
+    return [result for result in report.results if result.state == state and result.key.startswith(key)]
+
+
+def test_a_recipe_that_can_run_has_no_problem_and_no_warning(folder: Path) -> None:
+    report = checked(folder, gpu="L4")
+    assert [result for result in report.results if result.state in ("problem", "warning")] == []
+    keys = {result.key for result in report.results}
+    assert keys >= {
+        *(f"data.{name}" for name in ("questions", "captions", "test")),
+        *(f"stages.{name}" for name in ("align", "instruct", "reason")),
+        *("teachers.structured.model", "student.vision", "student.language", "filter.rules", "disk", "--run"),
+    }
+    assert not (folder / "run").exists()
+
+
+def test_at_least_fifty_faults_are_planted() -> None:
+    assert COUNT >= 50
+
+
+@pytest.mark.parametrize("name", ROUNDS)
+def test_every_planted_fault_is_found_with_its_key_and_what_to_do(name: str, folder: Path) -> None:
+    recipe = check_world.values()
+    for fault in ROUNDS[name]:
+        fault.plant(folder, recipe)
+    check_world.save(folder, recipe)
+    report = checked(folder)
+    for fault in ROUNDS[name]:
+        found = of(report, fault.key, fault.state)
+        match = [result for result in found if re.search(fault.words, result.message, re.DOTALL)]
+        assert match, f"{fault.key}: {fault.words}\n{report.as_text()}"
+        assert all(result.mend for result in match)
+
+
+def test_a_stage_that_does_not_fit_the_card_is_a_problem(folder: Path) -> None:
+    recipe = check_world.values()
+    tokens = {"micro_batch_tokens": 40_000_000, "batch_tokens": 40_000_000}
+    recipe["stages"][1] |= {**tokens, "gradient_checkpointing": False}
+    check_world.save(folder, recipe)
+    (found,) = of(checked(folder, gpu="T4"), "stages.instruct")
+    assert "T4" in found.message and "micro_batch_tokens" in f"{found.key} {found.mend}"
+
+
+def test_a_server_of_another_model_or_with_too_short_a_context_is_a_problem(folder: Path) -> None:
+    with stub_server.serve() as url:
+        recipe = check_world.values()
+        recipe["teachers"].append(
+            {"name": "far", "backend": "vllm", "model": "m/m", "served_model": "another/model", "base_url": url}
+        )
+        recipe["eval"]["students"] = {"big": {"model": "another/model", "base_url": url}}
+        check_world.save(folder, recipe)
+        report = checked(folder)
+    assert of(report, "teachers.far.base_url")[0].message.count("another/model")
+    assert of(report, "eval.students.big.base_url")
+
+
+def test_a_full_disk_is_a_problem_that_says_what_needs_how_much(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = shutil.disk_usage(folder)
+    monkeypatch.setattr(machine.shutil, "disk_usage", lambda place: usage._replace(free=1000))
+    (found,) = of(checked(folder), "disk")
+    assert "students and checkpoints" in found.message and "--run" in found.mend
+
+
+def test_a_run_directory_that_cannot_be_used_is_a_problem(folder: Path) -> None:
+    recipe = load(folder / "recipe.toml")
+    with locked(folder / "busy"):
+        assert of(check_recipe(recipe, folder / "busy"), "--run")[0].message.startswith("another process")
+    assert "is a file" in of(check_recipe(recipe, folder / "test.jsonl" / "run"), "--run")[0].message
+
+
+def test_an_error_that_nobody_foresaw_is_a_line_and_the_other_checks_go_on(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise TypeError("strange")
+
+    monkeypatch.setattr("filters.conditions.check", fail)
+    report = checked(folder)
+    assert "TypeError: strange" in of(report, "filter.rules")[0].message
+    assert of(report, "disk", "ok")
+
+
+def test_when_time_is_over_the_rest_is_not_checked_and_said(folder: Path) -> None:
+    report = check_recipe(load(folder / "recipe.toml"), folder / "run", seconds=0.0)
+    assert not report.problems
+    assert {result.message for result in of(report, "disk", "not checked")} == {"no time was left"}
+
+
+def test_the_command_prints_problems_first_and_exits_2(folder: Path) -> None:
+    (folder / "captions.jsonl").unlink()
+    options = [str(folder / "recipe.toml"), "--run", str(folder / "run")]
+    done = CliRunner().invoke(cli.app, ["check", *options])
+    assert done.exit_code == 2
+    assert done.stdout.startswith("problem      data.captions: ")
+    as_json = CliRunner().invoke(cli.app, ["check", "--json", *options])
+    values = orjson.loads(as_json.stdout)
+    assert (as_json.exit_code, values["ok"], values["counts"]["problem"]) == (2, False, 1)
+    assert values["results"][0].keys() == {"state", "key", "message", "mend"}
+
+
+def test_a_run_that_cannot_end_well_does_not_begin(folder: Path) -> None:
+    (folder / "test.jsonl").unlink()
+    done = CliRunner().invoke(cli.app, ["run", str(folder / "recipe.toml"), "--run", str(folder / "run")])
+    assert done.exit_code == 2
+    assert "data.test" in done.stderr
+    assert not list((folder / "run").rglob("part-*"))
+
+
+def test_generate_check_says_all_that_is_lacking_before_it_estimates(folder: Path) -> None:
+    recipe = check_world.values()
+    recipe["teachers"][0]["prompt"] = "{qestion} {question}"
+    check_world.save(folder, recipe)
+    command = ["generate", "--check", str(folder / "recipe.toml"), "--run", str(folder / "run")]
+    done = CliRunner().invoke(cli.app, command)
+    assert done.exit_code == 2 and "did you mean {question}" in done.stderr
+    check_world.save(folder, check_world.values())
+    done = CliRunner().invoke(cli.app, command)
+    assert done.exit_code == 0 and "usable questions" in done.stdout
