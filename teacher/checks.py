@@ -16,6 +16,7 @@ from distill import packages, sources
 from distill.errors import InputError, ModelError, RecipeError
 from distill.pointers import explanation
 from distill.recipe import Recipe, Teacher
+from distill.teachers import Server
 from teacher.prompts import PLACEHOLDERS
 from teacher.server import server_program
 from teacher.vllm_options import check_arguments, is_vllm
@@ -77,7 +78,7 @@ def _check_engine(recipe: Recipe, teacher: Teacher) -> None:
 
 def _check_context(recipe: Recipe, teacher: Teacher) -> None:
     """Raises RecipeError where a server that the run starts would refuse every request for its length."""
-    longest = _tokens(next((v for k, v in teacher.server.arguments.items() if _is(k, "max-model-len")), None))
+    longest = _tokens(argument(teacher.server, "max-model-len"))
     wanted = teacher.sampling.max_tokens
     if teacher.managed and is_vllm(teacher.server) and longest is not None and wanted >= longest:
         raise RecipeError(
@@ -86,8 +87,10 @@ def _check_context(recipe: Recipe, teacher: Teacher) -> None:
         )
 
 
-def _is(name: str, option: str) -> bool:
-    return name.strip().lstrip("-").replace("_", "-") == option
+def argument(server: Server, option: str) -> Any:
+    """The value of a server's option, however it is spelled; None where it is not given."""
+    found = (value for name, value in server.arguments.items() if name.strip("- ").replace("_", "-") == option)
+    return next(found, None)
 
 
 def _tokens(value: Any) -> int | None:

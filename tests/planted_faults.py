@@ -398,6 +398,28 @@ ROUNDS: dict[str, tuple[PlantedFault, ...]] = {
         PlantedFault(_no_end_of_turn, "student.language", "<|im_end|>"),
         PlantedFault(_adapter, "eval.students.other", "no.such.layer"),
     ),
+    "what stages and servers share": (
+        PlantedFault(
+            _teacher("wide", base_url=None, server={"gpus": ["0"], "arguments": {"tensor_parallel_size": 2}}),
+            "teachers.wide.server.arguments.tensor-parallel-size",
+            "2, and a replica has 1",
+        ),
+        PlantedFault(
+            _both(_set("teachers", 0, "logprobs", 5), _set("stages", 2, "distill", {"weight": 0.5})),
+            "stages.reason.distill",
+            "has other tokens than the student",
+        ),
+        PlantedFault(_set("eval", "max_new_tokens", 1_000_000), "eval.max_new_tokens", "knows positions", "warning"),
+        PlantedFault(
+            _edit("captions", lambda _, row: {**row, "image": "41.png", "answer": "It is."}),
+            "data.captions",
+            "11 rows repeat",
+            "warning",
+        ),
+        PlantedFault(
+            _set("teachers", 0, "sampling", "max_tokens", 4000), "stages.reason.max_length", "left out", "warning"
+        ),
+    ),
     "a shard": (PlantedFault(_lacking_shard, "student.language", "model-00002-of-00002"),),
     "sections": (
         PlantedFault(lambda f, r: r.pop("student"), "student", "the run would end after filter"),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from distill import gpus, packages
-from distill.checks import evaluation, filtering, machine, overlap, sources, student, teachers
+from distill.checks import evaluation, filtering, lengths, machine, overlap, sources, student, teachers
 from distill.checks.context import CheckContext
 from distill.checks.results import CheckReport, CheckResult, not_checked, ordered, problem
 from distill.errors import DistillError
@@ -51,6 +51,8 @@ WHOLE: Sequence[tuple[str, RecipeCheck]] = (
     ("student", student.check_checkpoints),
     ("student", student.check_student),
     ("stages", student.check_stage_needs),
+    ("stages.report_to", student.check_trackers),
+    ("stages.distill", lengths.check_shared_tokens),
     ("eval.arms", evaluation.check_arms),
     ("eval.students", evaluation.check_other_students),
     ("eval.engine", evaluation.check_vllm),
@@ -58,7 +60,7 @@ WHOLE: Sequence[tuple[str, RecipeCheck]] = (
     ("ulimit", machine.check_limits),
     ("data", overlap.check_leakage),
     ("stages", student.check_plans),
-    ("stages.max_length", student.check_traces_fit),
+    ("stages.max_length", lengths.check_traces_fit),
     ("disk", machine.check_disk),
 )
 

@@ -10,6 +10,9 @@ from distill.recipe import Stage
 from distill.training import is_traces
 from teacher.plan import SOURCE, coverage_problems
 
+_MANY_REPEATED = 0.2
+"""Of the usable rows."""
+
 
 def source_check(name: str) -> Callable[[CheckContext], Iterator[CheckResult]]:
     """The check of one source: there, readable, with the columns of its format and enough usable rows."""
@@ -39,6 +42,13 @@ def _source(context: CheckContext, name: str) -> Iterator[CheckResult]:
 
 
 def _bad_rows(survey: Survey, key: str) -> Iterator[CheckResult]:
+    repeated = survey.reasons["duplicate_row"]
+    if repeated > _MANY_REPEATED * survey.samples:
+        yield warning(
+            key,
+            f"{repeated:,} rows repeat the question and images of an earlier one and are left out",
+            "look at columns.question and columns.image, or remove these rows",
+        )
     if not survey.bad:
         return
     counts = ", ".join(f"{reason}: {count:,}" for reason, count in survey.reasons.most_common())

@@ -1,5 +1,6 @@
 """Checks of the student and its stages: checkpoints, tokenizer, roles, packages, rows that fit, memory."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,18 +10,11 @@ from distill.checks.context import CheckContext
 from distill.checks.results import CheckResult, fine, not_checked, problem, warning
 from distill.errors import DistillError
 from distill.plan import StagePlan, fit
-from distill.recipe import Recipe, Stage, Student
+from distill.recipe import Recipe, Student
 from distill.training import is_traces, lineage
-from distill.types import Sample
-from student.rows import Row
-from teacher.plan import SOURCE
 
 if TYPE_CHECKING:
     from student.encode import Encoder
-
-_FEW_FIT = 0.5
-_PROBED = 64
-"""Questions that are written as the student reads them."""
 
 
 def check_sections(context: CheckContext) -> Iterator[CheckResult]:
@@ -101,7 +95,7 @@ def _whole(part: str, place: Path, settings: Student) -> CheckResult:
 
 def check_student(context: CheckContext) -> Iterator[CheckResult]:
     """Roles, pixel shuffle, chat template: what the student would be made of."""
-    if not _plannable(context):
+    if not can_be_outlined(context):
         if context.recipe.student is not None and not packages.missing(*packages.TRAIN):
             yield not_checked(
                 "student", "its configuration is not here, so roles, memory and row lengths are not known"
@@ -111,7 +105,7 @@ def check_student(context: CheckContext) -> Iterator[CheckResult]:
     try:
         planner = context.planner
         if planner.processor is not None:
-            _encoder(context)
+            encoder_of(context)
     except DistillError as error:
         yield problem(key, str(error), f"correct {key}")
         return
@@ -120,11 +114,11 @@ def check_student(context: CheckContext) -> Iterator[CheckResult]:
     )
 
 
-def _plannable(context: CheckContext) -> bool:
+def can_be_outlined(context: CheckContext) -> bool:
     return bool(context.recipe.stages) and context.student_is_here and not packages.missing(*packages.TRAIN)
 
 
-def _encoder(context: CheckContext) -> "Encoder":
+def encoder_of(context: CheckContext) -> "Encoder":
     from student.encode import Encoder
     from student.stage import end_ids
 
@@ -148,7 +142,7 @@ def check_stage_needs(context: CheckContext) -> Iterator[CheckResult]:
 
 def check_plans(context: CheckContext) -> Iterator[CheckResult]:
     """Every stage by its plan: rows that fit, trained parts, memory, hours."""
-    if not _plannable(context):
+    if not can_be_outlined(context):
         return
     try:
         context.planner  # noqa: B018 (its errors are said of the student)
@@ -197,40 +191,13 @@ def _planned(key: str, planned: StagePlan, gpu: gpus.Gpu) -> Iterator[CheckResul
         yield warning("student.dtype", f"{gpu.name} has no bfloat16", 'set student.dtype = "float32"')
 
 
-def check_traces_fit(context: CheckContext) -> Iterator[CheckResult]:
-    """Questions with images leave room for a rationale within max_length of the stages that learn traces."""
-    stages = [stage for stage in context.recipe.stages if is_traces(stage) and stage.too_long != "shrink_image"]
-    found = context.readable(SOURCE)
-    if not stages or found is None or not _plannable(context):
-        return
-    try:
-        if context.planner.processor is None:
-            return
-        lengths = _prompt_lengths(context, found.kept[:_PROBED])
-    except DistillError:
-        return  # said of the student
-    for stage in stages:
-        yield from _room(context.recipe, stage, lengths)
-
-
-def _prompt_lengths(context: CheckContext, samples: list[Sample]) -> list[int]:
-    """Tokens of questions with an empty response, image tokens included."""
-    from student.encode import encode
-    from student.pictures import ImageStore
-
-    rows = [Row(id=each.id, images=each.images, question=each.question, response="?") for each in samples]
-    store = ImageStore(context.planner.processor, context.planner.outline.dtype, memory_bytes=1 << 28)
-    limit = max(source.max_pixels for source in context.recipe.data.values())
-    return encode(rows, _encoder(context), store, max_length=1 << 30, max_pixels=limit).lengths
-
-
-def _room(recipe: Recipe, stage: Stage, lengths: list[int]) -> Iterator[CheckResult]:
-    key = f"stages.{stage.name}.max_length"
-    fitting = sum(length < stage.max_length for length in lengths)
-    if lengths and fitting <= _FEW_FIT * len(lengths):
-        message = (
-            f"{stage.max_length} tokens, and {len(lengths) - fitting} of the first {len(lengths)} questions are "
-            f"longer with their images alone (up to {max(lengths):,})"
-        )
-        mend = f"raise {key} to more than {max(lengths):,} tokens, the rationale included"
-        yield problem(key, message, mend) if not fitting else warning(key, message, mend)
+def check_trackers(context: CheckContext) -> Iterator[CheckResult]:
+    """A tracker that asks for a key would wait for one in the midst of a run."""
+    known = os.environ.get("WANDB_API_KEY") or os.environ.get("WANDB_MODE") in ("offline", "disabled")
+    for stage in context.recipe.stages:
+        if "wandb" in stage.report_to and not known and not (Path.home() / ".netrc").is_file():
+            yield warning(
+                f"stages.{stage.name}.report_to",
+                "wandb needs WANDB_API_KEY, which is not set",
+                "export WANDB_API_KEY, set WANDB_MODE=offline, or leave wandb out",
+            )

@@ -160,7 +160,7 @@ def check_requests(context: CheckContext) -> Iterator[CheckResult]:
     """Rows fit into the requests that servers take."""
     found = context.readable(SOURCE)
     for teacher in _all(context):
-        limit = teacher.server.arguments.get("limit-mm-per-prompt")
+        limit = checks.argument(teacher.server, "limit-mm-per-prompt")
         images = limit.get("image") if isinstance(limit, dict) else None
         if found is not None and teacher.managed and isinstance(images, int) and found.most_images > images:
             yield problem(
@@ -171,17 +171,14 @@ def check_requests(context: CheckContext) -> Iterator[CheckResult]:
 
 
 def check_gpus(context: CheckContext) -> Iterator[CheckResult]:
-    """The GPUs that servers are given are there, as far as this machine says."""
-    wanted = {
-        number.strip()
-        for teacher in _all(context)
-        if teacher.managed
-        for group in teacher.server.gpus
-        for number in group.split(",")
-    }
+    """The GPUs that servers are given are there, as far as this machine says, and enough for their options."""
+    managed = [teacher for teacher in _all(context) if teacher.managed]
+    wanted = {number.strip() for teacher in managed for group in teacher.server.gpus for number in group.split(",")}
+    there = _gpu_numbers() if managed else None
+    for teacher in managed:
+        yield from _parallel(teacher, there)
     if not wanted:
         return
-    there = _gpu_numbers()
     if there is None:
         yield not_checked("teachers.server.gpus", "this machine has no nvidia-smi, which lists GPUs")
         return
@@ -191,6 +188,18 @@ def check_gpus(context: CheckContext) -> Iterator[CheckResult]:
             "teachers.server.gpus",
             f"names GPU {', '.join(lacking)}, and this machine has {there} (numbers from 0)",
             "correct [teachers.server] gpus",
+        )
+
+
+def _parallel(teacher: Teacher, there: int | None) -> Iterator[CheckResult]:
+    """A server is not asked to spread over more GPUs than each of its replicas has."""
+    size = checks.argument(teacher.server, "tensor-parallel-size")
+    given = [len(group.split(",")) for group in teacher.server.gpus] or ([there] if there else [])
+    if isinstance(size, int) and given and min(given) < size:
+        yield problem(
+            f"{_key(teacher)}.server.arguments.tensor-parallel-size",
+            f"{size}, and a replica has {min(given)} GPUs",
+            "lower it, or give each replica more GPUs in [teachers.server] gpus",
         )
 
 
