@@ -235,6 +235,10 @@ def _parsed(text: bytes) -> Mapping[str, Any] | str:
     try:
         value = orjson.loads(text)
     except orjson.JSONDecodeError as error:
+        try:
+            text.decode()
+        except UnicodeDecodeError as wrong:
+            return f"not valid UTF-8 ({wrong.reason} at byte {wrong.start} of the line); convert the file with iconv"
         return f"not valid JSON: {error}"
     return value if isinstance(value, dict) else f"a JSON object is needed, not {type(value).__name__}"
 

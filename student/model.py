@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 from transformers import (
     AutoConfig,
@@ -366,7 +367,7 @@ def _readable(path_or_name: str) -> Iterator[None]:
         raise MissingExtra(
             f"{path_or_name}: this checkpoint needs {library}, which is not installed: pip install {library}"
         ) from error
-    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError, StrictDataclassError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         reason = explanation(Path(path_or_name)) or reason
         raise ModelError(

@@ -62,6 +62,11 @@ def require_placeholders(prompt: str, known: tuple[str, ...], where: str) -> Non
             raise RecipeError(f"{where}: {{{word}}} means nothing; did you mean {{{near[0]}}}?")
 
 
+def words_in_braces(prompt: str, known: tuple[str, ...]) -> list[str]:
+    """Words that stand alone in braces and are no placeholders: they are sent as they are."""
+    return [word for word in re.findall(r"(?<![\w{\\]){([A-Za-z_]\w*)}(?!})", prompt) if word not in known]
+
+
 def _check_engine(recipe: Recipe, teacher: Teacher) -> None:
     if teacher.managed:
         check_arguments(teacher.server, f"{recipe.path}: teachers.{teacher.name}.server")
@@ -115,6 +120,9 @@ def require_url(url: str, where: str) -> None:
         usable = False
     if not usable:
         raise RecipeError(f"{where} = {url!r} is no address of a server; write it as http://127.0.0.1:8000/v1")
+    base, endpoint, _ = url.partition("/chat/completions")
+    if endpoint:
+        raise RecipeError(f"{where} = {url!r} is the address of an endpoint; leave the end of it out: {base}")
 
 
 def _check_key(recipe: Recipe, teacher: Teacher) -> None:

@@ -55,8 +55,9 @@ def api_key(teacher: Teacher, where: str = "") -> str:
             "copy of a recipe that a run keeps; use the recipe itself, or set base_url again"
         )
     variable = teacher.api_key_env
-    if variable and not environ.get(variable):
-        raise RecipeError(f"{where}: api_key_env names {variable}, which is not set; export it first")
+    if variable and not environ.get(variable, "").strip():
+        state = "empty" if variable in environ else "not set"
+        raise RecipeError(f"{where}: api_key_env names {variable}, which is {state}; export it first")
     redact.know(key := environ[variable] if variable else "")
     return key
 

@@ -344,6 +344,32 @@ ROUNDS: dict[str, tuple[PlantedFault, ...]] = {
             _set("filter", "card", "license", "free"), "filter.card.license", "'free' is no licence", "warning"
         ),
     ),
+    "values that mean something else": (
+        PlantedFault(_rule("all", "answer_verdict = 'x' OR TRUE"), "filter.rules.all", "may keep none", "warning"),
+        PlantedFault(_rule("long", "rationale_tokens > 0"), "filter.rules.long", "may keep none", "warning"),
+        PlantedFault(_remove("vision/preprocessor_config.json"), "student.vision", "mean and deviation", "warning"),
+        PlantedFault(
+            _set("teachers", 0, "prompt", "{question} {hint}"),
+            "teachers.structured.prompt",
+            "{hint}",
+            "warning",
+        ),
+        PlantedFault(
+            _teacher("endpoint", base_url="http://127.0.0.1:9/v1/chat/completions"),
+            "teachers.endpoint",
+            "leave the end of it out: http://127.0.0.1:9/v1",
+        ),
+        PlantedFault(
+            lambda f, r: (f / "captions.jsonl").write_bytes(
+                (f / "captions.jsonl").read_bytes().replace(b"Describe", b"Gr\xf6sse")
+            ),
+            "data.captions",
+            "not valid UTF-8.*iconv",
+        ),
+    ),
+    "a configuration that contradicts itself": (
+        PlantedFault(_json("language/config.json", num_hidden_layers=28), "student", "cannot be loaded"),
+    ),
     "what is not measured": (
         PlantedFault(
             _rule("loose", "unsupported_values > 0"),

@@ -104,6 +104,11 @@ class CheckContext:
             raise found
         return found
 
+    def surveyed(self, name: str) -> Survey | None:
+        """The survey of a source that was made already."""
+        found = self._surveys.get(name)
+        return found if isinstance(found, Survey) else None
+
     def readable(self, name: str) -> Survey | None:
         """The survey of a source, None where it is not here or cannot be read: other results say so."""
         try:

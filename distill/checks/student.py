@@ -90,6 +90,12 @@ def _whole(part: str, place: Path, settings: Student) -> CheckResult:
             model.require_decoder(str(place))
         else:
             model.require_whole(str(place), revision=settings.revision, trust_remote_code=settings.trust_remote_code)
+    if part == "vision" and not (place / "preprocessor_config.json").is_file():
+        return warning(
+            "student.vision",
+            f"{place} has no preprocessor_config.json, so images are normalised with a mean and deviation of 0.5",
+            "copy preprocessor_config.json from the original model",
+        )
     return fine(f"student.{part}", f"{place} is whole, its tokenizer and processor included")
 
 

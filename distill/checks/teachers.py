@@ -9,6 +9,8 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import aiohttp
+
 from distill import packages
 from distill.checks.context import CheckContext
 from distill.checks.results import CheckResult, fine, not_checked, problem, warning
@@ -18,9 +20,16 @@ from teacher import checks
 from teacher.client import ChatClient
 from teacher.identity import Model
 from teacher.plan import SOURCE, require_different
-from teacher.wire import api_key
+from teacher.prompts import PLACEHOLDERS
+from teacher.wire import api_key, excerpt
 
 _CONNECT_S = 2.0
+_PICTURE = (
+    "data:image/png;base64,"
+    "iVBORw0KGgoAAAANSUhEUgAAAEAAAABACAAAAACPAi4CAAAALElEQVR4nO3MoQEAAAjDMOByTueIGUTqm97KmvAHAAAAAAAAAAAA"
+    "AAAA8B44QHQBALYvz+QAAAAASUVORK5CYII="
+)
+"""A grey square of 64 pixels a side."""
 _ANSWER_S = 6.0
 
 
@@ -37,6 +46,12 @@ def check_settings(context: CheckContext) -> Iterator[CheckResult]:
         )
     for teacher in _all(context):
         yield from _budget(teacher)
+        for word in checks.words_in_braces(teacher.prompt, PLACEHOLDERS):
+            yield warning(
+                f"{_key(teacher)}.prompt",
+                f"{{{word}}} is no placeholder and is sent as it stands (known: {', '.join(PLACEHOLDERS)})",
+                "correct the prompt, unless the braces are meant",
+            )
     yield from _alike("teachers", [teacher.name for teacher in _all(context)])
     yield from _alike("stages", [stage.name for stage in context.recipe.stages])
 
@@ -112,10 +127,15 @@ def _checkpoint(teacher: Teacher, folder: Path) -> Iterator[CheckResult]:
 
 
 def check_servers(context: CheckContext) -> Iterator[CheckResult]:
-    """Servers that the recipe names answer, take the key and serve the model."""
+    """Servers that the recipe names answer, take the key, serve the model and, where they get any, images."""
+    found = context.surveyed(SOURCE)
+    pictured = found is not None and found.pictured > 0
     for teacher in _all(context):
         for url in teacher.urls:
-            yield server_state(f"{_key(teacher)}.base_url", url, partial(_ask, context, teacher))
+            said: list[CheckResult] = []
+            key = f"{_key(teacher)}.base_url"
+            yield server_state(key, url, partial(_ask, context, teacher, url, said, pictured=pictured))
+            yield from said
 
 
 def server_state(key: str, url: str, ask: Callable[[], None]) -> CheckResult:
@@ -141,19 +161,56 @@ def server_state(key: str, url: str, ask: Callable[[], None]) -> CheckResult:
     return fine(key, f"{url} answers and serves the model")
 
 
-def _ask(context: CheckContext, teacher: Teacher) -> None:
+def _ask(context: CheckContext, teacher: Teacher, url: str, said: list[CheckResult], *, pictured: bool) -> None:
     try:
         api_key(teacher)
     except DistillError:
         return  # said of the teacher
-    asyncio.run(_asked(context.recipe, teacher))
+    asyncio.run(_asked(context.recipe, teacher, url, said, pictured))
 
 
-async def _asked(recipe: Recipe, teacher: Teacher) -> None:
-    """Raises TeacherError, and TimeoutError for a server that says nothing."""
-    client = ChatClient(teacher, _model(recipe, teacher), urls=teacher.urls, max_pixels=1, max_failure_share=1.0)
+async def _asked(recipe: Recipe, teacher: Teacher, url: str, said: list[CheckResult], pictured: bool) -> None:
+    """Raises TeacherError, and TimeoutError for a server that says nothing; `said` is told of the rest."""
+    client = ChatClient(teacher, _model(recipe, teacher), urls=(url,), max_pixels=1, max_failure_share=1.0)
     async with client, asyncio.timeout(_ANSWER_S):
         await client.check(patience_s=0.0)
+        served = client.served.model
+        if served not in (teacher.model, teacher.served_model, recipe.local_or_hub(teacher.model)):
+            said.append(
+                warning(
+                    f"{_key(teacher)}.model",
+                    f"{teacher.model}, and {url} serves {served!r}",
+                    "start the right server, or set served_model where both are the same model",
+                )
+            )
+        if pictured and teacher.backend == "vllm":
+            said += await _takes_images(client, teacher, url)
+        elif pictured:
+            said.append(not_checked(f"{_key(teacher)}.model", "whether it takes images: that request would be paid"))
+
+
+async def _takes_images(client: ChatClient, teacher: Teacher, url: str) -> list[CheckResult]:
+    """A request of one token about a tiny picture, to a server that costs nothing a request."""
+    content = [{"type": "image_url", "image_url": {"url": _PICTURE}}, {"type": "text", "text": "?"}]
+    body = {
+        "model": client.served.model,
+        "messages": [{"role": "user", "content": content}],
+        "max_tokens": 1,
+    }
+    async with (
+        aiohttp.ClientSession(headers=client.headers(), trust_env=True) as session,
+        session.post(f"{url}/chat/completions", json=body) as response,
+    ):
+        if response.status != 400:
+            return []
+        reason = excerpt(await response.read())
+    return [
+        problem(
+            f"{_key(teacher)}.model",
+            f"{url} refuses a request with an image: {reason}",
+            'serve a model that takes images, or give the teacher modality = "text"',
+        )
+    ]
 
 
 def check_requests(context: CheckContext) -> Iterator[CheckResult]:

@@ -1,0 +1,80 @@
+"""Check of rules on traces that answer right and are short, longer and long: a rule may not drop all of them."""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from distill.checks.context import CheckContext
+from distill.checks.results import CheckResult, warning
+from distill.errors import DistillError
+from distill.recipe import Rule
+from distill.types import Outcome, Sample, Trace, Usage
+from filters import registry
+from filters.database import closed_database
+from teacher.plan import SOURCE
+
+_SENTENCES = (2, 12, 60)
+_QUESTIONS = 8
+
+
+def check_rules_keep_something(context: CheckContext) -> Iterator[CheckResult]:
+    """Every rule keeps at least one of the traces that answer right."""
+    found = context.readable(SOURCE)
+    asked = [sample for sample in found.kept if sample.answers][:_QUESTIONS] if found is not None else []
+    if not asked:
+        return
+    rows = [row for sample in asked for row in _measured(context, sample)]
+    connection = closed_database()
+    connection.register("signals", pa.Table.from_pylist(rows, schema=registry.COLUMNS))
+    for rule in context.recipe.filter.rules:
+        if _drops_all(connection, rule):
+            yield warning(
+                f"filter.rules.{rule.name}",
+                f"drop = {rule.drop!r} is true of all of {len(rows)} made-up right traces, so it may keep none",
+                f"look at filter.rules.{rule.name}.drop",
+            )
+
+
+def _drops_all(connection: object, rule: Rule) -> bool:
+    import duckdb
+
+    assert isinstance(connection, duckdb.DuckDBPyConnection)
+    try:
+        row = connection.execute(f"SELECT bool_and(coalesce((\n{rule.drop}\n), false)) FROM signals").fetchone()
+    except duckdb.Error:
+        return False  # said of the rule
+    return bool(row and row[0])
+
+
+def _measured(context: CheckContext, sample: Sample) -> list[dict[str, object]]:
+    try:
+        return registry.rows(registry.build(context.recipe), sample, [_ideal(sample, count) for count in _SENTENCES])
+    except DistillError:
+        return []
+
+
+def _ideal(sample: Sample, sentences: int) -> Trace:
+    """A trace with the gold answer and so many different sentences."""
+    lines = [f"Step {number}: part {number} of it shows item {number * 7 % 11}." for number in range(sentences)]
+    reasoning, answer = " ".join(lines), sample.answer or ""
+    words = len(reasoning.split())
+    return Trace(
+        id=f"{sample.id}-{sentences}",
+        sample_id=sample.id,
+        teacher="made up",
+        k=sentences,
+        seed=0,
+        reasoning=reasoning,
+        answer=answer,
+        text=f"<think>{reasoning}</think>{answer}",
+        outcome=Outcome.COMPLETE,
+        finish_reason="stop",
+        usage=Usage(prompt=64, image=49, reasoning=words, answer=2),
+        params={},
+        model="",
+        revision="",
+        engine={},
+        prompt_sha="",
+        latency_s=1.0,
+        created="2026-01-01T00:00:00+00:00",
+    )
