@@ -227,10 +227,10 @@ def _words(text: str) -> set[str]:
 
 
 def _templated(database: duckdb.DuckDBPyConnection) -> Check:
-    """Traces that repeat the words of another one with other values: of any question where that was measured."""
+    """Traces that repeat the words of another one of the run with other values; not known without "corpus"."""
     ((count, checked),) = database.execute(
         """SELECT count(*) FILTER (varied), count(varied) FROM (
-            SELECT coalesce(corpus_other_values, other_values) AS varied
+            SELECT corpus_other_values AS varied
             FROM signals JOIN decisions USING (id) WHERE selected
         )"""
     ).fetchall()
