@@ -4,10 +4,12 @@ Also defines `Finding`, what every comparison of answers gives.
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from typing import Final
 
+from distill.measures import may_be_symbol, size_in
 from distill.numbers import Quantity
 from distill.units import loosely_equal, unit_factor
 
@@ -46,7 +48,7 @@ def compare_quantities(said: Quantity, meant: Quantity, gold_type: str, toleranc
         return undecided("percent_or_share")
     if same.verdict == "wrong" and abs(said.value) == abs(meant.value) and _SIGN_IN_WORDS.search(text):
         return replace(undecided("sign_in_words"), relative_error=same.relative_error)
-    if said.currency and meant.currency and said.currency != meant.currency:
+    if said.currency and meant.currency and said.currency != meant.currency and not _same_yen(said, meant):
         dollars = said.currency.endswith("D") and meant.currency.endswith("D")
         return _unless_wrong(same, "other_currency") if dollars else wrong("other_currency")
     if {said.currency or said.unit, meant.currency or meant.unit} == {"GBP", "pound"}:
@@ -60,11 +62,16 @@ def compare_quantities(said: Quantity, meant: Quantity, gold_type: str, toleranc
             return undecided("unit_of_1024") if loose and converted.verdict == "wrong" else converted
         if ours and theirs and {ours[0], theirs[0]} in _DEGREES:
             return same
+        table = None if ours and theirs else _by_table(said, meant, tolerance, bool(ours or theirs))
+        if table is not None:
+            return table
         if loosely_equal(said.value, said.unit, meant.value, meant.unit):
             return undecided("other_unit")
         if not (re.search(rf"\b{re.escape(meant.unit)}", text, re.IGNORECASE) and not unit_factor(meant.unit)):
             return wrong("other_unit") if ours and theirs else _unless_wrong(same, "other_unit")
-    if meant.currency and said.unit and not said.currency:
+    if _other_capitals(said.written_unit, meant.written_unit):
+        return _by_table(said, meant, tolerance, True) or same
+    if (meant.currency and said.unit and not said.currency) or (said.currency and meant.unit and not meant.currency):
         return _unless_wrong(same, "other_unit")
     if (said.unit == "th") != (meant.unit == "th"):
         return _unless_wrong(same, "rank_or_amount")
@@ -73,12 +80,43 @@ def compare_quantities(said: Quantity, meant: Quantity, gold_type: str, toleranc
     return same
 
 
+def _by_table(said: Quantity, meant: Quantity, tolerance: Decimal, one_is_known: bool) -> Finding | None:
+    """Two amounts by the unit table of pint; None where it does not know them, or as different things."""
+    one, other = said.written_unit, meant.written_unit
+    if not one or not other or not (one_is_known or (may_be_symbol(one) and may_be_symbol(other))):
+        return None
+    size = size_in(one, other)
+    if size is None:
+        return None
+    converted = _scaled(said, size)
+    near = abs(converted.value - meant.value) <= _CONVERTED * abs(meant.value)
+    return _values(replace(converted, value=meant.value) if near else converted, meant, tolerance)
+
+
+_CONVERTED: Final = Decimal("1e-9")
+"""pint counts in floating point."""
+
+
+def _other_capitals(one: str, other: str) -> bool:
+    """mW and MW."""
+    return one != other and one[1:] == other[1:] and {one[:1], other[:1]} == {"m", "M"} and len(one) <= 4
+
+
+def _same_yen(said: Quantity, meant: Quantity) -> bool:
+    """One sign stands for two currencies."""
+    return "¥" in (said.currency, meant.currency) and {said.currency, meant.currency} & {"JPY", "CNY"} != set()
+
+
 def _unless_wrong(finding: Finding, reason: str) -> Finding:
     return finding if finding.verdict == "wrong" else replace(finding, verdict="undecided", reason=reason)
 
 
 def _scaled(quantity: Quantity, factor: Decimal) -> Quantity:
-    return replace(quantity, value=quantity.value * factor, others=(), decimals=None)
+    return replace(quantity, value=quantity.value * factor, others=_times(quantity.others, factor), decimals=None)
+
+
+def _times(values: Sequence[Decimal], factor: Decimal) -> tuple[Decimal, ...]:
+    return tuple(value * factor for value in values)
 
 
 def _across_percent(said: Quantity, meant: Quantity, gold_type: str, tolerance: Decimal, same: Finding) -> Finding:
@@ -117,12 +155,15 @@ def _values(said: Quantity, meant: Quantity, tolerance: Decimal) -> Finding:
         return undecided("out_of_range")
     exact = said.decimals is not None and meant.decimals is not None
     if not difference or (not exact and difference <= _TINY * abs(meant.value)):
-        if said.certain and meant.certain:
+        alike = said.others and (said.value, said.others) == (meant.value, meant.others)
+        if (said.certain and meant.certain) or alike or said.abroad or meant.abroad:
             return Finding(verdict="correct", reason="equal", relative_error=error)
         return Finding(verdict="undecided", reason="ambiguous_separator", relative_error=error)
     if difference <= tolerance * abs(meant.value):
         return Finding(verdict="correct", reason="within_tolerance", relative_error=error)
     if {said.value, *said.others} & {meant.value, *meant.others}:
+        if said.abroad or meant.abroad:
+            return Finding(verdict="correct", reason="equal", relative_error=0.0)
         return Finding(verdict="undecided", reason="ambiguous_separator", relative_error=error)
     if _is_rounding(said, meant):
         return Finding(verdict="undecided", reason="rounded", relative_error=error)

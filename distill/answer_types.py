@@ -7,10 +7,12 @@ from distill.final_answer import final_answer
 from distill.notation import normalise
 from distill.numbers import single
 from distill.times import days
+from distill.times_abroad import in_figures
 
 _CHOICE = re.compile(r"\(?[A-Z]\)?[.):]?")
 _TIME = re.compile(
-    r"(?:[01]?\d|2[0-4]):[0-5]\d(?::[0-5]\d)?(?:\s?[apAP]\.?\s?[mM]\.?)?|\d{1,2}\s?[apAP]\.?\s?[mM]\.?"
+    r"(?:(?:[01]?\d|2[0-4])[:h][0-5]\d(?::[0-5]\d)?(?:\s?[apAP]\.?\s?[mM]\.?)?|\d{1,2}(?:\.[0-5]\d)?\s?[apAP]\.?\s?[mM]\.?)"
+    r"(?:\s\(?[A-Z]{2,4}\)?)?"
 )
 _RATIO = re.compile(r"\d+(?:\.\d+)?(?:\s?:\s?\d+(?:\.\d+)?)+|\d+(?:\.\d+)? to 1")
 _YEAR = re.compile(r"(?:1[89]|20)\d\d")
@@ -33,7 +35,7 @@ def infer_type(gold: str) -> str:
     text = normalise(final_answer(gold).text)
     if _CHOICE.fullmatch(text):
         return "choice"
-    if _TIME.fullmatch(text):
+    if _TIME.fullmatch(text) or _TIME.fullmatch(in_figures(text)):
         return "time"
     if _RATIO.fullmatch(text):
         return "ratio"

@@ -16,14 +16,17 @@ from typing import Final
 from distill import choices, lists, mathworker, texts
 from distill.agreement import Finding, correct, undecided, wrong
 from distill.answer_types import infer_type as infer_type
+from distill.answer_types import items
+from distill.declined import declines
 from distill.errors import DataError
 from distill.final_answer import MAX_CHARACTERS, FinalAnswer, final_answer
+from distill.intervals import compare_intervals
 from distill.metrics import anls as anls
 from distill.metrics import exact_match as exact_match
 from distill.metrics import relaxed_accuracy as relaxed_accuracy
 from distill.metrics import rouge_l as rouge_l
 from distill.notation import normalise
-from distill.number_answers import GoldAnswer, number, year_of
+from distill.number_answers import GoldAnswer, factorial_of_gold, number, year_of
 from distill.numbers import single
 from distill.times import compare_dates, compare_ratios, compare_times
 
@@ -165,11 +168,33 @@ def _compare_final(final: FinalAnswer, gold: GoldAnswer, *, ask_worker: bool) ->
     if text == gold.text:
         return _same_text(gold)
     finding = _JUDGES[gold.answer_type](text, gold)
+    if declines(text) or declines(gold.text):
+        return _declined(finding, text, gold)
     ask_worker = ask_worker and len(final.text) + len(gold.text) <= _LONGEST_EXPRESSIONS
     if ask_worker and finding.verdict != "correct" and finding.relative_error is None and finding.can_be_mathematics:
         voted = mathworker.vote(final.text, gold.text)
         if voted is not None and not (voted.verdict == "wrong" and _in_degrees(gold)):
             return voted
+    return finding
+
+
+def _declined(finding: Finding, text: str, gold: GoldAnswer) -> Finding:
+    """One side says that there is no answer: right if the other does too; what else it mentions is none."""
+    if gold.answer_type == "choice":
+        refusing = {letter for letter, option in zip(choices.LETTERS, gold.options, strict=False) if declines(option)}
+        if finding.verdict == "correct" and not refusing and declines(text):
+            return wrong("declined")
+        if len(refusing) == 1 and declines(text) and finding.reason == "no_choice_found":
+            return (
+                correct("same_choice")
+                if choices.letter_of(gold.text, gold.options) in refusing
+                else wrong("declined")
+            )
+        return finding
+    if declines(text) and declines(gold.text):
+        return correct("both_declined")
+    if finding.verdict == "correct" and finding.reason not in ("same_words", "same_text"):
+        return wrong("declined")
     return finding
 
 
@@ -231,7 +256,18 @@ def _covers(options: Sequence[str], letter: str) -> bool:
 
 
 def _list(text: str, gold: GoldAnswer) -> Finding:
-    return lists.compare(text, gold.text, lambda said, meant: _item(said, meant, gold))
+    text = _LISTED.sub("", text)
+    return compare_intervals(text, gold.text) or lists.compare(
+        text, gold.text, lambda said, meant: _item(said, meant, gold)
+    )
+
+
+_LISTED = re.compile(
+    r"^(?:both |all )?(?:the )?(?:options|choices|answers|letters|items) (?:are )?|^(?:both|all) (?=\(?[A-Z]\b)"
+    r"|(?<=\w) (?:are|were) (?:both |all )?(?:correct|right|true)\.?$",
+    re.IGNORECASE,
+)
+"""The words around a list: Both B and D are correct."""
 
 
 def _item(said: str, meant: str, gold: GoldAnswer) -> Finding:
@@ -243,7 +279,20 @@ def _item(said: str, meant: str, gold: GoldAnswer) -> Finding:
 
 
 def _text(text: str, gold: GoldAnswer) -> Finding:
-    return texts.compare(text, gold.text)
+    return (
+        factorial_of_gold(text, gold)
+        or _same_parts(text, gold)
+        or compare_intervals(text, gold.text)
+        or texts.compare(text, gold.text)
+    )
+
+
+def _same_parts(text: str, gold: GoldAnswer) -> Finding | None:
+    """The same items in another order, also where they are no plain list: women 48%, men 52%."""
+    if "," not in text or "," not in gold.text or text[:1] in "([{" or gold.text[:1] in "([{":
+        return None
+    said, meant = (sorted(map(texts.tokens, items(side))) for side in (text, gold.text))
+    return correct("same_items") if len(meant) > 1 and all(meant) and said == meant and text != gold.text else None
 
 
 _JUDGES: Final[Mapping[str, Callable[[str, GoldAnswer], Finding]]] = {

@@ -22,11 +22,13 @@ _ORDINAL = re.compile(
 _ORDINALS: Final = dict(zip(("first", "second", "third", "fourth", "fifth", "sixth"), LETTERS, strict=False))
 _AND_NOT = re.compile(r",? (?:and |but )?not .+$")
 _LEADING_LETTER = re.compile(r"\(?([A-Za-z])(?:[).:]|\)\s*[:.])(?=\s|$)|\(([A-Za-z])\)|\[([A-Za-z])\]")
-_LABEL = re.compile(r"(?<![\w'])([A-Z])[):]\s")
+_LABEL = re.compile(r"(?<![\w'])([A-Z])[.):]\s(?=\S)")
 _PARENTHESISED = re.compile(r"[(\[]([A-Za-z])[)\]]")
 _BARE = re.compile(r"(?<![A-Za-z0-9_'])(?<!\d\s)([A-Z])(?![A-Za-z0-9_'])")
 _REJECTED = re.compile(
-    r"\b(?:not|neither|nor|rul(?:e|es|ed|ing) out|eliminat(?:e|es|ed|ing)|exclud(?:e|es|ed|ing)"
+    r"\b(?:(?:anything|everything|all|any (?:option|choice)|any|nothing) (?:but|except|other than)(?: for)?"
+    r"|except(?: for)?|other than|apart from"
+    r"|not|neither|nor|rul(?:e|es|ed|ing) out|eliminat(?:e|es|ed|ing)|exclud(?:e|es|ed|ing)"
     r"|reject(?:s|ed|ing)?)\s+(?:options?\s+|choices?\s+)?"
     r"\(?([A-Z]\)?(?:(?:, and |, or |, | and | or )\(?[A-Z]\)?)*)(?![\w'])"
     r"|(?<![\w'])\(?([A-Z])\)?\s+(?:is|are|was|would be|seems|can be|could be)\s+(?:also\s+|clearly\s+)?"
@@ -54,7 +56,7 @@ def chosen_letters(text: str, options: Sequence[str]) -> set[str]:
     if len(bare) == 1 and bare.isascii() and bare.isalpha():
         return {bare.upper()}
     by_text = {LETTERS[index] for index, option in enumerate(options) if option and tokens(option) == tokens(text)}
-    if by_text or (by_text := _by_value(text, options)):
+    if by_text or (by_text := _by_value(text, options) or _by_form(text, options)):
         return by_text
     if (so := _SO.search(text)) is not None:
         return {so[1]}
@@ -89,6 +91,22 @@ def _by_value(text: str, options: Sequence[str]) -> set[str]:
         for letter, quantity in offered
         if quantity is not None and quantity.value == number.value and quantity.percent == number.percent
     }
+
+
+_ABOVE = re.compile(r"(?:all|both|none|neither|any|either) of (?:the above|these|them|those)(?: \w+)?", re.IGNORECASE)
+
+
+def _by_form(text: str, options: Sequence[str]) -> set[str]:
+    """The one option that says "all of the above" or the like in other words."""
+    if _ABOVE.fullmatch(text) is None:
+        return set()
+    about = text.split()[0].lower()
+    found = {
+        letter
+        for letter, option in zip(LETTERS, options, strict=False)
+        if _ABOVE.fullmatch(option) and option.split()[0].lower() == about
+    }
+    return found if len(found) == 1 else set()
 
 
 def _contradiction(rest: str, letter: str, options: Sequence[str]) -> set[str]:

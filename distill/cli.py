@@ -256,9 +256,40 @@ def check(
     from distill.run import check_run
 
     text, is_fit = check_run(*_open(recipe, run, overrides), gpu=gpu, as_json=json_)
-    typer.echo(text)
+    show(text)
     if not is_fit:
         raise typer.Exit(2)
+
+
+@app.command()
+def split(
+    source: Annotated[
+        str, typer.Argument(metavar="SOURCE", help="A table (JSONL, JSON, CSV, Parquet), a folder, or a recipe.")
+    ],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for the train and test files.")],
+    test: Annotated[float, typer.Option(metavar="SHARE", help="Share of the rows in the test file.")] = 0.1,
+    seed: Annotated[int, typer.Option(metavar="N", help="Another seed chooses other pictures.")] = 0,
+    data: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The source of a recipe to split [default: questions].")
+    ] = None,
+    form: Annotated[str | None, typer.Option("--format", help="As in [data.NAME], for a table.")] = None,
+    images_root: Annotated[str | None, typer.Option(metavar="DIR", help="As in [data.NAME], for a table.")] = None,
+    column: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=COLUMN", help="As in [data.NAME.columns], e.g. image=picture.")
+    ] = None,
+) -> None:
+    """Split questions into training and test rows that share no picture.
+
+    Rows about the same picture stay together, also where it was saved or resized again. The same rows and seed give
+    the same split, whatever their order; the summary counts rows and pictures and what could not be used.
+    """
+    from distill.split import source_of
+    from distill.split import split as split_source
+
+    recipe, name = source_of(
+        source, name=data, settings={"format": form, "images_root": images_root}, columns=column or []
+    )
+    typer.echo(split_source(recipe, out, name=name, test=test, seed=seed))
 
 
 @app.command()

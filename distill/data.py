@@ -126,13 +126,20 @@ def read(
             if isinstance(item, Sample):
                 key, gold = bytes.fromhex(item.id), hash(item.answers)
                 if key in seen:
-                    item = _repeated(item, row, table, same=seen[key] == gold)
+                    number = row.row if isinstance(row, BadRow) else row.number
+                    item = _repeated(item, number, table, same=seen[key] == gold)
                 else:
                     seen[key] = gold
                     good += 1
             yield item
             if good == source.limit:
                 return
+
+
+def read_rows(recipe: Recipe, name: str, table: Table) -> Iterator[tuple[Row | BadRow, list[Sample | BadRow]]]:
+    """Every row of a source as it lies there, with the samples that it holds; repeated ones too, and no limit."""
+    source = sources.settings(recipe, name)
+    yield from _ordered(_Reader(source, table, lambda number: True).prepare, _checked_columns(table, source, name))
 
 
 def _repeated(sample: Sample, number: int, table: Table, *, same: bool) -> BadRow:
@@ -157,14 +164,13 @@ def _checked_columns(table: Table, source: DataSource, name: str) -> Iterator[Ro
 
 def _ordered(
     work: Callable[[Row | BadRow], list[Sample | BadRow]], rows: Iterator[Row | BadRow]
-) -> Iterator[tuple[int, list[Sample | BadRow]]]:
-    """The results of `work` in the order of the rows, computed by a few threads a few rows ahead."""
+) -> Iterator[tuple[Row | BadRow, list[Sample | BadRow]]]:
+    """The rows with the results of `work`, in order, computed by a few threads a few rows ahead."""
     pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="images")
-    waiting: deque[tuple[int, Future[list[Sample | BadRow]]]] = deque()
+    waiting: deque[tuple[Row | BadRow, Future[list[Sample | BadRow]]]] = deque()
     try:
         for row in rows:
-            number = row.row if isinstance(row, BadRow) else row.number
-            waiting.append((number, pool.submit(work, row)))
+            waiting.append((row, pool.submit(work, row)))
             if len(waiting) > 4 * _WORKERS:
                 done, future = waiting.popleft()
                 yield done, future.result()

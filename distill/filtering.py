@@ -189,9 +189,15 @@ class Card(Section):
         return self
 
 
+SPOKEN_FOR = (
+    "coalesce(judge_verdict = 'correct', false) OR (coalesce(in_majority, false) AND "
+    "(coalesce(self_consistency, 0) > 0.5 OR coalesce(teacher_agreement, 0) > 0.5))"
+)
+"""What speaks for an answer that the gold answer does not decide: the judge arm, or most of the other answers."""
 DEFAULT_RULES = (
     Rule(name="incomplete", drop="outcome <> 'complete'"),
     Rule(name="wrong_answer", drop="answer_verdict = 'wrong'"),
+    Rule(name="undecided_answer", drop=f"answer_verdict = 'undecided' AND NOT ({SPOKEN_FOR})"),
     Rule(name="judged_wrong", drop="judge_verdict = 'wrong'"),
     Rule(name="bad_format", drop="not format_valid"),
     Rule(name="repetition", drop="repetition_ngram > 0.6"),

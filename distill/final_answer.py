@@ -71,13 +71,41 @@ def _found(text: str) -> FinalAnswer:
         text = _MARKS.sub("", text)
     if "\n" in text:
         text = _REMARK.split(text, maxsplit=1)[0].rstrip() or text
+    if (value := _in_json(text)) is not None:
+        return _limited(value, marked=True)
     lowered = text.lower()
+    abroad = _CUE_ABROAD.search(text) if any(word in lowered for word in _ANSWERS_ABROAD) else None
+    if abroad is not None and (rest := text[abroad.end() : abroad.end() + 2 * MAX_CHARACTERS].strip()):
+        return _limited(first_sentence(rest.partition("\n")[0]).rstrip("。").removesuffix("です"), marked=True)
     if any(word in lowered for word in ("answer", "result", "solution", "option", "choice")):
         for end in reversed([cue.end() for cue in _CUE.finditer(text)]):
             rest = text[end : end + 2 * MAX_CHARACTERS].strip()
             if rest:
                 return _limited(first_sentence(rest.partition("\n")[0]), marked=True)
     return _limited(text, marked=marked)
+
+
+_ANSWERS_ABROAD_TEXT: Final = (
+    "réponse respuesta antwort risposta resposta antwoord 答案 答え 正解 解答 الجواب الإجابة उत्तर"
+)
+_ANSWERS_ABROAD: Final = tuple(_ANSWERS_ABROAD_TEXT.split())
+_CUE_ABROAD = re.compile(
+    r"\b(?:la réponse (?:correcte |finale )?est|la respuesta (?:correcta |final )?es"
+    r"|die (?:richtige )?antwort (?:ist|lautet)"
+    r"|la risposta (?:corretta )?è|a resposta (?:correta )?é|het antwoord is)\s*:?"
+    r"|(?:正确)?答案\s*(?:是|为|：|:)\s*[：:]?|(?:答え|正解|解答)は\s*[：:]?|(?:الجواب|الإجابة)\s*(?:هو|هي|:)"
+    r"|(?:सही )?उत्तर\s*(?:है\s*:?|:)",
+    re.IGNORECASE,
+)
+_JSON_ANSWER = re.compile(
+    r'(?:json)?\s*\{?\s*"(?:final_)?answer"\s*:\s*("(?:[^"\\]|\\.)*"|[^\s",{}\[\]]+)\s*,?\s*\}?', re.IGNORECASE
+)
+
+
+def _in_json(text: str) -> str | None:
+    """The answer of {"answer": "Lisbon"}."""
+    match = _JSON_ANSWER.fullmatch(text.strip()) if '"' in text[:20] else None
+    return None if match is None else match[1].strip('"')
 
 
 def _limited(text: str, *, marked: bool) -> FinalAnswer:

@@ -331,18 +331,33 @@ def _question(value: Any) -> str:
     return text
 
 
+_KINDS_OF_OTHERS: Mapping[str, str | None] = {
+    # VQA and VizWiz
+    "other": None,
+    "yes/no": None,
+    "unanswerable": None,
+    # MathVista
+    "integer": "number",
+    "float": "number",
+}
+"""What known data sets write in a column of this name; None: the type is found from the gold answer."""
+
+
 def _answer_type(values: Mapping[str, Any], source: DataSource) -> str | None:
-    value = values.get(source.columns.answer_type) or source.answer_type
-    # Data sets use this column name for kinds of their own (VQA: "other"); only a column mapped on purpose is held
-    # to our names.
-    if value is not None and value not in ANSWER_TYPES:
-        if "answer_type" in source.columns.model_fields_set:
-            known = ", ".join(ANSWER_TYPES)
-            raise RowError(
-                "unknown_answer_type", f"answer type {value!r}{nearest(str(value), ANSWER_TYPES)} ({known})"
-            )
+    value = values.get(source.columns.answer_type)
+    if value is None or value == "" or value != value:  # an empty cell, or NaN
         return source.answer_type
-    return value
+    name = str(value).strip().lower()
+    if name in ANSWER_TYPES:
+        return name
+    if name in _KINDS_OF_OTHERS:
+        return _KINDS_OF_OTHERS[name] or source.answer_type
+    # An unknown type is no free text: an answer would be held to less than the row asks for.
+    raise RowError(
+        "unknown_answer_type",
+        f"answer type {value!r}{nearest(name, ANSWER_TYPES)} ({', '.join(ANSWER_TYPES)}); when the column "
+        f'{source.columns.answer_type!r} means something else, set columns.answer_type = ""',
+    )
 
 
 def _domain(values: Mapping[str, Any], source: DataSource) -> str:

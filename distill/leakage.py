@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from distill.artifacts import locked
 from distill.errors import DataError
 from distill.recipe import Recipe, Stage
+from distill.tables import table
 from distill.training import TRACES, is_traces
 from filters import leaks
 from filters.contamination import ASKED as ASKED
@@ -39,13 +40,37 @@ class Leakage:
     def leaking(self) -> tuple[Overlap, ...]:
         return tuple(overlap for overlap in self.overlaps if overlap.leaking)
 
-    def lines(self) -> list[str]:
-        """One line a pair of sources, for a summary."""
-        counted = [f"{'warning: ' if overlap.leaking else ''}{overlap}" for overlap in self.overlaps]
-        return [
-            *counted,
-            *(f"note: [data.{name}] was not compared: {why}" for name, why in self.not_compared.items()),
+    def summary(self) -> str:
+        """A table of all counts for the summary of a stage; empty where nothing was to compare."""
+        rows = [
+            (
+                each.training,
+                *(each.evaluation, f"{each.rows:,}", f"{each.pairs:,}", f"{each.images:,}", f"{each.texts:,}"),
+                f"{each.touched:,} of {each.questions:,}",
+            )
+            for each in self.overlaps
         ]
+        head = (
+            "trained on",
+            "tested on",
+            "rows",
+            "same question",
+            "same picture",
+            "same words",
+            "test questions met",
+        )
+        lines = [table(head, rows)] if rows else []
+        if self.leaking:
+            lines.append("warning: training data stands in evaluation data; a score there is too high")
+        return "\n".join([*lines, *self._missing()])
+
+    def lines(self) -> list[str]:
+        """One sentence for each pair of sources."""
+        counted = [f"{'warning: ' if overlap.leaking else ''}{overlap}" for overlap in self.overlaps]
+        return [*counted, *self._missing()]
+
+    def _missing(self) -> list[str]:
+        return [f"note: [data.{name}] was not compared: {why}" for name, why in self.not_compared.items()]
 
     def refusal(self) -> str:
         """Why a run must not go on: counts, examples and the next step; empty when nothing leaks."""

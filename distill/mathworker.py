@@ -7,6 +7,7 @@ A timeout leaves an answer undecided; an unreadable expression is no vote.
 
 import atexit
 import os
+import re
 import select
 import subprocess
 import sys
@@ -26,7 +27,7 @@ _MEMORY_BYTES: Final = 2 << 30
 
 def vote(prediction: str, gold: str, *, timeout_s: float = VOTE_TIMEOUT_S) -> Finding | None:
     """What math-verify says of two expressions; None when one of them is none that it can read."""
-    match _worker.ask([prediction.replace("**", "^"), gold.replace("**", "^")], timeout_s):
+    match _worker.ask([_as_latex(prediction), _as_latex(gold)], timeout_s):
         case "equal":
             return correct("same_expression")
         case "different":
@@ -37,6 +38,19 @@ def vote(prediction: str, gold: str, *, timeout_s: float = VOTE_TIMEOUT_S) -> Fi
             return undecided("unclear_expression")
         case _:
             return undecided("expression_took_too_long")
+
+
+_ROOT = re.compile(
+    r"(?:√|(?<![a-zA-Z\\])sqrt)\s?(?:(\d+(?:\.\d+)?|[a-zA-Z])|\(([^()]*)\)|\{([^{}]*)\})", re.IGNORECASE
+)
+_LATEX_SIGNS: Final = {"**": "^", "π": "\\pi ", "×": "\\cdot ", "·": "\\cdot ", "÷": "/", "−": "-", "∞": "\\infty "}
+
+
+def _as_latex(text: str) -> str:
+    """The signs that people type, as math-verify reads them: 2√3 was taken for 2."""
+    for sign, latex in _LATEX_SIGNS.items():
+        text = text.replace(sign, latex)
+    return _ROOT.sub(lambda root: f"\\sqrt{{{root[1] or root[2] or root[3] or ''}}}", text)
 
 
 class _Worker:

@@ -19,6 +19,9 @@ from distill.times import compare_ratios, days
 _MOST_NUMBERS: Final = 200
 
 
+_LATEST_YEAR: Final = 10_000
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoldAnswer:
     text: str
@@ -34,6 +37,8 @@ class GoldAnswer:
 def number(text: str, gold: GoldAnswer) -> Finding:
     if gold.quantity is None:
         return texts.compare(text, gold.text)
+    if (share := _share(text, gold.quantity)) is not None:
+        return share
     whole = single(text)
     if whole is not None:
         return _agree(whole, gold, text)
@@ -64,11 +69,44 @@ def number(text: str, gold: GoldAnswer) -> Finding:
     return _among_several(found, findings, gold, text)
 
 
+_OUT_OF = re.compile(r"(?:about |around |roughly )?(?:an? )?(\S+) (?:in|out of|of) (?:every )?(\S+)", re.IGNORECASE)
+
+
+def _share(text: str, gold: Quantity) -> Finding | None:
+    """A share in words for a percentage: one in eight for 12.5%; and 1.5 to 1, a ratio, for 1.5."""
+    if gold.percent:
+        if (match := _OUT_OF.fullmatch(text)) is not None:
+            parts = [quantity.value for part in match.groups() if (quantity := single(part)) is not None]
+            if len(parts) != 2 or not parts[1]:
+                return None
+            value = parts[0] / parts[1] * 100
+        else:
+            return None
+        return correct("same_share") if abs(value - gold.value) < _TINY_SHARE else None
+    match = _TO_ONE.fullmatch(text)
+    return correct("same_ratio") if match is not None and Decimal(match[1]) == gold.value and not gold.unit else None
+
+
+_TO_ONE = re.compile(r"(\d+(?:\.\d+)?)\s?(?:to|:)\s?1")
+_TINY_SHARE: Final = Decimal("1e-9")
+
+
 def _no_number(text: str, gold: GoldAnswer) -> Finding:
     digits = re.findall(r"\d", text)
     if digits and digits == re.findall(r"\d", gold.text):
         return undecided("unreadable_number")
     return texts.without_number(text)
+
+
+def factorial_of_gold(text: str, gold: GoldAnswer) -> Finding | None:
+    """3628800 for a gold of 10!; None when the gold is no factorial."""
+    match = re.fullmatch(r"(\d\d?)!", gold.text)
+    said = single(text)
+    if match is None or said is None:
+        return None
+    if said.value == factorial(int(match[1])):
+        return correct("same_factorial")
+    return undecided("factorial_or_emphasis") if said.value == int(match[1]) else wrong("other_value")
 
 
 def _factorial(text: str, gold: GoldAnswer) -> Finding | None:
@@ -116,6 +154,8 @@ def _is_ratio(text: str, gold: GoldAnswer) -> bool:
 def _agree(said: Quantity, gold: GoldAnswer, text: str) -> Finding:
     assert gold.quantity is not None
     if gold.text[:1] == "0" and gold.text.isdigit() and len(gold.text) > 1 and not text.startswith("0"):
+        if text[said.start : said.start + len(gold.text)] == gold.text:
+            return correct("same_digits")
         return undecided("leading_zeros")  # 007 is a name
     return compare_quantities(said, gold.quantity, gold.answer_type, gold.tolerance, text)
 
@@ -124,6 +164,8 @@ def year_of(text: str, gold: GoldAnswer) -> Finding:
     if gold.quantity is None:
         return texts.compare(text, gold.text)
     year = gold.quantity.value
+    if year >= _LATEST_YEAR:
+        return number(text, gold)
     if (short := re.fullmatch(r"'(\d\d)", text)) is not None:
         return correct("year_without_century") if year % 100 == int(short[1]) else wrong("other_year")
     whole = single(text)

@@ -52,6 +52,9 @@ SCALES: Final[dict[str, Decimal]] = {
     **dict.fromkeys(["trillion", "tn", "trn"], _T),
     **{"百": Decimal(100), "千": _K, "천": _K, "万": Decimal(10**4), "萬": Decimal(10**4), "만": Decimal(10**4)},
     **{"億": Decimal(10**8), "亿": Decimal(10**8), "억": Decimal(10**8), "兆": _T},
+    **{"सौ": Decimal(100), "हज़ार": _K, "हजार": _K, "लाख": Decimal(10**5), "करोड़": Decimal(10**7), "अरब": _G},
+    **{"ألف": _K, "آلاف": _K, "الف": _K, "مليون": _M, "ملايين": _M, "مليار": _G, "mille": _K},
+    **dict.fromkeys(("millions", "millionen", "milione", "miljoen"), _M),
 }
 OTHER_SCALES: Final = {"mil": _K}
 """Second readings: short for million in English, thousand in Spanish and Portuguese."""
@@ -72,21 +75,27 @@ _HINTS = re.compile(
     r"|half|halves|third|quarter|fifth|sixth|seventh|eighth|ninth|tenth)",
     re.IGNORECASE,
 )
-_CJK_DIGITS: Final = {character: value for value, character in enumerate("零一二三四五六七八九")} | {
-    "〇": 0,
-    "两": 2,
-    "兩": 2,
-}
-_CJK_TENS: Final = {"十": 10, "百": 100, "千": 1000}
-_CJK_SCALES: Final = {"万": 10**4, "萬": 10**4, "亿": 10**8, "億": 10**8}
-_CJK = re.compile("[零〇一二两兩三四五六七八九十百千万萬亿億]+")
+_DIGIT_NAMES: Final = rf"(?:{_NAMES}|oh)"
+_POINT = re.compile(
+    rf"(?:\b(?P<negative>minus |negative )?(?P<whole>(?:{_NAMES}|hundred|thousand)"
+    rf"(?:(?:\sand\s|-|\s)(?:{_NAMES}|hundred|thousand)){{0,8}})\s|^)"
+    rf"(?:point|dot) (?P<places>{_DIGIT_NAMES}(?:[ -]{_DIGIT_NAMES}){{0,12}})\b",
+    re.IGNORECASE,
+)
+_CJK = re.compile("[负負]?[零〇一二两兩三四五六七八九十廿卅百千万萬亿億壹贰叁肆伍陆柒捌玖拾佰仟点點]+")
+_CJK_SPELLINGS: Final = str.maketrans("〇兩萬億點負", "零两万亿点负")
+_BARE_HUNDRED = re.compile("(^|[负万亿])([百千])")
 
 
 def spelled(text: str) -> Iterator[tuple[Decimal, int, int]]:
     """Value, start and end of every number in English words. A bare "third" or "half" is none."""
     if _HINTS.search(text) is None:
         return
+    points = [_decimal(match) for match in _POINT.finditer(text)] if "point" in text or "dot" in text else []
+    yield from points
     for match in _SPELLED.finditer(text):
+        if any(start < match.end() and match.start() < end for _, start, end in points):
+            continue
         if match["number"]:
             yield from _groups(match)
         else:
@@ -99,12 +108,19 @@ def _is_percent(match: re.Match[str]) -> bool:
     return (match["scale"] or "").lower() == "percent"
 
 
+_HALF_UNIT = re.compile(
+    r"\san?\s(?:mile|hour|minute|day|week|month|year|cup|liter|litre|kilo|pound|inch|foot|gallon|meter|metre|teaspoon"
+    r"|tablespoon|ounce|kilometer|kilometre|kilogram|acre|degree|second|decade|century|pint|quart)\b",
+    re.IGNORECASE,
+)
+
+
 def _part(match: re.Match[str]) -> Decimal | None:
     """A fraction in words: two thirds, a quarter of a million."""
     part = match["part"].lower()
     divisor = 2 if part == "halves" else PARTS[part]
     scale = (match["scale"] or "").lower()
-    if match["count"] is None and not scale:
+    if match["count"] is None and not scale and not (part == "half" and _HALF_UNIT.match(match.string, match.end())):
         return None
     count = SMALL[match["count"].lower()] if match["count"] else 1
     if count > 1 and not (match["plural"] or part == "halves"):
@@ -146,6 +162,18 @@ def _groups(match: re.Match[str]) -> Iterator[tuple[Decimal, int, int]]:
     yield sign * (total + current), opened, end
 
 
+def _decimal(match: re.Match[str]) -> tuple[Decimal, int, int]:
+    """A decimal read out: two point five, twelve point seventy-five, point oh five."""
+    whole = next((value for value, _, _ in spelled(match["whole"])), Decimal(0)) if match["whole"] else Decimal(0)
+    places, last = "", ""
+    for word in re.split("[ -]", match["places"].lower()):
+        digits = "0" if word == "oh" else str(SMALL.get(word, TENS.get(word)))
+        places = places[:-1] + digits if last in TENS and digits in "123456789" else places + digits
+        last = word
+    value = whole + Decimal(f"0.{places}")
+    return -value if match["negative"] else value, match.start(), match.end()
+
+
 def numerals(text: str) -> Iterator[tuple[Decimal, int, int]]:
     """Value, start and end of every number in Chinese or Japanese numerals."""
     for match in _CJK.finditer(text):
@@ -155,18 +183,11 @@ def numerals(text: str) -> Iterator[tuple[Decimal, int, int]]:
 
 
 def _numeral(run: str) -> Decimal | None:
-    if all(character in _CJK_DIGITS for character in run):
-        return Decimal("".join(str(_CJK_DIGITS[character]) for character in run))
-    total = section = 0
-    digit: int | None = None
-    for character in run:
-        if character in _CJK_DIGITS:
-            digit = _CJK_DIGITS[character]
-        elif character in _CJK_TENS:
-            section += (1 if digit is None else digit) * _CJK_TENS[character]
-            digit = None
-        else:
-            total = (total + section + (digit or 0)) * _CJK_SCALES[character] if section or digit else 0
-            section, digit = 0, None
-    value = total + section + (digit or 0)
-    return Decimal(value) if value or run in ("零", "〇") else None
+    """What cn2an reads; it wants a one before the hundred that Japanese leaves out."""
+    from cn2an import cn2an
+
+    plain = run.translate(_CJK_SPELLINGS).strip("点")
+    try:
+        return Decimal(str(cn2an(_BARE_HUNDRED.sub(r"\1一\2", plain), "smart")))
+    except (ValueError, LookupError, TypeError):  # what cn2an raises for what is no numeral
+        return None

@@ -12,8 +12,10 @@ from functools import lru_cache
 from itertools import chain, pairwise
 from typing import Any, Final
 
+from distill.currencies import CURRENCIES, DOLLARS, SYMBOLS
 from distill.notation import normalise as normalise
 from distill.number_words import ORDINALS, OTHER_SCALES, SCALES, numerals, spelled
+from distill.number_words_abroad import spelled_abroad
 from distill.units import unit_factor, unit_name
 
 
@@ -30,10 +32,14 @@ class Quantity:
     percent: bool = False
     currency: str = ""
     unit: str = ""
+    written_unit: str = ""
+    """The unit with its capitals."""
     bound: bool = False
     """Stated as a limit ("more than 5"), so not the number itself."""
     label: bool = False
     """The name of something (figure 7, step 2), not an amount."""
+    abroad: bool = False
+    """In words of another language, so that a comma beside it is a decimal one."""
     negated: bool = False
     """Stated as what it is not ("not 5", "rather than 5")."""
     start: int = 0
@@ -45,30 +51,9 @@ _SUFFIXES: Final = {
 }
 _SPACED_SUFFIXES: Final = frozenset("KMBT")
 _MONEY_SUFFIXES: Final = {"m": Decimal(10**6), "b": Decimal(10**9), "t": Decimal(10**12)}
-_SYMBOLS: Final = {
-    "$": "USD",
-    "€": "EUR",
-    "£": "GBP",
-    "¥": "JPY",
-    "₹": "INR",
-    "₩": "KRW",
-    "¢": "USD",
-    "Rs": "INR",
-    "Rs.": "INR",
-}
-_DOLLARS: Final = {"US$": "USD", "C$": "CAD", "A$": "AUD", "HK$": "HKD", "NZ$": "NZD", "S$": "SGD"}
-_CURRENCIES: Final = {
-    **dict.fromkeys(("usd", "dollar", "dollars", "buck", "bucks"), "USD"),
-    **dict.fromkeys(("eur", "euro", "euros"), "EUR"),
-    **dict.fromkeys(("gbp", "sterling"), "GBP"),
-    **dict.fromkeys(("jpy", "yen", "円"), "JPY"),
-    **dict.fromkeys(("cny", "rmb", "yuan", "元"), "CNY"),
-    **dict.fromkeys(("inr", "rupee", "rupees"), "INR"),
-    **{code.lower(): code for code in ("CAD", "AUD", "CHF", "KRW", "NZD", "HKD", "SGD")},
-}
 _CENTS: Final = frozenset({"cent", "cents", "¢"})
 _PERCENTS_TEXT: Final = """% percent percentage pct percents prozent pourcent procent porcentaje процент процента
-    процентов"""
+    процентов प्रतिशत फीसदी بالمئة بالمائة"""
 _PERCENTS: Final = frozenset(_PERCENTS_TEXT.split())
 _PERCENT_BEGINNINGS: Final = frozenset({"per", "pour", "por"})
 _PERCENT_PHRASE = re.compile(r"\s?(?:per\s?cento?|pour\scent|por\sciento|por\scento)\b", re.IGNORECASE)
@@ -85,8 +70,9 @@ _OF_A = re.compile(r"\s?of an? (?=[a-z])")
 # range or a difference. Digit groups are matched whole or not at all: 1,2,3 is three numbers.
 _NUMBER = re.compile(
     r"""(?<![0-9A-Za-z_\u00aa\u00b5\u00ba\u00c0-\u00d6\u00d8-\u1fff.])(?<![A-Za-z]-)
-    (?P<lead>(?P<sign>^[-+]\s?|(?<![\d)])[-+](?=[\d.$€£¥₹₩])|(?<!\d\s)(?:[mM]inus|[nN]egative)\s)?
-      (?P<symbol>(?:US|C|A|HK|NZ|S)?\$|[€£¥₹₩]|Rs\.?|(?:USD|EUR|GBP|JPY|CNY|INR|CAD|AUD|CHF)\s)?\s?(?P<sign2>-)?)
+    (?P<lead>(?P<sign>^[-+]\s?|(?<![\d)])[-+](?=[\d.$€£¥₹₩₽₺])|(?<!\d\s)(?:[mM]inus|[nN]egative)\s)?
+      (?P<symbol>(?:US|C|A|HK|NZ|S|R)?\$|[€£¥₹₩₽₺₴₪₫₦฿₱₡₸৳₾₲]|Rs\.?|(?:USD|EUR|GBP|JPY|CNY|INR|CAD|AUD|CHF|PLN|SEK|NOK|DKK|BRL
+          |MXN|KRW|RUB|TRY|ZAR|NZD|HKD|SGD|CZK|HUF|AED|SAR|THB)\s)?\s?(?P<sign2>-)?)
     (?P<digits>
         \d{1,3}(?:[ ]\d{3})+(?:[.,]\d+)?(?!\d|[.,]\d)
       | \d{1,3}(?:,\d{3})+(?:\.\d+)?(?!\d|,\d)
@@ -108,7 +94,7 @@ _NUMBER = re.compile(
     re.VERBOSE,
 )
 _AFTER = re.compile(
-    r"\s?-?\s?(%|¢|€|£|°(?:\s?[CFcf]\b)?|[万萬億亿千百兆만억천]|[^\W\d_]+(?:/[A-Za-z]+)?(?:\^\d)?)|\s?(/\s?[A-Za-z]+)"
+    r"\s?-?\s?([\u0900-\u0963\u0970-\u097f]+|%|[¢€£₽₺₴₪₫₦฿₱₩]|°(?:\s?[CFcf]\b)?|[万萬億亿千百兆만억천]|[^\W\d_]+(?:/[A-Za-z]+)?(?:\^\d)?)|\s?(/\s?[A-Za-z]+)"
 )
 _RATE = re.compile(
     r"\s+(?:per|a|an|each)\s+(second|minute|hour|day|week|month|quarter|year|person|unit|piece)\b", re.IGNORECASE
@@ -125,7 +111,9 @@ _LABEL = re.compile(
 _POINTS = re.compile(r"[\s-]points?\b")
 _IN_CENTS = re.compile(r"cents?\b|¢")
 _NEGATED = re.compile(
-    r"(?:\b(?:not|except|rather than|instead of|cannot be)|n't)(?:\s(?:be|a|an|the|just))?\s*$", re.IGNORECASE
+    r"(?:\b(?:not|except(?: for)?|rather than|instead of|cannot be|(?:anything|everything|nothing|all) but|other than"
+    r"|apart from|no (?:number|digit|figure|value|letter))|n't)(?:\s(?:be|a|an|the|just))?\s*$",
+    re.IGNORECASE,
 )
 
 
@@ -144,7 +132,12 @@ def quantities(text: str) -> tuple[Quantity, ...]:
     if found:
         return tuple(found)
     named = spelled(text) if text.isascii() else chain(spelled(text), numerals(text))
-    return tuple(_named(value, start, end, text) for value, start, end in named)
+    here = tuple(_named(value, start, end, text) for value, start, end in named)
+    return here or tuple(replace(_named(*item, text), abroad=True) for item in _abroad(text))
+
+
+def _abroad(text: str) -> list[tuple[Decimal, int, int]]:
+    return [(item.value, item.start, item.end) for item in spelled_abroad(text)]
 
 
 def single(text: str) -> Quantity | None:
@@ -160,10 +153,18 @@ def single(text: str) -> Quantity | None:
     return found[0] if not before and not after else None
 
 
+_CENT_VALUES: Final = frozenset(map(Decimal, range(1, 100)))
+_BETWEEN: Final = ("", "and", "et", "und", "con", "y", "e")
+
+
 def _compound(found: tuple[Quantity, ...], text: str) -> tuple[Quantity, ...]:
     """One quantity for neighbours such as 1 hour 30 minutes: known units of one kind, each smaller than the last."""
-    if any(text[one.end : other.start].strip(" ,") not in ("", "and") for one, other in pairwise(found)):
+    if any(text[one.end : other.start].strip(" ,") not in _BETWEEN for one, other in pairwise(found)):
         return found
+    bare = len(found) == 2 and found[1].value in _CENT_VALUES and not (found[1].unit or found[1].currency)
+    if bare and found[0].currency and found[0].decimals == 0 and not found[1].percent:
+        value = found[0].value + found[1].value / 100  # 12 euros 50
+        return (replace(found[0], value=value, others=(), end=found[1].end, decimals=2, certain=True),)
     if len(found) == 2 and found[0].currency and _IN_CENTS.search(text[found[1].start : found[1].end]):
         return (replace(found[0], value=found[0].value + found[1].value, others=(), end=found[1].end, decimals=2),)
     factors = [unit_factor(quantity.unit) for quantity in found]
@@ -193,6 +194,7 @@ class _Tail:
     percent: bool = False
     currency: str = ""
     unit: str = ""
+    written: str = ""
 
 
 def _tail(text: str, tail: _Tail) -> _Tail:
@@ -221,8 +223,8 @@ def _tail(text: str, tail: _Tail) -> _Tail:
                 break
         elif word in _CENTS and not tail.currency:
             tail.currency, tail.factor, tail.exact = "USD", tail.factor / 100, False
-        elif word in _CURRENCIES or after[1] in _SYMBOLS:
-            tail.currency = tail.currency or _CURRENCIES.get(word) or _SYMBOLS[after[1]]
+        elif word in CURRENCIES or after[1] in SYMBOLS:
+            tail.currency = tail.currency or CURRENCIES.get(word) or SYMBOLS[after[1]]
         elif word in _PERCENT_BEGINNINGS and (phrase := _PERCENT_PHRASE.match(text, tail.end)):
             tail.percent = True
             tail.end = phrase.end()
@@ -230,14 +232,23 @@ def _tail(text: str, tail: _Tail) -> _Tail:
         elif word in _NOT_UNITS and (word != "in" or after.end() < len(text)):
             break
         else:
-            tail.unit = unit_name(word)
+            tail.unit, tail.written = unit_name(word), after[1]
         tail.end = after.end()
     if tail.currency and not tail.unit and (rate := _RATE.match(text, tail.end)):
         tail.unit, tail.end = "per " + rate[1].lower(), rate.end()
     return tail
 
 
+_THOUSAND: Final = 1000
+_IRRATIONAL: Final = ("π", "√")
+"""With these around it a number is a part of an expression."""
+
+
 def _quantity(match: re.Match[str], text: str) -> Quantity | None:
+    if text[match.end() : match.end() + 1] in _IRRATIONAL or (
+        (start := match.start("digits")) and text[start - 1] == "√"
+    ):
+        return None
     readings, certain, decimals = _readings(match["digits"])
     factor = Decimal(1)
     exact = True
@@ -257,7 +268,7 @@ def _quantity(match: re.Match[str], text: str) -> Quantity | None:
     except (InvalidOperation, ZeroDivisionError):
         return None
     symbol = (match["symbol"] or "").strip()
-    currency = "" if not symbol else _SYMBOLS.get(symbol) or _DOLLARS.get(symbol) or symbol
+    currency = "" if not symbol else SYMBOLS.get(symbol) or DOLLARS.get(symbol) or symbol
     suffix = match["suffix"]
     alternative: Decimal | None = None
     unit = ""
@@ -271,6 +282,8 @@ def _quantity(match: re.Match[str], text: str) -> Quantity | None:
     tail = _tail(text, _Tail(end=match.end(), factor=factor, exact=exact, currency=currency, unit=unit))
     if tail.currency and decimals == 2 and match["digits"].count(",") == 1:
         certain = True  # 980,00 in money groups nothing
+    if decimals in (1, 2) and match["digits"].count(",") == 1 and tail.factor >= _THOUSAND:
+        certain = True  # nor does 1,5 million
     sign = -1 if ((match["sign"] or "")[:1] in ("-", "m", "M", "n", "N") and match["sign"]) or match["sign2"] else 1
     scaled = [sign * reading * tail.factor for reading in readings]
     if alternative is not None:
@@ -285,6 +298,7 @@ def _quantity(match: re.Match[str], text: str) -> Quantity | None:
         percent=tail.percent,
         currency=tail.currency,
         unit=tail.unit,
+        written_unit=tail.written,
         **_context(text, match.start("lead"), _PLUS.match(text, tail.end) is not None),
         start=match.start(),
         end=tail.end,
@@ -302,6 +316,7 @@ def _named(value: Decimal, start: int, end: int, text: str) -> Quantity:
         percent=tail.percent,
         currency=tail.currency,
         unit=tail.unit,
+        written_unit=tail.written,
         **_context(text, start),
         start=start,
         end=tail.end,
@@ -312,7 +327,7 @@ def _context(text: str, start: int, is_minimum: bool = False) -> dict[str, Any]:
     """What the words before a number make of it, or a plus sign after it."""
     if is_minimum:
         return {"bound": True}
-    before = text[max(0, start - 20) : start]
+    before = text[max(0, start - 24) : start]
     if not before.strip():
         return {}
     negated = _NEGATED.search(before) is not None

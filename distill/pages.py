@@ -18,6 +18,7 @@ from functools import cache
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from distill import images
+from distill.bidi import isolated
 from distill.errors import ImageError
 from distill.types import Sample
 
@@ -126,6 +127,7 @@ def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("distill", "templates"),
         autoescape=True,
+        finalize=lambda value: isolated(value) if type(value) is str else value,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -33,15 +33,15 @@ def generate_stage(recipe: Recipe, run: Path, *, limit: int | None = None, fresh
     compared = _compared(recipe, run, asked=True)
     with _recorded(recipe, run) as on_progress:
         generate(recipe, run, limit=limit, fresh=fresh, on_progress=on_progress)
-    return "\n".join([funnel(run), *_damage(run), *compared, f"traces: {run / 'generate'}"])
+    return _blocks(funnel(run), damage(run), compared) + f"\ntraces: {run / 'generate'}"
 
 
-def _damage(run: Path) -> list[str]:
-    return damage(run).splitlines()
+def _blocks(*texts: str) -> str:
+    return "\n\n".join(text for text in texts if text)
 
 
-def _compared(recipe: Recipe, run: Path, *, asked: bool = False, stage: str | None = None) -> list[str]:
-    """What training data has in common with evaluation data, in lines; refuses to go on where that is a leak.
+def _compared(recipe: Recipe, run: Path, *, asked: bool = False, stage: str | None = None) -> str:
+    """What training data has in common with evaluation data, as a table; refuses to go on where that is a leak.
 
     `asked`: what teachers are asked; otherwise what the stages learn from, or one of them.
     """
@@ -49,7 +49,7 @@ def _compared(recipe: Recipe, run: Path, *, asked: bool = False, stage: str | No
 
     stages = [each for each in recipe.stages if stage in (None, each.name)]
     names = [leakage.ASKED] if asked and leakage.ASKED in recipe.data else []
-    return leakage.require(recipe, run, names if asked else leakage.training_sources(recipe, stages)).lines()
+    return leakage.require(recipe, run, names if asked else leakage.training_sources(recipe, stages)).summary()
 
 
 def replay_request(recipe: Recipe, run: Path, trace_id: str, *, resend: bool) -> str:
@@ -111,7 +111,7 @@ def train_stage(recipe: Recipe, run: Path, *, stage: str | None = None, fresh: b
         sharded = tuple(each.model_copy(update={"sharding": "fsdp2"}) for each in recipe.stages)
         recipe = recipe.model_copy(update={"stages": sharded})
     with processes.together():
-        compared: list[str] = []
+        compared = ""
         if processes.is_main():
             from filters.arms import materialise_stages
 
@@ -119,7 +119,7 @@ def train_stage(recipe: Recipe, run: Path, *, stage: str | None = None, fresh: b
             materialise_stages(recipe, run, stage)
         with _recorded(recipe, run) as on_progress:
             train(recipe, run, stage=stage, fresh=fresh, on_progress=on_progress)
-        return "\n".join([f"{training(run)}\n\n{parts(run)}", *_damage(run), *compared])
+        return _blocks(training(run), parts(run), damage(run), compared)
 
 
 def export_student(
@@ -202,7 +202,7 @@ def eval_stage(recipe: Recipe, run: Path, *, fresh: bool = False) -> str:
     compared = _compared(recipe, run)
     with _recorded(recipe, run) as on_progress:
         evaluate(recipe, run, fresh=fresh, on_progress=on_progress, vllm=partial(_vllm, recipe), connect=_connect)
-    return "\n".join([evaluation(run), *_damage(run), *compared, f"report:  {run / 'eval' / 'report.html'}"])
+    return _blocks(evaluation(run), damage(run), compared) + f"\nreport:  {run / 'eval' / 'report.html'}"
 
 
 def ablate_recipe(

@@ -22,6 +22,8 @@ _STATES = re.compile(r"\b(?:is|was)(?: (?:about|around|approximately|exactly|rou
 _IS = re.compile(r"\b(?:is|was|are|were)(?: (?:about|around|approximately|exactly|roughly))?\s*$", re.IGNORECASE)
 _COMPARES = re.compile(r"\b(?:than|times|more|less|fewer|of)\b", re.IGNORECASE)
 _OF_ALL = re.compile(r"\bof (?:the|all|these|those)\s*$", re.IGNORECASE)
+_BEFORE_REASON = re.compile(r"([^.;]{1,80}?),? (?:because|since|as there)\b", re.IGNORECASE)
+_BEFORE_REMARK = re.compile(r"([^.;(]{1,80}?) \([^()]*\)\.?$")
 _JOINTS: Final = ("and", "to", "-")
 _LOOKED_BACK: Final = 60
 
@@ -33,6 +35,11 @@ def stated(text: str, found: Sequence[Quantity]) -> Quantity | None:
         quantity = single(part.strip(" .")) if part else None
         if quantity is not None:
             return quantity
+    reasoned = _BEFORE_REASON.match(text) or _BEFORE_REMARK.match(text)
+    if reasoned is not None:
+        early = [quantity for quantity in found if quantity.start < reasoned.end(1)]
+        if len(early) == 1 and not early[0].negated and not early[0].bound:
+            return early[0]  # 9 remain, because 6 of the 15 are taken
     if len(found) < 2 or any(quantity.negated or quantity.bound for quantity in found):
         return None
     first, second, last = found[0], found[1], found[-1]

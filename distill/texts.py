@@ -12,10 +12,14 @@ from typing import Final
 from rapidfuzz.distance import Levenshtein, Prefix
 
 from distill.agreement import Finding, correct, undecided, wrong
+from distill.framed import COPULA, framed
 from distill.number_words import SMALL, TENS
 from distill.numbers import quantities, single
-from distill.spellings import NAMES, SPELLINGS, opposite, similar
+from distill.other_spellings import same_otherwise
+from distill.spellings import NAMES, opposite, similar
 from distill.units import unit_name
+from distill.words import tokens as tokens
+from distill.words import unabbreviated
 
 _YES: Final = frozenset({"yes", "yeah", "yep"})
 _NO: Final = frozenset({"no", "nope"})
@@ -24,33 +28,9 @@ _POLAR: Final = dict.fromkeys(_YES, "yes") | dict.fromkeys(_NO, "no") | {"true":
 NEGATIONS: Final = frozenset(
     {"not", "no", "never", "neither", "nor", "without", "except", "isn't", "aren't", "wasn't"}
 )
-_NAMES: Final = """monday tuesday wednesday thursday friday saturday sunday january february march april june july
-    august september october november december"""
-_ABBREVIATIONS: Final = {name[:3]: name for name in _NAMES.split()} | {"tues": "tuesday", "thurs": "thursday"}
 _VAGUE_NUMBERS_TEXT: Final = """none nobody nothing no pair couple double both half third quarter single few several
     many once twice thrice dozen hundred thousand million billion all every nil o l"""
 _VAGUE_NUMBERS: Final = frozenset(_VAGUE_NUMBERS_TEXT.split())
-_ARTICLE = re.compile(r"\b(?:the|an|The|An|THE|AN|a)\s|^A\s")
-"""A capital A inside a text, or one that ends it, is a name: Group A."""
-_INITIALS = re.compile(r"\b(?:[A-Za-z]\.){2,}|\b(?:[A-Za-z]\.)+[A-Za-z]\b")
-_TOKEN = re.compile(
-    r"(?<!\S)-(?=[a-z])|\b[a-z](?:\+\+|#)|[-+]?\d+(?:[.,:/]\d+)*|[^\W\d_]+(?:'[^\W\d_]+)?|[%$€£¥₹+#&@=<>°^*/]"
-)
-_COPULA = re.compile(
-    r"(?:(?:looking at|based on|according to|from) [^,]{1,60}, )?"
-    r"(?:it|this|that|they|these|those|he|she|there|(?:the|its|their|his|her)\s[\w' -]{1,60}?)"
-    r"(?:\s(?:is|are|was|were)|'s|\sbelongs? to|\sgoes to)\s(?:called\s|named\s|labell?ed\s)?(?P<rest>.+)",
-    re.IGNORECASE,
-)
-_RANKED = re.compile(
-    r"(?P<rest>.{1,60}?) (?:has|have|had|is|are|was|were|shows?|showed|recorded|reached) the (?:\w+ )?"
-    r"(?:\w+est|most|least)\b(?!.*\b(?:than|not|after|except)\b).*",
-    re.IGNORECASE,
-)
-_BUT_NOT = re.compile(r"(?P<said>.+?),? (?:and |but )?not (?P<denied>.+?)\.?", re.IGNORECASE)
-_COPULA_END = re.compile(r"\b(?:is|are|was|were|do|does|did|has|have|it's)$", re.IGNORECASE)
-_FILLERS: Final = frozenset({"one", "ones", "color", "side"})
-_PLACES: Final = frozenset({"in", "on", "at", "to", "from", "by"})
 _AFTER_NO: Final = frozenset({"it", "there", "this", "that", "they", "he", "she", "because", "not"})
 _NO_AND_MORE = re.compile(r"no\s?[,.;:!-]", re.IGNORECASE)
 _SO_POLAR = re.compile(r"\b(?:so|thus|hence|therefore),?\s(?:it is\s)?(yes|no|true|false)$", re.IGNORECASE)
@@ -65,14 +45,6 @@ _WORDS_OR_SIGNS = re.compile(
 _SPELLABLE: Final = tuple(number for number in (*SMALL, *TENS) if len(number) >= 4)
 _LONG: Final = 8
 """Words from which a gold answer is a sentence, which no comparison of words can call wrong."""
-
-
-@lru_cache(maxsize=4096)
-def tokens(text: str) -> tuple[str, ...]:
-    """Lower-case words, numbers and meaningful symbols, without articles."""
-    if "." in text:
-        text = _INITIALS.sub(lambda initials: initials[0].replace(".", ""), text)
-    return tuple(SPELLINGS.get(token, token) for token in _TOKEN.findall(_ARTICLE.sub("", text).casefold()))
 
 
 @lru_cache(maxsize=4096)
@@ -101,21 +73,26 @@ def compare(text: str, gold: str) -> Finding:
     said, meant = tokens(text), tokens(gold)
     mathematical = looks_mathematical(gold) or looks_mathematical(text)
     if len(said) == len(meant) == 1:
-        said, meant = _unabbreviated(said), _unabbreviated(meant)
+        said, meant = unabbreviated(said), unabbreviated(meant)
     if said == meant or _name(said) == _name(meant):
+        if mathematical and _symbols(text) != _symbols(gold):
+            return Finding(verdict="undecided", reason="expression", can_be_mathematics=True)
         same_symbols = bool(meant) or text.casefold() == gold.casefold()
         return correct("same_words") if same_symbols else wrong("other_symbols")
     if len(meant) == 1 and meant[0] in _POLAR:
         return _polar(text, said, _POLAR[meant[0]])
-    framed = _framed(text, meant) if {*meant} <= {*said} else None
-    if framed is not None:
-        return framed
+    if len(meant) == 1 and meant[0] in _POLAR_ABROAD and (polar := _polar_abroad(text, said, meant[0])) is not None:
+        return polar
+    if (stated := framed(text, said, meant)) is not None:
+        return stated
     if not said or not meant:
         return Finding(verdict="undecided", reason="nothing_to_compare", can_be_mathematics=mathematical)
     if "and" in meant and sorted(said) == sorted(meant) and set(_joined(said)) == set(_joined(meant)):
         return correct("same_words_in_other_order")
     if _same_letters(said, meant):
         return correct("same_letters")
+    if (otherwise := same_otherwise(text, gold, said, meant)) is not None:
+        return otherwise
     if not (text.isascii() and gold.isascii()) and _without_accents(text) == _without_accents(gold):
         return undecided("accents_differ")
     finding = _assigned(text, gold) if "=" in text or "=" in gold else None
@@ -123,6 +100,11 @@ def compare(text: str, gold: str) -> Finding:
     if finding is None:
         finding = undecided("other_script") if _script(text) != _script(gold) else _words(said, meant)
     return Finding(verdict=finding.verdict, reason=finding.reason, can_be_mathematics=mathematical)
+
+
+def _symbols(text: str) -> str:
+    """An expression without what does not change its value."""
+    return re.sub(r"\\(?:cdot|times|left|right)|[\s\\{}$×·.]", "", text)
 
 
 def _name(words: Sequence[str]) -> str:
@@ -136,38 +118,6 @@ def _same_letters(said: Sequence[str], meant: Sequence[str]) -> bool:
     return one == other and len(one) >= 5 and one.isalpha()
 
 
-def _framed(text: str, meant: Sequence[str]) -> Finding | None:
-    """The gold words with nothing around them but the words of a sentence that states them."""
-    parted = _BUT_NOT.fullmatch(text) if " not " in text and len(text) <= 120 else None
-    if parted is not None and not _COPULA_END.search(parted["said"]):
-        affirmed, denied = parted["said"], parted["denied"]
-        if _stated(affirmed, meant):
-            return correct("same_words")
-        return wrong("named_as_wrong") if _stated(denied, meant) else None
-    return correct("same_words") if _stated(text, meant) else None
-
-
-def _stated(text: str, meant: Sequence[str]) -> bool:
-    if text.endswith(")") and " (" in text:
-        text = text.split(" (", 1)[0]
-    copula = _COPULA.fullmatch(text)
-    if copula is None and " the " in text:
-        copula = _RANKED.fullmatch(text)
-    said = tokens(copula["rest"] if copula is not None else text)
-    if said == meant:
-        return True
-    if len(said) > len(meant) and said[-1] in _FILLERS:
-        said = said[:-1]
-    if len(said) > len(meant) and said[0] in _PLACES:
-        said = said[1:]
-    return said == meant
-
-
-def _unabbreviated(words: tuple[str, ...]) -> tuple[str, ...]:
-    """A weekday or month in full."""
-    return (_ABBREVIATIONS.get(words[0], words[0]),)
-
-
 def _joined(words: Sequence[str]) -> list[str]:
     """The parts of "x and y"."""
     return " ".join(words).split(" and ")
@@ -179,7 +129,7 @@ def _without_accents(text: str) -> str:
 
 
 def _polar(text: str, said: Sequence[str], meant: str) -> Finding:
-    copula = _COPULA.fullmatch(text)
+    copula = COPULA.fullmatch(text)
     if copula is not None:
         said = tokens(copula["rest"])
     if len(said) == 1 and said[0] in ("y", "n") and meant in ("yes", "no"):
@@ -201,6 +151,27 @@ def _polar(text: str, said: Sequence[str], meant: str) -> Finding:
     if first == "no" and not ending and len(said) > 1 and said[1] not in _AFTER_NO and not _NO_AND_MORE.match(text):
         return undecided("unclear_yes_or_no")
     return correct("same_words") if first == meant else wrong("other_words")
+
+
+_POLAR_ABROAD: Final = {
+    word: verdict
+    for verdict, words in (
+        ("yes", "oui sí si ja sim 是 是的 对 有 はい ええ نعم हाँ हां जी да evet 네 예"),
+        ("no", "non nein nee não 不是 不 否 没有 いいえ لا नहीं нет hayır 아니요"),
+    )
+    for word in words.split()
+}
+
+
+def _polar_abroad(text: str, said: Sequence[str], meant: str) -> Finding | None:
+    """Yes and no of other languages; what is in another language than the gold answer counts when it stands alone."""
+    first = said[0] if said else ""
+    if len(said) > 1 and not re.match(r"\s*[^\W\d_]+\s*[,.!;:，。、]", text):
+        return None
+    verdict = _POLAR_ABROAD.get(first) or (_POLAR.get(first) if first == "no" or len(said) == 1 else None)
+    if verdict is None:
+        return None
+    return correct("same_words") if verdict == _POLAR_ABROAD[meant] else wrong("other_words")
 
 
 def _assigned(text: str, gold: str) -> Finding | None:

@@ -14,6 +14,7 @@ from distill.agreement import Finding, correct, undecided, wrong
 from distill.number_words import SMALL, TENS
 from distill.numbers import quantities, single
 from distill.texts import without_number
+from distill.times_abroad import in_figures
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +24,7 @@ class Clock:
     seconds: int
     open_half: bool
     to_the_second: bool = False
+    zone: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +67,14 @@ _READ_OUT = re.compile(
 _MILITARY = re.compile(r"\b([01]\d|2[0-3])([0-5]\d)\s?(?:hours|hrs|h)\b", re.IGNORECASE)
 _PART_OF_DAY = re.compile(r"\s?(?:in the (?P<part>morning|afternoon|evening)|at (?P<night>night))\b", re.IGNORECASE)
 _NOT = re.compile(r"\bnot (?:at )?$", re.IGNORECASE)
+_POINTED = re.compile(r"(?<![\d.])(\d{1,2})\.([0-5]\d)(?=\s?(?:[ap]\.?\s?m\b|Uhr\b))", re.IGNORECASE)
+_ZONES: Final = {
+    **{"UTC": 0, "GMT": 0, "BST": 60, "CET": 60, "CEST": 120, "EET": 120, "EEST": 180, "MSK": 180, "IST": 330},
+    **{"JST": 540, "KST": 540, "AEST": 600, "AEDT": 660, "EST": -300, "EDT": -240, "CST": -360, "CDT": -300},
+    **{"MST": -420, "MDT": -360, "PST": -480, "PDT": -420, "ET": -300, "CT": -360, "MT": -420, "PT": -480},
+}
+"""Minutes ahead of UTC; ET and the like are standard time or summer time."""
+_ZONE = re.compile(rf"\s?\(?({'|'.join(sorted(_ZONES, key=len, reverse=True))})\b")
 _NAMED_TIMES: Final = {"noon": 12 * 3600, "midday": 12 * 3600, "midnight": 0}
 _DAY: Final = 86400
 _HALF_DAY: Final = 43200
@@ -72,6 +82,7 @@ _HALF_DAY: Final = 43200
 
 def clocks(text: str) -> list[Clock]:
     """Every clock time in a normalised text that is not named as what it is not."""
+    text = in_figures(_POINTED.sub(r"\1:\2", text))
     found = [clock for clock, start in _clocks(text) if not _NOT.search(text[max(0, start - 8) : start])]
     if not found and (read := _READ_OUT.fullmatch(text.strip(" ."))) is not None:
         minutes = _HOURS[read["hour"].lower()] * 60 + _MINUTES[read["minute"].lower()]
@@ -118,7 +129,8 @@ def _halved(clock: Clock, text: str, end: int) -> Clock:
     """The time in the part of the day that is named after it."""
     named = _PART_OF_DAY.match(text, end) if clock.open_half else None
     if named is None:
-        return clock
+        zone = _ZONE.match(text, end)
+        return clock if zone is None else replace(clock, zone=zone[1])
     evening = named["part"] is not None and named["part"].lower() != "morning"
     late = evening or (named["night"] is not None and clock.seconds % _HALF_DAY >= 6 * 3600)
     seconds = clock.seconds % _HALF_DAY + (_HALF_DAY if late else 0)
@@ -128,6 +140,8 @@ def _halved(clock: Clock, text: str, end: int) -> Clock:
 def same_clock(said: Clock, meant: Clock) -> bool | None:
     """Whether a stated time is the one meant; None when the half of the day is open, or its seconds are left out."""
     one, other = said.seconds, meant.seconds
+    if said.zone and meant.zone and not _same_zone(said.zone, meant.zone):
+        one, other = ((clock.seconds - 60 * _ZONES[clock.zone]) % _DAY for clock in (said, meant))
     if meant.to_the_second and not said.to_the_second and one // 60 == other // 60 and one != other:
         return None
     if one == other:
@@ -135,6 +149,10 @@ def same_clock(said: Clock, meant: Clock) -> bool | None:
     if one % _HALF_DAY != other % _HALF_DAY:
         return False
     return None if said.open_half or meant.open_half else False
+
+
+def _same_zone(one: str, other: str) -> bool:
+    return one == other or (one[0] == other[0] and 2 in (len(one), len(other)))
 
 
 def compare_times(text: str, gold: str, declared: bool) -> Finding | None:
@@ -179,18 +197,18 @@ _MONTHS_ABROAD: Final = {
     name: number
     for number, names in enumerate(
         (
-            "januar janvier enero gennaio janeiro",
-            "februar février febrero febbraio fevereiro",
-            "märz mars marzo março",
-            "april avril abril aprile",
-            "mai mayo maggio maio",
-            "juni juin junio giugno junho",
-            "juli juillet julio luglio julho",
-            "august août agosto",
-            "september septembre septiembre settembre setembro",
-            "oktober octobre octubre ottobre outubro",
-            "november novembre noviembre novembro",
-            "dezember décembre diciembre dicembre dezembro",
+            "januar janvier enero gennaio janeiro januari जनवरी يناير",
+            "februar février febrero febbraio fevereiro februari फरवरी फ़रवरी فبراير",
+            "märz mars marzo março maart मार्च مارس",
+            "april avril abril aprile अप्रैल أبريل",
+            "mai mayo maggio maio mei मई مايو",
+            "juni juin junio giugno junho जून يونيو",
+            "juli juillet julio luglio julho जुलाई يوليو",
+            "august août agosto augustus अगस्त أغسطس",
+            "september septembre septiembre settembre setembro सितंबर سبتمبر",
+            "oktober octobre octubre ottobre outubro अक्टूबर अक्तूबर أكتوبر",
+            "november novembre noviembre novembro नवंबर نوفمبر",
+            "dezember décembre diciembre dicembre dezembro december दिसंबर ديسمبر",
         ),
         start=1,
     )
@@ -198,8 +216,17 @@ _MONTHS_ABROAD: Final = {
 }
 # Only in full, with day and year: mars and mai alone are other things.
 _ABROAD = re.compile(
-    rf"\b(?P<day>\d{{1,2}})\.?\s(?:de\s)?(?P<month>{'|'.join(_MONTHS_ABROAD)})\s(?:de\s)?(?P<year>\d{{4}})\b",
+    rf"\b(?P<day>\d{{1,2}})(?:er|o)?\.?\s(?:de\s)?(?P<month>{'|'.join(_MONTHS_ABROAD)})\s(?:de\s|del\s)?(?P<year>\d{{4}})\b",
     re.IGNORECASE,
+)
+_DAY_RANGES = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        rf"\b(?P<first>\d{{1,2}})(?:st|nd|rd|th)?\s?(?:-|to)\s?(?P<last>\d{{1,2}})(?:st|nd|rd|th)?"
+        rf"(?:\sof)?\s(?P<month>{_MONTH})\b",
+        rf"\b(?P<month>{_MONTH})\.?\s(?P<first>\d{{1,2}})(?:st|nd|rd|th)?\s?(?:-|to)\s?"
+        r"(?P<last>\d{1,2})(?:st|nd|rd|th)?\b(?!\s?[-/]?\d)",
+    )
 )
 _CHARACTERS = re.compile(
     r"(?P<year>\d{4})\s?[年년]\s?(?P<month>\d{1,2})\s?[月월](?:\s?(?P<day>\d{1,2})\s?[日号號일])?"
@@ -217,9 +244,9 @@ _NAMED = re.compile(
 )
 
 
-def days(text: str) -> list[tuple[Day, ...]]:
+def days(text: str, *, day_first: bool = False) -> list[tuple[Day, ...]]:
     """Every date in a normalised text, each with all of its readings."""
-    found = list(_in_figures(text)) if _DIGIT.search(text) else []
+    found = list(_in_figures(text, day_first)) if _DIGIT.search(text) else []
     for match in _NAMED.finditer(text) if not found else ():
         day = match["before"] or match["after"]
         month = _MONTHS[match["month"].lower()]
@@ -227,13 +254,13 @@ def days(text: str) -> list[tuple[Day, ...]]:
     return [readings for readings in found if readings]
 
 
-def _in_figures(text: str) -> Iterator[tuple[Day, ...]]:
+def _in_figures(text: str, day_first: bool) -> Iterator[tuple[Day, ...]]:
     for match in _ISO.finditer(text):
         yield _valid(Day(year=int(match["year"]), month=int(match["month"]), day=_number(match["day"])))
     for match in _NUMERIC.finditer(text):
         first, second, year = int(match["first"]), int(match["second"]), int(match["year"])
         year += 0 if year > 99 else (2000 if year < 70 else 1900)
-        orders = {(first, second), (second, first)}
+        orders = {(second, first)} if day_first else {(first, second), (second, first)}
         yield _valid(*(Day(year=year, month=month, day=day) for month, day in sorted(orders)))
     for pattern in (_MONTH_AND_YEAR, _CHARACTERS, _ABROAD):
         for match in pattern.finditer(text):
@@ -266,7 +293,13 @@ def _same_reading(one: Day, other: Day) -> bool | None:
 
 def compare_dates(text: str, gold: str) -> Finding | None:
     """A stated date against the gold one; None when the gold is no date and the prediction neither."""
-    meant, found = days(gold), days(text)
+    span, spans = _day_ranges(gold), _day_ranges(text)
+    if len(span) == 1 and spans:
+        return correct("same_date") if spans == span else wrong("other_date")
+    if span or spans:
+        return undecided("date_left_open")
+    day_first = any(_ABROAD.search(side) for side in (text, gold))
+    meant, found = days(gold, day_first=day_first), days(text, day_first=day_first)
     if len(meant) != 1:
         # Christmas Day and December 25 may be the same.
         return undecided("date_left_open") if found and not meant and not quantities(gold) else None
@@ -276,6 +309,15 @@ def compare_dates(text: str, gold: str) -> Finding | None:
     if verdicts == {True}:
         return correct("same_date")
     return wrong("other_date") if verdicts == {False} else undecided("date_left_open")
+
+
+def _day_ranges(text: str) -> set[tuple[int, int, int]]:
+    """Month, first and last day of every span of days within a month."""
+    return {
+        (_MONTHS[match["month"].lower()], int(match["first"]), int(match["last"]))
+        for pattern in _DAY_RANGES
+        for match in pattern.finditer(text)
+    }
 
 
 _RATIO = re.compile(

@@ -27,6 +27,11 @@ _UNITS: Final[dict[str, tuple[str, Decimal]]] = {
         },
         "volume": {
             "ml milliliter millilitre": "0.001",
+            "cl centiliter centilitre": "0.01",
+            "dl deciliter decilitre": "0.1",
+            "hl hectoliter": "100",
+            "pint pt": "0.473176473",
+            "quart qt": "0.946352946",
             "l liter litre": "1",
             "m^3 meter^3 metre^3": "1000",
             "cm^3 centimeter^3 centimetre^3": "0.001",
@@ -43,13 +48,28 @@ _UNITS: Final[dict[str, tuple[str, Decimal]]] = {
             **{"byte": "1", "kb kilobyte": "1000", "mb megabyte": "1000000", "gb gigabyte": "1000000000"},
             "tb terabyte": "1000000000000",
         },
-        "energy": {"j joule": "1", "kj kilojoule": "1000", "kwh kilowatthour kilowatt-hour": "3600000"},
+        "energy": {
+            "j joule": "1",
+            "kj kilojoule": "1000",
+            "mj megajoule": "1000000",
+            "wh watthour watt-hour": "3600",
+            "mwh megawatthour megawatt-hour": "3.6e9",
+            "gwh gigawatthour": "3.6e12",
+            "twh": "3.6e15",
+            "cal calorie": "4.184",
+            "kcal kilocalorie": "4184",
+            "kwh kilowatthour kilowatt-hour": "3600000",
+        },
         "power": {"w watt": "1", "kw kilowatt": "1000", "mw megawatt": "1000000", "gw gigawatt": "1000000000"},
         "voltage": {"v volt": "1", "mv millivolt": "0.001", "kv kilovolt": "1000"},
         "current": {"amp ampere": "1"},
         "frequency": {"hz hertz": "1", "khz kilohertz": "1000", "mhz megahertz": "1000000", "ghz gigahertz": "1e9"},
         "calendar": {"month mo": "1", "year yr": "12", "decade": "120", "century": "1200"},
-        "speed": {"m/s": "1"},
+        "speed": {
+            "m/s meter/second meters/second": "1",
+            "km/h kph kmh km/hour kilometer/hour kilometers/hour": "0.2777777777777777777777777778",
+            "mph mi/h mile/hour miles/hour": "0.44704",
+        },
         "acceleration": {"m/s^2": "1"},
         "radian": {"radian rad": "1"},
         "duration": {
@@ -63,8 +83,6 @@ _UNITS: Final[dict[str, tuple[str, Decimal]]] = {
         "celsius": {"°c": "1"},
         "fahrenheit": {"°f": "1"},
         "angle": {"° degree deg": "1"},
-        "kilometres an hour": {"km/h kph kmh km/hour kilometer/hour kilometers/hour": "1"},
-        "miles an hour": {"mph mi/h mile/hour miles/hour": "1"},
     }.items()
     for names, factor in units.items()
     for name in names.split()
@@ -86,12 +104,36 @@ _IRREGULAR: Final = {
 }
 
 
+_ABROAD_TEXT: Final = """
+    km:公里|千米|キロ|キロメートル|kilomètre|kilómetro|chilometro|quilômetro|किलोमीटर|किमी|كيلومتر|كم
+    m:米|公尺|メートル|mètre|metro|मीटर|متر
+    cm:厘米|公分|センチ|センチメートル|centimètre|centímetro|zentimeter|centimetro|सेमी|سم
+    mm:毫米|ミリ|millimètre|milímetro
+    kg:公斤|千克|キログラム|kilogramm|kilogramo|chilo|chilogrammo|kilogramme|quilo|किलो|किलोग्राम|كيلو|كغ|كيلوغرام
+    g:克|グラム|gramm|gramme|gramo|grammo|grama|ग्राम|غرام|جرام l:升|リットル|litro|लीटर|لتر
+    ml:毫升|ミリリットル|mililitro hour:小时|時間|heure|stunde|stunden|hora|ora|घंटा|घंटे|ساعة|ساعات
+    minute:分钟|分間|minuten|minuto|मिनट|دقيقة|دقائق
+    second:秒|秒钟|秒間|seconde|sekunde|sekunden|segundo|secondo|सेकंड|ثانية
+    day:天|日間|jour|tage|tagen|día|giorno|giorni|dia|दिन|يوم|أيام
+    week:周|星期|週間|semaine|woche|wochen|semana|settimana|settimane|हफ्ते|सप्ताह|أسبوع
+    month:个月|ヶ月|monat|monate|monaten|mese|mesi|महीने
+    year:年|岁|歳|an|ans|année|jahr|jahre|jahren|año|anno|anni|ano|साल|वर्ष|سنة|سنوات|عام
+    person:人|名|personne|persona|persone|pessoa|personen|लोग|شخص degree:度|degré|grau
+    tonne:吨|トン|tonelada|tonnellata
+"""
+_ABROAD: Final = {
+    name: unit.partition(":")[0] for unit in _ABROAD_TEXT.split() for name in unit.partition(":")[2].split("|")
+}
+
+
 @lru_cache(maxsize=4096)
 def unit_name(word: str) -> str:
     """A unit or counted noun in the singular."""
     word = word.replace(" ", "").lower()
     if word in ("st", "nd", "rd"):
         return "th"
+    if (here := _ABROAD.get(word) or _ABROAD.get(word.removesuffix("s"))) is not None:
+        return here
     if word in _UNITS or len(word) <= 3:
         return word
     if word in _IRREGULAR:

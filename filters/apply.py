@@ -174,7 +174,7 @@ def _decide(
         raise DataError(_nothing_kept(found, recipe, folder))
     listed = arms.write(database, folder / arms.FOLDER, recipe.seed)
     generated = Manifest.read(folder.parent / "generate")
-    checked = health.measure(database, traces)
+    checked = health.measure(database, traces, recipe.filter.select)
     artifacts.write_json(folder / health.FILE, checked.as_fields())
     parts = {name: artifacts.describe(temporary / name, rows) for name, rows in written.files.items()}
     digest = artifacts.fingerprint({name: part.sha256 for name, part in parts.items()})

@@ -17,7 +17,10 @@ from typing import Any
 import duckdb
 
 from distill.conclusion import conclusion
+from distill.filtering import SPOKEN_FOR, Select
 from distill.types import Sample, Trace
+from filters.limits import MIX, Limit
+from filters.limits import measure as measure_limits
 from filters.traces import Index
 
 FILE = "health.json"
@@ -32,6 +35,8 @@ CONTESTED_LIMIT = 0.15
 """Where each of two answers is wrong in 7 of 100 cases, about so many stand without a majority."""
 TEMPLATED_NOTE = 0.1
 """Share of rationales with the words of another one, but other values, from which it is said. It is no fault."""
+UNDECIDED_LIMIT = 0.1
+"""Of right answers the judge leaves about one in ten undecided."""
 RELATED_LIMIT = 0.65
 """Rationales mixed up at random come out at 0.5; those of the tiny world at 1.00."""
 
@@ -68,14 +73,19 @@ class Health:
     checks: tuple[Check, ...]
     notes: tuple[str, ...] = ()
     """What a person should know although nothing is wrong with the dataset."""
+    limits: tuple[Limit, ...] = ()
+    """Limits of the selection that left out many traces."""
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        return tuple(check.warning for check in self.checks if check.warning)
+        checked = tuple(check.warning for check in self.checks if check.warning)
+        # How many a mix takes is nothing that anybody wrote down, as the other limits are.
+        return (*checked, *(str(limit) for limit in self.limits if limit.name == MIX))
 
     def counts(self) -> dict[str, int]:
         """For the manifest: what is not zero."""
         counts = {f"selected.{check.name}": check.count for check in self.checks if check.name != RELATED}
+        counts |= {f"left_out.{limit.name}": limit.left_out for limit in self.limits}
         counts["warnings"] = len(self.warnings)
         return {name: count for name, count in counts.items() if count}
 
@@ -85,8 +95,8 @@ class Health:
         return {"checks": checks, "warnings": list(self.warnings), "notes": list(self.notes)}
 
 
-def measure(database: duckdb.DuckDBPyConnection, index: Index) -> Health:
-    """The health of what the `decisions` of a database select of its `local` signals."""
+def measure(database: duckdb.DuckDBPyConnection, index: Index, select: Select) -> Health:
+    """The health of what the `decisions` of a database, made with this selection, choose of its `signals`."""
     (row,) = database.execute(_COUNTED).fetchall()
     wrong, judged, ungrounded, grounded, contested, voted = row
     templated = _templated(database)
@@ -95,6 +105,9 @@ def measure(database: duckdb.DuckDBPyConnection, index: Index) -> Health:
     samples = index.samples_of(trace.sample_id for trace in traces)
     pairs = [(samples[trace.sample_id], trace) for trace in traces]
     leaked, notes = _leaks(database)
+    undecided, more = _undecided(database)
+    limits = measure_limits(database, select)
+    notes = (*notes, *more, *(str(limit) for limit in limits if limit.name != MIX))
     checks = (
         _beyond(
             "wrong",
@@ -104,6 +117,7 @@ def measure(database: duckdb.DuckDBPyConnection, index: Index) -> Health:
             "{share} of the selected traces answer wrongly ({count}); the student would learn that. "
             "Drop them with a rule: \"answer_verdict = 'wrong'\"",
         ),
+        undecided,
         _beyond(
             "contested",
             "answer has no majority of the question's answers behind it, where no gold answer decides",
@@ -134,7 +148,7 @@ def measure(database: duckdb.DuckDBPyConnection, index: Index) -> Health:
         templated,
         leaked,
     )
-    return Health(checks=checks, notes=(*notes, *_of_templates(templated)))
+    return Health(checks=checks, notes=(*notes, *_of_templates(templated)), limits=limits)
 
 
 _COUNTED = """
@@ -168,6 +182,33 @@ def _wilson(count: int, of: int) -> tuple[float, float]:
     spread = _Z95 * math.sqrt(share * (1 - share) / of + _Z95**2 / (4 * of * of))
     low, high = ((centre + side) / (1 + _Z95**2 / of) for side in (-spread, spread))
     return round(max(0.0, low), 6), round(min(1.0, high), 6)
+
+
+def _undecided(database: duckdb.DuckDBPyConnection) -> tuple[Check, tuple[str, ...]]:
+    """Answers that the gold answer does not decide: in the dataset, what speaks for them there, and dropped."""
+    (row,) = database.execute(
+        f"""SELECT count(*) FILTER (selected), count(*) FILTER (selected AND judge_verdict = 'correct'),
+            count(*) FILTER (selected AND NOT ({SPOKEN_FOR})), count(*) FILTER (NOT kept), count(*)
+        FROM signals JOIN decisions USING (id) WHERE answer_verdict = 'undecided'"""
+    ).fetchall()
+    ((judged,),) = database.execute(
+        "SELECT count(answer_verdict) FROM local JOIN decisions USING (id) WHERE selected"
+    ).fetchall()
+    chosen, by_judge, alone, dropped, found = row
+    check = _beyond(
+        "undecided",
+        "answer is undecided against the gold answer",
+        (chosen, judged),
+        UNDECIDED_LIMIT,
+        "{share} of the selected answers are undecided against the gold answer ({count}); for "
+        f"{alone:,} of them neither agreement nor the judge arm speaks. Drop those with the default rule "
+        "undecided_answer, or have a teacher judge them (filter.judge)",
+    )
+    reasons = f"{by_judge:,} by the judge arm, {chosen - by_judge - alone:,} by agreement, {alone:,} by neither"
+    note = (
+        f"of {found:,} answers that are undecided against the gold answer {chosen:,} are in the dataset ({reasons})"
+    )
+    return check, ((f"{note}, {dropped:,} were dropped",) if found else ())
 
 
 def _conclusions(pairs: Sequence[tuple[Sample, Trace]]) -> tuple[int, int]:
@@ -283,4 +324,18 @@ def _leaks(database: duckdb.DuckDBPyConnection) -> tuple[Check, tuple[str, ...]]
         for source, asked, count in rows
         if asked > count
     )
-    return check, notes
+    return check, (*notes, *_shown(database))
+
+
+def _shown(database: duckdb.DuckDBPyConnection) -> list[str]:
+    """Test pictures in the dataset, under other questions than those of the test set."""
+    rows = database.execute(
+        """SELECT contamination_source, count(DISTINCT local.sample_id)
+        FROM local JOIN decisions USING (id) WHERE contamination = 'image' AND selected GROUP BY 1 ORDER BY 1"""
+    ).fetchall()
+    return [
+        f"{count:,} questions of the dataset show a picture of [data.{source}] under another question; training "
+        "refuses that unless allow_overlap = true is set under [eval]. Split by picture (`distill split`), or drop "
+        "them with a rule: \"contamination = 'image'\""
+        for source, count in rows
+    ]

@@ -94,12 +94,12 @@ class Overlap:
     def __str__(self) -> str:
         of = f"[data.{self.training}] and [data.{self.evaluation}]"
         if not self.leaking:
-            same = f"; {self.texts:,} ask in the same words about other pictures" if self.texts else ""
-            return f"{of} have no picture and no question in common ({self.rows:,} rows compared{same})"
+            words = f", {self.texts:,} share words only" if self.texts else ""
+            return f"{of} have no picture and no question in common ({self.rows:,} rows{words})"
         return (
             f"{of} overlap: {self.leaking:,} of {self.rows:,} rows show a test picture or ask a test question "
-            f"({self.pairs:,} the same question, {self.images:,} another one about the same picture), and so meet "
-            f"{self.touched:,} of {self.questions:,} test questions"
+            f"({self.pairs:,} the same question, {self.images:,} another one), "
+            f"and meet {self.touched:,} of {self.questions:,} test questions"
         )
 
 

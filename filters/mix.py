@@ -6,6 +6,7 @@ proportional fitting), which keeps what the kinds have to do with each other oth
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,14 +25,63 @@ def targets(counts: Mapping[Kind, int], mixes: Sequence[Mix], limit: int | None 
 
     Raises DataError when shares cannot be met: no trace has a value, or two mixes contradict each other.
     """
-    kinds = sorted(kind for kind, count in counts.items() if count)
-    if not kinds:
+    if not any(counts.values()):
         return {}
-    there = np.array([counts[kind] for kind in kinds], np.float64)
-    share = _raked(kinds, there, mixes)
-    wanted = share > 0
-    total = math.floor((there[wanted] / share[wanted]).min() + _CLOSE)
+    kinds, there, share = _shared(counts, mixes)
+    total = _largest(there, share)
     return dict(zip(kinds, _rounded(share, min(total, limit or total), there), strict=True))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scarcest:
+    """The kind of which there is too little for its share: it decides how large a mix can be."""
+
+    total: int
+    """Traces of the whole mix."""
+    kind: str
+    there: int
+    share: float
+    without_share: int
+    """Traces of kinds that have no share at all."""
+
+    def __str__(self) -> str:
+        others = f"; {self.without_share:,} traces are of kinds without a share" if self.without_share else ""
+        return f"of {self.kind} there are {self.there:,} for {100 * self.share:.3g} % of the dataset{others}"
+
+
+def scarcest(counts: Mapping[Kind, int], mixes: Sequence[Mix]) -> Scarcest:
+    """What binds a mix of these kinds, of which there must be some. Raises what `targets` does."""
+    kinds, there, share = _shared(counts, mixes)
+    wanted = np.flatnonzero(share > 0)
+    rows = np.array([wanted[np.argmin(there[wanted] / share[wanted])]])
+    kind = ", ".join(f"{mix.by} = {value}" for mix, value in zip(mixes, kinds[rows[0]], strict=True))
+    if len(mixes) == 1:
+        (mix,) = mixes
+        value = _named(kinds[rows[0]][0], mix)
+        rows = np.array([row for row, each in enumerate(kinds) if _named(each[0], mix) == value])
+        kind = f"{mix.by} = {value}" if value is not _OTHERS else f"{mix.by} without a share of its own"
+    return Scarcest(
+        total=_largest(there, share),
+        kind=kind,
+        there=int(there[rows].sum()),
+        share=float(share[rows].sum()),
+        without_share=int(there[share == 0].sum()),
+    )
+
+
+def _shared(
+    counts: Mapping[Kind, int], mixes: Sequence[Mix]
+) -> tuple[list[Kind], NDArray[np.float64], NDArray[np.float64]]:
+    """The kinds that are there, how many there are of each, and their shares."""
+    kinds = sorted(kind for kind, count in counts.items() if count)
+    there = np.array([counts[kind] for kind in kinds], np.float64)
+    return kinds, there, _raked(kinds, there, mixes)
+
+
+def _largest(there: NDArray[np.float64], share: NDArray[np.float64]) -> int:
+    """The most traces that can be taken in these shares."""
+    wanted = share > 0
+    return math.floor(float((there[wanted] / share[wanted]).min()) + _CLOSE)
 
 
 def _raked(kinds: Sequence[Kind], there: NDArray[np.float64], mixes: Sequence[Mix]) -> NDArray[np.float64]:

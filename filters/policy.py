@@ -90,12 +90,11 @@ def _ranked(conditions: list[Condition], select: Select, within: str = "true") -
     """What no rule drops, with its place among the traces of its question."""
     best_first = order([*select.order, "id"])
     terms = "".join(f", {identifier(entry.removeprefix('-'))}" for entry in select.order)
-    kinds = ", ".join(f"coalesce(CAST((\n{mix.by}\n) AS VARCHAR), 'null')" for mix in select.mix)
     dropped = " OR ".join(f"coalesce((\n{condition.sql}\n), false)" for condition in conditions)
     # The limit of a teacher comes first: a place that it frees goes to the next best trace of another teacher.
     return f"""
         WITH kept AS (
-            SELECT id, sample_id, teacher{terms}, [{kinds}]::VARCHAR[] AS kind
+            SELECT id, sample_id, teacher{terms}, {kind_of(select)} AS kind
             FROM signals ANTI JOIN unreadable USING (sample_id) WHERE {within} AND NOT ({dropped or "false"})
         ), by_teacher AS (
             SELECT *, row_number() OVER (PARTITION BY sample_id, teacher ORDER BY {best_first}) AS teacher_rank,
@@ -114,6 +113,12 @@ _PLACED = """
     SELECT * REPLACE (row_number() OVER (PARTITION BY kind, best ORDER BY md5('{seed} ' || id), id) AS place)
     FROM ranked"""
 """Places within a kind of a mix, at random."""
+
+
+def kind_of(select: Select) -> str:
+    """SQL of a trace's kind: its values of all mixes."""
+    kinds = ", ".join(f"coalesce(CAST((\n{mix.by}\n) AS VARCHAR), 'null')" for mix in select.mix)
+    return f"[{kinds}]::VARCHAR[]"
 
 
 def mixed(select: Select) -> bool:

@@ -395,12 +395,28 @@ def test_a_row_that_breaks_its_format_has_a_reason(folder: Path, kind: str, row:
     assert isinstance(found, BadRow) and found.reason == reason
 
 
-def test_an_unknown_answer_type_in_a_mapped_column_is_a_reason(folder: Path) -> None:
-    row = {**plain()[0], "answer_type": "nubmer"}
-    found = only(folder, row, columns='answer_type = "answer_type"')
-    assert isinstance(found, BadRow) and found.reason == "unknown_answer_type"
-    assert "did you mean 'number'?" in found.detail
-    assert isinstance(only(folder, row), Sample)
+@pytest.mark.parametrize("columns", ["", 'answer_type = "answer_type"'])
+def test_an_unknown_answer_type_is_a_reason_and_names_the_nearest(folder: Path, columns: str) -> None:
+    for kind in ("nubmer", "currency", 7):
+        found = only(folder, {**plain()[0], "answer_type": kind}, columns=columns)
+        assert isinstance(found, BadRow) and found.reason == "unknown_answer_type"
+        assert repr(kind) in found.detail and 'columns.answer_type = ""' in found.detail
+    assert "did you mean 'number'?" in only(folder, {**plain()[0], "answer_type": "nubmer"}).detail
+
+
+def test_empty_cells_and_the_kinds_of_known_data_sets_are_answer_types(folder: Path) -> None:
+    kinds = {"": None, "Money ": "money", "other": None, "yes/no": None, "integer": "number"}
+    for kind, expected in kinds.items():
+        found = only(folder, {**plain()[0], "answer_type": kind})
+        assert isinstance(found, Sample) and found.answer_type == expected
+    ignored = only(folder, {**plain()[0], "answer_type": "currency"}, columns='answer_type = ""')
+    assert isinstance(ignored, Sample) and ignored.answer_type is None
+
+
+def test_a_source_of_unknown_answer_types_is_refused_wherever_it_is_read(folder: Path) -> None:
+    write_jsonl(folder / "q.jsonl", [{**row, "answer_type": "currency"} for row in plain(3)])
+    with pytest.raises(DataError, match="unknown_answer_type: 3"):
+        list(data.samples(made(folder, images_root="images")))
 
 
 def test_lines_that_are_no_rows_are_counted_and_skipped(folder: Path) -> None:

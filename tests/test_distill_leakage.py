@@ -183,6 +183,8 @@ def test_allowing_overlap_warns_and_leaves_finished_evaluations_as_they_are(by_r
 
     allowed = load(by_row.path, {"eval.allow_overlap": "true"})
     found = leakage.require(allowed, tmp_path / "run", ["questions"])
+    assert found.summary().splitlines()[2].split()[:6] == ["questions", "test", "15", "1", "2", "6"]
+    assert "warning: training data stands in evaluation data" in found.summary()
     assert found.lines()[0].startswith("warning: [data.questions] and [data.test] overlap: 3 of 15 rows")
     assert _fields(allowed, {}) == _fields(by_row, {})
 

@@ -4,7 +4,7 @@ import pytest
 
 from distill.errors import DataError
 from distill.filtering import Mix
-from filters.mix import targets
+from filters.mix import scarcest, targets
 
 
 def mix(by="teacher", **shares):
@@ -73,3 +73,15 @@ def test_the_order_of_the_kinds_changes_nothing():
 
 def test_no_traces_are_no_mix():
     assert targets({}, [mix(a=1.0)]) == {}
+
+
+def test_the_scarcest_kind_is_named_with_what_there_is_of_it():
+    found = scarcest({("a",): 591, ("b",): 7, ("c",): 2}, [mix(a=0.5, b=0.5)])
+    assert (found.total, found.there, found.share, found.without_share) == (14, 7, 0.5, 2)
+    said = str(found)
+    assert said == "of teacher = b there are 7 for 50 % of the dataset; 2 traces are of kinds without a share"
+    others = scarcest({("a",): 500, ("b",): 4, ("c",): 6}, [mix(a=0.5)])
+    assert (others.total, others.there, others.share) == (20, 10, 0.5)
+    assert "teacher without a share of its own" in str(others)
+    both = scarcest({("a", "x"): 90, ("b", "y"): 10}, [mix(a=0.5, b=0.5), mix("domain", x=0.5, y=0.5)])
+    assert both.total == 20 and "teacher = b, domain = y" in str(both)

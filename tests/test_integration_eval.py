@@ -26,6 +26,7 @@ pytestmark = [
 EVAL = """
 [eval]
 data = "questions"
+allow_overlap = true
 max_new_tokens = 24
 batch_size = 16
 gallery = 0

@@ -27,6 +27,7 @@ ROOF = {
     "leakage",
     "plan",
     "run",
+    "split",
     "status",
     "teacher_ranks",
 }

@@ -222,6 +222,7 @@ def test_a_signal_ends_all_processes_at_one_step_with_a_checkpoint_and_one_messa
         [
             *(*TORCHRUN, "--nproc-per-node", "2", "-m", "--", "distill", "train", str(world / "recipe.toml")),
             *("--run", str(run), "--stage", "whole", "--set", "stages.whole.max_steps=100000"),
+            *("--set", "eval.allow_overlap=true"),
         ],
         cwd=ROOT,
         env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
@@ -261,6 +262,8 @@ def test_accelerate_launch_shards_without_a_change_to_the_recipe(world: Path):
             "whole",
             "--set",
             "stages.whole.max_steps=2",
+            "--set",
+            "eval.allow_overlap=true",
         ),
     )
     assert ran.returncode == 0, ran.stderr

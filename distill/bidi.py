@@ -1,0 +1,40 @@
+"""Marks of reading direction inside a text act on that text alone.
+
+A trace may hold an unclosed "right-to-left override" (U+202E), which on a page would turn the words that follow it,
+our own included. Pages pass every text through `isolated`; a terminal gets escapes instead (`distill.console`).
+"""
+
+_EMBEDDINGS = frozenset("\u202a\u202b\u202d\u202e")
+_ISOLATES = frozenset("\u2066\u2067\u2068")
+_END_OF_EMBEDDING, _END_OF_ISOLATE = "\u202c", "\u2069"
+_FIRST_STRONG_ISOLATE = "\u2068"
+_MARKS = _EMBEDDINGS | _ISOLATES | {_END_OF_EMBEDDING, _END_OF_ISOLATE}
+
+
+def isolated(text: str) -> str:
+    """The same text, where it has such marks with all of them closed and kept apart from what stands around it."""
+    if _MARKS.isdisjoint(text):
+        return text
+    return "\n".join(line if _MARKS.isdisjoint(line) else _closed(line) for line in text.split("\n"))
+
+
+def _closed(line: str) -> str:
+    """One line; a line break ends every mark. Ends without a beginning are left out."""
+    kept: list[str] = []
+    open_marks: list[str] = []
+    for character in line:
+        if character in _EMBEDDINGS:
+            open_marks.append(_END_OF_EMBEDDING)
+        elif character in _ISOLATES:
+            open_marks.append(_END_OF_ISOLATE)
+        elif character == _END_OF_EMBEDDING:
+            if open_marks[-1:] != [character]:
+                continue
+            open_marks.pop()
+        elif character == _END_OF_ISOLATE:
+            if character not in open_marks:
+                continue
+            while open_marks.pop() != character:
+                pass
+        kept.append(character)
+    return "".join([_FIRST_STRONG_ISOLATE, *kept, *reversed(open_marks), _END_OF_ISOLATE])

@@ -1,0 +1,56 @@
+"""Whether a text says that it cannot answer: the picture is missing, the writing illegible, the data not enough.
+
+A number or letter that such a text mentions ("I cannot open chart 12") is no answer.
+"""
+
+import re
+from typing import Final
+
+_VERBS: Final = (
+    r"(?:see|view|open|read|access|determine|tell|answer|find|identify|make out|know|infer|load|display|say|calculate"
+    r"|compute|provide|give|help|make|verify|confirm|locate|recogni[sz]e)"
+)
+_DONE: Final = r"(?:determined|answered|seen|read|identified|known|found|inferred|opened|made out|told|said)"
+_DECLINES = re.compile(
+    rf"\b(?:cannot|can't|can ?not|could not|couldn't|unable to|not able to|impossible to|not possible to|no way to)\s"
+    rf"(?:\w+\s){{0,2}}?(?:be {_DONE}|{_VERBS})\b"
+    r"|\b(?:no|without|lack|don't have|do not have|have no) (?:\w+ )?access\b"
+    r"|\b(?:not enough|insufficient|too few|too little) (?:\w+ )?(?:information|data|context|details?|evidence)\b"
+    r"|\b(?:could not|couldn't|cannot|can't|was not|wasn't|failed to) (?:be )?(?:load(?:ed)?|opened|found|rendered)\b"
+    r"|\b(?:sorry|apologi[sz]e|unanswerable|illegible|unreadable)\b"
+    r"|\bno (?:readable|visible|legible|discernible) \w+|\b(?:is|are) not (?:visible|readable|legible|shown|provided"
+    r"|given|available|specified|stated|mentioned|clear)\b|\bi (?:do not|don't) (?:see|know)\b|\bi can only see\b"
+    r"|\bno (?:image|picture|photo|chart|figure) (?:is|was|has been|provided|attached|available)\b"
+    r"|^(?:unanswerable|unknown|not answerable|undetermined|none visible|n/a|not applicable)\W*$",
+    re.IGNORECASE,
+)
+_YET = re.compile(r"\b(?:but|however|although|though|still|yet|so|therefore|thus|hence)\b|=", re.IGNORECASE)
+
+
+_HINTS: Final = (
+    *("can", "could", "unable", "able to", "possible", "not ", "no ", "without", "lack", "n't", "sorry", "apolog"),
+    *(
+        "insufficient",
+        "answerable",
+        "illegible",
+        "unread",
+        "unknown",
+        "undeterm",
+        "none",
+        "n/a",
+        "only see",
+        "few ",
+        "little ",
+        "failed",
+    ),
+)
+"""One of them is in every such text: a cheap first look."""
+
+
+def declines(text: str) -> bool:
+    """Whether a text declines to answer, and does not go on to answer after all."""
+    lowered = text.lower()
+    if not any(word in lowered for word in _HINTS):
+        return False
+    match = _DECLINES.search(text)
+    return match is not None and _YET.search(text, match.end()) is None

@@ -1,0 +1,200 @@
+"""Numbers written in words of other languages: German, French, Spanish, Italian, Portuguese, Dutch, Hindi, Arabic.
+
+The first six are read by text2num. Only whole words of a short text without digits are looked at, since a word of
+one language is another word elsewhere (the English "once" is eleven in Spanish). Ordinals are left out.
+"""
+
+import re
+from collections.abc import Iterator
+from decimal import Decimal
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+LONGEST: Final = 80
+"""Characters of a text that can be a number in words with its unit."""
+_LANGUAGES: Final = ("de", "fr", "es", "it", "pt", "nl")
+_WORD = re.compile(r"(?:[^\W\d_]|[\u0300-\u036f\u0900-\u0963\u064b-\u065f])+")
+_HINT = re.compile(
+    r"ein|halb|zwei|drei|vier|fünf|sechs|sieben|acht|neun|zehn|elf|zwölf|zig\b|ßig|null"
+    r"|un|deux|trois|quatre|cinq|sept|huit|neuf|dix|onze|douze|treize|quinze|seize|vingt|trente|ante\b|cent|mil|zéro"
+    r"|dos|tres|cuatro|cinco|siete|ocho|nueve|diez|once|doce|veint|enta\b|cero|ciento|cien\b"
+    r"|due|tre|quattro|cinque|sette|otto|nove|dieci|undici|dodici|venti|anta\b"
+    r"|dois|duas|três|quatro|seis|sete|oito|dez|doze|vinte|cem\b|twee|drie|vijf|zeven|negen|tien|twaalf|tig\b"
+    r"|[\u0600-\u06ff\u0900-\u097f]",
+    re.IGNORECASE,
+)
+_ENGLISH_TEXT: Final = "once elf due sei cent mil six ten an on million milliard billion trillion nil dice door"
+_ENGLISH: Final = frozenset(_ENGLISH_TEXT.split())
+"""Words that are no number, or the same one, in an English text."""
+_ARTICLES: Final = frozenset(["ein", "eine", "einen", "un", "une", "uno", "una", "um", "uma", "een", "één"])
+_MINUS: Final = frozenset(["minus", "moins", "menos", "meno", "min"])
+_AND_A_HALF = re.compile(r"\s(?:y medi[oa]|et demie?|e mezz[oa]|e mei[oa])\b", re.IGNORECASE)
+_HALF_INSIDE = re.compile(r"\b(\w*?)(?:und)?einhalb\b", re.IGNORECASE)
+_THOUSAND: Final = 1000
+
+
+class Spelled(NamedTuple):
+    value: Decimal
+    start: int
+    end: int
+
+
+def spelled_abroad(text: str) -> tuple[Spelled, ...]:
+    """Every number in words of another language, with where it stands; of the language that reads the most."""
+    return _spelled(text) if len(text) <= LONGEST and _HINT.search(text) else ()
+
+
+@lru_cache(maxsize=4096)
+def _spelled(text: str) -> tuple[Spelled, ...]:
+    words = [(match[0], match.start(), match.end()) for match in _WORD.finditer(text)]
+    if re.search("[\u0600-\u06ff\u0900-\u097f]", text):
+        return tuple(_by_table(words))
+    halved = _halved(text)
+    if halved:
+        return halved
+    readings = [found for language in _LANGUAGES if (found := tuple(_read(text, words, language)))]
+    if not readings:
+        return ()
+    longest = max(map(_length, readings))
+    best = {tuple(item.value for item in found): found for found in readings if _length(found) == longest}
+    return best.popitem()[1] if len(best) == 1 else ()
+
+
+def _length(found: tuple[Spelled, ...]) -> int:
+    return sum(item.end - item.start for item in found)
+
+
+class _Word:
+    """A word as text2num wants it."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def text(self) -> str:
+        return self._text
+
+    def nt_separated(self, _: "_Word") -> bool:
+        return False
+
+    def not_a_number_part(self) -> bool:
+        return False
+
+
+def _read(text: str, words: list[tuple[str, int, int]], language: str) -> Iterator[Spelled]:
+    from text_to_num import find_numbers
+
+    for found in find_numbers([_Word(word.lower()) for word, _, _ in words], language, 0.0):
+        first, last = words[found.start], words[found.end - 1]
+        inside = {word.lower() for word, _, _ in words[found.start : found.end]}
+        if inside <= _ENGLISH or (inside <= _ARTICLES and len(words) > 1) or not found.text[-1:].isdigit():
+            continue
+        value = Decimal(found.text.replace(",", ".").lstrip("+-"))
+        start, end = first[1], last[2]
+        if (half := _AND_A_HALF.match(text, end)) is not None:
+            value, end = value + Decimal("0.5") * _scale(value), half.end()
+        before = words[found.start - 1] if found.start else None
+        if found.text.startswith("-") or (before is not None and before[0].lower() in _MINUS):
+            value, start = -value, before[1] if before is not None and before[0].lower() in _MINUS else start
+        yield Spelled(value, start, end)
+
+
+def _scale(value: Decimal) -> int:
+    """What "and a half" halves: two millions and a half."""
+    scale = 1
+    while value and value % (scale * _THOUSAND) == 0:
+        scale *= _THOUSAND
+    return scale
+
+
+def _halved(text: str) -> tuple[Spelled, ...]:
+    """German halves: anderthalb, zweieinhalb."""
+    match = re.search(r"\banderthalb\b", text, re.IGNORECASE)
+    if match is not None:
+        return (Spelled(Decimal("1.5"), match.start(), match.end()),)
+    match = _HALF_INSIDE.search(text)
+    if match is None:
+        return ()
+    whole = list(_read(match[1], [(match[1], 0, len(match[1]))], "de")) if match[1] else []
+    value = whole[0].value if whole else Decimal(1)
+    return (Spelled(value + Decimal("0.5"), match.start(), match.end()),)
+
+
+# --- Hindi and Arabic ---------------------------------------------------------------------------------------------
+
+_HINDI_TEXT: Final = """
+    शून्य एक दो तीन चार पाँच छह सात आठ नौ दस ग्यारह बारह तेरह चौदह पंद्रह सोलह सत्रह
+    अठारह उन्नीस बीस इक्कीस बाईस तेईस चौबीस पच्चीस छब्बीस सत्ताईस अट्ठाईस उनतीस तीस
+    इकतीस बत्तीस तैंतीस चौंतीस पैंतीस छत्तीस सैंतीस अड़तीस उनतालीस चालीस इकतालीस
+    बयालीस तैंतालीस चवालीस पैंतालीस छियालीस सैंतालीस अड़तालीस उनचास पचास इक्यावन
+    बावन तिरपन चौवन पचपन छप्पन सत्तावन अट्ठावन उनसठ साठ इकसठ बासठ तिरसठ चौंसठ पैंसठ
+    छियासठ सड़सठ अड़सठ उनहत्तर सत्तर इकहत्तर बहत्तर तिहत्तर चौहत्तर पचहत्तर छिहत्तर
+    सतहत्तर अठहत्तर उनासी अस्सी इक्यासी बयासी तिरासी चौरासी पचासी छियासी सत्तासी
+    अट्ठासी नवासी नब्बे इक्यानवे बानवे तिरानवे चौरानवे पचानवे छियानवे सत्तानवे
+    अट्ठानवे निन्यानवे
+"""
+_ARABIC_TEXT: Final = """صفر واحد اثنان ثلاثه اربعه خمسه سته سبعه ثمانيه تسعه عشره"""
+_ARABIC_TENS: Final = "عشرون ثلاثون اربعون خمسون ستون سبعون ثمانون تسعون"
+_BY_NAME: Final = {
+    **{word: value for value, word in enumerate(_HINDI_TEXT.split())},
+    **{"पांच": 5, "छः": 6, "छ": 6, "पन्द्रह": 15, "अठाईस": 28, "छे": 6},
+    **{word: value for value, word in enumerate(_ARABIC_TEXT.split())},
+    **{word.removesuffix("ه"): value for value, word in enumerate(_ARABIC_TEXT.split()) if value > 2},
+    **{word: 10 * value for value, word in enumerate(_ARABIC_TENS.split(), start=2)},
+    **{word[:-2] + "ين": 10 * value for value, word in enumerate(_ARABIC_TENS.split(), start=2)},
+    **{"واحده": 1, "اثنين": 2, "اثنتان": 2, "اثنتين": 2, "احد": 1, "احدي": 1, "احدى": 1, "اثنا": 2, "ثماني": 8},
+}
+_SCALES: Final = {"सौ": 100, "हज़ार": 1000, "हजार": 1000, "लाख": 10**5, "करोड़": 10**7} | {
+    **{"مئه": 100, "مائه": 100, "مئتان": 200, "مئتين": 200, "مائتان": 200, "الف": 1000, "الاف": 1000, "الفان": 2000},
+    **{"مليون": 10**6, "ملايين": 10**6, "مليار": 10**9},
+}
+_DUALS: Final = frozenset({"مئتان", "مئتين", "مائتان", "الفان"})
+_HINDI_HALVES: Final = {"डेढ़": Decimal("1.5"), "ढाई": Decimal("2.5")}
+_QUARTERS: Final = {"साढ़े": Decimal("0.5"), "सवा": Decimal("0.25"), "पौने": Decimal("-0.25")}
+_ARABIC_MARKS = re.compile("[\u064b-\u065f\u0640]")
+
+
+_ARABIC_LETTERS: Final = str.maketrans("أإآةى", "اااهي")
+
+
+def _by_table(words: list[tuple[str, int, int]]) -> Iterator[Spelled]:
+    """One number of neighbouring words: a hundred and five is said in the order of its parts in both languages."""
+    total = current = Decimal(0)
+    shift = Decimal(0)
+    start: int | None = None
+    end = 0
+    for raw, begins, ends in words:
+        value = _named(raw)
+        if value is None and start is None:
+            continue
+        if value is None:
+            break
+        start, end = begins if start is None else start, ends
+        kind, amount = value
+        if kind == "shift":
+            shift = amount
+        elif kind == "scale":
+            amount_of = (current + shift) or Decimal(1)
+            shift = Decimal(0)
+            current = amount_of * amount
+            if amount > 100:
+                total, current = total + current, Decimal(0)
+        else:
+            current += amount
+    if start is not None:
+        yield Spelled(total + current + shift, start, end)
+
+
+def _named(raw: str) -> tuple[str, Decimal] | None:
+    word = _ARABIC_MARKS.sub("", raw).translate(_ARABIC_LETTERS)
+    for name in (word, word.removeprefix("و")):
+        if name in _QUARTERS:
+            return "shift", _QUARTERS[name]
+        if name in _HINDI_HALVES:
+            return "number", _HINDI_HALVES[name]
+        if name in _DUALS:
+            return "number", Decimal(_SCALES[name])
+        if name in _SCALES:
+            return "scale", Decimal(_SCALES[name])
+        if name in _BY_NAME:
+            return "number", Decimal(_BY_NAME[name])
+    return None

@@ -1,0 +1,173 @@
+"""`distill split`: no picture in both files, rows as they were, the same split whatever their order."""
+
+import csv
+import random
+from pathlib import Path
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image, ImageDraw
+from run_fixtures import picture
+from typer.testing import CliRunner
+
+from distill import cli, data, leakage
+from distill.errors import DataError
+from distill.recipe import load
+from distill.split import source_of, split
+from distill.types import Sample
+
+ASKED = ("How many dots are left of the tallest tower?", "What colour is the smallest square?", "Is it round?")
+
+
+def table(folder: Path, count: int = 20, columns: tuple[str, str] = ("image", "question")) -> list[dict[str, object]]:
+    """Three questions about every picture, in no order."""
+    names = [Path(picture(folder / "images", number, 40).path).name for number in range(count)]
+    rows: list[dict[str, object]] = [
+        {columns[0]: f"images/{name}", columns[1]: asked, "answer": str(at), "note": f"n{at}"}
+        for name in names
+        for at, asked in enumerate(ASKED)
+    ]
+    random.Random(0).shuffle(rows)
+    return rows
+
+
+def jsonl(path: Path, rows: list[dict[str, object]]) -> Path:
+    path.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
+    return path
+
+
+def lines(path: Path) -> list[dict[str, object]]:
+    return [orjson.loads(line) for line in path.read_bytes().splitlines()]
+
+
+def splitted(source: Path, out: Path, **settings: float) -> None:
+    recipe, name = source_of(str(source), name=None, settings={}, columns=[])
+    split(recipe, out, name=name, **settings)
+
+
+def test_the_command_splits_by_picture_and_its_files_load_and_do_not_overlap(tmp_path: Path) -> None:
+    rows = table(tmp_path)
+    source = jsonl(tmp_path / "all.jsonl", rows)
+    out = tmp_path / "parts"
+    done = CliRunner().invoke(cli.app, ["split", str(source), "--test", "0.2", "--seed", "3", "--out", str(out)])
+    assert done.exit_code == 0, done.output
+    train, test = lines(out / "train.jsonl"), lines(out / "test.jsonl")
+    assert (len(train), len(test)) == (48, 12)
+    assert sorted(map(orjson.dumps, [*train, *test])) == sorted(map(orjson.dumps, rows))
+    assert train == [row for row in rows if row in train]  # in the order of the source
+    assert not {row["image"] for row in train} & {row["image"] for row in test}
+    assert "train.jsonl: 48 rows, 16 pictures" in done.stdout and "test.jsonl: 12 rows, 4 pictures" in done.stdout
+    # What the command prints is what a recipe needs, and nothing leaks.
+    recipe = tmp_path / "elsewhere" / "recipe.toml"
+    recipe.parent.mkdir()
+    recipe.write_text(done.stdout[done.stdout.index("[data.questions]") :])
+    (found,) = leakage.measure(load(recipe), training=["questions"]).overlaps
+    assert (found.rows, found.questions, found.leaking) == (48, 12, 0)
+
+
+def test_order_changes_nothing_and_the_seed_does(tmp_path: Path) -> None:
+    rows = table(tmp_path)
+    splitted(jsonl(tmp_path / "a.jsonl", rows), tmp_path / "a")
+    splitted(jsonl(tmp_path / "b.jsonl", rows[::-1]), tmp_path / "b")
+    splitted(jsonl(tmp_path / "c.jsonl", rows), tmp_path / "c", seed=1)
+
+    def tested(name: str) -> set[bytes]:
+        return {orjson.dumps(row) for row in lines(tmp_path / name / "test.jsonl")}
+
+    assert tested("a") == tested("b") != tested("c")
+
+
+def test_pictures_that_were_saved_again_rows_of_several_and_blank_ones(tmp_path: Path) -> None:
+    def chart(*heights: int) -> Image.Image:
+        image = Image.new("RGB", (240, 160), "white")
+        for place, height in enumerate(heights):
+            ImageDraw.Draw(image).rectangle((20 + 50 * place, 150 - 20 * height, 55 + 50 * place, 150), fill="navy")
+        return image
+
+    chart(3, 6, 2).save(tmp_path / "first.png")
+    chart(3, 6, 2).resize((180, 120), Image.Resampling.LANCZOS).save(tmp_path / "again.jpg", quality=90)
+    for number in range(4):
+        picture(tmp_path, number, 40)
+    Image.new("RGB", (30, 30), "grey").save(tmp_path / "blank.png")
+    together = [["first.png"], ["again.jpg", "00000.png"], ["00000.png", "00001.png"]]
+    rows = [{"image": names, "question": f"Question {at}?"} for at, names in enumerate(together)]
+    apart = [{"image": [f"{name:05d}.png", "blank.png"], "question": "What?"} for name in (2, 3)]
+    blank = [{"image": ["blank.png"], "question": f"How many is {number}?"} for number in range(5)]
+    source = jsonl(tmp_path / "all.jsonl", [*rows, *apart, *blank])
+    sizes = set()
+    for seed in range(12):
+        out = tmp_path / f"out{seed}"
+        splitted(source, out, test=0.3, seed=seed)
+        test = lines(out / "test.jsonl")
+        grouped = [row for row in test if row in rows]
+        assert len(test) == 3 and len(grouped) in (0, 3)
+        sizes.add((len(grouped), sum(row in apart for row in test), sum(row in blank for row in test)))
+    assert len(sizes) > 2  # blank pictures and their rows do not stick together
+
+
+def test_tables_with_pictures_keep_their_schema_and_csv_its_columns(tmp_path: Path) -> None:
+    rows = table(tmp_path, 10)
+    with (tmp_path / "all.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    splitted(tmp_path / "all.csv", tmp_path / "csv", test=0.3)
+    with (tmp_path / "csv/test.csv").open(newline="") as file:
+        test = list(csv.DictReader(file))
+    assert len(test) == 9 and test == [row for row in rows if row in test]
+    cells = [{**row, "image": {"bytes": (tmp_path / str(row["image"])).read_bytes(), "path": None}} for row in rows]
+    whole = pa.Table.from_pylist(cells).replace_schema_metadata({"huggingface": "{}"})
+    pq.write_table(whole, tmp_path / "all.parquet", row_group_size=7)
+    splitted(tmp_path / "all.parquet", tmp_path / "parquet", test=0.3)
+    parts = [pq.read_table(tmp_path / "parquet" / f"{part}.parquet") for part in ("train", "test")]
+    assert [part.num_rows for part in parts] == [21, 9]
+    assert all(part.schema.equals(whole.schema, check_metadata=True) for part in parts)
+    assert sum(part["note"].to_pylist().count("n0") for part in parts) == 10
+
+
+def test_columns_formats_and_the_section_of_a_recipe_are_read_as_there(tmp_path: Path) -> None:
+    rows = table(tmp_path, 10, columns=("file", "ask"))
+    jsonl(tmp_path / "all.jsonl", rows)
+    (tmp_path / "mine.toml").write_text(
+        '[data.charts]\nsource = "all.jsonl"\n[data.charts.columns]\nimage = "file"\nquestion = "ask"\n'
+    )
+    arguments = [
+        ["split", str(tmp_path / "mine.toml"), "--data", "charts", "--out", str(tmp_path / "a")],
+        ["split", str(tmp_path / "all.jsonl"), "--column", "image=file", "--column", "question=ask"],
+    ]
+    arguments[1] += ["--images-root", str(tmp_path), "--out", str(tmp_path / "b")]
+    for each in arguments:
+        done = CliRunner().invoke(cli.app, each)
+        assert done.exit_code == 0, done.output
+    assert lines(tmp_path / "a/test.jsonl") == lines(tmp_path / "b/test.jsonl")
+    assert f'images_root = "{tmp_path}"' in done.stdout
+
+
+def test_rows_that_cannot_be_used_are_left_out_and_counted(tmp_path: Path) -> None:
+    rows = table(tmp_path)
+    rows.insert(5, {"image": "images/none.png", "question": "What is missing?", "answer": "x", "note": ""})
+    recipe, name = source_of(str(jsonl(tmp_path / "all.jsonl", rows)), name=None, settings={}, columns=[])
+    found = split(recipe, tmp_path / "out", name=name)
+    assert found.left_out == {"missing_image": 1} and sum(found.rows.values()) == 60
+    assert "left out: 1 rows that cannot be used (missing_image: 1)" in str(found)
+
+
+def test_one_picture_for_all_rows_a_wrong_share_and_files_that_are_there_are_refused(tmp_path: Path) -> None:
+    source = jsonl(tmp_path / "all.jsonl", table(tmp_path, 1))
+    with pytest.raises(DataError, match=r"3 rows in 1 groups that share pictures; the smallest has 3"):
+        splitted(source, tmp_path / "out", test=0.5)
+    with pytest.raises(DataError, match="between 0 and 1"):
+        splitted(source, tmp_path / "out", test=10)
+    source = jsonl(tmp_path / "all.jsonl", table(tmp_path, 10))
+    splitted(source, tmp_path / "out")
+    with pytest.raises(DataError, match="there is something already"):
+        splitted(source, tmp_path / "out")
+
+
+def test_relative_paths_hold_beside_the_new_files(tmp_path: Path) -> None:
+    splitted(jsonl(tmp_path / "all.jsonl", table(tmp_path)), tmp_path / "far/away")
+    for part in ("train", "test"):
+        recipe, name = source_of(str(tmp_path / f"far/away/{part}.jsonl"), name=None, settings={}, columns=[])
+        assert all(isinstance(item, Sample) for item in data.read(recipe, name))
