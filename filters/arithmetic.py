@@ -14,7 +14,7 @@ from distill.recipe import Recipe
 from distill.slips import find_slips
 from distill.types import Sample, Trace
 from filters.columns import NOT_APPLICABLE, OK, family
-from filters.text import written
+from filters.text import readable, written
 from filters.time_limits import TooMuch
 
 FEW = 5
@@ -44,7 +44,7 @@ class Arithmetic:
     def _row(self, text: str) -> dict[str, Any]:
         if not text.strip():
             return {"arithmetic_state": NOT_APPLICABLE}
-        found = find_slips(text)
+        found = find_slips(readable(text))
         if not found.complete and not found.slips:
             # A slip is one wherever the reading ended; that there is none was not seen.
             raise TooMuch("more numbers than are read of a text of this length")

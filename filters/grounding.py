@@ -15,6 +15,7 @@ from distill.recipe import Recipe
 from distill.reckoning import asked
 from distill.types import Sample, Trace
 from filters.columns import NOT_APPLICABLE, OK, family
+from filters.text import readable
 from filters.time_limits import TooMuch
 
 FEW = 5
@@ -53,7 +54,7 @@ class Grounding:
             if not trace.reasoning:
                 rows.append({"grounding_state": NOT_APPLICABLE})
                 continue
-            found = ground(trace.reasoning, table, question, self.relative_tolerance, FEW)
+            found = ground(readable(trace.reasoning), table, question, self.relative_tolerance, FEW)
             if not found.complete:
                 raise TooMuch("more numbers and labels than are judged in a text of this length")
             first = found.unsupported

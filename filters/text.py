@@ -32,6 +32,11 @@ def has_east_asian(text: str) -> bool:
     return not text.isascii() and bool(text.encode("utf-8", "surrogatepass").translate(None, _OTHERS))
 
 
+def readable(text: str) -> str:
+    """A text in which what no file can hold (half of a surrogate pair) is the sign for an unreadable character."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
 def composed(text: str) -> str:
     """A text in Unicode's canonical composition, in which equal characters are equal code points."""
     return text if text.isascii() else unicodedata.normalize("NFC", text)

@@ -11,8 +11,10 @@ from distill.filtering import DEFAULT_RULES, DEFAULT_SIGNALS
 from distill.types import Sample, Trace, Usage
 from filters import registry, time_limits
 from filters.arithmetic import Arithmetic
+from filters.registry import FAMILIES
 from filters.repetition import Repetition
 from filters.time_limits import MOST_CHARACTERS, OutOfTime, processor_time
+from teacher.parse import parse
 
 SAMPLE = Sample(id="s", images=(), question="How many are there?", answers=("15",))
 
@@ -81,3 +83,17 @@ def test_the_clock_is_gone_once_a_block_ends() -> None:
         while True:
             pass
     assert time_limits.MOST_SECONDS >= 10
+
+
+@pytest.mark.parametrize(
+    "odd", ["\ud800", "\udfff 8 + 6 = 15", "\U0001f600", "\u0301" * 50, "\x00", "9" * 5000, "(" * 3000]
+)
+def test_odd_characters_pass_through_the_parser_and_the_families(odd: str) -> None:
+    text = f"The red bar \ud83d is 7. {odd} So 8 + 6 = 15."
+    parsed = parse(f"<think>{text}</think>{odd}")
+    charted = replace(SAMPLE, meta={"table": {"red": 8, "blue": 6}})
+    families = tuple(
+        FAMILIES[name]() for name in ("arithmetic", "grounding", "steps", "refusal", "format", "repetition")
+    )
+    (row,) = registry.rows(families, charted, [trace(parsed.reasoning or text, "7")])
+    assert row["signal_errors"] is None
