@@ -268,7 +268,7 @@ def _words(text: str) -> set[str]:
 
 
 def _templated(database: duckdb.DuckDBPyConnection) -> Check:
-    """Traces that repeat the words of another one of the run with other values; not known without "corpus"."""
+    """Traces that repeat the words of another one of the run with other values; not known without that signal."""
     ((count, checked),) = database.execute(
         """SELECT count(*) FILTER (varied), count(varied) FROM (
             SELECT corpus_other_values AS varied

@@ -68,6 +68,7 @@ def test_every_trace_is_measured_decided_and_counted(world):
         "rule.bad_format": 6,
         "rule.repetition": 6,
         "rule.exact_duplicate": 6,
+        "selected.templated": 6,  # one text over six questions, each with its own number
         "measured": 24,
         "reused": 0,
     }
