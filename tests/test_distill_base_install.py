@@ -38,7 +38,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (place / name / "model.safetensors").write_bytes(b"")
     worlds.data(place, questions=6)
     (place / "words.jsonl").write_text(json.dumps({"question": "1 + 1?", "answer": "2"}) + "\n")
-    more = TEACHER + '[eval]\narms = { before = "base" }\n'
+    more = TEACHER + '[eval]\nallow_overlap = true\narms = { before = "base" }\n'
     more += '[data.words]\nsource = "words.jsonl"\ncolumns = { image = "" }\n[data.far]\nsource = "some/where"\n'
     worlds.recipe(place, worlds.stage("align", "questions"), worlds.stage("reason"), more=more)
     return place
