@@ -30,11 +30,9 @@ def changed(folder: Path, outputs: Iterable[tuple[str, Output]], *, digests: boo
     return faults
 
 
-def require_whole(
-    folder: Path, manifest: Manifest, *, below: tuple[str, ...] = (), digests: bool = False, remedy: str
-) -> None:
-    """DataError naming the files of a finished stage that changed; with `below`, of these folders alone."""
-    outputs = [(name, output) for name, output in manifest.outputs.items() if not below or name.startswith(below)]
+def require_whole(folder: Path, manifest: Manifest, *, below: str = "", digests: bool = False, remedy: str) -> None:
+    """DataError naming the files of a finished stage that changed; with `below`, in this folder alone."""
+    outputs = [(name, output) for name, output in manifest.outputs.items() if name.startswith(below)]
     if faults := changed(folder, outputs, digests=digests):
         listed = "\n".join(f"  {folder / name}: {fault}" for name, fault in faults.items())
         raise DataError(f"{folder}: finished files were damaged:\n{listed}\n{remedy}")

@@ -239,6 +239,7 @@ def _adopted(folder: Path, staging: Path, count: int) -> list[Path]:
                 new.replace(path)
                 digest_note(new).replace(digest_note(path))
         for path in [*staging.iterdir(), *(set(folder.glob("*.parquet")) - set(paths))]:
-            path.unlink()
+            path.unlink(missing_ok=True)
+            digest_note(path).unlink(missing_ok=True)
         staging.rmdir()
     return paths

@@ -25,8 +25,7 @@ def require_saved(run: Path, stage: str, *, digests: bool = False) -> None:
             f"`distill train` trains this stage again ({manifest.counts.get('steps', 0):,} steps, "
             f"{manifest.seconds:,.0f} s last time)"
         )
-        below = (f"{MODEL}/", f"{ADAPTER}/")
-        require_whole(folder, manifest, below=below, digests=digests, remedy=remedy)
+        require_whole(folder, manifest, below=f"{MODEL}/", digests=digests, remedy=remedy)
 
 
 def whole(student: Any, recipe: Recipe, stage: Stage, start: Path | None, parts: "Parts") -> Any:
