@@ -64,7 +64,8 @@ def repeats(chance: random.Random, characters: int) -> Callable[[], Case]:
 
 def mutations(chance: random.Random, characters: int) -> Callable[[], Case]:
     pairs = [orjson.loads(line) for path in PAIRS for line in path.read_bytes().splitlines()]
-    answers = [pair[side] for pair in pairs for side in ("gold", "prediction")]
+    sides = [pair[side] for pair in pairs for side in ("gold", "prediction")]
+    answers = [side if isinstance(side, str) else side[0] for side in sides]
     signs = [sign for sign in vocabulary() if sign]
 
     def mutated(text: str) -> str:

@@ -69,6 +69,8 @@ def compare_quantities(said: Quantity, meant: Quantity, gold_type: str, toleranc
             return undecided("other_unit")
         if not (re.search(rf"\b{re.escape(meant.unit)}", text, re.IGNORECASE) and not unit_factor(meant.unit)):
             return wrong("other_unit") if ours and theirs else _unless_wrong(same, "other_unit")
+    if _bits_and_bytes(said.written_unit, meant.written_unit):
+        return _unless_wrong(same, "other_unit")
     if _other_capitals(said.written_unit, meant.written_unit):
         return _by_table(said, meant, tolerance, True) or same
     if (meant.currency and said.unit and not said.currency) or (said.currency and meant.unit and not meant.currency):
@@ -100,6 +102,11 @@ _CONVERTED: Final = Decimal("1e-9")
 def _other_capitals(one: str, other: str) -> bool:
     """mW and MW."""
     return one != other and one[1:] == other[1:] and {one[:1], other[:1]} == {"m", "M"} and len(one) <= 4
+
+
+def _bits_and_bytes(one: str, other: str) -> bool:
+    """Mb and MB, which few keep apart."""
+    return one != other and one[:1] == other[:1] and len(one) == len(other) == 2 and {one[1], other[1]} == {"b", "B"}
 
 
 def _same_yen(said: Quantity, meant: Quantity) -> bool:

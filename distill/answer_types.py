@@ -79,6 +79,9 @@ def items(text: str) -> list[str]:
     elif ";" in inside:
         parts = re.split(r"\s*;\s*", inside)
     else:
-        parts = re.split(r",\s+(?:and\s+|&\s+)?|,(?!\d{3}\b)|\s+(?:and|&)\s+|\s+[-*•]\s+|\s+(?=\d+[.)]\s)", inside)
+        parts = re.split(
+            r",\s+(?:and\s+|&\s+|et\s+|und\s+)?|,(?!\d{3}\b)|\s+(?:and|&|et|und)\s+|\s+[-*•]\s+|\s+(?=\d+[.)]\s)",
+            inside,
+        )
     stripped = (re.sub(r"^(?:[-*•]|\d+[.)])\s+", "", part.strip()).strip(" '\"") for part in parts)
     return [part for part in stripped if part]

@@ -26,7 +26,8 @@ _LABEL = re.compile(r"(?<![\w'])([A-Z])[.):]\s(?=\S)")
 _PARENTHESISED = re.compile(r"[(\[]([A-Za-z])[)\]]")
 _BARE = re.compile(r"(?<![A-Za-z0-9_'])(?<!\d\s)([A-Z])(?![A-Za-z0-9_'])")
 _REJECTED = re.compile(
-    r"\b(?:(?:anything|everything|all|any (?:option|choice)|any|nothing) (?:but|except|other than)(?: for)?"
+    r"\b(?:(?:anything|everything|(?:all|any)(?: of (?:them|these|those))?|nothing"
+    r"|any (?:option|choice)) (?:but|except|other than)(?: for)?"
     r"|except(?: for)?|other than|apart from"
     r"|not|neither|nor|rul(?:e|es|ed|ing) out|eliminat(?:e|es|ed|ing)|exclud(?:e|es|ed|ing)"
     r"|reject(?:s|ed|ing)?)\s+(?:options?\s+|choices?\s+)?"

@@ -21,6 +21,8 @@ _DECLINES = re.compile(
     r"|\bno (?:readable|visible|legible|discernible) \w+|\b(?:is|are) not (?:visible|readable|legible|shown|provided"
     r"|given|available|specified|stated|mentioned|clear)\b|\bi (?:do not|don't) (?:see|know)\b|\bi can only see\b"
     r"|\bno (?:image|picture|photo|chart|figure) (?:is|was|has been|provided|attached|available)\b"
+    r"|\bcan neither\b|\bneither\b.{0,30}\bcan be\b|\bkann (?:ich )?(?:\w+ )?nicht\b|\bno puedo\b|\bje ne peux pas\b"
+    r"|\bnon posso\b|\bnão posso\b|无法|不能|できません|見えません|لا أستطيع|لا يمكن|नहीं देख"
     r"|^(?:unanswerable|unknown|not answerable|undetermined|none visible|n/a|not applicable)\W*$",
     re.IGNORECASE,
 )
@@ -39,6 +41,9 @@ _HINTS: Final = (
         "none",
         "n/a",
         "only see",
+        "无法",
+        "不能",
+        "ません",
         "few ",
         "little ",
         "failed",

@@ -33,6 +33,7 @@ _ENDS_IN = re.compile(
 _NAMED_VALUE = re.compile(
     r"[-*•]?\s*(?!not\b|no\b|wrong\b|except\b)[^\W\d][\w ]{1,30}: (?P<rest>[^:]+)", re.IGNORECASE
 )
+_TITLES: Final = frozenset({"dr", "mr", "mrs", "ms", "prof", "professor", "sir", "lady", "miss", "doctor", "mister"})
 _NUMBERED_TEXT: Final = "page pages p pp no nr number zip code postcode room line bus gate platform flight"
 _NUMBERED: Final = frozenset(_NUMBERED_TEXT.split())
 _RANKED = re.compile(
@@ -78,10 +79,12 @@ def _stated(text: str, meant: Sequence[str]) -> bool:
     said = tokens(copula["rest"] if copula is not None else text)
     if _same_but_short(said, meant):
         return True
-    if len(said) > 1 and said[0] in _ARTICLES_ABROAD and meant and meant[0] not in _ARTICLES_ABROAD:
+    if len(said) > 1 and said[0] in ARTICLES_ABROAD and meant and meant[0] not in ARTICLES_ABROAD:
         said = said[1:]
         if len(meant) == 1 and "-" in text and "".join(said) == meant[0]:
             return True
+    if len(said) > 1 and said[0] in _TITLES and meant and meant[0] not in _TITLES:
+        said = said[1:]
     if len(said) > 1 and said[0] in _NUMBERED and meant and meant[0][:1].isdigit():
         said = said[2:] if said[1] == "code" else said[1:]
     if _only_name(text, meant):
@@ -113,7 +116,7 @@ def _only_name(text: str, meant: Sequence[str]) -> bool:
         return False
     quoted = _QUOTED.findall(text)
     if quoted:
-        return len(quoted) == 1 and tokens(quoted[0].strip(".,!")) == tuple(meant)
+        return text.count('"') == 2 and tokens(quoted[0].strip(".,!")) == tuple(meant)
     if not _POINTS_AT_IT.match(text):
         return False
     names = tokens(" ".join(_CAPITALS.findall(text)))
@@ -127,4 +130,4 @@ def _same_but_short(said: Sequence[str], meant: Sequence[str]) -> bool:
 
 
 _ARTICLES_ABROAD_TEXT: Final = "el la los las l un una le les une der die das ein eine il lo gli os um uma de het een"
-_ARTICLES_ABROAD: Final = frozenset(_ARTICLES_ABROAD_TEXT.split())
+ARTICLES_ABROAD: Final = frozenset(_ARTICLES_ABROAD_TEXT.split())

@@ -88,6 +88,8 @@ def _plain(text: str) -> str:
 def _interval(text: str) -> Interval | None:
     if len(text) > 80:
         return None
+    if text.lower() in ("all real numbers", "all reals", "all x", "ℝ", "\\mathbb{r}"):
+        return Interval(low=-_INFINITE, high=_INFINITE, low_closed=False, high_closed=False)
     if (match := _BRACKETS.fullmatch(text)) is not None:
         low, high = _end(match["low"]), _end(match["high"])
         low_closed, high_closed = match["open"] == "[", match["close"] == "]"

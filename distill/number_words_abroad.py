@@ -17,7 +17,7 @@ _WORD = re.compile(r"(?:[^\W\d_]|[\u0300-\u036f\u0900-\u0963\u064b-\u065f])+")
 _HINT = re.compile(
     r"ein|halb|zwei|drei|vier|fünf|sechs|sieben|acht|neun|zehn|elf|zwölf|zig\b|ßig|null"
     r"|un|deux|trois|quatre|cinq|sept|huit|neuf|dix|onze|douze|treize|quinze|seize|vingt|trente|ante\b|cent|mil|zéro"
-    r"|dos|tres|cuatro|cinco|siete|ocho|nueve|diez|once|doce|veint|enta\b|cero|ciento|cien\b"
+    r"|dos|tres|trece|catorce|quince|dieci|quindici|tredici|quattordici|sedici|cuatro|cinco|siete|ocho|nueve|diez|once|doce|veint|enta\b|cero|ciento|cien\b"
     r"|due|tre|quattro|cinque|sette|otto|nove|dieci|undici|dodici|venti|anta\b"
     r"|dois|duas|três|quatro|seis|sete|oito|dez|doze|vinte|cem\b|twee|drie|vijf|zeven|negen|tien|twaalf|tig\b"
     r"|[\u0600-\u06ff\u0900-\u097f]",

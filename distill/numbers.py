@@ -112,7 +112,8 @@ _POINTS = re.compile(r"[\s-]points?\b")
 _IN_CENTS = re.compile(r"cents?\b|¢")
 _NEGATED = re.compile(
     r"(?:\b(?:not|except(?: for)?|rather than|instead of|cannot be|(?:anything|everything|nothing|all) but|other than"
-    r"|apart from|no (?:number|digit|figure|value|letter))|n't)(?:\s(?:be|a|an|the|just))?\s*$",
+    r"|apart from|no (?:number|digit|figure|value|letter))|n't)"
+    r"(?:\s(?:be|a|an|the|just|in|at|on|by|from))?\s*$|(?:≠|!=)\s*$",
     re.IGNORECASE,
 )
 

@@ -178,6 +178,8 @@ def _in_figures(text: str) -> tuple[str, ...]:
     text = _DAY_OR_MONTH.sub(lambda word: _FULL[word[1]], text)
     text = re.sub(r"(?<=\w)(?:\s(?:through|thru|until|till|to)\s|\s?-\s?)(?=\w)", " ", text)
     text = re.sub(r"\b(?:a|per|every) day\b", "daily", text)
+    text = re.sub(r"\bq([1-4])\b", r"\1th quarter", text)
+    text = re.sub(r"\bquarter of (?=\d)", "quarter ", text).replace("&", " and ")
     for word, figure in (("once", "1 times"), ("twice", "2 times"), ("thrice", "3 times")):
         text = re.sub(rf"\b{word}\b", figure, text)
     text = re.sub(r"\b(?:the )?(?:19)?(\d0)'?s\b", r"\1s", text)

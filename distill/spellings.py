@@ -26,6 +26,7 @@ _PAIRS_TEXT: Final = """
 """
 SPELLINGS: Final[dict[str, str]] = dict(pair.split("=") for pair in _PAIRS_TEXT.split())
 """A word to the spelling that stands for all of its spellings."""
+SPELLINGS["&"] = "and"
 for _word, _standard in list(SPELLINGS.items()):
     SPELLINGS[_word] = SPELLINGS.get(_standard, _standard)
 

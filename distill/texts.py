@@ -12,7 +12,7 @@ from typing import Final
 from rapidfuzz.distance import Levenshtein, Prefix
 
 from distill.agreement import Finding, correct, undecided, wrong
-from distill.framed import COPULA, framed
+from distill.framed import ARTICLES_ABROAD, COPULA, framed
 from distill.number_words import SMALL, TENS
 from distill.numbers import quantities, single
 from distill.other_spellings import same_otherwise
@@ -114,6 +114,8 @@ def _name(words: Sequence[str]) -> str:
 
 def _same_letters(said: Sequence[str], meant: Sequence[str]) -> bool:
     """hot dog and hotdog, e-mail and email."""
+    if len(said) > 1 and said[0] in ARTICLES_ABROAD:
+        said = said[1:]
     one, other = "".join(said), "".join(meant)
     return one == other and len(one) >= 5 and one.isalpha()
 
@@ -166,7 +168,7 @@ _POLAR_ABROAD: Final = {
 def _polar_abroad(text: str, said: Sequence[str], meant: str) -> Finding | None:
     """Yes and no of other languages; what is in another language than the gold answer counts when it stands alone."""
     first = said[0] if said else ""
-    if len(said) > 1 and not re.match(r"\s*[^\W\d_]+\s*[,.!;:，。、]", text):
+    if len(said) > 1 and not re.match(r"\s*[^\s\d,.!;:，。、،]+\s*[,.!;:，。、،]", text):
         return None
     verdict = _POLAR_ABROAD.get(first) or (_POLAR.get(first) if first == "no" or len(said) == 1 else None)
     if verdict is None:
