@@ -33,7 +33,16 @@ def size_in(one: str, other: str) -> Decimal | None:
         if size.dimensionless or size.dimensionality != unit.dimensionality:
             return None
         return Decimal(format(size.to(unit).magnitude, _SIGNIFICANT))
-    except (pint.errors.PintError, ValueError, TypeError, AttributeError, ArithmeticError, SyntaxError, KeyError):
+    except (
+        pint.errors.PintError,
+        ValueError,
+        TypeError,
+        AttributeError,
+        ArithmeticError,
+        SyntaxError,
+        KeyError,
+        AssertionError,
+    ):
         return None
 
 
