@@ -13,7 +13,7 @@ import tiny_models
 
 from distill.artifacts import Manifest, read_jsonl
 from distill.damage import side_file
-from distill.errors import DataError, StorageError, TeacherError
+from distill.errors import CircuitOpen, DataError, StorageError
 from distill.lines import seal
 from distill.recipe import Recipe, load
 from distill.types import Progress
@@ -50,8 +50,9 @@ class World:
     def recipe(self) -> Recipe:
         path = self.folder / "recipe.toml"
         path.write_text(
-            '[data.questions]\nsource = "rows.jsonl"\nimages_root = "."\n[[teachers]]\nname = "stub"\n'
-            f'model = "stub"\nbackend = "vllm"\nbase_url = "{self.url}"\nsamples = {SAMPLES}\ntimeout_s = 5.0\n'
+            '[generate]\npatience_s = 1.0\n[data.questions]\nsource = "rows.jsonl"\nimages_root = "."\n'
+            f'[[teachers]]\nname = "stub"\nmodel = "stub"\nbackend = "vllm"\n'
+            f'base_url = "{self.url}"\nsamples = {SAMPLES}\ntimeout_s = 5.0\n'
         )
         return load(path)
 
@@ -167,7 +168,7 @@ def test_a_finished_stage_that_lost_a_part_asks_for_what_was_in_it(world: World,
 def test_a_damaged_finished_stage_without_its_server_claims_nothing(world: World) -> None:
     world.part.write_bytes(world.part.read_bytes()[:-30])
     world.url = "http://127.0.0.1:9/v1"
-    with pytest.raises(TeacherError):
+    with pytest.raises(CircuitOpen):
         world.generate()
     assert Manifest.read(world.run / "generate") is None
 
