@@ -219,6 +219,8 @@ def ablate_recipe(
     from distill.ablate import ablate
     from distill.status import ablation
 
+    # A report is written from what is there, and trains nothing.
+    compared = "" if report else _compared(recipe, run)
     with watch() as on_progress:
         folder = ablate(
             recipe,
@@ -231,7 +233,7 @@ def ablate_recipe(
             fresh=fresh,
             on_progress=on_progress,
         )
-    return f"{ablation(folder, study)}\nreport:  {folder / 'report.html'}"
+    return _blocks(ablation(folder, study), compared) + f"\nreport:  {folder / 'report.html'}"
 
 
 def _vllm(recipe: Recipe) -> "Serve":

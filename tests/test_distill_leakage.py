@@ -160,13 +160,13 @@ data = "held"
     }
 
 
-def test_generate_train_and_eval_refuse_with_counts_and_three_examples_until_overlap_is_allowed(
+def test_generate_train_eval_and_ablate_refuse_with_counts_and_three_examples_until_overlap_is_allowed(
     tmp_path: Path,
 ) -> None:
     shared = rows(tmp_path, range(5), "What is it?")
     other = [row | {"question": "Where is it?"} for row in shared]
     recipe = world(tmp_path, STAGES, questions=other, captions=shared, test=other)
-    for command in ("generate", "train", "eval"):
+    for command in ("generate", "train", "eval", "ablate"):
         done = CliRunner().invoke(cli.app, [command, str(recipe.path), "--run", str(tmp_path / "run")])
         assert done.exit_code == 2
         assert "[data.questions] and [data.test] overlap: 5 of 5 rows" in done.stderr
