@@ -163,7 +163,7 @@ class _Reader:
             self._number(side, token, start, end)
         elif token in _SIGNS or (token in _OPERATORS and (token != "x" or after in (*_NUMBERS, "("))):
             self._operator(side, token, start, end, after)
-        elif token == "π" or (token == "(" and not (last in _ENDS and self.sentence[start - 1] == " ")):
+        elif token == "π" or (token == "(" and not (last in (*_ENDS, "u") and self.sentence[start - 1] == " ")):
             # What stands directly before it is the name of a function.
             side.sound = side.sound and not (token == "(" and self.sentence[start - 1 : start].isalpha())
             side.tokens.append(token)

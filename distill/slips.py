@@ -20,6 +20,8 @@ Arithmetic = Literal["right", "slip", "none_stated"]
 
 # "She had 8 stamps. After getting 6 more, she owns 14." is read as one.
 _SENTENCE: Final = re.compile(r"(?:(?<=[.!?])|(?<=[.!?][\"')\]]))\s++(?!after )|\n\s*+")
+# There a length of the picture stands for another one of the world: "2 cm are 1 km".
+_SCALED: Final = re.compile(r"\b(?:maps?|scales?|drawings?|blueprints?|plans?|models?)\b")
 _AROUND: Final = 20
 _SENTENCE_CHARACTERS: Final = 600
 
@@ -48,6 +50,7 @@ class Slips:
 def find_slips(text: str) -> Slips:
     """Every claim of a text that does not come out."""
     known = canonical(text, most_numbers(text))
+    scaled = _SCALED.search(known.text) is not None
     found: list[Claim] = []
     offset = 0
     for sentence in _sentences(known.text):
@@ -55,7 +58,8 @@ def find_slips(text: str) -> Slips:
         if count > 1:
             found += claims(sentence, known.numbers, offset)
             found += worded_claims(sentence, known.numbers, offset)
-            found += quantity_claims(sentence, known.numbers, offset)
+            if not scaled:
+                found += quantity_claims(sentence, known.numbers, offset)
         offset += count
     right = {claim.key for claim in found if claim.right}
     wrong = {(claim.first, claim.last): claim for claim in found if not claim.right and claim.key not in right}

@@ -22,7 +22,7 @@ _EQ: Final = (
     r"(?: (?:about|roughly|approximately|around|exactly|only|just|the|a|total|of|equal|to|again|left|is|therefore|thus|:|=))*[ :*]*-?)"
 )
 # Without choices to come back to: a list is read in one way.
-_LIST: Final = r"N(?>(?>\)?(?: [a-z()/'-]+){0,4}?(?:, and |, | and | plus | & )(?:[a-z()'-]+ ){0,4}?\(?N)){1,11}\)?"
+_LIST: Final = r"N(?>(?>\)?(?: [a-z()/'-]+){0,4}?(?:, and |, | and | plus | & )(?:[a-z()'-]+ ){0,4}?\(?N)){1,11}+\)?"
 _GAP: Final = r"[^N.!?;\n]{0,60}?"
 _WIDE: Final = r"[^N!?\n]{0,60}?"
 _UP: Final = "increase|rise|growth|gain|jump|climb|surge|hike"

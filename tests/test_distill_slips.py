@@ -7,6 +7,9 @@ from distill.slips import find_slips
 
 # Each line stands alone; some state arithmetic that is right, others only look like arithmetic.
 RIGHT = r"""
+The ladder leans against the wall: foot 3 m away, top 4 m up. So the ladder is 5 m long (9 + 16 = 25).
+The median of 3, 7, 8, 12 and 30 is the middle one, 8. The mean, 12, is larger because of the 30.
+The scale of the map is 1:50000. Two centimetres are 1 km, so 7 cm on the map are 3.5 km.
 The atomic weight is 12 + 16·2 = 44.
 |3 - 5| = 2
 12 - 5 = 7 apples, 7 / 2 = 3.5
