@@ -1,8 +1,8 @@
 """Near duplicates on pairs of texts that a person wrote: how many are found to be one, by kind. No text is printed.
 
-    .venv/bin/python benchmarks/near_duplicates.py FOLDER
+    .venv/bin/python benchmarks/near_duplicates.py benchmarks/data/near_duplicates/heldout
 
-FOLDER holds same.jsonl and different.jsonl, a pair a line: {"a": ..., "b": ..., "kind": ...}. Every pair goes both
+It holds same.jsonl and different.jsonl, a pair a line: {"a": ..., "b": ..., "kind": ...}. Every pair goes both
 ways that the filter knows: as two traces of one question (`duplicates`), and through the index of a whole run
 (`corpus`), first with nothing else in it, then with all texts of the folder at once.
 """
