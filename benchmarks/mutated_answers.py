@@ -1,27 +1,46 @@
-"""Mutated answers through the parser, the record and every family of signals: what fails, and the longest times.
+"""Mutated answers through the parser, the journal and every family of signals: what fails, and the longest times.
 
     python benchmarks/mutated_answers.py [--count 1000000] [--seed 0] [--signals-every 20] [--seconds 0]
 
 Every answer is made from a few seeds by repeats, truncation, splices, odd Unicode (lone surrogates too), nesting,
-huge numbers and tag soup, up to 64 kB. Each is parsed; every n-th is measured by all families but `length` and
-`contamination`, which need files. Prints counts of tracebacks and the longest times of processor time in
-milliseconds. Journals are not written here.
+huge numbers and tag soup, up to 64 kB. Each is parsed, written to a journal of traces and read back. Every n-th of
+those read is measured by all families, one after the other. `length` counts words here and `contamination` has no
+test set. Prints counts of tracebacks, of records that cannot be read or differ, and the longest times of this
+thread's processor time in milliseconds: a machine that is busy with other work makes them longer still. Tables that
+are loaded once a process are loaded before the clock starts, but for a few patterns of rare writing.
 """
 
 import argparse
 import random
+import tempfile
 import time
 import traceback
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import TypeVar
 
 import orjson
 
+from distill.artifacts import read_jsonl
+from distill.filtering import DEFAULT_SIGNALS
+from distill.trace_lines import trace_fault
 from distill.types import Sample, Trace, Usage
 from filters import registry
-from filters.registry import FAMILIES
+from filters.registry import FAMILIES, Extractor
+from teacher.journals import TraceJournal
+from teacher.ledger import Ledger, part_path
 from teacher.parse import parse
 
+T = TypeVar("T")
+
 MOST = 1 << 16
+MOST_SECONDS = 0.05
+BATCH = 500
+ENDS = ("stop", "length")
 SEEDS = (
     "<think>The red bar is 8 and the blue one 6, so 8 + 6 = 14.</think>The answer is 14.",
     "Step 1: read the chart.\n- 45 in 2015\n- 30 in 2016\n\n**Answer:** \\boxed{\\frac{3}{2}}",
@@ -66,13 +85,82 @@ def texts(seed: int, count: int) -> Iterator[str]:
     return (mutated(rng) for _ in range(count))
 
 
-def trace_of(text: str, finish_reason: str = "stop") -> Trace:
+def trace_of(text: str, number: int = 0, finish_reason: str = "stop") -> Trace:
     parsed = parse(text, finish_reason=finish_reason)
     return Trace(
-        id="t", sample_id="a", teacher="t", k=0, seed=0, reasoning=parsed.reasoning, answer=parsed.answer, text=text,
+        id=f"{number:032x}", sample_id="a", teacher="t", k=0, seed=0,
+        reasoning=parsed.reasoning, answer=parsed.answer, text=text,
         outcome=str(parsed.outcome), finish_reason=finish_reason, usage=Usage(), params={}, model="m", revision="",
-        engine={}, prompt_sha="", latency_s=0.0, created="",
+        engine={"name": "e", "version": "1"}, prompt_sha="", latency_s=0.0, created="",
     )  # fmt: skip
+
+
+class Campaign:
+    """The counts and longest times of one run."""
+
+    def __init__(self) -> None:
+        self.tracebacks: Counter[str] = Counter()
+        self.states: Counter[str] = Counter()
+        self.over: Counter[str] = Counter()
+        self.unreadable = self.different = self.measured = 0
+        self.longest: dict[str, tuple[float, int]] = {}
+        """Milliseconds, and the number of the answer."""
+
+    def timed(self, name: str, number: int, work: Callable[[], T]) -> T | None:
+        before = time.thread_time()
+        try:
+            return work()
+        except Exception:
+            self.tracebacks[f"{name}: {traceback.format_exc().splitlines()[-1][:120]}"] += 1
+            return None
+        finally:
+            self._longest(name, time.thread_time() - before, number)
+
+    def _longest(self, name: str, seconds: float, number: int) -> None:
+        self.longest[name] = max(self.longest.get(name, (0.0, 0)), (round(1000 * seconds, 1), number))
+
+    def stored(self, traces: Sequence[Trace], folder: Path) -> list[Trace]:
+        """The traces as they are read back from a journal."""
+        journal = TraceJournal(Ledger(folder), flush_interval_s=3600.0)
+        for trace in traces:
+            self.timed("journal", int(trace.id, 16), partial(journal.append, trace))
+        journal.close()
+        found = {}
+        for record in read_jsonl(part_path(folder, 0), check=trace_fault, on_damage=lambda _: None):
+            found[record["id"]] = record
+        part_path(folder, 0).unlink()
+        read = []
+        for trace in traces:
+            record = found.get(trace.id)
+            if record is None:
+                self.unreadable += 1
+                continue
+            said = {name: record[name] for name in ("text", "reasoning", "answer")}
+            self.different += any(whole(getattr(trace, name)) != text for name, text in said.items())
+            read.append(replace(trace, **said))
+        return read
+
+    def measure(self, families: Sequence[Extractor], trace: Trace) -> None:
+        self.measured += 1
+        number = int(trace.id, 16)
+        sample = SAMPLES[self.measured % 2]
+        spent = {"all families": 0.0, "default families": 0.0}
+        for family in families:
+            before = time.thread_time()
+            rows = self.timed(family.name, number, lambda family=family: registry.rows((family,), sample, [trace]))
+            for row in rows or ():
+                for name, reason in orjson.loads(row["signal_errors"] or "{}").items():
+                    self.states[f"{name}: {reason[:60]}"] += 1
+            for name in spent if family.name in DEFAULT_SIGNALS else ("all families",):
+                spent[name] += time.thread_time() - before
+        for name, seconds in spent.items():
+            self._longest(name, seconds, number)
+            self.over[name] += seconds > MOST_SECONDS
+
+
+def whole(text: str) -> str:
+    """What a journal keeps of a text: half a surrogate pair is no character."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def main() -> None:
@@ -82,32 +170,31 @@ def main() -> None:
     parser.add_argument("--signals-every", type=int, default=20)
     parser.add_argument("--seconds", type=float, default=0.0)
     options = parser.parse_args()
-    families = tuple(family() for name, family in FAMILIES.items() if name not in ("length", "contamination"))
-    failures: dict[str, int] = {}
-    states: dict[str, int] = {}
-    longest = {"parse": 0.0, "signals": 0.0}
-    started, done, measured = time.monotonic(), 0, 0
-    for text in texts(options.seed, options.count):
-        try:
-            before = time.thread_time()
-            trace = trace_of(text, "length" if done % 2 else "stop")
-            longest["parse"] = max(longest["parse"], time.thread_time() - before)
-            if done % options.signals_every == 0:
-                measured += 1
-                before = time.thread_time()
-                for row in registry.rows(families, SAMPLES[done // options.signals_every % 2], [trace]):
-                    for name, reason in orjson.loads(row["signal_errors"] or "{}").items():
-                        states[f"{name}: {reason[:60]}"] = states.get(f"{name}: {reason[:60]}", 0) + 1
-                longest["signals"] = max(longest["signals"], time.thread_time() - before)
-        except Exception:
-            last = traceback.format_exc().splitlines()[-1][:120]
-            failures[last] = failures.get(last, 0) + 1
-        done += 1
-        if options.seconds and time.monotonic() - started > options.seconds:
-            break
-    print(f"{done:,} answers parsed, {measured:,} measured; {sum(failures.values())} tracebacks {failures}")
-    print("longest, ms:", {name: round(1000 * value, 1) for name, value in longest.items()})
-    print("not measured:", states)
+    families = tuple(family() for family in FAMILIES.values())
+    warm = Campaign()
+    for number, text in enumerate([*SEEDS, "\\boxed{" * 50, "Germany, 等再"]):
+        warm.measure(families, trace_of(text, number))
+    campaign, done = Campaign(), 0
+    started = time.monotonic()
+    every = texts(options.seed, options.count)
+    with tempfile.TemporaryDirectory() as folder:
+        while batch := list(islice(every, BATCH)):
+            traces = [
+                campaign.timed("parse", done + place, partial(trace_of, text, done + place, ENDS[place % 2]))
+                for place, text in enumerate(batch)
+            ]
+            done += len(batch)
+            for trace in campaign.stored([trace for trace in traces if trace is not None], Path(folder)):
+                if int(trace.id, 16) % options.signals_every == 0:
+                    campaign.measure(families, trace)
+            if options.seconds and time.monotonic() - started > options.seconds:
+                break
+    print(f"{done:,} answers parsed, {campaign.measured:,} measured (seed {options.seed})")
+    print(f"{campaign.tracebacks.total()} tracebacks {dict(campaign.tracebacks)}")
+    print(f"{campaign.unreadable} unreadable records, {campaign.different} that differ")
+    print("longest, ms of processor time (number of the answer):", dict(sorted(campaign.longest.items())))
+    print(f"answers over {1000 * MOST_SECONDS:.0f} ms:", dict(campaign.over))
+    print("not measured:", dict(campaign.states))
 
 
 if __name__ == "__main__":

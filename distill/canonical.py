@@ -7,6 +7,7 @@ plain ones or go. What the numbers are said to be is not looked at.
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from distill.number_words import SMALL, TENS
@@ -171,7 +172,12 @@ def _digits(match: re.Match[str]) -> str:
 def _number(match: re.Match[str]) -> Number | None:
     if not match["digits"] or match["more"]:
         return None
-    digits = match["digits"].replace(",", "").replace("'", "")
-    scale = _SCALES[match["scale"].strip()] if match["scale"] else 1.0
-    unit = scale * 10.0 ** -len(digits.partition(".")[2])
-    return Number(float(digits) * scale, unit, match["percent"] is not None, *match.span())
+    return Number(*_worth(match["digits"], match["scale"] or ""), match["percent"] is not None, *match.span())
+
+
+@lru_cache(maxsize=1 << 12)
+def _worth(written: str, scale: str) -> tuple[float, float]:
+    """A number's value, and one of its last place."""
+    digits = written.replace(",", "").replace("'", "")
+    factor = _SCALES[scale.strip()] if scale else 1.0
+    return float(digits) * factor, factor * 10.0 ** -len(digits.partition(".")[2])

@@ -7,6 +7,7 @@ from typing import Final
 
 from distill.canonical import MARK
 
+_DEEPEST: Final = 20
 _SIMPLE: Final = {"+": add, "-": sub, "*": mul, "/": truediv}
 
 
@@ -58,14 +59,10 @@ class _Expression:
         return self.tokens[self.place] if self.place < len(self.tokens) else ""
 
     def sum(self) -> float:
-        self.depth += 1
-        if self.depth > 20:
-            raise _UnreadableError
         value = self._product()
         while (sign := self._next()) in ("+", "-"):
             self.place += 1
             value = value + self._product() if sign == "+" else value - self._product()
-        self.depth -= 1
         return value
 
     def _product(self) -> float:
@@ -91,6 +88,15 @@ class _Expression:
         return value
 
     def _atom(self) -> float:
+        # Parentheses, roots and signs nest alike: no hand writes so many.
+        self.depth += 1
+        if self.depth > _DEEPEST:
+            raise _UnreadableError
+        value = self._opened()
+        self.depth -= 1
+        return value
+
+    def _opened(self) -> float:
         token = self._next()
         self.place += 1
         if token == MARK:

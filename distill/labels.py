@@ -64,7 +64,7 @@ def read_items(text: str, table: Table, familiar: frozenset[str]) -> list[Item] 
     `familiar` are the words of question and title.
     """
     limit = most_numbers(text)
-    spans = written_numbers(text)
+    spans = written_numbers(text, limit + 1)
     if len(spans) > limit:
         return None
     named = labels(text, lower_case(text), table, familiar, spans)

@@ -15,7 +15,7 @@ import base64
 import html
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -185,11 +185,21 @@ def _of_command(parts: Sequence[str]) -> list[str]:
 
 def tree(value: Any) -> Any:
     """A JSON value whose strings and keys hold no known value; numbers stay."""
+    return _strings(value, exact)
+
+
+def _strings(value: Any, change: Callable[[str], str]) -> Any:
+    """A JSON value with all its strings and keys changed."""
     if isinstance(value, str):
-        return exact(value)
+        return change(value)
     if isinstance(value, Mapping):
-        return {exact(str(key)): tree(item) for key, item in value.items()}
-    return [tree(item) for item in value] if isinstance(value, list | tuple) else value
+        return {change(str(key)): _strings(item, change) for key, item in value.items()}
+    return [_strings(item, change) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _encodable(text: str) -> str:
+    """A text in which the halves of a surrogate pair are one character, and a lone half is U+FFFD."""
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def settings(value: Any, name: str = "", *, free: bool = False) -> Any:
@@ -212,8 +222,15 @@ def is_masked(part: str) -> bool:
 
 
 def dumps(value: Any, option: int = 0) -> bytes:
-    """JSON text of a value without known secrets in its strings."""
-    data = orjson.dumps(value, option=option)
+    """JSON text of a value without known secrets in its strings.
+
+    What no JSON text in UTF-8 can hold, half a surrogate pair, becomes the sign for an unreadable character.
+    """
+    try:
+        data = orjson.dumps(value, option=option)
+    except TypeError:
+        value = _strings(value, _encodable)
+        data = orjson.dumps(value, option=option)
     if not any(needle in data for needle in _needles):
         return data
     return orjson.dumps(tree(orjson.loads(data)), option=option)

@@ -5,7 +5,9 @@ once and remembered. Knows English. Whether a statement is true is `distill.grou
 """
 
 import re
+import sys
 from functools import lru_cache
+from itertools import islice
 from typing import Final, NamedTuple
 
 from distill.numbers import normalise, quantities
@@ -125,9 +127,9 @@ class Item(NamedTuple):
     """A number with its sign."""
 
 
-def written_numbers(text: str) -> list[tuple[int, int]]:
-    """Where digits stand in a text, with the unit that belongs to them."""
-    return [match.span() for match in _NUMBER.finditer(text)]
+def written_numbers(text: str, most: int = sys.maxsize) -> list[tuple[int, int]]:
+    """Where digits stand in a text, with the unit that belongs to them; the first `most`."""
+    return [match.span() for match in islice(_NUMBER.finditer(text), most)]
 
 
 def numbers(text: str, spans: list[tuple[int, int]]) -> list[Item]:

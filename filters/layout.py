@@ -14,7 +14,8 @@ _LIST_NUMBER = re.compile(r"\n[ \t]*[*#_(]{0,4}(?:[Ss]tep )?(\d{1,3})[.):][*_)]{
 _HEADING = re.compile(r"\n[ \t]*#{1,6} [^\n]*")
 _LINE_MARK = re.compile(r"\n[ \t]*[>+]+(?= )")
 _TAG = re.compile(r"</?[A-Za-z][^<>\n]{0,60}>")
-_ARROW = re.compile(r"[-=]+>")
+# Tried at the beginning of a line of dashes only, or the time grew with the square of its length.
+_ARROW = re.compile(r"(?<![-=])[-=]++>")
 _LATEX = re.compile(r"\\(?:text|textbf|mathrm|mathbf|boxed|left|right|displaystyle|quad|[,;!:])(?![a-z])")
 _SINGLE_QUOTES = re.compile(r"'(?<!\w')([^'\n]{1,60})'(?!\w)")
 _THOUSANDS = re.compile(r",(?<=\d,)(?=\d\d\d(?!\d))")

@@ -14,7 +14,7 @@ import pyarrow as pa
 from distill.recipe import Recipe
 from distill.types import Sample, Trace
 from filters.columns import NOT_APPLICABLE, OK, family
-from filters.hashes import Hashes, hashed, shingled
+from filters.hashes import Hashes, hashed, running_powers, shingled
 from filters.text import written
 
 _LEVEL = 1
@@ -80,34 +80,30 @@ def compression(text: str) -> float:
 
 def loop_length(words: Hashes) -> int:
     """Words in the longest suffix that is one period, at least _LOOPS times in a row; 0 if there is none."""
-    if not _may_loop(words):
+    most = len(words) // _LOOPS
+    # Most texts end in a word that is not in their last part again, and this costs far less.
+    if not most or not (words[-most - 1 : -1] == words[-1]).any():
         return 0
-    reverse = words[::-1].tolist()
-    size = len(reverse)
-    longest = 0
-    # matching[i]: how many words from i on equal those from the start on (the Z-function), linear in the size.
-    matching = [0] * size
-    left = right = 0
-    for start in range(1, size):
-        length = min(right - start, matching[start - left]) if start < right else 0
-        while start + length < size and reverse[length] == reverse[start + length]:
-            length += 1
-        matching[start] = length
-        if start + length > right:
-            left, right = start, start + length
-        if length >= (_LOOPS - 1) * start:
-            longest = max(longest, start + length)
+    reverse = words[::-1]
+    longest = least = 0
+    for period in _periods(reverse, most):
+        if period < least:
+            continue  # a multiple of the last one, and as long
+        differs = reverse[period:] != reverse[:-period]
+        length = int(differs.argmax()) + period if differs.any() else len(words)
+        if length >= _LOOPS * period:
+            # A period of the same words that is no multiple must be longer than this (Fine and Wilf).
+            longest, least = max(longest, length), length - period + 1
     return longest
 
 
-def _may_loop(words: Hashes) -> bool:
-    """Whether any period stands twice at the end: most texts have no loop, and this costs far less."""
-    width = words.itemsize
-    reverse = words[::-1].tobytes()
-    last, end = reverse[:width], (len(words) // _LOOPS + 1) * width
-    period = reverse.find(last, width, end)
-    while period > 0:
-        if period % width == 0 and reverse[:period] == reverse[period : 2 * period]:
-            return True
-        period = reverse.find(last, period + 1, end)
-    return False
+def _periods(words: Hashes, most: int) -> list[int]:
+    """The periods that seem to stand _LOOPS times at the beginning: by hashes, and for all lengths at once."""
+    powers, _ = running_powers(1 << len(words).bit_length())
+    sums = np.zeros(len(words) + 1, np.uint64)
+    np.cumsum(words * powers[: len(words)], out=sums[1:])
+    sizes = np.arange(1, most + 1)
+    # What begins one period later is the same, one period shorter.
+    same = sums[_LOOPS * sizes] - sums[sizes] == sums[(_LOOPS - 1) * sizes] * powers[sizes]
+    found: list[int] = sizes[same].tolist()
+    return found

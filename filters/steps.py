@@ -9,6 +9,7 @@ turning back helped, is not looked at.
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, ClassVar, Final, Literal
 
@@ -137,7 +138,7 @@ def backtracks(text: str) -> list[str]:
         pattern, starts = PATTERNS[word]
         for match in pattern.finditer(lowered):
             place = match.start()
-            if starts and not _begins(lowered, place):
+            if starts and not _begins(lowered[max(0, place - 40) : place]):
                 continue
             if place and lowered[place].isalnum() and lowered[place - 1].isalnum():
                 continue
@@ -153,9 +154,10 @@ def backtracks(text: str) -> list[str]:
     return phrases
 
 
-def _begins(text: str, place: int) -> bool:
-    """Whether a sentence begins here, or a word or two before, such as "oh no, wait"."""
-    before = text[max(0, place - 40) : place]
+# A text in a loop asks the same thing thousands of times.
+@lru_cache(maxsize=1 << 10)
+def _begins(before: str) -> bool:
+    """Whether a sentence begins after these characters, or a word or two before their end, as in "oh no, wait"."""
     if before.endswith("- "):
         return True
     for _ in range(3):

@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from functools import lru_cache
 
 from distill.types import Trace
 
@@ -18,8 +19,14 @@ def words(text: str) -> list[str]:
 
 def spaced(text: str) -> str:
     """A text with space around every character of a script that is written without."""
+    return _spaced(text) if has_east_asian(text) else text
+
+
+# Several families ask for the same texts of one sample, one after the other.
+@lru_cache(maxsize=64)
+def _spaced(text: str) -> str:
     # Joining what the pattern parts is the same as substituting, and faster.
-    return " ".join(_UNSPACED.split(text)) if has_east_asian(text) else text
+    return " ".join(_UNSPACED.split(text))
 
 
 # The first bytes in UTF-8 of all characters from U+0E00 on but U+2000 to U+2FFF, where dashes, quotes and signs are.

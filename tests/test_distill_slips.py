@@ -233,3 +233,8 @@ def test_a_listing_of_more_numbers_than_are_read_is_said_to_be_incomplete() -> N
     found = find_slips("3, " * (2 * MOST_NUMBERS))
     assert not found.complete
     assert find_slips("3 + 4 = 7. " * 100).complete
+
+
+@pytest.mark.parametrize("nested", ["√" * 500 + "16 = 4", "-" * 500 + "16 = 16", "3 + " + "(" * 300 + "4 = 7"])
+def test_signs_nested_without_end_are_no_arithmetic_and_no_error(nested):
+    assert find_slips(f"We have 2 + 2 = 4. Then {nested}").verdict == "right"

@@ -1,3 +1,4 @@
+import time
 from itertools import permutations
 
 import numpy as np
@@ -138,3 +139,10 @@ def test_only_usable_traces_have_a_place_in_the_order_of_diversity():
         "good": 1,
         "same": None,
     }
+
+
+def test_a_line_of_dashes_without_end_takes_no_time_that_grows_with_its_square():
+    before = time.thread_time()
+    rows = Duplicates().measure(sample(), [trace(sample(), reasoning="It is 7 > 6. " + "-" * 65_000)])
+    assert rows[0]["duplicates_state"] == "ok"
+    assert time.thread_time() - before < 1.0

@@ -1,6 +1,8 @@
 import random
+import time
 import zlib
 
+import numpy as np
 import pytest
 from run_fixtures import sample, trace
 
@@ -95,3 +97,32 @@ def test_the_size_of_the_window_changes_no_compression(size):
 
 def test_lone_surrogates_do_not_stop_the_measurement():
     assert compression("\ud800 broken") > 0
+
+
+def test_the_loop_is_the_longest_end_that_stands_three_times():
+    def slowly(words):
+        found = [0]
+        for period in range(1, len(words) // 3 + 1):
+            length = next(
+                (n for n in range(period, len(words)) if words[-1 - n] != words[-1 - n + period]), len(words)
+            )
+            found.append(length if length >= 3 * period else 0)
+        return max(found)
+
+    pick = random.Random(7)
+    for _ in range(3000):
+        unit = pick.choices(range(3), k=pick.randint(1, 5))
+        text = [
+            *pick.choices(range(3), k=pick.randint(0, 9)),
+            *unit * pick.randint(1, 5),
+            *unit[: pick.randint(0, 4)],
+        ]
+        text *= pick.randint(1, 3)
+        assert loop_length(np.array(text, np.uint64)) == slowly(text), text
+
+
+def test_words_that_nearly_loop_take_no_time_that_grows_with_their_square():
+    nearly = np.array([1] * 200_000 + [2, 1], np.uint64)
+    before = time.thread_time()
+    assert loop_length(nearly) == 0
+    assert time.thread_time() - before < 0.5

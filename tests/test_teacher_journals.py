@@ -3,6 +3,7 @@
 import errno
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -82,3 +83,13 @@ def test_parts_roll_over_and_close_while_the_flusher_is_at_work(
     journal.close()
     found = [record["id"] for number in range(40) for record in read_jsonl(part_path(tmp_path, number))]
     assert found == [finished(number).id for number in range(200)]
+
+
+def test_half_of_a_surrogate_pair_in_a_trace_is_kept_as_the_sign_for_an_unreadable_character(tmp_path: Path) -> None:
+    journal = TraceJournal(Ledger(tmp_path), flush_interval_s=1.0)
+    journal.append(replace(finished(0), text="<a\ud800b>\udfff", reasoning="7 \U0001f600", stop_reason="\ude00"))
+    journal.append(replace(finished(1), text="\ud83d\ude00 is one character"))
+    journal.close()
+    first, second = read_jsonl(part_path(tmp_path, 0))
+    assert (first["text"], first["reasoning"], first["stop_reason"]) == ("<a\ufffdb>\ufffd", "7 \U0001f600", "\ufffd")
+    assert second["text"] == "\U0001f600 is one character"
