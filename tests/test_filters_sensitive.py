@@ -136,3 +136,13 @@ def test_a_million_characters_take_no_longer_than_a_few_seconds(text):
     for find in FINDERS.values():
         list(find(text))
     assert time.process_time() - begun < 8
+
+
+def test_an_address_with_digits_of_another_writing_is_none_and_no_error():
+    assert list(FINDERS["ip"]("the server 93.184.216.3\u0663 and 93.184.216.34")) == ["93.184.216.34"]
+
+
+def test_a_number_is_a_phone_number_after_a_word_of_any_case():
+    for word in ("Phone", "TEL", "whatſapp", "MOBİLE", "电话"):
+        assert list(FINDERS["phone"](f"{word}: 030 1234567")) == ["030 1234567"], word
+    assert not list(FINDERS["phone"]("height: 030 1234567"))
