@@ -37,7 +37,10 @@ def undecided(reason: str) -> Finding:
 
 
 def compare_quantities(said: Quantity, meant: Quantity, gold_type: str, tolerance: Decimal, text: str) -> Finding:
-    """One stated quantity against the gold one: signs and units first, then the value."""
+    """One stated quantity against the gold one: signs and units first, then the value.
+
+    `gold_type` is "number" only where the data says so: there a percent sign that the gold lacks adds nothing.
+    """
     same = _values(said, meant, tolerance)
     if said.percent != meant.percent:
         return _across_percent(said, meant, gold_type, tolerance, same)
@@ -132,6 +135,9 @@ def _across_percent(said: Quantity, meant: Quantity, gold_type: str, tolerance: 
     if same.verdict == "correct" and not other:
         if meant.percent or gold_type == "percent":
             return replace(same, reason="percent_sign_left_out")
+        if gold_type == "number" and abs(meant.value) > 1:
+            # Golds of charts leave the sign out; up to one they may be a share.
+            return replace(same, reason="percent_sign_added")
         return replace(undecided("percent_or_number"), relative_error=same.relative_error)
     one, two = (_hundredfold(said), meant) if meant.percent else (said, _hundredfold(meant))
     if _values(one, two, tolerance).verdict != "wrong" or _values(two, one, tolerance).verdict != "wrong":

@@ -15,6 +15,7 @@ from typing import Final
 
 from distill import choices, lists, mathworker, texts
 from distill.agreement import Finding, correct, undecided, wrong
+from distill.answer_sentences import bold_part, stated_parts
 from distill.answer_types import infer_type as infer_type
 from distill.answer_types import items
 from distill.declined import declines
@@ -73,7 +74,7 @@ def equivalent(a: str, b: str, answer_type: str | None = None, *, options: Seque
         if len(ours) == len(theirs) == 1:
             return ours == theirs
     forth = _judge(a, b, answer_type, 0.0, None, ask_worker=False)
-    holds_backwards = forth.answer_type in _ALIKE_BACKWARDS.get(forth.reason, ())
+    holds_backwards = forth.answer_type in _ALIKE_BACKWARDS.get(forth.reason, ()) and not stated_parts(b)
     if holds_backwards and (answer_type is not None or infer_type(a) == forth.answer_type):
         return False
     return forth.verdict == "correct" or _judge(b, a, answer_type, 0.0, None, ask_worker=False).verdict == "correct"
@@ -159,6 +160,8 @@ def _compare(prediction: str, gold: GoldAnswer, *, ask_worker: bool) -> Finding:
     if gold.cut:
         return undecided("too_long")
     found = _compare_final(final, gold, ask_worker=ask_worker)
+    if found.verdict != "correct" and gold.answer_type in _WORDED and not declines(final.text):
+        found = _in_a_sentence(prediction, final, gold) or found
     # What is left out may take back what agrees.
     return undecided("too_long") if final.cut and found.verdict == "correct" else found
 
@@ -176,6 +179,24 @@ def _compare_final(final: FinalAnswer, gold: GoldAnswer, *, ask_worker: bool) ->
         if voted is not None and not (voted.verdict == "wrong" and _in_degrees(gold)):
             return voted
     return finding
+
+
+def _in_a_sentence(prediction: str, final: FinalAnswer, gold: GoldAnswer) -> Finding | None:
+    """The gold answer as what a sentence states; what the sentence states instead is judged with all its words."""
+    if texts.is_polar(gold.text) or len(final.text) <= len(gold.text):
+        return None
+    bold = bold_part(prediction) if "**" in prediction and not final.marked else None
+    for part in (*stated_parts(final.text), *(() if bold is None else (bold,))):
+        plain = _plain(final_answer(part).text)
+        if plain == gold.text:
+            return _same_text(gold)
+        if (finding := _JUDGES[gold.answer_type](plain, gold)).verdict == "correct":
+            return finding
+    return None
+
+
+_WORDED: Final = frozenset({"text", "list", "date", "time"})
+"""Types of which the answer is found by its words; the others find their number in a sentence by themselves."""
 
 
 def _declined(finding: Finding, text: str, gold: GoldAnswer) -> Finding:
@@ -229,7 +250,13 @@ def _ratio(text: str, gold: GoldAnswer) -> Finding:
 
 
 def _date(text: str, gold: GoldAnswer) -> Finding:
-    return compare_dates(text, gold.text) or _text(text, gold)
+    finding = compare_dates(text, gold.text) or _text(text, gold)
+    if finding.verdict == "correct" and _NEAR_A_DATE.search(text) and not _NEAR_A_DATE.search(gold.text):
+        return undecided("near_the_date")
+    return finding
+
+
+_NEAR_A_DATE = re.compile(r"\b(?:before|after|since|until|till|prior to) (?:the )?(?:[A-Z]|\d)")
 
 
 # --- choices and lists ------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from distill.agreement import Finding, correct, wrong
+from distill.answer_sentences import trusted
 from distill.words import ABBREVIATIONS, tokens, unabbreviated
 
 COPULA = re.compile(
@@ -33,6 +34,7 @@ _ENDS_IN = re.compile(
 _NAMED_VALUE = re.compile(
     r"[-*•]?\s*(?!not\b|no\b|wrong\b|except\b)[^\W\d][\w ]{1,30}: (?P<rest>[^:]+)", re.IGNORECASE
 )
+_DENIED = re.compile(r"\b(?:if|whether|unless|neither|nor|never|not)\b", re.IGNORECASE)
 _TITLES: Final = frozenset({"dr", "mr", "mrs", "ms", "prof", "professor", "sir", "lady", "miss", "doctor", "mister"})
 _NUMBERED_TEXT: Final = "page pages p pp no nr number zip code postcode room line bus gate platform flight"
 _NUMBERED: Final = frozenset(_NUMBERED_TEXT.split())
@@ -69,11 +71,15 @@ def _stated(text: str, meant: Sequence[str]) -> bool:
     if text.endswith(")") and " (" in text:
         text = text.split(" (", 1)[0]
     ends = _ENDS_IN.fullmatch(text) or _NAMED_VALUE.fullmatch(text)
+    if ends is not None and ends.re is _ENDS_IN and ends["read"] and not trusted(text[: ends.start("read")]):
+        return False
     if ends is not None and _same_but_short(
         tokens(next(group for group in ends.groups() if group).strip("\"'“”„‟")), meant
     ):
         return True
     copula = COPULA.fullmatch(text)
+    if copula is not None and _DENIED.search(text[: copula.start("rest")]):
+        return False
     if copula is None and " the " in text:
         copula = _RANKED.fullmatch(text)
     said = tokens(copula["rest"] if copula is not None else text)

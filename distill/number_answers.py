@@ -157,7 +157,8 @@ def _agree(said: Quantity, gold: GoldAnswer, text: str) -> Finding:
         if text[said.start : said.start + len(gold.text)] == gold.text:
             return correct("same_digits")
         return undecided("leading_zeros")  # 007 is a name
-    return compare_quantities(said, gold.quantity, gold.answer_type, gold.tolerance, text)
+    kind = gold.answer_type if gold.declared or gold.answer_type != "number" else ""
+    return compare_quantities(said, gold.quantity, kind, gold.tolerance, text)
 
 
 def year_of(text: str, gold: GoldAnswer) -> Finding:

@@ -127,6 +127,8 @@ def same_otherwise(text: str, gold: str, said: Sequence[str], meant: Sequence[st
         return places
     if _same_line(text, gold):
         return correct("same_number_or_address")
+    if _state_in_full(text) == _state_in_full(gold) or _same_code(text, gold):
+        return correct("same_words_shortened")
     if (shortened := _shortened(said, meant)) is not None:
         return shortened
     ours, theirs = _in_figures(text), _in_figures(gold)
@@ -142,6 +144,36 @@ def same_otherwise(text: str, gold: str, said: Sequence[str], meant: Sequence[st
         if acronym is not None and short.casefold() == acronym["name"].casefold() and _spells(acronym):
             return correct("same_name")
     return _accents_apart(text, gold)
+
+
+_STATES_TEXT: Final = """
+    AL Alabama;AK Alaska;AZ Arizona;AR Arkansas;CA California;CO Colorado;CT Connecticut;DE Delaware;FL Florida;
+    GA Georgia;HI Hawaii;ID Idaho;IL Illinois;IN Indiana;IA Iowa;KS Kansas;KY Kentucky;LA Louisiana;ME Maine;
+    MD Maryland;MA Massachusetts;MI Michigan;MN Minnesota;MS Mississippi;MO Missouri;MT Montana;NE Nebraska;
+    NV Nevada;NH New Hampshire;NJ New Jersey;NM New Mexico;NY New York;NC North Carolina;ND North Dakota;OH Ohio;
+    OK Oklahoma;OR Oregon;PA Pennsylvania;RI Rhode Island;SC South Carolina;SD South Dakota;TN Tennessee;TX Texas;
+    UT Utah;VT Vermont;VA Virginia;WA Washington;WV West Virginia;WI Wisconsin;WY Wyoming
+"""
+_STATES: Final = dict(pair.strip().split(" ", 1) for pair in _STATES_TEXT.split(";"))
+_STATE = re.compile(r"(?<=[A-Za-z])(?:, ?| )([A-Z]{2})(?=$|,? \d{5}\b)")
+_CODE = re.compile(r"[A-Za-z0-9]+(?:[ -][A-Za-z0-9]+){0,4}")
+_INSIDE_A_CODE = re.compile(r"(?<=[a-z]) (?=[a-z0-9])|(?<=\d) (?=[a-z])")
+_CODE_LENGTHS: Final = range(5, 16)
+
+
+def _state_in_full(text: str) -> str:
+    """Columbus, OH with the name of the state; a code counts after a place only."""
+    text = _STATE.sub(lambda code: f", {_STATES.get(code[1], code[1])}", text)
+    return re.sub(r"[\s,]+", " ", text).casefold()
+
+
+def _same_code(text: str, gold: str) -> bool:
+    """7HKT 204 and 7hkt204: one code with other spaces; those between two digits count, as every hyphen does."""
+    if not (_CODE.fullmatch(text) and _CODE.fullmatch(gold)):
+        return False
+    one, other = (_INSIDE_A_CODE.sub("", side.casefold()) for side in (text, gold))
+    mixed = sum(sign.isdigit() for sign in one) >= 2 and sum(sign.isalpha() for sign in one) >= 2
+    return one == other and mixed and len(one) in _CODE_LENGTHS
 
 
 def _same_line(text: str, gold: str) -> bool:

@@ -116,7 +116,7 @@ def _same_letters(said: Sequence[str], meant: Sequence[str]) -> bool:
     """hot dog and hotdog, e-mail and email."""
     if len(said) > 1 and said[0] in ARTICLES_ABROAD:
         said = said[1:]
-    one, other = "".join(said), "".join(meant)
+    one, other = ("".join(words).replace("'", "") for words in (said, meant))
     return one == other and len(one) >= 5 and one.isalpha()
 
 
@@ -163,6 +163,12 @@ _POLAR_ABROAD: Final = {
     )
     for word in words.split()
 }
+
+
+def is_polar(text: str) -> bool:
+    """Whether a gold answer is yes, no, true or false."""
+    words = tokens(text)
+    return len(words) == 1 and (words[0] in _POLAR or words[0] in _POLAR_ABROAD)
 
 
 def _polar_abroad(text: str, said: Sequence[str], meant: str) -> Finding | None:

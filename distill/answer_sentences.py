@@ -1,0 +1,153 @@
+"""The part of one sentence that states its answer: "The airline is Lufthansa, as written on the fuselage".
+
+Reads the form of the sentence only. The part stands at the end, after a verb that states or names, or is alone in
+bold. There is none where the words around it deny, doubt, or set it against something else, and where the sentence
+says a second thing.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+_LONGEST: Final = 300
+_BE: Final = r"(?:is|are|was|were|has been|have been|will be)"
+_NAMING: Final = (
+    r"(?:called|named|titled|entitled|dated|labell?ed|marked|known as|listed as|spelled|numbered|priced at|shown as"
+    r"|identified as|owned by|signed by|written by|made by|published by|issued by|produced by|sold by|sponsored by"
+    r"|manufactured by|designed by|directed by|prepared by|approved by|brewed by|operated by)"
+)
+_TOWARDS: Final = (
+    r"(?:(?:sent|addressed|directed|mailed|faxed|written|going|heading|headed|traveling|travelling|pointing|copied"
+    r"|assigned|submitted|delivered|shipped) to|bound for|headed for|heading for"
+    r"|(?:located|held|situated|based|published|printed|written|taken|made|produced|manufactured|brewed|born|taking"
+    r" place|parked|standing|sitting|lying|playing) (?:in|at|on))"
+)
+_DOING: Final = (
+    r"(?:holding|wearing|riding|eating|drinking|carrying|using|playing|reading|pulling|driving|flying|selling"
+    r"|advertising|promoting)"
+)
+_STATES: Final = (
+    r"(?:reads?|says?|states?|displays?|shows?|spells?|advertises?|belongs? to|goes to|starts? at|begins? at|ends? at"
+    r"|opens? at|closes? at|leaves? at|arrives? at|departs? at|takes? place (?:on|in|at)"
+    r"|(?:looks|seems|appears)(?: to be)?)"
+)
+_ENGLISH = re.compile(
+    rf"(?:(?<=\s){_BE}|(?<=\bit)'s|(?<=\bthat)'s)\s(?:(?P<towards>{_TOWARDS}\s)|{_NAMING}\s|{_DOING}\s)?|(?<=\s){_STATES}\s",
+    re.IGNORECASE,
+)
+_ABROAD = re.compile(
+    r"(?<=\s)(?:ist|sind|war|waren|lautet|heißt|est|sont|était|étaient|s'appelle|es|son|era|eran|fue|está|se llama"
+    r"|è|sono|erano|si chiama|é|são|eram|foi|chama-se|zijn|heet|luidt|is|indique|indica|dice|va à"
+    r"|va a|fährt nach)\s(?:de\s|d')?"
+    r"(?:(?:intitulée?|titulad[oa]|intitolat[oa]|betitelt|getiteld)\s)?",
+    re.IGNORECASE,
+)
+_ENGLISH_WORDS = re.compile(r"\b(?:the|of|his|her|their|its|it|this|that|are|was|were|an|and|with)\b", re.IGNORECASE)
+_CHINESE = re.compile(r"[^是为不没非或，,。？?]{1,40}(?:名)?(?:是|为)(?P<rest>[^是为，,。]{1,60})。?")
+_JAPANESE = re.compile(r"[^は、。？?]{1,40}は、?(?P<rest>[^は、。]{1,60}?)(?:です|でした|だ)。?")
+_PARTS: Final = """
+    not no never neither nor none without except unless if whether or either but instead rather than unlike other
+    another different might may could maybe perhaps possibly probably likely unlikely should would will cannot
+    can can't couldn't isn't aren't wasn't weren't doesn't don't didn't won't used supposed meant so while whereas
+    although though before after until since because think thought guess believe believed assume assumed suspect
+    similar like near next beside behind opposite across formerly previously originally once false wrong incorrect
+    mistaken hardly barely nearly almost only partly also and who which what why how both seem only unclear uncertain
+    unknown fake pretend imitation incorrectly wrongly replaced former previous
+    nicht kein keine keinen nie weder oder vielleicht wahrscheinlich aber sondern statt außer wohl entweder
+    ne pas ni jamais ou peut-être mais sauf plutôt sans soit n'est n'était
+    nunca o quizás quizá pero sino excepto sin tal vez puede
+    non né mai oppure forse ma tranne invece senza
+    não nem talvez mas exceto sem
+    niet geen nooit misschien maar behalve
+"""
+_SET_AGAINST: Final = frozenset(_PARTS.split())
+_ASIDE_TEXT: Final = (
+    r"(?:as|which is|which was) (?:is |was )?(?:clearly |also )?(?:written|shown|seen|indicated|stated|printed"
+    r"|label?led|labelled|listed|displayed|noted|marked|evidenced|mentioned|given|visible|depicted)\b[^,;.]*"
+    r"|(?:according to|based on|judging by|judging from) [^,;.]*"
+    r"|(?:with|at) (?:about |a (?:share|value|total) of )?[$€£]?\d[\d.,]*(?:\s?%|\s\w+)?"
+)
+_ASIDE = re.compile(
+    rf",? (?:{_ASIDE_TEXT})$"
+    r"|,? (?:in|on|at) (?:the|this) (?:top of the |bottom of the |front of the |side of the )?"
+    r"(?:image|picture|photo|photograph|chart|graph|figure|document|sign|page|table|map|diagram|form|letter|label)$",
+    re.IGNORECASE,
+)
+_LED_IN = re.compile(
+    r"(?:(?:according to|based on|looking at|judging by|judging from|from|in|on) [^,;:.]{1,60}|as (?:shown|seen"
+    r"|indicated|stated) [^,;:.]{1,60}|here|overall), ",
+    re.IGNORECASE,
+)
+_BREAK = re.compile(r"[;!?\n()]|:(?=\s)|(?<!\b[A-Z])(?<!\b[A-Z][a-z])(?<!\b[A-Z][a-z]{2})\.(?=\s)")
+_BOLD = re.compile(r"\*\*(?P<bold>[^*\n]{1,120}?)[.:]?\*\*")
+_QUOTE_MARKS: Final = "\"'“”„‟‘’«»「」『』*_ "
+_WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
+_NAME_INSIDE = re.compile(r"(?<=[\w,] )[A-Z]")
+
+
+def stated_parts(text: str) -> tuple[str, ...]:
+    """The parts of a sentence that may be its whole answer; none where anything around them takes it back."""
+    if not 6 <= len(text) <= _LONGEST or "\n" in text:
+        return ()
+    return tuple(dict.fromkeys(part for found in _parts(text) if (part := found.strip(_QUOTE_MARKS).rstrip(".。"))))
+
+
+def bold_part(prediction: str) -> str | None:
+    """The only words in bold of one sentence that states them."""
+    if len(prediction) > _LONGEST or prediction.count("**") != 2 or "\n" in prediction.strip():
+        return None
+    match = _BOLD.search(prediction)
+    if match is None:
+        return None
+    before, after = prediction[: match.start()], prediction[match.end() :].strip(" .")
+    if not before.strip() or not _says_nothing_else(before, match["bold"]) or _content(after):
+        return None
+    return match["bold"].strip(_QUOTE_MARKS) if _ends_in_a_verb(before) else None
+
+
+def _ends_in_a_verb(before: str) -> bool:
+    """Whether the words in bold follow the verb, with at most an article between."""
+    before = re.sub(r"(?:\b(?:the|an?|el|la|le|il|der|die|das)\s)$", "", before, flags=re.IGNORECASE)
+    return any(match.end() == len(before) for pattern in (_ENGLISH, _ABROAD) for match in pattern.finditer(before))
+
+
+def _content(after: str) -> bool:
+    return bool(after) and _ASIDE.fullmatch(" " + after) is None and _ASIDE.fullmatch(after) is None
+
+
+def _parts(text: str) -> Iterator[str]:
+    if not text.isascii():
+        for pattern in (_CHINESE, _JAPANESE):
+            if (match := pattern.fullmatch(text)) is not None:
+                yield match["rest"]
+    text = _LED_IN.sub("", text, count=1) if _LED_IN.match(text) else text
+    without = _ASIDE.sub("", text)
+    for sentence in (text, without) if without != text and trusted(text[len(without) :]) else (text,):
+        verbs = list(_ENGLISH.finditer(sentence))
+        if verbs:
+            yield from _after(sentence, verbs[0])
+            continue
+        abroad = _ABROAD.search(sentence)
+        if abroad is not None and not _ENGLISH_WORDS.search(sentence[: abroad.start()]):
+            yield from _after(sentence, abroad)
+
+
+def _after(sentence: str, verb: re.Match[str]) -> Iterator[str]:
+    before, part = sentence[: verb.start()], sentence[verb.end() :]
+    if not part or not _says_nothing_else(before, part):
+        return
+    towards = verb.groupdict().get("towards")
+    if towards and _NAME_INSIDE.search(before):
+        return  # a second name: The letter of Mr. Hale is addressed to Ms. Ito
+    yield part
+
+
+def _says_nothing_else(before: str, part: str) -> bool:
+    if _BREAK.search(before) or len(before.split()) > 16 or not trusted(before):
+        return False
+    return not (any(sign.isdigit() for sign in part) and any(sign.isdigit() for sign in before))
+
+
+def trusted(words: str) -> bool:
+    """Whether the words around a part neither deny nor doubt it, nor set it against something."""
+    return not any(word in _SET_AGAINST or word.endswith(("n't", "n’t")) for word in _WORD.findall(words.casefold()))
