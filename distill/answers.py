@@ -160,6 +160,8 @@ def _compare(prediction: str, gold: GoldAnswer, *, ask_worker: bool) -> Finding:
     if gold.cut:
         return undecided("too_long")
     found = _compare_final(final, gold, ask_worker=ask_worker)
+    if found.verdict == "correct" and gold.answer_type == "number" and _TWO_SIGNS.search(final.text):
+        return found if _TWO_SIGNS.search(gold.text) else undecided("two_signs")
     if found.verdict != "correct" and gold.answer_type in _WORDED and not declines(final.text):
         found = _in_a_sentence(prediction, final, gold) or found
     # What is left out may take back what agrees.
@@ -179,6 +181,10 @@ def _compare_final(final: FinalAnswer, gold: GoldAnswer, *, ask_worker: bool) ->
         if voted is not None and not (voted.verdict == "wrong" and _in_degrees(gold)):
             return voted
     return finding
+
+
+_TWO_SIGNS = re.compile(r"=\s*(?:±|\\pm\b)|^\s*(?:±|\\pm\b)")
+"""x = ±2 gives two values; 5 ± 0.1 is one with its error."""
 
 
 def _in_a_sentence(prediction: str, final: FinalAnswer, gold: GoldAnswer) -> Finding | None:
@@ -306,6 +312,8 @@ def _item(said: str, meant: str, gold: GoldAnswer) -> Finding:
 
 
 def _text(text: str, gold: GoldAnswer) -> Finding:
+    if gold.answer_type == "text" and infer_type(gold.text) == infer_type(text) == "date":
+        return _date(text, gold)
     return (
         factorial_of_gold(text, gold)
         or _same_parts(text, gold)
@@ -316,7 +324,7 @@ def _text(text: str, gold: GoldAnswer) -> Finding:
 
 def _same_parts(text: str, gold: GoldAnswer) -> Finding | None:
     """The same items in another order, also where they are no plain list: women 48%, men 52%."""
-    if "," not in text or "," not in gold.text or text[:1] in "([{" or gold.text[:1] in "([{":
+    if "," not in gold.text or text[:1] in "([{" or gold.text[:1] in "([{":
         return None
     said, meant = (sorted(map(texts.tokens, items(side))) for side in (text, gold.text))
     return correct("same_items") if len(meant) > 1 and all(meant) and said == meant and text != gold.text else None
