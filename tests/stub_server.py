@@ -92,7 +92,7 @@ class Stub:
 
     def page(self, path: str) -> bytes:
         """Everything that is not a chat."""
-        if path.startswith("/mode"):
+        if path.partition("?")[0] == "/mode":
             self.options.mode = unquote(path.partition("?")[2])
             return response({})
         if self.options.mode and path != "/seen" and (page := self._outage(self.options.mode)):
