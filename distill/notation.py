@@ -31,6 +31,8 @@ _CHARACTERS: Final = str.maketrans(
     }
 )
 _LATEX: Final = (
+    # A sign at the beginning of a formula belongs to its fraction.
+    (re.compile(r"(^|[$(=])\s*-\s*\\[dtc]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}"), r"\1-\2/\3 "),
     (re.compile(r"\\[dtc]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}"), r" \1/\2 "),
     (re.compile(r"\\[dtc]?frac\s?(\d)\s?(\d)"), r" \1/\2 "),
     (re.compile(r"\\(?:text|mathrm|mathbf|textbf|mathit|operatorname)\s*\{([^{}]*)\}"), r" \1 "),
