@@ -15,6 +15,7 @@ from distill import images
 from distill.image_metadata import without_metadata
 from distill.recipe import Teacher
 from distill.types import ImageRef
+from teacher.folders import Folders
 from teacher.pictures import Pictures
 
 MAX_PIXELS = 10**8
@@ -115,7 +116,9 @@ def test_no_server_gets_metadata_and_one_that_reads_files_gets_the_path(tmp_path
 
     def sent(url: str, backend: str) -> bytes:
         teacher = Teacher(name="t", model="m", backend=backend, base_url=url)
-        pictures = Pictures(teacher, max_pixels=MAX_PIXELS, local_media=False, urls=teacher.urls)
+        pictures = Pictures(
+            teacher, Folders(patience_s=0.0), max_pixels=MAX_PIXELS, local_media=False, urls=teacher.urls
+        )
         part = orjson.loads(orjson.dumps(asyncio.run(pictures.part(ref))))
         found: str = part["image_url"]["url"]
         return found.encode() if found.startswith("file://") else base64.b64decode(found.partition(",")[2])

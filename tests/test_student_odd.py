@@ -227,7 +227,7 @@ def test_an_export_that_the_disk_refuses_leaves_nothing_behind(place: Path):
         signal.signal(signal.SIGXFSZ, handler)
     assert not [path.name for path in place.iterdir() if "out" in path.name]
     (place / "run" / "train" / "a" / "model" / "config.json").unlink()
-    with pytest.raises(ModelError, match=r"config\.json: cannot be read"):
+    with pytest.raises(DataError, match=r"config\.json: it is missing"):
         export.export(place / "run", place / "out")
     with pytest.raises(DataError, match="nowhere: no run directory"):
         export.export(place / "nowhere", place / "out")

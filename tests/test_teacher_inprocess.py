@@ -135,11 +135,9 @@ def test_questions_with_no_one_or_two_pictures_can_be_mixed(model: Path, picture
     assert not any(done.error for done in found.values())
 
 
-def test_a_vanished_picture_or_a_refused_prompt_costs_its_own_row_only(
-    model: Path, pictures: list[ImageRef], tmp_path: Path
-) -> None:
+def test_a_vanished_picture_or_a_refused_prompt_costs_its_own_row_only(model: Path, pictures: list[ImageRef]) -> None:
     who = teacher(temperature=0.0, max_tokens=5)
-    gone = ImageRef(sha256="00" * 32, path=str(tmp_path / "gone.png"))
+    gone = ImageRef(sha256="00" * 32, path=str(Path(pictures[0].path).parent / "gone.png"))
     rows = [
         ("good", pictures[0], "How many?"),
         ("gone", gone, "How many?"),

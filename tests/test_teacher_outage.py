@@ -117,7 +117,7 @@ def test_an_outage_amid_a_run_costs_no_row_and_leaves_no_error(world: World, out
 def test_an_outage_that_lasts_stops_the_run_with_3_and_the_next_run_asks_again(world: World) -> None:
     world.add_rows(40)
     said: list[Any] = []
-    with stub_server.serve(latency_s=0.02) as url:
+    with stub_server.serve(latency_s=0.1) as url:
         world.add_teacher(url, max_in_flight=4)
         with after(0.3, lambda: mode(url, "401")), pytest.raises(CircuitOpen, match="HTTP 401: all 401") as caught:
             world.generate(on_progress=lambda progress: said.append(progress.facts.get("now")))
