@@ -97,6 +97,7 @@ source = "questions.jsonl"
 columns.image = ""
 [generate]
 max_failure_share = 1.0
+patience_s = 2
 [[teachers]]
 name = "keyed"
 model = "leaky"

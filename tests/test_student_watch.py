@@ -21,7 +21,9 @@ def losses(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
     """What the next measurements will find."""
     waiting: list[float] = []
 
-    def measure(model: Any, questions: None, held: None, *, step: int, steps: int) -> tuple[Figures, list[Any]]:
+    def measure(
+        model: Any, questions: None, held: None, *, step: int, steps: int, within: None
+    ) -> tuple[Figures, list[Any]]:
         return Figures(step=step, steps=steps, loss=waiting.pop(0), token_accuracy=0.5, response_tokens=100), []
 
     monkeypatch.setattr(quality, "measure", measure)
@@ -40,7 +42,8 @@ def kept(folder: Path) -> list[str]:
 def look(watched: watch.Watch, *steps: int) -> list[bool]:
     told = []
     for step in steps:
-        told.append(watched.look(nn.Linear(1, 1), step, 100).best)
+        measured = watched.measure(nn.Linear(1, 1), step, 100)
+        told.append(watched.note(measured).best)
         if told[-1] and watched.best is not None:
             watched.best.mkdir(parents=True)
             (watched.best / "trainable").touch()
