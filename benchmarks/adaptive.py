@@ -14,11 +14,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from distill import data
-from distill.answers import judge
-from distill.artifacts import read_jsonl
-from distill.recipe import Recipe, load
-from distill.teachers import Until
+from distill.answers.verdicts import judge
+from distill.artifacts.manifest import read_jsonl
+from distill.data import reader as data
+from distill.recipe.recipe import Recipe, load
+from distill.recipe.teachers import Until
 from teacher.generate import generate
 
 

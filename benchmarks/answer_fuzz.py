@@ -21,7 +21,7 @@ from pathlib import Path
 import orjson
 
 import distill
-from distill.answers import ANSWER_TYPES, _judge
+from distill.answers.verdicts import ANSWER_TYPES, _judge
 
 MODULES = """agreement answer_types answers choices currencies declined final_answer framed intervals lists notation
     number_words number_words_abroad numbers other_spellings place_names spellings stated texts times times_abroad

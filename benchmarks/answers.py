@@ -31,8 +31,8 @@ from typing import Any
 
 import orjson
 
-from distill.answers import exact_match, judge, relaxed_accuracy
-from distill.final_answer import final_answer
+from distill.answers.final_answer import final_answer
+from distill.answers.verdicts import exact_match, judge, relaxed_accuracy
 
 PAIRS = Path(__file__).parent.parent / "tests" / "answer_pairs.jsonl"
 TIMEOUT_S = 10.0

@@ -25,12 +25,12 @@ import stub_server
 import tiny_models
 import vllm_server
 
-from distill.images import sha256
-from distill.recipe import Sampling, Teacher
+from distill.data.images import sha256
+from distill.recipe.recipe import Sampling, Teacher
 from distill.types import ImageRef, Sample
-from teacher.client import ChatClient
-from teacher.completion import Completion
-from teacher.identity import Author, Model, Request
+from teacher.engines.http_client import ChatClient
+from teacher.messages.completion import Completion
+from teacher.messages.request import Author, Model, Request
 
 SWEEP = (4, 8, 16, 32, 64, 128, 256, 512)
 TOKENS = 64

@@ -29,8 +29,8 @@ from planted_leaks import Case, plant
 from question_edits import TEMPLATES, fill
 from run_fixtures import sample, trace
 
-from distill.recipe import load
-from filters.contamination import Contamination, prepare
+from distill.recipe.recipe import load
+from filters.signals.contamination import Contamination, prepare
 
 
 def main() -> None:

@@ -21,12 +21,12 @@ from typing import Any
 
 import orjson
 
-from distill.artifacts import Journal, read_jsonl
-from distill.damage import side_file
-from distill.lines import seal
-from distill.recipe import Teacher
-from distill.trace_lines import trace_fault
-from teacher.journals import clean, scan
+from distill.artifacts.damaged_lines import side_file
+from distill.artifacts.json_lines import seal
+from distill.artifacts.manifest import Journal, read_jsonl
+from distill.recipe.recipe import Teacher
+from distill.traces.trace_lines import trace_fault
+from teacher.store.trace_journal import clean, scan
 
 Damage = Callable[[random.Random, bytes], bytes]
 TEACHER = Teacher(name="t", model="m", backend="vllm", base_url="http://127.0.0.1:9/v1")
@@ -88,7 +88,7 @@ def record(chance: random.Random, number: int) -> dict[str, Any]:
 
 
 def _parser() -> Any:
-    from teacher.parse import VERSION
+    from teacher.messages.parse import VERSION
 
     return VERSION
 

@@ -19,9 +19,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 
-from distill.tables import table
-from filters.dedup import Index
-from filters.minhash import Scheme, jaccard, shingles, sign
+from distill.reports.text_table import table
+from filters.matching.near_duplicates import Index
+from filters.text.minhash import Scheme, jaccard, shingles, sign
 
 WORDS = 300
 VOCABULARY = 30_000

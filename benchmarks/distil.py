@@ -1,8 +1,8 @@
 """What learning from stored distributions costs: `python benchmarks/distil.py [step|read]`, on a GPU if there is one.
 
 step: forward and backward of a language model with its head, plain and with a teacher's top 20 at every second token
-(responses), in turns, for shapes from a toy's to Qwen2.5-0.5B's. read: `student.toplogprobs.collect` from a journal.
-On a CPU one thread and its own seconds.
+(responses), in turns, for shapes from a toy's to Qwen2.5-0.5B's. read: `student.data.teacher_logprobs.collect` from a
+journal. On a CPU one thread and its own seconds.
 """
 
 import resource
@@ -16,11 +16,11 @@ import numpy as np
 import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from distill.artifacts import Journal
-from distill.logprobs import encode
-from student import loss
-from student.divergence import from_teacher
-from student.toplogprobs import collect
+from distill.artifacts.manifest import Journal
+from distill.traces.logprobs import encode
+from student.data.teacher_logprobs import collect
+from student.training import token_weights as loss
+from student.training.distillation_loss import from_teacher
 
 SHAPES = {
     # hidden, feed-forward, layers, heads, vocabulary, tokens, turns: on a CPU, on a GPU

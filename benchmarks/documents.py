@@ -17,9 +17,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from distill.artifacts import Manifest
-from distill.recipe import Recipe, load
-from distill.status import evaluation, interval, percent
+from distill.artifacts.manifest import Manifest
+from distill.commands.status import evaluation, interval, percent
+from distill.recipe.recipe import Recipe, load
 
 ROOT = Path(__file__).resolve().parent.parent
 KEPT = ROOT / "docs" / "results"
@@ -70,7 +70,8 @@ same recipe with one thing changed. `python benchmarks/documents.py` writes this
 [results](results/studies.json), [page with curves and gallery](results/tiny-studies.html).
 
 - **Arms**: {arms}, each trained with seeds {seeds}, each asked the same {n} held-out questions.
-- **Intervals** hold at 95 %, over questions and training seeds (the pigeonhole bootstrap of `student/scores.py`).
+- **Intervals** hold at 95 %, over questions and training seeds (the pigeonhole bootstrap of
+  `distill/stats/intervals.py`).
   So few seeds know the luck of training badly: differences by seed stand beside them.
 - **Verdicts**: a claim holds where its whole interval is above zero, does not hold where it is below, and is
   undecided otherwise. There are {claims} claims; one interval in twenty misses by chance.

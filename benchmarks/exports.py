@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
-from filters import exports
-from filters.dataset import SCHEMA
+from filters.dataset import exports
+from filters.dataset.writer import SCHEMA
 
 _GROUP = 500
 

@@ -27,7 +27,7 @@ from typing import Any
 import pyarrow.parquet as pq
 from invented_run import write_run, written_recipe
 
-from distill.tables import table
+from distill.reports.text_table import table
 
 PHASES = {
     "index": "index",
@@ -101,11 +101,11 @@ def child(recipe: str, run: str) -> None:
     """Filter a run and print what each phase cost, as JSON."""
     import importlib
 
-    from distill.recipe import load
+    from distill.recipe.recipe import load
     from filters import apply as stage
 
     meter = Meter()
-    importlib.import_module("filters.report")
+    importlib.import_module("filters.report.page")
     for name, phase in PHASES.items():
         owner: Any = stage
         *modules, attribute = name.split(".")
@@ -151,9 +151,9 @@ MIX = '[[filter.select.mix]]\nby = "difficulty"\nshares = { hard = 0.1 }\n'
 
 def compare(recipe: str, run: str, other: str) -> None:
     """Compare another policy on one thread and print what that took, as JSON."""
-    from distill.recipe import load
-    from filters import registry
-    from filters.whatif import what_if
+    from distill.recipe.recipe import load
+    from filters.signals import registry
+    from filters.what_if import what_if
 
     started, used = time.monotonic(), time.process_time()
     what_if(load(recipe).model_copy(update={"filter": load(other).filter}), Path(run), threads=1)

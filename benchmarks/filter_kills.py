@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from invented_run import write_run, written_recipe
 from kills import distill, finish, written
 
-from distill.artifacts import Manifest
+from distill.artifacts.manifest import Manifest
 
 SHOWN = 8
 REACHED = {

@@ -23,11 +23,11 @@ sys.path.append(str(Path(__file__).resolve().parent.parent / "tests"))
 
 import tiny_models
 
-from distill import images
+from distill.data import images
 from distill.types import ImageRef
-from student import model
-from student.fit import Fit, Said
-from student.rows import Row
+from student.data.rows import Row
+from student.inference.likelihood import Fit, Said
+from student.models import siq_vl as model
 
 WORDS = [*["row", "bar", "red", "blue", "circle", "square", "north", "south", "total", "sum"], *"123456789=+-,."]
 

@@ -24,8 +24,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 import stub_server
 import tiny_models
 
-from distill.artifacts import Journal
-from distill.recipe import load
+from distill.artifacts.manifest import Journal
+from distill.recipe.recipe import load
 from teacher.generate import generate
 
 LIMIT_MS = 200

@@ -23,10 +23,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 import stub_server
 import tiny_models
 
-from distill import data
-from distill.recipe import load
-from teacher.client import ChatClient
-from teacher.identity import Request, model_of, requests
+from distill.data import reader as data
+from distill.recipe.recipe import load
+from teacher.engines.http_client import ChatClient
+from teacher.messages.request import Request, model_of, requests
 
 VERB = """
 import resource, sys, time

@@ -63,8 +63,8 @@ class Ground:
 
 def card(ground: Ground) -> tuple[str, dict[str, Any]]:
     """The card as planning knows it, its measured product rate and copy bandwidth."""
-    from distill.gpus import of_device
-    from student.flops import matmul_rate
+    from distill.hardware import of_device
+    from student.models.flops import matmul_rate
 
     if ground.device == "cpu":
         return f"CPU, torch {torch.__version__}, {matmul_rate('cpu', torch.float32) / 1e9:,.0f} GFLOP/s", {}
@@ -75,7 +75,7 @@ def card(ground: Ground) -> tuple[str, dict[str, Any]]:
     target = torch.empty_like(source)
     copied = 2 * source.numel() / _seconds(lambda: target.copy_(source))
     if known is None:
-        raise Wrong(f"{properties.name} is not in the table of distill/gpus.py")
+        raise Wrong(f"{properties.name} is not in the table of distill/hardware.py")
     free, total = torch.cuda.mem_get_info()
     return (
         f"{properties.name}, torch {torch.__version__}: bf16 {rate / 1e12:,.0f} TFLOP/s "
@@ -87,7 +87,7 @@ def card(ground: Ground) -> tuple[str, dict[str, Any]]:
 
 def attention(ground: Ground) -> tuple[str, dict[str, Any]]:
     """Packed rows, forward and backward, against each row alone in float32; a changed row moves no other."""
-    from student.attention import attend
+    from student.models.attention import attend
 
     lengths = [5, 130, 1, 64, 300] if ground.small else [5, 700, 1, 64, 2048, 300]
     bounds = torch.tensor([0, *torch.tensor(lengths).cumsum(0).tolist()], dtype=torch.int32, device=ground.device)
@@ -122,7 +122,7 @@ def attention(ground: Ground) -> tuple[str, dict[str, Any]]:
 
 def head(ground: Ground) -> tuple[str, dict[str, Any]]:
     """The loss head against plain cross-entropy in float32, and its speed."""
-    from student.loss import score
+    from student.training.token_weights import score
 
     tokens, width, words = (64, 32, 500) if ground.small else (4096, 896, 151_936)
     layer = torch.nn.Linear(width, words, bias=False, device=ground.device, dtype=torch.bfloat16)
@@ -160,7 +160,7 @@ def head(ground: Ground) -> tuple[str, dict[str, Any]]:
 
 def optimizer(ground: Ground) -> tuple[str, dict[str, Any]]:
     """Updates of bfloat16 weights against float64, and the time for the layers of the 0.5B decoder."""
-    from student.optimizer import CompensatedAdamW
+    from student.training.optimizer import CompensatedAdamW
 
     weights = [torch.randn(64, 64, device=ground.device).to(torch.bfloat16).requires_grad_() for _ in range(3)]
     reference = [weight.detach().double().clone().requires_grad_() for weight in weights]
@@ -267,7 +267,7 @@ def again(ground: Ground) -> tuple[str, dict[str, Any]]:
 
 def embedded(ground: Ground) -> tuple[str, dict[str, Any]]:
     """An embedded teacher writes traces on this device."""
-    from distill import recipe
+    from distill.recipe import recipe
     from teacher.generate import generate
 
     loaded = recipe.load("tiny")
@@ -419,9 +419,9 @@ def _planned(trained: Any, stage: int, keys: dict[str, str], first: Any, last: A
     """What `distill plan` says such a step needs, all of it in one pass."""
     from train_runs import TRAINED
 
-    from distill import recipe
-    from student import memory
-    from student.model import parts
+    from distill.recipe import recipe
+    from student.models.siq_vl import parts
+    from student.training import memory
 
     tokens = (last.tokens - first.tokens) / steps
     section = recipe.Stage(name="stage", data="questions", train=TRAINED[stage])

@@ -32,9 +32,9 @@ from rationales import BARS
 from rationales_later import LATER
 from teller import COLOURS, Phrasing, Teller
 
-from distill.charts import find_table
+from distill.grounding.chart_table import find_table
 from distill.types import Sample, Trace, Usage
-from filters.grounding import Grounding
+from filters.signals.grounding import Grounding
 
 PHRASINGS = {"bars": BARS, "later": LATER, "series": LINES, "grid": GRIDS}
 NAMELESS = ("left_to_right", "without", "mean", "ranking")

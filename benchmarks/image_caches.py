@@ -21,14 +21,17 @@ from typing import Any
 import torch
 import train_world as world
 
-from distill.recipe import Lora, load
-from distill.training import Stage
-from student import attention, features, freeze, loss, rows
-from student import model as models
-from student.encode import Encoder, Examples, encode
-from student.pictures import ImageStore, Pictures
-from student.stage import end_ids, pad_id, type_name
-from student.steps import MICRO_BATCHES, feed
+from distill.recipe.recipe import Lora, load
+from distill.recipe.stages import Stage
+from student.data import image_tokens as features
+from student.data import rows
+from student.data.encode import Encoder, Examples, encode
+from student.data.images import ImageStore, Pictures
+from student.models import attention, freeze
+from student.models import siq_vl as models
+from student.training import token_weights as loss
+from student.training.stage import end_ids, pad_id, type_name
+from student.training.step_dataset import MICRO_BATCHES, feed
 
 PIXELS = 50_000_000
 

@@ -9,8 +9,8 @@ import time
 import numpy as np
 from PIL import ExifTags, Image
 
-from distill import images
-from distill.image_metadata import without_metadata
+from distill.data import images
+from distill.data.image_metadata import without_metadata
 
 MAX_PIXELS = 10**8
 

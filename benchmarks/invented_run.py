@@ -14,9 +14,9 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from distill.arrow import table_of
-from distill.artifacts import Manifest, atomic_path, describe, fingerprint
-from distill.data import sample_id, write_samples
+from distill.artifacts.manifest import Manifest, atomic_path, describe, fingerprint
+from distill.data.arrow import table_of
+from distill.data.reader import sample_id, write_samples
 from distill.types import ImageRef, Sample
 
 sys.path.append(str(Path(__file__).resolve().parent.parent / "tests"))

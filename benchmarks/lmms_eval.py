@@ -23,10 +23,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from distill import recipe as recipes
-from distill.tables import table
-from student import export, lmms
-from teacher.trial import SERVED_NAME, SITE, server_of, serving
+from distill.recipe import recipe as recipes
+from distill.reports.text_table import table
+from student.evaluation import lmms_tasks as lmms
+from student.export import convert as export
+from teacher.engines.export_server import SERVED_NAME, SITE, server_of, serving
 
 VERSION = "0.7.3"
 PINNED = (

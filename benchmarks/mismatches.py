@@ -21,13 +21,14 @@ import pyarrow.parquet as pq
 import torch
 from PIL import Image
 
-from distill import recipe as recipes
-from student import attention, freeze, rows
-from student import stage as stages
-from student.encode import Encoder, encode
-from student.model import build, parts
-from student.pictures import ImageStore
-from student.steps import feed
+from distill.recipe import recipe as recipes
+from student.data import rows
+from student.data.encode import Encoder, encode
+from student.data.images import ImageStore
+from student.models import attention, freeze
+from student.models.siq_vl import build, parts
+from student.training import stage as stages
+from student.training.step_dataset import feed
 
 ASSETS = Path(__file__).resolve().parent.parent / "recipes" / "tiny"
 RECIPE = """

@@ -25,15 +25,15 @@ from typing import TypeVar
 
 import orjson
 
-from distill.artifacts import read_jsonl
-from distill.filtering import DEFAULT_SIGNALS
-from distill.trace_lines import trace_fault
+from distill.artifacts.manifest import read_jsonl
+from distill.recipe.filter import DEFAULT_SIGNALS
+from distill.traces.trace_lines import trace_fault
 from distill.types import Sample, Trace, Usage
-from filters import registry
-from filters.registry import FAMILIES, Extractor
-from teacher.journals import TraceJournal
-from teacher.ledger import Ledger, part_path
-from teacher.parse import parse
+from filters.signals import registry
+from filters.signals.registry import FAMILIES, Extractor
+from teacher.messages.parse import parse
+from teacher.store.trace_index import Ledger, part_path
+from teacher.store.trace_journal import TraceJournal
 
 T = TypeVar("T")
 

@@ -20,10 +20,10 @@ import orjson
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from run_fixtures import sample, trace
 
-from distill.tables import table
-from filters.dedup import Index
-from filters.duplicates import Duplicates
-from filters.minhash import Scheme, sign
+from distill.reports.text_table import table
+from filters.matching.near_duplicates import Index
+from filters.signals.trace_duplicates import Duplicates
+from filters.text.minhash import Scheme, sign
 
 THRESHOLD = 0.8
 """The default of [filter.corpus]; that of [filter.duplicates] is 0.9."""
@@ -39,7 +39,8 @@ def groups(texts: Sequence[str]) -> list[int]:
     """For each text the group that the index puts it into."""
     scheme = Scheme()
     signed = sign(texts, scheme)
-    # Texts of the same words are one; the one that says most of names stands for them, as in `filters.corpus`.
+    # Texts of the same words are one; the one that says most of names stands for them, as in
+    # `filters.run_signals.corpus_duplicates`.
     order = np.lexsort((np.iinfo(np.uint64).max - signed.names, signed.digests))
     digests, places = np.unique(signed.digests[order], return_index=True)
     chosen = order[places]

@@ -21,7 +21,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from filters import pictures, resaves
+from filters.matching import image_compare as resaves
+from filters.matching import image_match as pictures
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 import chart_pictures as charts

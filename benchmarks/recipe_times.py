@@ -12,9 +12,11 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from distill import gpus, plan, recipe
-from distill.tables import table
-from student.workload import Load
+from distill import hardware as gpus
+from distill.commands import plan
+from distill.recipe import recipe
+from distill.reports.text_table import table
+from student.training.workload import Load
 
 CARDS = {
     "siq-vl-0.5b": "L40S",

@@ -23,7 +23,7 @@ import report_worlds as worlds
 from accessibility import problems
 from browser import CHROMIUM, DESKTOP, PHONE, Tab, browse
 
-from distill import ablate_report
+from distill.ablation import report as ablate_report
 
 NOTES = re.compile(r'<p class="note">((?:Pictures were|Rationales are cut|[\d,]+ of [\d,]+ questions)[^<]*)</p>')
 AXE = """axe.run(document, {resultTypes: ["violations"]}).then((found) => found.violations.map((each) =>
@@ -38,7 +38,7 @@ def write(folder: Path, questions: int, words: int) -> list[Path]:
     """An evaluation's and an ablation's page of invented figures."""
     from student_worlds import recipe
 
-    from student import report
+    from student.evaluation import report
 
     asked = worlds.samples(worlds.photographs(folder / "photographs", questions), questions)
     lines = worlds.predictions(asked, words=words)

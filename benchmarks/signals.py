@@ -5,10 +5,10 @@
 The traces are synthetic: seeded, some 300 English words, four a question, in six ways of writing (prose, numbered
 steps, bullets, formulas, a teacher that thinks aloud, Chinese), with numbers, a few loops and near copies, and a
 chart's table for a third of the questions (`--charts 0`: for none). Their tokens are counted with a byte-level BPE
-trained on such text, unless a tokenizer is named. A family's time is that of `filters.registry.rows` with it alone,
-so what several families share (verdicts, vocabularies) is counted more than once. The last line is
-`filters.measure.measure_partition`: read the journal, measure every family, sign the texts for near duplicates,
-write the table.
+trained on such text, unless a tokenizer is named. A family's time is that of `filters.signals.registry.rows` with it
+alone, so what several families share (verdicts, vocabularies) is counted more than once. The last line is
+`filters.tables.measure.measure_partition`: read the journal, measure every family, sign the texts for near
+duplicates, write the table.
 """
 
 import argparse
@@ -26,15 +26,15 @@ from pathlib import Path
 import numpy as np
 import orjson
 
-import filters.agreement
-import filters.answer
-from distill.data import to_record
-from distill.filtering import DEFAULT_SIGNALS
-from distill.recipe import load
+import filters.signals.agreement
+import filters.signals.answer
+from distill.data.reader import to_record
+from distill.recipe.filter import DEFAULT_SIGNALS
+from distill.recipe.recipe import load
 from distill.types import Sample, Trace, Usage
-from filters import measure
-from filters.minhash import Scheme
-from filters.registry import FAMILIES, Extractor, build, rows
+from filters.signals.registry import FAMILIES, Extractor, build, rows
+from filters.tables import measure
+from filters.text.minhash import Scheme
 
 NAMES = ("Apples", "Norway", "Q3 revenue", "North wing", "Diesel", "Rail freight", "2019", "Tablets", "Café Lumière")
 COLOURS = ("red", "blue", "green", "orange", "purple", "grey", "teal", "brown")

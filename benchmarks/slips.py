@@ -11,7 +11,7 @@ from pathlib import Path
 
 import orjson
 
-from distill.slips import find_slips
+from distill.grounding.arithmetic_slips import find_slips
 
 DATA = Path(__file__).parent / "data" / "arithmetic"
 

@@ -12,11 +12,13 @@ from pathlib import Path
 import torch
 from transformers import Idefics3Config
 
-from distill.recipe import Lora
-from distill.training import Stage
-from student import attention, freeze, loss, memory
-from student.model import parts, without_weights
-from student.optimizer import CompensatedAdamW
+from distill.recipe.recipe import Lora
+from distill.recipe.stages import Stage
+from student.models import attention, freeze
+from student.models.siq_vl import parts, without_weights
+from student.training import memory
+from student.training import token_weights as loss
+from student.training.optimizer import CompensatedAdamW
 
 TRAINED = {
     "projector": (("projector",), None),

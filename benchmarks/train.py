@@ -195,7 +195,7 @@ def median(results: Sequence[Result], what: str) -> float:
 def report(
     options: argparse.Namespace, dtype: str, found: Mapping[str, Sequence[Sequence[Result]]]
 ) -> dict[str, Any]:
-    from distill.artifacts import versions
+    from distill.artifacts.manifest import versions
 
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
     return {

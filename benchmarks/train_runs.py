@@ -140,9 +140,10 @@ def measure(job: Job) -> Result:
 
 
 def ours(job: Job) -> Trained:
-    from distill import recipe
+    from distill.recipe import recipe
     from distill.types import Progress
-    from student import model, train
+    from student import train
+    from student.models import siq_vl as model
 
     values = {
         section: "\n".join(
@@ -196,7 +197,7 @@ def trl(job: Job) -> Trained:
     from transformers import AutoModelForImageTextToText, AutoProcessor, TrainerCallback
     from trl import SFTConfig, SFTTrainer
 
-    from student.model import parts as find_parts
+    from student.models.siq_vl import parts as find_parts
 
     now = clock()
     processor = AutoProcessor.from_pretrained(job.folder / "student")
@@ -339,9 +340,9 @@ def held_out_loss(trained: Trained, folder: Path) -> float:
 
 def flops_per_token(job: Job, trained: Trained) -> float:
     """FLOPs that a real token of the training rows needs on average, its share of tower and head included."""
-    from student.flops import Cost
-    from student.freeze import prepare
-    from student.model import parts as find_parts
+    from student.models.flops import Cost
+    from student.models.freeze import prepare
+    from student.models.siq_vl import parts as find_parts
 
     roles = find_parts(trained.model)
     cost = Cost.of(prepare(trained.model, roles, TRAINED[job.stage], None), roles)
@@ -363,7 +364,7 @@ def flops_per_token(job: Job, trained: Trained) -> float:
 
 def matmul_flops(dtype: torch.dtype) -> float:
     """FLOPs of a square matrix product, a second of the GPU or of CPU time."""
-    from student.flops import matmul_rate
+    from student.models.flops import matmul_rate
 
     if torch.cuda.is_available():
         return matmul_rate("cuda", dtype)

@@ -135,7 +135,7 @@ def write_student(folder: Path, shape: Shape, dtype: str) -> Path:
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM, SiglipVisionConfig, SiglipVisionModel
 
-    from student import model
+    from student.models import siq_vl as model
 
     torch.manual_seed(0)
     weights = getattr(torch, dtype)
@@ -217,7 +217,7 @@ def write_traces(folder: Path, run: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from distill.artifacts import Manifest, fingerprint
+    from distill.artifacts.manifest import Manifest, fingerprint
 
     rows = []
     for number, line in enumerate((folder / "questions.jsonl").read_text(encoding="utf-8").splitlines()):

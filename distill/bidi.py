@@ -1,7 +1,8 @@
 """Marks of reading direction inside a text act on that text alone.
 
 A trace may hold an unclosed "right-to-left override" (U+202E), which on a page would turn the words that follow it,
-our own included. Pages pass every text through `isolated`; a terminal gets escapes instead (`distill.console`).
+our own included. Pages pass every text through `isolated`; a terminal gets escapes instead
+(`distill.commands.progress`).
 """
 
 _EMBEDDINGS = frozenset("\u202a\u202b\u202d\u202e")

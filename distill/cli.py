@@ -15,13 +15,13 @@ import typer
 from typer.core import TyperGroup
 
 from distill import packages, redact
-from distill.console import hide_secrets, say, show
+from distill.commands.progress import hide_secrets, say, show
 from distill.errors import DistillError, RecipeError
 from distill.local_paths import address_problem
-from student import processes
+from student.distributed import processes
 
 if TYPE_CHECKING:
-    from distill.recipe import Recipe
+    from distill.recipe.recipe import Recipe
 
 
 INTERRUPTED = "distill: interrupted; run the same command again to resume"
@@ -107,7 +107,7 @@ def generate(
     overrides: SetOption = None,
 ) -> None:
     """Let the teachers write reasoning traces."""
-    from distill.run import check_generate, generate_stage, replay_request
+    from distill.commands.stages import check_generate, generate_stage, replay_request
 
     if resend and not replay:
         raise RecipeError("--resend needs --replay ID, the trace whose request is sent again")
@@ -138,7 +138,7 @@ def filter_(
     overrides: SetOption = None,
 ) -> None:
     """Measure every trace, decide, and write the dataset."""
-    from distill.run import compare_policies, filter_stage
+    from distill.commands.stages import compare_policies, filter_stage
 
     if what_if:
         other, _ = _open(what_if, run, overrides)
@@ -156,7 +156,7 @@ def train(
     overrides: SetOption = None,
 ) -> None:
     """Train the student, stage by stage."""
-    from distill.run import train_stage
+    from distill.commands.stages import train_stage
 
     show(train_stage(*_open(recipe, run, overrides, several=True), stage=stage, fresh=fresh))
 
@@ -179,7 +179,7 @@ def eval_(
     overrides: SetOption = None,
 ) -> None:
     """Measure the students on held-out questions."""
-    from distill.run import eval_stage
+    from distill.commands.stages import eval_stage
 
     show(eval_stage(*_open(recipe, run, overrides, students=students), fresh=fresh))
 
@@ -187,7 +187,7 @@ def eval_(
 @app.command()
 def run(recipe: RecipeArgument, run: RunOption = None, overrides: SetOption = None) -> None:
     """Run all four stages in order, resuming."""
-    from distill.run import all_stages
+    from distill.commands.stages import all_stages
 
     show(all_stages(*_open(recipe, run, overrides)))
 
@@ -211,7 +211,7 @@ def ablate(
     overrides: SetOption = None,
 ) -> None:
     """Train again with one thing changed, and compare."""
-    from distill.run import ablate_recipe
+    from distill.commands.stages import ablate_recipe
 
     if report and fresh:
         raise RecipeError("--report and --fresh: --report shows what is finished, --fresh sets it aside")
@@ -233,7 +233,7 @@ def plan(
     overrides: SetOption = None,
 ) -> None:
     """Foretell what training takes: tokens, FLOPs, memory, hours and cost. Loads no weights."""
-    from distill.plan import plan as foretell
+    from distill.commands.plan import plan as foretell
 
     show(foretell(*_open(recipe, run, overrides), gpu=gpu, price=price))
 
@@ -253,7 +253,7 @@ def check(
     Reads every source of every stage, looks at checkpoints, packages, keys, servers, rules, disk and memory, and
     loads no weights. Problems come first, each with the recipe's key and what to do; with any, the exit code is 2.
     """
-    from distill.run import check_run
+    from distill.commands.stages import check_run
 
     text, is_fit = check_run(*_open(recipe, run, overrides), gpu=gpu, as_json=json_)
     show(text)
@@ -283,8 +283,8 @@ def split(
     Rows about the same picture stay together, also where it was saved or resized again. The same rows and seed give
     the same split, whatever their order; the summary counts rows and pictures and what could not be used.
     """
-    from distill.split import source_of
-    from distill.split import split as split_source
+    from distill.commands.split import source_of
+    from distill.commands.split import split as split_source
 
     recipe, name = source_of(
         source, name=data, settings={"format": form, "images_root": images_root}, columns=column or []
@@ -295,7 +295,7 @@ def split(
 @app.command()
 def status(run: RunArgument) -> None:
     """Show the funnel and the state of every stage."""
-    from distill.status import status as read_status
+    from distill.commands.status import status as read_status
 
     show(read_status(run))
 
@@ -306,7 +306,7 @@ def repair(
     apply: Annotated[bool, typer.Option("--apply", help="Set it aside; the stages make it again.")] = False,
 ) -> None:
     """Say which files of a run are damaged and what that costs; with --apply set them aside."""
-    from distill.repair import repair as repair_run
+    from distill.commands.repair import repair as repair_run
 
     show(repair_run(run, apply=apply))
 
@@ -317,7 +317,7 @@ def explain(
     trace_id: Annotated[str, typer.Argument(metavar="ID", help="A trace id, or its first characters.")],
 ) -> None:
     """Show everything known of one trace."""
-    from distill.explain import explain as explain_trace
+    from distill.commands.explain import explain as explain_trace
 
     show(explain_trace(run, trace_id))
 
@@ -362,7 +362,7 @@ def export(
     ] = None,
 ) -> None:
     """Write the trained student, merged and ready to be served; or the dataset; or questions for lmms-eval."""
-    from distill.run import export_dataset, export_student, export_tasks
+    from distill.commands.stages import export_dataset, export_student, export_tasks
 
     if plain and both:
         raise RecipeError("--plain and --both: --both writes the plain form too; leave --plain out")
@@ -379,7 +379,7 @@ def export(
 def recipes(context: typer.Context) -> None:
     """List the shipped recipes."""
     if context.invoked_subcommand is None:
-        from distill.recipe import shipped
+        from distill.recipe.recipe import shipped
 
         for name, path in shipped().items():
             purpose = path.read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
@@ -392,7 +392,7 @@ def copy_recipe(
     destination: Annotated[Path, typer.Argument(parser=_path, metavar="DEST", help="Folder or file.")] = Path(),
 ) -> None:
     """Copy a shipped recipe, with its assets, to edit it."""
-    from distill.run import copy_shipped
+    from distill.commands.stages import copy_shipped
 
     show(copy_shipped(name, destination))
 
@@ -402,7 +402,7 @@ def print_schema() -> None:
     """Print the JSON schema of a recipe, for editors."""
     import json
 
-    from distill.recipe import schema
+    from distill.recipe.recipe import schema
 
     show(json.dumps(schema(), indent=2))
 
@@ -416,8 +416,8 @@ def _open(
     students: list[str] | None = None,
 ) -> "tuple[Recipe, Path]":
     """The recipe and its run directory, for a command that takes `several` processes or not."""
-    from distill.evaluation import student_values
-    from distill.recipe import load
+    from distill.recipe.eval import student_values
+    from distill.recipe.recipe import load
 
     if not several:
         processes.require_one()

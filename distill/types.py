@@ -116,7 +116,7 @@ class Trace:
     notes: tuple[str, ...] = ()
     """Fields of the server's answer that cannot be true and were left out."""
     logprobs: Mapping[str, Any] | None = None
-    """What `distill.logprobs` keeps, where the recipe asks for it."""
+    """What `distill.traces.logprobs` keeps, where the recipe asks for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

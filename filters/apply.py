@@ -14,21 +14,31 @@ from typing import Any
 import duckdb
 import pyarrow.parquet as pq
 
-from distill import artifacts
-from distill.artifacts import Manifest, Output
+from distill.artifacts import manifest as artifacts
+from distill.artifacts.integrity import changed
+from distill.artifacts.manifest import Manifest, Output
 from distill.errors import DataError, RecipeError
-from distill.recipe import Recipe
+from distill.recipe.recipe import Recipe
 from distill.types import Progress, ProgressCallback, unwatched
-from distill.whole import changed
-from filters import arms, conditions, corpus, dataset, exports, funnel, health, measure, policy, questions, registry
-from filters.card import VERSION, card
-from filters.conditions import UNREADABLE_IMAGE
-from filters.database import Tables
-from filters.funnel import Funnel
-from filters.minhash import Scheme
-from filters.registry import MODELS, Extractor
-from filters.side import Measurer
-from filters.traces import Index, index
+from filters.dataset import ablation_sets as arms
+from filters.dataset import exports
+from filters.dataset import writer as dataset
+from filters.dataset.card import VERSION, card
+from filters.decisions import dataset_checks as health
+from filters.decisions import decide as policy
+from filters.decisions import funnel
+from filters.decisions import rules as conditions
+from filters.decisions.funnel import Funnel
+from filters.decisions.rules import UNREADABLE_IMAGE
+from filters.run_signals import corpus_duplicates as corpus
+from filters.run_signals import question_duplicates as questions
+from filters.signals import registry
+from filters.signals.registry import MODELS, Extractor
+from filters.tables import measure
+from filters.tables.side_tables import Measurer
+from filters.tables.signal_database import Tables
+from filters.tables.trace_index import Index, index
+from filters.text.minhash import Scheme
 
 _TEMPORARY = ".dataset.tmp"
 _DRESSED = "card and exports"
@@ -164,7 +174,7 @@ def _decide(
     recipe: Recipe, rules: list[conditions.Condition], traces: Index, tables: Tables, folder: Path
 ) -> tuple[dict[str, int], dict[str, Output]]:
     """Decisions, dataset and report from the signals; returns counts and outputs of the stage."""
-    from filters import report
+    from filters.report import page as report
 
     temporary = folder / _TEMPORARY
     database, written = _write_dataset(recipe, rules, traces, tables, folder / "decisions.parquet", temporary)

@@ -1,8 +1,8 @@
 """The eval verb: what students answer to held-out questions, judged and compared.
 
 Every student is asked every question once, greedily, and once more without its images. What was said is kept as it
-was said (student/asking.py); judging and measuring go over it at the end, and can go over it again. Does not draw the
-report (student/report.py) or decide what is correct (distill.answers).
+was said (student/evaluation/collect_replies.py); judging and measuring go over it at the end, and can go over it
+again. Does not draw the report (student/evaluation/report.py) or decide what is correct (distill.answers).
 """
 
 import time
@@ -14,8 +14,8 @@ from typing import Any
 
 import orjson
 
-from distill import data
-from distill.artifacts import (
+from distill.artifacts.integrity import changed
+from distill.artifacts.manifest import (
     MANIFEST,
     Manifest,
     changes,
@@ -30,16 +30,19 @@ from distill.artifacts import (
     write_json,
     write_jsonl,
 )
+from distill.data import reader as data
+from distill.data.source_images import pictures_of, require_same_pictures
 from distill.errors import DataError, StaleError
-from distill.recipe import Recipe
-from distill.source_pictures import pictures_of, require_same_pictures
+from distill.recipe.recipe import Recipe
 from distill.types import ProgressCallback, Sample, unwatched
-from distill.whole import changed
-from student import asking, figures, report, targets
-from student.asking import REPLIES, Connect, Engines, Key, Reply, Round, Serve
-from student.judging import Prediction, judged
-from student.rows import NO_THINK
-from student.targets import Target
+from student.data.rows import NO_THINK
+from student.evaluation import collect_replies as asking
+from student.evaluation import metrics as figures
+from student.evaluation import report
+from student.evaluation import students as targets
+from student.evaluation.collect_replies import REPLIES, Connect, Engines, Key, Reply, Round, Serve
+from student.evaluation.students import Target
+from student.inference.scoring import Prediction, judged
 
 PREDICTIONS, METRICS, REPORT, SETTINGS = "predictions.jsonl", "metrics.json", "report.html", "settings.json"
 WITHOUT_IMAGE = "predictions_without_image.jsonl"
@@ -167,7 +170,7 @@ def _settings(folder: Path) -> dict[str, Any] | None:
 
 
 def _questions(recipe: Recipe) -> list[Sample]:
-    # A student of two modes is asked for its answers alone in the words that it learned (student/rows.py).
+    # A student of two modes is asked for its answers alone in the words that it learned (student/data/rows.py).
     ending = "" if recipe.eval.think else NO_THINK
     found = (sample for sample in data.samples(recipe, recipe.eval.data) if sample.answers)
     samples = [replace(sample, question=f"{sample.question}{ending}") for sample in found]

@@ -1,6 +1,7 @@
 """The train verb: the stages of a recipe in order, each from the model of the stage that it starts from.
 
-A finished stage is recognised by its manifest without importing torch. Does not train itself (student/stage.py).
+A finished stage is recognised by its manifest without importing torch. Does not train itself
+(student/training/stage.py).
 """
 
 import shutil
@@ -8,8 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from distill import data
-from distill.artifacts import (
+from distill.artifacts.manifest import (
     MANIFEST,
     Manifest,
     describe,
@@ -21,14 +21,17 @@ from distill.artifacts import (
     set_aside,
     versions,
 )
+from distill.data import reader as data
+from distill.data.source_images import require_same_pictures
 from distill.errors import RecipeError, StaleError
-from distill.evaluation import BASE
-from distill.recipe import Recipe, Stage
-from distill.source_pictures import require_same_pictures
-from distill.training import lineage, start_of
+from distill.recipe.eval import BASE
+from distill.recipe.recipe import Recipe, Stage
+from distill.recipe.stages import lineage, start_of
 from distill.types import ProgressCallback, unwatched
-from student import processes, results, rows
-from student import stage as stages
+from student.data import rows
+from student.distributed import processes
+from student.training import saved_model as results
+from student.training import stage as stages
 
 # Settings that change how often something is written, never what is learned.
 _WITHOUT_EFFECT = {"save_every_steps", "log_every_steps", "report_to", "sharding", "start", "name", "validation"}

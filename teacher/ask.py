@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from distill.errors import RecipeError
-from distill.recipe import Recipe, Sampling, Teacher
+from distill.recipe.recipe import Recipe, Sampling, Teacher
 from distill.types import ImageRef, Sample
-from teacher import plan as planning
-from teacher.client import ChatClient
-from teacher.completion import Completion
-from teacher.identity import Model, Request, model_of
-from teacher.parse import TAGS
-from teacher.prompts import Prompt, prompt_sha
+from teacher.engines.http_client import ChatClient
+from teacher.messages.completion import Completion
+from teacher.messages.parse import TAGS
+from teacher.messages.prompts import Prompt, prompt_sha
+from teacher.messages.request import Model, Request, model_of
+from teacher.store import question_plan as planning
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +92,7 @@ class _Embedded:
 
     def __call__(self, questions: Sequence[Question]) -> list[str]:
         if self._answer is None:
-            from teacher.inprocess import EmbeddedTeacher
+            from teacher.engines.embedded import EmbeddedTeacher
 
             self._answer = EmbeddedTeacher(
                 self._teacher,

@@ -12,15 +12,16 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from distill import packages, sources
+from distill import packages
+from distill.data import sources
+from distill.data.lfs_pointers import explanation
 from distill.errors import InputError, ModelError, RecipeError
-from distill.pointers import explanation
-from distill.recipe import Recipe, Teacher
-from distill.teachers import Server
-from teacher.prompts import PLACEHOLDERS
-from teacher.server import server_program
-from teacher.vllm_options import check_arguments, is_vllm
-from teacher.wire import api_key, sampling_body
+from distill.recipe.recipe import Recipe, Teacher
+from distill.recipe.teachers import Server
+from teacher.engines.chat_protocol import api_key, sampling_body
+from teacher.engines.vllm_options import check_arguments, is_vllm
+from teacher.engines.vllm_server import server_program
+from teacher.messages.prompts import PLACEHOLDERS
 
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json")
 _TEMPLATES = ("chat_template.jinja", "chat_template.json")

@@ -14,15 +14,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from distill.artifacts import read_jsonl
-from distill.recipe import Recipe, Teacher
-from distill.teachers import Outcomes, Price
-from distill.trace_lines import trace_fault
+from distill.artifacts.manifest import read_jsonl
+from distill.recipe.recipe import Recipe, Teacher
+from distill.recipe.teachers import Outcomes, Price
+from distill.traces.trace_lines import trace_fault
 from distill.types import Outcome, Sample
-from teacher.agenda import Final, Line
-from teacher.journals import parts
-from teacher.ledger import Ledger
-from teacher.rounds import rounds
+from teacher.scheduling.gpu_rounds import rounds
+from teacher.scheduling.sampling_policy import Final, Line
+from teacher.store.trace_index import Ledger
+from teacher.store.trace_journal import parts
 
 _RECORD_BYTES = 1600
 """A record without its texts, roughly."""

@@ -15,26 +15,26 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Self
 
-from distill.artifacts import MANIFEST, Manifest, Output, fingerprint, finished, locked, versions
-from distill.damage import counted
+from distill.artifacts.damaged_lines import counted
+from distill.artifacts.integrity import changed
+from distill.artifacts.manifest import MANIFEST, Manifest, Output, fingerprint, finished, locked, versions
 from distill.errors import CircuitOpen, DistillError, TeacherError
-from distill.recipe import Recipe, Teacher
+from distill.recipe.recipe import Recipe, Teacher
 from distill.types import Outcome, ProgressCallback, unwatched
-from distill.whole import changed
-from teacher import plan as planning
-from teacher.adopt import adopt
-from teacher.client import ChatClient
-from teacher.completion import Completion, Served
-from teacher.engines import noted, require_same
-from teacher.feed import Feed
-from teacher.folders import Folders
-from teacher.identity import Model, Request
-from teacher.journals import TraceJournal, clean, scan, trace
-from teacher.ledger import Ledger
-from teacher.outage import Dependency, Failure, Say
-from teacher.rounds import rounds
-from teacher.settle import Tally, lines, outputs, settle
-from teacher.watch import Watch, announce
+from teacher.engines.http_client import ChatClient
+from teacher.engines.image_folders import Folders
+from teacher.engines.outage import Dependency, Failure, Say
+from teacher.engines.provenance import noted, require_same
+from teacher.messages.completion import Completion, Served
+from teacher.messages.request import Model, Request
+from teacher.progress import Watch, announce
+from teacher.scheduling.gpu_rounds import rounds
+from teacher.scheduling.request_queue import Feed
+from teacher.store import question_plan as planning
+from teacher.store.adopt import adopt
+from teacher.store.final_traces import Tally, lines, outputs, settle
+from teacher.store.trace_index import Ledger
+from teacher.store.trace_journal import TraceJournal, clean, scan, trace
 
 _CHARGE_INTERVAL_S = 0.2
 _LOOKED_AT = 2000
@@ -279,7 +279,7 @@ class _Stage:
             before = now
 
     def _ask_embedded(self, job: _Job) -> None:
-        from teacher.inprocess import EmbeddedTeacher
+        from teacher.engines.embedded import EmbeddedTeacher
 
         engine = EmbeddedTeacher(
             job.teacher,

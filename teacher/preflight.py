@@ -12,19 +12,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from distill.artifacts import finished, locked
+from distill.artifacts.manifest import finished, locked
 from distill.errors import RecipeError
-from distill.recipe import Recipe
-from distill.tables import table
+from distill.recipe.recipe import Recipe
+from distill.reports.text_table import table
 from distill.types import ProgressCallback, Sample, unwatched
 from teacher import checks
-from teacher import plan as planning
 from teacher.estimate import Amount, Forecast, Seen, forecast, journal, most_traces, observed, whole_time
 from teacher.generate import REMEDY, ask
-from teacher.identity import Model
-from teacher.journals import scan
-from teacher.route import route
-from teacher.settle import lines
+from teacher.messages.request import Model
+from teacher.scheduling.routing import route
+from teacher.store import question_plan as planning
+from teacher.store.final_traces import lines
+from teacher.store.trace_journal import scan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,19 +12,20 @@ from typing import Any
 
 import orjson
 
-from distill import data, redact
+from distill import redact
+from distill.artifacts.json_lines import Reader
+from distill.data import reader as data
 from distill.errors import DataError, RecipeError, StaleError, TeacherError
-from distill.lines import Reader
-from distill.recipe import Recipe, Sampling, Teacher
-from distill.trace_lines import trace_fault
+from distill.recipe.recipe import Recipe, Sampling, Teacher
+from distill.traces.trace_lines import trace_fault
 from distill.types import Sample
-from teacher.agenda import draft_text
-from teacher.client import ChatClient
-from teacher.completion import Completion, Served
-from teacher.identity import Author, Model, Request, model_of
-from teacher.journals import parts
-from teacher.plan import SAMPLES, SOURCE, servers
-from teacher.prompts import messages
+from teacher.engines.http_client import ChatClient
+from teacher.messages.completion import Completion, Served
+from teacher.messages.prompts import messages
+from teacher.messages.request import Author, Model, Request, model_of
+from teacher.scheduling.sampling_policy import draft_text
+from teacher.store.question_plan import SAMPLES, SOURCE, servers
+from teacher.store.trace_journal import parts
 
 
 def replay(recipe: Recipe, run: Path, trace_id: str, *, resend: bool = False) -> dict[str, Any]:
@@ -147,7 +148,7 @@ def _embedded_request(teacher: Teacher, request: Request) -> dict[str, Any]:
 
 
 def _ask_embedded(recipe: Recipe, teacher: Teacher, request: Request) -> Completion:
-    from teacher.inprocess import EmbeddedTeacher
+    from teacher.engines.embedded import EmbeddedTeacher
 
     engine = EmbeddedTeacher(teacher, recipe.local_or_hub(teacher.model), max_pixels=recipe.data[SOURCE].max_pixels)
     waiting = iter([request])

@@ -16,8 +16,8 @@ from chart_pictures import WORDS
 from question_edits import TEMPLATES, edited, fill, innocents
 from run_fixtures import sample
 
-from distill.images import sha256
-from distill.recipe import Recipe, load
+from distill.data.images import sha256
+from distill.recipe.recipe import Recipe, load
 from distill.types import ImageRef, Sample
 
 RECIPE = """

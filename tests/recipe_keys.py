@@ -4,8 +4,9 @@
 
     trace     the ids of traces, so they are asked anew      plan      the questions, which are read anew
     generate  the settings of the stage; so for filter, train, eval and ablate
-    engine    the options of a started server that change its answers; its traces are refused (teacher/engines.py)
-    pictures  the pictures of a source, which finished stages compare (distill/source_pictures.py)
+    engine    the options of a started server that change its answers; its traces are refused
+              (teacher/engines/provenance.py)
+    pictures  the pictures of a source, which finished stages compare (distill/data/source_images.py)
     card      card and exports of the dataset, which are written anew without filtering again
 
 `UNCHANGED` names the keys that change no result, and why. What follows from a stage that was made anew is left out:

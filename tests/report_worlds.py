@@ -8,8 +8,8 @@ from typing import Any
 
 from PIL import Image
 
-from distill.data import sample_id
-from distill.images import sha256
+from distill.data.images import sha256
+from distill.data.reader import sample_id
 from distill.types import ImageRef, Sample
 
 DOMAINS = ("charts", "documents", "scenes")
@@ -109,7 +109,7 @@ def predictions(asked: list[Sample], arms: tuple[str, ...] = ARMS, words: int = 
 
 def metrics(lines: list[dict[str, Any]], *, stage: str = "reason") -> dict[str, Any]:
     """eval/metrics.json of these predictions."""
-    from student.figures import measure
+    from student.evaluation.metrics import measure
 
     arms = list(dict.fromkeys(line["arm"] for line in lines))
     by_arm = {arm: [line for line in lines if line["arm"] == arm] for arm in arms}

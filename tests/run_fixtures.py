@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
-from distill.artifacts import Manifest, describe, fingerprint
-from distill.data import sample_id, write_samples
-from distill.images import sha256
-from distill.recipe import Recipe, load
+from distill.artifacts.manifest import Manifest, describe, fingerprint
+from distill.data.images import sha256
+from distill.data.reader import sample_id, write_samples
+from distill.recipe.recipe import Recipe, load
 from distill.types import ImageRef, Sample, Trace, Usage
 
 RECIPE = """

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
-from distill.artifacts import Manifest, fingerprint
-from distill.recipe import Recipe, load
+from distill.artifacts.manifest import Manifest, fingerprint
+from distill.recipe.recipe import Recipe, load
 from distill.types import ImageRef
-from student.rows import Row
+from student.data.rows import Row
 
 COLOURS = {"red": (200, 40, 40), "green": (40, 200, 40), "blue": (40, 40, 200)}
 CORPUS = (
@@ -63,7 +63,7 @@ CLASSES = ("siq-vl", "llava", "internvl", "qwen3-vl", "smolvlm")
 
 def student(kind: str, folder: Path) -> tuple[Any, Any]:
     """A student of one of `CLASSES`; SiQ-VL is built from the `parts` in `folder`."""
-    from student.model import build
+    from student.models.siq_vl import build
 
     return build(str(folder / "vision"), str(folder / "language"), 2) if kind == "siq-vl" else other(kind)
 

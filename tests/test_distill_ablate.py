@@ -8,13 +8,14 @@ import orjson
 import pytest
 from typer.testing import CliRunner
 
-from distill import ablate as ablation
-from distill import effects, recipe
-from distill.ablate import Job, ablate, place
-from distill.artifacts import Manifest, read_jsonl
+from distill.ablation import results as effects
+from distill.ablation import runner as ablation
+from distill.ablation.runner import Job, ablate, place
+from distill.artifacts.manifest import Manifest, read_jsonl
 from distill.cli import app
 from distill.errors import RecipeError, StaleError
-from distill.recipe import Recipe
+from distill.recipe import recipe
+from distill.recipe.recipe import Recipe
 
 TINY = Path(__file__).parent.parent / "recipes" / "tiny"
 RECIPE = f"""

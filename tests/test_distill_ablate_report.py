@@ -9,7 +9,7 @@ import report_worlds as worlds
 from accessibility import problems
 from stylesheet import Element, parse
 
-from distill import ablate_report
+from distill.ablation import report as ablate_report
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 import pytest
 
-from distill.answers import judge
+from distill.answers.verdicts import judge
 
 PAIRS: list[dict[str, Any]] = [
     orjson.loads(line)

@@ -8,9 +8,9 @@ from types import ModuleType
 
 import pytest
 
-from distill import answers
-from distill.answers import judge
-from distill.final_answer import MAX_CHARACTERS, final_answer
+from distill.answers import verdicts as answers
+from distill.answers.final_answer import MAX_CHARACTERS, final_answer
+from distill.answers.verdicts import judge
 
 CORRECT, WRONG, UNDECIDED = "correct", "wrong", "undecided"
 CHARACTERS = 1 << 16

@@ -16,8 +16,8 @@ from typing import Any
 import orjson
 import pytest
 
-from distill import answers
-from distill.answers import judge
+from distill.answers import verdicts as answers
+from distill.answers.verdicts import judge
 
 CORRECT, WRONG, UNDECIDED = "correct", "wrong", "undecided"
 Pair = Mapping[str, Any]

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distill import answers, mathworker
-from distill.answers import anls, equivalent, exact_match, infer_type, judge, relaxed_accuracy, rouge_l
+from distill.answers import math_worker as mathworker
+from distill.answers import verdicts as answers
+from distill.answers.verdicts import anls, equivalent, exact_match, infer_type, judge, relaxed_accuracy, rouge_l
 
 CORRECT, WRONG, UNDECIDED = "correct", "wrong", "undecided"
 
@@ -134,7 +135,7 @@ def test_a_symbolic_comparison_that_takes_too_long_is_undecided_and_the_next_one
 
 def test_the_symbolic_worker_ends_with_the_process_that_started_it() -> None:
     program = (
-        "import os; from distill import mathworker as m; m.vote('2', '2');"
+        "import os; from distill.answers import math_worker as m; m.vote('2', '2');"
         "print(m._worker._process.pid, flush=True); os.kill(os.getpid(), 9)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
-from distill import arms, recipe
-from distill.arms import STUDENT, Budget, Impossible
+from distill.ablation import arms
+from distill.ablation.arms import STUDENT, Budget, Impossible
+from distill.commands.stages import copy_shipped
 from distill.errors import RecipeError
-from distill.recipe import Recipe
-from distill.run import copy_shipped
-from distill.training import lineage
+from distill.recipe import recipe
+from distill.recipe.recipe import Recipe
+from distill.recipe.stages import lineage
 
 STUDIES = recipe.load("tiny-studies")
 BUDGET = Budget(

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from distill import artifacts
-from distill.artifacts import Journal, Manifest, Output, read_jsonl
+from distill.artifacts import manifest as artifacts
+from distill.artifacts.json_lines import seal
+from distill.artifacts.manifest import Journal, Manifest, Output, read_jsonl
 from distill.errors import BusyError, DataError, StaleError, StorageError
-from distill.lines import seal
 
 
 def run_python(program: str, *arguments: Path | str) -> subprocess.Popen[str]:

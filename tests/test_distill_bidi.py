@@ -9,7 +9,7 @@ import report_worlds as worlds
 from student_worlds import recipe
 
 from distill.bidi import isolated
-from student import report
+from student.evaluation import report
 
 RLO, LRE, RLI, PDF, FSI, PDI = "\u202e", "\u202a", "\u2067", "\u202c", "\u2068", "\u2069"
 OPENING = {"LRE": "PDF", "RLE": "PDF", "LRO": "PDF", "RLO": "PDF", "LRI": "PDI", "RLI": "PDI", "FSI": "PDI"}

@@ -12,11 +12,11 @@ from planted_faults import COUNT, ROUNDS
 from typer.testing import CliRunner
 
 from distill import cli
-from distill.artifacts import locked
+from distill.artifacts.manifest import locked
 from distill.checks import hub, machine
 from distill.checks.recipe_checks import check_recipe
 from distill.checks.results import CheckReport, CheckResult
-from distill.recipe import load
+from distill.recipe.recipe import load
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +117,7 @@ def test_an_error_that_nobody_foresaw_is_a_line_and_the_other_checks_go_on(
     def fail(*_: object) -> None:
         raise TypeError("strange")
 
-    monkeypatch.setattr("filters.conditions.check", fail)
+    monkeypatch.setattr("filters.decisions.rules.check", fail)
     report = checked(folder)
     assert "TypeError: strange" in of(report, "filter.rules")[0].message
     assert of(report, "disk", "ok")

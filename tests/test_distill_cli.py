@@ -8,11 +8,12 @@ import orjson
 import pytest
 from typer.testing import CliRunner
 
-from distill import cli, run
-from distill.artifacts import BusyError, locked
-from distill.console import watch
+from distill import cli
+from distill.artifacts.manifest import BusyError, locked
+from distill.commands import stages as run
+from distill.commands.progress import watch
 from distill.errors import RecipeError, StaleError
-from distill.recipe import load
+from distill.recipe.recipe import load
 from distill.types import Progress
 
 RECIPE = """

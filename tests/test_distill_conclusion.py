@@ -5,7 +5,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from distill.conclusion import concluded, conclusion
+from distill.answers.consistency import concluded, conclusion
 
 RATIONALES = [
     orjson.loads(line) for line in (Path(__file__).parent / "chart_rationales.jsonl").read_bytes().splitlines()

@@ -7,11 +7,11 @@ from pathlib import Path
 import orjson
 import pytest
 
-from distill.artifacts import Journal, read_jsonl, read_jsonl_at
-from distill.damage import counted, recovered, side_file
+from distill.artifacts.damaged_lines import counted, recovered, side_file
+from distill.artifacts.json_lines import Damaged, Reader, record_at, requiring, seal
+from distill.artifacts.manifest import Journal, read_jsonl, read_jsonl_at
 from distill.errors import DataError, StorageError
-from distill.lines import Damaged, Reader, record_at, requiring, seal
-from distill.trace_lines import trace_fault
+from distill.traces.trace_lines import trace_fault
 
 RECORDS = [{"id": f"{number:04x}", "answer": "ä\n" * number, "nested": {"a": [{"b": number}]}} for number in range(9)]
 LINES = [seal(record) for record in RECORDS]
@@ -123,7 +123,7 @@ def test_lines_set_aside_by_a_killed_process_are_not_set_aside_twice(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("distill.damage.mend", killed)
+        patch.setattr("distill.artifacts.damaged_lines.mend", killed)
         list(recovered(path))
     assert list(recovered(path)) == RECORDS[:1] and counted(tmp_path) == {side_file(path): 1}
 

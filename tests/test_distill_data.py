@@ -18,8 +18,10 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from distill import data, images, recipe
+from distill.data import images
+from distill.data import reader as data
 from distill.errors import DataError, MissingExtra
+from distill.recipe import recipe
 from distill.types import BadRow, Sample
 
 Rows = Sequence[dict[str, Any]]

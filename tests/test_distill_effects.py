@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from distill import effects, recipe
-from distill.effects import Outcome
+from distill.ablation import results as effects
+from distill.ablation.results import Outcome
 from distill.errors import DataError
+from distill.recipe import recipe
 
 STUDIES = recipe.load("tiny-studies")
 

@@ -6,12 +6,12 @@ import pyarrow.parquet as pq
 import pytest
 from run_fixtures import generate_folder, recipe, sample, small_world, trace
 
+from distill.commands.explain import explain, gather
 from distill.errors import DataError
-from distill.explain import explain, gather
-from filters import registry
 from filters.apply import apply
-from filters.exports import export
-from filters.repetition import Repetition
+from filters.dataset.exports import export
+from filters.signals import registry
+from filters.signals.repetition import Repetition
 
 FACTS = registry.FACTS.names
 

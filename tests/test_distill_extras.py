@@ -11,13 +11,14 @@ import stub_server
 import test_teacher_client as clients
 import tiny_models
 
+from distill.commands.stages import filter_stage
 from distill.errors import DataError, RecipeError
-from distill.extras import measurers
-from distill.recipe import Recipe
-from distill.run import filter_stage
-from filters import fit, judge
+from distill.recipe.recipe import Recipe
+from distill.wiring import measurers
 from filters.apply import apply
-from filters.side import Item
+from filters.run_signals import student_fit as fit
+from filters.run_signals import teacher_judge as judge
+from filters.tables.side_tables import Item
 
 STUDENT = '[student]\nmodel = "model"\n[filter]\nsignals = ["student"]\n'
 
@@ -55,7 +56,7 @@ def test_traces_are_measured_with_the_student_of_the_recipe(tmp_path: Path, monk
     for row in table:
         assert row["student_nll"] > 0 and row["student_blind_gap"] is not None and row["student_tokens"] > 10
     # Nothing is loaded where every value is there.
-    monkeypatch.setattr("student.model.load", lambda *_args, **_options: pytest.fail("loaded"))
+    monkeypatch.setattr("student.models.siq_vl.load", lambda *_args, **_options: pytest.fail("loaded"))
     assert rows(measurers(recipe(tmp_path, STUDENT), tmp_path / "run")["student"](found)) == table
 
 
@@ -70,7 +71,7 @@ def test_the_student_sees_the_text_that_the_dataset_will_hold(
             shown.extend((item.row.response, item.row.response[item.answer_at :]) for item in said)
             return [{"reason": "fake"} for _ in said]
 
-    monkeypatch.setattr("student.fit.load", lambda *_args, **_options: Fake())
+    monkeypatch.setattr("student.inference.likelihood.load", lambda *_args, **_options: Fake())
     found = items(tmp_path)[:1]
     trace = found[0][2]
     for style in ("think", "plain"):

@@ -10,7 +10,8 @@ import report_worlds as worlds
 from PIL import Image
 from stylesheet import parse
 
-from distill import gallery, pages
+from distill.reports import gallery
+from distill.reports import html as pages
 from distill.types import ImageRef
 
 PAGE = (

@@ -9,9 +9,9 @@ from typing import Any
 import orjson
 import pytest
 
-from distill.charts import read_table
-from distill.grounding import Unsupported, ground
-from distill.reckoning import asked
+from distill.grounding.chart_table import read_table
+from distill.grounding.check import Unsupported, ground
+from distill.grounding.derivation import asked
 
 BARS = {"blue": 8, "red": 6, "green": 3, "orange": 9}
 SUM = "What is the sum of the blue and the red bar?"

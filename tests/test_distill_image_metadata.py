@@ -11,12 +11,12 @@ import orjson
 import pytest
 from PIL import ExifTags, Image, PngImagePlugin
 
-from distill import images
-from distill.image_metadata import without_metadata
-from distill.recipe import Teacher
+from distill.data import images
+from distill.data.image_metadata import without_metadata
+from distill.recipe.recipe import Teacher
 from distill.types import ImageRef
-from teacher.folders import Folders
-from teacher.pictures import Pictures
+from teacher.engines.image_folders import Folders
+from teacher.engines.image_parts import Pictures
 
 MAX_PIXELS = 10**8
 MARKS = (b"CANARY-GPS", b"CANARY-COMMENT", b"CANARY-XMP", b"CANARY-TEXT", b"CANARY-TAIL", b"CANARY-IPTC")

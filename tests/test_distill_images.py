@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image, PngImagePlugin
 
-from distill import images
+from distill.data import images
 from distill.errors import ImageError
 from distill.types import ImageRef
 

@@ -10,9 +10,10 @@ from PIL import Image, ImageDraw
 from run_fixtures import picture
 from typer.testing import CliRunner
 
-from distill import cli, leakage
+from distill import cli
+from distill.commands import leakage
 from distill.errors import DataError
-from distill.recipe import Recipe, load
+from distill.recipe.recipe import Recipe, load
 
 RECIPE = """
 [data.questions]
@@ -195,7 +196,7 @@ def test_of_questions_that_are_learned_through_the_dataset_those_in_it_count(tmp
     run = tmp_path / "run"
     (found,) = leakage.measure(recipe, training=["questions"]).overlaps
     leaking = found.examples[0].sample
-    from distill.data import samples
+    from distill.data.reader import samples
 
     ids = [sample.id for sample in samples(recipe)]
     (run / "filter/dataset/train").mkdir(parents=True)

@@ -9,10 +9,10 @@ import stub_server
 import tiny_models
 import torch
 
-from distill.artifacts import Journal, read_jsonl
+from distill.artifacts.manifest import Journal, read_jsonl
 from distill.errors import DataError
-from distill.logprobs import NO_TOKEN, decode, encode, read
-from distill.recipe import load
+from distill.recipe.recipe import load
+from distill.traces.logprobs import NO_TOKEN, decode, encode, read
 from teacher.generate import generate
 
 

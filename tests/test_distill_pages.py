@@ -8,8 +8,8 @@ import pytest
 from jinja2 import UndefinedError
 from PIL import Image
 
-from distill import pages
 from distill.errors import ImageError
+from distill.reports import html as pages
 
 
 def encoded(width, height, kind="PNG"):

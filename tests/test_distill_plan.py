@@ -9,10 +9,15 @@ import student_worlds as worlds
 import torch
 from typer.testing import CliRunner
 
-from distill import cli, gpus, plan
+from distill import cli
+from distill import hardware as gpus
+from distill.commands import plan
 from distill.errors import ModelError, RecipeError
-from distill.recipe import Recipe, load
-from student import encode, model, pictures, rows, stage, workload
+from distill.recipe.recipe import Recipe, load
+from student.data import encode, rows
+from student.data import images as pictures
+from student.models import siq_vl as model
+from student.training import stage, workload
 
 TOWER = {
     "model_type": "siglip_vision_model",

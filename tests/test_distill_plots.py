@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from distill import headline, plots
+from distill.reports import metric_table as headline
+from distill.reports import plots
 
 
 @pytest.mark.parametrize(

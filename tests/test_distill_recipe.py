@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from distill import recipe
 from distill.errors import RecipeError
-from distill.recipe import Recipe
+from distill.recipe import recipe
+from distill.recipe.recipe import Recipe
 
 SHIPPED = sorted(recipe.shipped())
 
@@ -259,9 +259,9 @@ def test_a_typo_is_reported_within_a_second_and_without_heavy_imports(path: Path
     path.write_text(WHOLE.replace("rank", "rnak"))
     program = (
         "import sys, time; started = time.perf_counter()\n"
-        "from distill import recipe\n"
-        "try: recipe.load(sys.argv[1])\n"
-        "except recipe.RecipeError: print(time.perf_counter() - started)\n"
+        "from distill.errors import RecipeError\nfrom distill.recipe import load\n"
+        "try: load(sys.argv[1])\n"
+        "except RecipeError: print(time.perf_counter() - started)\n"
         "assert not {'torch', 'transformers', 'datasets'} & sys.modules.keys()"
     )
     environment = {**os.environ, "PYTHONWARNINGS": "ignore"}

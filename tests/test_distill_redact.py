@@ -7,8 +7,8 @@ import orjson
 import pytest
 
 from distill import redact
-from distill.artifacts import Journal, begin, read_jsonl, write_json, write_text
-from distill.console import visible
+from distill.artifacts.manifest import Journal, begin, read_jsonl, write_json, write_text
+from distill.commands.progress import visible
 from distill.errors import ImageError, RecipeError, StorageError
 
 CANARY = "canary-9f3c!<'\"ü"

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from run_fixtures import generate_folder, recipe, small_world
 
-from distill.artifacts import Journal, Manifest, read_jsonl
-from distill.damage import side_file
+from distill.artifacts.damaged_lines import side_file
+from distill.artifacts.manifest import Journal, Manifest, read_jsonl
+from distill.commands.repair import repair
+from distill.commands.status import status
 from distill.errors import DataError
-from distill.repair import repair
-from distill.status import status
 from filters.apply import apply
 
 

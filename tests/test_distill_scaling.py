@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from distill.errors import DataError
-from distill.scaling import Law, Observation, of_results, scaling
+from distill.stats.scaling_law import Law, Observation, of_results, scaling
 
 LAW = Law(floor=0.2, scale=4.0, exponent=0.5)
 SIZES = (100, 300, 1000, 3000, 10_000)

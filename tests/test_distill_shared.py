@@ -3,8 +3,8 @@
 import shutil
 from pathlib import Path
 
-from distill.artifacts import Manifest
-from distill.shared import Shared
+from distill.artifacts.manifest import Manifest
+from distill.artifacts.stage_cache import Shared
 
 
 def made(place: Path, content: str = "x") -> Path:

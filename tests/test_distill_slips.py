@@ -2,8 +2,8 @@
 
 import pytest
 
-from distill.canonical import MOST_NUMBERS
-from distill.slips import find_slips
+from distill.grounding.arithmetic_slips import find_slips
+from distill.grounding.canonical_text import MOST_NUMBERS
 
 # Each line stands alone; some state arithmetic that is right, others only look like arithmetic.
 RIGHT = r"""

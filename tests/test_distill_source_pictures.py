@@ -6,10 +6,10 @@ import orjson
 import pytest
 from PIL import Image
 
+from distill.data.source_images import pictures_digest, pictures_of, require_same_pictures
 from distill.errors import StaleError
-from distill.recipe import Recipe, load
-from distill.source_pictures import pictures_digest, pictures_of, require_same_pictures
-from teacher import plan
+from distill.recipe.recipe import Recipe, load
+from teacher.store import question_plan as plan
 
 
 @pytest.fixture

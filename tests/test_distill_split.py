@@ -12,10 +12,12 @@ from PIL import Image, ImageDraw
 from run_fixtures import picture
 from typer.testing import CliRunner
 
-from distill import cli, data, leakage
+from distill import cli
+from distill.commands import leakage
+from distill.commands.split import source_of, split
+from distill.data import reader as data
 from distill.errors import DataError
-from distill.recipe import load
-from distill.split import source_of, split
+from distill.recipe.recipe import load
 from distill.types import Sample
 
 ASKED = ("How many dots are left of the tallest tower?", "What colour is the smallest square?", "Is it round?")

@@ -9,9 +9,7 @@ import run_fixtures
 import tiny_models
 from scipy import stats
 
-from distill.errors import DataError, StaleError
-from distill.run import filter_stage
-from distill.teacher_ranks import (
+from distill.ablation.teacher_ranking import (
     LOW_FITS,
     exact_p,
     fit_values,
@@ -21,8 +19,10 @@ from distill.teacher_ranks import (
     rank_correlation,
     spearman,
 )
-from filters import policy
-from filters.database import Tables
+from distill.commands.stages import filter_stage
+from distill.errors import DataError, StaleError
+from filters.decisions import decide as policy
+from filters.tables.signal_database import Tables
 
 FITS = {"a": [1.0, 2.0, 3.0], "b": [4.0, 4.5, 9.0], "c": [5.0, 7.0], "d": [6.0, 6.0, 6.5]}
 """Medians 2, 4.5, 6 and 6."""

@@ -13,12 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 from run_fixtures import generate_folder, recipe, sample, small_world, trace
 
-from distill.artifacts import Manifest, locked
+from distill.artifacts.manifest import Manifest, locked
 from distill.errors import BusyError, DataError, RecipeError, StaleError
-from distill.filtering import DEFAULT_RULES, DEFAULT_SIGNALS
-from filters import measure, registry
+from distill.recipe.filter import DEFAULT_RULES, DEFAULT_SIGNALS
 from filters.apply import apply
-from filters.repetition import Repetition
+from filters.signals import registry
+from filters.signals.repetition import Repetition
+from filters.tables import measure
 
 RESULTS = ("decisions.parquet", "report.html", "dataset/README.md", "dataset/train/part-00000.parquet")
 

@@ -7,14 +7,14 @@ from dataclasses import replace
 import orjson
 import pytest
 
-from distill.filtering import DEFAULT_RULES, DEFAULT_SIGNALS
+from distill.recipe.filter import DEFAULT_RULES, DEFAULT_SIGNALS
 from distill.types import Sample, Trace, Usage
-from filters import registry, time_limits
-from filters.arithmetic import Arithmetic
-from filters.registry import FAMILIES
-from filters.repetition import Repetition
-from filters.time_limits import MOST_CHARACTERS, OutOfTime, processor_time
-from teacher.parse import parse
+from filters.signals import registry, time_limits
+from filters.signals.arithmetic import Arithmetic
+from filters.signals.registry import FAMILIES
+from filters.signals.repetition import Repetition
+from filters.signals.time_limits import MOST_CHARACTERS, OutOfTime, processor_time
+from teacher.messages.parse import parse
 
 SAMPLE = Sample(id="s", images=(), question="How many are there?", answers=("15",))
 

@@ -10,8 +10,8 @@ import run_fixtures as fixtures
 
 from distill.errors import RecipeError, StaleError
 from filters.apply import apply
-from filters.arms import materialise
-from student import rows
+from filters.dataset.ablation_sets import materialise
+from student.data import rows
 
 STAGE = """
 [[stages]]

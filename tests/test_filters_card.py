@@ -10,15 +10,15 @@ import pytest
 import yaml
 from run_fixtures import generate_folder, recipe, sample, small_world, trace
 
-from distill.artifacts import Manifest
+from distill.artifacts.manifest import Manifest
 from distill.errors import RecipeError
 from filters.apply import apply
-from filters.card import card
-from filters.card_facts import facts
-from filters.funnel import STEPS
-from filters.funnel import measure as measure_funnel
-from filters.registry import COLUMNS
-from filters.traces import Maker
+from filters.dataset.card import card
+from filters.dataset.card_facts import facts
+from filters.decisions.funnel import STEPS
+from filters.decisions.funnel import measure as measure_funnel
+from filters.signals.registry import COLUMNS
+from filters.tables.trace_index import Maker
 
 HINTED = """
 [[teachers]]

@@ -13,14 +13,15 @@ from question_edits import OTHER_WORDS
 from run_fixtures import generate_folder, picture, sample, small_world, trace
 from run_fixtures import recipe as recipe_of
 
+from distill.data.images import sha256
 from distill.errors import DataError, StaleError
-from distill.images import sha256
-from distill.recipe import load
+from distill.recipe.recipe import load
 from distill.types import ImageRef
-from filters import registry, testsets
 from filters.apply import apply
-from filters.contamination import Contamination, prepare
-from filters.wording import alike, meaning, tokens, wording
+from filters.matching import test_sets as testsets
+from filters.matching.question_match import alike, meaning, tokens, wording
+from filters.signals import registry
+from filters.signals.contamination import Contamination, prepare
 
 ONE = [trace()]
 

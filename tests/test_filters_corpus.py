@@ -5,7 +5,7 @@ import pyarrow.parquet as pq
 import pytest
 from run_fixtures import generate_folder, recipe, sample, trace
 
-from distill.artifacts import Manifest
+from distill.artifacts.manifest import Manifest
 from distill.errors import StaleError
 from filters.apply import apply
 

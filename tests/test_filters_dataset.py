@@ -12,14 +12,15 @@ import pytest
 from PIL import Image
 from run_fixtures import generate_folder, picture, recipe, sample, trace
 
-from distill.artifacts import fingerprint
+from distill.artifacts.manifest import fingerprint
+from distill.data.images import sha256
 from distill.errors import RecipeError
-from distill.images import sha256
 from distill.types import ImageRef
-from filters import dataset, policy
 from filters.apply import apply
-from filters.database import Tables
-from filters.traces import index
+from filters.dataset import writer as dataset
+from filters.decisions import decide as policy
+from filters.tables.signal_database import Tables
+from filters.tables.trace_index import index
 
 KEEP_ALL = "[filter]\nrules = []\n"
 

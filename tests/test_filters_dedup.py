@@ -7,9 +7,9 @@ import orjson
 import pytest
 
 from distill.errors import DataError, StaleError
-from filters import dedup
-from filters.dedup import Index
-from filters.minhash import Scheme, jaccard, shingles, sign
+from filters.matching import near_duplicates as dedup
+from filters.matching.near_duplicates import Index
+from filters.text.minhash import Scheme, jaccard, shingles, sign
 
 SCHEME = Scheme()
 

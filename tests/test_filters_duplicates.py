@@ -4,9 +4,9 @@ from itertools import permutations
 import numpy as np
 from run_fixtures import sample, trace
 
-from filters import duplicates
-from filters.duplicates import Duplicates, components, similarities
-from filters.text import words
+from filters.signals import trace_duplicates as duplicates
+from filters.signals.trace_duplicates import Duplicates, components, similarities
+from filters.text.words import words
 
 FOUR = sample("How many apples?", "4", answer_type="number")
 WORDS = ["word" + chr(97 + number // 26) + chr(97 + number % 26) for number in range(60)]

@@ -13,13 +13,13 @@ from run_fixtures import generate_folder, picture, recipe, sample, trace
 from typer.testing import CliRunner
 
 from distill import cli
+from distill.data.images import sha256
 from distill.errors import DataError, RecipeError, StaleError
-from distill.images import sha256
 from distill.types import ImageRef
-from filters import exports
 from filters.apply import apply
-from filters.export_formats import TAGS, without_tags
-from filters.export_shards import Shards, key
+from filters.dataset import exports
+from filters.dataset.export_formats import TAGS, without_tags
+from filters.dataset.webdataset import Shards, key
 
 ALL = ("llava", "llama-factory", "ms-swift", "webdataset")
 KEEP_ALL = "[filter]\nrules = []\n"
@@ -320,7 +320,7 @@ def test_the_command_writes_what_is_named_and_says_where(run, exported, tmp_path
 def test_large_series_are_cut_into_tars_and_few_files_are_open_at_once(run, tmp_path, monkeypatch):
     by_count = {count: [one for one in originals(run).values() if len(one.pictures) == count] for count in (0, 2)}
     examples = [one for pair in zip(by_count[0], by_count[2], strict=True) for one in pair]
-    monkeypatch.setattr("filters.export_shards._OPEN_SERIES", 1)
+    monkeypatch.setattr("filters.dataset.webdataset._OPEN_SERIES", 1)
     expected = {f"{series}-0000{number}.tar": 1 for number in (0, 1) for series in ("text", "png-png")}
     for name, limit, order in (("cut", 1, sorted(examples, key=lambda one: one.id)), ("switching", 10**9, examples)):
         shards = Shards(tmp_path / name, shard_bytes=limit)

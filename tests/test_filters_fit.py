@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 import run_fixtures as fixtures
 
+from distill.artifacts.integrity import digest_note
 from distill.errors import DistillError
 from distill.types import Sample, Trace
-from distill.whole import digest_note
-from filters import fit
-from filters.side import Item
+from filters.run_signals import student_fit as fit
+from filters.tables.side_tables import Item
 
 IDENTITY = {"checkpoint": "c0ffee"}
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from run_fixtures import sample, trace
 
-from filters.dedup import Index
-from filters.duplicates import Duplicates
-from filters.forms import apart, forms
-from filters.layout import without_layout
-from filters.minhash import Scheme, cut, sign, similarity
+from filters.matching.compared_forms import apart, forms
+from filters.matching.near_duplicates import Index
+from filters.signals.trace_duplicates import Duplicates
+from filters.text.layout import without_layout
+from filters.text.minhash import Scheme, cut, sign, similarity
 
 TEXT = (
     "The line chart of Graz shows 12 cafés in April and 1,250 visitors in May. Looking closely, the red line of "

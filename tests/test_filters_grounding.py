@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from distill.types import Sample, Trace, Usage
-from filters.grounding import FEW, Grounding
+from filters.signals.grounding import FEW, Grounding
 
 COLOURS = ("red", "blue", "green", "yellow", "purple", "orange")
 

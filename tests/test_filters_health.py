@@ -5,11 +5,11 @@ import pytest
 from run_fixtures import generate_folder, recipe, sample, small_world, trace
 from scipy.stats import binomtest
 
-from distill.recipe import load
+from distill.recipe.recipe import load
 from filters.apply import apply
-from filters.card import _elsewhere
-from filters.conclusion import Conclusion
-from filters.health import FEWEST, _beyond, _related, _wilson
+from filters.dataset.card import _elsewhere
+from filters.decisions.dataset_checks import FEWEST, _beyond, _related, _wilson
+from filters.signals.answer_consistency import Conclusion
 
 PAIRS = [
     (

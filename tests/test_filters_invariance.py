@@ -18,10 +18,10 @@ import pyarrow.parquet as pq
 import pytest
 from run_fixtures import generate_folder, picture, recipe, sample, trace
 
-from distill.artifacts import Manifest
-from filters import dataset
+from distill.artifacts.manifest import Manifest
 from filters.apply import apply
-from filters.database import Tables
+from filters.dataset import writer as dataset
+from filters.tables.signal_database import Tables
 
 RULES = """
 [[filter.rules]]

@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 import run_fixtures as fixtures
 
-from distill.artifacts import read_jsonl
+from distill.artifacts.manifest import read_jsonl
 from distill.types import Sample, Trace
-from filters import judge
-from filters.answer import judged
+from filters.run_signals import teacher_judge as judge
+from filters.signals.answer import judged
 
 PROMPT = "Q: {question} G: {gold} P: {prediction} {other}"
 UNCLEAR = ("a wolf, grey, I believe", "weeee, a wolf, grey, or so I believe")

@@ -3,8 +3,8 @@ import time
 import pytest
 from run_fixtures import sample, trace
 
-from filters.language import Language, language
-from filters.scripts import latin_alone, scripts
+from filters.signals.language import Language, language
+from filters.text.scripts import latin_alone, scripts
 
 ENGLISH = "How many apples are there in the chart of this year?"
 

@@ -5,8 +5,8 @@ from run_fixtures import recipe, sample, trace
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from distill.errors import ModelError
-from filters import registry
-from filters.length import Length
+from filters.signals import registry
+from filters.signals.length import Length
 
 STUDENT = '[student]\nmodel = "student"\n'
 

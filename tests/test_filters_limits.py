@@ -5,7 +5,7 @@ import pyarrow.parquet as pq
 import pytest
 from run_fixtures import generate_folder, picture, recipe, sample, trace
 
-from distill.status import warnings
+from distill.commands.status import warnings
 from filters.apply import apply
 
 ALL = "[filter]\nrules = []\nsignals = ['answer', 'agreement']\n"

@@ -5,9 +5,9 @@ import sys
 import numpy as np
 import pytest
 
-from filters import minhash
-from filters.minhash import Scheme, agreement, band_keys, jaccard, shingles, sign
-from filters.text import words
+from filters.text import minhash
+from filters.text.minhash import Scheme, agreement, band_keys, jaccard, shingles, sign
+from filters.text.words import words
 
 ODD = [
     "",

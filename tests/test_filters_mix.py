@@ -3,8 +3,8 @@
 import pytest
 
 from distill.errors import DataError
-from distill.filtering import Mix
-from filters.mix import scarcest, targets
+from distill.recipe.filter import Mix
+from filters.decisions.quotas import scarcest, targets
 
 
 def mix(by="teacher", **shares):

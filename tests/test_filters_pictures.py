@@ -6,7 +6,8 @@ import pytest
 from PIL import Image
 
 from distill.errors import ImageError
-from filters import pictures, resaves
+from filters.matching import image_compare as resaves
+from filters.matching import image_match as pictures
 
 LIMIT = 10_000_000
 SIZES = ((320, 240), (400, 300), (480, 360))

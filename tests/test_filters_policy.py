@@ -6,13 +6,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from distill.errors import RecipeError
-from distill.filtering import Mix
-from distill.recipe import Filter, Rule, Select
-from filters import database, policy
-from filters.allowed_functions import ALLOWED
-from filters.conditions import check
-from filters.database import Tables, empty_database
-from filters.registry import COLUMNS, LOCAL
+from distill.recipe.filter import Mix
+from distill.recipe.recipe import Filter, Rule, Select
+from filters.decisions import decide as policy
+from filters.decisions.allowed_functions import ALLOWED
+from filters.decisions.rules import check
+from filters.signals.registry import COLUMNS, LOCAL
+from filters.tables import signal_database as database
+from filters.tables.signal_database import Tables, empty_database
 
 
 def rules(**conditions):

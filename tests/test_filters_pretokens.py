@@ -4,7 +4,7 @@ import orjson
 import pytest
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-from filters.pretokens import cut_of, looked_up
+from filters.signals.token_counts import cut_of, looked_up
 
 LINES = r"|\s*[\r\n]+|\s+(?!\S)|\s+"
 SHORT = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"

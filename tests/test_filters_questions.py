@@ -11,11 +11,13 @@ import pytest
 import run_fixtures
 from PIL import Image
 
-from distill.data import to_record
-from distill.images import sha256
+from distill.data.images import sha256
+from distill.data.reader import to_record
 from distill.types import ImageRef, Sample
-from filters import pictures, questions, side
 from filters.apply import apply
+from filters.matching import image_match as pictures
+from filters.run_signals import question_duplicates as questions
+from filters.tables import side_tables as side
 
 LIMIT = 10_000_000
 

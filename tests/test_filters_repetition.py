@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from run_fixtures import sample, trace
 
-from filters.hashes import hashed, shingled
-from filters.repetition import Repetition, compression, loop_length, repeated_share
-from filters.text import words
+from filters.signals.repetition import Repetition, compression, loop_length, repeated_share
+from filters.text.shingles import hashed, shingled
+from filters.text.words import words
 
 PROSE = " ".join(f"{random.Random(number).choice(('red', 'blue', 'small'))} thing{number}" for number in range(100))
 LOOP = "row two holds " * 80

@@ -7,14 +7,19 @@ import pyarrow.parquet as pq
 import pytest
 from run_fixtures import generate_folder, picture, recipe, sample, small_world, trace
 
-from distill.filtering import Mix, Rule, Select
-from distill.recipe import Filter
-from filters import fit, policy, report_overlap, report_table, report_teachers, side
-from filters import report_thresholds as thresholds
+from distill.recipe.filter import Mix, Rule, Select
+from distill.recipe.recipe import Filter
 from filters.apply import apply
-from filters.conditions import check
-from filters.database import Tables
-from filters.traces import index
+from filters.decisions import decide as policy
+from filters.decisions.rules import check
+from filters.report import overlap as report_overlap
+from filters.report import table as report_table
+from filters.report import teachers as report_teachers
+from filters.report import thresholds
+from filters.run_signals import student_fit as fit
+from filters.tables import side_tables as side
+from filters.tables.signal_database import Tables
+from filters.tables.trace_index import index
 
 RULES = """
 [[filter.rules]]

@@ -4,8 +4,8 @@ import pytest
 from run_fixtures import recipe, sample, trace
 
 from distill.errors import RecipeError
-from filters.registry import build, identity
-from filters.sensitive import FINDERS, Sensitive
+from filters.signals.personal_data import FINDERS, Sensitive
+from filters.signals.registry import build, identity
 
 
 def kinds(text):

@@ -3,7 +3,7 @@ import time
 import pytest
 from run_fixtures import sample, trace
 
-from filters.steps import Steps, backtracks, steps
+from filters.signals.reasoning_steps import Steps, backtracks, steps
 
 
 @pytest.mark.parametrize(

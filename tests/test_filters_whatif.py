@@ -7,12 +7,12 @@ import pytest
 import run_fixtures as fixtures
 from typer.testing import CliRunner
 
-from distill.artifacts import file_sha256
+from distill.artifacts.manifest import file_sha256
 from distill.cli import app
 from distill.errors import RecipeError, StaleError
-from filters import registry
 from filters.apply import apply
-from filters.whatif import as_text, what_if
+from filters.signals import registry
+from filters.what_if import as_text, what_if
 
 RULES = """
 [[filter.rules]]

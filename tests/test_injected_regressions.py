@@ -20,15 +20,15 @@ import pytest
 import run_fixtures
 from PIL import Image
 
-from distill import data
-from distill.artifacts import Manifest
-from distill.images import read_bytes, sha256
-from distill.recipe import Recipe, load
-from distill.run import filter_stage
-from distill.status import status
+from distill.artifacts.manifest import Manifest
+from distill.commands.stages import filter_stage
+from distill.commands.status import status
+from distill.data import reader as data
+from distill.data.images import read_bytes, sha256
+from distill.recipe.recipe import Recipe, load
 from distill.types import ImageRef, Sample, Trace
-from student import figures
-from student.judging import judged
+from student.evaluation import metrics as figures
+from student.inference.scoring import judged
 
 TINY = Path(__file__).parent.parent / "recipes" / "tiny"
 QUESTIONS = 240

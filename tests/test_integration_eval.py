@@ -10,12 +10,12 @@ import student_worlds as worlds
 import vllm_server
 from typer.testing import CliRunner
 
-from distill.artifacts import read_jsonl
+from distill.artifacts.manifest import read_jsonl
 from distill.cli import app
-from distill.recipe import load
-from student.export import export
+from distill.recipe.recipe import load
+from student.export.convert import export
 from student.train import train
-from teacher import trial
+from teacher.engines import export_server as trial
 
 pytestmark = [
     pytest.mark.vllm,

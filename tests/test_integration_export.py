@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from distill.cli import app
 from student.train import train
-from teacher import trial
+from teacher.engines import export_server as trial
 
 PROMPTS = 64
 

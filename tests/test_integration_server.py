@@ -16,8 +16,8 @@ import tiny_models
 import vllm_server
 
 from distill.errors import TeacherError
-from distill.recipe import Teacher, recipes_folder
-from teacher.server import Servers
+from distill.recipe.recipe import Teacher, recipes_folder
+from teacher.engines.vllm_server import Servers
 
 MODEL = sorted((recipes_folder() / "tiny" / "teachers").glob("*/config.json"))[0].parent
 
@@ -144,11 +144,11 @@ def test_an_argument_that_the_server_refuses_is_shown_with_the_end_of_its_log(
 def test_an_answer_in_pieces_is_the_one_that_comes_whole(teacher: Teacher, tmp_path: Path) -> None:
     import test_teacher_client as clients
 
-    from distill.images import sha256
+    from distill.data.images import sha256
     from distill.types import ImageRef
-    from teacher.completion import Completion
-    from teacher.identity import model_of
-    from teacher.stream import Streaming
+    from teacher.engines.streaming import Streaming
+    from teacher.messages.completion import Completion
+    from teacher.messages.request import model_of
 
     path = tiny_models.picture(tmp_path / "a.png", 1)
     ref = ImageRef(sha256=sha256(path.read_bytes()), path=str(path))

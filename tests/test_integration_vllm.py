@@ -9,8 +9,8 @@ import pytest
 import tiny_models
 import vllm_server
 
-from distill.artifacts import read_jsonl
-from distill.recipe import load, recipes_folder
+from distill.artifacts.manifest import read_jsonl
+from distill.recipe.recipe import load, recipes_folder
 from filters.apply import apply
 from student.train import train
 from teacher.generate import generate

@@ -24,11 +24,15 @@ import yaml
 from PIL import Image
 from typer.testing import CliRunner
 
-from distill import cli, data, images, recipe
+from distill import cli
+from distill.data import images
+from distill.data import reader as data
 from distill.errors import DataError
-from student import figures, lmms
-from student.judging import judged
-from teacher.trial import SITE
+from distill.recipe import recipe
+from student.evaluation import lmms_tasks as lmms
+from student.evaluation import metrics as figures
+from student.inference.scoring import judged
+from teacher.engines.export_server import SITE
 
 TEN = ["nous les gosses", "dakota", "clos culombu", "dakota digital", *["dakota"] * 6]
 ASKED: list[tuple[dict[str, Any], str]] = [

@@ -12,10 +12,10 @@ from run_fixtures import generate_folder, recipe, small_world
 from student_worlds import recipe as student_recipe
 from stylesheet import Colour, Styles, contrast, linear, parse
 
-from distill import ablate_report
+from distill.ablation import report as ablate_report
 from filters.apply import apply
-from student import report
-from student.samples_page import SamplesPage
+from student.evaluation import report
+from student.validation.page import SamplesPage
 
 LINE = {
     "n": 12,

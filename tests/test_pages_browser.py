@@ -7,7 +7,7 @@ import pytest
 import report_worlds as worlds
 from browser import CHROMIUM, DESKTOP, PHONE, Tab, browse
 
-from distill import ablate_report
+from distill.ablation import report as ablate_report
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
 

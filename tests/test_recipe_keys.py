@@ -16,19 +16,20 @@ import recipe_keys as table
 import tomli_w
 from PIL import Image
 
-from distill.artifacts import Manifest, fingerprint
-from distill.extras import measurers
-from distill.recipe import Recipe, load, put
-from distill.sections import Section
-from distill.source_pictures import pictures_digest
-from distill.teachers import Teacher
+from distill.artifacts.manifest import Manifest, fingerprint
+from distill.data.source_images import pictures_digest
+from distill.recipe.base import Section
+from distill.recipe.recipe import Recipe, load, put
+from distill.recipe.teachers import Teacher
 from distill.types import Sample
-from filters import apply, registry
+from distill.wiring import measurers
+from filters import apply
+from filters.signals import registry
 from student import evaluate
 from student.train import stage_fields
-from teacher import plan
-from teacher.identity import requests
-from teacher.vllm_options import deciding, render
+from teacher.engines.vllm_options import deciding, render
+from teacher.messages.request import requests
+from teacher.store import question_plan as plan
 
 
 def keys(model: type[Section] = Recipe, before: str = "") -> Iterator[str]:

@@ -9,9 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from distill import data, metrics, recipe
-from distill.answers import judge
-from distill.golds import RowError, golds, votes
+from distill.answers import reference_metrics as metrics
+from distill.answers.verdicts import judge
+from distill.data import reader as data
+from distill.data.gold_answers import RowError, golds, votes
+from distill.recipe import recipe
 from distill.types import BadRow, Sample
 
 IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])

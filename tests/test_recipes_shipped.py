@@ -12,10 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from distill import charts, data, recipe, run
-from distill.recipe import DataSource
+from distill.commands import stages as run
+from distill.data import reader as data
+from distill.grounding import chart_table as charts
+from distill.recipe import recipe
+from distill.recipe.recipe import DataSource
 from distill.types import Sample
-from filters import conditions
+from filters.decisions import rules as conditions
 
 RECIPES = {name: recipe.load(name) for name in recipe.shipped()}
 RATINGS = ("relevance", "image_correspondence", "formatting", "visual_dependency")

@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from distill import data, recipe
+from distill.data import reader as data
+from distill.recipe import recipe
 
 TINY = Path(__file__).parent.parent / "recipes" / "tiny"
 FILES = ("questions", "instruct", "captions", "validation", "test")

@@ -20,8 +20,9 @@ from transformers import (
 )
 
 from distill.errors import MissingExtra, ModelError, RecipeError
-from distill.recipe import Recipe, load
-from student import model, processors
+from distill.recipe.recipe import Recipe, load
+from student.models import processors
+from student.models import siq_vl as model
 from student.train import train
 
 NAMES = ("llava", "internvl", "qwen3-vl", "smolvlm", "idefics3")

@@ -12,7 +12,9 @@ from PIL import Image
 
 from distill.errors import DataError
 from distill.types import ImageRef
-from student import collate, encode, pictures, stage
+from student.data import collate, encode
+from student.data import images as pictures
+from student.training import stage
 
 PIXELS = 10**6
 

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 import student_worlds as worlds
 
-from distill.artifacts import Manifest
+from distill.artifacts.manifest import Manifest
+from distill.commands.repair import repair
 from distill.errors import DataError
-from distill.repair import repair
-from student import targets
-from student.export import export
+from student.evaluation import students as targets
+from student.export.convert import export
 from student.train import train
 
 ALIGN = worlds.stage("align", "questions", train='["projector"]', steps=2)

@@ -11,18 +11,21 @@ import pytest
 import student_worlds as worlds
 import torch
 
-from distill.artifacts import Journal, read_jsonl
+from distill.artifacts.manifest import Journal, read_jsonl
 from distill.errors import DataError, ModelError
-from distill.logprobs import encode
-from student import freeze, loss, pictures, toplogprobs
-from student import stage as stages
-from student.divergence import from_teacher, topk_divergence
-from student.encode import Encoder
-from student.encode import encode as encode_rows
-from student.model import parts
-from student.rows import read
-from student.steps import feed
+from distill.traces.logprobs import encode
+from student.data import images as pictures
+from student.data import teacher_logprobs as toplogprobs
+from student.data.encode import Encoder
+from student.data.encode import encode as encode_rows
+from student.data.rows import read
+from student.models import freeze
+from student.models.siq_vl import parts
 from student.train import train
+from student.training import stage as stages
+from student.training import token_weights as loss
+from student.training.distillation_loss import from_teacher, topk_divergence
+from student.training.step_dataset import feed
 
 OWN, OTHER = 0.6, 0.3
 """What the made-up teachers give the token of their text and the one after it in the vocabulary."""

@@ -9,15 +9,15 @@ import orjson
 import pytest
 import student_worlds as worlds
 
-from distill.artifacts import read_jsonl
+from distill.artifacts.manifest import read_jsonl
 from distill.errors import DataError, StaleError
-from distill.recipe import Recipe, load
+from distill.recipe.recipe import Recipe, load
+from distill.stats import intervals as scores
 from distill.types import Progress, Sample
 from student import evaluate as evaluation
-from student import scores
 from student.evaluate import evaluate
-from student.judging import judged
-from student.targets import arms_of
+from student.evaluation.students import arms_of
+from student.inference.scoring import judged
 from student.train import train
 
 STAGES = (

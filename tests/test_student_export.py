@@ -10,10 +10,11 @@ import transformers
 from transformers import Idefics3Config, Idefics3ForConditionalGeneration, PreTrainedModel, Qwen2Config
 from typer.testing import CliRunner
 
-from distill.artifacts import Manifest
+from distill.artifacts.manifest import Manifest
 from distill.cli import app
 from distill.errors import DataError, ModelError, StaleError
-from student import export, model
+from student.export import convert as export
+from student.models import siq_vl as model
 
 TEXT = {
     "hidden_size": 32,

@@ -12,15 +12,19 @@ import pytest
 import student_worlds as worlds
 import torch
 
-from distill.artifacts import read_jsonl
+from distill.artifacts.manifest import read_jsonl
 from distill.errors import ModelError, StorageError
-from distill.recipe import load
-from distill.training import Stage, Student
+from distill.recipe.recipe import load
+from distill.recipe.stages import Stage, Student
 from distill.types import ImageRef, Progress
-from student import encode, features, freeze, pictures, stage
-from student import model as models
-from student.shelf import DATA
+from student.data import encode
+from student.data import image_tokens as features
+from student.data import images as pictures
+from student.data.disk_cache import DATA
+from student.models import freeze
+from student.models import siq_vl as models
 from student.train import train
+from student.training import stage
 
 PIXELS = 10**6
 
@@ -142,7 +146,7 @@ def test_another_projector_or_processor_never_gets_these_tokens(world, tmp_path)
 
 
 def test_arms_that_start_from_the_same_weights_share_tokens_whatever_they_train(world, tmp_path):
-    from distill.recipe import Lora
+    from distill.recipe.recipe import Lora
 
     model, parts, store, encoder, rows = prepared("siq-vl", world, tmp_path, images=1)
     refs = [ref for row in rows for ref in row.images]

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from distill.stats import intervals as scores
 from distill.types import Sample
-from student import figures, scores
-from student.figures import by_difficulty, measure, overview, running, unseen
-from student.judging import judged
+from student.evaluation import metrics as figures
+from student.evaluation.metrics import by_difficulty, measure, overview, running, unseen
+from student.inference.scoring import judged
 
 
 def line(number: int, right: bool = True, **more: Any) -> dict[str, Any]:

@@ -10,12 +10,13 @@ import student_worlds as worlds
 import tiny_models
 import torch
 
-from distill import images
+from distill.data import images
 from distill.errors import ModelError
 from distill.types import ImageRef
-from student import fit, model
-from student.fit import RANK_CLIP, Fit, Said
-from student.rows import Row
+from student.data.rows import Row
+from student.inference import likelihood as fit
+from student.inference.likelihood import RANK_CLIP, Fit, Said
+from student.models import siq_vl as model
 
 PIXELS = 10**6
 

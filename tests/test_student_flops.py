@@ -9,11 +9,11 @@ from PIL import Image
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import Idefics3Config, Idefics3ForConditionalGeneration
 
-from distill.recipe import Lora
-from student import freeze
-from student.flops import Cost, matmul_rate
-from student.model import parts
-from student.pictures import image_token
+from distill.recipe.recipe import Lora
+from student.data.images import image_token
+from student.models import freeze
+from student.models.flops import Cost, matmul_rate
+from student.models.siq_vl import parts
 
 LORA = Lora(rank=8, alpha=16, dropout=0.0)
 RESPONSE = 7

@@ -9,9 +9,10 @@ import torch
 from torch import nn
 
 from distill.errors import DistillError, ModelError
-from distill.recipe import Lora
-from student import freeze, proof
-from student.model import parts
+from distill.recipe.recipe import Lora
+from student.models import freeze
+from student.models.siq_vl import parts
+from student.training import freeze_checks as proof
 
 LORA = Lora(rank=2, alpha=4, dropout=0.0)
 

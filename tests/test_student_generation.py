@@ -6,11 +6,14 @@ import pytest
 import student_worlds as worlds
 import torch
 
-from distill import images
+from distill.data import images
+from distill.rationale import take_apart
 from distill.types import Sample
-from student import encode, generation, pictures, stage
-from student.model import build
-from student.said import take_apart
+from student.data import encode
+from student.data import images as pictures
+from student.inference import generation
+from student.models.siq_vl import build
+from student.training import stage
 
 PIXELS = 10**6
 

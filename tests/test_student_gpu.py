@@ -10,7 +10,7 @@ import torch
 from torch.nn.attention import varlen
 
 from distill.errors import ModelError
-from student import attention, kernels
+from student.models import attention, kernels
 
 ROOT = Path(__file__).resolve().parents[1]
 BOUNDS = torch.tensor([0, 3, 8], dtype=torch.int32)

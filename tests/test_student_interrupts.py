@@ -14,11 +14,11 @@ import student_worlds as worlds
 import torch
 from safetensors.torch import load_file
 
-from distill.artifacts import read_jsonl
-from distill.recipe import Recipe, load
+from distill.artifacts.manifest import read_jsonl
+from distill.recipe.recipe import Recipe, load
 from distill.types import Progress
-from student import quality
 from student.train import train
+from student.validation import measure as quality
 
 ROOT = Path(__file__).resolve().parent.parent
 STEPS = 8

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from distill.types import Sample
-from student.judging import judged, summary
+from student.inference.scoring import judged, summary
 
 CHART = {"table": {"red": 5, "green": 9, "blue": 2}}
 
@@ -191,7 +191,8 @@ def test_a_summary_counts_undecided_answers_as_not_correct():
 def test_replies_are_judged_and_figured_without_loading_anything_heavy():
     """A judge of replies starts with every run of a benchmark."""
     code = (
-        "import sys\nfrom distill.types import Sample\nfrom student import figures, judging\n"
+        "import sys\nfrom distill.types import Sample\n"
+        "from student.evaluation import metrics as figures\nfrom student.inference import scoring as judging\n"
         "reply = dict(text='<think>a</think>4', tokens=1, rationale_tokens=1, truncated=False)\n"
         "asked = Sample(id='s', images=(), question='?', answers=('4',))\n"
         "figures.figures([judging.judged(asked, reply, plain=False, relative_tolerance=0.0)] * 2)\n"

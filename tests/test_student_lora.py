@@ -12,10 +12,11 @@ from safetensors.torch import load_file
 from transformers import AutoModelForImageTextToText
 
 from distill.errors import DistillError, MissingExtra
-from distill.recipe import Lora
-from student import freeze, lora, proof
-from student.model import parts
+from distill.recipe.recipe import Lora
+from student.models import freeze, lora
+from student.models.siq_vl import parts
 from student.train import train
+from student.training import freeze_checks as proof
 
 PLAIN = Lora(rank=4, alpha=8, dropout=0.0)
 KINDS = {

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from distill.training import Loss, SpanWeights
-from student import loss
-from student.encode import ANSWER, FORMAT, RATIONALE, Example
-from student.rows import Row
+from distill.recipe.stages import Loss, SpanWeights
+from student.data.encode import ANSWER, FORMAT, RATIONALE, Example
+from student.data.rows import Row
+from student.training import token_weights as loss
 
 
 def example(rationale: int, answer: int, form: int, weight: float = 1.0) -> Example:

@@ -7,10 +7,12 @@ import student_worlds as worlds
 import torch
 from transformers import Idefics3Config
 
-from distill.recipe import Lora
-from distill.training import Stage
-from student import attention, freeze, loss, memory
-from student import model as models
+from distill.recipe.recipe import Lora
+from distill.recipe.stages import Stage
+from student.models import attention, freeze
+from student.models import siq_vl as models
+from student.training import memory
+from student.training import token_weights as loss
 
 TEXT = {
     "model_type": "qwen2",

@@ -21,7 +21,8 @@ from transformers import (
 )
 
 from distill.errors import ModelError, RecipeError
-from student import export, model
+from student.export import convert as export
+from student.models import siq_vl as model
 
 SIGHT = {
     "hidden_size": 16,

@@ -14,15 +14,19 @@ import pytest
 import student_worlds as worlds
 import torch
 
-from distill.artifacts import Manifest, fingerprint, read_jsonl
+from distill.artifacts.manifest import Manifest, fingerprint, read_jsonl
 from distill.errors import DataError, DistillError, ImageError, ModelError, RecipeError, StorageError
-from distill.recipe import load
+from distill.recipe.recipe import load
 from distill.types import Progress
-from student import attention, export, features, memory, pictures
-from student import stage as stages
-from student.checkpoints import refused_writes
-from student.model import parts
+from student.data import image_tokens as features
+from student.data import images as pictures
+from student.export import convert as export
+from student.models import attention
+from student.models.siq_vl import parts
 from student.train import train
+from student.training import memory
+from student.training import stage as stages
+from student.training.checkpoints import refused_writes
 
 NOTHING_KEPT = {"student.image_memory_gb": "0", "student.image_disk_gb": "0"}
 

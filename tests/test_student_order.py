@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from distill.errors import RecipeError
-from distill.training import Stage
-from student import mixture
-from student.order import Plan, Step
+from distill.recipe.stages import Stage
+from student.data import mixture
+from student.data.batch_plan import Plan, Step
 
 LENGTHS = np.random.default_rng(0).integers(20, 400, 200)
 TEACHERS = ["structured", "analyst", "reader", "reader"] * 50
@@ -164,11 +164,11 @@ def test_a_share_for_rows_that_are_not_there_is_an_error():
 def test_packs_of_the_tiny_recipe_are_full(name: str):
     import torch
 
-    from distill.recipe import load
-    from student import encode, rows
-    from student import stage as stages
-    from student.model import build
-    from student.pictures import ImageStore
+    from distill.recipe.recipe import load
+    from student.data import encode, rows
+    from student.data.images import ImageStore
+    from student.models.siq_vl import build
+    from student.training import stage as stages
 
     recipe = load("tiny", {"stages.align.data": name, "stages.align.limit": "1500"})
     assets = recipe.path.parent / "tiny"

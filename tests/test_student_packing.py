@@ -8,7 +8,11 @@ import pytest
 import student_worlds as worlds
 import torch
 
-from student import attention, collate, encode, loss, packing, pictures, stage
+from student.data import collate, encode, packing
+from student.data import images as pictures
+from student.models import attention
+from student.training import stage
+from student.training import token_weights as loss
 
 WAYS = {"rows": (None, "sdpa"), "masked lines": (250, "sdpa"), "one line": (None, attention.PACKED)}
 """How rows may share a pass: a line each; several lines and a mask; one line whose bounds attention is told."""

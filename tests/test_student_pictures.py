@@ -14,11 +14,11 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader
 
-from distill import images as image_files
+from distill.data import images as image_files
 from distill.errors import ImageError
 from distill.types import ImageRef
-from student import pictures
-from student.shelf import DATA, INDEX, Shelf
+from student.data import images as pictures
+from student.data.disk_cache import DATA, INDEX, Shelf
 
 PIXELS = 10**6
 OFF: dict[str, int] = {"memory_bytes": 0}

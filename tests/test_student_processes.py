@@ -16,10 +16,10 @@ import student_worlds as worlds
 import torch
 from safetensors.torch import load_file
 
-from distill.artifacts import Manifest, read_jsonl
-from distill.recipe import Stage, load
-from student import processes
-from student.order import Plan
+from distill.artifacts.manifest import Manifest, read_jsonl
+from distill.recipe.recipe import Stage, load
+from student.data.batch_plan import Plan
+from student.distributed import processes
 from student.train import train
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -12,13 +12,19 @@ import student_worlds as worlds
 import torch
 
 from distill.errors import DataError
-from distill.recipe import Lora
+from distill.rationale import take_apart
+from distill.recipe.recipe import Lora
+from distill.recipe.validation import Validation
 from distill.types import Sample
-from distill.validation import Validation
-from student import attention, collate, encode, freeze, generation, loss, pictures, quality, stage
-from student.judging import judged, summary
-from student.model import parts
-from student.said import take_apart
+from student.data import collate, encode
+from student.data import images as pictures
+from student.inference import generation
+from student.inference.scoring import judged, summary
+from student.models import attention, freeze
+from student.models.siq_vl import parts
+from student.training import stage
+from student.training import token_weights as loss
+from student.validation import measure as quality
 
 PIXELS = 10**6
 LISTEN = 8

@@ -9,8 +9,8 @@ import report_worlds as worlds
 from student_worlds import recipe
 from stylesheet import Element, parse
 
-from distill.recipe import Recipe
-from student import report
+from distill.recipe.recipe import Recipe
+from student.evaluation import report
 
 TEACHERS = """
 [[teachers]]

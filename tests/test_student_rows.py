@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 import student_worlds as worlds
 
-from distill.recipe import load
-from student import rows
+from distill.recipe.recipe import load
+from student.data import rows
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest, bootstrap
 
-from student import scores
+from distill.stats import intervals as scores
 
 
 @pytest.mark.parametrize(("successes", "n"), [(0, 10), (10, 10), (1, 3), (71, 100), (426, 600)])

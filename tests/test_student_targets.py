@@ -14,15 +14,17 @@ from stub_server import serve
 from transformers import Qwen2ForCausalLM
 from typer.testing import CliRunner
 
-from distill.artifacts import read_jsonl
+from distill.artifacts.manifest import read_jsonl
 from distill.cli import app
+from distill.commands.stages import _connect
 from distill.errors import DistillError, ModelError, RecipeError, StaleError, TeacherError
-from distill.recipe import Recipe, load
-from distill.run import _connect
+from distill.recipe.recipe import Recipe, load
 from distill.types import Progress
-from student import asking, export, figures
 from student.evaluate import evaluate
-from student.model import build
+from student.evaluation import collect_replies as asking
+from student.evaluation import metrics as figures
+from student.export import convert as export
+from student.models.siq_vl import build
 from student.train import train
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -295,7 +297,7 @@ def test_other_weights_behind_the_same_name_make_the_evaluation_stale(place: Pat
     evaluate(recipe, place / "run")
     shutil.rmtree(place / "native")
     shutil.copytree(place / "run" / "train" / "instruct" / "model", place / "native")
-    from distill.artifacts import directory_sha256
+    from distill.artifacts.manifest import directory_sha256
 
     directory_sha256.cache_clear()
     with pytest.raises(StaleError, match=r"students\.other"):

@@ -11,10 +11,10 @@ import student_worlds as worlds
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distill.artifacts import Journal
+from distill.artifacts.manifest import Journal
 from distill.errors import DataError, ModelError
-from distill.logprobs import NO_TOKEN, encode
-from student.toplogprobs import TopLogprobs, align, collect, likeliest
+from distill.traces.logprobs import NO_TOKEN, encode
+from student.data.teacher_logprobs import TopLogprobs, align, collect, likeliest
 
 TOKENIZER = worlds.tokenizer()
 K = 3

@@ -15,12 +15,12 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
-from distill.artifacts import Manifest, read_jsonl
+from distill.artifacts.manifest import Manifest, read_jsonl
+from distill.commands.status import parts
 from distill.errors import DataError, RecipeError, StaleError
-from distill.recipe import load
-from distill.status import parts
+from distill.recipe.recipe import load
 from distill.types import Progress
-from student import base
+from student.models import start_model as base
 from student.train import train
 
 ALIGN = worlds.stage("align", "questions", train='["projector"]', steps=3)
@@ -321,7 +321,7 @@ def test_bfloat16_students_stay_bfloat16(place: Path):
 def test_stages_that_start_from_one_loaded_model_are_what_they_are_one_by_one(place: Path, tmp_path: Path):
     import shutil
 
-    from student import base
+    from student.models import start_model as base
 
     other = Path(shutil.copytree(place, tmp_path / "other"))
     more = 'start = "align"\n[stages.lora]\nrank = 4\nalpha = 8\ndropout = 0.2\n'

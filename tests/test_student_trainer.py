@@ -10,12 +10,17 @@ import student_worlds as worlds
 import torch
 
 from distill.errors import DistillError, ModelError, StorageError
-from distill.recipe import Lora, Stage
-from student import attention, encode, freeze, kernels, loss, pictures, proof, trainer
-from student import stage as stages
-from student.meter import Meter, StepLog
-from student.model import parts
-from student.steps import MICRO_BATCHES, Feed, feed
+from distill.recipe.recipe import Lora, Stage
+from student.data import encode
+from student.data import images as pictures
+from student.models import attention, freeze, kernels
+from student.models.siq_vl import parts
+from student.training import freeze_checks as proof
+from student.training import stage as stages
+from student.training import token_weights as loss
+from student.training import trainer
+from student.training.metrics_log import Meter, StepLog
+from student.training.step_dataset import MICRO_BATCHES, Feed, feed
 
 SETTINGS = {
     "name": "s",

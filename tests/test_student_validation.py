@@ -13,9 +13,9 @@ import student_worlds as worlds
 import torch
 from safetensors.torch import load_file
 
-from distill.artifacts import Manifest, read_jsonl
+from distill.artifacts.manifest import Manifest, read_jsonl
 from distill.errors import DataError, RecipeError, StaleError
-from distill.recipe import load
+from distill.recipe.recipe import load
 from distill.types import Progress
 from student.train import train
 
@@ -83,7 +83,7 @@ def test_rows_kept_out_are_not_trained_on(place: Path):
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from student.quality import held_out
+    from student.validation.measure import held_out
 
     file = place / "run" / "filter" / "dataset" / "train" / "part-00000.parquet"
     rows = pq.read_table(file).to_pylist()
@@ -197,7 +197,7 @@ def test_two_processes_measure_what_one_measures(sharding: str, place: Path, tmp
 
 
 def test_a_stage_that_has_stopped_and_was_killed_trains_no_further(place: Path, monkeypatch: pytest.MonkeyPatch):
-    from student import results
+    from student.training import saved_model as results
 
     decided = 'metric = "loss"\npatience = 1\nkeep = "best"\n'
     wild = reason(decided, steps=40).replace("learning_rate = 5e-3", f"learning_rate = {WILD}")

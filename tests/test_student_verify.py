@@ -13,14 +13,14 @@ import student_worlds as worlds
 import torch
 from safetensors.torch import load_file, save_file
 
-from distill import whole
+from distill.artifacts import integrity as whole
 from distill.errors import DataError, DistillError
-from distill.recipe import Recipe, load
+from distill.recipe.recipe import Recipe, load
 from distill.types import Sample
-from student.comparison import Student, Tokens
-from student.export import export
+from student.export.convert import export
+from student.export.reply_comparison import Student, Tokens
+from student.export.verify import questions, verify
 from student.train import train
-from student.verify import questions, verify
 
 FIRST = worlds.stage("first", steps=2)
 LORA = worlds.stage("lora", steps=3, more="[stages.lora]\nrank = 4\nalpha = 8\n")

@@ -9,11 +9,13 @@ import pytest
 import student_worlds as worlds
 from torch import nn
 
-from distill.artifacts import read_jsonl
+from distill.artifacts.manifest import read_jsonl
+from distill.recipe.validation import Validation
 from distill.types import Sample
-from distill.validation import Validation
-from student import quality, samples_page, watch
-from student.quality import Figures
+from student.validation import early_stopping as watch
+from student.validation import measure as quality
+from student.validation import page as samples_page
+from student.validation.measure import Figures
 
 
 @pytest.fixture
@@ -180,7 +182,7 @@ def test_a_page_stays_small_with_large_pictures(tmp_path: Path):
     import numpy as np
     from PIL import Image
 
-    from distill import images
+    from distill.data import images
     from distill.types import ImageRef
 
     refs = []

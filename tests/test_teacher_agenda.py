@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from distill.recipe import Teacher
-from distill.teachers import Outcomes
+from distill.recipe.recipe import Teacher
+from distill.recipe.teachers import Outcomes
 from distill.types import ImageRef, Outcome, Sample
-from teacher.agenda import Finding, Line, Look, Rules
-from teacher.feed import Feed
-from teacher.identity import Author, Model, Request
-from teacher.order import Lengths, Window
-from teacher.rounds import rounds
+from teacher.messages.request import Author, Model, Request
+from teacher.scheduling.gpu_rounds import rounds
+from teacher.scheduling.ordering import Lengths, Window
+from teacher.scheduling.request_queue import Feed
+from teacher.scheduling.sampling_policy import Finding, Line, Look, Rules
 
 SAMPLE = Sample(id="s", images=(), question="How many?", answers=("4",), answer_type="number")
 NO_GOLD = Sample(id="n", images=(), question="How many?", answer_type="number")

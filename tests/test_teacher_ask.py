@@ -9,9 +9,9 @@ import stub_server
 import test_teacher_client as clients
 import tiny_models
 
+from distill.data.images import sha256
 from distill.errors import CircuitOpen, RecipeError
-from distill.images import sha256
-from distill.recipe import Recipe, load
+from distill.recipe.recipe import Recipe, load
 from distill.types import ImageRef
 from teacher.ask import Question, asking, spoken
 

@@ -15,16 +15,16 @@ import pytest
 import stub_server
 import tiny_models
 
+from distill.data.images import sha256
 from distill.errors import CircuitOpen, RecipeError, TeacherError
-from distill.images import sha256
-from distill.recipe import Recipe, Sampling, Teacher
+from distill.recipe.recipe import Recipe, Sampling, Teacher
 from distill.types import ImageRef, Sample
-from teacher import pictures
-from teacher.client import Breaker, ChatClient, Get
-from teacher.completion import Completion
-from teacher.folders import Folders, UnreadableError
-from teacher.identity import Model, Request, requests
-from teacher.wire import sampling_body
+from teacher.engines import image_parts as pictures
+from teacher.engines.chat_protocol import sampling_body
+from teacher.engines.http_client import Breaker, ChatClient, Get
+from teacher.engines.image_folders import Folders, UnreadableError
+from teacher.messages.completion import Completion
+from teacher.messages.request import Model, Request, requests
 
 MODEL = Model(name="stub", revision="", local=False)
 
@@ -225,7 +225,7 @@ def test_an_image_shared_by_many_samples_is_prepared_once_for_each_way_of_sendin
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str, reads_expected: int
 ) -> None:
     who = teacher(url, samples=10, images=way)
-    from distill import images
+    from distill.data import images
 
     path = tiny_models.picture(tmp_path / "a.png", 0)
     ref = ImageRef(sha256=sha256(path.read_bytes()), path=str(path))
@@ -261,7 +261,7 @@ def test_a_server_that_serves_another_model_is_refused(url: str) -> None:
 
 
 def test_a_local_model_is_known_at_the_server_by_its_contents(tmp_path: Path) -> None:
-    from distill.artifacts import directory_sha256
+    from distill.artifacts.manifest import directory_sha256
 
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "config.json").write_text("{}")

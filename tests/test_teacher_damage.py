@@ -11,13 +11,13 @@ import pytest
 import stub_server
 import tiny_models
 
-from distill.artifacts import Manifest, read_jsonl
-from distill.damage import side_file
+from distill.artifacts.damaged_lines import side_file
+from distill.artifacts.json_lines import seal
+from distill.artifacts.manifest import Manifest, read_jsonl
 from distill.errors import CircuitOpen, DataError, StorageError
-from distill.lines import seal
-from distill.recipe import Recipe, load
+from distill.recipe.recipe import Recipe, load
 from distill.types import Progress
-from filters.traces import index
+from filters.tables.trace_index import index
 from teacher.generate import generate
 
 ROWS, SAMPLES = 20, 2

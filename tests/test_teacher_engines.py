@@ -9,16 +9,16 @@ import pytest
 import stub_server
 import tiny_models
 
-from distill.artifacts import read_jsonl
+from distill.artifacts.manifest import read_jsonl
 from distill.errors import DataError, StaleError
-from distill.recipe import Recipe, Teacher, load
+from distill.recipe.recipe import Recipe, Teacher, load
 from distill.types import Sample
-from teacher.completion import Completion, Served
-from teacher.engines import ENGINES, noted, read
+from teacher.engines.chat_protocol import completion
+from teacher.engines.provenance import ENGINES, noted, read
 from teacher.generate import generate
-from teacher.identity import Model, requests
-from teacher.journals import TraceJournal, scan, trace
-from teacher.wire import completion
+from teacher.messages.completion import Completion, Served
+from teacher.messages.request import Model, requests
+from teacher.store.trace_journal import TraceJournal, scan, trace
 
 
 def generated(folder: Path, teacher: str, rows: int = 3) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:

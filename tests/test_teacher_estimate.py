@@ -9,9 +9,9 @@ import orjson
 import pytest
 import stub_server
 
-from distill.artifacts import Journal, read_jsonl
-from distill.recipe import load
-from distill.teachers import Outcomes, Teacher
+from distill.artifacts.manifest import Journal, read_jsonl
+from distill.recipe.recipe import load
+from distill.recipe.teachers import Outcomes, Teacher
 from teacher.estimate import Amount, Moments, extrapolate, growth, journal, most_traces
 from teacher.generate import generate
 from teacher.preflight import preflight

@@ -18,10 +18,10 @@ import pytest
 import stub_server
 import tiny_models
 
-from distill.artifacts import Manifest, file_sha256, read_jsonl
-from distill.data import read_samples
+from distill.artifacts.manifest import Manifest, file_sha256, read_jsonl
+from distill.data.reader import read_samples
 from distill.errors import CircuitOpen, DataError, RecipeError, StaleError, StorageError
-from distill.recipe import Recipe, load
+from distill.recipe.recipe import Recipe, load
 from distill.types import Progress
 from teacher.generate import generate
 
@@ -378,7 +378,7 @@ def test_an_embedded_teacher_answers_and_resumes_over_http_identity(world: World
 
 
 def test_journals_roll_over_into_parts(world: World, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("teacher.journals.PART_RECORDS", 10)
+    monkeypatch.setattr("teacher.store.trace_journal.PART_RECORDS", 10)
     world.add_rows(25)
     world.add_teacher(url)
     manifest = world.generate()

@@ -16,10 +16,10 @@ import pytest
 import stub_server
 from hostile import COMPLETE, Case
 
-from distill import data
-from distill.artifacts import Manifest, read_jsonl
-from distill.data import read_samples
-from distill.recipe import Recipe, load
+from distill.artifacts.manifest import Manifest, read_jsonl
+from distill.data import reader as data
+from distill.data.reader import read_samples
+from distill.recipe.recipe import Recipe, load
 from distill.types import BadRow, Progress, Sample
 from teacher.generate import generate
 

@@ -9,9 +9,9 @@ import pytest
 import tiny_models
 import tomli_w
 
-from distill import data
-from distill.recipe import Recipe, load
-from teacher.identity import model_of, requests
+from distill.data import reader as data
+from distill.recipe.recipe import Recipe, load
+from teacher.messages.request import model_of, requests
 
 
 class World:
@@ -45,7 +45,7 @@ class World:
 
     def ids(self) -> dict[tuple[str, int], str]:
         """The trace id of every question and k."""
-        from distill.artifacts import directory_sha256
+        from distill.artifacts.manifest import directory_sha256
 
         directory_sha256.cache_clear()
         recipe = self.recipe()

@@ -10,14 +10,14 @@ import tiny_models
 import torch
 from PIL import Image
 
+from distill.data.images import sha256
 from distill.errors import ModelError
-from distill.images import sha256
-from distill.recipe import Recipe, Sampling, Teacher
+from distill.recipe.recipe import Recipe, Sampling, Teacher
 from distill.types import ImageRef, Sample
-from teacher.completion import Completion
-from teacher.decoding import Row, Sampler
-from teacher.identity import Model, Request, requests
-from teacher.inprocess import EmbeddedTeacher
+from teacher.engines.decoding import Row, Sampler
+from teacher.engines.embedded import EmbeddedTeacher
+from teacher.messages.completion import Completion
+from teacher.messages.request import Model, Request, requests
 
 MODEL = Model(name="model", revision="r", local=True)
 QUESTIONS = ("How many?", "How many red circles and blue squares are there in total?", "Sum of 1 2 3?", "7 - 4 =")

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from distill.artifacts import read_jsonl
+from distill.artifacts.manifest import read_jsonl
 from distill.errors import StorageError
 from distill.types import Trace, Usage
-from teacher.journals import TraceJournal
-from teacher.ledger import Ledger, part_path
+from teacher.store.trace_index import Ledger, part_path
+from teacher.store.trace_journal import TraceJournal
 
 
 def finished(number: int) -> Trace:
@@ -76,7 +76,7 @@ def test_an_fsync_that_fails_stops_the_run_at_the_next_trace_or_at_the_end(
 def test_parts_roll_over_and_close_while_the_flusher_is_at_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("teacher.journals.PART_RECORDS", 5)
+    monkeypatch.setattr("teacher.store.trace_journal.PART_RECORDS", 5)
     journal = TraceJournal(Ledger(tmp_path), flush_interval_s=0.0001)
     for number in range(200):
         journal.append(finished(number))

@@ -19,14 +19,14 @@ import test_teacher_client as clients
 import tiny_models
 from test_teacher_generate import World, asked_of
 
-from distill.artifacts import Manifest
+from distill.artifacts.manifest import Manifest
+from distill.data.images import sha256
 from distill.errors import CircuitOpen, TeacherError
-from distill.images import sha256
 from distill.types import ImageRef
-from teacher.completion import Completion
+from teacher.engines.outage import Dependency, Failure, Suspicion
+from teacher.engines.server_info import proxy_of, queue, same_model
 from teacher.generate import generate
-from teacher.outage import Dependency, Failure, Suspicion
-from teacher.served import proxy_of, queue, same_model
+from teacher.messages.completion import Completion
 
 
 @pytest.fixture

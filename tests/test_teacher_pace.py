@@ -2,12 +2,12 @@
 
 import pytest
 
-from distill.recipe import Teacher
+from distill.recipe.recipe import Teacher
 from distill.types import ImageRef, Sample
-from teacher.identity import Author, Model, Request
-from teacher.pace import BLIND_START, MOST, START, Pace
-from teacher.replicas import Replica, choose
-from teacher.served import queue
+from teacher.engines.concurrency import BLIND_START, MOST, START, Pace
+from teacher.engines.replicas import Replica, choose
+from teacher.engines.server_info import queue
+from teacher.messages.request import Author, Model, Request
 
 METRICS = """\
 # HELP vllm:num_requests_running Number of requests in model execution batches.

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from distill.types import Outcome
-from teacher.parse import compose, parse
+from teacher.messages.parse import compose, parse
 
 C, TT, TA, EA = Outcome.COMPLETE, Outcome.TRUNCATED_THINKING, Outcome.TRUNCATED_ANSWER, Outcome.EMPTY_ANSWER
 RE, RF, MA = Outcome.REPETITION, Outcome.REFUSAL, Outcome.MALFORMED

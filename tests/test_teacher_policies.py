@@ -12,9 +12,9 @@ import stub_server
 import tiny_models
 import tomli_w
 
-from distill.artifacts import Manifest, read_jsonl
+from distill.artifacts.manifest import Manifest, read_jsonl
 from distill.errors import CircuitOpen, RecipeError
-from distill.recipe import load
+from distill.recipe.recipe import load
 from teacher.generate import generate
 
 

@@ -15,12 +15,12 @@ import pytest
 import stub_server
 import tiny_models
 
-from distill.artifacts import Manifest, read_jsonl
+from distill.artifacts.manifest import Manifest, read_jsonl
 from distill.errors import ModelError, RecipeError, StaleError
-from distill.recipe import Recipe, load
-from teacher import plan as planning
+from distill.recipe.recipe import Recipe, load
 from teacher.generate import generate
 from teacher.preflight import preflight
+from teacher.store import question_plan as planning
 
 
 def recipe(folder: Path, teacher: dict[str, Any], rows: int = 20, domains: Sequence[str] = ("",)) -> Recipe:

@@ -1,8 +1,8 @@
 """A sample and a template become a chat."""
 
-from distill.recipe import Teacher
+from distill.recipe.recipe import Teacher
 from distill.types import ImageRef, Sample
-from teacher.prompts import messages, prompt, prompt_sha
+from teacher.messages.prompts import messages, prompt, prompt_sha
 
 IMAGE = ImageRef(sha256="ab" * 32, path="a.png")
 

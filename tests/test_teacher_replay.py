@@ -12,11 +12,11 @@ import stub_server
 import tiny_models
 from typer.testing import CliRunner
 
-from distill.artifacts import directory_sha256, read_jsonl
+from distill.artifacts.manifest import directory_sha256, read_jsonl
 from distill.cli import app
-from distill.data import write_samples
+from distill.data.reader import write_samples
 from distill.errors import DataError, StaleError
-from distill.recipe import load
+from distill.recipe.recipe import load
 from teacher.generate import generate
 from teacher.replay import replay
 

@@ -2,9 +2,9 @@
 
 import random
 
-from distill.recipe import Teacher
+from distill.recipe.recipe import Teacher
 from distill.types import Sample
-from teacher.route import covers, route
+from teacher.scheduling.routing import covers, route
 
 
 def teacher(name: str, *domains: str, weight: float = 1.0) -> Teacher:

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from distill.errors import RecipeError, TeacherError
-from distill.recipe import Teacher
-from distill.teachers import Server
-from teacher.server import Servers, build_command
-from teacher.vllm_options import check_arguments, options, render
+from distill.recipe.recipe import Teacher
+from distill.recipe.teachers import Server
+from teacher.engines.vllm_options import check_arguments, options, render
+from teacher.engines.vllm_server import Servers, build_command
 
 # Answers /health and /pid, writes its own pid and that of a child to a file, and has a child that outlives SIGTERM.
 FAKE = """\
@@ -282,7 +282,7 @@ def test_a_server_that_crashes_too_often_is_given_up(fake: Path, pids: Path, tmp
 def test_a_server_that_hangs_is_ended_and_started_anew(
     fake: Path, pids: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("teacher.server._HEALTH_TIMEOUT_S", 0.5)
+    monkeypatch.setattr("teacher.engines.vllm_server._HEALTH_TIMEOUT_S", 0.5)
 
     async def run() -> None:
         async with Servers(teacher(fake, pids, "--deaf"), "m", tmp_path, hung_after_s=2) as servers:

@@ -11,12 +11,12 @@ import orjson
 import pytest
 import tiny_models
 
-from distill import images
+from distill.data import images
 from distill.errors import RecipeError, TeacherError
-from distill.recipe import Recipe
-from distill.teachers import Server, Teacher
+from distill.recipe.recipe import Recipe
+from distill.recipe.teachers import Server, Teacher
 from distill.types import ImageRef, Sample
-from teacher import trial
+from teacher.engines import export_server as trial
 
 # A module that starts as vLLM's does. Its replies are token ids that tell how it was asked.
 FAKE = """\

@@ -19,9 +19,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
 import vllm_server
 
-from distill import data
-from distill.recipe import load
-from teacher.identity import model_of, requests
+from distill.data import reader as data
+from distill.recipe.recipe import load
+from teacher.messages.request import model_of, requests
 
 ROOT = Path(__file__).resolve().parents[2]
 QUESTIONS = ROOT / "recipes" / "tiny" / "data" / "questions.parquet"

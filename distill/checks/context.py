@@ -8,19 +8,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from distill import packages
-from distill.artifacts import MANIFEST
+from distill.artifacts.manifest import MANIFEST
 from distill.checks.hub import HubNames
 from distill.checks.survey import Survey, survey
 from distill.errors import DistillError
-from distill.recipe import Recipe
-from distill.training import is_traces
+from distill.recipe.recipe import Recipe
+from distill.recipe.stages import is_traces
 from distill.types import Sample
-from teacher.plan import SOURCE, TeacherCoverage
-from teacher.route import route
+from teacher.scheduling.routing import route
+from teacher.store.question_plan import SOURCE, TeacherCoverage
 
 if TYPE_CHECKING:
-    from distill.gpus import Gpu
-    from distill.plan import StagePlanner
+    from distill.commands.plan import StagePlanner
+    from distill.hardware import Gpu
 
 TEACHERS, TEST_SETS = "teachers", "filter.contamination.sources"
 """Users of sources that need no gold answers."""
@@ -50,8 +50,8 @@ class CheckContext:
     @cached_property
     def gpu(self) -> "Gpu | None":
         """The card that was named, or the one that is here."""
-        from distill import gpus
-        from distill.plan import local_gpu
+        from distill import hardware as gpus
+        from distill.commands.plan import local_gpu
 
         if self._gpu_name:
             return gpus.named(self._gpu_name)
@@ -124,7 +124,7 @@ class CheckContext:
     @cached_property
     def planner(self) -> "StagePlanner":
         """The student without weights. Raises what outlining it raises."""
-        from distill.plan import StagePlanner
+        from distill.commands.plan import StagePlanner
 
         with self.hub.unreached():
             return StagePlanner(self.recipe, self.run)

@@ -8,10 +8,10 @@ from distill.checks.context import CheckContext
 from distill.checks.results import CheckResult, fine, not_checked, problem
 from distill.checks.teachers import server_state
 from distill.errors import DistillError
-from distill.evaluation import AnyStudent
-from student import targets
-from teacher import trial
-from teacher.attached import check_server
+from distill.recipe.eval import AnyStudent
+from student.evaluation import students as targets
+from teacher.engines import export_server as trial
+from teacher.engines.remote_student import check_server
 
 _ANSWER_S = 6.0
 
@@ -61,7 +61,8 @@ def _on_disk(context: CheckContext, key: str, arm: str, student: AnyStudent) -> 
         return
     if packages.missing(*packages.TRAIN):
         return  # said of the extra
-    from student import model, trainer
+    from student.models import siq_vl as model
+    from student.training import trainer
 
     with trainer.quiet():
         target = targets.Target(
@@ -86,7 +87,7 @@ def check_vllm(context: CheckContext) -> Iterator[CheckResult]:
     if packages.missing(*packages.TRAIN) or not recipe.stages or not context.student_is_here:
         yield not_checked("eval.engine", "whether the student has a form that vLLM serves natively")
         return
-    from student import export
+    from student.export import convert as export
 
     try:
         export.becomes_llama(context.planner.outline.config)

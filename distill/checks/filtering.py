@@ -7,11 +7,12 @@ from pathlib import Path
 from distill.checks.context import CheckContext
 from distill.checks.results import CheckResult, fine, problem, warning
 from distill.errors import DistillError, RecipeError
-from distill.extras import JUDGE, STUDENT, untuned_student
-from distill.filtering import DEFAULT_RULES, Filter
-from filters import conditions, registry
+from distill.recipe.filter import DEFAULT_RULES, Filter
+from distill.wiring import JUDGE, STUDENT, untuned_student
+from filters.decisions import rules as conditions
+from filters.signals import registry
 from teacher.checks import require_placeholders
-from teacher.plan import SOURCE
+from teacher.store.question_plan import SOURCE
 
 _JUDGE_PLACEHOLDERS = ("question", "gold", "prediction")
 
@@ -108,7 +109,8 @@ def check_likelihood_student(context: CheckContext) -> Iterator[CheckResult]:
     if not local.exists():
         yield context.hub.look(key, name, "model", revision)
         return
-    from student import model, trainer
+    from student.models import siq_vl as model
+    from student.training import trainer
 
     trusted = recipe.student is not None and recipe.student.trust_remote_code
     with trainer.quiet():

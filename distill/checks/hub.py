@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from distill.checks.results import CheckResult, fine, not_checked, problem
-from distill.recipe import Recipe
-from distill.sources import nearest
+from distill.data.sources import nearest
+from distill.recipe.recipe import Recipe
 
 Kind = Literal["model", "dataset"]
 _TIMEOUT_S = 4.0

@@ -7,11 +7,11 @@ import pyarrow as pa
 from distill.checks.context import CheckContext
 from distill.checks.results import CheckResult, warning
 from distill.errors import DistillError
-from distill.recipe import Rule
+from distill.recipe.recipe import Rule
 from distill.types import Outcome, Sample, Trace, Usage
-from filters import registry
-from filters.database import closed_database
-from teacher.plan import SOURCE
+from filters.signals import registry
+from filters.tables.signal_database import closed_database
+from teacher.store.question_plan import SOURCE
 
 _SENTENCES = (2, 12, 60)
 _QUESTIONS = 8

@@ -7,11 +7,11 @@ from distill.checks.context import CheckContext
 from distill.checks.results import CheckResult, not_checked, problem, warning
 from distill.checks.student import can_be_outlined, encoder_of
 from distill.errors import DistillError
-from distill.recipe import Recipe, Stage
-from distill.training import is_traces
+from distill.recipe.recipe import Recipe, Stage
+from distill.recipe.stages import is_traces
 from distill.types import Sample
-from student.rows import Row
-from teacher.plan import SOURCE
+from student.data.rows import Row
+from teacher.store.question_plan import SOURCE
 
 _FEW_FIT = 0.5
 _LONG = 1.5
@@ -40,8 +40,8 @@ def check_traces_fit(context: CheckContext) -> Iterator[CheckResult]:
 
 def _prompt_lengths(context: CheckContext, samples: list[Sample]) -> list[int]:
     """Tokens of questions with an empty response, image tokens included."""
-    from student.encode import encode
-    from student.pictures import ImageStore
+    from student.data.encode import encode
+    from student.data.images import ImageStore
 
     rows = [Row(id=each.id, images=each.images, question=each.question, response="?") for each in samples]
     store = ImageStore(context.planner.processor, context.planner.outline.dtype, memory_bytes=1 << 28)

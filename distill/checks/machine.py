@@ -9,16 +9,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from distill import packages
-from distill.artifacts import MANIFEST, finished
+from distill.artifacts.manifest import MANIFEST, finished
 from distill.checks.context import CheckContext
 from distill.checks.licences import LICENCES
 from distill.checks.results import CheckResult, fine, not_checked, problem, warning
+from distill.data.sources import nearest
 from distill.errors import DistillError
-from distill.sources import nearest
 from student.train import stage_fields
-from teacher import plan as planning
 from teacher.estimate import Journal, Seen, forecast
-from teacher.plan import SOURCE
+from teacher.store import question_plan as planning
+from teacher.store.question_plan import SOURCE
 
 _OPEN_FILES = 256
 _SHARED_BYTES = 256e6

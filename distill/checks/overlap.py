@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from distill import leakage
 from distill.checks.context import CheckContext
 from distill.checks.results import CheckResult, fine, not_checked, problem, warning
-from distill.recipe import Recipe
+from distill.commands import leakage
+from distill.recipe.recipe import Recipe
 
 _SHARE = 0.5
 """Of the time that is left."""

@@ -9,12 +9,13 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from distill import gpus, packages
+from distill import hardware as gpus
+from distill import packages
 from distill.checks import evaluation, filtering, ideal_traces, lengths, machine, overlap, sources, student, teachers
 from distill.checks.context import CheckContext
 from distill.checks.results import CheckReport, CheckResult, not_checked, ordered, problem
 from distill.errors import DistillError
-from distill.recipe import Recipe
+from distill.recipe.recipe import Recipe
 
 SECONDS = 45.0
 """For the whole list; what is slow looks at less when less time is left."""

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterable, Iterator
 
-from distill import sources
 from distill.checks.context import TEACHERS, TEST_SETS, CheckContext
 from distill.checks.results import CheckResult, fine, problem, warning
 from distill.checks.survey import Survey
-from distill.recipe import Stage
-from distill.training import is_traces
-from teacher.plan import SOURCE, coverage_problems
+from distill.data import sources
+from distill.recipe.recipe import Stage
+from distill.recipe.stages import is_traces
+from teacher.store.question_plan import SOURCE, coverage_problems
 
 _MANY_REPEATED = 0.2
 """Of the usable rows."""

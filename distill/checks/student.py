@@ -5,16 +5,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from distill import gpus, packages
+from distill import hardware as gpus
+from distill import packages
 from distill.checks.context import CheckContext
 from distill.checks.results import CheckResult, fine, not_checked, problem, warning
+from distill.commands.plan import StagePlan, fit
 from distill.errors import DistillError
-from distill.plan import StagePlan, fit
-from distill.recipe import Recipe, Student
-from distill.training import is_traces, lineage
+from distill.recipe.recipe import Recipe, Student
+from distill.recipe.stages import is_traces, lineage
 
 if TYPE_CHECKING:
-    from student.encode import Encoder
+    from student.data.encode import Encoder
 
 
 def check_sections(context: CheckContext) -> Iterator[CheckResult]:
@@ -81,7 +82,8 @@ def check_checkpoints(context: CheckContext) -> Iterator[CheckResult]:
 
 
 def _whole(part: str, place: Path, settings: Student) -> CheckResult:
-    from student import model, trainer
+    from student.models import siq_vl as model
+    from student.training import trainer
 
     with trainer.quiet():
         if part == "vision":
@@ -125,8 +127,8 @@ def can_be_outlined(context: CheckContext) -> bool:
 
 
 def encoder_of(context: CheckContext) -> "Encoder":
-    from student.encode import Encoder
-    from student.stage import end_ids
+    from student.data.encode import Encoder
+    from student.training.stage import end_ids
 
     return Encoder(context.planner.processor, end_ids(context.planner.outline))
 
@@ -136,7 +138,7 @@ def check_stage_needs(context: CheckContext) -> Iterator[CheckResult]:
     recipe = context.recipe
     if recipe.student is None or packages.missing(*packages.TRAIN):
         return
-    from student import stage as stages
+    from student.training import stage as stages
 
     for stage in recipe.stages:
         found = list(stages.requirement_problems(recipe, stage))

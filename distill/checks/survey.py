@@ -10,8 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from distill import data, sources
-from distill.recipe import Recipe
+from distill.data import reader as data
+from distill.data import sources
+from distill.recipe.recipe import Recipe
 from distill.types import BadRow, ImageRef, Sample
 
 KEPT = 512

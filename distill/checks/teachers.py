@@ -15,13 +15,13 @@ from distill import packages
 from distill.checks.context import CheckContext
 from distill.checks.results import CheckResult, fine, not_checked, problem, warning
 from distill.errors import DistillError
-from distill.recipe import Recipe, Teacher
+from distill.recipe.recipe import Recipe, Teacher
 from teacher import checks
-from teacher.client import ChatClient
-from teacher.identity import Model
-from teacher.plan import SOURCE, require_different
-from teacher.prompts import PLACEHOLDERS
-from teacher.wire import api_key, excerpt
+from teacher.engines.chat_protocol import api_key, excerpt
+from teacher.engines.http_client import ChatClient
+from teacher.messages.prompts import PLACEHOLDERS
+from teacher.messages.request import Model
+from teacher.store.question_plan import SOURCE, require_different
 
 _CONNECT_S = 2.0
 _PICTURE = (
@@ -119,7 +119,8 @@ def _checkpoint(teacher: Teacher, folder: Path) -> Iterator[CheckResult]:
         return
     if packages.missing(*packages.TRAIN):
         return  # said of the extra
-    from student import model, trainer
+    from student.models import siq_vl as model
+    from student.training import trainer
 
     with trainer.quiet():
         model.require_whole(str(folder), trust_remote_code=teacher.trust_remote_code)

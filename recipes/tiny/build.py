@@ -23,7 +23,7 @@ from pretrain import build_decoder, build_tower
 from questions import ask, caption, perceive
 from teach import TEACHERS, build_teacher, greedy, ground
 
-from student.model import load
+from student.models.siq_vl import load
 
 HERE = Path(__file__).resolve().parent
 SEED = 20261120

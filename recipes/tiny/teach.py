@@ -13,8 +13,8 @@ from questions import ask, caption, perceive, rationale
 from torch.nn.functional import cross_entropy
 from transformers import PreTrainedModel, ProcessorMixin, Qwen2ForCausalLM
 
-from student.export import save, to_vllm_native
-from student.model import build
+from student.export.convert import save, to_vllm_native
+from student.models.siq_vl import build
 
 TEACHERS = {
     "structured": ("scenes",),

@@ -1,0 +1,328 @@
+"""Ready arms of an ablation: each is a recipe's values with one thing changed.
+
+An arm is found by its name, such as `answers_only`, `teacher_NAME` or `traces_4`. Trains nothing
+(distill/ablation/runner.py).
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from distill.artifacts.manifest import flatten
+from distill.errors import RecipeError
+from distill.recipe.ablate import REFERENCE
+from distill.recipe.eval import BASE
+from distill.recipe.recipe import Recipe, Stage, put
+from distill.recipe.stages import is_traces, lineage
+
+STUDENT = "student"
+"""What the measured student is called in the run of an arm, so that equal students are asked once."""
+REPLAYED_SHARE = 0.2
+TRACES = (1, 2, 4, 8)
+
+
+class Impossible(RecipeError):
+    """This recipe cannot have this arm; the message says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """What the reference took: steps of the stage under study, and by stage of its lineage steps and tokens."""
+
+    steps: Mapping[str, int]
+    tokens: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arm:
+    """What one arm trains and measures."""
+
+    name: str
+    about: str
+    recipe: Recipe
+    stage: str
+    """The stage whose student is measured, or "base"."""
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A recipe's values while an arm changes them."""
+
+    recipe: Recipe
+    values: dict[str, Any]
+    stage: str
+    budget: Budget | None
+
+    @property
+    def studied(self) -> dict[str, Any]:
+        """The stage under study, as values."""
+        return next(values for values in self.values["stages"] if values["name"] == self.stage)
+
+    @property
+    def model(self) -> Stage:
+        """The stage under study, as the recipe has it."""
+        return self.line[-1]
+
+    @property
+    def line(self) -> list[Stage]:
+        """The stage under study after those that it descends from, as the recipe has them."""
+        return lineage(self.recipe.stages, self.stage)
+
+    def before(self) -> str | None:
+        """The stage that the one under study starts from."""
+        return self.line[-2].name if len(self.line) > 1 else None
+
+
+def stage_under_study(recipe: Recipe) -> str:
+    """The stage that arms change. Raises RecipeError where the recipe has none that learns rationales."""
+    names = [stage.name for stage in recipe.stages]
+    if recipe.ablate.stage is not None:
+        if recipe.ablate.stage not in names:
+            raise RecipeError(f"{recipe.path}: ablate.stage = {recipe.ablate.stage!r}; stages: {', '.join(names)}")
+        return recipe.ablate.stage
+    found = [each.name for each in recipe.stages if is_traces(each) and each.target == "rationale"]
+    if not found:
+        raise RecipeError(f'{recipe.path}: no [[stages]] block learns rationales (data = "traces"); nothing to study')
+    return found[-1]
+
+
+def arm(recipe: Recipe, name: str, *, seed: int, budget: Budget | None = None) -> Arm:
+    """The arm of that name with its training seed. Without the reference's `budget` steps are the recipe's own.
+
+    Raises Impossible with the reason where the recipe cannot have it, RecipeError for an unknown name.
+    """
+    studied = stage_under_study(recipe)
+    values = recipe.model_dump(mode="json", exclude_unset=True, exclude_none=True)
+    wanted = {stage.name for stage in lineage(recipe.stages, studied)}
+    values["stages"] = [stage for stage in values["stages"] if stage["name"] in wanted]
+    values.pop("ablate", None)
+    draft = _Draft(recipe=recipe, values=values, stage=studied, budget=budget)
+    measured = studied
+    if name in recipe.ablate.own:
+        own = recipe.ablate.own[name]
+        for key, value in own.set.items():
+            put(values, key, value)
+        about = own.about or ", ".join(f"{key} = {value}" for key, value in own.set.items())
+    elif name in ("untouched", "before"):
+        measured, about = _unchanged(draft, name)
+        at = next((place for place, stage in enumerate(values["stages"]) if stage["name"] == measured), -1)
+        values["stages"] = values["stages"][: at + 1]
+    else:
+        about = _change(name)(draft)
+        measured = values["stages"][-1]["name"]
+    if budget is not None and recipe.ablate.equal_steps and measured == studied and name != REFERENCE:
+        draft.studied.setdefault("max_steps", budget.steps[studied])
+    values["seed"] = seed
+    values["eval"] = {**values.get("eval", {}), "arms": {STUDENT: measured}, "students": {}, "gallery": 0}
+    return Arm(name=name, about=about, recipe=recipe.derived(values, f"arm {name}"), stage=measured)
+
+
+def changes(recipe: Recipe, changed: Recipe) -> dict[str, Any]:
+    """The values of an arm that differ from the recipe's, by dotted key; seed and evaluation aside."""
+    left_out = {"seed", "eval", "ablate"}
+    before, after = (
+        flatten({**each.model_dump(mode="json", exclude=left_out), "stages": _by_name(each.stages)})
+        for each in (recipe, changed)
+    )
+    different = {key: value for key, value in after.items() if before.get(key, _ABSENT) != value}
+    different.pop("stages", None)  # an arm without any has nothing to say of them
+    return different
+
+
+_ABSENT = object()
+
+
+def _by_name(stages: Sequence[Stage]) -> dict[str, Any]:
+    return {stage.name: stage.model_dump(mode="json") for stage in stages}
+
+
+def possible(recipe: Recipe) -> tuple[list[str], dict[str, str]]:
+    """Names of the ready arms that this recipe can have, and why it cannot have the others."""
+    found, skipped = [], {}
+    for name in _names(recipe):
+        try:
+            arm(recipe, name, seed=recipe.seed)
+        except RecipeError as error:
+            skipped[name] = str(error)
+        else:
+            found.append(name)
+    return found, skipped
+
+
+def _names(recipe: Recipe) -> Iterator[str]:
+    yield from (REFERENCE, "untouched", "before", *list(_PLAIN)[1:], *recipe.ablate.own)
+    yield from (f"teacher_{teacher.name}" for teacher in recipe.teachers)
+    yield from (f"traces_{count}" for count in TRACES)
+    yield from (f"without_{stage.name}" for stage in lineage(recipe.stages, stage_under_study(recipe))[:-1])
+
+
+_Change = Callable[[_Draft], str]
+
+
+def _change(name: str) -> _Change:
+    if name in _PLAIN:
+        return _PLAIN[name]
+    kind, _, rest = name.partition("_")
+    if kind in _NAMED and rest:
+        return lambda draft: _NAMED[kind](draft, rest)
+    known = [REFERENCE, "untouched", "before", *_PLAIN, *(f"{each}_…" for each in _NAMED)]
+    raise RecipeError(f"ablate: there is no arm {name!r}; ready: {', '.join(known)}; or define [ablate.own.{name}]")
+
+
+def _unchanged(draft: _Draft, name: str) -> tuple[str, str]:
+    if name == "untouched":
+        return BASE, "the student before any training"
+    before = draft.before()
+    if before is None:
+        raise Impossible(f"before: {draft.stage} is the first stage; see untouched")
+    return before, f"the student of {before}, before it learned to reason"
+
+
+def _reference(draft: _Draft) -> str:
+    return "the recipe as it stands"
+
+
+def _answers_only(draft: _Draft) -> str:
+    draft.studied["target"] = "answer"
+    for key in ("distill", "no_think"):
+        draft.studied.pop(key, None)
+    return "the same questions and steps, the answer alone as target"
+
+
+def _traces_of(name: str, about: str) -> _Change:
+    def change(draft: _Draft) -> str:
+        if not is_traces(draft.model):
+            raise Impossible(f"{name}: {draft.stage} does not learn from traces")
+        draft.studied["data"] = f"traces:{name}"
+        return about
+
+    return change
+
+
+def _ordered(order: list[str], about: str) -> _Change:
+    def change(draft: _Draft) -> str:
+        select = draft.values.setdefault("filter", {}).setdefault("select", {})
+        select["order"] = order
+        select.setdefault("per_question", 1)
+        return about
+
+    return change
+
+
+def _merged(draft: _Draft) -> str:
+    """One stage over the data of all, by their share of the reference's tokens, for as many steps."""
+    if len(draft.line) < 2:
+        raise Impossible("merged: there is only one stage")
+    if any(stage.data not in draft.recipe.data for stage in draft.line[:-1]):
+        raise Impossible("merged: an earlier stage learns from traces too, which cannot be replayed")
+    studied = draft.studied
+    studied["train"] = sorted({part for stage in draft.line for part in stage.train}, reverse=True)
+    studied["batch_size"] = max(stage.batch_size for stage in draft.line)
+    studied.pop("start", None)
+    if draft.budget is not None:
+        tokens = draft.budget.tokens
+        whole = sum(tokens.values())
+        shares: dict[str, float] = dict(studied.get("replay", {}))
+        for stage in draft.line[:-1]:
+            shares[stage.data] = shares.get(stage.data, 0.0) + tokens[stage.name] / whole
+        studied["replay"] = shares
+        studied["max_steps"] = sum(draft.budget.steps.values())
+    draft.values["stages"] = [studied]
+    return f"{', '.join(stage.name for stage in draft.line)} at once: the same data and steps, everything trained"
+
+
+def _projector(draft: _Draft) -> str:
+    train = list(draft.model.train)
+    if "projector" in train:
+        draft.studied["train"] = [part for part in train if part != "projector"]
+        return f"the projector frozen in {draft.stage}"
+    draft.studied["train"] = ["projector", *train]
+    return f"the projector trained in {draft.stage} too"
+
+
+def _replay(draft: _Draft) -> str:
+    if draft.model.replay:
+        draft.studied.pop("replay")
+        return "no earlier data replayed"
+    before = draft.before()
+    sources = [stage.data for stage in draft.recipe.stages if stage.name == before]
+    if not sources or sources[0] not in draft.recipe.data:
+        raise Impossible(f"replay: {draft.stage} follows no stage whose data could be replayed")
+    draft.studied["replay"] = {sources[0]: REPLAYED_SHARE}
+    return f"{REPLAYED_SHARE:.0%} of the tokens from {sources[0]}"
+
+
+def _logprobs(draft: _Draft) -> str:
+    if draft.model.distill is not None:
+        draft.studied.pop("distill")
+        return "tokens alone, the teachers' stored log-probabilities unused"
+    if not any(teacher.logprobs for teacher in draft.recipe.teachers):
+        raise Impossible("logprobs: no teacher stores log-probabilities; set logprobs under [[teachers]]")
+    draft.studied["distill"] = {}
+    return "the teachers' stored log-probabilities learned too"
+
+
+def _teacher(draft: _Draft, name: str) -> str:
+    names = [teacher.name for teacher in draft.recipe.teachers]
+    if name not in names:
+        raise Impossible(f"teacher_{name}: the recipe has no such teacher; its teachers: {', '.join(names)}")
+    if len(names) == 1:
+        raise Impossible(f"teacher_{name}: it is the only teacher")
+    rules = [rule.model_dump(mode="json") for rule in draft.recipe.filter.rules]
+    only = {"name": "other_teacher", "drop": f"teacher <> '{name}'"}
+    draft.values.setdefault("filter", {})["rules"] = [*rules, only]
+    draft.studied.pop("teachers", None)
+    return f"traces of {name} alone"
+
+
+def _traces(draft: _Draft, count: str) -> str:
+    wanted = _number(f"traces_{count}", count)
+    most = sum(teacher.samples for teacher in draft.recipe.teachers)
+    if wanted > most:
+        raise Impossible(f"traces_{count}: the teachers are asked for {most} a question at most")
+    draft.values.setdefault("filter", {}).setdefault("select", {})["per_question"] = wanted
+    return f"up to {wanted} trace{'s' if wanted > 1 else ''} a question"
+
+
+def _size(draft: _Draft, count: str) -> str:
+    wanted = _number(f"size_{count}", count)
+    draft.values.setdefault("filter", {}).setdefault("select", {})["limit"] = wanted
+    return f"{wanted:,} traces in all"
+
+
+def _without(draft: _Draft, name: str) -> str:
+    if name not in [stage.name for stage in draft.line[:-1]]:
+        raise Impossible(f"without_{name}: {draft.stage} does not descend from a stage of that name")
+    kept = [stage for stage in draft.values["stages"] if stage["name"] != name]
+    # One line of stages is left, so each starts from the one before it.
+    for stage in kept:
+        stage.pop("start", None)
+    draft.values["stages"] = kept
+    return f"the {name} stage left out"
+
+
+def _number(name: str, text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise RecipeError(f"ablate: {name} must end in a number from 1")
+    return int(text)
+
+
+_PLAIN: dict[str, _Change] = {
+    REFERENCE: _reference,
+    "answers_only": _answers_only,
+    "unfiltered": _traces_of("unfiltered", "every complete trace, right or wrong"),
+    "random": _traces_of("random", "traces at random, as many tokens as the dataset"),
+    "short": _ordered(["rationale_tokens"], "the shortest rationale of each question"),
+    "long": _ordered(["-rationale_tokens"], "the longest rationale of each question"),
+    "mixed": _ordered([], "a rationale of each question whatever its length"),
+    "merged": _merged,
+    "projector": _projector,
+    "replay": _replay,
+    "logprobs": _logprobs,
+}
+_NAMED: dict[str, Callable[[_Draft, str], str]] = {
+    "teacher": _teacher,
+    "traces": _traces,
+    "size": _size,
+    "without": _without,
+}

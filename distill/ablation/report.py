@@ -1,0 +1,323 @@
+"""The page of an ablation: every arm's accuracy, effect and cost, the claims with their verdicts, and each study.
+
+Draws what results.json holds; decides nothing, and leaves out what it does not hold.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from distill.artifacts.manifest import write_text
+from distill.reports import gallery, plots
+from distill.reports import html as pages
+from distill.reports import metric_table as headline
+from distill.reports.metric_table import interval, probability
+from distill.reports.plots import percent
+from distill.types import Sample
+
+_TONES = {"holds": "good", "does not hold": "bad", "undecided": "warn"}
+_SIGNS = {"holds": "✓", "does not hold": "✗", "undecided": "?"}
+_BEFORE = ("before", "untouched")
+"""Arms that the gallery's "gained" and "lost" count from, where one of them was run."""
+
+
+def cards(
+    predictions: Mapping[str, Sequence[Mapping[str, Any]]],
+    samples: Sequence[Sample],
+    size: int,
+    *,
+    reference: str,
+    arm_teachers: Mapping[str, Sequence[str]] | None = None,
+) -> list[gallery.Card]:
+    """The gallery's questions from the predictions of one seed of every arm, whatever name its own run gave it.
+
+    Questions gained and lost are those of the reference against the student before the stage under study, else
+    against the first other arm. `arm_teachers`: whose traces an arm learned from, where that differs between arms.
+    """
+    names = [reference, *(name for name in predictions if name != reference)]
+    before = next((name for name in (*_BEFORE, *names[1:]) if name in predictions), reference)
+    lines = [{**line, "arm": arm} for arm, found in predictions.items() for line in found]
+    return gallery.cards(lines, samples, names, size, pair=(before, reference), arm_teachers=arm_teachers)
+
+
+def write(
+    path: Path,
+    results: Mapping[str, Any],
+    cards: Sequence[gallery.Card],
+    *,
+    max_pixels: int = 50_000_000,
+) -> None:
+    """Write the page as one self-contained file of at most `gallery.PAGE_BYTES`. `results`: see results.json."""
+    arms = results["arms"]
+    reference = results.get("reference", "")
+    flat = {name: {**arm.get("metrics", {}), **arm.get("cost", {}), **arm} for name, arm in arms.items()}
+    studies = [_study(name, study, flat) for name, study in results.get("studies", {}).items()]
+    claims = [{**claim, "study": study} for study in studies for claim in study["claims"]]
+    facts = {
+        "kicker": "distill ablate",
+        "title": results.get("title") or f"{results['recipe']}: what made the difference",
+        "lead": _lead(results),
+        "footer": [
+            "Intervals hold at 95 % over questions and seeds. Undecided answers count as not correct. A claim holds "
+            "where its interval lies above zero, does not hold where it lies below, and is undecided where it holds "
+            "zero. Many intervals on one page: one in twenty misses by chance.",
+            "Distillation does not correct what teachers see or reason wrongly, inherits their biases and creates no "
+            "new perception.",
+        ],
+        "figures": _figures(results, claims),
+        "arms": flat,
+        "about": {name: arm.get("about", "") for name, arm in arms.items()},
+        "reference": reference,
+        "claims": claims,
+        "effect_column": [_column("effect", {name: arm.get("effect") for name, arm in arms.items()})],
+        "headline": headline.table(flat),
+        "more": headline.table(flat, headline.MORE),
+        "accuracy": plots.estimates(
+            "Accuracy of every arm with its interval and its seeds",
+            [_share(name, arm, reference) for name, arm in arms.items() if arm.get("ci95")],
+            zero=False,
+        ),
+        "effects": _effects(f"Effects against {reference}", {name: arm.get("effect") for name, arm in arms.items()}),
+        "heat": _heat(arms),
+        "curves": _curves(arms, reference),
+        "studies": studies,
+        "changes": {name: arm["set"] for name, arm in arms.items() if arm.get("set")},
+        "pages": _pages(arms),
+        "skipped": results.get("skipped", {}),
+    }
+    page = gallery.fitted(
+        lambda shown: pages.render("ablate_report.html", gallery=shown, **facts), cards, max_pixels=max_pixels
+    )
+    write_text(path, page)
+
+
+def _lead(results: Mapping[str, Any]) -> str:
+    text = "The same recipe, trained again with one thing changed."
+    if n := results.get("n"):
+        text += f" Every student answered the same {n:,} held-out questions."
+    if stage := results.get("stage"):
+        text += f" Arms change the stage “{stage}”."
+    return text
+
+
+def _figures(results: Mapping[str, Any], claims: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    figures = [("arms", f"{len(results['arms'])}")]
+    if seeds := results.get("seeds"):
+        figures.append(("seeds an arm", f"{len(seeds)}"))
+    if n := results.get("n"):
+        figures.append(("questions", f"{n:,}"))
+    if reference := results["arms"].get(results.get("reference")):
+        figures.append((f"accuracy of {results['reference']}", f"{percent(reference['accuracy'])} %"))
+    if claims:
+        holding = sum(claim["verdict"] == "holds" for claim in claims)
+        figures.append(("claims hold", f"{holding} of {len(claims)}"))
+    return figures
+
+
+def _column(label: str, effects: Mapping[str, Mapping[str, Any] | None]) -> dict[str, Any]:
+    """Effects as one more column of the headline table."""
+    found = {}
+    for name, effect in effects.items():
+        if effect is None:
+            found[name] = headline.Cell(text="reference")
+            continue
+        text = interval(effect["ci95"], signed=True) if effect.get("ci95") else ""
+        if p := probability(effect.get("p")):
+            text += f" p {p}" if p.startswith("<") else f" p = {p}"
+        found[name] = headline.Cell(text=percent(effect["delta"], signed=True), interval=text.strip())
+    return {"label": label, "cells": found}
+
+
+def _share(name: str, arm: Mapping[str, Any], reference: str) -> plots.Estimate:
+    low, high = arm["ci95"]
+    return plots.Estimate(
+        label=name,
+        value=arm["accuracy"],
+        low=low,
+        high=high,
+        text=f"{percent(arm['accuracy'])} % {interval(arm['ci95'])}",
+        dots=tuple(seed["accuracy"] for seed in arm.get("seeds", {}).values()),
+        tone="reference" if name == reference else "",
+    )
+
+
+def _effects(caption: str, effects: Mapping[str, Mapping[str, Any] | None]) -> plots.Estimates | None:
+    rows = []
+    for name, effect in effects.items():
+        if effect is None or not effect.get("ci95"):
+            continue
+        low, high = effect["ci95"]
+        rows.append(
+            plots.Estimate(
+                label=name,
+                value=effect["delta"],
+                low=low,
+                high=high,
+                text=f"{percent(effect['delta'], signed=True)} {interval(effect['ci95'], signed=True)}",
+                dots=tuple(seed["delta"] for seed in effect.get("by_seed", {}).values()),
+            )
+        )
+    return plots.estimates(caption, sorted(rows, key=lambda row: -row.value), zero=True)
+
+
+def _heat(arms: Mapping[str, Any]) -> plots.Heat | None:
+    counts = {name: part.get("n") for arm in arms.values() for name, part in arm.get("domains", {}).items()}
+    if len(counts) < 2:
+        return None
+    shares = {
+        name: {
+            domain: (part["accuracy"], interval(part["ci95"]) if part.get("ci95") else "")
+            for domain, part in arm.get("domains", {}).items()
+        }
+        for name, arm in arms.items()
+    }
+    return plots.heat(shares, counts)
+
+
+def _curves(arms: Mapping[str, Any], reference: str) -> list[plots.Chart]:
+    """One chart an arm: its seeds, beside the first seed of the reference."""
+    base: plots.Points = next(iter(arms.get(reference, {}).get("curves", {}).values()), [])
+    found = []
+    for name, arm in arms.items():
+        series = {f"seed {seed}": points for seed, points in arm.get("curves", {}).items()}
+        if not any(series.values()):
+            continue
+        styles = {key: place for place, key in enumerate(series)}
+        if name != reference and base:
+            series[reference] = base
+            styles[reference] = 5
+        chart = plots.chart(name, series, styles=styles)
+        if chart is not None:
+            found.append(chart)
+    return found
+
+
+def _pages(arms: Mapping[str, Any]) -> dict[str, list[tuple[str, str]]]:
+    """Links to the page of every arm's evaluation; they lie beside this one."""
+    found = {
+        name: [
+            (seed, f"{facts['run']}/eval/report.html")
+            for seed, facts in arm.get("seeds", {}).items()
+            if "run" in facts
+        ]
+        for name, arm in arms.items()
+    }
+    return {name: links for name, links in found.items() if links}
+
+
+def _study(name: str, study: Mapping[str, Any], arms: Mapping[str, Any]) -> dict[str, Any]:
+    """One section: its claims, its arms, and what else was worked out."""
+    reference = study.get("reference", "")
+    limited = {arm: arms[arm] for arm in study.get("arms", ()) if arm in arms}
+    effects = study.get("effects", {})
+    return {
+        "name": name,
+        "question": study.get("question") or name,
+        "reference": reference,
+        "claims": [_claim(claim) for claim in study.get("claims", ())],
+        "arms": limited,
+        "headline": headline.table(limited),
+        "effect_column": [
+            _column("effect", {arm: effects[arm] for arm in limited if arm in effects} | {reference: None})
+        ],
+        "accuracy": plots.estimates(
+            f"Accuracy of the arms of {name}",
+            [_share(arm, facts, reference) for arm, facts in limited.items() if facts.get("ci95")],
+            zero=False,
+        ),
+        "effects": _effects(f"Effects of {name} against {reference}", effects),
+        "fit": _fit(study["fit"]) if study.get("fit") else None,
+        "ranks": _ranks(study["ranks"]) if study.get("ranks") else None,
+        "notes": list(study.get("notes", ())),
+    }
+
+
+def _claim(claim: Mapping[str, Any]) -> dict[str, Any]:
+    verdict = str(claim.get("verdict", "undecided"))
+    effect = claim.get("effect") or {}
+    figures = ""
+    if headline.is_number(effect.get("delta")):
+        figures = f"{percent(effect['delta'], signed=True)} points"
+        if effect.get("ci95"):
+            figures += f" {interval(effect['ci95'], signed=True)}"
+        if p := probability(effect.get("p")):
+            figures += f", p {p}" if p.startswith("<") else f", p = {p}"
+    if claim.get("better") and claim.get("than"):
+        compared = f"{claim['better']} against {claim['than']}"
+        if claim.get("domain"):
+            compared += f", {claim['domain']} only"
+        figures = f"{compared}: {figures}" if figures else compared
+    return {
+        "text": claim.get("text", ""),
+        "verdict": verdict,
+        "mark": f"{_SIGNS.get(verdict, '')} {verdict}".strip(),
+        "tone": _TONES.get(verdict, ""),
+        "figures": figures,
+    }
+
+
+def _fit(fit: Mapping[str, Any]) -> dict[str, Any]:
+    """A curve through measured points."""
+    points = fit.get("points") or ()
+    found = [
+        (point["x"], point["accuracy"], *(headline.ends_of(point.get("ci95")) or (point["accuracy"],) * 2))
+        for point in points
+    ]
+    x_name = fit.get("x_name", "x")
+    chart = plots.chart(
+        f"Accuracy over {x_name}",
+        {"fitted": [(x, y) for x, y in fit.get("curve") or ()], "measured": [(x, y) for x, y, _, _ in found]},
+        x_name=x_name,
+        unit="percent",
+        bands={"fitted": [(x, low, high) for x, low, high in fit.get("curve_ci95") or ()]},
+        bars={"measured": [(x, low, high) for x, _, low, high in found]},
+        dotted=("measured",),
+        table=False,
+    )
+    rows = [
+        (point.get("arm", ""), plots.number(x), f"{percent(y)} %", interval((low, high)) if point.get("ci95") else "")
+        for point, (x, y, low, high) in zip(points, found, strict=True)
+    ]
+    return {
+        "chart": chart,
+        "x_name": x_name,
+        "rows": rows,
+        "formula": fit.get("formula", ""),
+        "text": fit.get("text", ""),
+    }
+
+
+def _ranks(ranks: Mapping[str, Any]) -> dict[str, Any]:
+    """Two rankings of the teachers, side by side: who fits the student, and whose student answers best."""
+    rows = [dict(row) for row in ranks.get("rows") or ()]
+    known = [row for row in rows if headline.is_number(row.get("fit")) and headline.is_number(row.get("accuracy"))]
+    chart = plots.chart(
+        "Accuracy of the student over the fit of its teacher",
+        {row["teacher"]: [(row["fit"], row["accuracy"])] for row in known},
+        x_name=str(ranks.get("signal") or "fit"),
+        unit="percent",
+        table=False,
+    )
+    found = []
+    for key, label in (("spearman", "Spearman’s rank correlation"), ("kendall", "Kendall’s")):
+        held = ranks.get(key)
+        number = held.get("value") if isinstance(held, Mapping) else held
+        if number is not None and headline.is_number(number):
+            ends = headline.ends_of(ranks.get("ci95")) if key == "spearman" else None
+            more = f" [{plots.number(ends[0])}, {plots.number(ends[1])}]" if ends else ""
+            found.append(f"{label} {plots.number(float(number))}{more}")
+    return {
+        "chart": chart,
+        "rows": [
+            {
+                "teacher": row.get("teacher", ""),
+                "fit_rank": row.get("fit_rank", ""),
+                "student_rank": row.get("student_rank", ""),
+                "fit": plots.number(row["fit"]) if headline.is_number(row.get("fit")) else "",
+                "accuracy": f"{percent(row['accuracy'])} %" if headline.is_number(row.get("accuracy")) else "",
+            }
+            for row in rows
+        ],
+        "correlations": "; ".join(found),
+        "text": ranks.get("text", ""),
+    }

@@ -1,0 +1,306 @@
+"""What the arms of an ablation say: accuracy, effect against the reference, cost, and the verdict on every claim.
+
+Reads what finished arms left and writes results.json, the report and the manifest. Trains and asks nothing.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from distill.ablation import teacher_ranking as teacher_ranks
+from distill.ablation.arms import STUDENT, Arm, stage_under_study
+from distill.ablation.teacher_ranking import Fits
+from distill.artifacts.manifest import Manifest, canonical, describe, fingerprint, read_jsonl, require, write_bytes
+from distill.errors import DataError
+from distill.recipe.ablate import REFERENCE, Study
+from distill.recipe.eval import BASE
+from distill.recipe.recipe import Recipe
+from distill.recipe.stages import is_traces
+from distill.stats import scaling_law as scaling
+
+if TYPE_CHECKING:
+    from distill.reports.gallery import Card
+
+RESULTS, REPORT = "results.json", "report.html"
+HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "undecided"
+CORRECT = "correct"
+_CURVE_POINTS = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """One arm with one seed: its predictions, figures, cost and learning curve."""
+
+    about: str
+    changed: Mapping[str, Any]
+    folder: Path
+    predictions: tuple[Mapping[str, Any], ...]
+    """Ordered by sample."""
+    figures: Mapping[str, Any]
+    cost: Mapping[str, float]
+    curve: tuple[tuple[int, float], ...]
+    evaluation: str
+    """Fingerprint of its evaluation."""
+
+
+Outcomes = Mapping[str, Mapping[int, Outcome]]
+
+
+def outcome(planned: Arm, folder: Path, changed: Mapping[str, Any]) -> Outcome:
+    """What a finished arm left in its run directory."""
+    figures = orjson.loads((folder / "eval" / "metrics.json").read_bytes())["arms"][STUDENT]
+    lines = sorted(read_jsonl(folder / "eval" / "predictions.jsonl"), key=lambda line: str(line["sample_id"]))
+    manifests = [Manifest.read(folder / "train" / stage.name) for stage in planned.recipe.stages]
+    trained = [manifest for manifest in manifests if manifest is not None]
+    curve: tuple[tuple[int, float], ...] = ()
+    if planned.stage != BASE:
+        logs = [(int(log["step"]), float(log["loss"])) for log in _logs(folder / "train" / planned.stage)]
+        curve = tuple(logs[:: max(1, len(logs) // _CURVE_POINTS)])
+    return Outcome(
+        about=planned.about,
+        changed=changed,
+        folder=folder,
+        predictions=tuple(lines),
+        figures=figures,
+        cost={
+            "train_steps": sum(manifest.counts["steps"] for manifest in trained),
+            "train_tokens": sum(manifest.tokens["trained"] for manifest in trained),
+            "train_seconds": sum(manifest.seconds for manifest in trained),
+            **_traces(planned, folder),
+        },
+        curve=curve,
+        evaluation=require(folder, "eval", next_step="run `distill ablate` again").fingerprint,
+    )
+
+
+def _traces(planned: Arm, folder: Path) -> dict[str, float]:
+    """How many traces the measured student learned from; an arm that learned from none has no such cost."""
+    stage = next((stage for stage in planned.recipe.stages if stage.name == planned.stage), None)
+    manifest = Manifest.read(folder / "train" / planned.stage)
+    if stage is None or manifest is None or stage.replay or not is_traces(stage):
+        return {}  # rows of a stage that replays are not all traces
+    return {"traces": manifest.counts["rows"]}
+
+
+def _logs(folder: Path) -> list[dict[str, Any]]:
+    path = folder / "metrics.jsonl"
+    return list(read_jsonl(path, on_damage=lambda _: None)) if path.is_file() else []
+
+
+def write(
+    recipe: Recipe,
+    folder: Path,
+    outcomes: Outcomes,
+    skipped: Mapping[str, str],
+    fits: Fits | None = None,
+) -> Manifest:
+    """Write results.json, report.html and the manifest to `folder`. `fits`: distill.teacher_ranks.fit_values."""
+    from distill.ablation import report as ablate_report
+
+    results = table(recipe, folder, outcomes, skipped, fits)
+    write_bytes(folder / RESULTS, orjson.dumps(results, option=orjson.OPT_INDENT_2) + b"\n")
+    max_pixels = recipe.data[recipe.eval.data].max_pixels
+    ablate_report.write(folder / REPORT, results, _cards(recipe, outcomes), max_pixels=max_pixels)
+    fields = {
+        "ablate": recipe.ablate.model_dump(mode="json"),
+        "arms": {
+            f"{name}.{seed}": found.evaluation
+            for name, by_seed in outcomes.items()
+            for seed, found in by_seed.items()
+        },
+    }
+    return Manifest(
+        stage="ablate",
+        fingerprint=fingerprint(fields),
+        fields=orjson.loads(canonical(fields)),
+        inputs={},
+        outputs={name: describe(folder / name) for name in (RESULTS, REPORT)},
+        counts={"arms": len(outcomes), "runs": sum(len(by_seed) for by_seed in outcomes.values())},
+    ).write(folder)
+
+
+def _cards(recipe: Recipe, outcomes: Outcomes) -> "list[Card]":
+    """Questions with what every arm says to them, of the first seed."""
+    from distill.ablation import report as ablate_report
+    from distill.data import reader as data
+
+    samples = list(data.samples(recipe, recipe.eval.data))
+    said = {name: next(iter(by_seed.values())).predictions for name, by_seed in outcomes.items()}
+    teachers = {f"teacher_{teacher.name}": [teacher.name] for teacher in recipe.teachers}
+    return ablate_report.cards(said, samples, recipe.ablate.gallery, reference=REFERENCE, arm_teachers=teachers)
+
+
+def table(
+    recipe: Recipe, folder: Path, outcomes: Outcomes, skipped: Mapping[str, str], fits: Fits | None = None
+) -> dict[str, Any]:
+    """What results.json holds. Raises DataError where arms answered different questions."""
+    _require_same_questions(outcomes)
+    reference = outcomes[REFERENCE]
+    some = next(iter(reference.values()))
+    results: dict[str, Any] = {
+        "recipe": recipe.name,
+        "stage": stage_under_study(recipe),
+        "reference": REFERENCE,
+        "seeds": sorted({seed for by_seed in outcomes.values() for seed in by_seed}),
+        "n": len(some.predictions),
+        "arms": {
+            name: _arm(by_seed, None if name == REFERENCE else reference, folder, recipe.seed)
+            for name, by_seed in outcomes.items()
+        },
+        "skipped": dict(skipped),
+        "studies": {},
+    }
+    for name, study in recipe.ablate.studies.items():
+        if set(study.arms) <= set(outcomes):
+            results["studies"][name] = _study(recipe, study, outcomes) | _analysis(recipe, study, results, fits)
+    return results
+
+
+def _analysis(recipe: Recipe, study: Study, results: Mapping[str, Any], fits: Fits | None) -> dict[str, Any]:
+    """What a study asks for beside comparing its arms."""
+    if study.kind == "scaling":
+        return {"fit": scaling.of_results(results, study.arms, seed=recipe.seed)}
+    if study.kind == "teacher_fit" and fits is not None:
+        return {"ranks": teacher_ranks.of_results(results, fits, seed=recipe.seed)}
+    return {}
+
+
+def _require_same_questions(outcomes: Outcomes) -> None:
+    asked = {
+        tuple(line["sample_id"] for line in found.predictions)
+        for by_seed in outcomes.values()
+        for found in by_seed.values()
+    }
+    if len(asked) > 1:
+        raise DataError(
+            "arms answered different questions, so they cannot be compared: the held-out data changed between runs; "
+            "run all arms again with --fresh"
+        )
+
+
+def _arm(
+    by_seed: Mapping[int, Outcome], reference: Mapping[int, Outcome] | None, folder: Path, seed: int
+) -> dict[str, Any]:
+    some = next(iter(by_seed.values()))
+    accuracy, ci95 = _share(matrix(by_seed), seed)
+    return {
+        "about": some.about,
+        "set": dict(some.changed),
+        "n": len(some.predictions),
+        "accuracy": accuracy,
+        "ci95": ci95,
+        "seeds": {
+            str(number): {
+                "accuracy": found.figures["accuracy"],
+                "ci95": found.figures["ci95"],
+                "run": found.folder.relative_to(folder).as_posix(),
+            }
+            for number, found in by_seed.items()
+        },
+        "domains": _domains(by_seed, seed),
+        "metrics": _means([_numbers(found.figures) for found in by_seed.values()]),
+        "cost": {
+            **_means([found.cost for found in by_seed.values()]),
+            "answer_tokens": _mean([found.figures.get("mean_tokens") for found in by_seed.values()]),
+        },
+        "effect": None if reference is None else effect(by_seed, reference, seed=seed),
+        "curves": {str(number): [list(point) for point in found.curve] for number, found in by_seed.items()},
+    }
+
+
+def _numbers(figures: Mapping[str, Any]) -> dict[str, Any]:
+    """The figures of an arm, those without images under names of their own."""
+    unseen = figures.get("without_image") or {}
+    return {**figures, **{f"without_image_{key}": unseen[key] for key in ("accuracy", "n") if key in unseen}}
+
+
+def matrix(by_seed: Mapping[int, Outcome], domain: str | None = None) -> list[list[float]]:
+    """Seeds x questions: 1 where the answer is correct."""
+    return [
+        [float(line["verdict"] == CORRECT) for line in found.predictions if domain in (None, line["domain"])]
+        for found in by_seed.values()
+    ]
+
+
+def effect(
+    first: Mapping[int, Outcome], second: Mapping[int, Outcome], *, seed: int, domain: str | None = None
+) -> dict[str, Any]:
+    """Accuracy of one arm minus that of another, over the seeds that both have; by seed too."""
+    from distill.stats import intervals as scores
+
+    seeds = [number for number in first if number in second]
+    ours, theirs = ({number: found[number] for number in seeds} for found in (first, second))
+    a, b = matrix(ours, domain), matrix(theirs, domain)
+    delta, ci95, p = scores.crossed(a, b, seed=seed)
+    by_seed: dict[str, dict[str, Any]] = {}
+    for number, of_first, of_second in zip(seeds, a, b, strict=True):
+        found = scores.paired([bool(value) for value in of_first], [bool(value) for value in of_second])
+        by_seed[str(number)] = {"delta": found.delta, "ci95": found.ci95, "p": found.p}
+    if ci95[0] == ci95[1]:  # arms that never differ: resamples know nothing, the questions of one seed do
+        ci95 = by_seed[str(seeds[0])]["ci95"]
+    return {"delta": delta, "ci95": ci95, "p": p, "by_seed": by_seed}
+
+
+def _share(outcomes: list[list[float]], seed: int) -> tuple[float, tuple[float, float]]:
+    """The mean of seeds x questions with its interval; Wilson's where all outcomes are equal, as resamples are."""
+    from distill.stats import intervals as scores
+
+    accuracy, ci95 = scores.crossed_mean(outcomes, seed=seed)
+    n = len(outcomes[0])
+    return accuracy, scores.wilson(round(accuracy * n), n) if ci95[0] == ci95[1] else ci95
+
+
+def _domains(by_seed: Mapping[int, Outcome], seed: int) -> dict[str, Any]:
+    some = next(iter(by_seed.values()))
+    found = {}
+    for domain in sorted({str(line["domain"]) for line in some.predictions}):
+        outcomes = matrix(by_seed, domain)
+        accuracy, ci95 = _share(outcomes, seed)
+        found[domain] = {"n": len(outcomes[0]), "accuracy": accuracy, "ci95": ci95}
+    return found
+
+
+def _means(many: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Means of every number that all have."""
+    keys = [key for key, value in many[0].items() if isinstance(value, int | float) and not isinstance(value, bool)]
+    means = {key: _mean([found.get(key) for found in many]) for key in keys}
+    return {key: value for key, value in means.items() if value is not None}
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known and len(known) == len(values) else None
+
+
+def _study(recipe: Recipe, study: Study, outcomes: Outcomes) -> dict[str, Any]:
+    others = [name for name in study.arms if name != study.reference]
+    found: dict[str, Any] = {
+        "question": study.question,
+        "reference": study.reference,
+        "arms": list(study.arms),
+        "effects": {name: effect(outcomes[name], outcomes[study.reference], seed=recipe.seed) for name in others},
+        "claims": [],
+        "notes": list(study.notes),
+    }
+    for claim in study.claims:
+        measured = effect(outcomes[claim.better], outcomes[claim.than], seed=recipe.seed, domain=claim.domain)
+        found["claims"].append(
+            {
+                "text": claim.text,
+                "better": claim.better,
+                "than": claim.than,
+                "domain": claim.domain,
+                "effect": measured,
+                "verdict": verdict(measured["ci95"]),
+            }
+        )
+    return found
+
+
+def verdict(ci95: Sequence[float]) -> str:
+    """What the interval of a difference says of the claim that it is above zero."""
+    low, high = ci95
+    return HOLDS if low > 0 else FAILS if high < 0 else UNDECIDED

@@ -1,0 +1,325 @@
+"""`distill ablate`: train and measure every arm of an ablation once a seed, sharing whatever arms have in common.
+
+The run directory of an arm is a whole run: its recipe, traces, dataset, students and evaluation. Traces come from the
+run itself; datasets, stages and evaluations made from the same settings are made once and linked
+(distill/artifacts/stage_cache.py). Interrupted at any moment, the same command goes on where it stopped. What arms
+change: distill/ablation/arms.py; what the figures say: distill/ablation/results.py.
+"""
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from dataclasses import dataclass, replace
+from multiprocessing import active_children, get_context
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from distill import redact
+from distill.ablation.arms import Budget, arm, changes, possible, stage_under_study
+from distill.ablation.teacher_ranking import Fits, fit_values
+from distill.artifacts.manifest import Manifest, fingerprint, locked, write_text
+from distill.artifacts.stage_cache import Shared, link
+from distill.data import reader as data
+from distill.errors import DataError, RecipeError, StaleError
+from distill.recipe.ablate import REFERENCE, Study
+from distill.recipe.recipe import Recipe
+from distill.recipe.stages import is_traces, lineage
+from distill.types import Progress, ProgressCallback, unwatched
+
+if TYPE_CHECKING:
+    from distill.ablation.results import Outcome
+
+ABLATE, ARMS, SHARED = "ablate", "arms", "shared"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One arm trained with one seed."""
+
+    arm: str
+    seed: int
+
+
+def ablate(
+    recipe: Recipe,
+    run: Path,
+    *,
+    arms: Sequence[str] = (),
+    study: str | None = None,
+    seeds: Sequence[int] = (),
+    jobs: int = 1,
+    report: bool = False,
+    fresh: bool = False,
+    on_progress: ProgressCallback = unwatched,
+) -> Path:
+    """Run the arms (default: those of the recipe), or those of one study; the folder with results and report.
+
+    `jobs` arms are trained at a time, each by a process of its own. `report` runs nothing: results and report of what
+    is finished. Raises RecipeError for arms that there aren't.
+    """
+    from distill.ablation import results as effects
+
+    names, skipped = chosen(recipe, arms, study)
+    folder = run / ABLATE
+    with locked(folder):
+        if fresh:
+            _set_aside(folder)
+        if not report:
+            _generate(recipe, run, on_progress)
+            skipped |= _run(recipe, run, names, tuple(seeds) or recipe.ablate.seeds, jobs, on_progress)
+        # Whatever earlier commands have finished belongs to the table too.
+        found = {name: found for name in _known(recipe, folder, names) if (found := _outcomes(recipe, run, name))}
+        if REFERENCE not in found:
+            raise StaleError(
+                f"{folder}: no seed of {REFERENCE} is finished; run `distill ablate {recipe.path}` first"
+            )
+        effects.write(recipe, folder, found, skipped, _fits(recipe, run, found, on_progress))
+    return folder
+
+
+def _run(
+    recipe: Recipe, run: Path, names: Sequence[str], seeds: Sequence[int], jobs: int, on_progress: ProgressCallback
+) -> dict[str, str]:
+    """Every arm with every seed; arms whose data turned out to hold nothing to learn, and why."""
+    # The reference of a seed goes first: the others train as many steps as it did.
+    first = [Job(REFERENCE, seed) for seed in seeds]
+    others = [Job(name, seed) for name in names if name != REFERENCE for seed in seeds]
+    skipped: dict[str, str] = {}
+    for done, (job, problem) in enumerate(_each(recipe, run, first, others, jobs, on_progress), start=1):
+        if problem is not None:
+            if job.arm == REFERENCE:
+                raise problem
+            skipped[job.arm] = str(problem)
+        facts = {"last": f"{job.arm}, seed {job.seed}"}
+        on_progress(Progress(stage="ablate", done=done, total=len(first) + len(others), unit="arms", facts=facts))
+    return skipped
+
+
+def _set_aside(folder: Path) -> None:
+    """Move arms and what they share to `previous`, over older ones; links between them hold."""
+    previous = folder / "previous"
+    shutil.rmtree(previous, ignore_errors=True)
+    for name in (ARMS, SHARED):
+        if (folder / name).exists():
+            previous.mkdir(exist_ok=True)
+            (folder / name).rename(previous / name)
+
+
+def chosen(recipe: Recipe, arms: Sequence[str], study: str | None) -> tuple[list[str], dict[str, str]]:
+    """The arms to run, the reference first, and why ready ones that nobody asked for by name are left out."""
+    settings = recipe.ablate
+    skipped: dict[str, str] = {}
+    if study is not None:
+        names = list(_study(recipe, study).arms)
+    elif arms or settings.arms:
+        names = list(arms or settings.arms)
+    elif settings.studies:
+        names = [name for each in settings.studies.values() for name in each.arms]
+    else:
+        names, skipped = possible(recipe)
+    names = list(dict.fromkeys([REFERENCE, *names]))
+    for name in names:
+        arm(recipe, name, seed=recipe.seed)  # raises for what cannot be done, before anything is
+    return names, skipped
+
+
+def _study(recipe: Recipe, name: str) -> Study:
+    if name not in recipe.ablate.studies:
+        known = ", ".join(recipe.ablate.studies) or "none"
+        raise RecipeError(f"--study {name}: {recipe.path} has no [ablate.studies.{name}]; its studies: {known}")
+    return recipe.ablate.studies[name]
+
+
+def _known(recipe: Recipe, folder: Path, names: Sequence[str]) -> list[str]:
+    """The arms asked for, and those of the recipe's studies that are there."""
+    of_studies = [name for study in recipe.ablate.studies.values() for name in study.arms]
+    there = [name for name in of_studies if (folder / ARMS / name).is_dir()]
+    return list(dict.fromkeys([*names, *there]))
+
+
+def _generate(recipe: Recipe, run: Path, on_progress: ProgressCallback) -> None:
+    from teacher.generate import generate
+
+    if not (run / "recipe.toml").exists():
+        write_text(run / "recipe.toml", recipe.to_toml())
+    generate(recipe, run, on_progress=on_progress)
+
+
+def _each(
+    recipe: Recipe,
+    run: Path,
+    first: Sequence[Job],
+    others: Sequence[Job],
+    processes: int,
+    on_progress: ProgressCallback,
+) -> Iterator[tuple[Job, DataError | None]]:
+    """Run jobs, several at a time; each as soon as it is done, or with what its data lack."""
+    if processes == 1:
+        for job in (*first, *others):
+            try:
+                one(recipe, run, job, on_progress)
+            except DataError as error:
+                yield job, error
+            else:
+                yield job, None
+        return
+    # Read when torch is loaded, by processes that begin anew.
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // processes)))
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        running = {pool.submit(one, recipe, run, job): job for job in first}
+        try:
+            while running:
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    job, problem = running.pop(future), future.exception()
+                    if problem is not None and not isinstance(problem, DataError):
+                        raise problem
+                    yield job, problem
+                    if job in first:
+                        following = (other for other in others if other.seed == job.seed)
+                        running |= {pool.submit(one, recipe, run, other): other for other in following}
+        except BaseException:
+            for child in active_children():
+                child.terminate()  # an arm goes on from its last checkpoint
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def place(run: Path, name: str, seed: int) -> Path:
+    """The run directory of an arm."""
+    return run / ABLATE / ARMS / name / f"seed-{seed}"
+
+
+def one(recipe: Recipe, run: Path, job: Job, on_progress: ProgressCallback = unwatched) -> None:
+    """Filter, train and measure one arm, or find that it is done."""
+    from filters.dataset.ablation_sets import materialise_stages
+    from student.evaluate import evaluate, identity
+    from student.train import stage_fields, train
+
+    def watched(progress: Progress) -> None:
+        on_progress(replace(progress, stage=f"{job.arm} {job.seed}: {progress.stage}"))
+
+    budget = None if job.arm == REFERENCE else _budget(recipe, place(run, REFERENCE, job.seed))
+    planned = arm(recipe, job.arm, seed=job.seed, budget=budget)
+    folder = place(run, job.arm, job.seed)
+    shared = Shared(run / ABLATE / SHARED)
+    write_text(folder / "recipe.toml", planned.recipe.to_toml())
+    _link_traces(recipe, planned.recipe, run, folder, watched)
+    stages = planned.recipe.stages
+    if any(is_traces(stage) for stage in stages):
+        _filter(planned.recipe, run, folder, shared, watched)
+        materialise_stages(planned.recipe, folder)
+    if stages:
+        made = {name: fingerprint(fields) for name, fields in stage_fields(planned.recipe, folder).items()}
+        keys = {name: f"train-{of_stage[:16]}" for name, of_stage in made.items()}
+        there = _trained(run)
+        for name, key in keys.items():
+            if made[name] in there:
+                shared.copy(key, there[made[name]])
+            shared.link(key, folder / "train" / name)
+        train(planned.recipe, folder, on_progress=watched)
+        for name, key in keys.items():
+            shared.keep(key, folder / "train" / name)
+    key = f"eval-{identity(planned.recipe, folder)[:16]}"
+    shared.link(key, folder / "eval")
+    evaluate(planned.recipe, folder, on_progress=watched)
+    shared.keep(key, folder / "eval")
+
+
+def _trained(run: Path) -> dict[str, Path]:
+    """What the run itself has trained, by fingerprint."""
+    stages = [path.parent for path in (run / "train").glob("*/manifest.json")]
+    return {manifest.fingerprint: stage for stage in stages if (manifest := Manifest.read(stage)) is not None}
+
+
+def _budget(recipe: Recipe, reference: Path) -> Budget:
+    """What the reference of the same seed took."""
+    trained = {
+        stage.name: manifest
+        for stage in recipe.stages
+        if (manifest := Manifest.read(reference / "train" / stage.name)) is not None
+    }
+    return Budget(
+        steps={name: manifest.counts["steps"] for name, manifest in trained.items()},
+        tokens={name: manifest.tokens["trained"] for name, manifest in trained.items()},
+    )
+
+
+def _link_traces(recipe: Recipe, changed: Recipe, run: Path, folder: Path, on_progress: ProgressCallback) -> None:
+    """The traces of the run; of an arm that changes what teachers do, traces of its own."""
+    from teacher.generate import generate
+
+    made_from = {"data": True, "teachers": True, "generate": True}
+    before, now = (each.model_dump(mode="json", include=made_from) for each in (recipe, changed))
+    source = run / "generate"
+    if before != now:
+        own = run / ABLATE / SHARED / f"run-{fingerprint(redact.settings(now))[:16]}"
+        # Traces never depend on the seed of a training.
+        generate(changed.model_copy(update={"seed": recipe.seed}), own, on_progress=on_progress)
+        source = own / "generate"
+    if not (folder / "generate").exists():
+        link(source, folder / "generate")
+
+
+def _filter(recipe: Recipe, run: Path, folder: Path, shared: Shared, on_progress: ProgressCallback) -> None:
+    """The dataset of an arm: one that is there, or a new one that takes over the signals of another, or the run's."""
+    from distill.wiring import measurers
+    from filters.apply import apply
+
+    generated = Manifest.read(folder / "generate")
+    assert generated is not None
+    traces = generated.fingerprint[:12]
+    settings = {
+        "filter": recipe.filter.model_dump(mode="json"),
+        "data": {name: data.source_fields(recipe, name) for name in (recipe.eval.data,) if name in recipe.data},
+        "seed": recipe.seed,
+    }
+    key = f"filter-{traces}-{fingerprint(settings)[:16]}"
+    target = folder / "filter"
+    previous = folder / "filter.previous"
+    for left in (target, previous):  # links to what an interrupted command began with
+        if left.is_symlink():
+            left.unlink()
+    begun = False
+    if not shared.link(key, target) and not target.exists():
+        others = sorted(shared.folder.glob(f"filter-{traces}-*"))
+        begun = any(shared.link(other.name, target) for other in others)
+        own = Manifest.read(run / "filter")
+        if not begun and own is not None and own.inputs.get("generate") == generated.fingerprint:
+            link(run / "filter", target)
+            begun = True
+    apply(recipe, folder, fresh=begun, measurers=measurers(recipe, folder), on_progress=on_progress)
+    if previous.is_symlink():
+        previous.unlink()
+    shared.keep(key, target)
+
+
+def _outcomes(recipe: Recipe, run: Path, name: str) -> "dict[int, Outcome]":
+    """By seed, what is known of a finished arm."""
+    from distill.ablation.results import outcome
+
+    found = {}
+    for folder in sorted((run / ABLATE / ARMS / name).glob("seed-*")):
+        seed = int(folder.name.removeprefix("seed-"))
+        if Manifest.read(folder / "eval") is not None:
+            planned = arm(recipe, name, seed=seed)
+            found[seed] = outcome(planned, folder, changes(recipe, planned.recipe))
+    return found
+
+
+def _fits(
+    recipe: Recipe, run: Path, found: "Mapping[str, Mapping[int, Outcome]]", on_progress: ProgressCallback
+) -> Fits | None:
+    """How each teacher's traces fit the student before it learns from any; None where no study asks."""
+    asked = [study for study in recipe.ablate.studies.values() if study.kind == "teacher_fit"]
+    before = lineage(recipe.stages, stage_under_study(recipe))[-2:-1]
+    if not before or not any(set(study.arms) <= set(found) for study in asked):
+        return None
+    reference = place(run, REFERENCE, min(found[REFERENCE]))
+    return fit_values(
+        recipe,
+        reference,
+        reference / "train" / before[0].name / "model",
+        folder=run / ABLATE / "fit",
+        on_progress=on_progress,
+    )

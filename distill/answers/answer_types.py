@@ -1,0 +1,87 @@
+"""What kind of answer a gold answer is, when the data does not say."""
+
+import re
+from functools import lru_cache
+
+from distill.answers.final_answer import final_answer
+from distill.answers.foreign_times import in_figures
+from distill.answers.normalize import normalise
+from distill.answers.numbers import single
+from distill.answers.times import days
+
+_CHOICE = re.compile(r"\(?[A-Z]\)?[.):]?")
+_TIME = re.compile(
+    r"(?:(?:[01]?\d|2[0-4])[:h][0-5]\d(?::[0-5]\d)?(?:\s?[apAP]\.?\s?[mM]\.?)?|\d{1,2}(?:\.[0-5]\d)?\s?[apAP]\.?\s?[mM]\.?)"
+    r"(?:\s\(?[A-Z]{2,4}\)?)?"
+)
+_RATIO = re.compile(r"\d+(?:\.\d+)?(?:\s?:\s?\d+(?:\.\d+)?)+|\d+(?:\.\d+)? to 1")
+_YEAR = re.compile(r"(?:1[89]|20)\d\d")
+_DATE = re.compile(r"\d{4}[-/]\d{1,2}[-/]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4}")
+_NUMBER_LIST = re.compile(
+    r"\d+(?:,\d+){2,}|\S+(?:\s*[,;]\s+\S+)*\s*,?\s+(?:and|&)\s+\S+|\S+(?:\s*;\s*\S+)+|\S+(?:,\s+\S+)+"
+)
+_MONTH = re.compile(
+    r"jan|feb|fév|fev|m[aäe]r|apr|abr|avr|ma[ygi]|giu|gen|ene|ju[inl]|jui|lug|aug|ago|ao[uû]|sep|set|o[ckut]|nov|d[eéi][czs]",
+    re.IGNORECASE,
+)
+"""How the names of months begin: a cheap first look."""
+_SEPARATOR = re.compile(r"[,;&/•*]|\band\b|\s-\s|\s\d+[.)]\s")
+_SLASHED = re.compile(r"[^\W\d][^\W\d ]*(?:\s?/\s?[^\W\d][^\W\d ]*)+")
+
+
+@lru_cache(maxsize=8192)
+def infer_type(gold: str) -> str:
+    """The answer type that a gold answer looks like."""
+    text = normalise(final_answer(gold).text)
+    if _CHOICE.fullmatch(text):
+        return "choice"
+    if _TIME.fullmatch(text) or _TIME.fullmatch(in_figures(text)):
+        return "time"
+    if _RATIO.fullmatch(text):
+        return "ratio"
+    if _YEAR.fullmatch(text):
+        return "year"
+    if _DATE.fullmatch(text) or _is_named_date(text):
+        return "date"
+    quantity = single(text)
+    if quantity is not None:
+        if quantity.percent:
+            return "percent"
+        return "money" if quantity.currency else "number"
+    if _is_list(text):
+        return "list"
+    return "text"
+
+
+def _is_named_date(text: str) -> bool:
+    if len(text) > 30 or _MONTH.search(text) is None or not (found := days(text)):
+        return False
+    return len(found) == 1 and not re.sub(r"[\d\s,.-]|st|nd|rd|th|of|[a-z]{3,9}", "", text.lower())
+
+
+def _is_list(text: str) -> bool:
+    if text[:1] in "[({" and text[-1:] in "])}":
+        return len(items(text)) > 1
+    parts = items(text) if _SEPARATOR.search(text) else []
+    if len(parts) < 2:
+        return False
+    numbers = [single(item) is not None for item in parts]
+    if all(numbers):
+        return _NUMBER_LIST.fullmatch(text) is not None
+    return not any(numbers) and (";" in text or "," in text) and all(len(item.split()) <= 3 for item in parts)
+
+
+def items(text: str) -> list[str]:
+    """The parts of a list as written: brackets, separators and bullets removed."""
+    inside = text[1:-1] if text[:1] in "[({" and text[-1:] in "])}" else text
+    if _SLASHED.fullmatch(inside):
+        parts = inside.split("/")
+    elif ";" in inside:
+        parts = re.split(r"\s*;\s*", inside)
+    else:
+        parts = re.split(
+            r",\s+(?:and\s+|&\s+|et\s+|und\s+)?|,(?!\d{3}\b)|\s+(?:and|&|et|und)\s+|\s+[-*•]\s+|\s+(?=\d+[.)]\s)",
+            inside,
+        )
+    stripped = (re.sub(r"^(?:[-*•]|\d+[.)])\s+", "", part.strip()).strip(" '\"") for part in parts)
+    return [part for part in stripped if part]

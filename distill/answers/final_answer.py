@@ -1,0 +1,175 @@
+"""The final answer in what a model says: boxed, after a cue such as "the answer is", or the text itself.
+
+Works on text only and decides nothing: `distill.answers.verdicts` judges what is found here. Every text of a model
+enters the judge here, so that here it is made harmless: one pass over any length, no half of a character, and an
+answer of at most `MAX_CHARACTERS`, the part of a longer text that states it.
+"""
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+MAX_CHARACTERS: Final = 2_000
+"""Of a final answer; what follows is no answer any more, and comparisons need not be fast on it."""
+
+_MARKS = re.compile(
+    r"(?<![\w*])\*{1,3}(?=\S)|(?<=\S)\*{1,3}(?![\w*])|__+|`+|^[^\S\n]{0,3}#{1,3}\s|^[^\S\n]*>\s", re.MULTILINE
+)
+# Words before "answer" ("so my final") need not be matched: only where the cue ends matters.
+_CUE = re.compile(
+    r"""(?:^|(?<=[\s.,;:!?("'*]))
+    (?:answer|(?:correct|right|best)\s+(?:option|choice)|(?:result|solution)(?=\s*(?:is|:|=)))
+    (?:\s+(?:to\s+(?:this|the|that)\s+question|option|choice|here))?
+    \s*(?:(?:is|are|was|would\s+be|should\s+be|must\s+be|will\s+be)(?:\s+(?:therefore|thus|simply|clearly|option|choice))?
+      \s*:?(?=\W|\w)|[:=]|\n)""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_REMARK = re.compile(r"\n[ \t]*(?:explanation|reason(?:ing)?|rationale|justification|note)\s*:", re.IGNORECASE)
+_MATHS_DELIMITED = re.compile(r"\$\$?([^$]+)\$\$?")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinalAnswer:
+    """The words of the answer, and whether the model marked them as such."""
+
+    text: str
+    marked: bool
+    cut: bool = False
+    """Whether the answer itself was too long, and is not all here."""
+
+
+def final_answer(text: str) -> FinalAnswer:
+    """The part of a response that states its answer."""
+    return _remembered(text) if len(text) <= _SHORT else _found(text)
+
+
+_SHORT = 60
+"""Short answers come again and again."""
+
+
+@lru_cache(maxsize=8192)
+def _remembered(text: str) -> FinalAnswer:
+    return _found(text)
+
+
+def _found(text: str) -> FinalAnswer:
+    if not text.isascii() and _SURROGATE.search(text):
+        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    marked = False
+    if "</think" in text:
+        text = text[max(text.rfind(end) + len(end) if end in text else 0 for end in ("</think>", "</thinking>")) :]
+    if "<answer>" in text:
+        text, marked = text.rpartition("<answer>")[2].partition("</answer>")[0], True
+    boxed = _boxed(text)
+    if boxed is not None:
+        return _limited(boxed, marked=True)
+    if "####" in text:
+        text, marked = text.rpartition("####")[2].strip().partition("\n")[0], True
+    if "*" in text or "#" in text or "`" in text or "_" in text or ">" in text:
+        text = _MARKS.sub("", text)
+    if "\n" in text:
+        text = _REMARK.split(text, maxsplit=1)[0].rstrip() or text
+    if (value := _in_json(text)) is not None:
+        return _limited(value, marked=True)
+    lowered = text.lower()
+    abroad = _CUE_ABROAD.search(text) if any(word in lowered for word in _ANSWERS_ABROAD) else None
+    if abroad is not None and (rest := text[abroad.end() : abroad.end() + 2 * MAX_CHARACTERS].strip()):
+        return _limited(first_sentence(rest.partition("\n")[0]).rstrip("。").removesuffix("です"), marked=True)
+    if any(word in lowered for word in ("answer", "result", "solution", "option", "choice")):
+        for end in reversed([cue.end() for cue in _CUE.finditer(text)]):
+            rest = text[end : end + 2 * MAX_CHARACTERS].strip()
+            if rest:
+                return _limited(first_sentence(rest.partition("\n")[0]), marked=True)
+    return _limited(text, marked=marked)
+
+
+_ANSWERS_ABROAD_TEXT: Final = (
+    "réponse respuesta antwort risposta resposta antwoord 答案 答え 正解 解答 الجواب الإجابة उत्तर"
+)
+_ANSWERS_ABROAD: Final = tuple(_ANSWERS_ABROAD_TEXT.split())
+_CUE_ABROAD = re.compile(
+    r"\b(?:la réponse (?:correcte |finale )?est|la respuesta (?:correcta |final )?es"
+    r"|die (?:richtige )?antwort (?:ist|lautet)"
+    r"|la risposta (?:corretta )?è|a resposta (?:correta )?é|het antwoord is)\s*:?"
+    r"|(?:正确)?答案\s*(?:是|为|：|:)\s*[：:]?|(?:答え|正解|解答)は\s*[：:]?|(?:الجواب|الإجابة)\s*(?:هو|هي|:)"
+    r"|(?:सही )?उत्तर\s*(?:है\s*:?|:)",
+    re.IGNORECASE,
+)
+_JSON_ANSWER = re.compile(
+    r'(?:json)?\s*\{?\s*"(?:final_)?answer"\s*:\s*("(?:[^"\\]|\\.)*"|[^\s",{}\[\]]+)\s*,?\s*\}?', re.IGNORECASE
+)
+
+
+def _in_json(text: str) -> str | None:
+    """The answer of {"answer": "Lisbon"}."""
+    match = _JSON_ANSWER.fullmatch(text.strip()) if '"' in text[:20] else None
+    return None if match is None else match[1].strip('"')
+
+
+def _limited(text: str, *, marked: bool) -> FinalAnswer:
+    """An answer of a length that can be judged: of a long text without marks its last line, else its end."""
+    text = text.strip()
+    if not marked and len(text) > MAX_CHARACTERS:
+        text = text.rpartition("\n")[2]
+    cut = len(text) > MAX_CHARACTERS
+    if cut:
+        text = text[:MAX_CHARACTERS] if marked else text[-MAX_CHARACTERS:]
+    return FinalAnswer(text=undelimited(text), marked=marked, cut=cut)
+
+
+def _boxed(text: str) -> str | None:
+    r"""The inside of the last \boxed{...} or \fbox{...}."""
+    start = max(text.rfind("\\boxed"), text.rfind("\\fbox"))
+    if start < 0:
+        return None
+    opening = text.find("{", start)
+    if opening < 0:
+        words = text[start:].split(maxsplit=1)
+        return words[1].split("$")[0] if len(words) > 1 else None
+    depth = 0
+    for brace in _BRACE.finditer(text, opening):
+        depth += 1 if brace[0] == "{" else -1
+        if depth == 0:
+            return text[opening + 1 : brace.start()]
+    return None
+
+
+_BRACE = re.compile("[{}]")
+
+
+def first_sentence(line: str) -> str:
+    """A line up to the end of its first sentence; points in numbers and in short abbreviations end nothing."""
+    for match in re.finditer(r"[.!?;](?=\s)", line):
+        word = line[max(0, match.start() - 5) : match.start()].split(" ")[-1]
+        if match[0] != "." or not 1 < len(word) <= 3 or not word.isalpha():
+            return line[: match.start()]
+    return line
+
+
+def undelimited(text: str) -> str:
+    """Text without the quotes, math delimiters and closing punctuation around it."""
+    text = _unquoted(text.strip())
+    delimited = _MATHS_DELIMITED.fullmatch(text)
+    if delimited is not None and (inside := delimited[1].strip()):
+        text = inside
+    if text.endswith((".", "!", ";", ",", ":")) and not text.endswith("..") and not _FACTORIAL.search(text):
+        text = text[:-1].rstrip()
+    return _unquoted(text)
+
+
+_QUOTES = "\"'“”‘’"
+_FACTORIAL = re.compile(r"\d!$")
+
+
+def _unquoted(text: str) -> str:
+    """Text without its quotes; those of a year ('98) and of feet and inches (6'2") stay."""
+    if not text or (text[0] not in _QUOTES and text[-1] not in _QUOTES):
+        return text
+    inside = text.strip(_QUOTES)
+    if text[0] not in _QUOTES and inside[-1:].isdigit():
+        return text
+    if text[-1] not in _QUOTES and inside[:2].isdigit() and len(inside) == 2:
+        return text
+    return inside.strip()

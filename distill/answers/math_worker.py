@@ -1,0 +1,185 @@
+"""A symbolic second opinion on mathematical answers, in a process that can be killed.
+
+SymPy may run for hours on a hostile expression and cannot be interrupted from a thread, so math-verify lives in a
+worker process: started on the first question, killed when it does not answer in time, gone when its parent is.
+A timeout leaves an answer undecided; an unreadable expression is no vote.
+"""
+
+import atexit
+import os
+import re
+import select
+import subprocess
+import sys
+import threading
+import time
+from typing import Any, Final
+
+import orjson
+
+from distill.answers.compare import Finding, correct, undecided, wrong
+
+START_TIMEOUT_S: Final = 60.0
+"""For importing SymPy in a fresh worker, which takes seconds on a busy machine."""
+VOTE_TIMEOUT_S: Final = 3.0
+_MEMORY_BYTES: Final = 2 << 30
+
+
+def vote(prediction: str, gold: str, *, timeout_s: float = VOTE_TIMEOUT_S) -> Finding | None:
+    """What math-verify says of two expressions; None when one of them is none that it can read."""
+    match _worker.ask([_as_latex(prediction), _as_latex(gold)], timeout_s):
+        case "equal":
+            return correct("same_expression")
+        case "different":
+            return wrong("other_expression")
+        case "unreadable":
+            return None
+        case "unsure":
+            return undecided("unclear_expression")
+        case _:
+            return undecided("expression_took_too_long")
+
+
+_ROOT = re.compile(
+    r"(?:√|(?<![a-zA-Z\\])sqrt)\s?(?:(\d+(?:\.\d+)?|[a-zA-Z])|\(([^()]*)\)|\{([^{}]*)\})", re.IGNORECASE
+)
+_LATEX_SIGNS: Final = {"**": "^", "π": "\\pi ", "×": "\\cdot ", "·": "\\cdot ", "÷": "/", "−": "-", "∞": "\\infty "}
+
+
+def _as_latex(text: str) -> str:
+    """The signs that people type, as math-verify reads them: 2√3 was taken for 2."""
+    for sign, latex in _LATEX_SIGNS.items():
+        text = text.replace(sign, latex)
+    return _ROOT.sub(lambda root: f"\\sqrt{{{root[1] or root[2] or root[3] or ''}}}", text)
+
+
+class _Worker:
+    """One worker process of this process; started anew after a kill and after a fork."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._owner = 0
+
+    def ask(self, question: list[str], timeout_s: float) -> str | None:
+        with self._lock:
+            process = self._started()
+            if process is None or process.stdin is None:
+                return None
+            try:
+                process.stdin.write(orjson.dumps(question) + b"\n")
+                process.stdin.flush()
+            except OSError:
+                self.stop()
+                return None
+            try:
+                line = self._line(timeout_s)
+            except BaseException:
+                self.stop()  # whoever asks next must not be given this answer
+                raise
+            if line is None:
+                self.stop()
+                return None
+            return str(orjson.loads(line))
+
+    def _started(self) -> "subprocess.Popen[bytes] | None":
+        if self._process is not None and self._owner == os.getpid() and self._process.poll() is None:
+            return self._process
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "distill.answers.math_worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        self._owner = os.getpid()
+        if self._line(START_TIMEOUT_S) is None:
+            self.stop()
+            return None
+        return self._process
+
+    def _line(self, timeout_s: float) -> bytes | None:
+        """One line of the worker's output, or None when it is late or gone."""
+        assert self._process is not None and self._process.stdout is not None
+        descriptor = self._process.stdout.fileno()
+        line = b""
+        deadline = time.monotonic() + timeout_s
+        while not line.endswith(b"\n"):
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([descriptor], [], [], left)[0]:
+                return None
+            chunk = os.read(descriptor, 4096)
+            if not chunk:
+                return None
+            line += chunk
+        return line
+
+    def stop(self) -> None:
+        process, self._process = self._process, None
+        if process is None or self._owner != os.getpid():
+            return
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+
+_worker = _Worker()
+atexit.register(_worker.stop)
+
+
+def main() -> None:
+    """The worker: one JSON pair a line in, one JSON word a line out, until the input ends."""
+    import resource
+    import signal
+
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+    from math_verify import parse, verify
+
+    out = sys.stdout.buffer
+    out.write(b'"ready"\n')
+    out.flush()
+    for line in sys.stdin.buffer:
+        # The parent kills a late worker; the alarm ends one whose parent was killed first.
+        signal.alarm(int(VOTE_TIMEOUT_S) + 30)
+        try:
+            prediction, gold = orjson.loads(line)
+            word = _compare(prediction, gold, parse, verify)
+        except (ArithmeticError, LookupError, TypeError, ValueError, RuntimeError, AttributeError, MemoryError):
+            word = "unreadable"
+        signal.alarm(0)
+        out.write(orjson.dumps(word) + b"\n")
+        out.flush()
+
+
+def _compare(prediction: str, gold: str, parse: Any, verify: Any) -> str:
+    from sympy import Basic  # type: ignore[import-untyped]
+
+    def read(text: str) -> Any:
+        wrapped = text if "$" in text or "\\(" in text else f"${text}$"
+        found = parse(wrapped, parsing_timeout=None)
+        return found if found and isinstance(found[0], Basic) else None
+
+    said, meant = read(prediction), read(gold)
+    if said is None or meant is None:
+        return "unreadable"
+    # verify is not symmetric: only an agreement in both directions counts, and so does only a double refusal.
+    votes = {
+        bool(verify(meant, said, timeout_seconds=None)),
+        bool(verify(said, meant, timeout_seconds=None)),
+    }
+    if votes == {True}:
+        return "equal"
+    same_symbols = said[0].free_symbols == meant[0].free_symbols
+    return "different" if votes == {False} and same_symbols and not _close(said[0], meant[0]) else "unsure"
+
+
+def _close(said: Any, meant: Any) -> bool:
+    """Whether two constants differ by no more than a rounding to three digits."""
+    if said.free_symbols or not (said.is_number and meant.is_number):
+        return False
+    return bool(abs(complex(said) - complex(meant)) <= 0.005 * abs(complex(meant)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""Units of measure that `distill.answers.units` does not list, by the table of the pint library.
+
+pint reads a unit as written: mW is no MW. It takes half a second to load, so that it is asked only about two units
+of which one is known or looks like a symbol, and each pair once.
+"""
+
+from decimal import Decimal
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pint import UnitRegistry
+
+_SYMBOL: Final = 4
+"""Letters of the longest symbols: kmol, mmHg."""
+_SIGNIFICANT: Final = ".12g"
+
+
+def may_be_symbol(unit: str) -> bool:
+    return 0 < len(unit) <= _SYMBOL or not unit.isalpha()
+
+
+@lru_cache(maxsize=4096)
+def size_in(one: str, other: str) -> Decimal | None:
+    """How many of the second unit one of the first is; None where they measure different things or are no units."""
+    if not one or not other or len(one) > 30 or len(other) > 30:
+        return None
+    import pint
+
+    registry = _registry()
+    try:
+        size, unit = registry.Quantity(1, _spelling(one)), registry.Unit(_spelling(other))
+        if size.dimensionless or size.dimensionality != unit.dimensionality:
+            return None
+        return Decimal(format(size.to(unit).magnitude, _SIGNIFICANT))
+    except (
+        pint.errors.PintError,
+        ValueError,
+        TypeError,
+        AttributeError,
+        ArithmeticError,
+        SyntaxError,
+        KeyError,
+        AssertionError,
+    ):
+        return None
+
+
+def _spelling(unit: str) -> str:
+    """Symbols as they are, names in lower case; a power is written with two stars."""
+    written = unit.replace("^", "**").replace("µ", "u").replace("μ", "u").replace("Ω", "ohm")
+    return written if may_be_symbol(written) else written.lower()
+
+
+@lru_cache(maxsize=1)
+def _registry() -> "UnitRegistry[float]":
+    from pint import UnitRegistry
+
+    return UnitRegistry(autoconvert_offset_to_baseunit=False)

@@ -1,0 +1,144 @@
+"""One spelling for answers that look or mean the same: Unicode, quotes and signs, simple LaTeX, phrases of units.
+
+Changes notation only; numbers are read from the result by `distill.answers.numbers`, words by
+`distill.answers.text_answers`.
+"""
+
+import re
+import unicodedata
+from decimal import Decimal
+from typing import Final
+
+from distill.answers.number_words import numerals
+from distill.answers.units import unit_factor, unit_name
+
+_SUPERSCRIPTS: Final = str.maketrans({"⁰": "0", "¹": "1", "²": "2", "³": "3", "⁴": "4", "⁵": "5", "⁶": "6", "⁷": "7",
+                                      "⁸": "8", "⁹": "9", "⁻": "-", "⁺": "+"})  # fmt: skip
+_SUPERSCRIPT_RUN = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺]+")
+_VULGAR = re.compile("[¼½¾⅐-⅞]")
+_CHARACTERS: Final = str.maketrans(
+    {
+        **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe63\uff0d", "-"),
+        **dict.fromkeys("\u2018\u2019\u201b\u2032\u00b4", "'"),
+        **dict.fromkeys("\u201c\u201d\u201f\u2033", '"'),
+        **dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff\u00ad", ""),
+        "\u2044": "/",
+        "\u00d7": "×",
+        "\u2236": ":",
+        "\u066a": "%",
+        "\u066b": ".",
+        "\u066c": ",",
+        **dict.fromkeys("\u200e\u200f\u061c", ""),
+    }
+)
+_LATEX: Final = (
+    # A sign at the beginning of a formula belongs to its fraction.
+    (re.compile(r"(^|[$(=])\s*-\s*\\[dtc]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}"), r"\1-\2/\3 "),
+    (re.compile(r"\\[dtc]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}"), r" \1/\2 "),
+    (re.compile(r"\\[dtc]?frac\s?(\d)\s?(\d)"), r" \1/\2 "),
+    (re.compile(r"\\(?:text|mathrm|mathbf|textbf|mathit|operatorname)\s*\{([^{}]*)\}"), r" \1 "),
+    (re.compile(r"\^?\s*\\circ\b"), "°"),
+    (re.compile(r"\\(?:times|cdot)(?![a-zA-Z])"), "×"),
+    (re.compile(r"\\infty(?![a-zA-Z])"), "∞"),
+    (re.compile(r"\\pi(?![a-zA-Z])"), "π"),
+    (re.compile(r"\\(?:lvert|rvert|vert|mid)(?![a-zA-Z])"), "|"),
+    (re.compile(r"\\leq?(?![a-zA-Z])"), "≤"),
+    (re.compile(r"\\geq?(?![a-zA-Z])"), "≥"),
+    (re.compile(r"\\pm(?![a-zA-Z])"), "±"),
+    (re.compile(r"\{,\}"), ","),
+    (re.compile(r"\\(?:left|right)\b|\\[,!;: ]"), ""),
+    (re.compile(r"\\([$%&#_])"), r"\1"),
+    (re.compile(r"\\[()\[\]]"), " "),
+)
+_UNIT_PHRASES: Final = (
+    (
+        re.compile(r"\s?\bdegrees? (celsius|fahrenheit|[cf])\b", re.IGNORECASE),
+        lambda match: f" °{match[1][0].upper()}",
+    ),
+    (re.compile(r"\bmiles? (?:per|an) hour\b", re.IGNORECASE), lambda _: "mph"),
+    (re.compile(r"\b(?:km|kilomet(?:er|re)s?) (?:per|an) hour\b", re.IGNORECASE), lambda _: "km/h"),
+    (re.compile(r"\bkilo-?watt[- ]hours?\b", re.IGNORECASE), lambda _: "kWh"),
+    (re.compile(r"\b(sq|cu)(?:uare|bic|\.)? ([a-z]+)\b", re.IGNORECASE), lambda match: _power(match)),
+)
+_NATIONAL_TEXT: Final = """
+    swiss franc=CHF; mexican peso=MXN; canadian dollar=CAD; australian dollar=AUD; hong kong dollar=HKD; singapore
+    dollar=SGD; new zealand dollar=NZD; u.s. dollar=USD; us dollar=USD; american dollar=USD; swedish kronor=SEK;
+    swedish krona=SEK; norwegian krone=NOK; danish krone=DKK; czech koruna=CZK; turkish lira=TRY; indian rupee=INR;
+    pakistani rupee=PKR; polish zloty=PLN; brazilian real=BRL; brazilian reais=BRL; south african rand=ZAR; british
+    pound=GBP; pound sterling=GBP; pounds sterling=GBP; japanese yen=JPY; chinese yuan=CNY; south korean won=KRW;
+    korean won=KRW; russian ruble=RUB; russian rouble=RUB; saudi riyal=SAR; uae dirham=AED; argentine peso=ARS;
+    chilean peso=CLP; colombian peso=COP; philippine peso=PHP; hungarian forint=HUF; schweizer franken=CHF; francs
+    suisses=CHF
+"""
+_NATIONAL: Final = dict(pair.strip().split("=") for pair in " ".join(_NATIONAL_TEXT.split()).split(";"))
+_NATIONAL_MONEY = re.compile(
+    rf"\b({'|'.join(map(re.escape, sorted(_NATIONAL, key=len, reverse=True)))})(?:s|r)?\b", re.IGNORECASE
+)
+_FEET = re.compile(r"""(?<![\w'])(\d{1,2})'\s?(\d{1,2})(?:"|''|$)""")
+_HAN: Final = r"[\d.零〇一二两兩三四五六七八九十百点]+"
+_HUNDREDTHS = re.compile(rf"百分之({_HAN})")
+_PARTS = re.compile(rf"({_HAN})分之({_HAN})")
+_TENTHS = re.compile(rf"({_HAN})割")
+_HALF = re.compile("一半|半分|半数")
+_ERA = re.compile(r"(令和|平成|昭和|大正|明治)(元|\d{1,2})年")
+_ERAS: Final = {"令和": 2018, "平成": 1988, "昭和": 1925, "大正": 1911, "明治": 1867}
+_MONEY_WORD = re.compile(
+    r"(?i:dollar|franc|peso|kron|koruna|lira|rupee|zloty|rea[li]|rand|pound|yen|yuan|won|r[ou]{1,2}ble|riyal|dirham|forint)"
+)
+_MONEY_INSIDE = re.compile(r"([$€£])\s?\((\d[\d.,]*)\)")
+"""A loss in a table: $(250) like ($250)."""
+_ABSOLUTE = re.compile(r"\babs\(([^()]*)\)")
+_OTHER_DIGIT = re.compile(r"[^\D0-9]")
+
+
+def _power(match: re.Match[str]) -> str:
+    """m^2 for square meters."""
+    unit = unit_name(match[2].lower())
+    return f"{unit}^{2 if match[1].lower() == 'sq' else 3}" if unit_factor(unit) else match[0]
+
+
+_HAN_SIGNS = re.compile("分之|割|半|[和成正治]")
+
+
+def _in_western_signs(text: str) -> str:
+    """Shares and years of eras in Chinese and Japanese: 百分之五十, 三分之一, 五割, 令和元年."""
+    text = _HUNDREDTHS.sub(lambda share: f"{_han_value(share[1])}%", text)
+    text = _PARTS.sub(lambda part: f"{_han_value(part[2])}/{_han_value(part[1])}", text)
+    text = _TENTHS.sub(lambda share: f"{10 * _han_value(share[1])}%", text)
+    text = _HALF.sub("1/2", text)
+    return _ERA.sub(lambda era: f"{_ERAS[era[1]] + (1 if era[2] == '元' else int(era[2]))}年", text)
+
+
+def _han_value(digits: str) -> Decimal:
+    found = [Decimal(digits)] if _PLAIN.fullmatch(digits) else [value for value, *_ in numerals(digits)]
+    return found[0] if found else Decimal(0)
+
+
+_PLAIN = re.compile(r"\d+(?:\.\d+)?")
+
+
+def normalise(text: str) -> str:
+    """One spelling for what looks or means the same: NFKC, plain signs and quotes, simple LaTeX, single spaces."""
+    if not text.isascii():
+        text = _SUPERSCRIPT_RUN.sub(lambda run: "^" + run[0].translate(_SUPERSCRIPTS), text)
+        text = _VULGAR.sub(lambda half: " " + half[0], text)
+        text = unicodedata.normalize("NFKC", text).translate(_CHARACTERS)
+        if _OTHER_DIGIT.search(text):
+            text = _OTHER_DIGIT.sub(lambda digit: str(unicodedata.decimal(digit[0])), text)
+        if _HAN_SIGNS.search(text):
+            text = _in_western_signs(text)
+    if "\\" in text or "{,}" in text:
+        for pattern, replacement in _LATEX:
+            text = pattern.sub(replacement, text)
+    if "'" in text and ('"' in text or text.endswith("'") or "''" in text):
+        text = _FEET.sub(r"\1 ft \2 in", text)
+    if "hour" in text or "egree" in text or "quare " in text or "ubic " in text or "sq" in text:
+        for phrase, unit in _UNIT_PHRASES:
+            text = phrase.sub(unit, text)
+    if _MONEY_WORD.search(text):
+        text = _NATIONAL_MONEY.sub(lambda name: _NATIONAL[name[1].lower()], text)
+    if ")" in text and _MONEY_INSIDE.search(text):
+        text = _MONEY_INSIDE.sub(r"(\1\2)", text)
+    if "abs(" in text:
+        text = _ABSOLUTE.sub(r"|\1|", text)
+    return " ".join(text.split())

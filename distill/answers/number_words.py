@@ -1,0 +1,193 @@
+"""Numbers written in words: English number words, Chinese and Japanese numerals, and scale words of a few languages.
+
+Gives values and where they stand in a text; what is said around a number is the matter of `distill.answers.numbers`.
+"""
+
+import re
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Final
+
+_SMALL_TEXT: Final = """zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen
+    fifteen sixteen seventeen eighteen nineteen"""
+_TENS_TEXT: Final = "twenty thirty forty fifty sixty seventy eighty ninety"
+SMALL: Final = {word: value for value, word in enumerate(_SMALL_TEXT.split())}
+TENS: Final = {word: 10 * value for value, word in enumerate(_TENS_TEXT.split(), start=2)}
+_ORDINALS_TEXT: Final = "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth"
+ORDINALS: Final = {word: Decimal(value) for value, word in enumerate(_ORDINALS_TEXT.split(), start=1)}
+PARTS: Final = {
+    **{"half": 2, "halve": 2, "third": 3, "quarter": 4, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7},
+    **{"eighth": 8, "ninth": 9, "tenth": 10, "hundredth": 100, "thousandth": 1000},
+}
+_K, _M, _G, _T = (Decimal(10) ** power for power in (3, 6, 9, 12))
+SCALES: Final[dict[str, Decimal]] = {
+    "hundred": Decimal(100),
+    "dozen": Decimal(12),
+    "lakh": Decimal(10**5),
+    "crore": Decimal(10**7),
+    **dict.fromkeys(["thousand", "tausend", "tsd", "duizend", "mila", "тысяча", "тысяч", "тысячи", "тыс"], _K),
+    **dict.fromkeys(
+        [
+            "million",
+            "mn",
+            "mln",
+            "mio",
+            "mil",
+            "millionen",
+            "millones",
+            "millón",
+            "milione",
+            "milioni",
+            "milhão",
+            "milhões",
+        ],
+        _M,
+    ),
+    **dict.fromkeys(["miljoen", "miljoner", "milhoes", "millon", "миллион", "миллиона", "миллионов", "млн"], _M),
+    **dict.fromkeys(
+        ["billion", "bn", "bln", "milliard", "milliarde", "milliarden", "miliardi", "mrd", "миллиард", "миллиарда"],
+        _G,
+    ),
+    **dict.fromkeys(["миллиардов", "млрд"], _G),
+    **dict.fromkeys(["trillion", "tn", "trn"], _T),
+    **{"百": Decimal(100), "千": _K, "천": _K, "万": Decimal(10**4), "萬": Decimal(10**4), "만": Decimal(10**4)},
+    **{"億": Decimal(10**8), "亿": Decimal(10**8), "억": Decimal(10**8), "兆": _T},
+    **{"सौ": Decimal(100), "हज़ार": _K, "हजार": _K, "लाख": Decimal(10**5), "करोड़": Decimal(10**7), "अरब": _G},
+    **{"ألف": _K, "آلاف": _K, "الف": _K, "مليون": _M, "ملايين": _M, "مليار": _G, "mille": _K},
+    **dict.fromkeys(("millions", "millionen", "milione", "miljoen"), _M),
+}
+OTHER_SCALES: Final = {"mil": _K}
+"""Second readings: short for million in English, thousand in Spanish and Portuguese."""
+
+_NAMES: Final = "|".join(sorted({*SMALL, *TENS}, key=len, reverse=True))
+_SCALE_NAMES: Final = "hundred|thousand|million|billion|trillion"
+_SPELLED = re.compile(
+    r"\b(?:(?P<count>one|two|three|four|five|six|seven|eight|nine|ten)[ -]|an?\s)?"
+    r"(?P<part>half|halves|third|quarter|fourth|fifth|sixth|seventh|eighth|ninth|tenth)(?P<plural>s?)\b(?!-)"
+    rf"(?:\s(?:of\s)?an?\s(?P<scale>{_SCALE_NAMES}|dozen|percent))?"
+    rf"|\b(?P<negative>minus |negative )?(?P<number>(?:(?:a|an)\s(?={_SCALE_NAMES}|dozen))?"
+    rf"(?:{_NAMES}|{_SCALE_NAMES}|dozen)(?:(?:\sand\s|-|\s)(?:{_NAMES}|{_SCALE_NAMES}|dozen)s?\b)*"
+    rf"(?:\sand\sa\shalf(?:\s(?:{_SCALE_NAMES}))?)?)\b(?!-)",
+    re.IGNORECASE,
+)
+_HINTS = re.compile(
+    r"(?:zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|teen|ty|hundred|thousand|illion|dozen"
+    r"|half|halves|third|quarter|fifth|sixth|seventh|eighth|ninth|tenth)",
+    re.IGNORECASE,
+)
+_DIGIT_NAMES: Final = rf"(?:{_NAMES}|oh)"
+_POINT = re.compile(
+    rf"(?:\b(?P<negative>minus |negative )?(?P<whole>(?:{_NAMES}|hundred|thousand)"
+    rf"(?:(?:\sand\s|-|\s)(?:{_NAMES}|hundred|thousand)){{0,8}})\s|^)"
+    rf"(?:point|dot) (?P<places>{_DIGIT_NAMES}(?:[ -]{_DIGIT_NAMES}){{0,12}})\b",
+    re.IGNORECASE,
+)
+_CJK = re.compile("[负負]?[零〇一二两兩三四五六七八九十廿卅百千万萬亿億壹贰叁肆伍陆柒捌玖拾佰仟点點]+")
+_CJK_SPELLINGS: Final = str.maketrans("〇兩萬億點負", "零两万亿点负")
+_BARE_HUNDRED = re.compile("(^|[负万亿])([百千])")
+
+
+def spelled(text: str) -> Iterator[tuple[Decimal, int, int]]:
+    """Value, start and end of every number in English words. A bare "third" or "half" is none."""
+    if _HINTS.search(text) is None:
+        return
+    points = [_decimal(match) for match in _POINT.finditer(text)] if "point" in text or "dot" in text else []
+    yield from points
+    for match in _SPELLED.finditer(text):
+        if any(start < match.end() and match.start() < end for _, start, end in points):
+            continue
+        if match["number"]:
+            yield from _groups(match)
+        else:
+            value = _part(match)
+            if value is not None:
+                yield value, match.start(), match.end() - len("percent" if _is_percent(match) else "")
+
+
+def _is_percent(match: re.Match[str]) -> bool:
+    return (match["scale"] or "").lower() == "percent"
+
+
+_HALF_UNIT = re.compile(
+    r"\san?\s(?:mile|hour|minute|day|week|month|year|cup|liter|litre|kilo|pound|inch|foot|gallon|meter|metre|teaspoon"
+    r"|tablespoon|ounce|kilometer|kilometre|kilogram|acre|degree|second|decade|century|pint|quart)\b",
+    re.IGNORECASE,
+)
+
+
+def _part(match: re.Match[str]) -> Decimal | None:
+    """A fraction in words: two thirds, a quarter of a million."""
+    part = match["part"].lower()
+    divisor = 2 if part == "halves" else PARTS[part]
+    scale = (match["scale"] or "").lower()
+    if match["count"] is None and not scale and not (part == "half" and _HALF_UNIT.match(match.string, match.end())):
+        return None
+    count = SMALL[match["count"].lower()] if match["count"] else 1
+    if count > 1 and not (match["plural"] or part == "halves"):
+        return None
+    return Decimal(count) / divisor * SCALES.get(scale, Decimal(1))
+
+
+def _groups(match: re.Match[str]) -> Iterator[tuple[Decimal, int, int]]:
+    """The numbers in a run of number words: three hundred and five is one, four five is two."""
+    start = match.start("number")
+    words = [
+        (word[0].lower(), word.start() + start, word.end() + start) for word in re.finditer(r"\w+", match["number"])
+    ]
+    sign = -1 if match["negative"] else 1
+    total = current = Decimal(0)
+    opened, last, end = start, "", start
+    for word, begins, ends in words:
+        if word in ("and", "a", "an"):
+            continue
+        word = word if word in SCALES or word in SMALL or word in TENS else word.removesuffix("s")
+        if word == "half":
+            current += Decimal("0.5")
+        elif word in SCALES:
+            if word in ("hundred", "dozen"):
+                current = (current or 1) * SCALES[word]
+            else:
+                total += (current or 1) * SCALES[word]
+                current = Decimal(0)
+        else:
+            value = SMALL.get(word, TENS.get(word, 0))
+            if not last or last in SCALES or (last in TENS and 0 < value < 10):
+                current += value
+            elif value >= 10 and 10 <= current < 100 and not total:  # nineteen ninety
+                current = current * 100 + value
+            else:
+                yield sign * (total + current), opened, end
+                total, current, opened, sign = Decimal(0), Decimal(value), begins, 1
+        end, last = ends, word
+    yield sign * (total + current), opened, end
+
+
+def _decimal(match: re.Match[str]) -> tuple[Decimal, int, int]:
+    """A decimal read out: two point five, twelve point seventy-five, point oh five."""
+    whole = next((value for value, _, _ in spelled(match["whole"])), Decimal(0)) if match["whole"] else Decimal(0)
+    places, last = "", ""
+    for word in re.split("[ -]", match["places"].lower()):
+        digits = "0" if word == "oh" else str(SMALL.get(word, TENS.get(word)))
+        places = places[:-1] + digits if last in TENS and digits in "123456789" else places + digits
+        last = word
+    value = whole + Decimal(f"0.{places}")
+    return -value if match["negative"] else value, match.start(), match.end()
+
+
+def numerals(text: str) -> Iterator[tuple[Decimal, int, int]]:
+    """Value, start and end of every number in Chinese or Japanese numerals."""
+    for match in _CJK.finditer(text):
+        value = _numeral(match[0])
+        if value is not None:
+            yield value, match.start(), match.end()
+
+
+def _numeral(run: str) -> Decimal | None:
+    """What cn2an reads; it wants a one before the hundred that Japanese leaves out."""
+    from cn2an import cn2an
+
+    plain = run.translate(_CJK_SPELLINGS).strip("点")
+    try:
+        return Decimal(str(cn2an(_BARE_HUNDRED.sub(r"\1一\2", plain), "smart")))
+    except (ValueError, LookupError, TypeError):  # what cn2an raises for what is no numeral
+        return None

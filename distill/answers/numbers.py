@@ -1,0 +1,374 @@
+"""Quantities in text: what number a piece of text states, with its percent sign, currency and unit.
+
+Reads digits, thousands separators, scientific notation, fractions and mixed numbers, scale words and suffixes,
+Unicode digits and signs, simple LaTeX and English number words. A number that can be read in two ways keeps both
+readings. Does not decide whether two answers agree (`distill.answers.verdicts`) and knows no algebra
+(`distill.answers.math_worker`).
+"""
+
+import re
+from dataclasses import dataclass, replace
+from decimal import Decimal, InvalidOperation
+from functools import lru_cache
+from itertools import chain, pairwise
+from typing import Any, Final
+
+from distill.answers.currencies import CURRENCIES, DOLLARS, SYMBOLS
+from distill.answers.foreign_number_words import spelled_abroad
+from distill.answers.normalize import normalise as normalise
+from distill.answers.number_words import ORDINALS, OTHER_SCALES, SCALES, numerals, spelled
+from distill.answers.units import unit_factor, unit_name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantity:
+    """A number as stated. `value` includes scale words; `others` are further readings of ambiguous notation."""
+
+    value: Decimal
+    others: tuple[Decimal, ...] = ()
+    certain: bool = True
+    """False when no reading is the usual one, as in 1,5."""
+    decimals: int | None = 0
+    """Decimal places stated, None for fractions, scaled numbers and scientific notation."""
+    percent: bool = False
+    currency: str = ""
+    unit: str = ""
+    written_unit: str = ""
+    """The unit with its capitals."""
+    bound: bool = False
+    """Stated as a limit ("more than 5"), so not the number itself."""
+    label: bool = False
+    """The name of something (figure 7, step 2), not an amount."""
+    abroad: bool = False
+    """In words of another language, so that a comma beside it is a decimal one."""
+    negated: bool = False
+    """Stated as what it is not ("not 5", "rather than 5")."""
+    start: int = 0
+    end: int = 0
+
+
+_SUFFIXES: Final = {
+    letter: Decimal(10**power) for letter, power in (("K", 3), ("k", 3), ("M", 6), ("B", 9), ("T", 12))
+}
+_SPACED_SUFFIXES: Final = frozenset("KMBT")
+_MONEY_SUFFIXES: Final = {"m": Decimal(10**6), "b": Decimal(10**9), "t": Decimal(10**12)}
+_CENTS: Final = frozenset({"cent", "cents", "¢"})
+_PERCENTS_TEXT: Final = """% percent percentage pct percents prozent pourcent procent porcentaje процент процента
+    процентов प्रतिशत फीसदी بالمئة بالمائة"""
+_PERCENTS: Final = frozenset(_PERCENTS_TEXT.split())
+_PERCENT_BEGINNINGS: Final = frozenset({"per", "pour", "por"})
+_PERCENT_PHRASE = re.compile(r"\s?(?:per\s?cento?|pour\scent|por\sciento|por\scento)\b", re.IGNORECASE)
+_NOT_UNITS_TEXT: Final = """
+    a an and are as at be but by for from has have in is it its not of on or per so than that before after later
+    earlier ago last next compared versus vs respectively since until during between among the then there these
+    this to was were which while who with within because out if into x total times more less minus plus divided
+"""
+_NOT_UNITS: Final = frozenset(_NOT_UNITS_TEXT.split())
+_PLUS = re.compile(r"\+(?!\s?\d)")
+_OF_A = re.compile(r"\s?of an? (?=[a-z])")
+
+# A number is not part of a word (H2O, COVID-19, Q3) or of a dotted version. A minus sign directly after a digit is a
+# range or a difference. Digit groups are matched whole or not at all: 1,2,3 is three numbers.
+_NUMBER = re.compile(
+    r"""(?<![0-9A-Za-z_\u00aa\u00b5\u00ba\u00c0-\u00d6\u00d8-\u1fff.])(?<![A-Za-z]-)
+    (?P<lead>(?P<sign>^[-+]\s?|(?<![\d)])[-+](?=[\d.$€£¥₹₩₽₺])|(?<!\d\s)(?:[mM]inus|[nN]egative)\s)?
+      (?P<symbol>(?:US|C|A|HK|NZ|S|R)?\$|[€£¥₹₩₽₺₴₪₫₦฿₱₡₸৳₾₲]|Rs\.?|(?:USD|EUR|GBP|JPY|CNY|INR|CAD|AUD|CHF|PLN|SEK|NOK|DKK|BRL
+          |MXN|KRW|RUB|TRY|ZAR|NZD|HKD|SGD|CZK|HUF|AED|SAR|THB)\s)?\s?(?P<sign2>-)?)
+    (?P<digits>
+        \d{1,3}(?:[ ]\d{3})+(?:[.,]\d+)?(?!\d|[.,]\d)
+      | \d{1,3}(?:,\d{3})+(?:\.\d+)?(?!\d|,\d)
+      | \d{1,2}(?:,\d{2})+,\d{3}(?:\.\d+)?(?!\d|,\d)
+      | \d{1,3}(?:\.\d{3})+(?:,\d+)?(?!\d|[.,]\d)
+      | \d{1,3}(?:['_]\d{3})+(?:[.,]\d+)?(?!\d)
+      | \d++(?:[.,]\d++)?(?![.,]\d)
+      | \d++(?!\.\d)
+      | \.\d++
+    )
+    (?:
+        [eE](?P<exponent>[-+]?\d{1,3})(?![\w.])
+      | \s?(?:\^|\*\*)\s?[{(]?(?P<raised>[-+]?\d{1,2})(?![\d.])[})]?
+      | \s?[×*x]\s?10\s?(?:\^|\*\*)\s?[{(]?(?P<power>[-+]?\d{1,3})[})]?
+      | \s?/\s?(?P<denominator>\d+(?:\.\d+)?)(?![\w/])
+      | (?P<joint>\s(?:and\s)?|-)(?P<numerator>\d+)\s?/\s?(?P<mixed>\d+)(?![\w/])
+    )?
+    (?P<suffix>[KkMBTmbt](?![\w'-]))?(?!(?<=[12]\d\d0)'?s\b)""",
+    re.VERBOSE,
+)
+_AFTER = re.compile(
+    r"\s?-?\s?([\u0900-\u0963\u0970-\u097f]+|%|[¢€£₽₺₴₪₫₦฿₱₩]|°(?:\s?[CFcf]\b)?|[万萬億亿千百兆만억천]|[^\W\d_]+(?:/[A-Za-z]+)?(?:\^\d)?)|\s?(/\s?[A-Za-z]+)"
+)
+_RATE = re.compile(
+    r"\s+(?:per|a|an|each)\s+(second|minute|hour|day|week|month|quarter|year|person|unit|piece)\b", re.IGNORECASE
+)
+_SIMPLE = re.compile(r"-?\d+(?:\.\d+)?")
+_BOUND = re.compile(
+    r"(?:\b(?:than|least|most|over|under|above|below|nearly|almost|exceed(?:s|ing)?|up to)|[<>≤≥])\s*$", re.IGNORECASE
+)
+_LABEL = re.compile(
+    r"\b(?:fig(?:ure|\.)?|table|page|chapter|section|step|question|problem|version|example|equation|panel)\s*$"
+    r"|(?-i:\b[A-Za-z]*[a-z][A-Z][A-Za-z]*)\s*$",
+    re.IGNORECASE,
+)
+_POINTS = re.compile(r"[\s-]points?\b")
+_IN_CENTS = re.compile(r"cents?\b|¢")
+_NEGATED = re.compile(
+    r"(?:\b(?:not|except(?: for)?|rather than|instead of|cannot be|(?:anything|everything|nothing|all) but|other than"
+    r"|apart from|no (?:number|digit|figure|value|letter))|n't)"
+    r"(?:\s(?:be|a|an|the|just|in|at|on|by|from))?\s*$|(?:≠|!=)\s*$",
+    re.IGNORECASE,
+)
+
+
+@lru_cache(maxsize=4096)
+def quantities(text: str) -> tuple[Quantity, ...]:
+    """Every quantity stated in a normalised text, in order. Number words count only when there are no digits."""
+    if _SIMPLE.fullmatch(text):
+        return (_simple(text),)
+    if text.lower() in ORDINALS:
+        return (Quantity(value=ORDINALS[text.lower()], unit="th", end=len(text)),)
+    found: list[Quantity] = []
+    for match in _NUMBER.finditer(text):
+        quantity = _quantity(match, text)
+        if quantity is not None and (not found or quantity.start >= found[-1].end):
+            found.append(quantity)
+    if found:
+        return tuple(found)
+    named = spelled(text) if text.isascii() else chain(spelled(text), numerals(text))
+    here = tuple(_named(value, start, end, text) for value, start, end in named)
+    return here or tuple(replace(_named(*item, text), abroad=True) for item in _abroad(text))
+
+
+def _abroad(text: str) -> list[tuple[Decimal, int, int]]:
+    return [(item.value, item.start, item.end) for item in spelled_abroad(text)]
+
+
+def single(text: str) -> Quantity | None:
+    """The quantity a normalised text consists of, with nothing else around it; None for anything else."""
+    if _SIMPLE.fullmatch(text):
+        return _simple(text)
+    found = quantities(text)
+    if len(found) > 1:
+        found = _compound(found, text)
+    if len(found) != 1 or found[0].bound or found[0].negated:
+        return None
+    before, after = text[: found[0].start].strip(" ~≈$("), text[found[0].end :].strip(" .)$")
+    return found[0] if not before and not after else None
+
+
+_CENT_VALUES: Final = frozenset(map(Decimal, range(1, 100)))
+_BETWEEN: Final = ("", "and", "et", "und", "con", "y", "e")
+
+
+def _compound(found: tuple[Quantity, ...], text: str) -> tuple[Quantity, ...]:
+    """One quantity for neighbours such as 1 hour 30 minutes: known units of one kind, each smaller than the last."""
+    if any(text[one.end : other.start].strip(" ,") not in _BETWEEN for one, other in pairwise(found)):
+        return found
+    bare = len(found) == 2 and found[1].value in _CENT_VALUES and not (found[1].unit or found[1].currency)
+    if bare and found[0].currency and found[0].decimals == 0 and not found[1].percent:
+        value = found[0].value + found[1].value / 100  # 12 euros 50
+        return (replace(found[0], value=value, others=(), end=found[1].end, decimals=2, certain=True),)
+    if len(found) == 2 and found[0].currency and _IN_CENTS.search(text[found[1].start : found[1].end]):
+        return (replace(found[0], value=found[0].value + found[1].value, others=(), end=found[1].end, decimals=2),)
+    factors = [unit_factor(quantity.unit) for quantity in found]
+    sizes = [factor[1] for factor in factors if factor is not None]
+    same_kind = len(sizes) == len(found) and len({factor[0] for factor in factors if factor is not None}) == 1
+    if not same_kind or sizes != sorted(set(sizes), reverse=True):
+        return found
+    total = sum((quantity.value * size for quantity, size in zip(found, sizes, strict=True)), Decimal(0))
+    return (replace(found[0], value=total / sizes[0], others=(), decimals=None, end=found[-1].end),)
+
+
+def _simple(text: str) -> Quantity:
+    readings, _, decimals = _readings(text.lstrip("-"))
+    sign = -1 if text.startswith("-") else 1
+    others = tuple(sign * reading for reading in readings[1:])
+    return Quantity(value=sign * readings[0], others=others, decimals=decimals, end=len(text))
+
+
+@dataclass(slots=True, kw_only=True)
+class _Tail:
+    """What follows the digits of a number: scale words, percent sign, currency, unit."""
+
+    end: int
+    factor: Decimal = Decimal(1)
+    other_factor: Decimal | None = None
+    exact: bool = True
+    percent: bool = False
+    currency: str = ""
+    unit: str = ""
+    written: str = ""
+
+
+def _tail(text: str, tail: _Tail) -> _Tail:
+    start = tail.end
+    while not tail.unit and (after := _AFTER.match(text, tail.end)):
+        if after[2]:
+            if tail.currency:
+                tail.unit, tail.end = "per " + unit_name(after[2].strip("/ ").lower()), after.end()
+            break
+        word = after[1].lower()
+        scale = SCALES.get(word) or SCALES.get(word.removesuffix("s"))
+        if scale is not None:
+            if word in OTHER_SCALES:
+                tail.other_factor = tail.factor * OTHER_SCALES[word]
+            tail.factor *= scale
+            tail.exact = False
+        elif after[1] in _SPACED_SUFFIXES and tail.end == start and tail.exact:
+            # 7 M may be seven million, or seven of a unit called M.
+            tail.other_factor = tail.factor
+            tail.factor *= _SUFFIXES[after[1]]
+            tail.exact = False
+        elif word in _PERCENTS:
+            tail.percent = True
+            if (points := _POINTS.match(text, after.end())) is not None:
+                tail.unit, tail.end = "point", points.end()
+                break
+        elif word in _CENTS and not tail.currency:
+            tail.currency, tail.factor, tail.exact = "USD", tail.factor / 100, False
+        elif word in CURRENCIES or after[1] in SYMBOLS:
+            tail.currency = tail.currency or CURRENCIES.get(word) or SYMBOLS[after[1]]
+        elif word in _PERCENT_BEGINNINGS and (phrase := _PERCENT_PHRASE.match(text, tail.end)):
+            tail.percent = True
+            tail.end = phrase.end()
+            continue
+        elif word in _NOT_UNITS and (word != "in" or after.end() < len(text)):
+            break
+        else:
+            tail.unit, tail.written = unit_name(word), after[1]
+        tail.end = after.end()
+    if tail.currency and not tail.unit and (rate := _RATE.match(text, tail.end)):
+        tail.unit, tail.end = "per " + rate[1].lower(), rate.end()
+    return tail
+
+
+_THOUSAND: Final = 1000
+_IRRATIONAL: Final = ("π", "√")
+"""With these around it a number is a part of an expression."""
+
+
+def _quantity(match: re.Match[str], text: str) -> Quantity | None:
+    if text[match.end() : match.end() + 1] in _IRRATIONAL or (
+        (start := match.start("digits")) and text[start - 1] == "√"
+    ):
+        return None
+    readings, certain, decimals = _readings(match["digits"])
+    factor = Decimal(1)
+    exact = True
+    try:
+        if match["raised"]:
+            readings = (readings[0] ** int(match["raised"]),)
+            exact = not match["raised"].startswith("-")
+        elif match["exponent"] or match["power"]:
+            factor = Decimal(10) ** int(match["exponent"] or match["power"])
+            exact = False
+        elif match["denominator"]:
+            factor = 1 / Decimal(match["denominator"])
+            exact = False
+        elif match["mixed"]:
+            readings = (readings[0] + Decimal(match["numerator"]) / Decimal(match["mixed"]),)
+            exact, certain = False, match["joint"] != "-"
+    except (InvalidOperation, ZeroDivisionError):
+        return None
+    symbol = (match["symbol"] or "").strip()
+    currency = "" if not symbol else SYMBOLS.get(symbol) or DOLLARS.get(symbol) or symbol
+    suffix = match["suffix"]
+    alternative: Decimal | None = None
+    unit = ""
+    if suffix:
+        if suffix in _SUFFIXES or (currency and suffix in _MONEY_SUFFIXES):
+            factor *= _SUFFIXES.get(suffix) or _MONEY_SUFFIXES[suffix]
+            exact = False
+        else:
+            unit = suffix
+            alternative = _MONEY_SUFFIXES[suffix]
+    tail = _tail(text, _Tail(end=match.end(), factor=factor, exact=exact, currency=currency, unit=unit))
+    if tail.currency and decimals == 2 and match["digits"].count(",") == 1:
+        certain = True  # 980,00 in money groups nothing
+    if decimals in (1, 2) and match["digits"].count(",") == 1 and tail.factor >= _THOUSAND:
+        certain = True  # nor does 1,5 million
+    sign = -1 if ((match["sign"] or "")[:1] in ("-", "m", "M", "n", "N") and match["sign"]) or match["sign2"] else 1
+    scaled = [sign * reading * tail.factor for reading in readings]
+    if alternative is not None:
+        scaled.append(scaled[0] * alternative)
+    if tail.other_factor is not None:
+        scaled.append(sign * readings[0] * tail.other_factor)
+    return Quantity(
+        value=scaled[0],
+        others=tuple(scaled[1:]),
+        certain=certain,
+        decimals=decimals if tail.exact else None,
+        percent=tail.percent,
+        currency=tail.currency,
+        unit=tail.unit,
+        written_unit=tail.written,
+        **_context(text, match.start("lead"), _PLUS.match(text, tail.end) is not None),
+        start=match.start(),
+        end=tail.end,
+    )
+
+
+def _named(value: Decimal, start: int, end: int, text: str) -> Quantity:
+    """A number in words."""
+    of_a = _OF_A.match(text, end) if value != int(value) else None
+    tail = _tail(text, _Tail(end=of_a.end() if of_a is not None else end))
+    return Quantity(
+        value=value * tail.factor,
+        others=() if tail.other_factor is None else (value * tail.other_factor,),
+        decimals=0 if tail.exact and value == int(value) else None,
+        percent=tail.percent,
+        currency=tail.currency,
+        unit=tail.unit,
+        written_unit=tail.written,
+        **_context(text, start),
+        start=start,
+        end=tail.end,
+    )
+
+
+def _context(text: str, start: int, is_minimum: bool = False) -> dict[str, Any]:
+    """What the words before a number make of it, or a plus sign after it."""
+    if is_minimum:
+        return {"bound": True}
+    before = text[max(0, start - 24) : start]
+    if not before.strip():
+        return {}
+    negated = _NEGATED.search(before) is not None
+    return {
+        "negated": negated,
+        "bound": not negated and _BOUND.search(before) is not None,
+        "label": _LABEL.search(before) is not None,
+    }
+
+
+_ENGLISH_GROUPS = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d{1,2}(?:,\d{2})+,\d{3}(?:\.\d+)?")
+_POINT_GROUPS = re.compile(r"\d{1,3}(?:\.\d{3})+(?:,\d+)?")
+
+
+def _readings(digits: str) -> tuple[tuple[Decimal, ...], bool, int]:
+    """Values a run of digits, points and commas can stand for, the usual one first; whether it is usual; places."""
+    grouped = len(digits)
+    digits = digits.replace(" ", "").replace("'", "").replace("_", "")
+    grouped -= len(digits)
+    if digits.isdigit():
+        return (Decimal(digits),), True, 0
+    commas, points = digits.count(","), digits.count(".")
+    last = len(digits) - max(digits.rfind(","), digits.rfind(".")) - 1
+    if (not commas and points == 1) or (grouped and commas == 1 and not points):
+        value = Decimal(digits.replace(",", "."))
+        if grouped:
+            return (value,), True, last
+        european = _POINT_GROUPS.fullmatch(digits) and not digits.startswith("0")
+        return ((value, Decimal(digits.replace(".", ""))) if european else (value,)), True, last
+    if _ENGLISH_GROUPS.fullmatch(digits) and not grouped:
+        value = Decimal(digits.replace(",", ""))
+        if commas == 1 and not points:
+            return (value, Decimal(digits.replace(",", "."))), True, 0
+        return (value,), True, last if points else 0
+    if _POINT_GROUPS.fullmatch(digits):
+        return (Decimal(digits.replace(".", "").replace(",", ".")),), True, last if commas else 0
+    if commas == 1 and not points:
+        # In 0,75 and 1234,56 and 1 234,5 the comma can group nothing.
+        certain = last != 3 and (grouped > 0 or len(digits) - last > 4 or digits.startswith("0"))
+        return (Decimal(digits.replace(",", ".")), Decimal(digits.replace(",", ""))), certain, last
+    plain = digits.replace(",", "")
+    return (Decimal(plain if plain.count(".") <= 1 else plain.replace(".", "")),), False, 0

@@ -1,0 +1,90 @@
+"""Countries by any of their names: Czechia and Czech Republic, Côte d'Ivoire, Elfenbeinküste and Ivory Coast.
+
+The names of today in many languages are those of the Unicode CLDR (the Babel library); official and older names that
+CLDR does not have are listed here.
+"""
+
+import re
+import unicodedata
+from functools import lru_cache
+from typing import Final
+
+from distill.answers.compare import Finding, correct, undecided, wrong
+
+_LANGUAGES: Final = ("en", "de", "fr", "es", "it", "pt", "nl", "zh", "ja", "ko", "ar", "hi", "ru", "pl", "tr", "sv")
+_OTHER_NAMES_TEXT: Final = """
+    AE:emirates|uae BA:bosnia|bosnia herzegovina BN:brunei darussalam BO:plurinational state of bolivia
+    BY:byelorussia CD:democratic republic of congo|dr congo|drc|zaire|congo kinshasa|democratic republic of the
+    congo CF:car CG:congo brazzaville|republic of congo|republic of the congo CI:ivory coast CN:prc|people's
+    republic of china|mainland china CV:cape verde|cabo verde CZ:czech republic|the czech republic FM:federated
+    states of micronesia|micronesia GB:uk|great britain|united kingdom of great britain and northern ireland|britain
+    GM:the gambia|gambia HK:hong kong|hong kong sar IR:islamic republic of iran|persia KP:democratic people's
+    republic of korea|dprk KR:republic of korea|korea republic of|rok LA:lao people's democratic republic|lao
+    pdr|lao LY:libyan arab jamahiriya MD:republic of moldova MK:macedonia|fyrom|former yugoslav republic of
+    macedonia|republic of north macedonia MM:burma MO:macao|macau NL:holland|the netherlands PS:palestine|state of
+    palestine|palestinian territories RU:russian federation|the russian federation RW:ruanda SY:syrian arab republic
+    SZ:swaziland|eswatini TL:east timor|timor leste TR:turkey|türkiye|turkiye|republic of turkey TW:taiwan|chinese
+    taipei|republic of china TZ:united republic of tanzania US:usa|us|united states of america|america|the united
+    states|the usa VA:holy see|vatican VE:bolivarian republic of venezuela VN:viet nam|socialist republic of vietnam
+    DE:federal republic of germany|frg FR:french republic GR:hellenic republic|hellas EG:arab republic of egypt
+    SK:slovak republic CH:swiss confederation KG:kyrgyz republic|kirghizia TT:trinidad tobago LK:ceylon IE:republic
+    of ireland|eire CY:republic of cyprus ZA:rsa|republic of south africa IN:republic of india IN:hindustan
+    ID:republic of indonesia PH:republic of the philippines|the philippines SG:republic of singapore PL:republic of
+    poland IT:italian republic AT:republic of austria PT:portuguese republic ES:kingdom of spain SE:kingdom of
+    sweden NO:kingdom of norway DK:kingdom of denmark BE:kingdom of belgium SA:kingdom of saudi arabia|ksa
+    TH:kingdom of thailand|siam MA:kingdom of morocco JO:hashemite kingdom of jordan|kingdom of jordan BH:kingdom of
+    bahrain MX:united mexican states BR:federative republic of brazil AR:argentine republic CO:republic of colombia
+    PE:republic of peru CL:republic of chile KE:republic of kenya NG:federal republic of nigeria GH:republic of
+    ghana ET:federal democratic republic of ethiopia PK:islamic republic of pakistan BD:people's republic of
+    bangladesh AF:islamic republic of afghanistan IQ:republic of iraq KZ:republic of kazakhstan FI:republic of
+    finland HU:republic of hungary RS:republic of serbia HR:republic of croatia SI:republic of slovenia LT:republic
+    of lithuania LV:republic of latvia EE:republic of estonia BG:republic of bulgaria
+"""
+_NEVER: Final = frozenset({"world", "georgia", "us", "car", "jersey", "turkey", "chad", "guinea", "america"})
+"""Names that are often something else: no ground to call another answer wrong."""
+_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
+
+
+def compare_places(one: str, other: str) -> Finding | None:
+    """Whether two texts name the same country; None when one of them names none. A translation stays open."""
+    ours, theirs = _code(one), _code(other)
+    if ours is None or theirs is None:
+        return None
+    if ours[0] == theirs[0]:
+        return correct("same_country") if ours[1] == theirs[1] == "en" else undecided("other_language")
+    return None if {_plain(one), _plain(other)} & _NEVER else wrong("other_country")
+
+
+def _code(text: str) -> tuple[str, str] | None:
+    if len(text) > 60 or any(map(str.isdigit, text)):
+        return None
+    name = _plain(text)
+    return _codes().get(name) or _codes().get(name.removeprefix("the "))
+
+
+def _plain(name: str) -> str:
+    """Lower case without accents and punctuation; "&" and "St." as CLDR has them stand for "and", "saint"."""
+    name = name.casefold().replace("’", "'").replace("&", " and ").replace("st.", "saint")
+    if not name.isascii():
+        name = "".join(sign for sign in unicodedata.normalize("NFKD", name) if not _is_accent(sign))
+    return " ".join(_WORD.findall(name))
+
+
+def _is_accent(sign: str) -> bool:
+    return "\u0300" <= sign <= "\u036f"
+
+
+@lru_cache(maxsize=1)
+def _codes() -> dict[str, tuple[str, str]]:
+    """Name to two-letter code and the first language that has it."""
+    from babel import Locale
+
+    found: dict[str, tuple[str, str]] = {}
+    for language in _LANGUAGES:
+        for code, name in Locale(language).territories.items():
+            if len(code) == 2 and code.isalpha() and code not in ("EU", "EZ", "UN", "XA", "XB", "QO", "ZZ"):
+                found.setdefault(_plain(name), (code, language))
+                found.setdefault(_plain(re.sub(r"\s*\(.*\)|\s*\[.*\]", "", name)), (code, language))
+    for code, names in re.findall(r"([A-Z]{2}):(.*?)(?=\s[A-Z]{2}:|\Z)", " ".join(_OTHER_NAMES_TEXT.split())):
+        found.update((_plain(name), (code, "en")) for name in names.split("|"))
+    return found

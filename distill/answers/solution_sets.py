@@ -1,0 +1,167 @@
+"""Intervals and sets of solutions: [1, 3), 1 ≤ x < 3, x > 4, (4, ∞), ±4, x = 2 or x = 5.
+
+The ends of an interval belong to it or not: [1, 3) and [1, 3] are different answers. What may be a point or
+a list as well, (1, 3) and [1, 3], is left to the comparison of lists unless the two differ in nothing but that.
+"""
+
+import re
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Final
+
+from distill.answers.compare import Finding, correct, undecided, wrong
+from distill.answers.numbers import single
+
+_INFINITE: Final = Decimal("Infinity")
+_END: Final = r"[-+]?\s?(?:∞|inf(?:inity)?|\d+(?:\.\d+)?(?:/\d+)?)"
+_BRACKETS = re.compile(
+    rf"(?:[a-z]\s?(?:∈|\bin\b)\s?)?(?P<open>[\[(\]])\s?(?P<low>{_END})\s?[,;]\s?(?P<high>{_END})\s?(?P<close>[\])\[])",
+    re.IGNORECASE,
+)
+_SIGN: Final = r"(?:<=|>=|≤|≥|⩽|⩾|<|>)"
+_CHAIN = re.compile(
+    rf"(?P<low>{_END})\s?(?P<first>{_SIGN})\s?[a-z]\s?(?P<second>{_SIGN})\s?(?P<high>{_END})", re.IGNORECASE
+)
+_ONE_SIDED = re.compile(
+    rf"[a-z]\s?(?P<sign>{_SIGN})\s?(?P<end>{_END})|(?P<first>{_END})\s?(?P<back>{_SIGN})\s?[a-z]", re.IGNORECASE
+)
+_WORDED = re.compile(
+    rf"(?:from |between )(?P<low>{_END}) (?:to|and) (?P<high>{_END}),? "
+    r"\(?(?P<ends>(?:both )?(?:ends |endpoints )?(?:included|inclusive|excluded|exclusive)(?:ly)?)\)?",
+    re.IGNORECASE,
+)
+_BACKWARDS: Final = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
+_LATEX: Final = (
+    (re.compile(r"\\(?:leq?|leqslant)(?![a-z])"), "≤"),
+    (re.compile(r"\\(?:geq?|geqslant)(?![a-z])"), "≥"),
+    (re.compile(r"\\lt(?![a-z])"), "<"),
+    (re.compile(r"\\gt(?![a-z])"), ">"),
+    (re.compile(r"\\pm(?![a-z])"), "±"),
+    (re.compile(r"\\in(?![a-z])"), "∈"),
+    (re.compile(r"\\([{}])"), r"\1"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """From `low` to `high`; True where the end itself belongs to it."""
+
+    low: Decimal
+    high: Decimal
+    low_closed: bool
+    high_closed: bool
+    may_be_list: bool = False
+    """In brackets that also hold a point or a list."""
+
+
+def compare_intervals(text: str, gold: str) -> Finding | None:
+    """An interval or the solutions of an equation against the gold ones; None when one of them is neither."""
+    said, meant = _interval(_plain(text)), _interval(_plain(gold))
+    if said is not None and meant is not None:
+        return _compare(said, meant)
+    ours, theirs = solutions(text), solutions(gold)
+    if ours is None or theirs is None or not (len(ours) > 1 or len(theirs) > 1):
+        return None
+    if not _names_solutions(text) and not _names_solutions(gold):
+        return None
+    return correct("same_solutions") if ours == theirs else wrong("other_solutions")
+
+
+def _compare(said: Interval, meant: Interval) -> Finding | None:
+    same_ends = (said.low, said.high) == (meant.low, meant.high)
+    if said.may_be_list and meant.may_be_list:
+        open_still = same_ends and said.low_closed != meant.low_closed
+        return undecided("interval_or_pair") if open_still else None
+    if not same_ends:
+        return wrong("other_interval")
+    if (said.low_closed, said.high_closed) == (meant.low_closed, meant.high_closed):
+        return correct("same_interval")
+    return wrong("other_ends")
+
+
+def _plain(text: str) -> str:
+    for pattern, sign in _LATEX if "\\" in text else ():
+        text = pattern.sub(sign, text)
+    return text.strip(" $.")
+
+
+def _interval(text: str) -> Interval | None:
+    if len(text) > 80:
+        return None
+    if text.lower() in ("all real numbers", "all reals", "all x", "ℝ", "\\mathbb{r}"):
+        return Interval(low=-_INFINITE, high=_INFINITE, low_closed=False, high_closed=False)
+    if (match := _BRACKETS.fullmatch(text)) is not None:
+        low, high = _end(match["low"]), _end(match["high"])
+        low_closed, high_closed = match["open"] == "[", match["close"] == "]"
+        may_be_list = match["open"] + match["close"] in ("()", "[]") and _INFINITE not in (abs(low), abs(high))
+        return _ordered(low, high, low_closed, high_closed, may_be_list)
+    if (match := _CHAIN.fullmatch(text)) is not None:
+        first, second = _sign(match["first"]), _sign(match["second"])
+        low, high = _end(match["low"]), _end(match["high"])
+        if first[0] != second[0]:
+            return None
+        if first[0] == ">":
+            low, high, first, second = high, low, second, first
+        return _ordered(low, high, first.endswith("="), second.endswith("="), False)
+    if (match := _ONE_SIDED.fullmatch(text)) is not None:
+        sign = _sign(match["sign"]) if match["sign"] else _BACKWARDS[_sign(match["back"])]
+        end = _end(match["end"] or match["first"])
+        closed = sign.endswith("=")
+        if sign[0] == ">":
+            return _ordered(end, _INFINITE, closed, False, False)
+        return _ordered(-_INFINITE, end, False, closed, False)
+    if (match := _WORDED.fullmatch(text)) is not None:
+        closed = "inclu" in match["ends"].lower()
+        return _ordered(_end(match["low"]), _end(match["high"]), closed, closed, False)
+    return None
+
+
+def _ordered(low: Decimal, high: Decimal, low_closed: bool, high_closed: bool, may_be_list: bool) -> Interval | None:
+    if not may_be_list and low > high:
+        return None
+    return Interval(low=low, high=high, low_closed=low_closed, high_closed=high_closed, may_be_list=may_be_list)
+
+
+def _sign(sign: str) -> str:
+    return {"≤": "<=", "⩽": "<=", "≥": ">=", "⩾": ">="}.get(sign, sign)
+
+
+def _end(text: str) -> Decimal:
+    text = text.replace(" ", "").lower()
+    sign = -1 if text.startswith("-") else 1
+    text = text.lstrip("+-")
+    if text.startswith(("∞", "inf")):
+        return sign * _INFINITE
+    above, _, below = text.partition("/")
+    return sign * Decimal(above) / (Decimal(below) if below.strip("0") else 1)
+
+
+_SOLUTION = re.compile(r"(?:(?P<name>[a-z])(?:_?\d)?\s?=\s?)?(?P<value>±?\s?[-+]?\s?\S+)", re.IGNORECASE)
+_BETWEEN_SOLUTIONS = re.compile(r"\s*(?:[,;]|\bor\b|\band\b)\s*(?:(?:or|and)\b\s*)?")
+
+
+def _names_solutions(text: str) -> bool:
+    return "±" in _plain(text) or re.search(r"[a-z](?:_?\d)?\s?=", text) is not None
+
+
+def solutions(text: str) -> frozenset[Decimal] | None:
+    """The numbers of {2, 5}, x = 2 or x = 5, ±4; None for anything else."""
+    text = _plain(text)
+    if len(text) > 80 or not any(map(str.isdigit, text)):
+        return None
+    if text[:1] in "{[(" and text[-1:] in "}])":
+        text = text[1:-1]
+    found: set[Decimal] = set()
+    name = ""
+    for part in _BETWEEN_SOLUTIONS.split(re.sub(r"^([a-z])\s?(?:=|∈)\s?[{]?", r"\1 = ", text).strip("{} ")):
+        match = _SOLUTION.fullmatch(part)
+        quantity = single(match["value"].lstrip("± ")) if match is not None else None
+        if match is None or quantity is None or quantity.percent or quantity.unit or quantity.currency:
+            return None
+        if name and match["name"] and match["name"] != name:
+            return None
+        name = match["name"] or name
+        found.add(quantity.value)
+        if match["value"].startswith("±"):
+            found.add(-quantity.value)
+    return frozenset(found)

@@ -1,0 +1,288 @@
+"""Answers that are the same words written otherwise: shortened, with figures, without accents, as a formula, abroad.
+
+Two Main St. and 2 Main Street, III and 3, Dept of Roads, CAFFÈ and caffe, CO2, an international telephone number.
+Says only that two answers are the same, never that they differ, except for names of countries.
+"""
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from typing import Final
+
+from distill.answers.compare import Finding, correct, undecided
+from distill.answers.number_words import SMALL, TENS, spelled
+from distill.answers.place_names import compare_places
+
+_SHORT_TEXT: Final = """
+    dept=department ave=avenue av=avenue rd=road blvd=boulevard ln=lane pkwy=parkway hwy=highway sq=square
+    apt=apartment co=company corp=corporation inc=incorporated ltd=limited assn=association assoc=association
+    bros=brothers intl=international int'l=international natl=national nat'l=national govt=government
+    gov't=government mfg=manufacturing univ=university inst=institute lab=laboratory labs=laboratories ctr=center
+    bldg=building fl=floor rm=room ste=suite str=strasse str=straße jr=junior sr=senior prof=professor dr=doctor
+    capt=captain gen=general gov=governor sen=senator rev=reverend hon=honorable mr=mister mgr=manager dir=director
+    asst=assistant pres=president vp=vice-president dep=deputy sec=secretary w=west e=east n=north s=south
+    nw=northwest ne=northeast sw=southwest se=southeast p=page pp=pages pg=page vol=volume ch=chapter sec=section
+    fig=figure no=number nr=number tel=telephone ph=phone ext=extension est=established jan=january feb=february
+    mar=march apr=april jun=june jul=july aug=august sep=september sept=september oct=october nov=november
+    dec=december mon=monday tue=tuesday tues=tuesday wed=wednesday thu=thursday thur=thursday thurs=thursday
+    fri=friday sat=saturday sun=sunday hrs=hours hr=hour min=minute mins=minutes sec=seconds wk=week wks=weeks
+    yr=year yrs=years st=street st=saint mt=mount ft=fort approx=approximately max=maximum min=minimum avg=average
+    qty=quantity amt=amount info=information temp=temperature tech=technology mgmt=management dist=district
+    div=division sch=school hosp=hospital lib=library mkt=market pl=place ct=court ter=terrace cres=crescent
+    vs=versus bro=brother sis=sister eng=engineering acct=account admin=administration attn=attention
+    cert=certificate comm=committee exec=executive dev=development ex=example misc=miscellaneous org=organization
+    pop=population ref=reference reg=registration res=research
+"""
+_SHORT: Final = frozenset(tuple(pair.split("=")) for pair in _SHORT_TEXT.split())
+_SAME_THING_TEXT: Final = """
+    co2=carbon dioxide; h2o=water; o2=oxygen; nacl=sodium chloride; nacl=table salt; n2=nitrogen; h2=hydrogen;
+    ch4=methane; nh3=ammonia; hcl=hydrochloric acid; hcl=hydrogen chloride; h2so4=sulfuric acid; h2so4=sulphuric
+    acid; hno3=nitric acid; caco3=calcium carbonate; naoh=sodium hydroxide; co=carbon monoxide; o3=ozone;
+    h2o2=hydrogen peroxide; fe2o3=iron oxide; c6h12o6=glucose; no2=nitrogen dioxide; so2=sulfur dioxide; so2=sulphur
+    dioxide; n2o=nitrous oxide; nahco3=sodium bicarbonate; nahco3=baking soda; agno3=silver nitrate; cuso4=copper
+    sulfate; mgo=magnesium oxide; kcl=potassium chloride; sio2=silicon dioxide; cell phone=mobile phone;
+    cellphone=mobile phone; couch=sofa; dna=deoxyribonucleic acid; usa=united states of america; tv=television;
+    fridge=refrigerator; faucet=tap; eggplant=aubergine; zucchini=courgette; soccer ball=football ball;
+    hoover=vacuum cleaner; mom=mother; dad=father; gas=gasoline; petrol=gasoline; gas station=petrol station;
+    flashlight=torch; ladybug=ladybird; o.k.=ok; sneakers=trainers; diaper=nappy; truck=lorry; elevator=lift;
+    sidewalk=pavement; movie theater=cinema; autumn=fall; popsicle=ice lolly; cotton candy=candy floss; french
+    fries=chips; potato chips=crisps; crosswalk=zebra crossing; parking lot=car park; garbage can=trash can; trash
+    can=dustbin; mailbox=letterbox; stroller=pushchair; bathing suit=swimsuit; bike=bicycle; plane=airplane;
+    fall=autumn; living room=sitting room; stove top=stovetop; hot dog=frankfurter; doughnut=donut;
+    firefighter=fireman; policeman=police officer
+"""
+_SAME_THING: Final = frozenset(
+    frozenset(pair.strip().split("=")) for pair in " ".join(_SAME_THING_TEXT.split()).split(";")
+)
+_ORDINAL_WORDS: Final = (
+    dict(
+        zip(
+            [
+                "first",
+                "second",
+                "third",
+                "fourth",
+                "fifth",
+                "sixth",
+                "seventh",
+                "eighth",
+                "ninth",
+                "tenth",
+                "eleventh",
+                "twelfth",
+            ],
+            range(1, 13),
+            strict=True,
+        )
+    )
+    | {f"{word}th": value for word, value in SMALL.items() if value > 12}
+    | {f"{word[:-1]}ieth": value for word, value in TENS.items()}
+)
+_ORDINAL = re.compile(
+    rf"\b(?:(?P<tens>{'|'.join(TENS)})[- ])?(?P<word>{'|'.join(sorted(_ORDINAL_WORDS, key=len, reverse=True))})\b"
+    r"|\b(?P<digits>\d+)\s?(?:st|nd|rd|th)\b",
+    re.IGNORECASE,
+)
+_ORDINALS_ABROAD_TEXT: Final = """
+    premier|première|erste|ersten|erster|primer|primera|primero|primo|prima|primeiro|primeira
+    deuxième|seconde|zweite|zweiten|zweiter|segundo|segunda|secondo|seconda
+    troisième|dritte|dritten|dritter|tercer|tercera|tercero|terzo|terza|terceiro|terceira
+    quatrième|vierte|vierten|vierter|cuarto|cuarta|quarto|quarta cinquième|fünfte|fünften|fünfter|quinto|quinta
+    sixième|sechste|sechsten|sechster|sexto|sexta|sesto|sesta septième|siebte|siebten|séptimo|settimo
+    huitième|achte|achten|octavo|ottavo neuvième|neunte|neunten|noveno|nono dixième|zehnte|zehnten|décimo|decimo
+"""
+_ORDINALS_ABROAD: Final = {
+    name: value for value, names in enumerate(_ORDINALS_ABROAD_TEXT.split(), start=1) for name in names.split("|")
+}
+_ORDINAL_ABROAD = re.compile(
+    rf"\b({'|'.join(sorted(_ORDINALS_ABROAD, key=len, reverse=True))})\b|\b(\d+)(?:er|ère|re|e|ème|eme|o|a|\.)(?=\s)"
+)
+_ROMANS: Final = ((10, "X"), (9, "IX"), (5, "V"), (4, "IV"), (1, "I"))
+_DECADES: Final = {word[:-1] + "ies": value for word, value in TENS.items()}
+_UMLAUTS: Final = str.maketrans(
+    {"ä": "ae", "ö": "oe", "ü": "ue", "ß": "ss", "å": "aa", "ø": "oe", "æ": "ae", "œ": "oe"}
+)
+_PHONE = re.compile(
+    r"(?:(?:tel|phone|fax|call)\w*\W*)?(?P<plus>\+\d{1,3}[\s.-]?)?(?P<rest>[(\d][\d\s().-]{5,18}\d)", re.IGNORECASE
+)
+_ADDRESS = re.compile(r"(?:https?://)?(?:www\.)?(?P<rest>[\w.-]+\.[a-z]{2,}(?:/[\w./-]*?)?)/?", re.IGNORECASE)
+_ACRONYM = re.compile(r"(?P<name>.{6,}?) \((?P<short>[A-Z][A-Z.&]{1,9})\)")
+
+
+_FULL: Final = {
+    short: full
+    for short, full in sorted(_SHORT)
+    if re.fullmatch(r"\w+day|january|february|march|april|june|july|august|september|october|november|december", full)
+}
+_DAY_OR_MONTH = re.compile(rf"\b({'|'.join(sorted(_FULL, key=len, reverse=True))})\b\.?")
+
+
+def same_otherwise(text: str, gold: str, said: Sequence[str], meant: Sequence[str]) -> Finding | None:
+    """Whether two answers are one in other spellings; None where that is not sure. `said`, `meant`: their words."""
+    one, other = " ".join(said), " ".join(meant)
+    whole = frozenset((text.casefold(), gold.casefold()))
+    if frozenset((one, other)) in _SAME_THING or whole in _SAME_THING:
+        return correct("same_thing")
+    if (places := compare_places(text, gold)) is not None:
+        return places
+    if _same_line(text, gold):
+        return correct("same_number_or_address")
+    if _state_in_full(text) == _state_in_full(gold) or _same_code(text, gold):
+        return correct("same_words_shortened")
+    if (shortened := _shortened(said, meant)) is not None:
+        return shortened
+    ours, theirs = _in_figures(text), _in_figures(gold)
+    if (
+        ours == theirs
+        or _shortened(ours, theirs) is not None
+        or _same_years(text, gold)
+        or _without_roman(text, gold)
+    ):
+        return correct("same_words_in_figures")
+    for name, short in ((text, gold), (gold, text)):
+        acronym = _ACRONYM.fullmatch(name)
+        if acronym is not None and short.casefold() == acronym["name"].casefold() and _spells(acronym):
+            return correct("same_name")
+    return _accents_apart(text, gold)
+
+
+_STATES_TEXT: Final = """
+    AL Alabama;AK Alaska;AZ Arizona;AR Arkansas;CA California;CO Colorado;CT Connecticut;DE Delaware;FL Florida;
+    GA Georgia;HI Hawaii;ID Idaho;IL Illinois;IN Indiana;IA Iowa;KS Kansas;KY Kentucky;LA Louisiana;ME Maine;
+    MD Maryland;MA Massachusetts;MI Michigan;MN Minnesota;MS Mississippi;MO Missouri;MT Montana;NE Nebraska;
+    NV Nevada;NH New Hampshire;NJ New Jersey;NM New Mexico;NY New York;NC North Carolina;ND North Dakota;OH Ohio;
+    OK Oklahoma;OR Oregon;PA Pennsylvania;RI Rhode Island;SC South Carolina;SD South Dakota;TN Tennessee;TX Texas;
+    UT Utah;VT Vermont;VA Virginia;WA Washington;WV West Virginia;WI Wisconsin;WY Wyoming
+"""
+_STATES: Final = dict(pair.strip().split(" ", 1) for pair in _STATES_TEXT.split(";"))
+_STATE = re.compile(r"(?<=[A-Za-z])(?:, ?| )([A-Z]{2})(?=$|,? \d{5}\b)")
+_CODE = re.compile(r"[A-Za-z0-9]+(?:[ -][A-Za-z0-9]+){0,4}")
+_INSIDE_A_CODE = re.compile(r"(?<=[a-z]) (?=[a-z0-9])|(?<=\d) (?=[a-z])")
+_CODE_LENGTHS: Final = range(5, 16)
+
+
+def _state_in_full(text: str) -> str:
+    """Columbus, OH with the name of the state; a code counts after a place only."""
+    text = _STATE.sub(lambda code: f", {_STATES.get(code[1], code[1])}", text)
+    return re.sub(r"[\s,]+", " ", text).casefold()
+
+
+def _same_code(text: str, gold: str) -> bool:
+    """7HKT 204 and 7hkt204: one code with other spaces; those between two digits count, as every hyphen does."""
+    if not (_CODE.fullmatch(text) and _CODE.fullmatch(gold)):
+        return False
+    one, other = (_INSIDE_A_CODE.sub("", side.casefold()) for side in (text, gold))
+    mixed = sum(sign.isdigit() for sign in one) >= 2 and sum(sign.isalpha() for sign in one) >= 2
+    return one == other and mixed and len(one) in _CODE_LENGTHS
+
+
+def _same_line(text: str, gold: str) -> bool:
+    ours, theirs = _PHONE.fullmatch(text), _PHONE.fullmatch(gold)
+    if ours is not None and theirs is not None:
+        digits = [re.sub(r"\D", "", match["rest"]) for match in (ours, theirs)]
+        codes = {re.sub(r"\D", "", match["plus"] or "") for match in (ours, theirs)} - {""}
+        return len(digits[0]) >= 7 and len(codes) < 2 and digits[0].lstrip("0") == digits[1].lstrip("0")
+    ours, theirs = _ADDRESS.fullmatch(text), _ADDRESS.fullmatch(gold)
+    return (
+        ours is not None
+        and theirs is not None
+        and ours["rest"].casefold().strip("/") == theirs["rest"].casefold().strip("/")
+    )
+
+
+def _shortened(said: Sequence[str], meant: Sequence[str]) -> Finding | None:
+    """Words of which some are written short on one side."""
+    if len(said) != len(meant) or len(said) > 30:
+        return None
+    pairs = [(one, other) for one, other in zip(said, meant, strict=True) if one != other]
+    if pairs and len(said) > 1 and all({pair, pair[::-1]} & _SHORT for pair in pairs):
+        return correct("same_words_shortened")
+    return None
+
+
+def _in_figures(text: str) -> tuple[str, ...]:
+    """The words in lower case, with numbers, ordinals and decades in figures."""
+    text = _ORDINAL.sub(_ordinal, text)
+    for start, end, value in reversed([(start, end, value) for value, start, end in spelled(text)]):
+        text = f"{text[:start]} {value.normalize():f} {text[end:]}"
+    text = re.sub(r"(?<=\d)x\b", " times", text.casefold())
+    text = _ORDINAL_ABROAD.sub(lambda word: f"{_ORDINALS_ABROAD[word[1]]}th" if word[1] else f"{word[2]}th", text)
+    text = _DAY_OR_MONTH.sub(lambda word: _FULL[word[1]], text)
+    text = re.sub(r"(?<=\w)(?:\s(?:through|thru|until|till|to)\s|\s?-\s?)(?=\w)", " ", text)
+    text = re.sub(r"\b(?:a|per|every) day\b", "daily", text)
+    text = re.sub(r"\bq([1-4])\b", r"\1th quarter", text)
+    text = re.sub(r"\bquarter of (?=\d)", "quarter ", text).replace("&", " and ")
+    for word, figure in (("once", "1 times"), ("twice", "2 times"), ("thrice", "3 times")):
+        text = re.sub(rf"\b{word}\b", figure, text)
+    text = re.sub(r"\b(?:the )?(?:19)?(\d0)'?s\b", r"\1s", text)
+    for word, decade in _DECADES.items():
+        text = re.sub(rf"\b{word}\b", f"{decade}s", text)
+    words = re.findall(r"[^\W_]+(?:['][^\W_]+)*|[^\w\s.,;:'\"!?()-]|(?<!\S)-(?=\S)", text)
+    return tuple(word for word in words if word not in ("the", "a", "an"))
+
+
+_YEARS = re.compile(r"(?:from )?((?:1[5-9]|20)\d\d)\s?(?:-|/|to|until)\s?((?:1[5-9]|20)?\d\d)")
+
+
+def _same_years(text: str, gold: str) -> bool:
+    """2010-14 and 2010-2014."""
+    ours, theirs = _YEARS.fullmatch(text), _YEARS.fullmatch(gold)
+    if ours is None or theirs is None:
+        return False
+    return ours[1] == theirs[1] and (ours[1][:2] + ours[2])[-4:] == (theirs[1][:2] + theirs[2])[-4:]
+
+
+def _ordinal(match: re.Match[str]) -> str:
+    if match["digits"]:
+        return match["digits"] + "th"
+    word = match["word"].lower()
+    return f"{(TENS[match['tens'].lower()] if match['tens'] else 0) + _ORDINAL_WORDS[word]}th"
+
+
+def _without_roman(text: str, gold: str) -> bool:
+    """Rocky Harbour III and Rocky Harbour 3, Henry the Eighth aside."""
+    one, other = text.split(), gold.split()
+    if (
+        len(one) != len(other)
+        or len(one) < 2
+        or [word.casefold() for word in one[:-1]] != [w.casefold() for w in other[:-1]]
+    ):
+        return False
+    return any(
+        a.isdigit() and 0 < int(a[:3]) < 40 and len(a) < 3 and _roman(int(a)) == b
+        for a, b in _either(one[-1], other[-1])
+    )
+
+
+def _either(one: str, other: str) -> tuple[tuple[str, str], tuple[str, str]]:
+    return (one, other), (other, one)
+
+
+def _roman(value: int) -> str:
+    written = ""
+    for size, letters in _ROMANS:
+        count, value = divmod(value, size)
+        written += letters * count
+    return written
+
+
+def _spells(acronym: re.Match[str]) -> bool:
+    initials = "".join(word[0] for word in acronym["name"].split() if word[0].isupper())
+    return initials == acronym["short"].replace(".", "").replace("&", "")
+
+
+def _accents_apart(text: str, gold: str) -> Finding | None:
+    """One side wholly without accents: sure for several words, open for one (naive, resume, año)."""
+    if text.isascii() == gold.isascii():
+        return None
+    accented, plain = (text, gold) if gold.isascii() else (gold, text)
+    spelt_out = accented.casefold().translate(_UMLAUTS)
+    if spelt_out == plain.casefold() and len(spelt_out) > len(accented):
+        return correct("same_letters")
+    stripped = "".join(
+        sign for sign in unicodedata.normalize("NFD", accented.casefold()) if not unicodedata.combining(sign)
+    )
+    if stripped != plain.casefold():
+        return None
+    long = len(plain.split()) > 1 and len(plain) >= 10
+    return correct("same_without_accents") if long else undecided("accents_differ")

@@ -1,0 +1,274 @@
+"""Words: the parts of answer judging that are about language, in English first.
+
+Gives findings, not judgements: `distill.answers.verdicts` chooses which comparison applies.
+"""
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final
+
+from rapidfuzz.distance import Levenshtein, Prefix
+
+from distill.answers.compare import Finding, correct, undecided, wrong
+from distill.answers.framed_answers import ARTICLES_ABROAD, COPULA, framed
+from distill.answers.number_words import SMALL, TENS
+from distill.answers.numbers import quantities, single
+from distill.answers.spelling import NAMES, opposite, similar
+from distill.answers.spelling_variants import same_otherwise
+from distill.answers.units import unit_name
+from distill.answers.words import tokens as tokens
+from distill.answers.words import unabbreviated
+
+_YES: Final = frozenset({"yes", "yeah", "yep"})
+_NO: Final = frozenset({"no", "nope"})
+_LIKE_YES: Final = frozenset({"correct", "right", "indeed", "sure", "certainly", "incorrect", "none", "not"})
+_POLAR: Final = dict.fromkeys(_YES, "yes") | dict.fromkeys(_NO, "no") | {"true": "true", "false": "false"}
+NEGATIONS: Final = frozenset(
+    {"not", "no", "never", "neither", "nor", "without", "except", "isn't", "aren't", "wasn't"}
+)
+_VAGUE_NUMBERS_TEXT: Final = """none nobody nothing no pair couple double both half third quarter single few several
+    many once twice thrice dozen hundred thousand million billion all every nil o l"""
+_VAGUE_NUMBERS: Final = frozenset(_VAGUE_NUMBERS_TEXT.split())
+_AFTER_NO: Final = frozenset({"it", "there", "this", "that", "they", "he", "she", "because", "not"})
+_NO_AND_MORE = re.compile(r"no\s?[,.;:!-]", re.IGNORECASE)
+_SO_POLAR = re.compile(r"\b(?:so|thus|hence|therefore),?\s(?:it is\s)?(yes|no|true|false)$", re.IGNORECASE)
+_ASSIGNED = re.compile(r"(?:([A-Za-z])\s?=\s?)?(\S.*)")
+_ROMAN = re.compile(r"\b(?=[MDCLXVI])M{0,3}(?:CM|CD|D?C{0,3})(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})\b")
+_MATHS = re.compile(
+    r"\\[a-zA-Z]+|\d!|√|π|\bsqrt\b|\bpi\b|\w\s?\^|\d\s?[×*/+]\s?[\da-z(]|\b[a-z]\s?[=+*/-]\s?\d|\d[xyzn]\b|\d[a-z]\s?[+*/-]\s?\d|\)\s?\(|\b[a-z]\s?[+*]\s?[a-z]\b"
+)
+_WORDS_OR_SIGNS = re.compile(
+    r"[:%$,;?!'\"&]|(?<![\\a-zA-Z])(?!(?:sqrt|pi|sin|cos|tan|log|ln|exp|theta)\b)[a-zA-Z]{2,}", re.IGNORECASE
+)
+_SPELLABLE: Final = tuple(number for number in (*SMALL, *TENS) if len(number) >= 4)
+_LONG: Final = 8
+"""Words from which a gold answer is a sentence, which no comparison of words can call wrong."""
+
+
+@lru_cache(maxsize=4096)
+def looks_mathematical(text: str) -> bool:
+    """Whether a text is nothing but an expression, whose value only algebra may tell.
+
+    Words exclude it: symbolic parsers read a sentence as a product of letters, or stop at its first number.
+    """
+    return len(text) <= 400 and _MATHS.search(text) is not None and _WORDS_OR_SIGNS.search(text) is None
+
+
+def without_number(text: str) -> Finding:
+    """A prediction with no number for a numeric gold: wrong, unless its words may stand for one."""
+    words = set(tokens(text))
+    if words & _VAGUE_NUMBERS or any(map(_nearly_a_number, words)) or (len(words) <= 2 and _ROMAN.search(text)):
+        return undecided("number_in_words")
+    return Finding(verdict="wrong", reason="no_number", can_be_mathematics=looks_mathematical(text))
+
+
+def _nearly_a_number(word: str) -> bool:
+    return len(word) >= 4 and any(Levenshtein.distance(word, number, score_cutoff=1) <= 1 for number in _SPELLABLE)
+
+
+def compare(text: str, gold: str) -> Finding:
+    """A free-text prediction against a gold text."""
+    said, meant = tokens(text), tokens(gold)
+    mathematical = looks_mathematical(gold) or looks_mathematical(text)
+    if len(said) == len(meant) == 1:
+        said, meant = unabbreviated(said), unabbreviated(meant)
+    if said == meant or _name(said) == _name(meant):
+        if mathematical and _symbols(text) != _symbols(gold):
+            return Finding(verdict="undecided", reason="expression", can_be_mathematics=True)
+        same_symbols = bool(meant) or text.casefold() == gold.casefold()
+        return correct("same_words") if same_symbols else wrong("other_symbols")
+    if len(meant) == 1 and meant[0] in _POLAR:
+        return _polar(text, said, _POLAR[meant[0]])
+    if len(meant) == 1 and meant[0] in _POLAR_ABROAD and (polar := _polar_abroad(text, said, meant[0])) is not None:
+        return polar
+    if (stated := framed(text, said, meant)) is not None:
+        return stated
+    if not said or not meant:
+        return Finding(verdict="undecided", reason="nothing_to_compare", can_be_mathematics=mathematical)
+    if "and" in meant and sorted(said) == sorted(meant) and set(_joined(said)) == set(_joined(meant)):
+        return correct("same_words_in_other_order")
+    if _same_letters(said, meant):
+        return correct("same_letters")
+    if (otherwise := same_otherwise(text, gold, said, meant)) is not None:
+        return otherwise
+    if not (text.isascii() and gold.isascii()) and _without_accents(text) == _without_accents(gold):
+        return undecided("accents_differ")
+    finding = _assigned(text, gold) if "=" in text or "=" in gold else None
+    finding = finding or _contrary(said, meant) or _numbers_in_order(text, gold)
+    if finding is None:
+        finding = undecided("other_script") if _script(text) != _script(gold) else _words(said, meant)
+    return Finding(verdict=finding.verdict, reason=finding.reason, can_be_mathematics=mathematical)
+
+
+def _symbols(text: str) -> str:
+    """An expression without what does not change its value."""
+    return re.sub(r"\\(?:cdot|times|left|right)|[\s\\{}$×·.]", "", text)
+
+
+def _name(words: Sequence[str]) -> str:
+    joined = " ".join(words)
+    return NAMES.get(joined, joined)
+
+
+def _same_letters(said: Sequence[str], meant: Sequence[str]) -> bool:
+    """hot dog and hotdog, e-mail and email."""
+    if len(said) > 1 and said[0] in ARTICLES_ABROAD:
+        said = said[1:]
+    one, other = ("".join(words).replace("'", "") for words in (said, meant))
+    return one == other and len(one) >= 5 and one.isalpha()
+
+
+def _joined(words: Sequence[str]) -> list[str]:
+    """The parts of "x and y"."""
+    return " ".join(words).split(" and ")
+
+
+def _without_accents(text: str) -> str:
+    split = unicodedata.normalize("NFD", text.casefold())
+    return "".join(character for character in split if not unicodedata.combining(character))
+
+
+def _polar(text: str, said: Sequence[str], meant: str) -> Finding:
+    copula = COPULA.fullmatch(text)
+    if copula is not None:
+        said = tokens(copula["rest"])
+    if len(said) == 1 and said[0] in ("y", "n") and meant in ("yes", "no"):
+        said = ("yes",) if said[0] == "y" else ("no",)
+    if said and said[0] == "not" and len(said) == 2 and said[1] == meant:
+        return wrong("other_words")
+    first = _POLAR.get(said[0]) if said else None
+    polar = {_POLAR[word] for word in said if word in _POLAR}
+    ending = _SO_POLAR.search(text) if first is None and len(polar) == 1 else None
+    if ending is not None:
+        first = _POLAR[ending[1].lower()]
+    if len(polar) > 1 or (first is None and polar):
+        return undecided("unclear_yes_or_no")
+    if first is None:
+        is_open = len(said) > 1 or _LIKE_YES & {*said} or not text.isascii()
+        return undecided("no_yes_or_no") if is_open else wrong("other_words")
+    if (first in ("yes", "no")) != (meant in ("yes", "no")):
+        return undecided("yes_or_true")
+    if first == "no" and not ending and len(said) > 1 and said[1] not in _AFTER_NO and not _NO_AND_MORE.match(text):
+        return undecided("unclear_yes_or_no")
+    return correct("same_words") if first == meant else wrong("other_words")
+
+
+_POLAR_ABROAD: Final = {
+    word: verdict
+    for verdict, words in (
+        ("yes", "oui sí si ja sim 是 是的 对 有 はい ええ نعم हाँ हां जी да evet 네 예"),
+        ("no", "non nein nee não 不是 不 否 没有 いいえ لا नहीं нет hayır 아니요"),
+    )
+    for word in words.split()
+}
+
+
+def is_polar(text: str) -> bool:
+    """Whether a gold answer is yes, no, true or false."""
+    words = tokens(text)
+    return len(words) == 1 and (words[0] in _POLAR or words[0] in _POLAR_ABROAD)
+
+
+def _polar_abroad(text: str, said: Sequence[str], meant: str) -> Finding | None:
+    """Yes and no of other languages; what is in another language than the gold answer counts when it stands alone."""
+    first = said[0] if said else ""
+    if len(said) > 1 and not re.match(r"\s*[^\s\d,.!;:，。、،]+\s*[,.!;:，。、،]", text):
+        return None
+    verdict = _POLAR_ABROAD.get(first) or (_POLAR.get(first) if first == "no" or len(said) == 1 else None)
+    if verdict is None:
+        return None
+    return correct("same_words") if verdict == _POLAR_ABROAD[meant] else wrong("other_words")
+
+
+def _assigned(text: str, gold: str) -> Finding | None:
+    """x = 3 and 3."""
+    sides = [(match[1], single(match[2])) for side in (text, gold) if (match := _ASSIGNED.fullmatch(side))]
+    if len(sides) != 2 or (sides[0][0] and sides[1][0] and sides[0][0] != sides[1][0]) or sides[0][0] == sides[1][0]:
+        return None
+    one, other = sides[0][1], sides[1][1]
+    if one is None or other is None:
+        return None
+    return correct("same_value") if one.value == other.value else wrong("other_value")
+
+
+def _contrary(said: Sequence[str], meant: Sequence[str]) -> Finding | None:
+    """Answers of the same form in which one word is the opposite, or a letter or number is another one."""
+    if opposite("".join(said), "".join(meant)):
+        return wrong("opposite")
+    if sorted(said) == sorted(("-", *meant)) or sorted(meant) == sorted(("-", *said)):
+        return wrong("other_sign")
+    if len(said) != len(meant):
+        return None
+    pairs = [
+        (one, other)
+        for one, other in zip(said, meant, strict=True)
+        if one != other and not (_is_label(one) and _is_label(other) and _same_number(one, other))
+    ]
+    if len(pairs) == 1 and opposite(*pairs[0]):
+        return wrong("opposite")
+    if pairs and all(similar(one, other) for one, other in pairs):
+        return undecided("may_mean_the_same")
+    if pairs and all(_is_label(one) and _is_label(other) for one, other in pairs) and len(pairs) <= 2:
+        return wrong("other_label")
+    return None
+
+
+def _is_label(word: str) -> bool:
+    return len(word) == 1 or word.lstrip("+-")[:1].isdigit()
+
+
+def _same_number(one: str, other: str) -> bool:
+    values = [quantity.value for word in (one, other) if (quantity := single(word.lstrip("+-"))) is not None]
+    return len(values) == 2 and values[0] == values[1]
+
+
+def _script(text: str) -> str:
+    """The writing system of the first letter."""
+    if text.isascii():
+        return "LATIN"
+    return next((unicodedata.name(letter, "?").split()[0] for letter in text if letter.isalpha()), "LATIN")
+
+
+def _numbers_in_order(text: str, gold: str) -> Finding | None:
+    """Ranges and labels with numbers: the numbers decide when the gold is little else."""
+    meant = quantities(gold)
+    if not meant or sum(len(word) > 2 for word in re.findall(r"[^\W\d_]+", gold)) > 1:
+        return None
+    said = quantities(text)
+    values = [quantity.value for quantity in meant]
+    if [quantity.value for quantity in said] == values:
+        is_range = len(values) == 2 and re.fullmatch(r"[^\w]*\d[\d.,]*\s?(?:-|to)\s?\d[\d.,]*[^\w]*", gold)
+        spelled_range = re.fullmatch(r"(?:from |between )?\S+?\s?(?:-|to|and)\s?\S+", text, re.IGNORECASE)
+        return correct("same_range") if is_range and spelled_range else undecided("same_numbers")
+    if said and not {quantity.value for quantity in said} & set(values):
+        return wrong("other_numbers")
+    return undecided("some_numbers_shared") if said else None
+
+
+def _words(said: Sequence[str], meant: Sequence[str]) -> Finding:
+    if len(meant) > _LONG:
+        return undecided("free_text")
+    ours, theirs = set(said), set(meant)
+    if theirs <= ours or ours <= theirs:
+        return undecided("one_contains_the_other")
+    one, other = " ".join(said), " ".join(meant)
+    near = max(len(one), len(other)) >= 6 and Levenshtein.normalized_similarity(one, other) >= 0.83
+    plural = [unit_name(word) for word in said] == [unit_name(word) for word in meant]
+    prefix = Prefix.similarity(one, other)
+    inflected = len(said) == len(meant) == 1 and prefix >= 5 and max(len(one), len(other)) - prefix <= 3
+    if inflected:
+        return undecided("inflected")
+    if near or plural or one.replace(" ", "") == other.replace(" ", ""):
+        return undecided("nearly_the_same_words")
+    inside = min(len(one), len(other)) >= 4 and (other in one or one in other)
+    if inside or (_stems(ours) & _stems(theirs) and max(len(said), len(meant)) > 4):
+        return undecided("words_shared")
+    if len(said) > 2 * _LONG:
+        return undecided("free_text")
+    return wrong("other_words")
+
+
+def _stems(words: set[str]) -> set[str]:
+    return {word[:5] for word in words if len(word) > 2}

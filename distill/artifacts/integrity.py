@@ -1,0 +1,64 @@
+"""Whether the files of a finished stage are what its manifest says: there, of the same size, of the same digest.
+
+Sizes cost nothing and are compared at every start; digests where the bytes are about to be used, and by
+`distill repair`.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from distill.artifacts.manifest import Manifest, Output, atomic_path, file_sha256, write_text
+from distill.errors import DataError
+
+MISSING = "it is missing"
+CHANGED = "its bytes are not those that were written"
+_NOTE = ".digest"
+
+
+def changed(folder: Path, outputs: Iterable[tuple[str, Output]], *, digests: bool = False) -> dict[str, str]:
+    """What is wrong, by the name of the file; empty when all is as written."""
+    faults = {}
+    for name, output in outputs:
+        path = folder / name
+        if not path.is_file():
+            faults[name] = MISSING
+        elif (size := path.stat().st_size) != output.bytes:
+            faults[name] = f"it has {size:,} bytes, and {output.bytes:,} were written"
+        elif digests and file_sha256(path) != output.sha256:
+            faults[name] = CHANGED
+    return faults
+
+
+def require_whole(folder: Path, manifest: Manifest, *, below: str = "", digests: bool = False, remedy: str) -> None:
+    """DataError naming the files of a finished stage that changed; with `below`, in this folder alone."""
+    outputs = [(name, output) for name, output in manifest.outputs.items() if name.startswith(below)]
+    if faults := changed(folder, outputs, digests=digests):
+        listed = "\n".join(f"  {folder / name}: {fault}" for name, fault in faults.items())
+        raise DataError(f"{folder}: finished files were damaged:\n{listed}\n{remedy}")
+
+
+@contextmanager
+def digested_path(path: Path) -> Iterator[Path]:
+    """`atomic_path` for a file that a later run takes over: its digest is noted beside it, in `.<name>.digest`."""
+    with atomic_path(path) as temporary:
+        yield temporary
+    write_text(digest_note(path), file_sha256(path))
+
+
+def digest_note(path: Path) -> Path:
+    return path.with_name(f".{path.name}{_NOTE}")
+
+
+def is_whole(path: Path) -> bool:
+    """Whether a file has the digest that was noted beside it; older versions noted none."""
+    try:
+        return digest_note(path).read_text() == file_sha256(path)
+    except FileNotFoundError:
+        return path.is_file()
+
+
+def digested(folder: Path) -> Iterator[Path]:
+    """The files below a folder whose digests are noted."""
+    for note in sorted(folder.rglob(f".*{_NOTE}")):
+        yield note.with_name(note.name.removeprefix(".").removesuffix(_NOTE))

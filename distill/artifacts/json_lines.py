@@ -1,0 +1,216 @@
+"""JSON Lines in which a damaged line is found, and costs only itself.
+
+Each line is one JSON object whose last key is `crc`: the CRC-32, as eight hexadecimal digits, of all bytes of the
+line before `,"crc"`. Programs that read plain JSON Lines need not know it. Older versions wrote files without
+checksums: such lines count in a file that has no line with one, and a Journal adds checksums before it appends. What
+becomes of damaged lines is not decided here (distill/artifacts/damaged_lines.py).
+"""
+
+import os
+import re
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import orjson
+
+from distill import redact
+
+CRC = "crc"
+BLANK = "blank"
+"""Reason of a line that holds nothing but blanks or zeros; no record was there."""
+DIFFERS = "its checksum differs"
+_MARK = b',"crc":"'
+_END = b'"}'
+_SEAL_BYTES = len(_MARK) + 8 + len(_END)
+_SEAL = re.compile(rb',"crc":"[0-9a-f]{8}"}')
+_AROUND = b" \t\r\n\0\xef\xbb\xbf"
+"""What editors, systems and power cuts put around a line: blanks, zeros, the bytes of a byte order mark."""
+_STARTS = 64
+"""So many places at most are tried as the beginning of a record in a damaged line."""
+
+Record = dict[str, Any]
+Check = Callable[[Mapping[str, Any]], str]
+"""Says what is wrong with a record; empty when nothing is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Damaged:
+    """Bytes that are no record. `line` counts from 1, `start` is the byte in the file."""
+
+    line: int
+    start: int
+    reason: str
+    data: bytes
+
+
+def seal(record: Any) -> bytes:
+    """A record as its line, known secrets masked."""
+    body = redact.dumps(record, orjson.OPT_SORT_KEYS)[:-1]
+    return b'%b,"crc":"%08x"}\n' % (body, zlib.crc32(body))
+
+
+def no_check(_: Mapping[str, Any]) -> str:
+    return ""
+
+
+def scan(path: Path, check: Check = no_check) -> Iterator[tuple[int, Record] | Damaged]:
+    """Every record of a file with its first byte, and every damaged piece, in their order.
+
+    An unfinished last line is neither: somebody may be writing it. A missing file holds nothing.
+    """
+    try:
+        file = path.open("rb")
+    except FileNotFoundError:
+        return
+    with file:
+        reader, start = Reader(check, plain=_is_plain(file)), 0
+        file.seek(0)
+        for line in file:
+            if not line.endswith(b"\n"):
+                return
+            yield from reader.read(line, start)
+            start += len(line)
+
+
+def record_at(file: IO[bytes], start: int) -> Record | None:
+    """The record that begins at this byte of an open file; None when none does any more."""
+    file.seek(start)
+    line = file.readline()
+    found = next(Reader(plain=True).read(line, start), None) if line.endswith(b"\n") else None
+    return found[1] if isinstance(found, tuple) and found[0] == start else None
+
+
+def cut_torn_tail(file: IO[bytes]) -> int:
+    """Truncate to the end of the last whole line; returns that position."""
+    end = file.seek(0, os.SEEK_END)
+    position = end
+    while position > 0:
+        start = max(0, position - 65536)
+        file.seek(start)
+        newline = file.read(position - start).rfind(b"\n")
+        if newline >= 0:
+            position = start + newline + 1
+            break
+        position = start
+    if position != end:
+        file.truncate(position)
+    file.seek(0, os.SEEK_END)
+    return position
+
+
+def is_plain(path: Path) -> bool:
+    """Whether a file has lines and none of them a checksum."""
+    try:
+        with path.open("rb") as file:
+            return _is_plain(file)
+    except FileNotFoundError:
+        return False
+
+
+def _is_plain(file: IO[bytes]) -> bool:
+    # The first line tells, unless it is damaged or the file is an old one.
+    any_line = False
+    for line in file:
+        any_line = True
+        if _sealed(line.strip(_AROUND)) is not None:
+            return False
+    return any_line
+
+
+def requiring(*names: str) -> Check:
+    """A check that a record has these fields."""
+
+    def check(record: Mapping[str, Any]) -> str:
+        return next((f"it has no {name}" for name in names if name not in record), "")
+
+    return check
+
+
+class Reader:
+    """Takes the lines of one file in their order and says which records they hold.
+
+    `plain`: the file is of an older version and its lines have no checksums.
+    """
+
+    def __init__(self, check: Check = no_check, *, plain: bool) -> None:
+        self._check = check
+        self._plain = plain
+        self._line = 0
+
+    def read(self, line: bytes, start: int) -> Iterator[tuple[int, Record] | Damaged]:
+        """The records of a line that begins at byte `start`, each with its own first byte, and what is damaged.
+
+        A line holds several where a line break was lost.
+        """
+        self._line += 1
+        record = _sealed(line[:-1])
+        if record is not None and not self._check(record):
+            yield start, record
+            return
+        begin = 0
+        for end in [*(found.end() for found in _SEAL.finditer(line)), len(line)]:
+            yield from self._piece(line[begin:end], start + begin, whole=begin == 0)
+            begin = end
+
+    def _piece(self, piece: bytes, start: int, *, whole: bool) -> Iterator[tuple[int, Record] | Damaged]:
+        core = piece.strip(_AROUND)
+        if not core:
+            if whole:
+                yield self._damaged(piece, start, BLANK)
+            return
+        for at in _starts(piece):
+            record = _sealed(piece[at:].rstrip(_AROUND))
+            if record is not None:
+                if piece[:at].strip(_AROUND):
+                    yield self._damaged(piece[:at], start, DIFFERS)
+                fault = self._check(record)
+                yield self._damaged(piece[at:], start + at, fault) if fault else (start + at, record)
+                return
+        record = _plain(core)
+        if record is None:
+            fault = DIFFERS if _SEAL.search(core) else "it is not one JSON object"
+        else:
+            fault = self._check(record) if self._plain else "it has no checksum"
+        if record is None or fault:
+            yield self._damaged(piece, start, fault)
+        else:
+            yield start + piece.find(core), record
+
+    def _damaged(self, data: bytes, start: int, reason: str) -> Damaged:
+        return Damaged(line=self._line, start=start, reason=reason, data=data)
+
+
+def _starts(piece: bytes) -> Iterator[int]:
+    """Where a record may begin: quotes inside a JSON text are escaped, so there are few such places."""
+    at = piece.find(b'{"')
+    for _ in range(_STARTS):
+        if at < 0:
+            return
+        yield at
+        at = piece.find(b'{"', at + 1)
+
+
+def _sealed(text: bytes) -> Record | None:
+    """The record of a line without its line break, if its checksum holds."""
+    if text[-_SEAL_BYTES : -_SEAL_BYTES + len(_MARK)] != _MARK or text[-2:] != _END:
+        return None
+    try:
+        if text[-10:-2] != b"%08x" % zlib.crc32(memoryview(text)[:-_SEAL_BYTES]):
+            return None
+        record: Record = orjson.loads(text)
+        del record[CRC]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return record
+
+
+def _plain(text: bytes) -> Record | None:
+    """The record of a line that an older version wrote."""
+    try:
+        record = orjson.loads(text)
+    except ValueError:
+        return None
+    return record if isinstance(record, dict) and CRC not in record else None

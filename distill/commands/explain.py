@@ -1,0 +1,309 @@
+"""`distill explain`: everything a run knows of one trace.
+
+Reads the journal's record of the trace, its sample, its signals from every table, the decision on it and what it led
+to; a run that is not filtered yet shows what there is. Looks only where the trace can be, so a run of a million
+traces answers in a second too; before the filter stage has noted where records lie, the teacher's journals are
+searched. Computes nothing. How the facts are laid out is `distill.commands.explain_text`'s business.
+"""
+
+import glob
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from distill.artifacts.json_lines import Reader, record_at
+from distill.commands.explain_text import Explanation, Family, Twin, as_text, fate
+from distill.errors import DataError
+from distill.traces.trace_lines import trace_fault
+
+_SHOWN = 5
+_CHUNK_BYTES = 8 << 20
+_FACTS = ("id", "sample_id", "teacher", "k", "domain", "outcome", "finish_reason", "hinted", "signal_errors")
+_NO_VALUES = {*_FACTS, "names", "template"}
+"""And what the tables remember of texts as numbers; what they remember as bytes is not read at all."""
+_STATE = "_state"
+
+
+def explain(run: Path, trace_id: str) -> str:
+    """Everything known of the trace with this id, or with an id that begins so, as text. Raises DataError."""
+    return as_text(gather(run, trace_id))
+
+
+def gather(run: Path, trace_id: str) -> Explanation:
+    """The facts behind `explain`. Raises DataError naming the nearest ids."""
+    generate, folder = run / "generate", run / "filter"
+    plan, decisions = generate / "plan.parquet", folder / "decisions.parquet"
+    if not plan.is_file():
+        raise DataError(f"{run}: there are no traces here; give the directory of a run that has generated some")
+    tables = _Tables()
+    found, decided = _one(tables, [path for path in (decisions, plan) if path.is_file()], trace_id, run)
+    name, sample_id = found["id"], found["sample_id"]
+    samples = tables.rows([generate / "samples.parquet"], "id = $1", sample_id)
+    if not samples:
+        raise DataError(f"{run}: the sample {sample_id} is not there; run the generate stage again")
+    record = _record(tables, generate, folder / "samples" / "places.parquet", found["teacher"], name)
+    signals = _parts(folder / "signals") if decided else []
+    side = _side_tables(folder) if decided else {}
+    of_question = tables.rows(signals, "sample_id = $1", sample_id) if signals else []
+    own = next((row for row in of_question if row["id"] == name), None)
+    families = _families(tables, own, signals, side, name, sample_id) if own else ()
+    standing = _dataset_rows(tables, folder / "dataset", name, sample_id) if decided and found["selected"] else ()
+    return Explanation(
+        record=record,
+        sample=samples[0],
+        decision=found if decided else None,
+        families=families,
+        errors=orjson.loads(own["signal_errors"] or "{}") if own else {},
+        duplicates=_duplicates(of_question, name),
+        twins=_twins(tables, side.get("corpus", []), families, name),
+        siblings=_siblings(tables, decisions if decided else plan, of_question, name, sample_id),
+        rows=standing,
+        exports=_exports(folder / "exports") if standing else (),
+        arms=_arms(tables, folder / "arms", name) if decided else (),
+    )
+
+
+class _Tables:
+    """Rows of Parquet files. The engine skips row groups by their statistics, so files sorted by id are quick."""
+
+    def __init__(self) -> None:
+        import duckdb
+
+        self._connection = duckdb.connect(":memory:", config={"autoinstall_known_extensions": "false"})
+
+    def rows(
+        self,
+        paths: Sequence[Path],
+        condition: str,
+        *values: Any,
+        columns: str = "*",
+        end: str = "",
+        options: str = "",
+    ) -> list[dict[str, Any]]:
+        """The rows of these files for which an SQL condition holds; columns of bytes are left out."""
+        # What would be a pattern in a path is taken literally.
+        files = [glob.escape(str(path)) for path in paths]
+        source = f"read_parquet(${len(values) + 1}{options})"
+        cursor = self._connection.execute(f"SELECT {columns} FROM {source} WHERE {condition} {end}", [*values, files])
+        heads = cursor.description or []
+        shown = [place for place, head in enumerate(heads) if str(head[1]) != "BLOB"]
+        return [{heads[place][0]: row[place] for place in shown} for row in cursor.fetchall()]
+
+    def columns(self, path: Path) -> list[str]:
+        """The columns of a file, those of bytes left out."""
+        cursor = self._connection.execute("SELECT * FROM read_parquet($1) LIMIT 0", [glob.escape(str(path))])
+        return [head[0] for head in cursor.description or [] if str(head[1]) != "BLOB"]
+
+    def note(self, path: Path, key: str) -> str | None:
+        """What a file's metadata says under a key."""
+        found = self._connection.execute(
+            "SELECT decode(value) FROM parquet_kv_metadata($1) WHERE decode(key) = $2", [glob.escape(str(path)), key]
+        ).fetchall()
+        return str(found[0][0]) if found else None
+
+
+def _one(tables: _Tables, paths: Sequence[Path], trace_id: str, run: Path) -> tuple[dict[str, Any], bool]:
+    """The only row whose id begins so, and whether it is a decision; a trace newer than the decisions is planned."""
+    prefix = trace_id.strip().lower()
+    for path in paths if prefix else ():
+        rows = tables.rows([path], "id >= $1 AND id < $2", *_range(prefix))
+        exact = [row for row in rows if row["id"] == prefix]
+        if len(rows) == 1 or exact:
+            row = (exact or rows)[0]
+            return row, "kept" in row
+        if rows:
+            listed = ", ".join(sorted(row["id"] for row in rows)[:_SHOWN])
+            raise DataError(
+                f"{prefix!r} begins {len(rows):,} trace ids in {run} ({listed}, ...); give more characters"
+            )
+    for path in paths if prefix else ():
+        rows = tables.rows(
+            [path], "sample_id >= $1 AND sample_id < $2", *_range(prefix), columns="id", end="ORDER BY id"
+        )
+        if rows:
+            listed = ", ".join(row["id"] for row in rows[:_SHOWN])
+            raise DataError(f"{prefix!r} is a sample in {run}; its traces are {listed}")
+    near = ", ".join(_nearest(tables, paths[-1], prefix))
+    raise DataError(f"no trace {prefix!r} in {run}; the nearest ids are {near or 'none: there is no trace at all'}")
+
+
+def _range(prefix: str) -> tuple[str, str]:
+    # A range, not a pattern: whole row groups are skipped by their statistics.
+    return prefix, f"{prefix}\U0010ffff"
+
+
+def _nearest(tables: _Tables, plan: Path, wanted: str) -> list[str]:
+    """The ids that share the longest beginning with `wanted`."""
+    before = tables.rows([plan], "id < $1", wanted, columns="id", end=f"ORDER BY id DESC LIMIT {_SHOWN}")
+    after = tables.rows([plan], "id >= $1", wanted, columns="id", end=f"ORDER BY id LIMIT {_SHOWN}")
+    around = [row["id"] for row in before + after]
+    return sorted(around, key=lambda other: (-_shared(wanted, other), other))[:3]
+
+
+def _shared(one: str, other: str) -> int:
+    """How many first characters are the same."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((place for place, (mine, its) in pairs if mine != its), min(len(one), len(other)))
+
+
+def _record(tables: _Tables, generate: Path, places: Path, teacher: str, trace_id: str) -> dict[str, Any]:
+    """The journal's record of a trace: the first finished one; an error only where nothing else came of it."""
+    for place in tables.rows([places], "id = $1", trace_id) if places.is_file() else ():
+        record = _line(generate / place["journal"], place["start"])
+        if record is not None and record.get("id") == trace_id:
+            return record
+    error = None
+    for journal in sorted((generate / teacher).glob("part-*.jsonl")):
+        for record in _mentions(journal, trace_id):
+            if record["outcome"] != "error":
+                return record
+            error = error or record
+    if error is None:
+        raise DataError(
+            f"{generate / teacher}: the trace {trace_id} is planned but no journal holds it; run `distill generate`"
+        )
+    return error
+
+
+def _line(journal: Path, start: int) -> dict[str, Any] | None:
+    """The record whose line starts at this byte; None when there is none any more."""
+    try:
+        with journal.open("rb") as file:
+            return record_at(file, start)
+    except FileNotFoundError:
+        return None
+
+
+def _mentions(journal: Path, trace_id: str) -> Iterable[dict[str, Any]]:
+    """The records of this id. Searching bytes is a hundred times faster than reading every record."""
+    wanted = trace_id.encode()
+    with journal.open("rb") as file:
+        rest = b""
+        while chunk := file.read(_CHUNK_BYTES):
+            lines, line_break, after = chunk.rpartition(b"\n")
+            if not line_break:
+                rest += chunk
+                continue
+            lines, rest = rest + lines, after
+            place = lines.find(wanted)
+            while place >= 0:
+                start, end = lines.rfind(b"\n", 0, place) + 1, lines.find(b"\n", place)
+                end = len(lines) if end < 0 else end
+                for found in Reader(trace_fault, plain=True).read(lines[start:end] + b"\n", start):
+                    if isinstance(found, tuple) and found[1]["id"] == trace_id:
+                        yield found[1]
+                place = lines.find(wanted, end)
+
+
+def _parts(folder: Path) -> list[Path]:
+    return sorted(folder.glob("part-*.parquet"))
+
+
+def _side_tables(folder: Path) -> dict[str, list[Path]]:
+    """Tables that are measured across partitions or by a model, by name: those that the finished stage used."""
+    found: dict[str, list[Path]] = {}
+    for path in sorted(folder.glob("*/part-*.parquet")):
+        found.setdefault(path.parent.name, []).append(path)
+    found.pop("signals", None)
+    try:
+        outputs = orjson.loads((folder / "manifest.json").read_bytes())["outputs"]
+    except FileNotFoundError:
+        return found
+    return {name: paths for name, paths in found.items() if f"{name}/{paths[0].name}" in outputs}
+
+
+def _families(
+    tables: _Tables,
+    own: dict[str, Any],
+    signals: Sequence[Path],
+    side: dict[str, list[Path]],
+    trace_id: str,
+    sample_id: str,
+) -> tuple[Family, ...]:
+    """Every family of signals with its values: what was not measured has no state."""
+    made_by = orjson.loads(tables.note(signals[0], "extractors") or "{}")
+    rows = [own]
+    for paths in side.values():
+        columns = tables.columns(paths[0])
+        key, value = ("id", trace_id) if "id" in columns else ("sample_id", sample_id)
+        rows += tables.rows(paths, f"{key} = $1", value)[:1] or [dict.fromkeys(columns)]
+    found: list[tuple[str, str | None, dict[str, Any]]] = []
+    for row in rows:
+        for column, value in row.items():
+            if column.endswith(_STATE):
+                found.append((column.removesuffix(_STATE), value, {}))
+            elif column not in _NO_VALUES and found:
+                found[-1][2][column] = value
+    return tuple(
+        Family(name=name, state=state, values=values, made_by=made_by.get(name, {})) for name, state, values in found
+    )
+
+
+def _duplicates(of_question: list[dict[str, Any]], trace_id: str) -> tuple[Twin, ...]:
+    """Traces of the question that this one repeats, or that repeat it."""
+    repeated = {row["duplicate_of"]: row["duplicate_jaccard"] for row in of_question if row["id"] == trace_id}
+    twins = [Twin(id=name, similarity=jaccard, preferred=True) for name, jaccard in repeated.items() if name]
+    twins += [
+        Twin(id=row["id"], similarity=row["duplicate_jaccard"])
+        for row in of_question
+        if row["duplicate_of"] == trace_id
+    ]
+    return tuple(twins)
+
+
+def _twins(tables: _Tables, corpus: Sequence[Path], families: Sequence[Family], trace_id: str) -> tuple[Twin, ...]:
+    """The near duplicates of a trace across the run, the preferred one first; each similarity is to that one."""
+    own = next((family.values for family in families if family.name == "corpus"), {})
+    if (own.get("corpus_cluster_size") or 0) < 2:
+        return ()
+    preferred = own["corpus_duplicate_of"] or trace_id
+    group = tables.rows(corpus, "corpus_duplicate_of = $1", preferred, end="ORDER BY corpus_jaccard DESC, id")
+    twins = [Twin(id=row["id"], similarity=row["corpus_jaccard"]) for row in group]
+    twins.insert(0, Twin(id=preferred, similarity=own["corpus_jaccard"], preferred=True))
+    return tuple(twin for twin in twins if twin.id != trace_id)
+
+
+def _siblings(
+    tables: _Tables, decisions: Path, of_question: list[dict[str, Any]], trace_id: str, sample_id: str
+) -> tuple[tuple[str, str, str], ...]:
+    """The other traces of the question, with their teacher and what became of them."""
+    if of_question:
+        # By id, for the decisions are sorted by it.
+        wanted = ", ".join(f"${number}" for number in range(1, len(of_question) + 1))
+        rows = tables.rows([decisions], f"id IN ({wanted})", *(row["id"] for row in of_question))
+    else:
+        rows = tables.rows([decisions], "sample_id = $1", sample_id)
+    others = sorted((row for row in rows if row["id"] != trace_id), key=lambda row: (row["teacher"], row["k"]))
+    return tuple((row["id"], row["teacher"], fate(row)) for row in others)
+
+
+def _dataset_rows(tables: _Tables, dataset: Path, trace_id: str, sample_id: str) -> tuple[tuple[str, int], ...]:
+    """Where the trace stands in the dataset: file below the run, and row."""
+    paths = sorted((dataset / "train").glob("*.parquet"))
+    if not paths:
+        return ()
+    found = tables.rows(
+        paths,
+        "sample_id = $1 AND trace_id = $2",
+        sample_id,
+        trace_id,
+        columns="filename, file_row_number",
+        options=", filename = true, file_row_number = true",
+    )
+    run = dataset.parent.parent
+    return tuple((str(Path(row["filename"]).relative_to(run)), row["file_row_number"]) for row in found)
+
+
+def _exports(folder: Path) -> tuple[str, ...]:
+    """The exports of the dataset: each holds its examples in their order."""
+    found = folder.iterdir() if folder.is_dir() else iter(())
+    names = {path.name for path in found if path.suffix in (".json", ".jsonl") or path.name == "webdataset"}
+    return tuple(sorted(names - {"dataset_info.json"}))
+
+
+def _arms(tables: _Tables, folder: Path, trace_id: str) -> tuple[str, ...]:
+    """The arms that contain the trace."""
+    paths = sorted(folder.glob("*.parquet"))
+    return tuple(path.stem for path in paths if tables.rows([path], "id = $1", trace_id, columns="id"))

@@ -1,0 +1,186 @@
+"""Does the student learn from what it is tested with? Counts over whole sources, before time and money are spent.
+
+Every training source (what teachers are asked, what a stage learns from or replays) is compared with every evaluation
+source (`eval.data`, what stages validate on, named test sets). What counts as a leak says
+`filters.matching.source_overlap`. `measure` only counts, for a check of a whole recipe; `require` refuses to go on,
+for a stage that is about to begin.
+"""
+
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pyarrow.parquet as pq
+
+from distill.artifacts.manifest import locked
+from distill.errors import DataError
+from distill.recipe.recipe import Recipe, Stage
+from distill.recipe.stages import TRACES, is_traces
+from distill.reports.text_table import table
+from filters.matching import source_overlap as leaks
+from filters.matching.source_overlap import Overlap
+from filters.signals.contamination import ASKED as ASKED
+
+FOLDER = "leakage"
+"""Of a run: the indexes of its evaluation sources, and what was found in each training source."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leakage:
+    """The comparison of training sources with evaluation sources."""
+
+    overlaps: tuple[Overlap, ...] = ()
+    """One for each pair of sources, also where they have nothing in common."""
+    not_compared: Mapping[str, str] = field(default_factory=dict)
+    """Source to the reason: it could not be read, or the time was up."""
+
+    @property
+    def leaking(self) -> tuple[Overlap, ...]:
+        return tuple(overlap for overlap in self.overlaps if overlap.leaking)
+
+    def summary(self) -> str:
+        """A table of all counts for the summary of a stage; empty where nothing was to compare."""
+        rows = [
+            (
+                each.training,
+                *(each.evaluation, f"{each.rows:,}", f"{each.pairs:,}", f"{each.images:,}", f"{each.texts:,}"),
+                f"{each.touched:,} of {each.questions:,}",
+            )
+            for each in self.overlaps
+        ]
+        head = (
+            "trained on",
+            "tested on",
+            "rows",
+            "same question",
+            "same picture",
+            "same words",
+            "test questions met",
+        )
+        lines = [table(head, rows)] if rows else []
+        if self.leaking:
+            lines.append("warning: training data stands in evaluation data; a score there is too high")
+        return "\n".join([*lines, *self._missing()])
+
+    def lines(self) -> list[str]:
+        """One sentence for each pair of sources."""
+        counted = [f"{'warning: ' if overlap.leaking else ''}{overlap}" for overlap in self.overlaps]
+        return [*counted, *self._missing()]
+
+    def _missing(self) -> list[str]:
+        return [f"note: [data.{name}] was not compared: {why}" for name, why in self.not_compared.items()]
+
+    def refusal(self) -> str:
+        """Why a run must not go on: counts, examples and the next step; empty when nothing leaks."""
+        if not self.leaking:
+            return ""
+        lines = ["training data stands in evaluation data, so a score there would be too high"]
+        for overlap in self.leaking:
+            lines += [f"{overlap}; such as", *(f"  {leak}" for leak in overlap.examples)]
+        return "\n".join(
+            [
+                *lines,
+                "Split the data by picture (`distill split SOURCE --test 0.1 --out DIR`) or remove these rows; to go "
+                "on with them set allow_overlap = true under [eval]",
+            ]
+        )
+
+
+def training_sources(recipe: Recipe, stages: Iterable[Stage] | None = None) -> tuple[str, ...]:
+    """The sources that these stages learn from, directly, through teachers or by replay.
+
+    By default those of all stages, and what teachers are asked.
+    """
+    chosen = recipe.stages if stages is None else tuple(stages)
+    asked = any(is_traces(stage) for stage in chosen) or (stages is None and bool(recipe.teachers))
+    named = [ASKED] if asked else []
+    for stage in chosen:
+        named += [*(() if is_traces(stage) else (stage.data,)), *stage.replay]
+    return tuple(name for name in dict.fromkeys(named) if name in recipe.data)
+
+
+def evaluation_sources(recipe: Recipe) -> tuple[str, ...]:
+    """`eval.data`, what stages validate on, and named test sets."""
+    checks = [stage.validation for stage in recipe.stages if stage.validation is not None]
+    validated = [check.data for check in checks if check.data is not None]
+    named = [recipe.eval.data, *validated, *(recipe.filter.contamination.sources or ())]
+    return tuple(name for name in dict.fromkeys(named) if name in recipe.data)
+
+
+def require(recipe: Recipe, run: Path, training: Sequence[str]) -> Leakage:
+    """Compare these training sources with all evaluation sources, and refuse to go on where one leaks.
+
+    Of questions that stages learn from through the filtered dataset alone, those in the dataset count. Raises
+    DataError unless `eval.allow_overlap` is set.
+    """
+    if not training or not evaluation_sources(recipe):
+        return Leakage()
+    chosen = in_dataset(recipe, run)
+    with locked(run):
+        found = measure(recipe, run / FOLDER, training=training, only={} if chosen is None else {ASKED: chosen})
+    if found.leaking and not recipe.eval.allow_overlap:
+        raise DataError(f"{recipe.path}: {found.refusal()}")
+    return found
+
+
+def measure(
+    recipe: Recipe,
+    folder: Path | None = None,
+    *,
+    training: Sequence[str] | None = None,
+    evaluation: Sequence[str] | None = None,
+    only: Mapping[str, Collection[str]] | None = None,
+    limit_s: float | None = None,
+) -> Leakage:
+    """Compare training sources with evaluation sources, by default all of the recipe.
+
+    `folder` keeps what was found for the next time (None: nothing is kept). `only` names, for a training source, the
+    ids of the samples that count. After `limit_s` what is left is not compared, and the result says so; indexing an
+    evaluation source is not cut short. A source that cannot be read is named in the result and raises nothing.
+    """
+    names = training_sources(recipe) if training is None else training
+    sources = evaluation_sources(recipe) if evaluation is None else evaluation
+    if not names or not sources:
+        return Leakage()
+    deadline = time.monotonic() + limit_s if limit_s is not None else float("inf")
+    overlaps: list[Overlap] = []
+    not_compared: dict[str, str] = {}
+    with _place(folder) as place:
+        tests: list[leaks.Test] = []
+        for name in sources:
+            try:
+                tests.append(leaks.Test.open(recipe, name, place / "tests" / name))
+            except DataError as error:
+                not_compared[name] = str(error)
+        for name in names if tests else ():
+            try:
+                found = leaks.find(recipe, name, tests, place, deadline)
+            except DataError as error:
+                not_compared[name] = str(error)
+                continue
+            if not found.complete:
+                not_compared[name] = f"only its first {found.rows:,} rows were, in the {limit_s:g} s that were given"
+            overlaps += [found.overlap(test, (only or {}).get(name)) for test in tests]
+    return Leakage(overlaps=tuple(overlaps), not_compared=not_compared)
+
+
+def in_dataset(recipe: Recipe, run: Path) -> set[str] | None:
+    """The questions of the filtered dataset, if stages learn from what was asked through the dataset alone."""
+    learned = {name for stage in recipe.stages for name in (stage.data, *stage.replay)}
+    files = sorted((run / "filter" / "dataset" / "train").glob("*.parquet"))
+    arms = any(name.startswith(f"{TRACES}:") for name in learned)
+    if not files or TRACES not in learned or ASKED in learned or arms:
+        return None
+    return {name for file in files for name in pq.read_table(file, columns=["sample_id"])["sample_id"].to_pylist()}
+
+
+@contextmanager
+def _place(folder: Path | None) -> Iterator[Path]:
+    if folder is not None:
+        yield folder
+        return
+    with TemporaryDirectory(prefix="distill-leakage-") as temporary:
+        yield Path(temporary)

@@ -1,0 +1,413 @@
+"""What a run will take, before anything is loaded: tokens, steps, FLOPs, memory, hours and cost, by stage and card.
+
+Models are outlined from their configurations, data is sampled where it is there. Memory is that of tensors in a step
+(student/training/memory.py) beside a reserve for what surrounds them; hours are FLOPs over a share of the card's rate
+(MFU).
+"""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from distill import hardware as gpus
+from distill.artifacts.manifest import read_jsonl
+from distill.errors import RecipeError
+from distill.hardware import Gpu
+from distill.recipe.recipe import Recipe, Stage
+from distill.reports.text_table import table
+
+if TYPE_CHECKING:
+    from student.models.flops import Cost
+    from student.models.freeze import PartRow
+    from student.training.memory import Memory
+    from student.training.workload import Load, Schedule
+
+MFU = 0.40
+MFU_RANGE = (0.35, 0.45)
+"""Shares of a card's rate that well-fed training reaches."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagePlan:
+    """What is known of a stage before it runs."""
+
+    stage: Stage
+    parts: "Sequence[PartRow]"
+    load: "Load"
+    schedule: "Schedule | None"
+    memory: "Memory"
+    dtype: str
+    cost: "Cost"
+    checkpointed: "Cost"
+    tokens_per_s: float | None
+    """Measured in this run, on whatever machine that was."""
+
+    @property
+    def flops(self) -> float:
+        assert self.schedule is not None
+        return self.load.flops(self.cost, self.schedule.tokens)
+
+    @property
+    def micro_batch_tokens(self) -> float:
+        """Tokens in memory at once: never more than a step has, except for a single long row."""
+        step = self.stage.batch_tokens or self.stage.batch_size * self.load.tokens
+        return min(self.stage.micro_batch_tokens, max(step, self.load.tokens))
+
+    def bytes(self, *, checkpointing: bool) -> int:
+        tokens = self.micro_batch_tokens
+        patches = tokens * self.load.patches_per_token()
+        return self.memory.needed(tokens=tokens, patches=patches, checkpointing=checkpointing)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fit:
+    """How a stage goes on a card."""
+
+    checkpointing: bool
+    """Whether layers are computed twice, as asked or for want of memory."""
+    fits: bool
+    most_tokens: int
+    """The largest micro-batch."""
+    hours: tuple[float, float, float] | None
+    """At the usual share of the card's rate, at the highest and at the lowest; None where nothing can be said."""
+
+
+def plan(recipe: Recipe, run: Path, *, gpu: str | None = None, price: float | None = None) -> str:
+    """The plan of a recipe's training as text, for one card by name, the card that is here, or a few usual ones.
+
+    `price` is that of an hour of one card. Raises RecipeError for an unknown card or a recipe without training,
+    ModelError for a student whose configuration cannot be read, and what reading the data raises.
+    """
+    if recipe.student is None or not recipe.stages:
+        raise RecipeError(f"{recipe.path}: a plan needs a [student] section and at least one [[stages]] block")
+    chosen = gpus.named(gpu) if gpu else local_gpu()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # of libraries, about each other's names
+        outline, found = plans(recipe, run)
+    blocks = [_student(outline, found[0]), _stages(found), _generation(recipe)]
+    blocks += [_card(found, chosen, price) if chosen else _cards(found, price)]
+    blocks.append(_measured(found))
+    return "\n\n".join(block for block in blocks if block)
+
+
+def fit(planned: StagePlan, gpu: Gpu) -> Fit:
+    """Whether a stage fits a card, with checkpointing only where it is asked for or needed, and how long it takes."""
+    available = gpu.usable_bytes
+    asked = planned.stage.gradient_checkpointing is True
+    checkpointing = asked or planned.bytes(checkpointing=False) > available
+    fits = planned.bytes(checkpointing=checkpointing) <= available
+    most = planned.memory.most_tokens(
+        available, patches_per_token=planned.load.patches_per_token(), checkpointing=checkpointing
+    )
+    hours = None
+    if fits and gpu.bf16 and planned.dtype == "bfloat16" and planned.schedule is not None:
+        cost = planned.checkpointed if checkpointing else planned.cost
+        seconds = planned.load.flops(cost, planned.schedule.tokens) / gpu.bf16
+        low, high = MFU_RANGE
+        hours = (seconds / MFU / 3600, seconds / high / 3600, seconds / low / 3600)
+    return Fit(checkpointing=checkpointing, fits=fits, most_tokens=most, hours=hours)
+
+
+def plans(recipe: Recipe, run: Path) -> tuple[Any, list[StagePlan]]:
+    """The outline of the student and the plans of its stages."""
+    planner = StagePlanner(recipe, run)
+    return planner.outline, [planner.plan(stage) for stage in recipe.stages]
+
+
+class StagePlanner:
+    """Plans stages one by one, from one outline of the student. Raises what outlining the student raises."""
+
+    def __init__(self, recipe: Recipe, run: Path) -> None:
+        from student.models import start_model as base
+        from student.models.siq_vl import parts
+
+        self._recipe, self._run = recipe, run
+        self.outline, self.processor = base.outline(recipe)
+        self._roles = parts(self.outline)
+        self._prepared: dict[Any, Any] = {}
+        self._loads: dict[str, Load] = {}
+        self._memory: dict[Any, Memory] = {}
+
+    def prepared(self, stage: Stage) -> Any:
+        """The student as a stage trains it, without weights. Raises ModelError where nothing of it can be trained."""
+        from student.training import memory
+
+        key = _outlined_alike(stage)
+        if key not in self._prepared:
+            self._prepared[key] = memory.prepared(self.outline, self._roles, stage)
+        return self._prepared[key]
+
+    def parts(self, stage: Stage) -> "Sequence[PartRow]":
+        """The student's parts, and what a stage trains of them."""
+        from student.models import freeze
+
+        return freeze.table(self.prepared(stage), self._roles)
+
+    def load(self, stage: Stage) -> "Load":
+        """How much a stage has to learn. Raises what reading its data raises, where it is there."""
+        from student.models.flops import Cost
+        from student.training import workload
+
+        if stage.name not in self._loads:
+            cost = Cost.of(self.prepared(stage), self._roles)
+            self._loads[stage.name] = workload.of_stage(
+                self._recipe, self._run, stage, self.outline, self.processor, cost
+            )
+        return self._loads[stage.name]
+
+    def plan(self, stage: Stage) -> StagePlan:
+        """Raises what preparing the student for a stage raises, and reading the stage's data."""
+        from student.models.flops import Cost
+        from student.training import memory, workload
+
+        assert self._recipe.student is not None
+        student, load, key = self.prepared(stage), self.load(stage), _outlined_alike(stage)
+        if key not in self._memory:
+            self._memory[key] = memory.of(student, self._roles, stage)
+        return StagePlan(
+            stage=stage,
+            parts=self.parts(stage),
+            load=load,
+            schedule=workload.schedule(stage, load),
+            memory=self._memory[key],
+            dtype=self._recipe.student.dtype,
+            cost=Cost.of(student, self._roles),
+            checkpointed=Cost.of(student, self._roles, checkpointing=True),
+            tokens_per_s=_tokens_per_s(self._run / "train" / stage.name / "metrics.jsonl"),
+        )
+
+
+def _outlined_alike(stage: Stage) -> Any:
+    """Equal for stages that take the same memory with the same student."""
+    return stage.train, stage.lora, stage.micro_batch_tokens
+
+
+def local_gpu() -> Gpu | None:
+    """The card of this machine."""
+    import torch
+
+    if not torch.cuda.is_available():
+        return None
+    found = torch.cuda.get_device_properties(0)
+    memory_gib = found.total_memory / 2**30
+    known = gpus.of_device(found.name, memory_gib)
+    if known is not None:
+        return Gpu(name=found.name, memory_gib=memory_gib, bf16=known.bf16, source=known.source)
+    from student.models.flops import matmul_rate
+
+    rate = matmul_rate("cuda", torch.bfloat16) if torch.cuda.is_bf16_supported() else None
+    return Gpu(name=found.name, memory_gib=memory_gib, bf16=rate, source="measured here")
+
+
+def _tokens_per_s(metrics: Path) -> float | None:
+    """Real tokens a second over the log steps so far, by what they had in between."""
+    lines = list(read_jsonl(metrics, on_damage=lambda _: None)) if metrics.is_file() else []
+    if not lines or not lines[-1].get("seconds"):
+        return None
+    return float(lines[-1]["tokens"] / lines[-1]["seconds"])
+
+
+def _student(outline: Any, planned: StagePlan) -> str:
+    """The student and its parts; adapters belong to stages."""
+    sizes = [(row.part, row.parameters) for row in planned.parts if row.part != "adapters"]
+    parts = " + ".join(f"{part} {_short(count)}" for part, count in sizes)
+    dtype = str(outline.dtype).removeprefix("torch.")
+    return f"student: {_short(sum(count for _, count in sizes))} parameters = {parts}, in {dtype}"
+
+
+def _stages(plans: Sequence[StagePlan]) -> str:
+    rows = []
+    notes: dict[str, list[str]] = {}
+    for planned in plans:
+        load, scheduled = planned.load, planned.schedule
+        most = "<= " if load.is_bound else ""
+        rows.append(
+            (
+                planned.stage.name,
+                _short(sum(row.trainable for row in planned.parts)),
+                "?" if load.rows is None else f"{most}{load.rows:,}",
+                f"{most}{load.tokens:,.0f}",
+                f"{scheduled.steps:,}" if scheduled else "?",
+                f"{most}{_short(scheduled.tokens)}" if scheduled else "?",
+                f"{most}{_short(planned.flops)}" if scheduled else "?",
+                _gib(planned.bytes(checkpointing=False)),
+                _gib(planned.bytes(checkpointing=True)),
+            )
+        )
+        note = f"rows and tokens by {load.basis}"
+        if scheduled is None:
+            note += "; how many is known once its data is there, or with limit or max_steps"
+        notes.setdefault(note, []).append(planned.stage.name)
+    head = ("stage", "trained", "rows", "tokens a row", "steps", "tokens", "FLOPs", "memory", "checkpointed")
+    return "\n".join([table(head, rows), *(f"{', '.join(names)}: {note}" for note, names in notes.items())])
+
+
+def _generation(recipe: Recipe) -> str:
+    """What the teachers may write at most; `distill generate --check` knows more."""
+    if not recipe.teachers or "questions" not in recipe.data:
+        return ""
+    from student.training.workload import questions
+    from teacher.estimate import growth, most_traces
+
+    asked = questions(recipe, "questions")
+    if asked is None:
+        return ""
+    rows = []
+    attempts, share = growth(recipe.generate.outcomes)
+    for teacher in recipe.teachers:
+        traces = asked * most_traces(recipe, teacher)
+        tokens = traces * teacher.sampling.max_tokens * share
+        rows.append((teacher.name, f"<= {asked:,}", f"<= {_short(traces * attempts)}", f"<= {_short(tokens)}"))
+    note = f"times and costs of teachers: distill generate {recipe.name} --check --probe 32"
+    return f"{table(('teacher', 'questions', 'traces', 'output tokens'), rows)}\n{note}"
+
+
+def _card(plans: Sequence[StagePlan], gpu: Gpu, price: float | None) -> str:
+    """How every stage goes on one card."""
+    rate = f"{gpu.bf16 / 1e12:,.0f} TFLOP/s in bf16 ({gpu.source})" if gpu.bf16 else f"no bf16 ({gpu.source})"
+    lines = [f"{gpu.name}: {gpu.memory_gib:.1f} GiB, {rate}"]
+    fits = [fit(planned, gpu) for planned in plans]
+    any_bound = any(planned.load.is_bound for planned in plans)
+    rows = [
+        (
+            planned.stage.name,
+            _verdict(found),
+            f"{found.most_tokens:,}",
+            _hours(found.hours, planned.load.is_bound),
+            *_priced(found.hours, price),
+        )
+        for planned, found in zip(plans, fits, strict=True)
+    ]
+    if len(plans) > 1:
+        total = _total(fits)
+        rows.append(("all", "", "", _hours(total, any_bound), *_priced(total, price)))
+    head = ("stage", "fits", "micro_batch_tokens up to", f"time at MFU {MFU:.2f} ({_range()})")
+    lines.append(table((*head, *(("cost",) if price is not None else ())), rows))
+    lines += _advice(plans, fits, gpu)
+    return "\n".join(lines)
+
+
+def _cards(plans: Sequence[StagePlan], price: float | None) -> str:
+    """All stages on a few cards."""
+    rows = []
+    any_bound = any(planned.load.is_bound for planned in plans)
+    for gpu in (gpus.named(name) for name in gpus.USUAL):
+        fits = [fit(planned, gpu) for planned in plans]
+        total = _total(fits)
+        rows.append(
+            (
+                gpu.name,
+                f"{gpu.memory_gib:.0f} GiB",
+                *(_cell(found) for found in fits),
+                _hours(total, any_bound),
+                *_priced(total, price),
+            )
+        )
+    head = ("card", "memory", *(planned.stage.name for planned in plans), f"time at MFU {MFU:.2f} ({_range()})")
+    notes = ["*: with gradient checkpointing; no: does not fit"]
+    if plans[0].dtype != "bfloat16":
+        notes.append(f"student.dtype is {plans[0].dtype}: times are foretold for bfloat16 alone")
+    notes.append("no GPU here: --gpu NAME plans for one of " + ", ".join(gpu.name for gpu in gpus.GPUS))
+    return "\n".join([table((*head, *(("cost",) if price is not None else ())), rows), *notes])
+
+
+def _advice(plans: Sequence[StagePlan], fits: Sequence[Fit], gpu: Gpu) -> list[str]:
+    """What to change, by stage."""
+    lines = []
+    if plans[0].dtype != "bfloat16":
+        lines.append(f"student.dtype is {plans[0].dtype}: times are foretold for bfloat16 alone")
+    elif gpu.bf16 is None:
+        lines.append(f"{gpu.name} has no bf16: set student.dtype to float32, for which no time is foretold")
+    for planned, found in zip(plans, fits, strict=True):
+        name = planned.stage.name
+        if not found.fits:
+            what = (
+                f"lower its micro_batch_tokens to {found.most_tokens:,}" if found.most_tokens else "take LoRA, or nf4"
+            )
+            lines.append(f"{name}: does not fit; {what}, or take a card with more memory")
+        elif found.checkpointing and planned.stage.gradient_checkpointing is not True:
+            plain = planned.memory.most_tokens(
+                gpu.usable_bytes,
+                patches_per_token=planned.load.patches_per_token(),
+                checkpointing=False,
+            )
+            lines.append(
+                f"{name}: needs gradient_checkpointing = true at these {planned.micro_batch_tokens:,.0f} tokens; "
+                f"without it micro_batch_tokens up to {plain:,}"
+            )
+    return lines
+
+
+def _measured(plans: Sequence[StagePlan]) -> str:
+    """Hours at the speed that this run has shown."""
+    rows = [
+        (
+            planned.stage.name,
+            f"{planned.tokens_per_s:,.0f}",
+            _short(planned.schedule.tokens),
+            _duration(planned.schedule.tokens / planned.tokens_per_s / 3600),
+        )
+        for planned in plans
+        if planned.tokens_per_s and planned.schedule is not None
+    ]
+    return table(("measured in this run", "tokens/s", "tokens", "time"), rows) if rows else ""
+
+
+def _total(fits: Sequence[Fit]) -> tuple[float, float, float] | None:
+    known = [found.hours for found in fits if found.hours is not None]
+    if len(known) < len(fits):
+        return None
+    middle, low, high = (sum(each) for each in zip(*known, strict=True))
+    return middle, low, high
+
+
+def _verdict(found: Fit) -> str:
+    if not found.fits:
+        return "no"
+    return "checkpointed" if found.checkpointing else "yes"
+
+
+def _range() -> str:
+    low, high = MFU_RANGE
+    return f"{high:.2f} to {low:.2f}"
+
+
+def _cell(found: Fit) -> str:
+    said = _duration(found.hours[0]) if found.hours else "fits" if found.fits else "no"
+    return f"{said}*" if found.fits and found.checkpointing else said
+
+
+def _hours(hours: tuple[float, float, float] | None, is_bound: bool) -> str:
+    if hours is None:
+        return "?"
+    middle, low, high = map(_duration, hours)
+    return f"{'<= ' if is_bound else ''}{middle}" + (f" ({low} to {high})" if low != high else "")
+
+
+def _duration(hours: float) -> str:
+    if hours * 60 < 1:
+        return "< 1 min"
+    return f"{hours * 60:.0f} min" if hours < 2 else f"{hours:,.0f} h" if hours >= 20 else f"{hours:.1f} h"
+
+
+def _priced(hours: tuple[float, float, float] | None, price: float | None) -> tuple[str, ...]:
+    """The cell of the cost, where there is such a column."""
+    if price is None:
+        return ()
+    return ("?" if hours is None else f"{hours[0] * price:,.2f}",)
+
+
+def _gib(size: float) -> str:
+    return f"{size / 2**30:,.1f} GiB" if size >= 2**30 / 10 else f"{size / 2**20:,.0f} MiB"
+
+
+_UNITS: Mapping[str, float] = {"E": 1e18, "P": 1e15, "T": 1e12, "G": 1e9, "M": 1e6, "k": 1e3}
+
+
+def _short(value: float) -> str:
+    for unit, size in _UNITS.items():
+        if value >= 0.9995 * size:
+            return f"{value / size:,.3g} {unit}"
+    return f"{value:,.0f}"

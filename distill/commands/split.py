@@ -1,0 +1,290 @@
+"""`distill split`: a table of questions into training and test rows that share no picture.
+
+Rows that show the same picture stay together, also where it was saved or resized again, and so do rows without a
+picture (or with one of one colour) that ask the same. Which rows become the test set depends on their content and the
+seed alone, not on their order. Rows are written as they are; those that cannot be used are left out and counted.
+"""
+
+import csv
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from distill.artifacts.manifest import atomic_path, storage_errors
+from distill.data import reader as data
+from distill.data import sources
+from distill.data.images import open_arrow, read_bytes
+from distill.data.sources import Row, Table
+from distill.errors import DataError
+from distill.recipe.recipe import Recipe
+from distill.types import BadRow, ImageRef, Sample
+from filters.matching import image_match as pictures
+from filters.run_signals import question_duplicates as questions
+
+TRAIN, TEST = "train", "test"
+NAME = "questions"
+_WORKERS = 4
+_ROWS_AT_ONCE = 1024
+_SUFFIX = {"jsonl": ".jsonl", "json": ".jsonl", "cocoqa": ".jsonl", "parquet": ".parquet", "arrow": ".parquet"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Split:
+    """What was written."""
+
+    files: Mapping[str, Path]
+    rows: Mapping[str, int]
+    pictures: Mapping[str, int]
+    """Different pictures; those that were saved again count once."""
+    left_out: Mapping[str, int]
+    """Rows that cannot be used, by reason."""
+    root: Path
+    """The images_root of both files."""
+
+    def __str__(self) -> str:
+        lines = [
+            f"{path}: {self.rows[name]:,} rows, {self.pictures[name]:,} pictures" for name, path in self.files.items()
+        ]
+        if self.left_out:
+            reasons = ", ".join(f"{reason}: {count:,}" for reason, count in self.left_out.items())
+            lines.append(f"left out: {sum(self.left_out.values()):,} rows that cannot be used ({reasons})")
+        lines.append("no picture is in both; for a recipe:")
+        for name, path in zip(("questions", TEST), self.files.values(), strict=True):
+            lines += [f"[data.{name}]", f'source = "{path.resolve()}"']
+            if self.root != path.resolve().parent:
+                lines.append(f'images_root = "{self.root}"')
+        return "\n".join(lines)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Rows:
+    """What is known of the rows of a table, by their number from 1."""
+
+    images: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    """Digests of a row's pictures."""
+    asked: dict[int, str] = field(default_factory=dict)
+    """A digest of a row's questions."""
+    refs: dict[str, ImageRef] = field(default_factory=dict)
+    left_out: Counter[str] = field(default_factory=Counter)
+
+
+def split(recipe: Recipe, out: Path, *, name: str = NAME, test: float = 0.1, seed: int = 0) -> Split:
+    """Write the rows of a recipe's source to train and test files in `out`, some `test` of them to the latter.
+
+    Images that lie beside the table are linked into `out`, so that relative paths hold there too. Raises DataError
+    when the source cannot be read or split, or when such files are in `out`.
+    """
+    if not 0 < test < 1:
+        raise DataError(f"--test {test}: give the share of the test set as a number between 0 and 1, such as 0.1")
+    table = sources.locate(recipe, name)
+    suffix = _SUFFIX.get(table.kind) or table.files[0].suffix
+    files = {part: out / f"{part}{suffix}" for part in (TRAIN, TEST)}
+    for path in files.values():
+        if path.exists():
+            raise DataError(f"{path}: there is something already; give another --out, or remove it")
+    rows = _read(recipe, name, table)
+    if not rows.images:
+        raise DataError(f"{table.label}: no row can be used ({dict(rows.left_out)}); check format, columns, images")
+    cluster = _clusters(rows, recipe.data[name].max_pixels)
+    chosen = _chosen(_groups(rows, cluster), test, seed, table.label)
+    with storage_errors(out):
+        out.mkdir(parents=True, exist_ok=True)
+    root = _link(rows, table, recipe, name, out)
+    _WRITERS.get(table.kind, _write_json)(
+        table, files, {number: TEST if number in chosen else TRAIN for number in rows.images}
+    )
+    shown: dict[str, set[str]] = {TRAIN: set(), TEST: set()}
+    for number, digests in rows.images.items():
+        shown[TEST if number in chosen else TRAIN] |= {cluster[digest] or digest for digest in digests}
+    return Split(
+        files=files,
+        rows={TRAIN: len(rows.images) - len(chosen), TEST: len(chosen)},
+        pictures={part: len(found) for part, found in shown.items()},
+        left_out=dict(rows.left_out.most_common()),
+        root=root,
+    )
+
+
+def _read(recipe: Recipe, name: str, table: Table) -> _Rows:
+    rows = _Rows()
+    for row, found in data.read_rows(recipe, name, table):
+        samples = [item for item in found if isinstance(item, Sample)]
+        if not samples or not isinstance(row, Row):
+            rows.left_out[next((item.reason for item in found if isinstance(item, BadRow)), "no_question")] += 1
+            continue
+        refs = {ref.sha256: ref for sample in samples for ref in sample.images}
+        rows.refs |= refs
+        rows.images[row.number] = tuple(refs)
+        asked = b"".join(sorted(questions.key(sample) for sample in samples))
+        rows.asked[row.number] = hashlib.sha256(asked).hexdigest()
+    return rows
+
+
+def _clusters(rows: _Rows, max_pixels: int) -> dict[str, str]:
+    """For each picture the smallest digest of those that show the same; empty for a picture that shows nothing."""
+    digests = sorted(rows.refs)
+
+    def look(digest: str) -> pictures.Look:
+        return pictures.look(read_bytes(rows.refs[digest]), max_pixels=max_pixels)
+
+    def confirm(pairs: list[tuple[int, int]]) -> Iterator[bool]:
+        for pair in pairs:
+            one, other = (read_bytes(rows.refs[digests[place]]) for place in pair)
+            yield pictures.same(one, other, max_pixels=max_pixels)
+
+    with ThreadPoolExecutor(_WORKERS) as pool:
+        looks = list(pool.map(look, digests))
+    found = pictures.clusters(looks, confirm)
+    return {
+        digest: "" if seen.flat else digests[first] for digest, seen, first in zip(digests, looks, found, strict=True)
+    }
+
+
+def _groups(rows: _Rows, cluster: Mapping[str, str]) -> list[tuple[str, list[int]]]:
+    """Rows that must stay together, under a name made from their content."""
+    parents: dict[str, str] = {}
+
+    def root(key: str) -> str:
+        parents.setdefault(key, key)
+        while parents[key] != key:
+            parents[key] = parents[parents[key]]
+            key = parents[key]
+        return key
+
+    first: dict[int, str] = {}
+    for number, digests in rows.images.items():
+        # What shows nothing keeps no rows together; their question does.
+        keys = sorted({cluster[digest] for digest in digests} - {""}) or [rows.asked[number]]
+        first[number] = keys[0]
+        for key in keys[1:]:
+            low, high = sorted((root(keys[0]), root(key)))
+            parents[high] = low
+    groups: dict[str, list[int]] = {}
+    for number, key in first.items():
+        groups.setdefault(root(key), []).append(number)
+    return list(groups.items())
+
+
+def _chosen(groups: Iterable[tuple[str, list[int]]], test: float, seed: int, label: str) -> set[int]:
+    """The rows of the test set: groups in a random order, as long as they fit into its share."""
+    ordered = sorted(groups, key=lambda group: hashlib.sha256(f"{seed} {group[0]}".encode()).digest())
+    total = sum(len(numbers) for _, numbers in ordered)
+    chosen: set[int] = set()
+    for _, numbers in ordered:
+        if len(chosen) + len(numbers) <= round(test * total):
+            chosen.update(numbers)
+    if not chosen:
+        smallest = min(len(numbers) for _, numbers in ordered)
+        raise DataError(
+            f"{label}: {total:,} rows in {len(ordered):,} groups that share pictures; the smallest has {smallest:,} "
+            f"rows, and a share of {test:g} is {round(test * total):,}. Give a larger --test, or more pictures"
+        )
+    return chosen
+
+
+def _link(rows: _Rows, table: Table, recipe: Recipe, name: str, out: Path) -> Path:
+    """The images_root of the new files: `out` when the pictures beside the table could be linked there."""
+    own = recipe.data[name].images_root is None
+    paths = {Path(ref.path) for ref in rows.refs.values() if not ref.column}
+    if not paths or out.resolve() == table.root:
+        return out.resolve()
+    if not own or not all(path.is_relative_to(table.root) for path in paths):
+        return table.root
+    try:
+        for path in paths:
+            place = out / path.relative_to(table.root)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            if not place.exists():
+                os.link(path, place)
+    except OSError:  # another file system, or one without links: the pictures stay where they are
+        return table.root
+    return out.resolve()
+
+
+Parts = Mapping[int, str]
+"""Number of a row to the file that it goes to."""
+
+
+def _write_json(table: Table, files: Mapping[str, Path], parts: Parts) -> None:
+    with ExitStack() as stack:
+        opened = {
+            part: stack.enter_context(stack.enter_context(atomic_path(path)).open("wb"))
+            for part, path in files.items()
+        }
+        for row in sources.rows(table):
+            if isinstance(row, Row) and row.number in parts:
+                opened[parts[row.number]].write(orjson.dumps(dict(row.values), option=orjson.OPT_APPEND_NEWLINE))
+
+
+def _write_csv(table: Table, files: Mapping[str, Path], parts: Parts) -> None:
+    with ExitStack() as stack:
+        writers: dict[str, csv.DictWriter[str]] = {}
+        for row in sources.rows(table):
+            if not isinstance(row, Row) or row.number not in parts:
+                continue
+            part = parts[row.number]
+            if part not in writers:
+                path = stack.enter_context(atomic_path(files[part]))
+                file = stack.enter_context(path.open("w", encoding="utf-8", newline=""))
+                tabs = "\t" if files[part].suffix.lower() == ".tsv" else ","
+                writers[part] = csv.DictWriter(file, list(row.values), delimiter=tabs)
+                writers[part].writeheader()
+            writers[part].writerow(row.values)
+
+
+def _write_tables(table: Table, files: Mapping[str, Path], parts: Parts) -> None:
+    """Rows as they lie in columns, pictures included, with the schema and its metadata."""
+    number = 0
+    with ExitStack() as stack:
+        writers: dict[str, pq.ParquetWriter] = {}
+        for file in table.files:
+            for batch in _batches(file, table.kind):
+                own = [parts.get(each, "") for each in range(number + 1, number + 1 + batch.num_rows)]
+                number += batch.num_rows
+                for part, path in files.items():
+                    rows = pa.Table.from_batches([batch.filter(pa.array([each == part for each in own]))])
+                    if part not in writers:
+                        temporary = stack.enter_context(atomic_path(path))
+                        writers[part] = stack.enter_context(pq.ParquetWriter(temporary, rows.schema))
+                    if rows.num_rows:
+                        writers[part].write_table(rows.cast(writers[part].schema))
+
+
+def _batches(file: Path, kind: str) -> Iterator[pa.RecordBatch]:
+    if kind == "arrow":
+        yield from open_arrow(str(file)).to_batches(max_chunksize=_ROWS_AT_ONCE)
+        return
+    with pq.ParquetFile(file) as opened:
+        yield from opened.iter_batches(batch_size=_ROWS_AT_ONCE)
+
+
+_WRITERS = {"csv": _write_csv, "parquet": _write_tables, "arrow": _write_tables}
+
+
+def source_of(
+    source: str, *, name: str | None, settings: Mapping[str, Any], columns: Sequence[str]
+) -> tuple[Recipe, str]:
+    """The recipe that a SOURCE of the command line means, and the name of the source in it.
+
+    A TOML file is a recipe, whose [data.NAME] is split; anything else is a table, with the settings of a data section
+    and columns as KEY=COLUMN. Raises RecipeError.
+    """
+    from distill.recipe.recipe import load
+
+    if Path(source).suffix == ".toml":
+        return load(source), name or NAME
+    mapped = dict(pair.partition("=")[::2] for pair in columns)
+    values = {"source": source, **{key: value for key, value in settings.items() if value is not None}}
+    if mapped:
+        values["columns"] = mapped
+    return Recipe().derived({"data": {NAME: values}}, "the source to split"), NAME

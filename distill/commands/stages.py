@@ -1,0 +1,315 @@
+"""The verbs in order, as the command line calls them: prepare the run directory, watch, summarise.
+
+No stage calls another; they meet here, and only through the files they leave in the run directory.
+"""
+
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from distill.artifacts.manifest import MANIFEST, write_text
+from distill.commands.progress import watch
+from distill.commands.status import damage, evaluation, funnel, parts, training, warnings
+from distill.errors import DataError, RecipeError, StaleError
+from distill.recipe.recipe import Recipe, find, load, recipes_folder
+from distill.types import ProgressCallback, unwatched
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from distill.recipe.eval import AnyStudent
+    from distill.recipe.teachers import Server
+    from student.evaluation.collect_replies import Serve
+    from teacher.engines.remote_student import Attached
+
+
+def generate_stage(recipe: Recipe, run: Path, *, limit: int | None = None, fresh: bool = False) -> str:
+    from teacher.generate import generate
+
+    compared = _compared(recipe, run, asked=True)
+    with _recorded(recipe, run) as on_progress:
+        generate(recipe, run, limit=limit, fresh=fresh, on_progress=on_progress)
+    return _blocks(funnel(run), damage(run), compared) + f"\ntraces: {run / 'generate'}"
+
+
+def _blocks(*texts: str) -> str:
+    return "\n\n".join(text for text in texts if text)
+
+
+def _compared(recipe: Recipe, run: Path, *, asked: bool = False, stage: str | None = None) -> str:
+    """What training data has in common with evaluation data, as a table; refuses to go on where that is a leak.
+
+    `asked`: what teachers are asked; otherwise what the stages learn from, or one of them.
+    """
+    from distill.commands import leakage
+
+    stages = [each for each in recipe.stages if stage in (None, each.name)]
+    names = [leakage.ASKED] if asked and leakage.ASKED in recipe.data else []
+    return leakage.require(recipe, run, names if asked else leakage.training_sources(recipe, stages)).summary()
+
+
+def replay_request(recipe: Recipe, run: Path, trace_id: str, *, resend: bool) -> str:
+    import orjson
+
+    from teacher.replay import replay
+
+    return orjson.dumps(replay(recipe, run, trace_id, resend=resend), option=orjson.OPT_INDENT_2).decode()
+
+
+def check_generate(recipe: Recipe, run: Path, *, limit: int | None, fresh: bool, probe: int) -> str:
+    from distill.checks.recipe_checks import GENERATE, check_recipe
+    from teacher.preflight import preflight
+
+    found = check_recipe(recipe, run, checks=GENERATE)
+    if found.problems:
+        raise RecipeError(f"{recipe.path}: generate cannot run\n{found.as_text(only_open=True)}")
+    if not probe:
+        told = preflight(recipe, run, limit=limit, fresh=fresh)
+    else:
+        with _recorded(recipe, run) as on_progress:
+            told = preflight(recipe, run, limit=limit, fresh=fresh, probe=probe, on_progress=on_progress)
+    return f"{found.as_text(only_open=True)}\n\n{told}"
+
+
+def check_run(recipe: Recipe, run: Path, *, gpu: str | None, as_json: bool) -> tuple[str, bool]:
+    """What a check of the whole run finds, as text or JSON, and whether the run can work."""
+    import orjson
+
+    from distill.checks.recipe_checks import check_recipe
+
+    report = check_recipe(recipe, run, gpu=gpu)
+    text = orjson.dumps(report.as_fields(), option=orjson.OPT_INDENT_2).decode() if as_json else report.as_text()
+    return text, not report.problems
+
+
+def filter_stage(recipe: Recipe, run: Path, *, fresh: bool = False) -> str:
+    from distill.wiring import measurers
+    from filters.apply import apply
+
+    with _recorded(recipe, run) as on_progress:
+        apply(recipe, run, fresh=fresh, measurers=measurers(recipe, run), on_progress=on_progress)
+    blocks = [funnel(run), warnings(run), damage(run), f"dataset: {run / 'filter' / 'dataset'}"]
+    return "\n".join(block for block in blocks if block) + f"\nreport:  {run / 'filter' / 'report.html'}"
+
+
+def compare_policies(recipe: Recipe, run: Path, other: Recipe) -> str:
+    """What the filter section of another recipe would do with the signals of a run."""
+    from filters.what_if import as_text, what_if
+
+    return as_text(what_if(recipe.model_copy(update={"filter": other.filter}), run))
+
+
+def train_stage(recipe: Recipe, run: Path, *, stage: str | None = None, fresh: bool = False) -> str:
+    from student.distributed import processes
+    from student.train import train
+
+    if processes.launcher_shards():
+        sharded = tuple(each.model_copy(update={"sharding": "fsdp2"}) for each in recipe.stages)
+        recipe = recipe.model_copy(update={"stages": sharded})
+    with processes.together():
+        compared = ""
+        if processes.is_main():
+            from filters.dataset.ablation_sets import materialise_stages
+
+            compared = _compared(recipe, run, stage=stage)
+            materialise_stages(recipe, run, stage)
+        with _recorded(recipe, run) as on_progress:
+            train(recipe, run, stage=stage, fresh=fresh, on_progress=on_progress)
+        return _blocks(training(run), parts(run), damage(run), compared)
+
+
+def export_student(
+    run: Path, out: Path, stage: str | None, *, forms: Sequence[str], prompts: int | None = None
+) -> str:
+    """Write the student in one form to `out`, or in several to folders there; with `prompts`, prove each.
+
+    What lies at its place already is proven as it is.
+    """
+    from student.export.convert import NATIVE, export, server_arguments, stage_of
+
+    recipe = load(run / "recipe.toml")
+    server = None
+    if prompts is not None:
+        from teacher.engines.export_server import server_of
+
+        server = server_of(recipe)
+    lines = []
+    for form in forms:
+        folder = out if len(forms) == 1 else out / form
+        if prompts is not None and (folder / "config.json").is_file():
+            found = stage_of(recipe, run, stage)
+        else:
+            found = export(run, folder, stage=stage, native=form == NATIVE)
+        options = " ".join(
+            f"--{name}" if value is True else f"--{name} {value}" for name, value in server_arguments(folder).items()
+        )
+        lines.append(f"{folder}: the student of stage {found}")
+        if prompts is not None and server is not None:
+            lines.append(_verified(recipe, run, folder, found, server, prompts))
+        lines.append(f"serve it: vllm serve {folder} {options}".rstrip())
+    return "\n".join(lines)
+
+
+def _verified(recipe: Recipe, run: Path, folder: Path, stage: str, server: "Server", prompts: int) -> str:
+    from student.export.verify import REPORT, verify
+    from teacher.engines.export_server import serving
+
+    with watch() as on_progress:
+        report = verify(
+            recipe,
+            run,
+            folder,
+            partial(serving, server=server),
+            stage=stage,
+            prompts=prompts,
+            on_progress=on_progress,
+        )
+    figures = report["replies"]
+    return (
+        f"verified: {figures['identical']} of {figures['compared']} greedy replies of vLLM are those of transformers "
+        f"({figures['identical_share']:.1%}; {figures['different_replies']} different ones; {report['form']} form, "
+        f"{report['dtype']}), "
+        f"top-1 agreement {figures['top1_agreement']:.2%} of {figures['tokens']:,} tokens; {folder / REPORT}"
+    )
+
+
+def export_dataset(run: Path, formats: list[str], out: Path) -> str:
+    from filters.dataset.exports import export
+
+    files = export(run, formats, out)
+    return "\n".join(f"{out / name}" + (f": {count:,}" if count else "") for name, count in files.items())
+
+
+def export_tasks(run: Path, sources: Sequence[str], out: Path) -> str:
+    """Write questions of the run's recipe as tasks of lmms-eval."""
+    from student.evaluation.lmms_tasks import write
+
+    if not (run / "recipe.toml").is_file():
+        raise DataError(f"{run}: no run directory: it holds no recipe.toml, which every stage of a run writes")
+    tasks = write(load(run / "recipe.toml"), sources, out)
+    names = ",".join(task.name for task in tasks)
+    lines = [f"{task.folder}: {task.name}, {task.questions:,} questions" for task in tasks]
+    return "\n".join([*lines, f"ask: lmms-eval eval --include_path {out} --tasks {names} ... (docs/benchmarks.md)"])
+
+
+def eval_stage(recipe: Recipe, run: Path, *, fresh: bool = False) -> str:
+    from student.evaluate import evaluate
+
+    compared = _compared(recipe, run)
+    with _recorded(recipe, run) as on_progress:
+        evaluate(recipe, run, fresh=fresh, on_progress=on_progress, vllm=partial(_vllm, recipe), connect=_connect)
+    return _blocks(evaluation(run), damage(run), compared) + f"\nreport:  {run / 'eval' / 'report.html'}"
+
+
+def ablate_recipe(
+    recipe: Recipe,
+    run: Path,
+    *,
+    arms: Sequence[str],
+    study: str | None,
+    seeds: Sequence[int],
+    jobs: int,
+    report: bool,
+    fresh: bool,
+) -> str:
+    from distill.ablation.runner import ablate
+    from distill.commands.status import ablation
+
+    # A report is written from what is there, and trains nothing.
+    compared = "" if report else _compared(recipe, run)
+    with watch() as on_progress:
+        folder = ablate(
+            recipe,
+            run,
+            arms=arms,
+            study=study,
+            seeds=seeds,
+            jobs=jobs,
+            report=report,
+            fresh=fresh,
+            on_progress=on_progress,
+        )
+    return _blocks(ablation(folder, study), compared) + f"\nreport:  {folder / 'report.html'}"
+
+
+def _vllm(recipe: Recipe) -> "Serve":
+    from teacher.engines.export_server import server_of, serving
+
+    return partial(serving, server=server_of(recipe))
+
+
+def _connect(name: str, student: "AnyStudent", **limits: int) -> "AbstractContextManager[Attached]":
+    from teacher.engines.remote_student import attached
+
+    return attached(name, student, **limits)
+
+
+def all_stages(recipe: Recipe, run: Path) -> str:
+    """Every stage in order; each one returns at once when its work is done.
+
+    What a later stage will need is looked at first: a run that cannot end well does not begin.
+    """
+    _require_fit(recipe, run)
+    generate_stage(recipe, run)
+    filtered = filter_stage(recipe, run)
+    trained = train_stage(recipe, run)
+    return f"{filtered}\n\n{trained}\n\n{eval_stage(recipe, run)}"
+
+
+def _require_fit(recipe: Recipe, run: Path) -> None:
+    """Raise RecipeError with everything that would stop a run, unless all of it is finished already."""
+    from distill.checks.recipe_checks import check_recipe
+
+    if (run / "eval" / MANIFEST).is_file():
+        return
+    found = check_recipe(recipe, run)
+    if found.problems:
+        raise RecipeError(f"{recipe.path}: the run cannot end well\n{found.as_text(only_open=True)}")
+    sys.stderr.write(f"{found.as_text(only_open=True)}\n")
+
+
+@contextmanager
+def _recorded(recipe: Recipe, run: Path) -> Iterator[ProgressCallback]:
+    """Leave the resolved recipe (defaults, overrides, absolute paths) in the run directory, and show progress.
+
+    A stage that refuses changed settings leaves the run, and so its recipe, as it was. Of several processes one does.
+    """
+    from student.distributed import processes
+
+    if not processes.is_main():
+        yield unwatched
+        return
+    path = run / "recipe.toml"
+    before = path.read_text(encoding="utf-8") if path.is_file() else None
+    write_text(path, recipe.to_toml())
+    try:
+        with watch() as on_progress:
+            yield on_progress
+    except StaleError:
+        if before is not None:
+            write_text(path, before)
+        raise
+
+
+def copy_shipped(name: str, destination: Path) -> Path:
+    """Copy a shipped recipe with its assets: the folder of its name, and those that it names; the copied recipe."""
+    source = find(name)
+    if source.parent != recipes_folder():
+        raise RecipeError(f"{name} is not a shipped recipe; `distill recipes` lists them")
+    target = destination if destination.suffix == ".toml" else destination / source.name
+    text = source.read_text(encoding="utf-8")
+    folders = [path for path in sorted(source.parent.iterdir()) if path.is_dir() and path.name != "__pycache__"]
+    assets = [path for path in folders if path.name == source.stem or f'"{path.name}/' in text]
+    for path in (target, *(target.parent / folder.name for folder in assets)):
+        if path.exists():
+            raise RecipeError(f"{path} is already there; nothing was copied, choose another place")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    for folder in assets:
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(folder, target.parent / folder.name, ignore=ignored)
+    shutil.copyfile(source, target)
+    return target

@@ -1,0 +1,216 @@
+"""What a run directory says about itself: the funnel, the state of every stage, the headline figures.
+
+Reads manifests and metrics only, so it answers at once and without torch, also while a stage is running.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from distill.artifacts.damaged_lines import counted
+from distill.artifacts.integrity import changed
+from distill.artifacts.manifest import STAGES, Manifest
+from distill.errors import DataError
+from distill.reports.text_table import table
+
+FUNNEL = {
+    "generate": ("samples", "traces", "complete"),
+    "filter": ("input", "complete", "correct", "kept", "selected"),
+}
+
+
+def status(run: Path) -> str:
+    """The funnel, the stages and the evaluation of a run, as text."""
+    if not (run / "recipe.toml").is_file():
+        raise DataError(f"{run}: no run here (no recipe.toml); give the directory that `distill run` printed")
+    blocks = [_stages(run), funnel(run), warnings(run), damage(run), training(run), evaluation(run)]
+    return "\n\n".join(block for block in blocks if block)
+
+
+def _stages(run: Path) -> str:
+    rows = []
+    for stage in STAGES:
+        manifest = Manifest.read(run / stage)
+        if manifest is not None:
+            damaged = len(changed(run / stage, manifest.outputs.items()))
+            state = f"finished, {damaged:,} files damaged" if damaged else "finished"
+            rows.append((stage, state, f"{manifest.seconds:,.0f} s", manifest.created))
+        else:
+            rows.append((stage, "unfinished" if (run / stage).exists() else "not started", "", ""))
+    return table(("stage", "state", "took", "finished at"), rows)
+
+
+def funnel(run: Path) -> str:
+    """How many questions and traces came in, were complete, were kept."""
+    rows: list[tuple[str, str]] = []
+    for stage, steps in FUNNEL.items():
+        manifest = Manifest.read(run / stage)
+        if manifest is not None:
+            # The steps of the funnel in their order, then whatever else was counted.
+            others = sorted(name for name, count in manifest.counts.items() if count and name not in steps)
+            rows += [
+                (f"{stage}: {name.replace('_', ' ')}", f"{manifest.counts.get(name, 0):,}")
+                for name in (*steps, *others)
+            ]
+            if stage == "generate":
+                tokens = manifest.tokens
+                rows.append(("generate: tokens", f"{tokens.get('reasoning', 0) + tokens.get('answer', 0):,}"))
+                rows.append(("generate: tokens wasted", f"{tokens.get('wasted', 0):,}"))
+    return table(("funnel", "count"), rows) if rows else ""
+
+
+def warnings(run: Path) -> str:
+    """One line for everything that is wrong with the filtered dataset as a whole; nothing while all is well."""
+    path = run / "filter" / "health.json"
+    if not path.is_file() or Manifest.read(run / "filter") is None:
+        return ""
+    found = orjson.loads(path.read_bytes())
+    lines = [f"warning: {text}" for text in found["warnings"]]
+    return "\n".join(lines + [f"note: {text}" for text in found["notes"]])
+
+
+def damage(run: Path) -> str:
+    """One line a file of which damaged lines were set aside; nothing where there was none."""
+    lines = [
+        f"note: {count:,} damaged {'line was' if count == 1 else 'lines were'} set aside in {path.relative_to(run)}"
+        for path, count in counted(run).items()
+    ]
+    return "\n".join(lines)
+
+
+def training(run: Path) -> str:
+    """One line a trained stage."""
+    rows = []
+    for folder, manifest in _trained(run):
+        counts = manifest.counts
+        rows.append(
+            (
+                folder.name,
+                f"{counts.get('rows', 0):,}",
+                f"{counts.get('steps', 0):,}",
+                f"{counts.get('trainable_parameters', 0):,}",
+                f"{manifest.tokens.get('trained', 0):,}",
+                f"{manifest.seconds:,.0f} s",
+            )
+        )
+    return table(("trained", "rows", "steps", "trainable", "tokens", "took"), rows) if rows else ""
+
+
+def _trained(run: Path) -> list[tuple[Path, Manifest]]:
+    """The finished stages in the order in which they were trained."""
+    read = ((path, Manifest.read(path)) for path in sorted((run / "train").glob("*")) if path.is_dir())
+    return sorted(
+        ((path, manifest) for path, manifest in read if manifest is not None), key=lambda pair: pair[1].created
+    )
+
+
+def parts(run: Path) -> str:
+    """What every trained stage trained and froze, and in which dtype."""
+    rows = []
+    for folder, _ in _trained(run):
+        if (folder / "parts.json").is_file():
+            for part in orjson.loads((folder / "parts.json").read_bytes())["parts"]:
+                size = f"{part['bytes'] / 1e6:,.1f} MB"
+                counts = (f"{part['parameters']:,}", f"{part['trainable']:,}")
+                rows.append((f"{folder.name} {part['part']}", *counts, part["dtype"], size))
+    return table(("part", "parameters", "trained", "dtype", "weights"), rows) if rows else ""
+
+
+def evaluation(run: Path) -> str:
+    """Accuracy of every arm with its interval, what else its replies tell, domains, and the paired differences."""
+    path = run / "eval" / "metrics.json"
+    if not path.is_file():
+        return ""
+    metrics = orjson.loads(path.read_bytes())
+    arms = metrics["arms"]
+    known = {head: cells for head, cells in _columns(arms).items() if any(cells)}
+    rows = [
+        (
+            name,
+            f"{arm['n']:,}",
+            f"{percent(arm['accuracy'])} {interval(arm['ci95'])}",
+            *(known[head][at] for head in known),
+        )
+        for at, (name, arm) in enumerate(arms.items())
+    ]
+    blocks = [table(("arm", "n", "accuracy % [95 % interval]", *known), rows)]
+    domains = sorted({domain for arm in arms.values() for domain in arm["domains"]})
+    if len(domains) > 1:
+        shares = [
+            (name, *(percent(arm["domains"][each]["accuracy"]) if each in arm["domains"] else "" for each in domains))
+            for name, arm in arms.items()
+        ]
+        blocks.append(table(("accuracy %", *domains), shares))
+    deltas = [
+        (name, f"{percent(delta['delta'], sign=True)} {interval(delta['ci95'], sign=True)}", f"{delta['p']:.2g}")
+        for name, delta in metrics["deltas"].items()
+    ]
+    if deltas:
+        blocks.append(table(("difference", "points [95 % interval]", "p"), deltas))
+    return "\n\n".join(blocks)
+
+
+def _columns(arms: Mapping[str, Any]) -> dict[str, list[str]]:
+    """What is told of arms beside their accuracy, by its heading; empty where an arm's replies cannot tell."""
+
+    def share(value: float | None) -> str:
+        return "" if value is None else percent(value)
+
+    def tokens(value: float | None) -> str:
+        return "" if value is None else f"{value:.1f}"
+
+    found = arms.values()
+    return {
+        "hallucinated %": [share(arm.get("hallucination_rate")) for arm in found],
+        "rationale tokens": [tokens(arm.get("mean_rationale_tokens")) for arm in found],
+        "without image %": [share((arm.get("without_image") or {}).get("accuracy")) for arm in found],
+    }
+
+
+def ablation(folder: Path, study: str | None = None) -> str:
+    """Every arm of an ablation with its interval and its effect against the reference, then the claims."""
+    results = orjson.loads((folder / "results.json").read_bytes())
+    studies = {name: found for name, found in results["studies"].items() if study in (None, name)}
+    wanted = studies[study]["arms"] if study in studies else list(results["arms"])
+    rows = []
+    for name in wanted:
+        arm = results["arms"][name]
+        effect = arm["effect"]
+        rows.append(
+            (
+                name,
+                str(len(arm["seeds"])),
+                f"{percent(arm['accuracy'])} {interval(arm['ci95'])}",
+                f"{percent(effect['delta'], sign=True)} {interval(effect['ci95'], sign=True)}" if effect else "",
+                f"{arm['cost']['train_tokens']:,.0f}",
+                f"{arm['cost']['train_seconds']:,.0f}",
+            )
+        )
+    gain = f"over {results['reference']}, points"
+    parts = [table(("arm", "seeds", "accuracy % [95 % interval]", gain, "tokens", "seconds"), rows)]
+    claims = [
+        (
+            claim["text"],
+            name,
+            f"{percent(claim['effect']['delta'], sign=True)} {interval(claim['effect']['ci95'], sign=True)}",
+            claim["verdict"],
+        )
+        for name, found in studies.items()
+        for claim in found["claims"]
+    ]
+    if claims:
+        parts.append(table(("claim", "study", "points [95 % interval]", "verdict"), claims))
+    if results["skipped"]:
+        parts.append(table(("left out", "why"), list(results["skipped"].items())))
+    return "\n\n".join(parts)
+
+
+def percent(share: float, *, sign: bool = False) -> str:
+    return f"{100 * share:+.1f}" if sign else f"{100 * share:.1f}"
+
+
+def interval(ci95: Sequence[float], *, sign: bool = False) -> str:
+    """[low, high] in percent."""
+    return f"[{percent(ci95[0], sign=sign)}, {percent(ci95[1], sign=sign)}]"

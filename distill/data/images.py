@@ -1,0 +1,390 @@
+"""Encoded image bytes and their safe decoding.
+
+Everything that looks at a picture goes through here, so that the teacher, the filter and the student see the same
+pixels: EXIF orientation applied, transparency over white, eight bits, RGB, first frame. Sizes are checked from the
+header before a pixel is decoded, and only formats whose decoders run in this process are opened (EPS would start
+Ghostscript). Colour profiles are not applied. Does not cover resizing, which belongs to each model's processor.
+"""
+
+import hashlib
+import io
+import os
+import stat
+import struct
+import threading
+import warnings
+import zlib
+from bisect import bisect_right
+from collections import OrderedDict
+from functools import lru_cache
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from PIL import (
+    AvifImagePlugin,
+    BmpImagePlugin,
+    GifImagePlugin,
+    Image,
+    ImageOps,
+    Jpeg2KImagePlugin,
+    JpegImagePlugin,
+    PngImagePlugin,
+    PpmImagePlugin,
+    TiffImagePlugin,
+    UnidentifiedImageError,
+    WebPImagePlugin,
+)
+
+from distill.data.grey_values import eight_bits
+from distill.data.image_metadata import without_metadata
+from distill.errors import ImageError
+from distill.types import ImageRef
+
+_READERS = (
+    JpegImagePlugin.JpegImageFile,
+    PngImagePlugin.PngImageFile,
+    WebPImagePlugin.WebPImageFile,
+    GifImagePlugin.GifImageFile,
+    BmpImagePlugin.BmpImageFile,
+    TiffImagePlugin.TiffImageFile,
+    PpmImagePlugin.PpmImageFile,
+    Jpeg2KImagePlugin.Jpeg2KImageFile,
+    AvifImagePlugin.AvifImageFile,
+)
+FORMATS = tuple(reader.format for reader in _READERS if reader.format in Image.OPEN)
+MAX_BYTES = 1 << 28
+"""A larger file is refused unread: no picture that a model can use needs 256 MiB."""
+
+MAX_ASPECT = 200
+"""A longer shape is refused: image processors raise errors on it, and nobody can read it."""
+
+CACHE_BYTES = 1 << 28
+"""Row groups of tables with embedded images that a process keeps in memory."""
+
+# What decoders raise on damaged input, over all FORMATS. Found by damaging files at random (the tests do).
+_DECODER_ERRORS = (
+    OSError,
+    SyntaxError,
+    ValueError,
+    TypeError,
+    ArithmeticError,
+    LookupError,
+    AttributeError,
+    EOFError,
+    MemoryError,
+    NotImplementedError,
+    RuntimeError,
+    struct.error,
+    zlib.error,
+    Image.DecompressionBombError,
+)
+_ORIENTATION = 0x0112
+_PNG_METADATA = (b"eXIf", b"Raw profile type exif", b"XML:com.adobe.xmp")
+
+# Our own limit is checked before any pixel is decoded; Pillow's warning would only repeat it on stderr.
+warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
+
+
+def load(ref: ImageRef, *, max_pixels: int) -> Image.Image:
+    """The pixels of one image, RGB. Raises ImageError."""
+    return decode(read_bytes(ref), max_pixels=max_pixels)
+
+
+def decode(data: bytes, *, max_pixels: int) -> Image.Image:
+    """Encoded bytes to RGB pixels; see the module docstring for the rules.
+
+    Raises ImageError with one of: empty_image, unreadable_image, too_many_pixels, extreme_shape, truncated_image.
+    """
+    image = _open(data, max_pixels)
+    try:
+        image.load()
+    except _DECODER_ERRORS as error:
+        raise _damaged(error) from None
+    try:
+        return _rgb(_upright(image))
+    except _DECODER_ERRORS as error:
+        raise ImageError("unreadable_image", f"mode {image.mode} cannot become RGB: {error}") from None
+
+
+def check(data: bytes, *, max_pixels: int) -> None:
+    """Raise what `decode` would raise, in less time: for asking whether an image is sound, not for its pixels.
+
+    The whole stream of a JPEG is read and its every coefficient decoded; only the way from coefficients to pixels,
+    on which nothing can fail, is taken at an eighth of the size.
+    """
+    image = _open(data, max_pixels)
+    if image.format != "JPEG" or image.mode not in ("RGB", "L"):
+        decode(data, max_pixels=max_pixels)
+        return
+    image.draft(None, (max(1, image.width // 8), max(1, image.height // 8)))
+    try:
+        image.load()
+    except _DECODER_ERRORS as error:
+        raise _damaged(error) from None
+
+
+def size(data: bytes, *, max_pixels: int) -> tuple[int, int]:
+    """Width and height of what `decode` makes, from the header alone; damaged pixels go unnoticed."""
+    image = _open(data, max_pixels)
+    # Pillow states the size of a TIFF as turned, and looks for a PNG's orientation behind the pixels, decoding them.
+    known = image.format == "TIFF" or (image.format == "PNG" and not any(mark in data for mark in _PNG_METADATA))
+    return image.size if known or (_orientation(image) or 1) < 5 else (image.height, image.width)
+
+
+def portable(data: bytes, *, max_pixels: int) -> tuple[bytes, str]:
+    """Bytes and MIME type that any decoder turns into the pixels of `decode`, without EXIF and other metadata.
+
+    Plain 8-bit JPEG and PNG files stay undecoded and lose nothing else; anything else becomes a PNG.
+    """
+    image = _open(data, max_pixels)
+    if _is_plain(image, data):
+        try:
+            return without_metadata(data), f"image/{str(image.format).lower()}"
+        except ValueError:
+            pass  # laid out oddly, though Pillow reads it
+    buffer = io.BytesIO()
+    decode(data, max_pixels=max_pixels).save(buffer, "PNG", compress_level=1)
+    return without_metadata(buffer.getvalue()), "image/png"
+
+
+def is_portable(data: bytes, *, max_pixels: int) -> bool:
+    """Whether every decoder turns the bytes as they are into the pixels of `decode`."""
+    return _is_plain(_open(data, max_pixels), data)
+
+
+def read_bytes(ref: ImageRef) -> bytes:
+    """The encoded bytes of an image, wherever they lie.
+
+    Raises ImageError: missing_image, unreadable_image, too_many_bytes, or changed_image when the bytes are no
+    longer those that the sample was made from.
+    """
+    data = read_cell(ref.path, ref.column, ref.row, ref.index) if ref.column else read_file(Path(ref.path))
+    if ref.sha256 and sha256(data) != ref.sha256:
+        raise ImageError("changed_image", f"{ref.path}: the image changed since the sample was read")
+    return data
+
+
+def sha256(data: bytes) -> str:
+    """Hex digest of encoded bytes: the identity of an image."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def read_file(path: Path) -> bytes:
+    """The bytes of a regular file of at most MAX_BYTES. Raises ImageError; never blocks on a pipe or a device."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    except (FileNotFoundError, NotADirectoryError):
+        raise ImageError("missing_image", f"{path}: no such file") from None
+    except (OSError, ValueError) as error:
+        raise ImageError("unreadable_image", f"{path}: {error}") from None
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise ImageError("unreadable_image", f"{path}: not a regular file")
+        if status.st_size > MAX_BYTES:
+            raise ImageError("too_many_bytes", f"{path}: {status.st_size} bytes, more than {MAX_BYTES}")
+        with open(descriptor, "rb", closefd=False) as file:
+            return file.read()
+    except OSError as error:
+        raise ImageError("unreadable_image", f"{path}: {error}") from None
+    finally:
+        os.close(descriptor)
+
+
+def within(root: Path, name: str, *, allow_outside: bool) -> Path:
+    """The path `name` means below `root`, symbolic links resolved.
+
+    Raises ImageError path_outside_root when it leaves `root` and `allow_outside` is false.
+    """
+    try:
+        path = (root / name.removeprefix("file://")).resolve()
+    except (OSError, ValueError, RuntimeError) as error:
+        raise ImageError("unreadable_image", f"{name!r} is not a path: {error}") from None
+    if not allow_outside and not path.is_relative_to(root):
+        raise ImageError("path_outside_root", f"{name!r} leads out of {root}; allow_outside_root = true permits it")
+    return path
+
+
+def cell_bytes(cell: Any) -> bytes:
+    """The bytes held by one image cell of a table: raw bytes, or a struct with `bytes`. Raises ImageError."""
+    data = cell.get("bytes") if isinstance(cell, dict) else cell
+    if isinstance(data, bytearray | memoryview):
+        data = bytes(data)
+    if not isinstance(data, bytes):
+        raise ImageError("missing_image", "the image cell holds no bytes")
+    if len(data) > MAX_BYTES:
+        raise ImageError("too_many_bytes", f"{len(data)} bytes, more than {MAX_BYTES}")
+    return data
+
+
+_Group = tuple[str, int, str, int]
+"""Path, modification time, column and number of a row group."""
+
+_groups: OrderedDict[_Group, Any] = OrderedDict()
+_lock = threading.Lock()
+# A child forked while another thread reads must not inherit a lock that nobody will release.
+os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
+
+
+def read_cell(path: str, column: str, row: int, index: int) -> bytes:
+    """Item `index` of `column` in row `row` of a Parquet or Arrow file.
+
+    The last row groups are kept in memory (CACHE_BYTES of them), so reading rows in order touches each group of
+    the file once. Random access to a larger Parquet file reads a whole row group a cell: write small groups.
+    """
+    try:
+        modified_ns = Path(path).stat().st_mtime_ns
+        if path.endswith(".arrow"):
+            cell = _arrow_column(path, modified_ns, column)[row].as_py()
+        else:
+            group, offset = _row_group(path, modified_ns, row)
+            cell = _parquet_column((path, modified_ns, column, group))[offset].as_py()
+    except FileNotFoundError:
+        raise ImageError("missing_image", f"{path}: no such file") from None
+    except (OSError, ValueError, LookupError, pa.ArrowException) as error:
+        raise ImageError("unreadable_image", f"{path}: row {row} of column {column!r}: {error}") from None
+    if isinstance(cell, list):
+        if index >= len(cell):
+            raise ImageError("missing_image", f"{path}: row {row} of column {column!r} has {len(cell)} images")
+        cell = cell[index]
+    return cell_bytes(cell)
+
+
+def _parquet_column(key: _Group) -> Any:
+    path, modified_ns, column, group = key
+    with _lock:
+        if key in _groups:
+            _groups.move_to_end(key)
+            return _groups[key]
+        values = _parquet_file(path, modified_ns).read_row_group(group, columns=[column])[column]
+        _groups[key] = values
+        while len(_groups) > 1 and sum(item.nbytes for item in _groups.values()) > CACHE_BYTES:
+            _groups.popitem(last=False)
+        return values
+
+
+def _row_group(path: str, modified_ns: int, row: int) -> tuple[int, int]:
+    """The row group that holds a row, and the row's place in it."""
+    starts = _row_group_starts(path, modified_ns)
+    if not 0 <= row < starts[-1]:
+        raise IndexError(f"the file has {starts[-1]} rows")
+    group = bisect_right(starts, row) - 1
+    return group, row - starts[group]
+
+
+@lru_cache(maxsize=32)
+def _row_group_starts(path: str, modified_ns: int) -> tuple[int, ...]:
+    metadata = _parquet_file(path, modified_ns).metadata
+    sizes = (metadata.row_group(group).num_rows for group in range(metadata.num_row_groups))
+    return tuple(accumulate(sizes, initial=0))
+
+
+@lru_cache(maxsize=32)
+def _parquet_file(path: str, modified_ns: int) -> pq.ParquetFile:
+    return pq.ParquetFile(path)
+
+
+@lru_cache(maxsize=32)
+def _arrow_column(path: str, modified_ns: int, column: str) -> Any:
+    return open_arrow(path)[column]
+
+
+def open_arrow(path: str) -> pa.Table:
+    """An Arrow file in stream format (as the datasets library writes) or file format, mapped, not read."""
+    source = pa.memory_map(path)
+    try:
+        return pa.ipc.open_stream(source).read_all()
+    except pa.ArrowInvalid:
+        source.seek(0)
+        return pa.ipc.open_file(source).read_all()
+
+
+def _open(data: bytes, max_pixels: int) -> Image.Image:
+    """The image with only its header read, of an allowed format and size."""
+    if not data:
+        raise ImageError("empty_image", "the image has no bytes")
+    try:
+        image = Image.open(io.BytesIO(data), formats=FORMATS)
+        width, height = image.size
+    except Image.DecompressionBombError as error:
+        raise ImageError("too_many_pixels", str(error)) from None
+    except UnidentifiedImageError:
+        known = ", ".join(str(name) for name in FORMATS)
+        raise ImageError("unreadable_image", f"none of {known}; it begins with {data[:16]!r}") from None
+    except _DECODER_ERRORS as error:
+        raise ImageError("unreadable_image", f"not an image of a known format: {error}") from None
+    if width < 1 or height < 1:
+        raise ImageError("empty_image", f"{width} x {height} pixels")
+    if width * height > max_pixels:
+        raise ImageError("too_many_pixels", f"{width} x {height} pixels, more than max_pixels = {max_pixels}")
+    if max(width, height) > MAX_ASPECT * min(width, height):
+        raise ImageError(
+            "extreme_shape", f"{width} x {height} pixels, one side more than {MAX_ASPECT} times the other"
+        )
+    return image
+
+
+def _damaged(error: BaseException) -> ImageError:
+    text = str(error)
+    if isinstance(error, Image.DecompressionBombError):
+        return ImageError("too_many_pixels", text)
+    cut = isinstance(error, EOFError) or any(word in text for word in ("truncated", "not enough", "end of file"))
+    return ImageError("truncated_image" if cut else "unreadable_image", f"cannot be decoded: {text}")
+
+
+def _upright(image: Image.Image) -> Image.Image:
+    """The image turned as its EXIF orientation says; unreadable EXIF says nothing."""
+    try:
+        return ImageOps.exif_transpose(image) if _orientation(image) != 1 else image
+    except _DECODER_ERRORS:
+        return image
+
+
+def _orientation(image: Image.Image) -> int | None:
+    """The EXIF orientation, 1 (upright) when absent, None when the EXIF block cannot be read."""
+    try:
+        value = image.getexif().get(_ORIENTATION, 1)
+    except _DECODER_ERRORS:
+        return None
+    return value if isinstance(value, int) and 1 <= value <= 8 else 1
+
+
+def _rgb(image: Image.Image) -> Image.Image:
+    if image.mode == "RGB" and "transparency" not in image.info:
+        return image
+    if image.mode.startswith("I;16") or image.mode in ("I", "F"):
+        return eight_bits(image).convert("RGB")
+    if image.mode == "LAB":
+        from PIL import ImageCms
+
+        return _checked(ImageCms.profileToProfile(image, ImageCms.createProfile("LAB"), _srgb(), outputMode="RGB"))
+    if image.has_transparency_data or image.mode in ("La", "RGBa"):
+        layer = image.convert("RGBA")
+        white = Image.new("RGBA", layer.size, (255, 255, 255, 255))
+        return Image.alpha_composite(white, layer).convert("RGB")
+    return image.convert("RGB")
+
+
+def _srgb() -> Any:
+    from PIL import ImageCms
+
+    return ImageCms.createProfile("sRGB")
+
+
+def _checked(image: Image.Image | None) -> Image.Image:
+    if image is None:
+        raise ValueError("no conversion to RGB")
+    return image
+
+
+def _is_plain(image: Image.Image, data: bytes) -> bool:
+    """Whether every decoder agrees on the pixels: 8-bit RGB or grey JPEG or PNG with nothing to interpret."""
+    if image.format not in ("JPEG", "PNG") or image.mode not in ("RGB", "L"):
+        return False
+    if image.format == "PNG" and data[24:25] != b"\x08":
+        return False
+    still = getattr(image, "n_frames", 1) == 1
+    return still and "transparency" not in image.info and _orientation(image) == 1

@@ -1,0 +1,364 @@
+"""Data sources to samples, one by one.
+
+`read` gives every row as a sample or as a BadRow with a counted reason; `samples` gives the good ones and refuses a
+source of which too little is usable. A sample's id comes from its question and its images' bytes, never from its
+position. Images are checked by decoding them fully, a few at a time; only references to them are handed on.
+Where rows lie is `distill.data.sources`' business, what their columns mean `distill.data.formats`'.
+"""
+
+import hashlib
+import os
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from distill.artifacts.manifest import atomic_path, file_sha256, fingerprint
+from distill.data import formats, images, sources
+from distill.data.arrow import table_of
+from distill.data.formats import Cell, Question, RowError
+from distill.data.sources import Row, Table
+from distill.errors import DataError, ImageError
+from distill.recipe.recipe import DataSource, Recipe
+from distill.types import BadRow, ImageRef, Sample
+
+_WORKERS = min(4, os.cpu_count() or 1)
+_FILES_REMEMBERED = 4096
+_DETAIL_CHARACTERS = 500
+_COLUMNS_FROM = 200
+"""Rows of a file without a header that are looked at to learn its columns."""
+
+_SCHEMA = pa.schema(
+    [
+        ("id", pa.string()),
+        (
+            "images",
+            pa.list_(
+                pa.struct(
+                    [
+                        ("sha256", pa.string()),
+                        ("path", pa.string()),
+                        ("column", pa.string()),
+                        ("row", pa.int64()),
+                        ("index", pa.int64()),
+                    ]
+                )
+            ),
+        ),
+        ("question", pa.string()),
+        ("answers", pa.list_(pa.string())),
+        ("answer_type", pa.string()),
+        ("domain", pa.string()),
+        ("meta", pa.string()),
+    ]
+)
+_ROW_GROUP = 1024
+
+
+def samples(
+    recipe: Recipe, name: str = "questions", *, on_bad: Callable[[BadRow], None] | None = None
+) -> Iterator[Sample]:
+    """The usable samples of a source, in order; `on_bad` is told of every other row.
+
+    Raises DataError when the source does not exist, holds no row or no usable row, lacks a mapped column, or when
+    more than `max_bad_share` of its rows are bad (repeated rows are left out but are not bad). That last one is
+    known at the end of the source only.
+    """
+    good = 0
+    reasons: Counter[str] = Counter()
+    first: list[BadRow] = []
+    for item in read(recipe, name):
+        if isinstance(item, Sample):
+            good += 1
+            yield item
+            continue
+        reasons[item.reason] += 1
+        if len(first) < 3 and item.reason != "duplicate_row":
+            first.append(item)
+        if on_bad is not None:
+            on_bad(item)
+    require_enough(sources.settings(recipe, name), name, good, reasons, first)
+
+
+def require_enough(source: DataSource, name: str, good: int, reasons: Counter[str], first: Sequence[BadRow]) -> None:
+    """Raise DataError for a source of which nothing, or too little, can be used: `good` samples beside bad rows."""
+    where = f"[data.{name}] source = {source.source!r}"
+    if not good and not reasons:
+        raise DataError(f"{where} holds no rows")
+    bad = reasons.total() - reasons["duplicate_row"]
+    if good and bad <= source.max_bad_share * (good + bad):
+        return
+    counts = ", ".join(f"{reason}: {count}" for reason, count in reasons.most_common())
+    shown = "\n".join(f"  {row.source} row {row.row}: {row.reason}: {row.detail}" for row in first)
+    share = f"more than max_bad_share = {source.max_bad_share}" if good else "no usable row is left"
+    raise DataError(
+        f"{where}: {bad} of {good + bad} rows cannot be used, {share} ({counts}); the first:\n{shown}\n"
+        "check source, images_root, format and columns"
+    )
+
+
+def read(
+    recipe: Recipe, name: str = "questions", *, decode: Callable[[int], bool] = lambda number: True
+) -> Iterator[Sample | BadRow]:
+    """Every row of a source in order, as samples (a row may hold several) or as a BadRow.
+
+    Of rows with the same question and images the first is kept; the others are duplicate_row, or
+    conflicting_answer when their gold differs. Stops after `limit` samples. Images of rows for whose number `decode`
+    is false are only looked for, and known by their place: for a survey, not for a run. Raises DataError when the
+    source cannot be read at all.
+    """
+    source = sources.settings(recipe, name)
+    table = sources.locate(recipe, name)
+    reader = _Reader(source, table, decode)
+    seen: dict[bytes, int] = {}
+    good = 0
+    for row, found in _ordered(reader.prepare, _checked_columns(table, source, name)):
+        for item in found:
+            if isinstance(item, Sample):
+                key, gold = bytes.fromhex(item.id), hash(item.answers)
+                if key in seen:
+                    number = row.row if isinstance(row, BadRow) else row.number
+                    item = _repeated(item, number, table, same=seen[key] == gold)
+                else:
+                    seen[key] = gold
+                    good += 1
+            yield item
+            if good == source.limit:
+                return
+
+
+def read_rows(recipe: Recipe, name: str, table: Table) -> Iterator[tuple[Row | BadRow, list[Sample | BadRow]]]:
+    """Every row of a source as it lies there, with the samples that it holds; repeated ones too, and no limit."""
+    source = sources.settings(recipe, name)
+    yield from _ordered(_Reader(source, table, lambda number: True).prepare, _checked_columns(table, source, name))
+
+
+def _repeated(sample: Sample, number: int, table: Table, *, same: bool) -> BadRow:
+    reason = "duplicate_row" if same else "conflicting_answer"
+    detail = f"same question and images as an earlier row (sample {sample.id})"
+    if not same:
+        detail += f", but its answer is {sample.answer!r}"
+    return BadRow(source=table.label, row=number, reason=reason, detail=detail)
+
+
+def _checked_columns(table: Table, source: DataSource, name: str) -> Iterator[Row | BadRow]:
+    """The rows of a table, once its first ones have shown that the mapped columns exist."""
+    rows = sources.rows(table)
+    head = list(islice(rows, _COLUMNS_FROM if table.kind in ("jsonl", "json") else 1))
+    columns = {column for row in head if isinstance(row, Row) for column in row.values}
+    if columns:
+        formats.check_columns(columns, source, f"[data.{name}] {table.label}")
+    yield from head
+    del head
+    yield from rows
+
+
+def _ordered(
+    work: Callable[[Row | BadRow], list[Sample | BadRow]], rows: Iterator[Row | BadRow]
+) -> Iterator[tuple[Row | BadRow, list[Sample | BadRow]]]:
+    """The rows with the results of `work`, in order, computed by a few threads a few rows ahead."""
+    pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="images")
+    waiting: deque[tuple[Row | BadRow, Future[list[Sample | BadRow]]]] = deque()
+    try:
+        for row in rows:
+            waiting.append((row, pool.submit(work, row)))
+            if len(waiting) > 4 * _WORKERS:
+                done, future = waiting.popleft()
+                yield done, future.result()
+        while waiting:
+            done, future = waiting.popleft()
+            yield done, future.result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+class _Reader:
+    """Turns rows into samples; remembers the files it has already checked, for several questions an image."""
+
+    def __init__(self, source: DataSource, table: Table, decode: Callable[[int], bool]) -> None:
+        self.source = source
+        self.table = table
+        self._decode = decode
+        self._checked: OrderedDict[Path, str | ImageError] = OrderedDict()
+
+    def prepare(self, row: Row | BadRow) -> list[Sample | BadRow]:
+        if isinstance(row, BadRow):
+            return [row]
+        try:
+            parsed = formats.parse(row.values, self.source)
+            refs = tuple(self._reference(cell, row) for cell in parsed.images)
+        except (RowError, ImageError) as error:
+            return [BadRow(source=self.table.label, row=row.number, reason=error.reason, detail=_brief(str(error)))]
+        return [_sample(question, refs) for question in parsed.questions]
+
+    def _reference(self, cell: Cell, row: Row) -> ImageRef:
+        """A reference to one image that has been decoded once. Raises ImageError."""
+        value = cell.value
+        if isinstance(value, dict) and not value.get("bytes") and isinstance(value.get("path"), str):
+            value = value["path"]
+        decode = self._decode(row.number)
+        if isinstance(value, str | tuple):
+            return self._file(value if isinstance(value, tuple) else (value,), decode=decode)
+        if not row.table:
+            raise ImageError("unsupported_image_cell", f"column {cell.column!r}: a path is needed, not {value!r:.60}")
+        data = images.cell_bytes(value)
+        if decode:
+            images.check(data, max_pixels=self.source.max_pixels)
+        elif not data:
+            raise ImageError("empty_image", "the image has no bytes")
+        return ImageRef(
+            sha256=images.sha256(data), path=row.table, column=cell.column, row=row.table_row, index=cell.index
+        )
+
+    def _file(self, names: tuple[str, ...], *, decode: bool) -> ImageRef:
+        for name in names:
+            if name.startswith(("http://", "https://", "data:")):
+                raise ImageError("unsupported_image_cell", f"{name:.60}: images must be files; download them first")
+        paths = [images.within(self.table.root, name, allow_outside=self.source.allow_outside_root) for name in names]
+        path = next((path for path in paths if _exists(path)), paths[0])
+        if not decode:
+            return _seen(path)
+        checked = self._checked.get(path)
+        if checked is None:
+            checked = self._checked[path] = self._check(path)
+            while len(self._checked) > _FILES_REMEMBERED:
+                self._checked.popitem(last=False)
+        if isinstance(checked, ImageError):
+            raise checked
+        return ImageRef(sha256=checked, path=str(path))
+
+    def _check(self, path: Path) -> str | ImageError:
+        try:
+            data = images.read_file(path)
+            images.check(data, max_pixels=self.source.max_pixels)
+        except ImageError as error:
+            return error
+        return images.sha256(data)
+
+
+def _seen(path: Path) -> ImageRef:
+    """A reference to a file that is there and not empty; its place stands for its bytes. Raises ImageError."""
+    try:
+        if not path.stat().st_size:
+            raise ImageError("empty_image", f"{path}: the image has no bytes")
+    except OSError as error:
+        raise ImageError("missing_image", f"{path}: {error.strerror}") from None
+    return ImageRef(sha256=hashlib.sha256(str(path).encode()).hexdigest(), path=str(path))
+
+
+def _brief(text: str) -> str:
+    """A sentence that may quote a cell, without what makes it unreadable."""
+    return text if len(text) <= _DETAIL_CHARACTERS else f"{text[:_DETAIL_CHARACTERS]}..."
+
+
+def _exists(path: Path) -> bool:
+    """Whether a path leads to something; a name that is too long or in a locked folder does not."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
+
+
+def _sample(question: Question, refs: tuple[ImageRef, ...]) -> Sample:
+    return Sample(
+        id=sample_id(question.text, [ref.sha256 for ref in refs]),
+        images=refs,
+        question=question.text,
+        answers=question.answers,
+        answer_type=question.answer_type,
+        domain=question.domain,
+        meta=question.meta,
+    )
+
+
+def sample_id(question: str, image_sha256s: Iterable[str]) -> str:
+    """The id of a question about images: the same wherever and whenever it is read."""
+    text = "\0".join([question, *image_sha256s])
+    return hashlib.sha256(text.encode()).hexdigest()[:20]
+
+
+def source_fields(recipe: Recipe, name: str = "questions") -> dict[str, Any]:
+    """The settings of a source for a fingerprint: where its content lies does not matter, what it holds does.
+
+    Files are digested whole, pictures beside a table are not (their bytes are part of the sample ids).
+    """
+    source = sources.settings(recipe, name)
+    fields = source.model_dump(mode="json", exclude={"source", "images_root"})
+    path = recipe.local(source.source)
+    if not path.exists():
+        return fields | {"source": source.source}
+    table = sources.locate(recipe, name)
+    # Shards in different folders may share a name, so their order is part of the key.
+    digests = {f"{position:05d} {file.name}": _digest(file) for position, file in enumerate(_content_files(table))}
+    return fields | {"content": next(iter(digests.values())) if len(digests) == 1 else fingerprint(digests)}
+
+
+def _content_files(table: Table) -> list[Path]:
+    return [file for path in table.files for file in (sorted(path.glob("*.txt")) if path.is_dir() else [path])]
+
+
+def _digest(file: Path) -> str:
+    status = file.stat()
+    return _cached_digest(file, status.st_size, status.st_mtime_ns)
+
+
+@cache
+def _cached_digest(file: Path, size: int, modified_ns: int) -> str:
+    return file_sha256(file)
+
+
+def write_samples(path: Path, found: Iterable[Sample]) -> int:
+    """Write samples (references to images, not images) to a Parquet file that appears only when complete."""
+    count = 0
+    rows = iter(found)
+    with atomic_path(path) as temporary, pq.ParquetWriter(temporary, _SCHEMA, compression="zstd") as writer:
+        while group := [to_record(sample) for sample in islice(rows, _ROW_GROUP)]:
+            writer.write_table(table_of(group, _SCHEMA))
+            count += len(group)
+    return count
+
+
+def to_record(sample: Sample) -> dict[str, Any]:
+    """A sample as a row of plain values; `from_record` reads it back."""
+    return {
+        "id": sample.id,
+        "images": [asdict(ref) for ref in sample.images],
+        "question": sample.question,
+        "answers": list(sample.answers),
+        "answer_type": sample.answer_type,
+        "domain": sample.domain,
+        "meta": orjson.dumps(dict(sample.meta), option=orjson.OPT_SORT_KEYS, default=str).decode(),
+    }
+
+
+def from_record(values: Mapping[str, Any]) -> Sample:
+    return Sample(
+        **{
+            **values,
+            "images": tuple(ImageRef(**ref) for ref in values["images"]),
+            "answers": tuple(values["answers"]),
+            "meta": orjson.loads(values["meta"]),
+        }
+    )
+
+
+def read_samples(path: Path, ids: Collection[str] | None = None) -> Iterator[Sample]:
+    """The samples of a file that `write_samples` wrote, in its order: all, or those of some ids."""
+    wanted = None if ids is None else pa.array(sorted(ids), pa.string())
+    try:
+        with pq.ParquetFile(path) as table:
+            for batch in table.iter_batches(batch_size=_ROW_GROUP):
+                if wanted is not None:
+                    batch = batch.filter(pc.is_in(batch["id"], value_set=wanted))
+                yield from map(from_record, batch.to_pylist())
+    except (OSError, pa.ArrowException) as error:
+        raise DataError(f"{path}: cannot be read as samples: {error}; run the generate stage again") from None

@@ -1,0 +1,370 @@
+"""Where the rows of a data source lie, and reading them one by one.
+
+A source is a file, a directory or a hub name; whatever it is, it ends up as a `Table`: files of one kind, read in
+order. Rows come out as plain mappings; what their columns mean is `distill.data.formats`' business. A row that cannot
+be read is a BadRow; a source that cannot be read is a DataError.
+"""
+
+import csv
+import difflib
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from distill import packages
+from distill.data.images import open_arrow
+from distill.errors import DataError
+from distill.recipe.recipe import DataSource, Recipe
+from distill.types import BadRow
+
+KINDS = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "json",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".parquet": "parquet",
+    ".arrow": "arrow",
+}
+_COCOQA_FILES = {"question": "questions.txt", "answer": "answers.txt", "image_id": "img_ids.txt", "type": "types.txt"}
+_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
+_BATCH_ROWS = 32
+"""Rows of a columnar file in memory at once: rows may carry whole pictures."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """The files of one source. `root` is the folder image paths are relative to, symbolic links resolved."""
+
+    label: str
+    kind: str
+    files: tuple[Path, ...]
+    root: Path
+    hub: str = ""
+    """Hub name when the files are a cache of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One row. `number` counts from 1 over the source; `table` and `table_row` (from 0) are set when image bytes lie
+    in the file itself and can be referred to."""
+
+    number: int
+    values: Mapping[str, Any]
+    table: str = ""
+    table_row: int = 0
+
+
+def settings(recipe: Recipe, name: str) -> DataSource:
+    """The source named `name` in the recipe. Raises DataError naming the nearest one."""
+    if name in recipe.data:
+        return recipe.data[name]
+    known = ", ".join(recipe.data) or "none"
+    raise DataError(f"{recipe.path}: no data source [data.{name}]{nearest(name, recipe.data)} (known: {known})")
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A hint at the most similar of the known names, or nothing."""
+    found = difflib.get_close_matches(name, [str(item) for item in known], n=1)
+    return f"; did you mean {found[0]!r}?" if found else ""
+
+
+def locate(recipe: Recipe, name: str) -> Table:
+    """The files a source consists of. Raises DataError with the next step when there are none."""
+    source = settings(recipe, name)
+    path = recipe.local(source.source)
+    where = f"[data.{name}] source = {source.source!r}"
+    if path.is_file():
+        table = Table(label=str(path), kind=_kind(path, where), files=(path,), root=path.parent)
+    elif path.is_dir():
+        table = _directory(path, source, where)
+    elif is_hub_name(source):
+        table = _hub(source, path, where)
+    else:
+        raise DataError(f"{where}: {path} does not exist{_nearest_path(path)}; paths are relative to the recipe")
+    return _with_root(table, recipe, source, name)
+
+
+def _with_root(table: Table, recipe: Recipe, source: DataSource, name: str) -> Table:
+    root = table.root if source.images_root is None else recipe.local(source.images_root)
+    if not root.is_dir():
+        raise DataError(
+            f"[data.{name}] images_root = {source.images_root!r}: {root} is not a directory{_nearest_path(root)}; "
+            "paths are relative to the recipe"
+        )
+    return Table(label=table.label, kind=table.kind, files=table.files, root=root.resolve(), hub=table.hub)
+
+
+def _nearest_path(path: Path) -> str:
+    try:
+        return nearest(path.name, [item.name for item in path.parent.iterdir()])
+    except OSError:
+        return f" (nor does its folder {path.parent})"
+
+
+def _kind(path: Path, where: str) -> str:
+    kind = KINDS.get(path.suffix.lower())
+    if kind is None:
+        raise DataError(f"{where}: cannot read a {path.suffix or 'suffixless'} file; known: {', '.join(KINDS)}")
+    return kind
+
+
+def _directory(path: Path, source: DataSource, where: str) -> Table:
+    """The table inside a directory: a saved datasets directory, Parquet files, or an image folder's table."""
+    base = path / source.subset if source.subset and (path / source.subset).is_dir() else path
+    if (base / "dataset_dict.json").is_file():
+        splits = orjson.loads((base / "dataset_dict.json").read_bytes()).get("splits", [])
+        if source.split not in splits:
+            raise DataError(f"{where}: {base} has no split {source.split!r} (splits: {', '.join(splits)})")
+        base = base / source.split
+    if (base / "state.json").is_file():
+        files = [base / item["filename"] for item in orjson.loads((base / "state.json").read_bytes())["_data_files"]]
+        return Table(label=str(base), kind="arrow", files=tuple(files), root=base)
+    folders = [folder for folder in (base / source.split, base) if folder.is_dir()]
+    if source.format == "cocoqa":
+        for folder in folders:
+            if all((folder / file).is_file() for file in ("questions.txt", "answers.txt", "img_ids.txt")):
+                return Table(label=str(folder), kind="cocoqa", files=(folder,), root=folder)
+    for suffix in ("jsonl", "csv", "parquet"):
+        for folder in folders:
+            file = folder / f"metadata.{suffix}"
+            if file.is_file():
+                return Table(label=str(file), kind=KINDS[file.suffix], files=(file,), root=folder)
+    shards = _of_split([file for file in sorted(base.rglob("*.parquet")) if _is_visible(file, base)], source, where)
+    if shards:
+        return Table(label=str(base), kind="parquet", files=tuple(shards), root=base)
+    tables = [file for folder in folders[-1:] for file in sorted(folder.iterdir()) if file.suffix.lower() in KINDS]
+    named = [file for file in tables if file.stem == source.split] or tables
+    if len(named) == 1:
+        return Table(label=str(named[0]), kind=_kind(named[0], where), files=(named[0],), root=base)
+    found = f"several tables ({', '.join(file.name for file in named)})" if named else "no table"
+    raise DataError(
+        f"{where}: {base} holds {found}; name one file as source, or add metadata.jsonl with one row an image"
+    )
+
+
+def _is_visible(file: Path, base: Path) -> bool:
+    return not any(part.startswith(".") for part in file.relative_to(base).parts)
+
+
+def _of_split(files: list[Path], source: DataSource, where: str) -> list[Path]:
+    """The files of the wanted split, by hub conventions: `train-00000-of-00001.parquet` or a folder `train`."""
+    splits = {file: _split_of(file) for file in files}
+    named = sorted({split for split in splits.values() if split})
+    if not named:
+        return files
+    chosen = [file for file in files if splits[file] == source.split]
+    if not chosen:
+        raise DataError(f"{where}: no files of split {source.split!r}; found: {', '.join(named)}")
+    return chosen
+
+
+def _split_of(file: Path) -> str | None:
+    for name in (file.stem, file.parent.name):
+        match = re.match(r"(train|training|validation|valid|val|dev|test|testmini)(?=$|[-_.\d])", name)
+        if match:
+            return match[1]
+    return None
+
+
+def is_hub_name(source: DataSource) -> bool:
+    """Whether a source that is not on this disk has the form of a hub name."""
+    return bool(_HUB_NAME.fullmatch(source.source)) and Path(source.source).suffix not in KINDS
+
+
+def check_hub(source: DataSource, path: Path, where: str) -> None:
+    """Raise DataError or MissingExtra, without any network, where a hub name cannot be read as the recipe says."""
+    packages.require(f"{where}: {path} does not exist, so it would be a hub name; reading the hub", "datasets")
+    if "[" in source.split:
+        raise DataError(f"{where}: split = {source.split!r}: slices are not read; use limit")
+
+
+def _hub(source: DataSource, path: Path, where: str) -> Table:
+    """A dataset of the hub, downloaded and cached by the datasets library."""
+    check_hub(source, path, where)
+    import datasets
+
+    try:
+        dataset = datasets.load_dataset(source.source, source.subset, split=source.split)
+        files = [Path(item["filename"]) for item in dataset.cache_files]
+    except (OSError, ValueError, RuntimeError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise DataError(
+            f"{where}: neither {path} nor a readable hub dataset{_nearest_path(path)}: {reason}; "
+            "check the name, subset, split and the network"
+        ) from None
+    if not files:
+        raise DataError(f"{where}: the datasets library kept no cache files; unset HF_DATASETS_IN_MEMORY_MAX_SIZE")
+    return Table(label=source.source, kind="arrow", files=tuple(files), root=files[0].parent, hub=source.source)
+
+
+def rows(table: Table) -> Iterator[Row | BadRow]:
+    """Every row of a table in order. Raises DataError when a file cannot be read at all."""
+    number = 0
+    for file in table.files:
+        try:
+            for item in _READERS[table.kind](file):
+                number += 1
+                if isinstance(item, str):
+                    yield BadRow(source=str(file), row=number, reason="malformed_row", detail=item)
+                elif table.kind in ("parquet", "arrow"):
+                    values, table_row = item
+                    yield Row(number=number, values=values, table=str(file), table_row=table_row)
+                else:
+                    yield Row(number=number, values=item)
+        except (OSError, pa.ArrowException, csv.Error) as error:
+            raise DataError(f"{file}: cannot be read after row {number}: {error}") from None
+
+
+def _jsonl(file: Path) -> Iterator[Mapping[str, Any] | str]:
+    with file.open("rb") as lines:
+        for number, line in enumerate(lines):
+            text = line.removeprefix(b"\xef\xbb\xbf").strip() if number == 0 else line.strip()
+            if text:
+                yield _parsed(text)
+
+
+def _parsed(text: bytes) -> Mapping[str, Any] | str:
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        try:
+            text.decode()
+        except UnicodeDecodeError as wrong:
+            return f"not valid UTF-8 ({wrong.reason} at byte {wrong.start} of the line); convert the file with iconv"
+        return f"not valid JSON: {error}"
+    return value if isinstance(value, dict) else f"a JSON object is needed, not {type(value).__name__}"
+
+
+def _json(file: Path) -> Iterator[Mapping[str, Any] | str]:
+    """A JSON array of objects, or an object holding one; many tools also write JSON lines under this suffix."""
+    data = file.read_bytes().removeprefix(b"\xef\xbb\xbf")
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        if isinstance(_parsed(data.strip().split(b"\n", 1)[0]), str):
+            raise DataError(f"{file}: not valid JSON: {error}") from None
+        yield from _jsonl(file)
+        return
+    if isinstance(value, dict):
+        lists = [key for key, item in value.items() if isinstance(item, list)]
+        if len(lists) > 1:
+            raise DataError(f"{file}: holds several lists ({', '.join(lists)}); write the rows as JSON lines")
+        value = value[lists[0]] if lists else [value]
+    if not isinstance(value, list):
+        raise DataError(f"{file}: a JSON array of objects is needed, not {type(value).__name__}")
+    for item in value:
+        yield item if isinstance(item, dict) else f"a JSON object is needed, not {type(item).__name__}"
+
+
+def _csv(file: Path) -> Iterator[Mapping[str, Any] | str]:
+    csv.field_size_limit(sys.maxsize)
+    delimiter = "\t" if file.suffix.lower() == ".tsv" else ","
+    with file.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as lines:
+        table = csv.DictReader(lines, delimiter=delimiter, restkey="\0", restval="\0", strict=True)
+        while True:
+            begin = table.reader.line_num + 1
+            try:
+                item = next(table)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                # Lenient reading would put all lines up to the next quotation mark into one cell.
+                yield f"lines {begin} to {table.reader.line_num} are no CSV row: {error}"
+                continue
+            if "\0" in item or "\0" in item.values():
+                yield "the row has not as many cells as the header"
+            elif any(isinstance(cell, str) and not _is_text(cell) for cell in item.values()):
+                yield "not valid UTF-8"
+            else:
+                yield item
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _parquet(file: Path) -> Iterator[tuple[Mapping[str, Any], int] | str]:
+    with pq.ParquetFile(file) as table:
+        names = _class_names(table.schema_arrow)
+        row = 0
+        for batch in table.iter_batches(batch_size=_BATCH_ROWS):
+            for values in _batch_rows(batch, names):
+                yield values if isinstance(values, str) else (values, row)
+                row += 1
+
+
+def _arrow(file: Path) -> Iterator[tuple[Mapping[str, Any], int] | str]:
+    table = open_arrow(str(file))
+    names = _class_names(table.schema)
+    row = 0
+    for batch in table.to_batches(max_chunksize=_BATCH_ROWS):
+        for values in _batch_rows(batch, names):
+            yield values if isinstance(values, str) else (values, row)
+            row += 1
+
+
+def _batch_rows(batch: Any, names: Mapping[str, list[str]]) -> Iterator[Mapping[str, Any] | str]:
+    try:
+        found: list[Any] = batch.to_pylist()
+    except UnicodeDecodeError:
+        found = [_row_or_reason(batch.slice(row, 1)) for row in range(batch.num_rows)]
+    for values in found:
+        if not isinstance(values, str):
+            for column, labels in names.items():
+                label = values.get(column)
+                if isinstance(label, int) and 0 <= label < len(labels):
+                    values[column] = labels[label]
+        yield values
+
+
+def _row_or_reason(batch: Any) -> Mapping[str, Any] | str:
+    try:
+        values: Mapping[str, Any] = batch.to_pylist()[0]
+    except UnicodeDecodeError as error:
+        return f"not valid UTF-8: {error}"
+    return values
+
+
+def _class_names(schema: Any) -> dict[str, list[str]]:
+    """Label names of the integer columns that the datasets library declared as class labels."""
+    try:
+        features = orjson.loads((schema.metadata or {}).get(b"huggingface", b"{}"))["info"]["features"]
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        return {}
+    labels = {name: item for name, item in features.items() if isinstance(item, dict)}
+    return {
+        name: item["names"] for name, item in labels.items() if item.get("_type") == "ClassLabel" and "names" in item
+    }
+
+
+def _cocoqa(folder: Path) -> Iterator[Mapping[str, Any] | str]:
+    """COCO-QA as published: parallel text files, one line a question."""
+    names = {name: folder / file for name, file in _COCOQA_FILES.items() if (folder / file).is_file()}
+    columns = {name: file.read_text(encoding="utf-8", errors="replace").splitlines() for name, file in names.items()}
+    if len({len(lines) for lines in columns.values()}) > 1:
+        sizes = ", ".join(f"{names[name].name} {len(lines)}" for name, lines in columns.items())
+        raise DataError(f"{folder}: the COCO-QA files have different numbers of lines: {sizes}")
+    for cells in zip(*columns.values(), strict=True):
+        yield dict(zip(columns, cells, strict=True))
+
+
+_READERS: Mapping[str, Any] = {
+    "jsonl": _jsonl,
+    "json": _json,
+    "csv": _csv,
+    "parquet": _parquet,
+    "arrow": _arrow,
+    "cocoqa": _cocoqa,
+}

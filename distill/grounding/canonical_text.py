@@ -1,0 +1,183 @@
+"""A text in lower case in which each number is the letter N, and the numbers beside it: what arithmetic is read from.
+
+Reads digits with separators, percent signs and scale words, fractions and English number words. What has the shape of
+a date, a version, a serial number or an ordinal is no number but the letter X. Signs of LaTeX and Markdown become
+plain ones or go. What the numbers are said to be is not looked at.
+"""
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from distill.answers.number_words import SMALL, TENS
+from distill.grounding.numbers_in_text import plain
+
+MARK: Final = "N"
+UNREADABLE: Final = "X"
+_SCALES: Final = {"hundred": 1e2, "thousand": 1e3, "k": 1e3, "million": 1e6, "billion": 1e9, "trillion": 1e12}
+_PARTS: Final = {
+    "half": 2, "third": 3, "quarter": 4, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7, "eighth": 8, "ninth": 9,
+    "tenth": 10,
+}  # fmt: skip
+_TIMES: Final = {"twice": 2, "double": 2, "doubling": 2, "triple": 3, "tripling": 3, "thrice": 3, "quadruple": 4}
+_COUNTS: Final = {word: value for word, value in SMALL.items() if value > 1} | TENS
+_SPOKEN: Final = frozenset([*_COUNTS, *_PARTS, *(f"{part}s" for part in _PARTS), *_TIMES, "one"])
+"""Words of which a text must hold one for numbers in words to be looked for."""
+
+_LATEX: Final = (
+    (re.compile(r"\\sqrt\s*\{([^{}]*)\}"), r"√(\1)"),
+    (re.compile(r"\\(?:begin|end)\s*\{[^{}]*\}"), " "),
+    (re.compile(r"\\pi\b"), "π"),
+    (re.compile(r"\\leq?\b"), "≤"),
+    (re.compile(r"\\geq?\b"), "≥"),
+    (re.compile(r"\\[a-zA-Z]+|\\\\"), " "),
+)
+_SIGNS: Final = str.maketrans(
+    {
+        "×": "*", "·": "*", "✕": "*", "÷": "/", "⁄": "/", "≅": "≈", "⇒": "→", "’": "'", "²": "^2", "³": "^3",
+        "½": " 1/2", "¼": " 1/4", "¾": " 3/4", "\u00a0": " ", "\u202f": " ", "\u2009": " ",
+        **dict.fromkeys("$€£¥`&#{}~", None),
+    }
+)  # fmt: skip
+_BULLET: Final = re.compile(r"^[ \t]*(?:[-*+•>][ \t]+)+", re.MULTILINE)
+_POWERED_UNIT: Final = re.compile(r"(?<=[a-z])\^(?=[23])")
+_DEGREES: Final = re.compile(r"(?<=\d) ?° ?([cf]\b)?")
+_SPACES: Final = re.compile(r"  +")
+_NOTE: Final = re.compile(r"\((?!because|since|as )[^()\d]{0,60}\)")
+_UNIT: Final = "one|two|three|four|five|six|seven|eight|nine"
+_COUNT: Final = "|".join(sorted(_COUNTS, key=len, reverse=True))
+_PART: Final = re.compile(rf"\b(?:(an?|{_UNIT})[ -])?(half|(?:{'|'.join(_PARTS)})s?) of (?=\d|(?:{_COUNT})\b)")
+_MULTIPLE: Final = re.compile(rf"\b({'|'.join(_TIMES)})(?: of)? (?=\d|(?:{_COUNT})\b)")
+_IN_WORDS: Final = re.compile(
+    rf"\b(?:({'|'.join(TENS)})(?:[ -]({_UNIT}))?|({_COUNT})"
+    r"|(?<=plus )one|(?<=minus )one|(?<=times )one|one(?= plus | times ))"
+    rf"\b(?![ -](?:hundred|thousand|million|billion|{'|'.join(_PARTS)}))"
+)
+_TO_SPACES: Final = bytes(code if chr(code).isalpha() else 32 for code in range(128)) + b" " * 128
+# The first sign, by which the search finds its place, is no part of a word or another number.
+_START: Final = re.compile(r"[\d.](?<![\w.].)(?<!\.(?!\d))")
+_NUMBER: Final = re.compile(
+    r"""(?P<odd>\d+(?:\.\d+){2,}
+        |(?:\d{4}-\d\d-\d\d|\d\d?/\d\d?/\d{2,4})(?![\d-])
+        |\d{2,}(?:-\d{2,}){2,}(?!\d|\s?=)
+        |\d+(?:st|nd|rd|th)\b|\d{16,})
+    |(?P<digits>(?:\d{1,3}(?:[,']\d{3})+(?!\d)|\d+)(?:\.\d+)?|\.\d+)
+        (?P<percent>\s?%|\spercent\b|\sper\scent\b)?
+        (?P<scale>\s?(?:hundred|thousand|million|billion|trillion)\b|k\b)?
+        (?P<more>,\d)?""",
+    re.VERBOSE,
+)
+
+
+MOST_NUMBERS: Final = 400
+"""Numbers of a text of any length that are read."""
+CHARACTERS_A_NUMBER: Final = 100
+"""A longer text may hold one number more for each so many characters: what is denser is a listing."""
+
+
+def most_numbers(text: str) -> int:
+    """How many numbers of a text are read, so that the time grows with its length and not with what it holds."""
+    return MOST_NUMBERS + len(text) // CHARACTERS_A_NUMBER
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    value: float
+    unit: float
+    """One of its last place: 0.1 for 2.5, 1000 for 3k."""
+    percent: bool
+    start: int
+    end: int
+    """Where it stands in the plain text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Canonical:
+    text: str
+    numbers: list[Number]
+    plain: str
+    complete: bool
+    """Whether every number was read; a text may have more than were asked for."""
+
+
+def canonical(text: str, most: int) -> Canonical:
+    """A text with its numbers marked: the first `most` of them, and the text up to there."""
+    source = _in_digits(_cleaned(text), most)
+    found: list[Number] = []
+    pieces: list[str] = []
+    end = 0
+    while (start := _START.search(source, end)) is not None:
+        if len(found) == most:
+            return Canonical("".join(pieces), found, source, complete=False)
+        match = _NUMBER.match(source, start.start())
+        assert match is not None
+        pieces.append(source[end : match.start()])
+        end = match.end()
+        number = _number(match)
+        if number is None:
+            pieces.append(UNREADABLE)
+        else:
+            found.append(number)
+            pieces.append(MARK)
+    pieces.append(source[end:])
+    return Canonical("".join(pieces), found, source, complete=True)
+
+
+def _cleaned(text: str) -> str:
+    text = plain(text)
+    if "\\" in text:
+        for pattern, replacement in _LATEX:
+            text = pattern.sub(replacement, text)
+    text = text.lower()
+    if "**" in text:
+        text = re.sub(r"(?<=\d)\*\*(?=\d)", "^", text).replace("**", "")
+    text = text.translate(_SIGNS)
+    if "^" in text:
+        text = _POWERED_UNIT.sub("", text)
+    if "°" in text:
+        text = _DEGREES.sub(
+            lambda match: {"c": " celsius ", "f": " fahrenheit "}.get(match[1] or "", " degrees "), text
+        )
+    if "(" in text:
+        text = _NOTE.sub(" ", text)
+    for short, plain_form in (("i.e.,", "ie"), ("i.e.", "ie"), ("e.g.", "eg"), ("approx.", "approx")):
+        text = text.replace(short, plain_form)
+    return _SPACES.sub(" ", _BULLET.sub("", text))
+
+
+def _in_digits(text: str, most: int) -> str:
+    """A text with the first `most` numbers in words written in digits."""
+    words = set(text.encode("ascii", "replace").translate(_TO_SPACES).decode().split())
+    if words.isdisjoint(_SPOKEN):
+        return text
+    text = _PART.sub(lambda match: f"({_VALUES[match[1] or '']}/{_PARTS[_singular(match[2])]}) of ", text, count=most)
+    text = _MULTIPLE.sub(lambda match: f"{_TIMES[match[1]]} times ", text, count=most)
+    return _IN_WORDS.sub(_digits, text, count=most)
+
+
+_VALUES: Final = {**SMALL, "a": 1, "an": 1, "": 1}
+
+
+def _singular(word: str) -> str:
+    return word if word in _PARTS else word.removesuffix("s")
+
+
+def _digits(match: re.Match[str]) -> str:
+    if match[1]:
+        return str(TENS[match[1]] + SMALL.get(match[2] or "", 0))
+    return str(_COUNTS[match[3]] if match[3] else 1)
+
+
+def _number(match: re.Match[str]) -> Number | None:
+    if not match["digits"] or match["more"]:
+        return None
+    return Number(*_worth(match["digits"], match["scale"] or ""), match["percent"] is not None, *match.span())
+
+
+@lru_cache(maxsize=1 << 12)
+def _worth(written: str, scale: str) -> tuple[float, float]:
+    """A number's value, and one of its last place."""
+    digits = written.replace(",", "").replace("'", "")
+    factor = _SCALES[scale.strip()] if scale else 1.0
+    return float(digits) * factor, factor * 10.0 ** -len(digits.partition(".")[2])

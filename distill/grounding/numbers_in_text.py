@@ -1,0 +1,341 @@
+"""What a rationale states: numbers, and the words that tie each to what stands before it.
+
+Works on the stretches of text between neighbouring numbers and labels; these repeat so often that each is looked at
+once and remembered. Knows English. Whether a statement is true is `distill.grounding.check`'s question.
+"""
+
+import re
+import sys
+from functools import lru_cache
+from itertools import islice
+from typing import Final, NamedTuple
+
+from distill.answers.numbers import normalise, quantities
+
+_SIGNS: Final = tuple(zip("−–—‐‑’∙⋅", "-----'··", strict=True))
+_LATEX: Final = (
+    (re.compile(r"\\[dt]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}"), r"(\1) / (\2)"),
+    (re.compile(r"\\(?:text|mathrm|mathbf|textbf|boxed|operatorname)\s*\{([^{}]*)\}"), r"\1"),
+    (re.compile(r"\\(?:times|cdot)\b"), "×"),
+    (re.compile(r"\\div\b"), "÷"),
+    (re.compile(r"\\approx\b"), "≈"),
+    (re.compile(r"\\(?:(?:long)?(?:right|Right)arrow|to|implies)\b"), "→"),
+    (re.compile(r"\\(?:left|right)\b|\\[,!;: ]"), ""),
+    (re.compile(r"\\([$%&#_])"), r"\1"),
+    (re.compile(r"\\[()\[\]]"), " "),
+)
+
+
+def word_set(listed: str) -> frozenset[str]:
+    return frozenset(listed.split())
+
+
+def plain(text: str) -> str:
+    """The text with one kind of dash and apostrophe and simple LaTeX written out."""
+    if not text.isascii():
+        for sign, usual in _SIGNS:
+            text = text.replace(sign, usual)
+    if "\\" in text:
+        for pattern, replacement in _LATEX:
+            text = pattern.sub(replacement, text)
+    return text
+
+
+# --- numbers ------------------------------------------------------------------------------------------------------
+
+# Digit groups are taken whole; a point or comma at the end of a sentence is none of the number's. Ranges are found
+# in half the time of \d; the second is full width.
+_NUMBER = re.compile(
+    r"""[0-9\uff10-\uff19]\d*(?:[.,'\u00a0\u202f\u2009]\d+)*
+    (?:\s?%|\s(?:percent|per\scent|pct)\b|\s?(?:[kKMB]|bn|mn)\b|\s(?:thousand|million|billion|trillion)\b)?""",
+    re.VERBOSE,
+)
+_GROUPED = re.compile(r"\d{1,3}(?:[,'\u00a0\u202f\u2009]\d{3})+(?:\.\d+)?")
+_PLAIN_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+ROUNDING_LIMIT: Final = 0.05
+"""Relative distance that rounding to a whole number may make, and that is allowed to what is "about" a number."""
+
+
+class Literal(NamedTuple):
+    """A number as written. `readings` are (value, half a unit of its last place), the usual one first."""
+
+    value: float
+    readings: tuple[tuple[float, float], ...]
+    percent: bool
+    integer: bool
+    """Written with digits and separators only."""
+    ranges: tuple[tuple[float, float], ...]
+    """The sizes that it can stand for, whichever reading is meant."""
+    hedged_ranges: tuple[tuple[float, float], ...]
+    """The same where it is given as "about"."""
+
+
+@lru_cache(maxsize=1 << 15)
+def literal(text: str) -> Literal:
+    digits = re.match(r"[\d.,'\u00a0\u202f\u2009]*", text)
+    bare = digits[0] if digits else text
+    number = re.sub(r"[^\d.]", "", bare).rstrip(".")
+    value = float(number)
+    half = 0.5 * 10.0 ** -len(number.partition(".")[2])
+    readings = [(value, half)]
+    percent = text.endswith(("%", "percent", "per cent", "pct"))
+    if text != bare and not percent:
+        found = quantities(normalise(text))
+        scale = float(found[0].value) / value if found and value else 1.0
+        readings.insert(0, (value * scale, half * scale))
+    else:
+        # A chart's axis may count in thousands or millions.
+        readings += [
+            (value / scale, half / scale) for scale in (1e3, 1e6, 1e9) if value >= scale and not value % scale
+        ]
+    return Literal(
+        value=readings[0][0],
+        readings=tuple(readings),
+        percent=percent,
+        integer=text == bare and "." not in number,
+        ranges=_ranges(readings, percent, False),
+        hedged_ranges=_ranges(readings, percent, True),
+    )
+
+
+def _ranges(readings: list[tuple[float, float]], percent: bool, hedged: bool) -> tuple[tuple[float, float], ...]:
+    """What numbers as written are rounded from: to whole numbers only where that changes little."""
+    found = []
+    for value, half in readings:
+        low, high = value - half * 1.0001, value + half * 1.0001
+        near = value / (1 + ROUNDING_LIMIT), value / (1 - ROUNDING_LIMIT)
+        if hedged:
+            low, high = min(low, near[0]), max(high, near[1])
+        if percent:
+            found.append((low / 100, high / 100))
+        if half >= 0.5 and not hedged:
+            low, high = max(low, near[0]), min(high, near[1])
+        found.append((low, high))
+    return tuple(found)
+
+
+class Item(NamedTuple):
+    """A number or a label where it stands. `label` is empty for numbers; `known` says whether the table has it."""
+
+    start: int
+    end: int
+    number: Literal | None
+    negative: bool = False
+    label: str = ""
+    known: bool = True
+    value: float = 0.0
+    """A number with its sign."""
+
+
+def written_numbers(text: str, most: int = sys.maxsize) -> list[tuple[int, int]]:
+    """Where digits stand in a text, with the unit that belongs to them; the first `most`."""
+    return [match.span() for match in islice(_NUMBER.finditer(text), most)]
+
+
+def numbers(text: str, spans: list[tuple[int, int]]) -> list[Item]:
+    """The quantities at these places: no part of a word (H2O, Q3, 3rd), a date, a time or a version."""
+    items = []
+    # At the edges a parenthesis and spaces stand for nothing; with them, each look is at one stretch.
+    padded = f"(((({text}  "
+    for start, end in spans:
+        for offset, length, number, negative, value in _quantities(padded[start : end + 6]):
+            items.append(Item(start + offset, start + offset + length, number, negative, "", True, value))
+    return items
+
+
+@lru_cache(maxsize=1 << 15)
+def _quantities(stretch: str) -> tuple[tuple[int, int, Literal, bool, float], ...]:
+    """(offset, length, number, negative, value) of what is written between four characters and two."""
+    before, written, after = stretch[:4], stretch[4:-2], stretch[-2:]
+    last, earlier = before[-1], before[-2]
+    if last.isalnum() or last in "_#" or (last == ":" and earlier.isalnum()):
+        return ()
+    if last == "." and earlier.isalnum():
+        return ()
+    if (after[0].isalnum() and after[0] not in "x×") or (after[0] == ":" and after[1].isdigit()):
+        return ()
+    offset = -1 if last == "." else 0
+    digits = written.rstrip("%abcdefghijklmnopqrstuvwxyzKMB ")
+    if "," in digits or "'" in digits or not digits.isascii():
+        if not _GROUPED.fullmatch(digits):
+            # "8,6": two numbers that stand in a row.
+            row = [(one.start(), len(one[0]), literal(one[0])) for one in _PLAIN_NUMBER.finditer(written)]
+            return tuple((at, length, number, False, number.value) for at, length, number in row)
+    elif digits.count(".") > 1:
+        return ()
+    # A sign belongs to the number where nothing stands before it that could be subtracted from.
+    head = before[: len(before) + offset].rstrip("$€£")
+    negative = head.endswith("-") and (head[-2:-1] in "(:=," or (head[-2:-1] == " " and head[-3:-2] in "(:=,"))
+    number = literal("." * -offset + written)
+    return ((offset, len(written) - offset, number, negative, -number.value if negative else number.value),)
+
+
+# --- what ties a number to what stands before it --------------------------------------------------------------------
+
+TOKEN = re.compile(r"[a-z][a-z'-]*|\*\*+|\n|\S")
+PLAIN, HEDGE, LIMIT, BLOCK, MOVE, REACH, TO, HIGH, LOW, CUE = range(10)
+_RANKS: Final = word_set("second third fourth fifth next than nd rd th minus - + plus from")
+_HIGHEST: Final = "highest largest biggest greatest maximum max tallest peak high"
+_LOWEST: Final = "lowest smallest minimum min shortest low fewest"
+EXTREMES: Final = word_set(f"{_HIGHEST} {_LOWEST}") - {"max", "min"}
+_CUES: Final = {
+    "sum": "sum sums total totals totalling totaling together altogether combined overall adding summing",
+    "difference": "difference differences gap leaves leaving margin exceeds exceed subtracting range",
+    "mean": "average averages mean median",
+    "ratio": "ratio quotient proportion dividing",
+    "product": "product multiplying",
+    "result": "gives give giving makes make making yields yield get gets obtain answer result results equals means",
+}
+_CUE_OF: Final = {word: cue for cue, words in _CUES.items() for word in words.split()}
+
+
+def _classes() -> dict[str, int]:
+    words = {
+        PLAIN: """is are was were be been being has have had having shows show showed shown showing reads read reading
+            reaches reach reached reaching equal stands stood standing sits sat sitting at of as the a an its it
+            which that with only just exactly precisely also still now then recorded recording records record
+            registered registers posted reported accounts accounted accounting for represents represented representing
+            comprises comprised contributes contributed holds held got value values height
+            count number figure level bar bars column columns slice slices segment wedge sector line portion category
+            share percentage percent rate score measured measures with seems appears looks like be both each
+            respectively lies lay on ** : = ( [ , - | " ' ` > → $ € £ 's year in chart graph see saw labeled
+            labelled marked given listed where here we one would
+            ending starting ends ended started began begins hits hit hitting remained remains stayed stays averaged
+            totaled totalled numbered numbering earned sold collected scored produced generated per
+            touches mark gridline top edge""",
+        HEDGE: "about approximately approx around roughly nearly almost ~ ≈ circa near estimated slightly some",
+        LIMIT: """than over under above below between least most within exceed past beyond not
+            n't isn't wasn't never without < ≤ ≥ until ranging ranges runs""",
+        MOVE: """rose fell increased decreased dropped grew climbed declined went rises falls drops grows climbs
+            jumped jumps declines increases decreases rising falling dropping growing climbing peaked peaks peaking
+            bottomed down changed shifted moved surged plunged slipped soared increasing decreasing declining jumping
+            changing moving""",
+        REACH: """goes going up comes came amounts amounted corresponds corresponding corresponded close extends
+            stretches""",
+        TO: "to from",
+        HIGH: _HIGHEST,
+        LOW: _LOWEST,
+        BLOCK: """more less fewer higher lower larger smaller greater taller shorter bigger longer by times plus minus
+            and but while whereas or if when because since compared versus vs half twice double triple increase
+            decrease rise drop decline growth change add subtract divided multiplied among amongst across other others
+            another all any none next second third fourth fifth second-highest second-lowest second-largest
+            second-smallest 2nd 3rd ahead behind every rank ranks ranked place
+            position st nd rd th . ! ? ; + * / × ÷ · ^ { } step steps row""",
+        CUE: " ".join(_CUE_OF),
+    }
+    table: dict[str, int] = {"\n": BLOCK}
+    for kind, listed in words.items():
+        for word in listed.split():
+            table.setdefault(word, kind)
+    return table
+
+
+WORD_CLASS: Final = _classes()
+_TIGHT: Final = frozenset([":", "=", "(", "[", "|", "**", "-", "→", ">", "$", "€", "£", '"', "'", "`", "≈", "~"])
+
+
+class Lead(NamedTuple):
+    """How the words before a number tie it to the item before them."""
+
+    tie: str
+    """tight ("blue: 8"), verbal ("blue is 8"), weak ("blue sold 8", words we do not know) or empty: not tied."""
+    extreme: str
+    """high or low where the words are "the highest value is"."""
+    cue: str
+    """The step that the words announce ("their sum is"), `result` for one that they do not name."""
+    hedged: bool
+    limited: bool
+    """Stated as a limit ("more than") or as what it is not."""
+
+
+_SHORT, _LONG = 40, 200
+"""Stretches of text, in characters."""
+
+
+def lead(gap: str) -> Lead:
+    """How a stretch ties the number after it; what ended before its last sentence says nothing of that number."""
+    if len(gap) > _SHORT:
+        gap = gap[max(0, gap.rfind("."), gap.rfind(";"), gap.rfind("\n"), len(gap) - 100) :]
+    return _lead(gap)
+
+
+@lru_cache(maxsize=1 << 15)
+def _lead(gap: str) -> Lead:
+    tokens = TOKEN.findall(gap.lower())
+    hedged = limited = moved = False
+    strangers = 0
+    tight = True
+    cue = ""
+    place = len(tokens)
+    while place:
+        token = tokens[place - 1]
+        kind = WORD_CLASS.get(token)
+        if kind is None:
+            strangers += 1
+            if strangers > 2 or not token[0].isalpha():
+                break
+        elif kind == BLOCK:
+            if token == "by" and tokens[place - 2 : place - 1] not in (["divided"], ["multiplied"]):
+                cue = "difference"  # "higher by 3"
+            break
+        elif kind == CUE:
+            if _CUE_OF[token] != "result":
+                return Lead("", "", _CUE_OF[token], hedged, limited and not strangers)
+            cue = "result"
+        elif kind in (HIGH, LOW):
+            if strangers > 1 or moved:
+                break
+            return Lead("", _extreme(tokens, place, kind), cue, hedged, limited)
+        elif kind == HEDGE:
+            hedged = True
+        elif kind == LIMIT:
+            limited = True
+        elif kind == TO:
+            moved = tokens[place : place + 1] != ["be"]
+        elif kind == MOVE:
+            if not moved and strangers == 0 and place == len(tokens):
+                break  # "rose 15": a change, not a value
+            moved = False
+        elif kind == REACH:
+            moved = False
+        tight = tight and token in _TIGHT
+        place -= 1
+    if place or moved:
+        return Lead("", "", cue, hedged, limited)
+    return Lead("tight" if tight else "weak" if strangers else "verbal", "", cue, hedged, limited)
+
+
+def _extreme(tokens: list[str], place: int, kind: int) -> str:
+    """Whether the word at `place` says of the number that it is an extreme: not the second highest, nor a range."""
+    before = [word for word in tokens[: place - 1] if word not in ("the", "(", "a")]
+    if before and before[-1] in _RANKS:
+        return ""
+    sentence = before[max((at + 1 for at, word in enumerate(before) if word in (".", ";", "\n")), default=0) :]
+    if any(WORD_CLASS.get(word) in (HIGH, LOW) for word in sentence):
+        return ""
+    direct = tokens[place - 1] not in ("high", "low") or tokens[place:] in ([], ["of"], [":"], ["="], ["is"])
+    return ("high" if kind == HIGH else "low") if direct else ""
+
+
+_SENTENCE = re.compile(r"(?:[!?;]|(?<!i\.e)(?<!e\.g)(?<!vs)(?<!fig)(?<!Fig)(?<!approx)\.)(?=\s|$|\*)|\n")
+
+
+def last_break(gap: str) -> int:
+    """Where in this stretch the last sentence or line ends; -1 where none does."""
+    if len(gap) > _LONG:
+        return max((match.end() for match in _SENTENCE.finditer(gap)), default=-1)
+    return _last_break(gap)
+
+
+@lru_cache(maxsize=1 << 14)
+def _last_break(gap: str) -> int:
+    end = len(gap)
+    while True:
+        end = max(
+            gap.rfind(".", 0, end), gap.rfind("\n", 0, end), gap.rfind("?", 0, end),
+            gap.rfind("!", 0, end), gap.rfind(";", 0, end),
+        )  # fmt: skip
+        if end < 0:
+            return -1
+        if _SENTENCE.match(gap, end):
+            return end + 1

@@ -1,0 +1,165 @@
+"""One step of arithmetic: which one words announce, what it can give, and whether a number as written is that."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import combinations
+from operator import ge, gt, le, lt
+from typing import Final
+
+from distill.grounding.numbers_in_text import ROUNDING_LIMIT, Item
+
+_STEPS: Final = {
+    "sum": re.compile(
+        r"sums?|totals?|totall?ing|combined?|together|altogether|add(?:s|ed|ing)?|plus|cumulative|aggregate"
+        r"|accumulat\w+|summ\w+"
+    ),
+    "difference": re.compile(
+        r"differ\w*|gap|more|less|fewer|higher|lower|larger|smaller|greater|taller|shorter|bigger|longer"
+        r"|exceed\w*|increas\w*|decreas\w*|ris\w+|rose|drop\w*|fall\w*|fell|grew|grow\w*|declin\w*|chang\w+|minus|subtract\w*"
+        r"|range|spread|margin|lead\w*|ahead|behind|outpac\w+|gain\w*|lost|loss|surplus|deficit|remain\w*|leav\w+"
+        r"|without|except|jump\w*|far"
+    ),
+    "mean": re.compile(r"averag\w*|mean|median|midpoint|half"),
+    "ratio": re.compile(
+        r"ratio|times|fold|twice|double\w*|triple\w*|half|per|quotient|divid\w+|percent\w*|share|proportion"
+        r"|fraction|factor|\w*\dx|%"
+    ),
+    "product": re.compile(r"product|times|multipl\w+|twice|double\w*|triple\w*"),
+}
+_WORD = re.compile(r"\w+|%")
+_IN_ALL = re.compile(r"\bin all\b")
+_NONE: Final[frozenset[str]] = frozenset()
+ANY: Final = frozenset(["sum", "difference", "mean", "ratio"])
+"""What a result may come from where no word says."""
+
+
+@lru_cache(maxsize=1 << 14)
+def announced(words: str) -> frozenset[str]:
+    """The steps that words speak of."""
+    steps = _NONE.union(*map(_announced_by, _WORD.findall(words)))
+    return steps | {"sum"} if " all" in words and _IN_ALL.search(words) else steps
+
+
+@lru_cache(maxsize=1 << 13)
+def _announced_by(word: str) -> frozenset[str]:
+    return frozenset(step for step, pattern in _STEPS.items() if pattern.fullmatch(word))
+
+
+_STEP_FOR = re.compile(
+    r"\b(?:sum|total|difference|gap|average|mean|ratio|share|percentage|increase|decrease|change)\b"
+    r"(?: \w+)? (?:of|for|in|between|by) (?:the )?$"
+)
+
+
+def announced_for(before: str) -> frozenset[str]:
+    """The step whose result is said of the label after these words ("the average for", "the share of")."""
+    match = _STEP_FOR.search(before)
+    return announced(match[0]) if match else frozenset()
+
+
+COMPARED: Final = {"<": lt, ">": gt, "≤": le, "≥": ge}
+_COMPARATIVE = re.compile(
+    r"[\s-]*(?:(?P<ratio>(?:times|x|fold)\b|×(?! ?[\d(])|(?:%|percent)? ?of (?:the (?:total|whole|sum)|all)"
+    r"|as (?:many|much|high))"
+    r"|(?:%|percent(?:age)?|\w+)?[\s-]*(?:points? |units? )?(?P<difference>more|less|fewer|higher|lower|greater"
+    r"|larger|smaller|taller|shorter|bigger|longer|above|below|apart|ahead|behind|difference|increase|decrease|growth|drop"
+    r"|decline|gap|rise|percentage points?)\b)"
+)
+_WORD_FOLLOWS: Final = (" ", "-", "%", "x", "×")
+
+
+def holds(sign: str, one: Item, other: Item) -> bool:
+    """Whether a written comparison of two numbers is true; anything else is none."""
+    compare = COMPARED.get(sign)
+    return compare is None or one.number is None or compare(one.value, other.value)
+
+
+@lru_cache(maxsize=1 << 14)
+def comparison(tail: str) -> str:
+    """What a number is by the words after it: a difference ("5 more"), a ratio ("2 times"), or neither."""
+    match = _COMPARATIVE.match(tail) if tail[:1] in _WORD_FOLLOWS else None
+    return "" if match is None else match.lastgroup or ""
+
+
+_MOST_PAIRED: Final = 40
+
+
+def results(steps: Iterable[str], operands: Sequence[float], counts: Iterable[int] = ()) -> Iterator[float]:
+    """What each of the steps gives on these operands; a difference or a ratio on any two of them.
+
+    Of many operands no pairs are made: there would be one for almost every number.
+    """
+    if len(operands) > _MOST_PAIRED:
+        total = sum(operands)
+        steps = [step for step in steps if step not in ("product", "change", "ratio")]
+        yield from (one / total for one in operands if total)
+    for step in steps:
+        if step == "sum":
+            yield sum(operands)
+        elif step == "mean":
+            total = sum(operands)
+            yield total / len(operands)
+            ranked = sorted(operands)
+            yield (ranked[len(ranked) // 2] + ranked[(len(ranked) - 1) // 2]) / 2
+            yield from (operands[-1] / count for count in counts if count)
+        elif step == "difference":
+            if len(operands) <= 3:
+                yield from (abs(one - other) for one, other in combinations(operands, 2))
+            yield max(operands) - min(operands)
+        elif step == "product":
+            yield from (one * other for one, other in combinations(operands, 2))
+            yield from (operands[-1] * factor for factor in (2, 3, 4, 0.5))
+        elif step == "ratio":
+            total = sum(operands)
+            for one in operands:
+                yield from (one / other for other in (*operands, total) if other)
+        elif step == "change":
+            yield from ((one - other) / other for one in operands for other in operands if other)
+
+
+def close(item: Item, value: float, tolerance: float, hedged: bool) -> bool:
+    """Whether a number as written can stand for a value: its rounding, its scale, its percent sign."""
+    number = item.number
+    assert number is not None
+    slack = max(tolerance, ROUNDING_LIMIT if hedged else 0.0) * abs(value) + 1e-9
+    for reading, half in number.readings:
+        stated = -reading if item.negative else reading
+        if _near(stated, value, half, slack, hedged):
+            return True
+        if value < 0 and not item.negative and _near(reading, -value, half, slack, hedged):
+            return True
+        if number.percent:
+            if _near(stated / 100, abs(value), half / 100, slack, hedged):
+                return True
+        elif 0 < reading < 1 and half < 0.1 and _near(stated * 100, value, half * 100, slack, hedged):
+            return True
+    return False
+
+
+def _near(stated: float, value: float, half: float, slack: float, hedged: bool) -> bool:
+    distance = abs(stated - value)
+    if distance <= slack:
+        return True
+    return distance <= half * 1.0001 and (half < 0.5 or hedged or distance <= ROUNDING_LIMIT * abs(value))
+
+
+def any_close(item: Item, values: Iterable[float], tolerance: float, hedged: bool) -> bool:
+    number = item.number
+    assert number is not None
+    if tolerance or item.value < 1:
+        return any(close(item, value, tolerance, hedged) for value in values)
+    # The usual case, the same without a call for each value.
+    ranges = number.hedged_ranges if hedged else number.ranges
+    if len(ranges) == 1:
+        ((low, high),) = ranges
+        for value in values:  # noqa: SIM110 - a generator would take twice as long
+            if low <= value <= high or low <= -value <= high:
+                return True
+        return False
+    for value in values:
+        size = abs(value)
+        for low, high in ranges:
+            if low <= size <= high:
+                return True
+    return False

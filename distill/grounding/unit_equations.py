@@ -1,0 +1,57 @@
+"""One quantity said in two units ("4 km are 4000 m", "3 min 42 s equals 222 seconds"): whether both are the same."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from distill.grounding.canonical_text import MARK, Number
+from distill.grounding.equations import Claim
+from distill.grounding.expressions import stands_for
+
+_UNITS: Final[dict[str, tuple[str, float]]] = {
+    **dict.fromkeys(("mm", "millimetres", "millimeters"), ("length", 0.001)),
+    **dict.fromkeys(("cm", "centimetres", "centimeters"), ("length", 0.01)),
+    **dict.fromkeys(("m", "metres", "meters", "metre", "meter"), ("length", 1.0)),
+    **dict.fromkeys(("km", "kilometres", "kilometers"), ("length", 1000.0)),
+    **dict.fromkeys(("s", "sec", "second", "seconds"), ("time", 1.0)),
+    **dict.fromkeys(("min", "minute", "minutes"), ("time", 60.0)),
+    **dict.fromkeys(("h", "hour", "hours"), ("time", 3600.0)),
+    **dict.fromkeys(("day", "days"), ("time", 86400.0)),
+    **dict.fromkeys(("week", "weeks", "week(s)"), ("time", 604800.0)),
+    **dict.fromkeys(("mg", "milligrams"), ("mass", 0.001)),
+    **dict.fromkeys(("g", "gram", "grams"), ("mass", 1.0)),
+    **dict.fromkeys(("kg", "kilogram", "kilograms"), ("mass", 1000.0)),
+    **dict.fromkeys(("t", "tonne", "tonnes"), ("mass", 1e6)),
+    **dict.fromkeys(("ml", "millilitres", "milliliters"), ("volume", 0.001)),
+    **dict.fromkeys(("cl", "centilitres"), ("volume", 0.01)),
+    **dict.fromkeys(("l", "litre", "liter", "litres", "liters"), ("volume", 1.0)),
+    **dict.fromkeys(("cent", "cents"), ("money", 0.01)),
+    **dict.fromkeys(("dollar", "dollars", "euro", "euros"), ("money", 1.0)),
+}
+_UNIT: Final = "|".join(sorted(map(re.escape, _UNITS), key=len, reverse=True))
+_ONE: Final = rf"N ?(?:{_UNIT})(?![a-z(/^])"
+_SAME: Final = re.compile(
+    rf"(?<![-+*/^=] )(?<![-+*/^=\w(]){_ONE}(?:(?: and |, | \+ | ){_ONE}){{0,2}} ?(?:is|are|equals?|=|same"
+    rf"|corresponds to|makes?) ?{_ONE}(?! ?[-+*/^]| (?:more|less|longer|shorter|per|times)\b)"
+)
+_DOZEN: Final = re.compile(r"\bN dozen (?:[a-z]+ )?(?:is|are|=|equals?|makes?) ?N(?! ?[-+*/^])")
+_READ: Final = re.compile(rf"N ?({_UNIT})(?![a-z(/^])")
+
+
+def quantity_claims(sentence: str, numbers: Sequence[Number], offset: int) -> Iterator[Claim]:
+    """Quantities of a sentence that are said twice; its first number is that at `offset`."""
+    for match in _SAME.finditer(sentence):
+        units = [_UNITS[unit] for unit in _READ.findall(match[0])]
+        first = offset + sentence.count(MARK, 0, match.start())
+        own = numbers[first : first + len(units)]
+        if len({kind for kind, _ in units}) == 1 and len({size for _, size in units}) > 1:
+            sizes = [number.value * size for number, (_, size) in zip(own, units, strict=True)]
+            size = units[-1][1]
+            right = stands_for(own[-1].value, own[-1].unit, sum(sizes[:-1]) / size, False)
+            yield Claim(first, first + len(units) - 1, right, sum(sizes[:-1]) / size, ("units", *sizes[:-1]))
+    if " dozen " in sentence:
+        for match in _DOZEN.finditer(sentence):
+            first = offset + sentence.count(MARK, 0, match.start())
+            one, other = numbers[first : first + 2]
+            right = other.value == 12 * one.value
+            yield Claim(first, first + 1, right, 12 * one.value, ("dozen", one.value))

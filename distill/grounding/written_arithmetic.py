@@ -1,0 +1,218 @@
+"""Arithmetic that a text writes out: which numbers are operands, which are results, and what comes out.
+
+Knows signs and English words for them ("8 plus 6 equals 14"). Whether an operand is true is not asked here.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from distill.grounding.numbers_in_text import Item, word_set
+
+_TOKEN = re.compile(r"[a-z][a-z'-]*|\*\*+|\n|\S")
+_OPERATIVE = re.compile(
+    r"[-+*/=×÷·≈⇒→]|\b(?:plus|minus|times|x|divided|multiplied|equals?|gives?|giving|makes?|yields?|get|totals?|is|comes)\b"
+)
+_NOTE = re.compile(r"\([^()]*[a-z][^()]*\)|\[[^\[\]]*[a-z][^\[\]]*\]")
+_SIGNS: Final = {
+    "+": "+", "plus": "+", "-": "-", "minus": "-", "*": "*", "×": "*", "·": "*", "x": "*", "times": "*",
+    "multiplied": "*", "/": "/", "÷": "/", "divided": "/",
+}  # fmt: skip
+_MOST_IN_A_RUN: Final = 64
+"""Numbers that signs tie together; no more are written by hand."""
+_EQUALS: Final = frozenset(["=", "≈", "⇒", "→", ">"])
+_RESULTS: Final = word_set(
+    "is equals equal gives give giving makes make yields yield yielding get gets totals results comes"
+)
+_FILLERS: Final = word_set(
+    """, : which that we us a an the to total of sum difference result so in about approximately roughly around by **
+    $ € £ % | ' " for units out answer this it from"""
+)
+
+
+@lru_cache(maxsize=1 << 15)
+def operator(gap: str) -> str:
+    """The operator between two numbers with the parentheses around it, "=" for a result; empty when there is none."""
+    gap = gap.lower()
+    if not _OPERATIVE.search(gap):
+        return ""
+    found = ""
+    signs = words = 0
+    result = comma = False
+    tokens = _TOKEN.findall(_NOTE.sub(" ", gap))
+    for place, token in enumerate(tokens):
+        if token in "()[]":
+            found += "(" if token in "([" else ")"
+        elif token in _SIGNS and not (token == "x" and len(tokens) > 3):
+            found += _SIGNS[token]
+            signs += 1
+        elif token in _EQUALS:
+            if not found.endswith("="):
+                found += "="
+                signs += 1
+        elif token == "\n":
+            if tokens[place + 1 : place + 2] != ["="]:
+                return ""
+        elif token in _RESULTS:
+            result = True
+        elif token in _FILLERS:
+            comma = comma or token in (",", ":")
+        elif token[0].isalpha():
+            words += 1
+            if words > 3:
+                return ""
+        else:
+            return ""
+    if ">" in tokens and "-" not in tokens and "=" not in tokens:
+        return ""  # a comparison, unless it is the head of an arrow
+    if signs == 0:
+        return found.replace("(", "") + "=" if result and words <= 1 else ""
+    if signs > 1 or result or (comma and "=" not in found):
+        return ""
+    return found
+
+
+class Role(NamedTuple):
+    """A number's part in written arithmetic."""
+
+    result: bool
+    """Whether it is a result, and not an operand."""
+    outcome: tuple[float, ...] = ()
+    """What a result may be: the value of the side before it, and of the first side."""
+    operands: tuple[float, ...] = ()
+    """Every operand of its side."""
+    scales: bool = False
+    """Whether an operand multiplies or divides."""
+    summand: bool = False
+    """Whether its side only adds."""
+
+
+def expressions(text: str, items: list[Item]) -> dict[int, Role]:
+    """The part each number plays in written arithmetic, by its place."""
+    found: dict[int, Role] = {}
+    run: list[int] = []
+    signs: list[str] = []
+    end = len(text)
+    for place, item in enumerate(items):
+        if item.number is None:
+            continue
+        sign = ""
+        if 0 < item.start - end <= 80:
+            gap = text[end : item.start]
+            if "." not in gap or "(" in gap or "[" in gap:
+                sign = operator(gap.rstrip("$€£").removesuffix("-") if item.negative else gap)
+        if sign and sign.strip("()") and len(run) < _MOST_IN_A_RUN:
+            signs.append(sign)
+            run.append(place)
+        else:
+            if signs:
+                found.update(_placed(items, run, signs))
+                signs = []
+            run = [place]
+        end = item.end
+    if signs:
+        found.update(_placed(items, run, signs))
+    return found
+
+
+def _placed(items: list[Item], run: list[int], signs: list[str]) -> Iterator[tuple[int, Role]]:
+    roles = _roles(tuple(items[place].value for place in run), tuple(signs))
+    return ((run[number], role) for number, role in roles.items())
+
+
+@lru_cache(maxsize=1 << 13)
+def _roles(values: tuple[float, ...], signs: tuple[str, ...]) -> dict[int, Role]:
+    """The parts that numbers with these signs between them play: sides between equals signs."""
+    found: dict[int, Role] = {}
+    run = list(enumerate(values))
+    sides: list[tuple[list[tuple[int, float]], list[str]]] = [([run[0]], [])]
+    for sign, member in zip(signs, run[1:], strict=True):
+        if "=" in sign:
+            sides[-1][1].append(sign.split("=")[0])
+            sides.append(([member], []))
+        else:
+            sides[-1][1].append(sign)
+            sides[-1][0].append(member)
+    if all(len(members) == 1 for members, _ in sides):
+        return found
+    if len(sides) == 1 and len(signs) == 1 and signs[0] == "-":
+        return found  # a range ("40 - 50"), not a step
+    worth = [_value([value for _, value in members], inner) for members, inner in sides]
+    first = next(place for place, (members, _) in enumerate(sides) if len(members) > 1)
+    for place, (members, inner) in enumerate(sides):
+        if len(members) > 1:
+            operands = tuple(value for _, value in members)
+            summand = all(sign.strip("()") in ("+", "") for sign in inner)
+            for number, (where, _) in enumerate(members):
+                scales = number > 0 and inner[number - 1].strip("()") in ("*", "/")
+                found[where] = Role(False, operands=operands, scales=scales, summand=summand)
+            if place and _same(worth[place], worth[place - 1]):
+                # "(8 + 6) / 2 = 14 / 2" says the same once more.
+                found.update((where, Role(True, (value,))) for where, value in members)
+            # "8 + 6 = 14 + 2 = 16" runs on: the side begins with the result of the one before.
+            before = worth[place - 1] if place > first else None
+            if before is not None and abs(members[0][1] - before) < 1e-6:
+                found[members[0][0]] = Role(True, (before,))
+        elif place > first:
+            outcome = [value for value in (worth[place - 1], worth[first]) if value is not None]
+            found[members[0][0]] = Role(True, tuple(outcome))
+    return found
+
+
+def _same(one: float | None, other: float | None) -> bool:
+    return one is not None and other is not None and abs(one - other) <= 1e-6 * abs(other)
+
+
+def _value(operands: list[float], inner: list[str]) -> float | None:
+    # What is left of `inner` is a parenthesis before the equals sign.
+    return operands[0] if len(operands) == 1 else evaluate(operands, inner[: len(operands) - 1])
+
+
+def evaluate(operands: Sequence[float], operators: Sequence[str]) -> float | None:
+    """The value of operands with the signs between them; parentheses that are missing at the ends are added."""
+    if all(sign == "+" for sign in operators):
+        return sum(operands)
+    tokens: list[float | str] = [operands[0]]
+    for sign, operand in zip(operators, operands[1:], strict=True):
+        tokens += [*sign, operand]
+    depth = lowest = 0
+    for token in tokens:
+        depth += (token == "(") - (token == ")")
+        lowest = min(lowest, depth)
+    tokens = ["("] * -lowest + tokens + [")"] * (depth - lowest)
+    try:
+        value, place = _sum(tokens, 0)
+    except (ZeroDivisionError, IndexError, TypeError, OverflowError):
+        return None
+    return value if place == len(tokens) else None
+
+
+def _sum(tokens: list[float | str], place: int) -> tuple[float, int]:
+    value, place = _product(tokens, place)
+    while place < len(tokens) and tokens[place] in ("+", "-"):
+        sign = tokens[place]
+        other, place = _product(tokens, place + 1)
+        value = value + other if sign == "+" else value - other
+    return value, place
+
+
+def _product(tokens: list[float | str], place: int) -> tuple[float, int]:
+    value, place = _atom(tokens, place)
+    while place < len(tokens) and tokens[place] in ("*", "/"):
+        sign = tokens[place]
+        other, place = _atom(tokens, place + 1)
+        value = value * other if sign == "*" else value / other
+    return value, place
+
+
+def _atom(tokens: list[float | str], place: int) -> tuple[float, int]:
+    token = tokens[place]
+    if token == "(":
+        value, place = _sum(tokens, place + 1)
+        if tokens[place] != ")":
+            raise TypeError
+        return value, place + 1
+    if isinstance(token, str):
+        raise TypeError
+    return token, place + 1

@@ -1,0 +1,283 @@
+"""The gallery of a report page: questions with their pictures and what every arm says to them, failures first.
+
+A page stays below a number of bytes however many cards it has and however large their pictures are: pictures are made
+smaller, then rationales shorter, then cards fewer, and the page says so. A picture that several cards show is stored
+once. Which arms there are and who is right is decided elsewhere.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from typing import Any
+
+from distill.reports.thumbnails import Album, Thumbnail, album
+from distill.types import ImageRef, Sample
+
+PAGE_BYTES = 4_900_000
+"""Of a page with its gallery: below the 5 MB that a page may weigh."""
+_TEXT_SHARE = 0.6
+"""Of the page's bytes that text may take before rationales are made shorter."""
+_RATIONALE_LIMITS = (8000, 4000, 2000, 1000, 600, 400, 250)
+_HEAD = 480
+"""Characters of a rationale that are read without opening the rest."""
+_PICTURES = 4
+"""Of a question; the rest is counted."""
+_NOMINAL = 120
+"""Bytes that a picture's element may differ between a draft and the page."""
+
+GAINED, BOTH, NEITHER, LOST = "gained", "all right", "none right", "lost"
+RIGHT, WRONG, UNDECIDED = "correct", "wrong", "undecided"
+FAILURES_FIRST = (LOST, NEITHER, WRONG, UNDECIDED, GAINED, BOTH, RIGHT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What one arm says."""
+
+    arm: str
+    answer: str
+    verdict: str
+    rationale: str
+    notes: tuple[str, ...] = ()
+    """Remarks such as "cut off"."""
+    teachers: tuple[str, ...] = ()
+    """Whose traces the arm learned from, where that is known and differs between arms."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    question: str
+    gold: str
+    domain: str
+    kind: str
+    images: tuple[ImageRef, ...]
+    replies: tuple[Reply, ...]
+    difficulty: str = ""
+    teachers: tuple[str, ...] = ()
+    """Who is asked questions of this domain."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Text:
+    """A rationale as it is shown: its beginning, the rest behind "show all", and how much is not on the page."""
+
+    head: str
+    rest: str
+    missing: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gallery:
+    """What the template draws."""
+
+    cards: tuple[Card, ...]
+    total: int
+    arms: tuple[str, ...]
+    domains: tuple[str, ...]
+    difficulties: tuple[str, ...]
+    kinds: tuple[str, ...]
+    teachers: tuple[str, ...]
+    arms_have_teachers: bool
+    verdicts: tuple[str, ...]
+    album: Album
+    limit: int
+    notes: tuple[str, ...] = ()
+    pictures: int = _PICTURES
+
+    def text(self, rationale: str) -> Text:
+        return split(rationale, self.limit)
+
+    def shown(self, card: Card) -> list[Thumbnail]:
+        """The pictures of a card that are on the page."""
+        found = (self.album.pictures.get(ref.sha256) for ref in card.images[: self.pictures])
+        return [picture for picture in found if picture is not None]
+
+
+Render = Callable[[Gallery], str]
+
+
+def cards(
+    predictions: Sequence[Mapping[str, Any]],
+    samples: Sequence[Sample],
+    arms: Sequence[str],
+    size: int,
+    *,
+    pair: tuple[str, str] | None = None,
+    arm_teachers: Mapping[str, Sequence[str]] | None = None,
+    domain_teachers: Mapping[str, Sequence[str]] | None = None,
+) -> list[Card]:
+    """Up to `size` questions that every arm answered: a fixed mix over domains and over who was right.
+
+    `predictions`: lines of predictions.jsonl, each with its "arm". `pair`: (before, after), the arms that tell gained
+    from lost; by default the first and the last. `arm_teachers`: whose traces an arm learned from. `domain_teachers`:
+    who is asked questions of a domain.
+    """
+    said: dict[str, dict[str, Mapping[str, Any]]] = defaultdict(dict)
+    for prediction in predictions:
+        said[prediction["sample_id"]][prediction["arm"]] = prediction
+    before, after = pair or (arms[0], arms[-1])
+    queues: dict[tuple[int, str], list[Sample]] = defaultdict(list)
+    for sample in samples:
+        if all(arm in said[sample.id] for arm in arms):
+            kind = kind_of(said[sample.id], before, after)
+            queues[FAILURES_FIRST.index(kind), sample.domain].append(sample)
+    # Turn by turn: the n-th question of every kind and domain before the next of any.
+    ordered = [sorted(queues[place], key=lambda sample: sample.id) for place in sorted(queues)]
+    chosen = [sample for turn in zip_longest(*ordered) for sample in turn if sample is not None][:size]
+    found = [
+        _card(sample, said[sample.id], arms, before, after, arm_teachers or {}, domain_teachers or {})
+        for sample in chosen
+    ]
+    return sorted(found, key=lambda card: (FAILURES_FIRST.index(card.kind), _right(card)))
+
+
+def kind_of(said: Mapping[str, Mapping[str, Any]], before: str, after: str) -> str:
+    """Who was right, of two arms; the verdict itself where there is one arm."""
+    first, last = said[before]["verdict"], said[after]["verdict"]
+    if before == after:
+        return str(last)
+    if last == RIGHT:
+        return BOTH if first == RIGHT else GAINED
+    return LOST if first == RIGHT else NEITHER
+
+
+def _right(card: Card) -> int:
+    return sum(reply.verdict == RIGHT for reply in card.replies)
+
+
+def _card(
+    sample: Sample,
+    said: Mapping[str, Mapping[str, Any]],
+    arms: Sequence[str],
+    before: str,
+    after: str,
+    arm_teachers: Mapping[str, Sequence[str]],
+    domain_teachers: Mapping[str, Sequence[str]],
+) -> Card:
+    difficulty = next((said[arm]["difficulty"] for arm in arms if said[arm].get("difficulty") is not None), "")
+    return Card(
+        question=sample.question,
+        gold=" or ".join(sample.answers),
+        domain=sample.domain,
+        kind=kind_of(said, before, after),
+        images=sample.images,
+        difficulty=str(difficulty),
+        teachers=tuple(domain_teachers.get(sample.domain, ())),
+        replies=tuple(
+            Reply(
+                arm=arm,
+                answer=said[arm]["answer"],
+                verdict=said[arm]["verdict"],
+                rationale=said[arm].get("reasoning", ""),
+                notes=_notes(said[arm]),
+                teachers=tuple(arm_teachers.get(arm, ())),
+            )
+            for arm in arms
+        ),
+    )
+
+
+def _notes(said: Mapping[str, Any]) -> tuple[str, ...]:
+    found = []
+    if said.get("truncated"):
+        found.append("cut off")
+    elif not said.get("well_formed", True):
+        found.append("malformed")
+    if said.get("unsupported_values"):
+        found.append("unsupported value")
+    if said.get("consistent") is False:
+        found.append("answer not of its rationale")
+    return tuple(found)
+
+
+def split(text: str, limit: int) -> Text:
+    """A long text in two parts at a blank; what lies beyond `limit` is only counted."""
+    kept = text[:limit]
+    missing = len(text) - len(kept)
+    # A rest of a few words is not worth a click.
+    if len(kept) <= _HEAD * 1.25 and not missing:
+        return Text(head=kept, rest="", missing=0)
+    if len(kept) <= _HEAD:
+        return Text(head=kept, rest="", missing=missing)
+    place = kept.rfind(" ", _HEAD // 2, _HEAD)
+    place = _HEAD if place < 0 else place + 1
+    return Text(head=kept[:place], rest=kept[place:], missing=missing)
+
+
+@dataclass(slots=True)
+class _Page:
+    """A page in the making: what is cut to make it fit."""
+
+    render: Render
+    total: int
+    cards: tuple[Card, ...]
+    limit: int = _RATIONALE_LIMITS[0]
+    album: Album = field(default_factory=Album)
+
+    def draw(self) -> str:
+        return self.render(_gallery(self.cards, self.total, self.limit, self.album))
+
+
+def fitted(
+    render: Render, found: Sequence[Card], *, max_pixels: int = 50_000_000, page_bytes: int = PAGE_BYTES
+) -> str:
+    """The page that `render` makes of these cards, at most `page_bytes` long as UTF-8.
+
+    Raises nothing for pictures that cannot be read any more: they are left out. A page whose other parts are longer
+    than `page_bytes` is returned without cards.
+    """
+    page = _Page(render, len(found), tuple(found))
+    text_bytes = int(page_bytes * _TEXT_SHARE)
+    page.album = Album.placeholders(_refs(page.cards))
+    for page.limit in _RATIONALE_LIMITS:
+        drawn = page.draw()
+        if _length(drawn) <= text_bytes:
+            break
+    while page.cards and _length(drawn) > text_bytes:
+        # The last ones are those where nothing failed.
+        page.cards = page.cards[: min(len(page.cards) - 1, int(len(page.cards) * text_bytes / _length(drawn)))]
+        page.album = Album.placeholders(_refs(page.cards))
+        drawn = page.draw()
+    refs = _refs(page.cards)
+    left = page_bytes - _length(drawn) - _NOMINAL * (len(refs) + 20)
+    page.album = album(refs, max(0, left), max_pixels=max_pixels)
+    return page.draw()
+
+
+def _length(text: str) -> int:
+    return len(text.encode())
+
+
+def _refs(found: Sequence[Card]) -> list[tuple[ImageRef, int]]:
+    """Every different picture of the cards, with the number of cards that show it."""
+    refs: dict[str, tuple[ImageRef, int]] = {}
+    for card in found:
+        for ref in card.images[:_PICTURES]:
+            refs[ref.sha256] = (ref, refs[ref.sha256][1] + 1 if ref.sha256 in refs else 1)
+    return list(refs.values())
+
+
+def _gallery(found: tuple[Card, ...], total: int, limit: int, pictures: Album) -> Gallery:
+    replies = [reply for card in found for reply in card.replies]
+    arm_teachers = sorted({name for reply in replies for name in reply.teachers})
+    card_teachers = sorted({name for card in found for name in card.teachers})
+    notes = list(pictures.notes)
+    if any(len(reply.rationale) > limit for reply in replies):
+        notes.append(f"Rationales are cut after {limit:,} characters; predictions.jsonl has all of them.")
+    if len(found) < total:
+        notes.append(f"{len(found):,} of {total:,} questions are shown, to keep the page small.")
+    return Gallery(
+        cards=found,
+        total=total,
+        arms=tuple(dict.fromkeys(reply.arm for reply in replies)),
+        domains=tuple(sorted({card.domain for card in found})),
+        difficulties=tuple(sorted({card.difficulty for card in found if card.difficulty})),
+        kinds=tuple(kind for kind in FAILURES_FIRST if any(card.kind == kind for card in found)),
+        teachers=tuple(arm_teachers or card_teachers),
+        arms_have_teachers=bool(arm_teachers),
+        verdicts=tuple(name for name in (WRONG, UNDECIDED, RIGHT) if any(reply.verdict == name for reply in replies)),
+        album=pictures,
+        limit=limit,
+        notes=tuple(notes),
+    )

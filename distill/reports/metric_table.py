@@ -1,0 +1,152 @@
+"""The headline table of a report page: which figures stand in it, and how each is written.
+
+Reads what an arm's mapping holds and leaves out what it does not: an older file, or one of a newer version, has a
+page all the same. Measures nothing.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from distill.reports.plots import percent
+
+Kind = Literal["share", "tokens", "count", "seconds"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    """A figure that an arm may have, under the first of `keys` that is there."""
+
+    label: str
+    keys: tuple[str, ...]
+    kind: Kind
+    note: str = ""
+
+
+HEADLINE = (
+    Measure(
+        label="hallucination",
+        keys=("hallucination_rate",),
+        kind="share",
+        note="Rationales with a value that neither chart nor question supports, of those with a value to check.",
+    ),
+    Measure(
+        label="consistency",
+        keys=("consistency_rate",),
+        kind="share",
+        note="Answers that their rationale concludes, of those whose rationale concludes anything.",
+    ),
+    Measure(label="rationale, tokens", keys=("mean_rationale_tokens",), kind="tokens"),
+    Measure(
+        label="without image",
+        keys=("without_image", "without_image_accuracy", "without_image.accuracy"),
+        kind="share",
+        note="Accuracy when the same questions are asked without their pictures: what needs no look.",
+    ),
+    Measure(label="tokens an answer", keys=("mean_tokens", "answer_tokens"), kind="tokens"),
+    Measure(label="seconds an answer", keys=("mean_seconds", "answer_seconds"), kind="seconds"),
+    Measure(label="training tokens", keys=("train_tokens",), kind="count"),
+    Measure(label="training seconds", keys=("train_seconds",), kind="count"),
+)
+MORE = (
+    Measure(label="undecided", keys=("undecided_rate",), kind="share", note="The checker could not tell."),
+    Measure(label="exact match", keys=("exact_accuracy",), kind="share", note="Same words as a gold answer."),
+    Measure(
+        label="relaxed accuracy",
+        keys=("relaxed_accuracy",),
+        kind="share",
+        note="Numbers within 5 %, as ChartQA counts.",
+    ),
+    Measure(
+        label="ROUGE-L", keys=("rouge_l",), kind="share", note="Of the whole reply with the gold answers, times 100."
+    ),
+    Measure(
+        label="well formed",
+        keys=("format_rate",),
+        kind="share",
+        note="At most one think block, closed, with an answer after it.",
+    ),
+    Measure(label="cut off", keys=("truncation_rate",), kind="share", note="The token limit came first."),
+    Measure(label="training steps", keys=("train_steps",), kind="count"),
+    Measure(label="traces", keys=("traces", "rows"), kind="count", note="Rows that the last stage learned from."),
+)
+_VALUES = ("rate", "share", "accuracy", "mean", "value")
+"""Where the number stands in a figure that is a mapping of its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    text: str
+    interval: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    measures: tuple[Measure, ...]
+    rows: Mapping[str, tuple[Cell, ...]]
+
+
+def table(arms: Mapping[str, Mapping[str, Any]], measures: Sequence[Measure] = HEADLINE) -> Table:
+    """One column for every measure that some arm has; an empty cell where another has not."""
+    shown = tuple(measure for measure in measures if any(value(arm, measure) is not None for arm in arms.values()))
+    return Table(
+        measures=shown, rows={name: tuple(cell(arm, measure) for measure in shown) for name, arm in arms.items()}
+    )
+
+
+def value(arm: Mapping[str, Any], measure: Measure) -> float | None:
+    """The number itself; None where the arm has none."""
+    return _found(arm, measure)[0]
+
+
+def cell(arm: Mapping[str, Any], measure: Measure) -> Cell:
+    found, ends = _found(arm, measure)
+    if found is None:
+        return Cell(text="")
+    return Cell(text=write(found, measure.kind), interval=interval(ends) if ends and measure.kind == "share" else "")
+
+
+def _found(arm: Mapping[str, Any], measure: Measure) -> tuple[float | None, Sequence[float] | None]:
+    for key in measure.keys:
+        held = arm.get(key)
+        if isinstance(held, Mapping):
+            numbers = [held[name] for name in _VALUES if is_number(held.get(name))]
+            if numbers:
+                return float(numbers[0]), ends_of(held.get("ci95"))
+        elif held is not None and is_number(held):
+            return float(held), ends_of(arm.get(f"{key}_ci95"))
+    return None, None
+
+
+def write(number: float, kind: Kind) -> str:
+    if kind == "share":
+        return percent(number)
+    if kind == "count":
+        return f"{number:,.0f}"
+    if kind == "tokens":
+        return f"{number:,.1f}"
+    return f"{number:.3g}"
+
+
+def interval(ends: Sequence[float], *, signed: bool = False) -> str:
+    """[low, high] in percent."""
+    return f"[{percent(ends[0], signed=signed)}, {percent(ends[1], signed=signed)}]"
+
+
+def ends_of(found: Any) -> tuple[float, float] | None:
+    """Both ends of an interval, where that is what is found."""
+    if isinstance(found, Sequence) and len(found) == 2 and all(is_number(end) for end in found):
+        return float(found[0]), float(found[1])
+    return None
+
+
+def is_number(found: Any) -> bool:
+    return isinstance(found, int | float) and not isinstance(found, bool) and math.isfinite(found)
+
+
+def probability(p: Any) -> str:
+    """A p value as a person writes it."""
+    if not is_number(p):
+        return ""
+    return "< 0.0001" if p < 1e-4 else f"{p:.2g}"

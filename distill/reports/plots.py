@@ -1,0 +1,317 @@
+"""The geometry of the charts on report pages: values to places in a box, round ticks, shades of a heat map.
+
+Pure: templates/plots.html draws what is worked out here. Places run from 0 to 100 across and from 0 (top) to HEIGHT
+down, so that a chart may be stretched to any width.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from distill.reports.html import nice
+
+HEIGHT = 40
+SHADES = 7
+"""Of a heat map, the palest first; style.css has as many."""
+_TABLE_ROWS = 12
+"""Rows of the table beside a chart; the chart shows every point."""
+_EVEN = 1e-9
+
+Points = Sequence[tuple[float, float]]
+Band = Sequence[tuple[float, float, float]]
+"""(x, low, high) of an interval along a line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tick:
+    place: float
+    """0 to 100 from the low end."""
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axis:
+    low: float
+    high: float
+    ticks: tuple[Tick, ...]
+
+    def place(self, value: float) -> float:
+        """0 to 100; what lies beyond the axis stands at its end."""
+        return min(100.0, max(0.0, 100 * (value - self.low) / (self.high - self.low)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One series: its name and style number, the points of its line, its dots and its band."""
+
+    name: str
+    style: int
+    line: str
+    dots: str
+    band: str
+    bars: str
+    """Upright intervals at single points."""
+    newest: str
+    """The last value, as text."""
+    label: tuple[float, float] | None = None
+    """Where the name stands beside a single point: percent from the left, percent from the bottom."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chart:
+    name: str
+    about: str
+    x: Axis
+    y: Axis
+    x_name: str
+    lines: tuple[Line, ...]
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    """The same as a table; thinned where there are many points."""
+    thinned: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """A value with its interval, and what single seeds found."""
+
+    label: str
+    value: float
+    low: float
+    high: float
+    text: str
+    dots: tuple[float, ...] = ()
+    tone: str = ""
+    """"reference" for what the others are compared with."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """An estimate in its place on an axis."""
+
+    label: str
+    text: str
+    left: float
+    right: float
+    point: float
+    dots: tuple[float, ...]
+    tone: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimates:
+    caption: str
+    axis: Axis
+    zero: float | None
+    """Where no difference lies; None for shares."""
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    text: str
+    detail: str
+    shade: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heat:
+    columns: tuple[str, ...]
+    counts: tuple[str, ...]
+    """Questions of every column."""
+    rows: tuple[tuple[str, tuple[Cell | None, ...]], ...]
+    low: str
+    high: str
+
+
+def percent(share: float, *, signed: bool = False) -> str:
+    """A share in percent with one digit, with a true minus sign."""
+    return (f"{100 * share:+.1f}" if signed else f"{100 * share:.1f}").replace("-", "−")
+
+
+def number(value: float) -> str:
+    """A value as a person writes it, in four digits at most."""
+    text = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    return text.replace("-", "−")
+
+
+def axis(low: float, high: float, *, ticks: int = 4, unit: str = "") -> Axis:
+    """An axis over at least these values that ends on round numbers. unit: "", "percent" or "points" (signed)."""
+    if high - low < _EVEN:
+        low, high = low - (abs(low) * 0.05 or 0.5), high + (abs(high) * 0.05 or 0.5)
+    step = nice((high - low) / ticks)
+    first, last = math.floor(low / step + _EVEN), math.ceil(high / step - _EVEN)
+    low, high = first * step, last * step
+    found = [place * step for place in range(first, last + 1)]
+    return Axis(
+        low=low,
+        high=high,
+        ticks=tuple(Tick(place=100 * (at - low) / (high - low), text=_tick(at, unit)) for at in found),
+    )
+
+
+def _tick(value: float, unit: str) -> str:
+    if unit:
+        text = f"{100 * value:+.4g}" if unit == "points" else f"{100 * value:.4g}"
+        return "0" if abs(value) < _EVEN else text.replace("-", "−")
+    return number(0.0 if abs(value) < _EVEN else value)
+
+
+def chart(
+    name: str,
+    series: Mapping[str, Points],
+    *,
+    about: str = "",
+    x_name: str = "step",
+    unit: str = "",
+    bands: Mapping[str, Band] | None = None,
+    bars: Mapping[str, Band] | None = None,
+    dotted: Sequence[str] = (),
+    styles: Mapping[str, int] | None = None,
+    table: bool = True,
+) -> Chart | None:
+    """Lines over one axis; None where there is nothing to draw. Points need not be equally many or in order.
+
+    `dotted`: series drawn as points without a line. Where every series is one point, names stand beside them.
+    `styles`: the style number of a series; by default in order.
+    """
+    known = {key: sorted(_finite(points)) for key, points in series.items()}
+    known = {key: points for key, points in known.items() if points}
+    if not known:
+        return None
+    bands = {key: band for key, band in (bands or {}).items() if key in known}
+    xs = [x for points in known.values() for x, _ in points]
+    ys = [y for points in known.values() for _, y in points]
+    bars = {key: bar for key, bar in (bars or {}).items() if key in known}
+    ys += [value for band in (*bands.values(), *bars.values()) for _, *ends in band for value in ends]
+    across, up = axis(min(xs), max(xs)), axis(min(ys), max(ys), unit=unit)
+    across = _tight(across, min(xs), max(xs))
+
+    def place(x: float, y: float) -> str:
+        return f"{across.place(x):.2f},{HEIGHT * (1 - up.place(y) / 100):.2f}"
+
+    def say(y: float) -> str:
+        return f"{percent(y)} %" if unit == "percent" else number(y)
+
+    order = list(series)
+    scatter = len(known) > 1 and all(len(points) == 1 for points in known.values())
+    lines = [
+        Line(
+            name=key,
+            style=(styles or {}).get(key, order.index(key)),
+            line="" if key in dotted or len(points) == 1 else " ".join(place(x, y) for x, y in points),
+            dots=" ".join(f"M{place(x, y)}h0" for x, y in (points if key in dotted or len(points) == 1 else ())),
+            band=_band(bands.get(key, ()), place),
+            bars=" ".join(f"M{place(x, low)}L{place(x, high)}" for x, low, high in bars.get(key, ())),
+            newest=say(points[-1][1]),
+            label=(across.place(points[0][0]), up.place(points[0][1])) if scatter else None,
+        )
+        for key, points in known.items()
+    ]
+    head, rows, thinned = _table(known, x_name, say) if table else ((), (), False)
+    return Chart(
+        name=name,
+        about=about,
+        x=across,
+        y=up,
+        x_name=x_name,
+        lines=tuple(lines),
+        head=head,
+        rows=rows,
+        thinned=thinned,
+    )
+
+
+def _finite(points: Points) -> list[tuple[float, float]]:
+    return [(float(x), float(y)) for x, y in points if y is not None and math.isfinite(x) and math.isfinite(y)]
+
+
+def _tight(whole: Axis, low: float, high: float) -> Axis:
+    """The axis without the room beyond the first and last value: a line fills its chart."""
+    if high - low < _EVEN:
+        return whole
+    inner = [tick for tick in whole.ticks if low <= whole.low + tick.place / 100 * (whole.high - whole.low) <= high]
+    return Axis(
+        low=low,
+        high=high,
+        ticks=tuple(
+            Tick(
+                place=100 * (whole.low + tick.place / 100 * (whole.high - whole.low) - low) / (high - low),
+                text=tick.text,
+            )
+            for tick in inner
+        ),
+    )
+
+
+def _band(band: Band, place: Callable[[float, float], str]) -> str:
+    upper = [place(x, high) for x, _, high in band]
+    lower = [place(x, low) for x, low, _ in reversed(band)]
+    return " ".join(upper + lower)
+
+
+def _table(
+    known: Mapping[str, Points], x_name: str, say: Callable[[float], str]
+) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...], bool]:
+    values = {key: dict(points) for key, points in known.items()}
+    xs = sorted({x for points in known.values() for x, _ in points})
+    shown = xs
+    if len(xs) > _TABLE_ROWS:
+        shown = [xs[round(turn * (len(xs) - 1) / (_TABLE_ROWS - 1))] for turn in range(_TABLE_ROWS)]
+    rows = [(number(x), *(say(values[key][x]) if x in values[key] else "" for key in known)) for x in shown]
+    return (x_name, *known), tuple(rows), len(shown) < len(xs)
+
+
+def estimates(caption: str, found: Sequence[Estimate], *, zero: bool) -> Estimates | None:
+    """Values with intervals over one axis. `zero`: differences around none; else shares from 0 to 1."""
+    if not found:
+        return None
+    if zero:
+        ends = [value for item in found for value in (item.low, item.high, *item.dots)]
+        reach = max(0.01, *(abs(end) for end in ends))
+        across = axis(-reach if min(ends) < 0 else 0.0, reach if max(ends) > 0 else 0.0, ticks=4, unit="points")
+    else:
+        across = axis(0.0, 1.0, unit="percent")
+    return Estimates(
+        caption=caption,
+        axis=across,
+        zero=across.place(0.0) if zero else None,
+        rows=tuple(
+            Row(
+                label=item.label,
+                text=item.text,
+                left=across.place(item.low),
+                right=across.place(item.high),
+                point=across.place(item.value),
+                dots=tuple(across.place(dot) for dot in item.dots),
+                tone=item.tone,
+            )
+            for item in found
+        ),
+    )
+
+
+def heat(shares: Mapping[str, Mapping[str, tuple[float, str]]], counts: Mapping[str, int | None]) -> Heat | None:
+    """Shares by row and column as shaded cells. shares: {row: {column: (share, detail)}}; a missing one stays empty.
+
+    The shades run from the lowest to the highest share of the whole table.
+    """
+    values = [share for cells in shares.values() for share, _ in cells.values()]
+    if not values or not counts:
+        return None
+    low, high = min(values), max(values)
+
+    def cell(found: tuple[float, str] | None) -> Cell | None:
+        if found is None:
+            return None
+        share, detail = found
+        level = (share - low) / ((high - low) or 1)
+        return Cell(text=percent(share), detail=detail, shade=min(SHADES - 1, int(level * SHADES)))
+
+    return Heat(
+        columns=tuple(counts),
+        counts=tuple("" if count is None else f"{count:,}" for count in counts.values()),
+        rows=tuple((name, tuple(cell(cells.get(column)) for column in counts)) for name, cells in shares.items()),
+        low=percent(low),
+        high=percent(high),
+    )

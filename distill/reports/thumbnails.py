@@ -1,0 +1,191 @@
+"""Small pictures for a page within a number of bytes: each stored once, in the format that needs the fewest.
+
+Sizes and qualities are tried from the best down until all pictures fit together. Reads images through distill.images;
+draws nothing.
+"""
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from PIL import Image, features
+
+from distill.data import images
+from distill.errors import ImageError
+from distill.reports.html import MAX_ENLARGEMENT, data_uri
+from distill.types import ImageRef
+
+SIDE = 224
+"""CSS pixels that the longer side of a picture takes on the page, whatever number of pixels is stored."""
+_LEVELS = (
+    (224, 80),
+    (224, 65),
+    (208, 55),
+    (192, 50),
+    (176, 42),
+    (160, 36),
+    (144, 30),
+    (128, 26),
+    (96, 24),
+    (80, 20),
+    (64, 15),
+)
+"""(pixels of the longer side, quality): what is tried, best first."""
+_TRIED = 40
+_TYPE = "webp" if features.check("webp") else "jpeg"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thumbnail:
+    """A picture as the page shows it; `uri` is empty in a draft."""
+
+    key: str
+    uri: str
+    width: int
+    height: int
+    """Both in CSS pixels."""
+    pixelated: bool = False
+    shared: bool = False
+    """Several cards show it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Album:
+    pictures: dict[str, Thumbnail] = field(default_factory=dict)
+    """By the sha256 of the encoded image."""
+    notes: tuple[str, ...] = ()
+    """What was done to make the pictures fit."""
+
+    @staticmethod
+    def placeholders(refs: Sequence[tuple[ImageRef, int]]) -> "Album":
+        """Pictures without content: for finding out how long a page is without them."""
+        return Album(
+            pictures={
+                ref.sha256: Thumbnail(key=_key(place), uri="", width=SIDE, height=SIDE, shared=uses > 1)
+                for place, (ref, uses) in enumerate(refs)
+            }
+        )
+
+    @property
+    def shared(self) -> list[Thumbnail]:
+        return [picture for picture in self.pictures.values() if picture.shared]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Source:
+    """A picture that could be read, no larger than a page needs."""
+
+    sha256: str
+    image: Image.Image
+    original: tuple[bytes, str] | None
+    """Encoded bytes and MIME type, where they need no change to be shown."""
+    uses: int
+
+
+def album(refs: Sequence[tuple[ImageRef, int]], limit: int, *, max_pixels: int) -> Album:
+    """The pictures (with how many cards show each), together at most `limit` bytes of data URIs.
+
+    Those that cannot be read are left out, as are the last ones where even the smallest size is too much.
+    """
+    sources = [source for ref, uses in refs if (source := _read(ref, uses, max_pixels)) is not None]
+    level = _guessed(sources, limit)
+    uris = [_uri(source, *_LEVELS[level]) for source in sources]
+    while sum(map(len, uris)) > limit and level < len(_LEVELS) - 1:
+        level += 1
+        uris = [_uri(source, *_LEVELS[level]) for source in sources]
+    kept, used = 0, 0
+    while kept < len(uris) and used + len(uris[kept]) <= limit:
+        used += len(uris[kept])
+        kept += 1
+    notes = []
+    if level:
+        side, quality = _LEVELS[level]
+        notes.append(
+            f"Pictures were made smaller to keep the page small: at most {side} pixels a side, quality {quality}."
+        )
+    if kept < len(sources):
+        notes.append(f"{len(sources) - kept:,} pictures are left out to keep the page small.")
+    if len(sources) < len(refs):
+        notes.append(f"{len(refs) - len(sources):,} pictures could not be read.")
+    return Album(
+        pictures={
+            source.sha256: _thumbnail(place, source, uri)
+            for place, (source, uri) in enumerate(zip(sources[:kept], uris, strict=False))
+        },
+        notes=tuple(notes),
+    )
+
+
+def _guessed(sources: Sequence[_Source], limit: int) -> int:
+    """The best level that the pictures will likely fit at, by some of them: encoding takes the time."""
+    some = sources[:: max(1, len(sources) // _TRIED)]
+    for level, (side, quality) in enumerate(_LEVELS):
+        share = len(some) / len(sources) if sources else 1.0
+        if sum(len(_uri(source, side, quality)) for source in some) <= share * limit:
+            return level
+    return len(_LEVELS) - 1
+
+
+def _read(ref: ImageRef, uses: int, max_pixels: int) -> _Source | None:
+    """The picture at the largest size that is shown; None when it cannot be read any more."""
+    try:
+        data = images.read_bytes(ref)
+        image = images.decode(data, max_pixels=max_pixels)
+        original = None
+        if max(image.size) <= SIDE:
+            original = images.portable(data, max_pixels=max_pixels)
+        else:
+            image.thumbnail((SIDE, SIDE), reducing_gap=3.0)
+    except ImageError:
+        return None
+    return _Source(sha256=ref.sha256, image=image, original=original, uses=uses)
+
+
+def _uri(source: _Source, side: int, quality: int) -> str:
+    """The shortest way to store a picture at this size and quality."""
+    image, found = source.image, []
+    if max(image.size) > side:
+        image = image.copy()
+        image.thumbnail((side, side))
+    elif source.original is not None:
+        found.append(source.original)
+    if _scale(source.image) > 1 or _few_colours(image):
+        found.append((_encoded(image, "png", optimize=True), "image/png"))
+        if _TYPE == "webp":
+            found.append((_encoded(image, "webp", lossless=True, method=4), "image/webp"))
+    # Pixels that are shown enlarged must be the true ones as long as there is room.
+    if _scale(source.image) == 1 or (side, quality) != _LEVELS[0]:
+        found.append((_encoded(image, _TYPE, quality=quality), f"image/{_TYPE}"))
+    data, mime = min(found, key=lambda pair: len(pair[0]))
+    return data_uri(data, mime)
+
+
+def _encoded(image: Image.Image, kind: str, **settings: object) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, kind, **settings)
+    return buffer.getvalue()
+
+
+def _few_colours(image: Image.Image) -> bool:
+    """Drawings and charts: stored without loss they are both smaller and sharper."""
+    return image.getcolors(1024) is not None
+
+
+def _scale(image: Image.Image) -> int:
+    return min(MAX_ENLARGEMENT, max(1, SIDE // max(image.size)))
+
+
+def _thumbnail(place: int, source: _Source, uri: str) -> Thumbnail:
+    scale = _scale(source.image)
+    return Thumbnail(
+        key=_key(place),
+        uri=uri,
+        width=source.image.width * scale,
+        height=source.image.height * scale,
+        pixelated=scale > 1,
+        shared=source.uses > 1,
+    )
+
+
+def _key(place: int) -> str:
+    return f"p{place}"

@@ -1,0 +1,152 @@
+"""Signals that need a model, as functions that the filter can call without knowing one.
+
+Only those that the recipe asks for are made, and a model is loaded, or a server asked, when the first trace needs it:
+a run whose values are all there loads nothing.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from distill import packages
+from distill.artifacts.manifest import directory_sha256
+from distill.errors import RecipeError
+from distill.recipe.recipe import Recipe
+from distill.types import Sample, Trace
+
+if TYPE_CHECKING:
+    from filters.tables.side_tables import Done, Item, Measurer
+
+STUDENT, JUDGE = "student", "judge"
+
+
+def measurers(recipe: Recipe, run: Path) -> "dict[str, Measurer]":
+    """The measurers of the families that the recipe asks for, by name. Raises RecipeError for what cannot be done."""
+    makers = {STUDENT: student_fit, JUDGE: _judge}
+    return {
+        name: make(recipe, run / "filter" / name) for name, make in makers.items() if name in recipe.filter.signals
+    }
+
+
+def student_fit(recipe: Recipe, folder: Path) -> "Measurer":
+    """How well traces fit the student that filter.student names; the values are kept in `folder`."""
+    from filters.run_signals import student_fit as fit
+    from filters.tables.side_tables import Measurer
+
+    packages.require(f"filter.signals = {STUDENT!r}", *packages.TRAIN)
+    settings = recipe.filter.student
+    name, revision = untuned_student(recipe)
+    place = recipe.local_or_hub(name)
+    identity = {
+        "checkpoint": directory_sha256(Path(place)) if Path(place).is_dir() else f"{name}@{revision or ''}",
+        "dtype": settings.dtype,
+        "max_length": settings.max_length,
+        "rationale": recipe.filter.rationale,
+    }
+
+    def measure(items: "Iterable[Item]", on_done: "Done") -> list[Path]:
+        return fit.measure(
+            items,
+            folder,
+            _lazy_fit(recipe, place, revision),
+            identity=identity,
+            per_teacher=settings.per_teacher,
+            on_done=on_done,
+        )
+
+    return Measurer(columns=fit.COLUMNS, identity=identity | {"per_teacher": settings.per_teacher}, measure=measure)
+
+
+def untuned_student(recipe: Recipe) -> tuple[str, str | None]:
+    """Directory or hub name of the untuned student, and its revision."""
+    if recipe.filter.student.checkpoint is not None:
+        return recipe.filter.student.checkpoint, None
+    if recipe.student is None:
+        raise RecipeError(
+            f"{recipe.path}: filter.signals asks for student, but there is no [student]; name one, or a "
+            "checkpoint in filter.student.checkpoint"
+        )
+    if recipe.student.model is None:
+        raise RecipeError(
+            f"{recipe.path}: filter.signals asks for student, but [student] is made of parts that have never seen an "
+            "image together, so it has no likelihoods worth measuring; train its first stages and name what they "
+            f'leave, such as filter.student.checkpoint = "runs/{recipe.name}/train/STAGE/model"'
+        )
+    return recipe.student.model, recipe.student.revision
+
+
+def _lazy_fit(
+    recipe: Recipe, checkpoint: str, revision: str | None
+) -> Callable[[list[tuple[Sample, Trace]]], list[dict[str, Any]]]:
+    """A function that loads the student with the first traces it is given."""
+    from filters.dataset.writer import assistant
+
+    loaded: list[Callable[[Sequence[Any]], list[dict[str, Any]]]] = []
+    settings = recipe.filter.student
+
+    def measure_batch(pairs: list[tuple[Sample, Trace]]) -> list[dict[str, Any]]:
+        from student.data.rows import Row
+        from student.inference import likelihood as fit
+
+        if not loaded:
+            loaded.append(
+                fit.load(
+                    checkpoint,
+                    dtype=settings.dtype,
+                    revision=revision,
+                    trust_remote_code=recipe.student is not None and recipe.student.trust_remote_code,
+                    batch_tokens=settings.batch_tokens,
+                    max_length=settings.max_length,
+                    max_pixels=max((source.max_pixels for source in recipe.data.values()), default=50_000_000),
+                )
+            )
+        said = []
+        for sample, trace in pairs:
+            # What would be trained on, in the teacher's own words even where the dataset has the gold's spelling.
+            before = assistant(trace.reasoning.strip(), "", recipe.filter.rationale)
+            row = Row(
+                id=trace.id,
+                images=sample.images,
+                question=sample.question,
+                response=before + trace.answer.strip(),
+            )
+            said.append(fit.Said(row=row, answer_at=len(before)))
+        return loaded[0](said)
+
+    return measure_batch
+
+
+def _judge(recipe: Recipe, folder: Path) -> "Measurer":
+    from filters.run_signals import teacher_judge as judge
+    from filters.tables.side_tables import Measurer
+    from teacher.ask import Question, asking, teacher_of
+    from teacher.messages.request import model_of, precision_key
+
+    settings = recipe.filter.judge
+    if settings.teacher is None:
+        raise RecipeError(f"{recipe.path}: filter.signals asks for judge; name a teacher in filter.judge.teacher")
+    name = settings.teacher
+    teacher = teacher_of(recipe, name)
+    identity = {
+        "model": model_of(recipe, teacher).key,
+        "system": teacher.system,
+        "prompt": settings.prompt,
+        "max_tokens": settings.max_tokens,
+        "chat_template_kwargs": dict(teacher.chat_template_kwargs),
+        **precision_key(teacher),
+    }
+    tolerance = recipe.filter.answer.relative_tolerance
+
+    def measure(items: "Iterable[Item]", on_done: "Done") -> list[Path]:
+        with asking(recipe, name, folder, max_tokens=settings.max_tokens) as ask:
+            return judge.measure(
+                items,
+                folder,
+                lambda texts: ask([Question(text=text) for text in texts]),
+                prompt=settings.prompt,
+                identity=identity,
+                relative_tolerance=tolerance,
+                on_done=on_done,
+            )
+
+    return Measurer(columns=judge.COLUMNS, identity=identity | {"relative_tolerance": tolerance}, measure=measure)

@@ -1,0 +1,112 @@
+"""Ablation arms: what the student would learn from without the filter's choice. Lists of ids, written by default.
+
+`unfiltered` is every complete trace. `random` is a random part of it with as many tokens as the dataset has, so that
+a comparison with it shows what choosing adds, not what size does. The rows themselves are copied only when a stage
+of training asks for an arm.
+"""
+
+import shutil
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from distill.artifacts import manifest as artifacts
+from distill.artifacts.manifest import Manifest, atomic_path
+from distill.errors import DataError
+from distill.recipe.filter import ARMS
+from distill.recipe.recipe import Recipe
+from filters.dataset import writer as dataset
+from filters.tables.signal_database import Tables, connect
+from filters.tables.trace_index import index
+
+FOLDER = "arms"
+_SCHEMA = pa.schema([("id", pa.string()), ("sample_id", pa.string())])
+_ROW_GROUP = 8192
+
+_TOKENS = "coalesce(rationale_tokens, 0) + coalesce(answer_tokens, 0)"
+
+
+def write(database: duckdb.DuckDBPyConnection, folder: Path, seed: int) -> dict[Path, int]:
+    """Write the ids of every arm below `folder`, from a database with `local` and `decisions`; rows by file."""
+    ((measured,),) = database.execute(f"SELECT coalesce(sum({_TOKENS}), 0) > 0 FROM local").fetchall()
+    size = f"({_TOKENS})" if measured else "1"  # lengths that nobody measured count 1
+    database.execute(
+        f"""CREATE OR REPLACE TEMP VIEW complete AS
+        SELECT id, local.sample_id, {size} AS size, CAST('0x' || md5('arm {seed} ' || id)[:15] AS BIGINT) AS luck
+        FROM local JOIN decisions USING (id)
+        WHERE outcome = 'complete' AND NOT list_contains([reason.rule for reason in reasons], 'unreadable_image')"""
+    )
+    chosen = f"SELECT coalesce(sum({size}), 0) FROM local JOIN decisions USING (id) WHERE selected"
+    ((tokens,),) = database.execute(chosen).fetchall()
+    of_arm = {"unfiltered": "true", "random": f"luck <= {_last(database, int(tokens))}"}
+    written = {}
+    for arm in ARMS:
+        path = folder / f"{arm}.parquet"
+        query = f"SELECT id, sample_id FROM complete WHERE {of_arm[arm]} ORDER BY sample_id, id"
+        batches = database.sql(query).to_arrow_reader(_ROW_GROUP)
+        with atomic_path(path) as temporary, pq.ParquetWriter(temporary, _SCHEMA, compression="zstd") as writer:
+            written[path] = 0
+            for batch in batches:
+                writer.write_table(pa.table(batch).cast(_SCHEMA))
+                written[path] += len(batch)
+    return written
+
+
+def _last(database: duckdb.DuckDBPyConnection, tokens: int) -> int:
+    """The luck of the trace that brings the luckiest ones closest to so many tokens; -1 when none should be taken."""
+    found = database.execute("SELECT luck, size FROM complete").fetchnumpy()
+    order = np.argsort(found["luck"])
+    sizes = found["size"][order].astype(np.int64)
+    taken = int((2 * np.cumsum(sizes) - sizes <= 2 * tokens).sum())
+    return int(found["luck"][order[taken - 1]]) if taken else -1
+
+
+def materialise(recipe: Recipe, run: Path, arm: str) -> Path:
+    """Write the rows of an arm as a dataset to `<run>/filter/arms/<arm>`, unless they are there; returns the folder.
+
+    Raises StaleError when the filter stage is not finished, DataError when the arm is empty.
+    """
+    filtered = artifacts.require(run, "filter", next_step=f"run `distill filter {recipe.path}` first")
+    folder = run / "filter" / FOLDER / arm
+    fields = {"filter": filtered.fingerprint, "arm": arm}
+    with artifacts.locked(run):
+        done = Manifest.read(folder)
+        if done is not None and done.fields == fields:
+            return folder
+        temporary = folder.with_name(f".{arm}.tmp")
+        shutil.rmtree(temporary, ignore_errors=True)
+        stage = run / "filter"
+        traces = index(run / "generate", stage / "samples", recipe.filter.partition_rows)
+        written = dataset.write(
+            connect(Tables.of(stage), more={"chosen": stage / FOLDER / f"{arm}.parquet"}),
+            traces,
+            temporary,
+            chosen="SELECT id FROM chosen",
+            style=recipe.filter.rationale,
+            max_pixels=dataset.max_pixels(recipe),
+        )
+        if not written.rows:
+            raise DataError(
+                f"{folder}: the arm {arm} holds no trace that can be trained on; look at the generate stage"
+            )
+        dataset.replace(temporary, folder)
+        Manifest(
+            stage=f"filter/{FOLDER}/{arm}",
+            fingerprint=artifacts.fingerprint(fields),
+            fields=fields,
+            inputs={"filter": filtered.fingerprint},
+            outputs={name: artifacts.describe(folder / name, rows) for name, rows in sorted(written.files.items())},
+            counts={"rows": written.rows, "unreadable": len(written.unreadable)},
+        ).write(folder)
+    return folder
+
+
+def materialise_stages(recipe: Recipe, run: Path, only: str | None = None) -> None:
+    """Write the rows of every arm that the recipe's stages learn from, or one of them."""
+    for stage in recipe.stages:
+        _, _, arm = stage.data.partition(":")
+        if arm and only in (None, stage.name):
+            materialise(recipe, run, arm)

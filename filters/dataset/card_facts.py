@@ -1,0 +1,111 @@
+"""The numbers of the dataset card that the funnel does not hold, counted in the signal table and the decisions.
+
+What the recipe did not ask for has no number: it comes back as None, and the card says that it was not measured.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import duckdb
+
+from filters.signals.base import ERROR, NOT_APPLICABLE, OK, TIMED_OUT, UNDECIDABLE, WORDS
+
+STATES = (OK, NOT_APPLICABLE, UNDECIDABLE, TIMED_OUT, ERROR)
+DUPLICATES: Mapping[str, str] = {
+    "exact_duplicate": "the same words as a preferred trace of its question",
+    "near_duplicate": "nearly the same words as a preferred trace of its question",
+    "corpus_duplicate": "nearly the same words as a preferred trace of any question",
+    "corpus_other_values": "the same words as a trace of any question, with other numbers or names",
+}
+"""Flags that mark a trace as a repetition, and what they mean."""
+
+_SELECTED = "FROM signals JOIN decisions USING (id) WHERE selected"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contamination:
+    """Questions that were compared with test sets."""
+
+    checked: int
+    undecidable: int
+    """Of them, those whose pictures could not be read."""
+    matches: Mapping[tuple[str, str], tuple[int, int]]
+    """By test set and kind of match: questions asked, and questions of the dataset."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    verdicts: Mapping[str, int]
+    """Examples by the verdict on the trace's answer; "" where it has none."""
+    hinted: int
+    """Examples whose teacher was shown the gold answer."""
+    states: Mapping[str, Mapping[str, int]]
+    """Traces by state, of each family of signals that was measured."""
+    languages: Mapping[str, int] | None
+    """Examples by the language of their rationale; "" where it was not told."""
+    duplicates: Mapping[str, tuple[int, int]]
+    """Traces with each flag of DUPLICATES that was measured, and how many of them are in the dataset."""
+    contamination: Contamination | None
+
+
+def facts(database: duckdb.DuckDBPyConnection) -> Facts:
+    """Count in a database with the tables `signals` and `decisions`."""
+    columns = [row[0] for row in database.execute("DESCRIBE signals").fetchall()]
+    families = [name.removesuffix("_state") for name in columns if name.endswith("_state")]
+    states = {name: found for name in families if (found := _states(database, name))}
+    return Facts(
+        verdicts=_counts(database, f"SELECT coalesce(answer_verdict, ''), count(*) {_SELECTED} GROUP BY 1"),
+        hinted=_row(database, f"SELECT count(*) {_SELECTED} AND hinted")[0],
+        states=states,
+        languages=_counts(database, f"SELECT coalesce(language, ''), count(*) {_SELECTED} GROUP BY 1")
+        if "language" in states
+        else None,
+        duplicates={
+            name: flagged for name in DUPLICATES if name in columns and (flagged := _flagged(database, name))
+        },
+        contamination=_contamination(database)
+        if states.get("contamination", {}).keys() & {OK, UNDECIDABLE}
+        else None,
+    )
+
+
+def _states(database: duckdb.DuckDBPyConnection, family: str) -> dict[str, int]:
+    found = _counts(
+        database, f'SELECT "{family}_state", count(*) FROM signals WHERE "{family}_state" IS NOT NULL GROUP BY 1'
+    )
+    if WORDS in found:
+        found[OK] = found.get(OK, 0) + found.pop(WORDS)
+    return found
+
+
+def _flagged(database: duckdb.DuckDBPyConnection, flag: str) -> tuple[int, int] | None:
+    """How many traces have a flag, and how many of them are selected; None when it was not measured."""
+    measured, *found = _row(
+        database,
+        f'SELECT count("{flag}"), count(*) FILTER ("{flag}"), count(*) FILTER ("{flag}" AND selected) '
+        "FROM signals JOIN decisions USING (id)",
+    )
+    return (found[0], found[1]) if measured else None
+
+
+def _contamination(database: duckdb.DuckDBPyConnection) -> Contamination:
+    rows = database.execute(
+        """SELECT contamination_source, contamination, count(DISTINCT signals.sample_id),
+            count(DISTINCT signals.sample_id) FILTER (selected)
+        FROM signals JOIN decisions USING (id) WHERE contamination <> 'none' GROUP BY 1, 2 ORDER BY 1, 2"""
+    ).fetchall()
+    checked, undecidable = _row(
+        database,
+        f"""SELECT count(DISTINCT sample_id) FILTER (contamination_state IN ('{OK}', '{UNDECIDABLE}')),
+            count(DISTINCT sample_id) FILTER (contamination_state = '{UNDECIDABLE}') FROM signals""",
+    )
+    matches = {(source, kind): (asked, chosen) for source, kind, asked, chosen in rows}
+    return Contamination(checked=checked, undecidable=undecidable, matches=matches)
+
+
+def _counts(database: duckdb.DuckDBPyConnection, query: str) -> dict[str, int]:
+    return dict(database.execute(f"{query} ORDER BY 2 DESC, 1").fetchall())
+
+
+def _row(database: duckdb.DuckDBPyConnection, query: str) -> tuple[int, ...]:
+    return tuple(database.execute(query).fetchall()[0])

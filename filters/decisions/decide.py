@@ -1,0 +1,181 @@
+"""Which traces are kept and which enter the dataset: rules, then selection, over the signal table. Measures nothing.
+
+A condition that is NULL on a trace drops nothing. A dropped trace carries every rule that failed, with the values
+that the rule read; a kept one that was not chosen says which limit left it out. Questions whose images cannot be
+read any more are dropped under a reason of their own.
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from distill.artifacts.manifest import atomic_path
+from distill.errors import RecipeError
+from distill.recipe.recipe import Select
+from filters.decisions.quotas import Kind, targets
+from filters.decisions.rules import NOT_SELECTED, UNREADABLE_IMAGE, Condition, first_line
+from filters.tables.signal_database import Tables, connect, identifier, order, ranges, text
+
+REASON = pa.struct([("rule", pa.string()), ("condition", pa.string()), ("values", pa.string())])
+_DECISIONS: list[tuple[str, pa.DataType]] = [
+    ("id", pa.string()),
+    ("sample_id", pa.string()),
+    ("teacher", pa.string()),
+    ("k", pa.int64()),
+    ("domain", pa.string()),
+    ("kept", pa.bool_()),
+    ("selected", pa.bool_()),
+    ("reasons", pa.list_(REASON)),
+]
+DECISIONS = pa.schema(_DECISIONS)
+"""The decision table: `kept` when no rule failed, `selected` when chosen for the dataset; `values` is JSON."""
+
+_ROW_GROUP = 8192
+
+
+def decide(
+    conditions: Iterable[Condition],
+    select: Select,
+    tables: Tables,
+    path: Path,
+    unreadable: Mapping[str, str] | None = None,
+    *,
+    seed: int = 0,
+    threads: int | None = None,
+) -> int:
+    """Write the decision table of measured traces, sorted by id; returns its rows.
+
+    `unreadable` maps a sample whose images cannot be read to the reason. Raises RecipeError when a condition
+    cannot be evaluated on the values that were measured, DataError when the shares of a mix cannot be met.
+    """
+    conditions = list(conditions)
+    connection = connect(tables, threads=threads)
+    unreadable = unreadable or {}
+    broken = {"sample_id": pa.array(list(unreadable), pa.string()), "why": pa.array(unreadable.values(), pa.string())}
+    connection.register("unreadable", pa.table(broken))
+    try:
+        parts = ranges(sum(pq.read_metadata(path).num_rows for path in tables.signals))
+        connection.execute(f"CREATE TEMP TABLE ranked AS {_ranked(conditions, select)} LIMIT 0")
+        for within in parts:
+            connection.execute(f"INSERT INTO ranked {_ranked(conditions, select, within.format('sample_id'))}")
+        if mixed(select):
+            connection.execute(_PLACED.format(seed=seed))
+        counts = connection.execute("SELECT kind, count(*) FROM ranked WHERE best GROUP BY kind").fetchall()
+        taken = targets({tuple(kind): count for kind, count in counts}, select.mix, select.limit)
+        connection.register("quotas", _quotas(taken))
+        rows = 0
+        with (
+            atomic_path(path) as temporary,
+            pq.ParquetWriter(temporary, DECISIONS, compression="zstd") as writer,
+        ):
+            for within in parts:
+                query = _query(conditions, select, within.format("signals.id"))
+                for batch in connection.sql(query).to_arrow_reader(_ROW_GROUP):
+                    writer.write_table(pa.table(batch).cast(DECISIONS))
+                    rows += len(batch)
+        return rows
+    except duckdb.Error as error:
+        raise _culprit(connection, conditions, error) from None
+
+
+def database(tables: Tables, decisions: Path, *, threads: int | None = None) -> duckdb.DuckDBPyConnection:
+    """A database with the tables `signals` and `decisions`."""
+    return connect(tables, more={"decisions": decisions}, threads=threads)
+
+
+def _ranked(conditions: list[Condition], select: Select, within: str = "true") -> str:
+    """What no rule drops, with its place among the traces of its question."""
+    best_first = order([*select.order, "id"])
+    terms = "".join(f", {identifier(entry.removeprefix('-'))}" for entry in select.order)
+    dropped = " OR ".join(f"coalesce((\n{condition.sql}\n), false)" for condition in conditions)
+    # The limit of a teacher comes first: a place that it frees goes to the next best trace of another teacher.
+    return f"""
+        WITH kept AS (
+            SELECT id, sample_id, teacher{terms}, {kind_of(select)} AS kind
+            FROM signals ANTI JOIN unreadable USING (sample_id) WHERE {within} AND NOT ({dropped or "false"})
+        ), by_teacher AS (
+            SELECT *, row_number() OVER (PARTITION BY sample_id, teacher ORDER BY {best_first}) AS teacher_rank,
+                {_within("teacher_rank", select.per_teacher)} AS teacher_best
+            FROM kept
+        ), by_question AS (
+            SELECT *, row_number() OVER (PARTITION BY sample_id, teacher_best ORDER BY {best_first}) AS question_rank,
+                teacher_best AND {_within("question_rank", select.per_question)} AS best
+            FROM by_teacher
+        )
+        SELECT id, teacher_rank, teacher_best, question_rank, best, kind, 1::BIGINT AS place FROM by_question"""
+
+
+_PLACED = """
+    CREATE OR REPLACE TEMP TABLE ranked AS
+    SELECT * REPLACE (row_number() OVER (PARTITION BY kind, best ORDER BY md5('{seed} ' || id), id) AS place)
+    FROM ranked"""
+"""Places within a kind of a mix, at random."""
+
+
+def kind_of(select: Select) -> str:
+    """SQL of a trace's kind: its values of all mixes."""
+    kinds = ", ".join(f"coalesce(CAST((\n{mix.by}\n) AS VARCHAR), 'null')" for mix in select.mix)
+    return f"[{kinds}]::VARCHAR[]"
+
+
+def mixed(select: Select) -> bool:
+    """Whether anything beyond the limits of a question leaves traces out."""
+    return bool(select.mix) or select.limit is not None
+
+
+def _within(rank: str, limit: int | None) -> str:
+    return "true" if limit is None else f"{rank} <= {limit}"
+
+
+def _quotas(taken: Mapping[Kind, int]) -> pa.Table:
+    """How many traces of each kind are taken."""
+    kinds = pa.array([list(kind) for kind in taken], pa.list_(pa.string()))
+    return pa.table({"kind": kinds, "quota": pa.array(taken.values(), pa.int64())})
+
+
+def _query(conditions: list[Condition], select: Select, within: str) -> str:
+    """Every trace in the order of the ids, with all that is decided of it."""
+    reasons = [_reason(condition) for condition in conditions]
+    image = _struct(f"'{UNREADABLE_IMAGE}'", "'the image can be read'", "json_object('reason', why)")
+    reasons.append(f"CASE WHEN why IS NOT NULL THEN {image} END")
+    named = " || ', ' || ".join(f"{text(mix.by + ' = ')} || kind[{place}]" for place, mix in enumerate(select.mix, 1))
+    quota = f"'mix: ' || quota || ' of ' || {named}" if select.mix else f"'limit = {select.limit}'"
+    return f"""
+        SELECT signals.id, sample_id, signals.teacher, k, domain, ranked.id IS NOT NULL AS kept,
+            coalesce(best AND place <= quota, false) AS selected,
+            CASE
+                WHEN ranked.id IS NULL THEN list_filter([{", ".join(reasons)}], lambda reason: reason IS NOT NULL)
+                WHEN NOT teacher_best THEN [{_left_out(f"'per_teacher = {select.per_teacher}'", "teacher_rank")}]
+                WHEN NOT best THEN [{_left_out(f"'per_question = {select.per_question}'", "question_rank")}]
+                WHEN place > quota THEN [{_left_out(quota, "place")}]
+                ELSE []
+            END AS reasons
+        FROM signals LEFT JOIN ranked USING (id) LEFT JOIN quotas USING (kind) LEFT JOIN unreadable USING (sample_id)
+        WHERE {within} ORDER BY signals.id"""
+
+
+def _reason(condition: Condition) -> str:
+    values = ", ".join(f"{text(name)}, {identifier(name)}" for name in condition.columns)
+    reason = _struct(text(condition.name), text(condition.sql), f"json_object({values})")
+    return f"CASE WHEN (\n{condition.sql}\n) THEN {reason} END"
+
+
+def _left_out(limit: str, rank: str) -> str:
+    return _struct(text(NOT_SELECTED), limit, f"json_object('rank', {rank})")
+
+
+def _struct(rule: str, condition: str, values: str) -> str:
+    return f"{{'rule': {rule}, 'condition': {condition}, 'values': CAST({values} AS VARCHAR)}}"
+
+
+def _culprit(connection: duckdb.DuckDBPyConnection, conditions: list[Condition], error: duckdb.Error) -> Exception:
+    """The rule whose condition cannot be evaluated on these values; the error itself when no rule is to blame."""
+    for condition in conditions:
+        try:
+            connection.execute(f"SELECT count(*) FROM signals WHERE (\n{condition.sql}\n)").fetchall()
+        except duckdb.Error as own:
+            return RecipeError(f"filter.rules.{condition.name}: drop = {condition.sql!r}: {first_line(own)}")
+    return error

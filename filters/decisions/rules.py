@@ -1,0 +1,188 @@
+"""Rules of a recipe, checked: SQL conditions that can be evaluated on the signal table and can do nothing else.
+
+A condition is one scalar expression of DuckDB over the columns of the signal table. It sees one row at a time, gives
+the same result on every day, and reaches no file. Checking reads no data, so a typo is reported before anything is
+measured. Evaluating the conditions is `filters.decisions.decide`'s business.
+"""
+
+import difflib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+import orjson
+
+from distill.errors import RecipeError
+from distill.recipe.recipe import Filter, Rule
+from filters.decisions.allowed_functions import ALLOWED, LOCAL_TYPES, NAMES
+from filters.signals.registry import COLUMNS
+from filters.tables.signal_database import empty_database
+
+NOT_SELECTED = "not_selected"
+UNREADABLE_IMAGE = "unreadable_image"
+RESERVED = (NOT_SELECTED, UNREADABLE_IMAGE)
+"""Reasons that are not rules of a recipe."""
+
+# Classes of DuckDB's syntax tree that one row's expression consists of. Not among them: SUBQUERY, WINDOW, STAR,
+# PARAMETER, LAMBDA, DEFAULT.
+_EXPRESSIONS = frozenset(
+    [
+        *("BETWEEN", "CASE", "CAST", "COLLATE", "COLUMN_REF", "COMPARISON"),
+        *("CONJUNCTION", "CONSTANT", "FUNCTION", "OPERATOR", "TYPE"),
+    ]
+)
+_NUMBERS = ("DOUBLE", "FLOAT", "DECIMAL", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "U")
+_ORDER = {
+    "COMPARE_GREATERTHAN": ">",
+    "COMPARE_GREATERTHANOREQUALTO": ">=",
+    "COMPARE_LESSTHAN": "<",
+    "COMPARE_LESSTHANOREQUALTO": "<=",
+}
+_MIRRORED = {">": "<", ">=": "<=", "<": ">", "<=": ">="}
+_EXAMPLE = "a rule is one condition on one trace, such as \"answer_verdict = 'wrong'\""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """A checked rule, with the columns that it reads, in the table's spelling and order."""
+
+    name: str
+    sql: str
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Threshold:
+    """A trace is dropped when `column operator number`."""
+
+    column: str
+    operator: str
+    number: float
+
+
+def check(settings: Filter) -> list[Condition]:
+    """The rules of a recipe as conditions. Raises RecipeError for them and for what the selection names."""
+    connection = empty_database()
+    for key in ("order", "curriculum"):
+        entries = getattr(settings.select, key)
+        for entry in entries:
+            _known_column(f"filter.select.{key} = {list(entries)}", entry.removeprefix("-"))
+    for mix in settings.select.mix:
+        _check_expression(connection, mix.by, f"filter.select.mix: by = {mix.by!r}")
+    where = f"filter.select.weight = {settings.select.weight!r}"
+    _, kind = _check_expression(connection, settings.select.weight, where)
+    if not kind.startswith(_NUMBERS):
+        raise RecipeError(f"{where}: gives {kind.lower()}, not a number")
+    return [_checked(connection, rule) for rule in settings.rules]
+
+
+def threshold(condition: Condition) -> Threshold | None:
+    """What a condition of the form `column > number` compares, whichever side the number stands on; else None."""
+    if len(condition.columns) != 1:
+        return None
+    node = _expression(empty_database(), condition.sql, condition.name)
+    operator = _ORDER.get(node["type"])
+    sides = [node.get("left", {}), node.get("right", {})]
+    if operator is not None and sides[0].get("class") == "CONSTANT":
+        operator, sides = _MIRRORED[operator], sides[::-1]
+    literal = sides[1].get("literal") or {}
+    if operator is None or sides[0]["class"] != "COLUMN_REF" or literal.get("kind") not in ("INTEGER", "NUMERIC"):
+        return None
+    return Threshold(column=condition.columns[0], operator=operator, number=float(literal["text"].replace("_", "")))
+
+
+def first_line(error: duckdb.Error) -> str:
+    return str(error).strip().splitlines()[0]
+
+
+def _checked(connection: duckdb.DuckDBPyConnection, rule: Rule) -> Condition:
+    where = f"filter.rules.{rule.name}: drop = {rule.drop!r}"
+    if rule.name in RESERVED:
+        raise RecipeError(f"{where}: the name is one of the toolkit's own reasons; choose another")
+    columns, kind = _check_expression(connection, rule.drop, where)
+    if kind != "BOOLEAN":
+        raise RecipeError(f"{where}: gives {kind.lower()}, not true or false; compare it with something")
+    return Condition(name=rule.name, sql=rule.drop, columns=columns)
+
+
+def _check_expression(connection: duckdb.DuckDBPyConnection, sql: str, where: str) -> tuple[tuple[str, ...], str]:
+    """The columns that an expression over one trace reads, and the SQL type of what it gives."""
+    columns: set[str] = set()
+    for node in _walk(_expression(connection, sql, where)):
+        kind = node["class"]
+        if kind not in _EXPRESSIONS:
+            raise RecipeError(f"{where}: {kind.lower()} is not allowed; {_EXAMPLE}")
+        if kind == "FUNCTION" and node["function_name"].lower() not in ALLOWED:
+            raise RecipeError(f"{where}: {_not_allowed(node['function_name'].lower())}")
+        if kind == "TYPE" and node["type_name"].lower() in LOCAL_TYPES:
+            raise RecipeError(f"{where}: {node['type_name']} means another time on every machine; use timestamp")
+        if kind == "COLUMN_REF":
+            columns.add(_known_column(where, node["column_names"][-1]))
+    try:
+        query = connection.sql(f"SELECT (\n{sql}\n) FROM signals")
+        (result,) = query.types
+        query.fetchall()
+    except duckdb.Error as error:
+        raise RecipeError(f"{where}: {first_line(error)}") from None
+    return tuple(name for name in COLUMNS.names if name in columns), str(result)
+
+
+def _not_allowed(name: str) -> str:
+    near = difflib.get_close_matches(name, NAMES, n=1, cutoff=0.5)
+    return (
+        f"the function {name} is not known or not allowed; a rule sees one trace at a time and gives the same result "
+        f"on every day{f'; the nearest allowed one is {near[0]}' if near else ''} "
+        "(all: filters/decisions/allowed_functions.py)"
+    )
+
+
+def _expression(connection: duckdb.DuckDBPyConnection, sql: str, where: str) -> dict[str, Any]:
+    """The syntax tree of one expression, certain that nothing stands around it."""
+    tree = _tree(connection, sql)
+    if tree["error"] and tree["error_type"] == "parser":
+        raise RecipeError(f"{where}: not an SQL condition: {tree['error_message']}")
+    if tree["error"]:
+        raise RecipeError(f"{where}: only a condition is allowed, no other statement")
+    chosen = [statement["node"].pop("select_list", []) for statement in tree["statements"]]
+    plain = _tree(connection, "true")
+    plain["statements"][0]["node"].pop("select_list")
+    if _bare(tree) != _bare(plain) or len(chosen[0]) != 1:
+        raise RecipeError(f"{where}: only a condition is allowed, no other clause")
+    expression: dict[str, Any] = chosen[0][0]
+    return expression
+
+
+def _tree(connection: duckdb.DuckDBPyConnection, sql: str) -> dict[str, Any]:
+    # The line break ends a comment that the condition may end with.
+    ((text,),) = connection.execute("SELECT json_serialize_sql(?)", [f"SELECT (\n{sql}\n) FROM signals"]).fetchall()
+    tree: dict[str, Any] = orjson.loads(text)
+    return tree
+
+
+def _bare(node: Any) -> Any:
+    """A syntax tree without the places in the text."""
+    if isinstance(node, dict):
+        return {key: _bare(value) for key, value in node.items() if not key.startswith("query_location")}
+    return [_bare(item) for item in node] if isinstance(node, list) else node
+
+
+def _walk(node: Any) -> Iterator[dict[str, Any]]:
+    """Every expression in a syntax tree."""
+    if isinstance(node, dict):
+        if "class" in node:
+            yield node
+        for child in node.values():
+            yield from _walk(child)
+    elif isinstance(node, list):
+        for child in node:
+            yield from _walk(child)
+
+
+def _known_column(where: str, name: str) -> str:
+    known = {column.lower(): column for column in COLUMNS.names}
+    if name.lower() in known:
+        return str(known[name.lower()])
+    nearest = difflib.get_close_matches(name.lower(), known, n=1)
+    hint = f"did you mean {known[nearest[0]]!r}?" if nearest else "text is written in single quotes"
+    raise RecipeError(f"{where}: no column {name!r}; {hint} (known: {', '.join(COLUMNS.names)})")

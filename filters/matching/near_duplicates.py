@@ -1,0 +1,364 @@
+"""Near-duplicate texts of a whole corpus: an index on disk that grows, verified pairs, connected components.
+
+Candidates share a band of their MinHash signatures (`filters.text.minhash`); a pair counts only when the exact
+Jaccard similarity of the texts' shingles reaches the threshold, and their values and names agree
+(`filters.matching.compared_forms`). What is remembered are texts, not traces: a digest of the words, so that texts of
+the same words are one. Components do not depend on the order in which texts came, and adding texts to an index gives
+what indexing all of them at once gives: a text is only ever compared with those that share a band.
+
+The index of a folder, all numpy arrays without pickle; `index.json` is written last and names what belongs to it:
+
+    segment-00000/  digests.npy and names.npy (n,), signatures.npy (n, permutations),
+                    keys.npy and rows.npy (bands, n) by key
+    edges-00000.npy (m, 2): verified pairs, enough of them to connect every component
+"""
+
+import os
+import shutil
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from math import sqrt
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from distill.artifacts.manifest import atomic_path, storage_errors, write_json
+from distill.errors import DataError, StaleError
+from filters.matching.compared_forms import apart
+from filters.text.minhash import Cut, Digests, Scheme, Signatures, agreement, band_keys, cut, similarity
+from filters.text.shingles import Hashes
+
+Rows = NDArray[np.int64]
+Read = Callable[[Sequence[int]], list[str]]
+"""The texts of these rows of the index."""
+
+_INDEX = "index.json"
+_ARRAYS: dict[str, Literal["r"] | None] = {
+    "digests": None,
+    "names": None,
+    "signatures": "r",
+    "keys": "r",
+    "rows": "r",
+}
+"""Of a segment, and which of them stay on disk."""
+_MAX_SEGMENTS = 8
+_BUCKET = 64
+"""More texts than this under one key are not compared each with each: see `_wide`."""
+_NEIGHBOURS = 8
+_CHUNK = 16_384
+_DOUBT = 4.0
+"""Standard deviations that an estimate may lie below the threshold before a pair is not even read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """Texts that were added together; its rows are numbered on from the segment before."""
+
+    name: str
+    first: int
+    digests: Digests
+    names: Hashes
+    signatures: Signatures
+    keys: Hashes
+    rows: NDArray[np.uint32]
+
+    def __len__(self) -> int:
+        return len(self.digests)
+
+
+@dataclass(slots=True, kw_only=True)
+class Index:
+    """The near duplicates among the texts of a folder. `counts` says what the last update had to do."""
+
+    folder: Path
+    scheme: Scheme
+    threshold: float
+    segments: list[Segment] = field(default_factory=list)
+    edges: NDArray[np.uint32] = field(default_factory=lambda: np.empty((0, 2), np.uint32))
+    counts: Counter[str] = field(default_factory=Counter)
+
+    @classmethod
+    def open(cls, folder: Path, scheme: Scheme, threshold: float) -> "Index":
+        """The index of a folder, empty when there is none. Raises StaleError for another scheme or threshold."""
+        found = cls(folder=folder, scheme=scheme, threshold=threshold)
+        try:
+            known = orjson.loads((folder / _INDEX).read_bytes())
+        except FileNotFoundError:
+            return found
+        except orjson.JSONDecodeError as error:
+            raise DataError(f"{folder / _INDEX}: not valid JSON ({error}); remove {folder} to index anew") from None
+        if known["made_by"] != found._made_by():
+            raise StaleError(
+                f"{folder} was made by {known['made_by']}, this is {found._made_by()}; signatures of different "
+                "schemes cannot be compared: remove the folder to index anew"
+            )
+        for name in known["segments"]:
+            found.segments.append(_load(folder / name, len(found)))
+        if known["edges"]:
+            found.edges = np.load(folder / known["edges"], allow_pickle=False)
+        return found
+
+    def __len__(self) -> int:
+        return sum(len(segment) for segment in self.segments)
+
+    @property
+    def digests(self) -> Digests:
+        """Of every text, by row."""
+        return np.concatenate([segment.digests for segment in self.segments] or [np.empty(0, "S16")])
+
+    @property
+    def names(self) -> Hashes:
+        """Of every text, by row."""
+        return np.concatenate([segment.names for segment in self.segments] or [np.empty(0, np.uint64)])
+
+    def add(self, digests: Digests, names: Hashes, signatures: Iterator[Signatures], read: Read) -> None:
+        """Add texts that are new and distinct, their signatures in pieces of any size, and find their pairs.
+
+        `read` is asked for texts of rows, old and new ones; new rows follow the old ones in the given order.
+        """
+        if not len(digests):
+            return
+        segment = self._write(digests, names, signatures)
+        before, self.segments = self.segments, [*self.segments, segment]
+        pairs, wide = self._pairs(segment, before)
+        if before and (wide or len(self.segments) > _MAX_SEGMENTS):
+            # A key that became too common is compared in another way, which only all its texts together show.
+            self._join(np.ones(len(self), dtype=bool))
+            pairs, wide = self._pairs(self.segments[0], [])
+        self._connect(pairs, read)
+        self.counts["wide_keys"] = wide
+        self._save()
+
+    def keep(self, kept: NDArray[np.bool_], read: Read) -> None:
+        """Forget texts: their pairs may have held a component together. `read` gets rows as they are afterwards."""
+        if kept.all():
+            return
+        self._join(kept)
+        if self.segments:
+            pairs, self.counts["wide_keys"] = self._pairs(self.segments[0], [])
+            self._connect(pairs, read)
+        self._save()
+
+    def components(self) -> Rows:
+        """For each row the smallest row of its component; texts of other names are never in one."""
+        from scipy.sparse import coo_array
+        from scipy.sparse.csgraph import connected_components
+
+        graph = coo_array((np.ones(len(self.edges), bool), self.edges.T), shape=(len(self), len(self)))
+        _, labels = connected_components(graph, directed=False)
+        _, firsts, groups = np.unique(
+            apart(labels.astype(np.int64), self.names), return_index=True, return_inverse=True
+        )
+        components: Rows = firsts[groups]
+        return components
+
+    def _pairs(self, new: Segment, before: Sequence[Segment]) -> tuple[NDArray[np.uint64], int]:
+        """Pairs of rows worth reading, as one number each, and how many keys were too common."""
+        found: list[NDArray[np.uint64]] = []
+        wide = 0
+        for band in range(self.scheme.bands):
+            keys, rows = new.keys[band], new.rows[band].astype(np.int64) + new.first
+            matches = [(old, *_equal(np.asarray(old.keys[band]), keys)) for old in before]
+            starts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
+            sizes = np.diff(starts, append=len(keys))
+            alike = sum((counts[starts] for _, _, counts in matches), start=sizes.copy())
+            wide += int((alike > _BUCKET).sum())
+            found += [self._plausible(one, other) for one, other in _within(rows, starts, sizes)]
+            if not before:
+                found += [self._plausible(*pair) for pair in self._wide(rows, starts, sizes)]
+            for old, firsts, counts in matches:
+                one = np.repeat(rows, counts)
+                places = np.repeat(firsts, counts) + _counting(counts)
+                found.append(self._plausible(old.rows[band][places].astype(np.int64) + old.first, one))
+        return np.unique(np.concatenate(found)) if found else np.empty(0, np.uint64), wide
+
+    def _wide(self, rows: Rows, starts: Rows, sizes: Rows) -> Iterator[tuple[Rows, Rows]]:
+        """Under a key that very many texts share, only neighbours by names and signatures are compared.
+
+        Near duplicates lie close together there and share other bands besides; a template that half of the corpus
+        has in common would otherwise be compared with itself a million million times.
+        """
+        for start, size in zip(starts[sizes > _BUCKET].tolist(), sizes[sizes > _BUCKET].tolist(), strict=True):
+            group = rows[start : start + size]
+            order = np.lexsort((self.digests_of(group), *self._signatures(group).T[::-1], self._names(group)))
+            sorted_group = group[order]
+            for step in range(1, _NEIGHBOURS + 1):
+                yield sorted_group[:-step], sorted_group[step:]
+
+    def _plausible(self, one: Rows, other: Rows) -> NDArray[np.uint64]:
+        """Those pairs whose names and signatures do not already say that they are not similar enough."""
+        floor = self.threshold - _DOUBT * sqrt(self.threshold * (1 - self.threshold) / self.scheme.permutations)
+        kept = [np.empty(0, np.uint64)]
+        self.counts["candidates"] += len(one)
+        for start in range(0, len(one), _CHUNK):
+            left, right = one[start : start + _CHUNK], other[start : start + _CHUNK]
+            names, others = self._names(left), self._names(right)
+            possible = (names == others) | (names == 0) | (others == 0)
+            left, right = left[possible], right[possible]
+            alike = agreement(self._signatures(left), self._signatures(right)) >= floor
+            low, high = np.minimum(left, right)[alike], np.maximum(left, right)[alike]
+            kept.append(low.astype(np.uint64) << np.uint64(32) | high.astype(np.uint64))
+        return np.concatenate(kept)
+
+    def _connect(self, pairs: NDArray[np.uint64], read: Read) -> None:
+        """Read the texts of pairs that are not connected yet, and keep those that are similar as edges."""
+        parents = _Parents(len(self))
+        for one, other in self.edges.tolist():
+            parents.join(one, other)
+        edges: list[tuple[int, int]] = []
+        known: dict[int, Cut] = {}
+        lows, highs = (pairs >> np.uint64(32)).tolist(), (pairs & np.uint64(0xFFFFFFFF)).tolist()
+        for start in range(0, len(lows), _CHUNK // 16):
+            chunk = list(zip(lows[start : start + _CHUNK // 16], highs[start : start + _CHUNK // 16], strict=True))
+            chunk = [pair for pair in chunk if parents.root(pair[0]) != parents.root(pair[1])]
+            wanted = sorted({row for pair in chunk for row in pair})
+            known = {row: known[row] for row in wanted if row in known}
+            missing = [row for row in wanted if row not in known]
+            known |= zip(missing, cut(read(missing), self.scheme.shingle), strict=True)
+            for one, other in chunk:
+                if parents.root(one) == parents.root(other):
+                    continue
+                self.counts["verified"] += 1
+                if similarity(known[one], known[other]) >= self.threshold:
+                    parents.join(one, other)
+                    edges.append((one, other))
+        self.counts["edges"] += len(edges)
+        self.edges = np.concatenate([self.edges, np.array(edges, np.uint32).reshape(-1, 2)])
+
+    def _signatures(self, rows: Rows) -> Signatures:
+        return self._gather(rows, [segment.signatures for segment in self.segments])
+
+    def _names(self, rows: Rows) -> Hashes:
+        return self._gather(rows, [segment.names for segment in self.segments])
+
+    def digests_of(self, rows: Rows) -> Digests:
+        return self._gather(rows, [segment.digests for segment in self.segments])
+
+    def _gather(self, rows: Rows, parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+        if len(parts) == 1:
+            return parts[0][rows]
+        result = np.empty((len(rows), *parts[0].shape[1:]), parts[0].dtype)
+        for segment, part in zip(self.segments, parts, strict=True):
+            own = (rows >= segment.first) & (rows < segment.first + len(segment))
+            result[own] = part[rows[own] - segment.first]
+        return result
+
+    def _join(self, kept: NDArray[np.bool_]) -> None:
+        """Make one segment of the kept rows of all; pairs are to be found anew."""
+        digests, names = self.digests[kept], self.names[kept]
+        parts = [segment.signatures[kept[segment.first : segment.first + len(segment)]] for segment in self.segments]
+        self.edges = np.empty((0, 2), np.uint32)
+        self.segments = []
+        if len(digests):
+            self.segments = [self._write(digests, names, iter(parts))]
+
+    def _write(self, digests: Digests, names: Hashes, signatures: Iterator[Signatures]) -> Segment:
+        """A segment on disk. It belongs to the index only when `index.json` names it."""
+        number = 1 + max((int(path.name.split("-")[1]) for path in self.folder.glob("segment-*")), default=-1)
+        folder = self.folder / f"segment-{number:05d}"
+        with storage_errors(folder):
+            folder.mkdir(parents=True)
+            np.save(folder / "digests.npy", digests, allow_pickle=False)
+            np.save(folder / "names.npy", names, allow_pickle=False)
+            # Written in place, so that memory holds one band of a large segment.
+            stored = _mapped(folder / "signatures.npy", np.uint32, (len(digests), self.scheme.permutations))
+            bands = (self.scheme.bands, len(digests))
+            keys = _mapped(folder / "keys.npy", np.uint64, bands)
+            rows = _mapped(folder / "rows.npy", np.uint32, bands)
+            place = 0
+            for piece in signatures:
+                stored[place : place + len(piece)] = piece
+                keys[:, place : place + len(piece)] = band_keys(piece, self.scheme)
+                place += len(piece)
+            assert place == len(digests), "a text without a signature"
+            # By key, then by digest: not by the order in which the texts came.
+            by_digest = np.argsort(digests, kind="stable")
+            for band in range(self.scheme.bands):
+                rows[band] = by_digest[np.argsort(keys[band][by_digest], kind="stable")]
+                keys[band] = keys[band][rows[band]]
+            for part in (stored, keys, rows):
+                part.flush()
+        return _load(folder, len(self))
+
+    def _save(self) -> None:
+        edges = ""
+        if len(self.edges):
+            edges = f"edges-{int(self.segments[-1].name.split('-')[1]):05d}.npy"
+            with atomic_path(self.folder / edges) as temporary, temporary.open("wb") as file:
+                np.save(file, self.edges, allow_pickle=False)
+        names = [segment.name for segment in self.segments]
+        write_json(self.folder / _INDEX, {"made_by": self._made_by(), "segments": names, "edges": edges})
+        for path in self.folder.iterdir():
+            if path.is_dir() and path.name not in names:
+                shutil.rmtree(path)
+            elif path.name.startswith("edges-") and path.name != edges:
+                path.unlink()
+
+    def _made_by(self) -> dict[str, Any]:
+        return self.scheme.as_fields() | {"threshold": self.threshold}
+
+
+class _Parents:
+    """Union-find over rows: the root is always the smallest row."""
+
+    def __init__(self, count: int) -> None:
+        self._parent = array("q", range(count))
+
+    def root(self, row: int) -> int:
+        parent = self._parent
+        while parent[row] != row:
+            parent[row] = parent[parent[row]]
+            row = parent[row]
+        return row
+
+    def join(self, one: int, other: int) -> None:
+        first, second = sorted((self.root(one), self.root(other)))
+        self._parent[second] = first
+
+
+def _mapped(path: Path, kind: type[np.generic], shape: tuple[int, int]) -> "np.memmap[Any, Any]":
+    """A new array in a file."""
+    found: np.memmap[Any, Any] = np.lib.format.open_memmap(path, "w+", kind, shape)
+    with path.open("rb+") as file:
+        # So that a full disk is an error here and not a signal in the middle of the work.
+        os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+    return found
+
+
+def _load(folder: Path, first: int) -> Segment:
+    """A segment from its files, mapped into memory and read only where it is needed."""
+    try:
+        parts = {
+            name: np.load(folder / f"{name}.npy", mmap_mode=mode, allow_pickle=False)
+            for name, mode in _ARRAYS.items()
+        }
+    except (OSError, ValueError) as error:
+        raise DataError(f"{folder}: cannot be read ({error}); remove {folder.parent} to index anew") from None
+    return Segment(name=folder.name, first=first, **parts)
+
+
+def _equal(keys: Hashes, wanted: Hashes) -> tuple[Rows, Rows]:
+    """Where the sorted `keys` hold each wanted one: the first place, and how often."""
+    firsts = np.searchsorted(keys, wanted, side="left")
+    return firsts, np.searchsorted(keys, wanted, side="right") - firsts
+
+
+def _counting(counts: Rows) -> Rows:
+    """0, 1, ... up to each count, one after the other."""
+    ends = np.cumsum(counts)
+    return np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - counts, counts)
+
+
+def _within(rows: Rows, starts: Rows, sizes: Rows) -> Iterator[tuple[Rows, Rows]]:
+    """Every pair of rows in each group of at most _BUCKET."""
+    for size in np.unique(sizes[(sizes > 1) & (sizes <= _BUCKET)]).tolist():
+        groups = rows[starts[sizes == size][:, None] + np.arange(size)]
+        one, other = np.triu_indices(size, k=1)
+        for start in range(0, len(groups), max(1, _CHUNK // len(one))):
+            piece = groups[start : start + max(1, _CHUNK // len(one))]
+            yield piece[:, one].ravel(), piece[:, other].ravel()

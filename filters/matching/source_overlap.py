@@ -1,0 +1,280 @@
+"""What one training source has in common with evaluation sources, row by row (`filters.signals.contamination`):
+
+- pair: a row asks a test question about the same picture, or, where neither has a picture, asks a test question;
+- image: a row shows a picture of the test set under another question;
+- text: a row asks in the words of a test question, about another picture. Templates do that; it is no leak.
+
+Every picture is decoded, so one that was saved or resized again is found. A picture of one colour shows nothing and
+is no leak by itself. What was found is kept beside the indexes of the evaluation sources and holds as long as the
+sources and their pictures do. Which sources are compared, and what follows, is the business of
+`distill.commands.leakage`.
+"""
+
+import time
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from distill.artifacts.manifest import atomic_path, fingerprint
+from distill.data import reader as data
+from distill.data.images import read_bytes
+from distill.recipe.recipe import Recipe
+from distill.types import ImageRef, Sample
+from filters.matching import image_match as pictures
+from filters.matching import test_sets as testsets
+from filters.signals import contamination
+
+EXAMPLES = 3
+PAIR, IMAGE, TEXT = "pair", "image", "text"
+_FORMAT = 1
+_BATCH = 256
+_WORKERS = 4
+_MADE_FROM, _ROWS = b"made_from", b"rows"
+_LEAKS = pa.schema(
+    [
+        ("evaluation", pa.string()),
+        ("kind", pa.string()),
+        ("sample", pa.string()),
+        ("question", pa.string()),
+        ("picture", pa.string()),
+        ("test_sample", pa.string()),
+        ("test_question", pa.string()),
+        ("tests", pa.list_(pa.int64())),
+    ]
+)
+_FILES = pa.schema([("path", pa.string()), ("bytes", pa.int64()), ("modified_ns", pa.int64())])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leak:
+    """A training row that shows a picture of an evaluation source, or asks one of its questions about it."""
+
+    kind: str
+    sample: str
+    question: str
+    picture: str
+    """Path of its first picture; empty when it has none."""
+    test_sample: str
+    test_question: str
+
+    def __str__(self) -> str:
+        shown = f" ({self.picture})" if self.picture else ""
+        does = "asks the same as" if self.kind == PAIR else "shows a picture of"
+        asked, tested = f"{self.question!r:.80}", f"{self.test_question!r:.80}"
+        return f"{self.sample}{shown} {asked} {does} test row {self.test_sample} {tested}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overlap:
+    """What one training source has in common with one evaluation source."""
+
+    training: str
+    evaluation: str
+    rows: int
+    """Training rows that were compared."""
+    questions: int
+    """Questions of the evaluation source."""
+    pairs: int
+    images: int
+    """Rows with a test picture under another question; pairs are not among them."""
+    texts: int
+    """Rows in the words of a test question about another picture; no leak."""
+    touched: int
+    """Questions of the evaluation source whose picture a training row shows, or that one asks."""
+    examples: tuple[Leak, ...] = ()
+
+    @property
+    def leaking(self) -> int:
+        """Training rows that leak."""
+        return self.pairs + self.images
+
+    def __str__(self) -> str:
+        of = f"[data.{self.training}] and [data.{self.evaluation}]"
+        if not self.leaking:
+            words = f", {self.texts:,} share words only" if self.texts else ""
+            return f"{of} have no picture and no question in common ({self.rows:,} rows{words})"
+        return (
+            f"{of} overlap: {self.leaking:,} of {self.rows:,} rows show a test picture or ask a test question "
+            f"({self.pairs:,} the same question, {self.images:,} another one), "
+            f"and meet {self.touched:,} of {self.questions:,} test questions"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Test:
+    """An evaluation source as an index."""
+
+    __test__ = False
+
+    name: str
+    digest: str
+    index: testsets.Index
+    rows: Mapping[str, int]
+    """Sample id to its row."""
+
+    @classmethod
+    def open(cls, recipe: Recipe, name: str, folder: Path) -> "Test":
+        """The index in `folder`, built unless a valid one lies there. Raises DataError."""
+        digest = testsets.build(recipe, (name,), folder, images=True)
+        index = testsets.load(str(folder.resolve()), digest)
+        return cls(
+            name=name,
+            digest=digest,
+            index=index,
+            rows={id_: row for row, id_ in enumerate(index.samples["id"].to_pylist())},
+        )
+
+    def leak(self, sample: Sample, groups: Sequence[int], flat: Sequence[int]) -> tuple[str, int, list[int]]:
+        """Kind of a match, the test question that matches best, and all that are met.
+
+        `groups`: of test pictures that the sample shows; those of `flat` pictures apart, which show nothing.
+        """
+        tests = sorted({row for group in groups for row in self.index.samples_of_group[group]})
+        if sample.id in self.rows:
+            row = self.rows[sample.id]
+            return PAIR, row, sorted({row, *tests})
+        found = contamination.match(sample, groups, self.index)
+        if found.sample is None:
+            return found.kind, -1, []
+        kind = found.kind
+        if kind == TEXT and any(found.sample in self.index.samples_of_group[group] for group in flat):
+            kind = PAIR
+        return kind, found.sample, sorted({found.sample, *tests}) if kind == PAIR else tests
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leaks:
+    """What was found in one training source."""
+
+    training: str
+    rows: int
+    """Rows that were compared."""
+    table: pa.Table
+    complete: bool = True
+    """False when the time was up."""
+
+    def overlap(self, test: Test, only: Collection[str] | None = None) -> Overlap:
+        """What it has in common with one evaluation source; `only`: the ids of the samples that count."""
+        rows = [row for row in self.table.to_pylist() if row["evaluation"] == test.name]
+        rows = [row for row in rows if only is None or row["sample"] in only]
+        leaking = sorted(
+            (row for row in rows if row["kind"] != TEXT), key=lambda row: (row["kind"] != PAIR, row["sample"])
+        )
+        pairs = sum(row["kind"] == PAIR for row in leaking)
+        return Overlap(
+            training=self.training,
+            evaluation=test.name,
+            rows=self.rows if only is None else len(only),
+            questions=len(test.rows),
+            pairs=pairs,
+            images=len(leaking) - pairs,
+            texts=len(rows) - len(leaking),
+            touched=len({number for row in leaking for number in row["tests"]}),
+            examples=tuple(Leak(**{key: row[key] for key in Leak.__slots__}) for row in leaking[:EXAMPLES]),
+        )
+
+
+def find(recipe: Recipe, name: str, tests: Sequence[Test], folder: Path, deadline: float = float("inf")) -> Leaks:
+    """Compare a training source with these tests, or read what was found before in `folder`.
+
+    Stops at `deadline` (of the monotonic clock). Raises DataError when the source cannot be read.
+    """
+    made_from = fingerprint(
+        {
+            "format": [_FORMAT, testsets.FORMAT, contamination.Contamination.version, pictures.VERSION],
+            "source": data.source_fields(recipe, name),
+            "tests": {test.name: test.digest for test in tests},
+        }
+    )
+    path, files = folder / f"{name}.parquet", folder / f"{name}.files.parquet"
+    known = _known(name, path, files, made_from)
+    if known is not None:
+        return known
+    shown: set[str] = set()
+    found = _compare(recipe, name, tests, shown, deadline)
+    if found.complete:
+        path.unlink(missing_ok=True)  # the two belong together; it comes last
+        _write(files, pa.Table.from_pylist([testsets.stat_of(each) for each in sorted(shown)], schema=_FILES))
+        stamp = {_MADE_FROM: made_from.encode(), _ROWS: str(found.rows).encode()}
+        _write(path, found.table.replace_schema_metadata(stamp))
+    return found
+
+
+def _known(name: str, path: Path, files: Path, made_from: str) -> Leaks | None:
+    """What was found before from the same sources, whose pictures are where and what they were."""
+    try:
+        table = pq.read_table(path)
+        stamp = table.schema.metadata or {}
+        if stamp.get(_MADE_FROM) != made_from.encode():
+            return None
+        for row in pq.read_table(files).to_pylist():
+            if testsets.stat_of(row["path"]) != row:
+                return None
+    except (OSError, pa.ArrowException):
+        return None
+    return Leaks(training=name, rows=int(stamp[_ROWS]), table=table)
+
+
+def _write(path: Path, table: pa.Table) -> None:
+    with atomic_path(path) as temporary:
+        pq.write_table(table, temporary, compression="zstd")
+
+
+def _compare(recipe: Recipe, name: str, tests: Sequence[Test], shown: set[str], deadline: float) -> Leaks:
+    """Every row against every test; the paths of the pictures are added to `shown`."""
+    max_pixels = recipe.data[name].max_pixels
+    flat: dict[str, bool] = {}
+    groups: list[dict[str, int | None]] = [{} for _ in tests]
+    leaks: list[dict[str, Any]] = []
+    rows = 0
+    samples = data.samples(recipe, name)
+
+    def look(ref: ImageRef) -> pictures.Look:
+        return pictures.look(read_bytes(ref), max_pixels=max_pixels)
+
+    with ThreadPoolExecutor(_WORKERS) as pool:
+        while batch := list(islice(samples, _BATCH)):
+            new = list(
+                {ref.sha256: ref for sample in batch for ref in sample.images if ref.sha256 not in flat}.values()
+            )
+            looks = list(pool.map(look, new))
+            shown |= {ref.path for ref in new}
+            flat |= {ref.sha256: seen.flat for ref, seen in zip(new, looks, strict=True)}
+            for test, known in zip(tests, groups, strict=True):
+                found = contamination.groups_of(looks, new, test.index, max_pixels=max_pixels)
+                known |= {ref.sha256: group for ref, group in zip(new, found, strict=True)}
+                for sample in batch:
+                    own = {(known[ref.sha256], flat[ref.sha256]) for ref in sample.images}
+                    kind, row, met = test.leak(
+                        sample,
+                        sorted(group for group, bare in own if group is not None and not bare),
+                        sorted(group for group, bare in own if group is not None and bare),
+                    )
+                    if kind in (PAIR, IMAGE, TEXT):
+                        leaks.append(_record(sample, kind, test, row, met))
+            rows += len(batch)
+            if time.monotonic() > deadline:
+                break
+    # Nothing is left where the last row was reached in time.
+    complete = next(samples, None) is None
+    return Leaks(training=name, rows=rows, table=pa.Table.from_pylist(leaks, schema=_LEAKS), complete=complete)
+
+
+def _record(sample: Sample, kind: str, test: Test, row: int, met: list[int]) -> dict[str, Any]:
+    record = {"evaluation": test.name, "kind": kind, "sample": sample.id}
+    if kind == TEXT:
+        return record
+    matched = test.index.sample(row)
+    return record | {
+        "question": sample.question,
+        "picture": sample.images[0].path if sample.images else "",
+        "test_sample": matched.id,
+        "test_question": matched.question,
+        "tests": met,
+    }

@@ -1,0 +1,158 @@
+"""Distributions on the report page: every measured number, what is kept beside what is dropped.
+
+Bars are counted in the database; only edges and counts come out of it.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from distill.reports import html as pages
+from filters.report.table import Column, Facts
+
+_BINS = 24
+KEPT = "CASE WHEN kept THEN 'kept' ELSE 'dropped' END"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overlay:
+    """A column's bars. `kept` and `dropped` are shares of their own group, of the highest of all bars."""
+
+    column: Column
+    kept: list[pages.Bin]
+    dropped: list[pages.Bin]
+    medians: dict[str, float]
+    counts: dict[str, int]
+    clipped: bool
+    """Whether the outer bars hold values from beyond the axis."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Distributions:
+    overlays: list[Overlay]
+    constant: list[tuple[str, float]]
+    """Columns with one and the same value on all traces."""
+    flags: list[dict[str, Any]]
+
+
+def measure(facts: Facts) -> Distributions:
+    overlays, constant = [], []
+    for column in facts.columns.values():
+        if column.kind in ("number", "count"):
+            found = _overlay(facts, column)
+            if isinstance(found, Overlay):
+                overlays.append(found)
+            elif found is not None:
+                constant.append((column.name, found))
+    return Distributions(overlays=overlays, constant=constant, flags=_flags(facts))
+
+
+def groups(
+    facts: Facts, column: Column, group: str, where: str = "true", *, bins: int = _BINS
+) -> dict[str, tuple[list[pages.Bin], int, float]]:
+    """Bars, number of values and median of a column by group, on one axis for all."""
+    summary = _summary(facts, column, group, where)
+    if not summary:
+        return {}
+    low, high = _range(summary)
+    counted = _binned(facts, column, group, where, low, high, bins)
+    return {
+        name: (_bins(counts, edges, max(counts)), count, middle)
+        for name, (count, middle, *_) in summary.items()
+        for counts, edges in [counted[name]]
+    }
+
+
+def _overlay(facts: Facts, column: Column) -> Overlay | float | None:
+    summary = _summary(facts, column, KEPT)
+    if not summary:
+        return None
+    least, most = min(found[4] for found in summary.values()), max(found[5] for found in summary.values())
+    if least == most:
+        return float(least)
+    low, high = _range(summary)
+    counted = _binned(facts, column, KEPT, "true", low, high, _BINS)
+    highest = max(count / sum(counts) for counts, _ in counted.values() for count in counts)
+    bars = {name: _bins(counts, edges, highest * sum(counts)) for name, (counts, edges) in counted.items()}
+    return Overlay(
+        column=column,
+        kept=bars.get("kept", []),
+        dropped=bars.get("dropped", []),
+        medians={name: found[1] for name, found in summary.items()},
+        counts={name: found[0] for name, found in summary.items()},
+        clipped=low > least or high < most,
+    )
+
+
+Summary = dict[str, tuple[int, float, float, float, float, float]]
+"""By group: number of values, median, 1 % and 99 % quantile, least and greatest."""
+
+
+def _summary(facts: Facts, column: Column, group: str, where: str = "true") -> Summary:
+    rows = facts.rows(
+        f"""SELECT {group}, count(*), quantile_cont({column.sql}, [0.5, 0.01, 0.99]),
+            min({column.sql}), max({column.sql})
+        FROM page WHERE {column.finite} AND ({where}) GROUP BY 1 ORDER BY 1"""
+    )
+    return {name: (count, *quantiles, least, most) for name, count, quantiles, least, most in rows}
+
+
+def _range(summary: Summary) -> tuple[float, float]:
+    """Where nearly all values lie; a column that is nearly always the same shows its rare values instead."""
+    low, high = min(found[2] for found in summary.values()), max(found[3] for found in summary.values())
+    if low == high:
+        low, high = min(found[4] for found in summary.values()), max(found[5] for found in summary.values())
+    return float(low), float(high)
+
+
+Counted = tuple[list[int], tuple[float, float]]
+
+
+def _binned(
+    facts: Facts, column: Column, group: str, where: str, low: float, high: float, bins: int
+) -> dict[str, Counted]:
+    start, width, number = pages.edges(low, high, bins, whole=column.kind == "count")
+    if column.kind == "number":  # the greatest value belongs to the last bar, as in a share of 0 to 1
+        number = max(1, math.ceil((high - start) / width - 1e-9))
+    # 1e-9: a value that stands on an edge, such as 0.3 at a width of 0.1, belongs to the bar that begins there.
+    place = f"least({number - 1}, greatest(0, floor(({column.sql} - {start!r}) / {width!r} + 1e-9)))::INTEGER"
+    rows = facts.rows(
+        f"""SELECT {group}, {place}, count(*) FROM page WHERE {column.finite} AND ({where}) GROUP BY 1, 2"""
+    )
+    counted: dict[str, Counted] = {}
+    for name, bin_number, count in rows:
+        counted.setdefault(name, ([0] * number, (start, width)))[0][bin_number] = count
+    return counted
+
+
+def _bins(counts: Sequence[int], edges: tuple[float, float], highest: float) -> list[pages.Bin]:
+    start, width = edges
+    return [
+        pages.Bin(low=start + place * width, high=start + (place + 1) * width, count=count, share=count / highest)
+        for place, count in enumerate(counts)
+    ]
+
+
+def _flags(facts: Facts) -> list[dict[str, Any]]:
+    """For each measured flag: on how many traces, and how often it is true among the kept and the dropped."""
+    found = []
+    for column in facts.columns.values():
+        if column.kind == "flag":
+            count, kept, dropped = facts.row(
+                f"""SELECT count({column.sql}), count(*) FILTER ({column.sql} AND kept),
+                    count(*) FILTER ({column.sql} AND NOT kept) FROM page"""
+            )
+            shares = facts.row(
+                f"""SELECT count({column.sql}) FILTER (kept), count({column.sql}) FILTER (NOT kept) FROM page"""
+            )
+            if count:
+                found.append(
+                    {
+                        "column": column,
+                        "count": count,
+                        "kept": kept / shares[0] if shares[0] else None,
+                        "dropped": dropped / shares[1] if shares[1] else None,
+                    }
+                )
+    return found

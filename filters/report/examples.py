@@ -1,0 +1,138 @@
+"""Traces shown on the report page, with their pictures: which ones, and what is known of each.
+
+All are looked up at once, because samples lie in partitions that are read whole. Ties are broken by the sample's id:
+ids are hashes, so the smallest are a fair sample, and they lie in one partition. Pictures share a budget of bytes, so
+that a page can be mailed whatever the size of the images.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import orjson
+
+from distill.data import images
+from distill.errors import ImageError
+from distill.reports import html as pages
+from distill.types import Sample
+from filters.decisions.rules import Condition, threshold
+from filters.report.table import Facts
+from filters.tables.trace_index import Index
+
+SELECTED, DROPPED = 9, 3
+_CANDIDATES = 48
+_RATIONALE_CHARACTERS = 1500
+PICTURE_BYTES, PAGE_BYTES = 120_000, 3_200_000
+"""Of one picture before it is made smaller, and of all pictures of a page, as text."""
+_SMALL_SIDE = 288
+
+
+def selected(facts: Facts) -> list[str]:
+    """Ids of selected traces, spread over teachers and domains."""
+    return _spread(facts, "selected", (), SELECTED)
+
+
+def dropped(facts: Facts, rule: str) -> list[str]:
+    """Ids of traces that a rule drops, those that it alone drops first."""
+    return _spread(facts, "list_contains(rules, ?)", [rule], DROPPED)
+
+
+def worst(facts: Facts, rule: Condition) -> tuple[list[str], str]:
+    """Ids of a rule's worst offenders, and in what they are the worst; '' for a rule that compares no number."""
+    limit = threshold(rule)
+    if limit is None or not facts.has(limit.column):
+        return dropped(facts, rule.name), ""
+    up = limit.operator.startswith(">")
+    order = f"{facts.columns[limit.column].sql} {'DESC' if up else 'ASC'} NULLS LAST, len(rules)"
+    words = f"{'highest' if up else 'lowest'} {limit.column} first"
+    return _spread(facts, "list_contains(rules, ?)", [rule.name], DROPPED, order=order, mix=False), words
+
+
+def _spread(
+    facts: Facts, where: str, values: Sequence[str], limit: int, *, order: str = "len(rules)", mix: bool = True
+) -> list[str]:
+    """The first traces in this order, not the same question twice, each teacher and domain in turn with `mix`."""
+    rows = facts.rows(
+        f"""SELECT id, sample_id, teacher, domain FROM page WHERE {where}
+        ORDER BY {order}, sample_id, id LIMIT {_CANDIDATES}""",
+        values,
+    )
+    chosen: dict[str, None] = {}
+    samples: set[str] = set()
+    kinds: dict[tuple[str, str], int] = {}
+    for most in (*range(1, limit + 1), _CANDIDATES) if mix else (_CANDIDATES,):
+        for name, sample, teacher, domain in rows:
+            if len(chosen) < limit and sample not in samples and kinds.get((teacher, domain), 0) < most:
+                chosen[name] = None
+                samples.add(sample)
+                kinds[teacher, domain] = kinds.get((teacher, domain), 0) + 1
+    for name, *_ in rows:
+        if len(chosen) < limit:
+            chosen[name] = None
+    return list(chosen)
+
+
+def load(facts: Facts, index: Index, ids: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """What the page shows of each of these traces."""
+    names = list(dict.fromkeys(ids))
+    rows = facts.rows(
+        """SELECT id, signals.sample_id, answer_verdict, rationale_tokens, reasons
+        FROM signals JOIN decisions USING (id) WHERE id IN (SELECT unnest(?))""",
+        [names],
+    )
+    known = {row[0]: row for row in rows}
+    samples = index.samples_of(row[1] for row in rows)
+    album = _Album()
+    found = {}
+    for trace in index.traces(names):
+        _, sample_id, verdict, tokens, reasons = known[trace.id]
+        sample = samples[sample_id]
+        shown, left_out = album.pictures(sample)
+        found[trace.id] = {
+            "id": trace.id,
+            "question": _clip(sample.question),
+            "pictures": shown,
+            "left_out": left_out,
+            "gold": None if sample.answer is None else _clip(sample.answer),
+            "teacher": trace.teacher,
+            "domain": sample.domain,
+            "answer": _clip(trace.answer),
+            "verdict": verdict,
+            "tokens": tokens,
+            "rationale": _clip(trace.reasoning.strip() or ("" if trace.answer else trace.text)),
+            "reasons": [{**reason, "values": orjson.loads(reason["values"])} for reason in reasons],
+        }
+    return found
+
+
+def _clip(text: str) -> str:
+    return text if len(text) <= _RATIONALE_CHARACTERS else f"{text[:_RATIONALE_CHARACTERS]} …"
+
+
+class _Album:
+    """Pictures as long as the page has room for them; the same image is prepared once."""
+
+    def __init__(self) -> None:
+        self._room = PAGE_BYTES
+        self._known: dict[str, pages.Picture | None] = {}
+
+    def pictures(self, sample: Sample) -> tuple[list[pages.Picture], int]:
+        """The readable pictures that fit, and how many do not."""
+        found = [picture for ref in sample.images if (picture := self._picture(ref)) is not None]
+        shown = []
+        for picture in found:
+            if len(picture.uri) <= self._room:
+                self._room -= len(picture.uri)
+                shown.append(picture)
+        return shown, len(found) - len(shown)
+
+    def _picture(self, ref: Any) -> pages.Picture | None:
+        if ref.sha256 not in self._known:
+            try:
+                data = images.read_bytes(ref)
+                picture = pages.picture(data)
+                if len(picture.uri) > PICTURE_BYTES:
+                    picture = pages.picture(data, side=min(_SMALL_SIDE, max(picture.width, picture.height) - 1))
+                self._known[ref.sha256] = picture
+            except ImageError:
+                self._known[ref.sha256] = None
+        return self._known[ref.sha256]

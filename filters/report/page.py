@@ -1,0 +1,172 @@
+"""The report page of the filter stage: what came in, what is kept and why, and what other rules would do.
+
+Each section is counted by a module of its own (`filters.report_*`) in the database; this one brings them together
+and writes the page. Nothing is decided here.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from distill.artifacts.manifest import write_text
+from distill.recipe.recipe import Recipe
+from distill.reports import html as pages
+from filters.decisions.dataset_checks import Health
+from filters.decisions.funnel import STEPS, Funnel
+from filters.decisions.rules import NOT_SELECTED, UNREADABLE_IMAGE, Condition
+from filters.report import distributions as report_distributions
+from filters.report import examples as report_examples
+from filters.report import overlap as report_overlap
+from filters.report import table as report_table
+from filters.report import teachers as report_teachers
+from filters.report import thresholds
+from filters.report.table import Facts
+from filters.signals.base import WORDS
+from filters.tables.trace_index import Index
+
+_FIRST = "id IN (SELECT min(id) FROM page GROUP BY sample_id)"
+"""One trace of each question."""
+
+
+def write(
+    recipe: Recipe,
+    rules: list[Condition],
+    database: duckdb.DuckDBPyConnection,
+    index: Index,
+    found: Funnel,
+    path: Path,
+    health: Health,
+) -> None:
+    """Write the page of a database with `signals` and `decisions`."""
+    facts = report_table.gather(database)
+    select = recipe.filter.select
+    unit = _unit(facts)
+    overlap, leaks = report_overlap.duplicates(facts), report_overlap.contamination(facts)
+    selected = report_examples.selected(facts)
+    dropped = _dropped(facts, rules, found)
+    ids = [*selected, *leaks.examples, *(name for row in dropped for name in row["ids"])]
+    ids += [name for cluster in overlap.biggest for name in (cluster.preferred, cluster.other) if name]
+    page = pages.render(
+        "filter_report.html",
+        kicker="distill filter",
+        title=f"{recipe.name}: what the teachers wrote, and what is worth learning from",
+        lead="Every trace was measured, judged by the rules of the recipe, and kept or dropped for reasons that are "
+        "listed here.",
+        footer=[
+            "“distill explain RUN ID” shows everything that is known of one trace; its id may be shortened.",
+            "Distillation does not correct what teachers see or reason wrongly, inherits their biases and creates no "
+            "new perception.",
+        ],
+        figures=_figures(facts, found, unit),
+        health=health,
+        steps=STEPS,
+        funnel=[(step, found.total[step]) for step in STEPS],
+        groups=[("teacher", list(found.by_teacher.items())), ("domain", list(found.by_domain.items()))],
+        rules=_rules(facts, rules, found),
+        without={row.rule: row for row in thresholds.without(facts, rules, select)},
+        curves=[_drawn(curve) for curve in thresholds.curves(facts, rules, select)],
+        mixed=bool(select.mix),
+        states=report_table.states(facts),
+        absent=facts.absent,
+        unit=unit,
+        distributions=report_distributions.measure(facts),
+        lengths=_by(facts, "rationale_tokens", "teacher", "selected", "traces, median {:,.0f}"),
+        difficulty=_by(facts, "question_pass_rate", "domain", _FIRST, "questions, median {:.0%}", bins=10),
+        teachers=report_teachers.compare(facts, index, unit),
+        overlap=overlap,
+        leaks=leaks,
+        selected=selected,
+        dropped=dropped,
+        examples=report_examples.load(facts, index, ids),
+    )
+    write_text(path, page)
+
+
+def _figures(facts: Facts, found: Funnel, unit: str) -> list[tuple[str, str]]:
+    total = found.total
+    figures = [
+        ("traces asked for", f"{total['asked']:,}"),
+        ("kept by the rules", _share(total["kept"], total["asked"])),
+        ("examples selected", f"{total['selected']:,}"),
+        ("questions covered", _share(found.questions["selected"], found.questions["asked"])),
+    ]
+    if facts.has("rationale_tokens"):
+        (middle,) = facts.row("SELECT median(rationale_tokens) FROM page WHERE selected")
+        if middle is not None:
+            figures.append((f"median rationale, {unit}", f"{middle:,.0f}"))
+    return figures
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.0f} %" if whole else "none"
+
+
+def _unit(facts: Facts) -> str:
+    if "length" not in facts.families:
+        return "words"
+    (words,) = facts.row(f"SELECT count(*) FROM page WHERE length_state = '{WORDS}'")
+    return "words" if words else "student tokens"
+
+
+def _rules(facts: Facts, rules: list[Condition], found: Funnel) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = [
+        {"name": rule.name, "condition": rule.sql, "unmeasured": _unmeasured(facts, rule.columns)} for rule in rules
+    ]
+    if UNREADABLE_IMAGE in found.rules:
+        rows.append({"name": UNREADABLE_IMAGE, "condition": "an image cannot be read any more", "unmeasured": ""})
+    asked = found.total["asked"] or 1
+    for row in rows:
+        count = found.rules.get(row["name"], 0)
+        row |= {"count": count, "alone": found.only.get(row["name"], 0), "share": count / asked}
+    return rows
+
+
+def _unmeasured(facts: Facts, columns: tuple[str, ...]) -> str:
+    """Columns of a rule that nobody asked to measure: the rule never applies."""
+    families = report_table.families()
+    absent = {column for name in facts.absent for column in families[name].names}
+    return ", ".join(column for column in columns if column in absent)
+
+
+def _dropped(facts: Facts, rules: list[Condition], found: Funnel) -> list[dict[str, Any]]:
+    """Rules with what they drop, the busiest first."""
+    conditions = {rule.name: rule for rule in rules}
+    rows = []
+    for name, count in found.rules.items():
+        if name == NOT_SELECTED:
+            continue
+        rule = conditions.get(name)
+        ids, order = report_examples.worst(facts, rule) if rule else (report_examples.dropped(facts, name), "")
+        condition = rule.sql if rule else "an image cannot be read any more"
+        rows.append({"name": name, "count": count, "condition": condition, "ids": ids, "order": order})
+    return rows
+
+
+def _by(facts: Facts, column: str, group: str, where: str, detail: str, *, bins: int = 24) -> list[dict[str, Any]]:
+    """A histogram of a column for each teacher or domain."""
+    if not facts.has(column):
+        return []
+    plots = report_distributions.groups(facts, facts.columns[column], group, where, bins=bins)
+    return [
+        {
+            "caption": name or f"(no {group})",
+            "detail": f"{count:,} {detail.format(middle)}",
+            "bins": bars,
+        }
+        for name, (bars, count, middle) in plots.items()
+    ]
+
+
+def _drawn(curve: thresholds.Curve) -> dict[str, Any]:
+    """A curve with its points in a box of 100 by 40."""
+    low, high = curve.points[0][0], curve.points[-1][0]
+    span, highest = (high - low) or 1.0, curve.passing or 1
+    points = [(100 * (number - low) / span, 40 - 40 * kept / highest) for number, kept in curve.points]
+    return {
+        "curve": curve,
+        "low": low,
+        "high": high,
+        "line": " ".join(f"{x:.2f},{y:.2f}" for x, y in points),
+        "present": 100 * (curve.number - low) / span,
+    }

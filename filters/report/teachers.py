@@ -1,0 +1,239 @@
+"""The teachers beside each other, for the student of the recipe: what they cost, what is left, how well it fits.
+
+Fit is compared by question: a teacher's value for a question is the mean over its kept traces of it, so a question
+with many traces counts once. Intervals are those of a median by order statistics: they assume no distribution and
+come out the same every time.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+
+from filters.report.table import Facts
+from filters.tables.trace_index import Index
+
+FIT = "student_rank_surprisal"
+"""What ranks teachers for a student (arXiv 2601.14249); low fits."""
+COST_SAMPLE = 200
+"""Traces of each teacher whose tokens are looked up: they stand in the journals only."""
+_SURE_QUESTIONS = 20
+"""Fewer shared questions do not carry a comparison."""
+_Z = 1.96
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """A median with its 95 % interval, over `count` questions."""
+
+    middle: float
+    low: float
+    high: float
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """`rows` are (measure, note, one text a teacher)."""
+
+    teachers: list[str]
+    rows: list[tuple[str, str, list[str]]]
+    verdict: str
+    fits: dict[str, Interval]
+
+
+def compare(facts: Facts, index: Index, unit: str) -> Comparison:
+    teachers = [name for (name,) in facts.rows("SELECT DISTINCT teacher FROM page ORDER BY 1")]
+    counts: dict[str, dict[str, int]] = {
+        name: dict(zip(_COUNTS, row, strict=True))
+        for name, *row in facts.rows(
+            f"""SELECT teacher, count(*), count(*) FILTER (outcome = 'complete'),
+                {
+                "count(answer_verdict), count(*) FILTER (answer_verdict = 'correct')"
+                if facts.has("answer_verdict")
+                else "0, 0"
+            },
+                count(*) FILTER (kept), count(*) FILTER (selected), count(DISTINCT hash(sample_id))
+            FROM page GROUP BY 1"""
+        )
+    }
+    fits = _fits(facts, teachers)
+    rows: list[tuple[str, str, list[str]]] = []
+
+    def add(label: str, note: str, value: Callable[[str], str]) -> None:
+        rows.append((label, note, [value(name) for name in teachers]))
+
+    add("questions asked", "", lambda name: f"{counts[name]['questions']:,}")
+    add("traces", "", lambda name: f"{counts[name]['traces']:,}")
+    add("complete", "of all traces", lambda name: _share(counts[name]["complete"], counts[name]["traces"]))
+    if any(found["judged"] for found in counts.values()):
+        add(
+            "correct",
+            "of traces with a verdict",
+            lambda name: _share(counts[name]["correct"], counts[name]["judged"]),
+        )
+    add("kept", "of all traces", lambda name: _share(counts[name]["kept"], counts[name]["traces"]))
+    add("selected", "for the dataset", lambda name: f"{counts[name]['selected']:,}")
+    for label, note, column, sql, digits in _MEASURES:
+        if facts.has(column):
+            found = dict(facts.rows(f"SELECT teacher, {sql} FROM page GROUP BY 1"))
+            rows.append((label.format(unit=unit), note, [_number(found.get(name), digits) for name in teachers]))
+    if fits:
+        add(
+            "rank over surprisal, kept",
+            "median by question (95 % interval); lower fits the student better",
+            lambda name: _interval(fits.get(name)),
+        )
+    costs = {name: _cost(facts, index, name) for name in teachers}
+    if any(cost is not None for cost in costs.values()):
+        add("teacher tokens a trace", f"mean of {COST_SAMPLE} traces", lambda name: _number(costs[name], 1))
+        add(
+            "teacher tokens for a kept trace",
+            "the dropped ones paid for as well",
+            lambda name: _number(_per_kept(costs[name], counts[name]), 1),
+        )
+    return Comparison(teachers=teachers, rows=rows, verdict=_verdict(facts, teachers, fits), fits=fits)
+
+
+_COUNTS = ("traces", "complete", "judged", "correct", "kept", "selected", "questions")
+_MEASURES = (
+    ("mean rationale, {unit}", "kept traces", "rationale_tokens", "favg(rationale_tokens) FILTER (kept)", 1),
+    (
+        "traces with unsupported values",
+        "of rationales that a chart's table could judge",
+        "unsupported_values",
+        "favg(CASE WHEN unsupported_values > 0 THEN 1.0 WHEN unsupported_values = 0 THEN 0.0 END)",
+        "percent",
+    ),
+    (
+        "agree with themselves",
+        "mean self-consistency",
+        "self_consistency",
+        "favg(self_consistency)",
+        "percent",
+    ),
+    (
+        "near duplicates in the run",
+        "traces that repeat another one",
+        "corpus_duplicate",
+        "favg(CASE WHEN corpus_duplicate THEN 1.0 WHEN NOT corpus_duplicate THEN 0.0 END)",
+        "percent",
+    ),
+    ("student's surprisal, kept", "median, nats a token", "student_nll", "median(student_nll) FILTER (kept)", 2),
+    ("student's IFD, kept", "median; high is hard to follow", "student_ifd", "median(student_ifd) FILTER (kept)", 2),
+    (
+        "what the image tells the student",
+        "median blind gap of kept traces, nats a token",
+        "student_blind_gap",
+        "median(student_blind_gap) FILTER (kept)",
+        2,
+    ),
+)
+"""Label, note, the column that must be measured, SQL over a teacher's rows, digits or percent."""
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.1f} %" if whole else "–"
+
+
+def _number(value: float | None, digits: int | str) -> str:
+    if value is None:
+        return "–"
+    return f"{100 * value:.1f} %" if digits == "percent" else f"{value:,.{digits}f}"
+
+
+def _interval(found: Interval | None) -> str:
+    return "–" if found is None else f"{found.middle:.2f} ({found.low:.2f} to {found.high:.2f})"
+
+
+# --- cost -------------------------------------------------------------------------------------------------------
+
+
+def _cost(facts: Facts, index: Index, teacher: str) -> float | None:
+    """Mean tokens of a teacher's traces with the smallest ids: a fair sample, for ids are hashes."""
+    ids = facts.rows(
+        f"SELECT id FROM page WHERE teacher = ? AND outcome <> 'error' ORDER BY id LIMIT {COST_SAMPLE}", [teacher]
+    )
+    traces = list(index.traces([name for (name,) in ids]))
+    tokens = [trace.usage.reasoning + trace.usage.answer for trace in traces]
+    return fmean(tokens) if any(tokens) else None
+
+
+def _per_kept(tokens: float | None, counts: dict[str, int]) -> float | None:
+    return tokens * counts["traces"] / counts["kept"] if tokens is not None and counts["kept"] else None
+
+
+# --- fit --------------------------------------------------------------------------------------------------------
+
+
+def _units(facts: Facts, teacher: str) -> str:
+    """SQL of a teacher's value for each question."""
+    column = facts.columns[FIT]
+    escaped = teacher.replace("'", "''")
+    return f"""SELECT sample_id, favg({column.sql}) AS value FROM page
+        WHERE kept AND {column.finite} AND teacher = '{escaped}' GROUP BY 1"""
+
+
+def _fits(facts: Facts, teachers: Sequence[str]) -> dict[str, Interval]:
+    if not facts.has(FIT):
+        return {}
+    found = {name: _median(facts, _units(facts, name)) for name in teachers}
+    return {name: interval for name, interval in found.items() if interval is not None}
+
+
+def _median(facts: Facts, units: str) -> Interval | None:
+    """The median of `value` with the interval between the order statistics that 95 % of samples have it between."""
+    (count,) = facts.row(f"SELECT count(*) FROM ({units})")
+    if not count:
+        return None
+    low = max(0, math.floor(count / 2 - _Z * math.sqrt(count) / 2) - 1)
+    high = min(count - 1, math.ceil(count / 2 + _Z * math.sqrt(count) / 2))
+    places = f"row_number() OVER (ORDER BY value) - 1 AS place, value FROM ({units})"
+    middle, least, most = facts.row(
+        f"""SELECT median(value), min(value) FILTER (place = {low}), min(value) FILTER (place = {high})
+        FROM (SELECT {places})"""
+    )
+    return Interval(middle=middle, low=least, high=most, count=count)
+
+
+def _verdict(facts: Facts, teachers: Sequence[str], fits: dict[str, Interval]) -> str:
+    """A plain sentence on which teacher fits this student best, and how sure that is."""
+    if not facts.has(FIT):
+        return (
+            "How well the teachers fit this student was not measured. Add “student” to filter.signals (it needs the "
+            "student's weights and the train extra) and filter again; some 200 traces of each teacher are enough "
+            "(filter.student.per_teacher = 200)."
+        )
+    if len(fits) < 2:
+        missing = [name for name in teachers if name not in fits]
+        if not fits:
+            return "Student fit was measured on no kept trace, so the teachers cannot be compared."
+        return (
+            f"Student fit was measured on kept traces of {next(iter(fits))} only"
+            f"{', not of ' + ', '.join(missing) if missing else ''}: there is nothing to compare it with."
+        )
+    order = sorted(fits, key=lambda name: (fits[name].middle, name))
+    best, second = order[0], order[1]
+    opening = (
+        f"{best} fits this student best: median rank over surprisal {_interval(fits[best])} on "
+        f"{fits[best].count:,} questions, then {second} with {_interval(fits[second])} on {fits[second].count:,}."
+    )
+    both = f"""SELECT left_side.value - right_side.value AS value FROM ({_units(facts, best)}) AS left_side
+        JOIN ({_units(facts, second)}) AS right_side USING (sample_id)"""
+    paired = _median(facts, both)
+    if paired is not None and paired.count >= _SURE_QUESTIONS:
+        lower = replace(paired, middle=-paired.middle, low=-paired.high, high=-paired.low)
+        sentence = f" On the {lower.count:,} questions of both it is lower by {_interval(lower)}"
+        if lower.low > 0:
+            return f"{opening}{sentence}: that is no accident of these questions."
+        return f"{opening}{sentence}: the interval holds 0, so which of the two fits better is not sure."
+    apart = fits[best].high < fits[second].low
+    sure = (
+        "The intervals do not overlap"
+        if apart
+        else "The intervals overlap, so which of the two fits better is not sure"
+    )
+    return (
+        f"{opening} {sure}; they were asked {'no' if paired is None else 'hardly any'} questions in common, so a "
+        "difference may lie in the questions as well as in the teachers."
+    )

@@ -1,0 +1,173 @@
+"""What the policy would keep at other thresholds, and without each of its rules.
+
+A trace that some other rule drops anyway is out of the count: only traces that pass all other rules can come or go.
+Selected traces follow from the limits of `filter.select` alone as long as it names no mix, because which of a
+question's traces is best does not change how many are taken.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from distill.recipe.recipe import Select
+from filters.decisions.rules import Condition, Threshold, threshold
+from filters.report.table import Column, Facts
+from filters.tables.signal_database import text
+
+_POINTS = 48
+_QUANTILES = (0.5, 0.75, 0.9, 0.95, 0.99, 1.0)
+"""Of the traces that pass all other rules: thresholds worth a row of the table."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What is kept when a rule's number is another one."""
+
+    number: float
+    kept: int
+    change: int
+    selected: int | None
+    """None with a mix, whose shares decide instead."""
+    present: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    rule: str
+    column: Column
+    operator: str
+    number: float
+    points: list[tuple[float, int]]
+    table: list[Step]
+    passing: int
+    """Traces that pass all other rules."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Without:
+    """What one rule more or less changes."""
+
+    rule: str
+    condition: str
+    kept: int
+    selected: int | None
+
+
+def curves(facts: Facts, rules: Sequence[Condition], select: Select) -> list[Curve]:
+    """A curve for every rule that compares one measured column with a number."""
+    found = []
+    for rule in rules:
+        limit = threshold(rule)
+        column = facts.columns.get(limit.column) if limit is not None else None
+        if limit is not None and column is not None and column.kind in ("number", "count"):
+            made = _curve(facts, rule, column, limit, select)
+            if made is not None:
+                found.append(made)
+    return found
+
+
+def without(facts: Facts, rules: Sequence[Condition], select: Select) -> list[Without]:
+    """For each rule what more would be kept and selected if it were not there."""
+    if not rules:
+        return []
+    passing = [f"single IN ('', {text(rule.name)})" for rule in rules]
+    kept = _kept(facts, ["single = ''", *passing], "true")
+    selected = _selected(facts, ["single = ''", *passing], "single IS NOT NULL", select)
+    return [
+        Without(
+            rule=rule.name,
+            condition=rule.sql,
+            kept=kept[place] - kept[0],
+            selected=None if selected is None else selected[place] - selected[0],
+        )
+        for place, rule in enumerate(rules, 1)
+    ]
+
+
+def _curve(facts: Facts, rule: Condition, column: Column, limit: Threshold, select: Select) -> Curve | None:
+    pool = f"single IN ('', {text(rule.name)})"
+    up = limit.operator.startswith(">")
+    quantiles = [share if up else 1 - share for share in _QUANTILES]
+    passing, low, high, least, most, asked = facts.row(
+        f"""SELECT count(*), quantile_cont({column.sql}, 0.005) FILTER ({column.finite}),
+            quantile_cont({column.sql}, 0.995) FILTER ({column.finite}),
+            min({column.sql}) FILTER ({column.finite}), max({column.sql}) FILTER ({column.finite}),
+            quantile_cont({column.sql}, {quantiles}) FILTER ({column.finite}) FROM page WHERE {pool}"""
+    )
+    if not passing or low is None:
+        return None
+    whole = column.kind == "count"
+    if low == high:
+        low, high = least, most
+    low, high = min(low, limit.number), max(high, limit.number)
+    table = sorted({limit.number, *(_round(number, up=up, whole=whole) for number in asked)})
+    points = sorted({*_points(low, high, whole), *(number for number in table if low <= number <= high)})
+    numbers = [limit.number, *table, *points]
+    kept = _kept(facts, [_passes(column, limit.operator, number) for number in numbers], pool)
+    selected = _selected(facts, [_passes(column, limit.operator, number) for number in table], pool, select)
+    return Curve(
+        rule=rule.name,
+        column=column,
+        operator=limit.operator,
+        number=limit.number,
+        points=list(zip(points, kept[1 + len(table) :], strict=True)),
+        table=[
+            Step(
+                number=number,
+                kept=count,
+                change=count - kept[0],
+                selected=None if selected is None else selected[place],
+                present=number == limit.number,
+            )
+            for place, (number, count) in enumerate(zip(table, kept[1 : 1 + len(table)], strict=True))
+        ],
+        passing=passing,
+    )
+
+
+def _passes(column: Column, operator: str, number: float) -> str:
+    return f"NOT coalesce({column.sql} {operator} {number!r}, false)"
+
+
+def _kept(facts: Facts, conditions: Sequence[str], where: str) -> list[int]:
+    counted = ", ".join(f"count(*) FILTER ({condition})" for condition in conditions)
+    return list(facts.row(f"SELECT {counted} FROM page WHERE {where}"))
+
+
+def _selected(facts: Facts, conditions: Sequence[str], where: str, select: Select) -> list[int] | None:
+    """How many would be selected of the traces that meet each condition."""
+    if select.mix:
+        return None
+    count = len(conditions)
+    counted = ", ".join(f"count(*) FILTER ({condition}) AS n{place}" for place, condition in enumerate(conditions))
+    # By the hash: as good a group as the id itself, and a number.
+    query = f"SELECT hash(sample_id) AS question, teacher, {counted} FROM page WHERE {where} GROUP BY 1, 2"
+    by_teacher = ", ".join(f"sum({_limited(f'n{place}', select.per_teacher)}) AS n{place}" for place in range(count))
+    query = f"SELECT question, {by_teacher} FROM ({query}) GROUP BY 1"
+    total = ", ".join(f"sum({_limited(f'n{place}', select.per_question)})" for place in range(count))
+    found = facts.row(f"SELECT {total} FROM ({query})")
+    return [min(int(number or 0), math.inf if select.limit is None else select.limit) for number in found]  # type: ignore[misc]
+
+
+def _limited(name: str, limit: int | None) -> str:
+    return name if limit is None else f"least({name}, {limit})"
+
+
+def _points(low: float, high: float, whole: bool) -> list[float]:
+    """Evenly spaced thresholds."""
+    if whole and high - low <= _POINTS:
+        return [float(number) for number in range(math.floor(low), math.ceil(high) + 1)]
+    step = (high - low) / _POINTS
+    points = [low + place * step for place in range(_POINTS)] + [high]
+    return [float(round(point)) for point in points] if whole else points
+
+
+def _round(number: float, *, up: bool, whole: bool) -> float:
+    """A threshold as a person would write it, on the side that drops no more."""
+    side = math.ceil if up else math.floor
+    if whole:
+        return float(side(number))
+    if number == 0:
+        return 0.0
+    unit = 10.0 ** (math.floor(math.log10(abs(number))) - 1)
+    return float(f"{side(number / unit - (1e-9 if up else -1e-9)) * unit:.6g}")

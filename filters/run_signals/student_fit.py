@@ -1,0 +1,245 @@
+"""How well traces fit the student: which have to be measured, their columns, and files that are never made twice.
+
+The measuring itself (a model, forward passes) is a function that is handed in. Traces come in the order of their
+samples' ids, whole samples make a part, and within a part a journal holds each chunk as soon as it is measured: after
+a kill the same chunks are measured that had not been. A value is kept for as long as what it depends on stays the
+same, whichever other traces there are.
+"""
+
+import hashlib
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from distill.artifacts.damaged_lines import recovered
+from distill.artifacts.integrity import digest_note
+from distill.artifacts.json_lines import requiring
+from distill.artifacts.manifest import Journal, canonical, fingerprint, storage_errors
+from distill.errors import DistillError
+from distill.types import Outcome, Sample, Trace
+from filters.signals.base import NOT_APPLICABLE, OK, UNDECIDABLE, family
+from filters.tables import side_tables as side
+from filters.tables.side_tables import Done, Item
+
+COLUMNS: pa.Schema = family(
+    "student",
+    student_nll=("number", "surprisal of the response given image and question, nats a token of the untuned student"),
+    student_rank_surprisal=(
+        "number",
+        "sum of its tokens' ranks, at most 100 each, over the sum of their surprisals (arXiv 2601.14249): low fits",
+    ),
+    student_ifd=("number", "surprisal given image and question over that without either: high is hard to follow"),
+    student_blind_gap=("number", "how many nats a token the image takes off the surprisal; NULL without an image"),
+    student_answer_nll=("number", "surprisal of the answer given image, question and rationale, nats a token"),
+    student_tokens=("count", "length of the response in the student's tokens, the end of the turn included"),
+    student_reason=("text", "why there is no value"),
+)
+VERSION = "1"
+"""Raised whenever the same trace could get another value."""
+PART_ROWS = 4096
+CHUNK_ROWS = 256
+"""Rows measured in one call: what a kill can cost, and what batches are chosen from."""
+_STAGING = ".next"
+_IDENTITY, _KEYS, _KEY_DIGITS = "identity", "keys", 16
+_VALUES = ("nll", "rank_surprisal", "ifd", "blind_gap", "answer_nll")
+_DECIMALS = 6
+
+MeasureBatch = Callable[[list[tuple[Sample, Trace]]], list[dict[str, Any]]]
+"""One dict a trace: the values by their columns' names without `student_`, or the `reason` why there are none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Known:
+    """Values from earlier files, by trace; each counts only for the content it was made from."""
+
+    paths: Sequence[Path]
+    places: dict[str, tuple[str, int]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, paths: Sequence[Path], identity: str) -> "_Known":
+        known = cls(paths=paths)
+        for number, path in enumerate(paths):
+            found = side.metadata(path)
+            if found.get(_IDENTITY) != identity:
+                continue
+            keys = found.get(_KEYS, "")
+            for place, row in enumerate(side.read(path)):
+                known.places[row["id"]] = (keys[place * _KEY_DIGITS : (place + 1) * _KEY_DIGITS], number)
+        return known
+
+    def rows(self, keys: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+        """The values of those of these traces that have some."""
+        wanted: dict[int, set[str]] = {}
+        for name, key in keys.items():
+            found = self.places.get(name)
+            if found is not None and found[0] == key:
+                wanted.setdefault(found[1], set()).add(name)
+        return {
+            row["id"]: row
+            for number, names in wanted.items()
+            for row in side.read(self.paths[number])
+            if row["id"] in names
+        }
+
+
+def measure(
+    items: Iterable[Item],
+    folder: Path,
+    measure_batch: MeasureBatch,
+    *,
+    identity: Mapping[str, Any],
+    per_teacher: int | None = None,
+    on_done: Done = lambda rows, reused: None,
+) -> list[Path]:
+    """Write the values of all traces to `folder`; returns its files in order.
+
+    `items` must come in ascending order of the sample's id, unless `per_teacher` limits them: then at most that many
+    traces of each teacher are measured, chosen by their ids' hashes, and the others get no row. `identity` says what
+    the values depend on besides the trace. `on_done` hears of rows as they are done, and whether they were reused.
+    """
+    staging = folder / _STAGING
+    own = fingerprint({**identity, "columns": COLUMNS.names, "version": VERSION})
+    with storage_errors(folder):
+        staging.mkdir(parents=True, exist_ok=True)
+    for path in staging.glob("*.parquet"):
+        if side.metadata(path).get(_IDENTITY) != own:
+            path.unlink()
+    known: _Known | None = None
+    chosen = _ordered(items) if per_teacher is None else _sampled(items, per_teacher)
+    count = 0
+    for part in _parts(chosen):
+        keys = {name: _key(sample, trace) for name, sample, trace in sorted(part, key=lambda item: item[0])}
+        stamp = {side.FINGERPRINT: fingerprint({"identity": own, "keys": keys}), _IDENTITY: own}
+        stamp[_KEYS] = "".join(keys.values())
+        places = [side.part(where, count) for where in (staging, folder)]
+        count += 1
+        if any(side.metadata(path) == stamp for path in places):
+            on_done(len(part), True)
+            continue
+        if known is None:
+            known = _Known.of(sorted([*folder.glob("*.parquet"), *staging.glob("*.parquet")]), own)
+        rows = known.rows(keys)
+        if rows:
+            on_done(len(rows), True)
+        rest = [item for item in part if item[0] not in rows]
+        rows |= _measured(rest, places[0].with_suffix(".jsonl"), stamp[side.FINGERPRINT], measure_batch, on_done)
+        side.write(places[0], list(rows.values()), COLUMNS, stamp)
+        places[0].with_suffix(".jsonl").unlink(missing_ok=True)
+    return _adopted(folder, staging, count)
+
+
+def _measured(
+    items: Sequence[Item],
+    path: Path,
+    stamp: str,
+    measure_batch: MeasureBatch,
+    on_done: Done,
+) -> dict[str, dict[str, Any]]:
+    """Rows of a part, chunk by chunk; those that the journal of an interrupted run holds are taken from there."""
+    rows: dict[str, dict[str, Any]] = {}
+    written = recovered(path, requiring("first", "rows", "part"))
+    chunks = {record["first"]: record["rows"] for record in written if record["part"] == stamp}
+    with Journal(path, flush_interval_s=0) as journal:
+        for start in range(0, len(items), CHUNK_ROWS):
+            chunk = items[start : start + CHUNK_ROWS]
+            names = [name for name, _, _ in chunk]
+            found = chunks.get(names[0])
+            reused = found is not None and [row["id"] for row in found] == names
+            if found is None or not reused:
+                found = _rows(chunk, measure_batch)
+                journal.append({"part": stamp, "first": names[0], "rows": found})
+            rows |= {row["id"]: row for row in found}
+            on_done(len(chunk), reused)
+    return rows
+
+
+def _rows(chunk: Sequence[Item], measure_batch: MeasureBatch) -> list[dict[str, Any]]:
+    asked = [(sample, trace) for _, sample, trace in chunk if _measurable(trace)]
+    values = iter(measure_batch(asked) if asked else [])
+    return [{"id": name} | _row(next(values) if _measurable(trace) else None) for name, _, trace in chunk]
+
+
+def _measurable(trace: Trace) -> bool:
+    return trace.outcome != Outcome.ERROR and bool(trace.reasoning.strip() or trace.answer.strip())
+
+
+def _row(found: Mapping[str, Any] | None) -> dict[str, Any]:
+    if found is None:
+        return {"student_state": NOT_APPLICABLE}
+    if "reason" in found:
+        return {"student_state": UNDECIDABLE, "student_reason": found["reason"]}
+    # What lies below is noise of how rows happened to share a batch.
+    numbers = {name: found[name] if found[name] is None else round(found[name], _DECIMALS) for name in _VALUES}
+    return {"student_state": OK, "student_tokens": found["tokens"]} | {
+        f"student_{name}": value for name, value in numbers.items()
+    }
+
+
+def _key(sample: Sample, trace: Trace) -> str:
+    """Digest of what a trace's values depend on."""
+    content = [
+        sample.question,
+        [image.sha256 for image in sample.images],
+        trace.reasoning,
+        trace.answer,
+        _measurable(trace),
+    ]
+    return hashlib.blake2b(canonical(content), digest_size=_KEY_DIGITS // 2).hexdigest()
+
+
+def _ordered(items: Iterable[Item]) -> Iterator[list[Item]]:
+    """The traces sample by sample, each sample's in the order of their ids."""
+    before = ""
+    for sample_id, group in groupby(items, key=lambda item: item[1].id):
+        if sample_id <= before:
+            raise DistillError(f"samples out of order: {sample_id} after {before}; this is a fault of the toolkit")
+        before = sample_id
+        yield sorted(group, key=lambda item: item[0])
+
+
+def _sampled(items: Iterable[Item], per_teacher: int) -> Iterator[list[Item]]:
+    """Of each teacher the traces with the smallest hashes, sample by sample."""
+    heaps: dict[str, list[tuple[int, str, Sample, Trace]]] = {}
+    for name, sample, trace in items:
+        heap = heaps.setdefault(trace.teacher, [])
+        # Negative, so that the largest hash is the first to go; ids are distinct, so samples are never compared.
+        luck = -int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest())
+        if len(heap) < per_teacher:
+            heapq.heappush(heap, (luck, name, sample, trace))
+        elif luck > heap[0][0]:
+            heapq.heapreplace(heap, (luck, name, sample, trace))
+    kept = [(name, sample, trace) for heap in heaps.values() for _, name, sample, trace in heap]
+    return _ordered(sorted(kept, key=lambda item: (item[1].id, item[0])))
+
+
+def _parts(samples: Iterable[list[Item]]) -> Iterator[list[Item]]:
+    """Whole samples, enough of them to fill a part."""
+    part: list[Item] = []
+    for traces in samples:
+        part += traces
+        if len(part) >= PART_ROWS:
+            yield part
+            part = []
+    if part:
+        yield part
+
+
+def _adopted(folder: Path, staging: Path, count: int) -> list[Path]:
+    """Put the new files in their places and remove what is left of an older table."""
+    paths = [side.part(folder, number) for number in range(count)]
+    with storage_errors(folder):
+        for path in paths:
+            new = staging / path.name
+            if new.is_file():
+                new.replace(path)
+                digest_note(new).replace(digest_note(path))
+        for path in [*staging.iterdir(), *(set(folder.glob("*.parquet")) - set(paths))]:
+            path.unlink(missing_ok=True)
+            digest_note(path).unlink(missing_ok=True)
+        staging.rmdir()
+    return paths

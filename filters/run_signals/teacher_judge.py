@@ -1,0 +1,158 @@
+"""The judge arm: a teacher says whether two answers mean the same, where the typed judge could not.
+
+Asked only about verdicts that are `undecided`; the same question is asked once, whoever gave the answer. Replies are
+journaled as they are given, so nothing is asked twice and every verdict can be read up. How a teacher is asked is a
+function that is handed in.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from distill.artifacts.damaged_lines import recovered
+from distill.artifacts.json_lines import requiring
+from distill.artifacts.manifest import Journal, fingerprint, storage_errors
+from distill.types import Sample, Trace
+from filters.signals.answer import judged
+from filters.signals.base import ERROR, OK, UNDECIDABLE, family
+from filters.tables import side_tables as side
+from filters.tables.side_tables import Done, Item
+
+COLUMNS: pa.Schema = family(
+    "judge",
+    judge_verdict=("text", "correct, wrong or undecided: a teacher's word on an answer_verdict that is undecided"),
+    judge_reason=("text", "what the teacher said"),
+)
+VERSION = "1"
+JOURNAL = "replies.jsonl"
+ROUND = 256
+"""Questions handed over at once; each round's replies are on disk before the next."""
+_PART_ROWS = 50_000
+_REASON_CHARACTERS = 200
+NO_REPLY = "no reply"
+
+_PLACEHOLDER = re.compile("{(question|gold|prediction)}")
+_FIRST = re.compile(r"\W*(yes|no)(?=\s*(?:[.,;:!?()*\"'\n\u2014\u2013-]|$))", re.IGNORECASE)
+_LAST = re.compile(r"(?:^|[:\n*]|\banswer is|\bverdict is)\s*[*\"'(]*(yes|no)\W*$", re.IGNORECASE)
+_WORDS = re.compile(r"\b(?:yes|no)\b", re.IGNORECASE)
+
+Ask = Callable[[list[str]], list[str]]
+"""Questions to replies, in their order; an empty reply says that there is none, and it is asked again next time."""
+
+
+def measure(
+    items: Iterable[Item],
+    folder: Path,
+    ask: Ask,
+    *,
+    prompt: str,
+    identity: Mapping[str, Any],
+    relative_tolerance: float = 0.0,
+    on_done: Done = lambda rows, reused: None,
+) -> list[Path]:
+    """Write the teacher's verdicts on all undecided traces to `folder`; returns its files in order.
+
+    Other traces have no row. `identity` says what replies depend on besides the question. `on_done` hears of rows as
+    they are done, and whether their reply was there before.
+    """
+    with storage_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    own = fingerprint({**identity, "columns": COLUMNS.names, "version": VERSION, "prompt": prompt})
+    of_trace: dict[str, bytes] = {}
+    questions: dict[bytes, str] = {}
+    for name, sample, trace in items:
+        if is_undecided(sample, trace, relative_tolerance):
+            text = question(prompt, sample, trace)
+            key = hashlib.blake2b(text.encode(), digest_size=16).digest()
+            of_trace[name] = key
+            questions[key] = text
+    replies = _replies(questions, folder / JOURNAL, own, ask, of_trace, on_done)
+    paths: list[Path] = []
+    names = sorted(of_trace)
+    for start in range(0, len(names), _PART_ROWS):
+        rows = [{"id": name, **_row(replies.get(of_trace[name], ""))} for name in names[start : start + _PART_ROWS]]
+        path = side.part(folder, len(paths))
+        paths.append(path)
+        stamp = {side.FINGERPRINT: fingerprint({"identity": own, "rows": fingerprint({"rows": rows})})}
+        if side.metadata(path) != stamp:
+            side.write(path, rows, COLUMNS, stamp)
+    with storage_errors(folder):
+        for stale in set(folder.glob("*.parquet")) - set(paths):
+            stale.unlink()
+    return paths
+
+
+def is_undecided(sample: Sample, trace: Trace, relative_tolerance: float) -> bool:
+    """Whether the typed judge leaves the trace's answer open: with a gold answer and an answer, and no verdict."""
+    if not trace.answer.strip():
+        return False
+    judgement = judged(sample, trace, relative_tolerance)
+    return judgement is not None and judgement.verdict == "undecided"
+
+
+def question(prompt: str, sample: Sample, trace: Trace) -> str:
+    """What the teacher is asked. What is inserted goes in as it is, braces and all."""
+    values = {"question": sample.question, "gold": " or ".join(sample.answers), "prediction": trace.answer.strip()}
+    return _PLACEHOLDER.sub(lambda match: values[match[1]], prompt)
+
+
+def verdict(reply: str) -> str:
+    """correct for a clear yes, wrong for a clear no, else undecided.
+
+    Clear is a reply that begins or ends with the one word, set off from the rest, and does not hold the other.
+    """
+    text = reply.strip()
+    match = _FIRST.match(text) or _LAST.search(text)
+    if match is None or len({word.lower() for word in _WORDS.findall(text)}) > 1:
+        return "undecided"
+    return "correct" if match[1].lower() == "yes" else "wrong"
+
+
+def _row(reply: str) -> dict[str, str]:
+    if not reply.strip():
+        return {"judge_state": ERROR, "judge_verdict": "undecided", "judge_reason": NO_REPLY}
+    found = verdict(reply)
+    said = " ".join(reply.split())
+    return {
+        "judge_state": UNDECIDABLE if found == "undecided" else OK,
+        "judge_verdict": found,
+        "judge_reason": said if len(said) <= _REASON_CHARACTERS else f"{said[: _REASON_CHARACTERS - 3]}...",
+    }
+
+
+def _replies(
+    questions: Mapping[bytes, str],
+    path: Path,
+    own: str,
+    ask: Ask,
+    of_trace: Mapping[str, bytes],
+    on_done: Done,
+) -> dict[bytes, str]:
+    """The reply to each question, from the journal or from the teacher."""
+    waiting: dict[bytes, int] = dict.fromkeys(questions, 0)
+    for key in of_trace.values():
+        waiting[key] += 1
+    replies: dict[bytes, str] = {}
+    for record in recovered(path, requiring("question", "identity", "reply")):
+        key = bytes.fromhex(record["question"])
+        if record["identity"] == own and key in questions:
+            replies[key] = record["reply"]
+    with Journal(path) as journal:
+        if known := sum(waiting[key] for key in replies):
+            on_done(known, True)
+        # In the order of their digests: the same rounds whatever the order of the traces.
+        missing = sorted(questions.keys() - replies.keys())
+        for start in range(0, len(missing), ROUND):
+            keys = missing[start : start + ROUND]
+            given = ask([questions[key] for key in keys])
+            for key, reply in zip(keys, given, strict=True):
+                if reply.strip():
+                    replies[key] = reply
+                    journal.append({"identity": own, "question": key.hex(), "text": questions[key], "reply": reply})
+            journal.flush()
+            on_done(sum(waiting[key] for key in keys), False)
+    return replies

@@ -1,0 +1,72 @@
+"""Does a trace's answer agree with the gold answer? One typed, three-valued verdict a trace.
+
+The judging itself is `distill.answers.verdicts`, the same code the evaluation uses. A sample without gold has no
+verdict, and neither has a trace without an answer: that is its outcome's business.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar, Literal
+
+import pyarrow as pa
+
+from distill.answers.verdicts import Judgement, judge
+from distill.recipe.recipe import Recipe
+from distill.types import Sample, Trace
+from filters.signals.base import NOT_APPLICABLE, OK, UNDECIDABLE, family
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    relative_tolerance: float = 0.0
+
+    name: ClassVar[str] = "answer"
+    version: ClassVar[str] = "3"
+    scope: ClassVar[Literal["trace", "sample"]] = "trace"
+    columns: ClassVar[pa.Schema] = family(
+        "answer",
+        answer_verdict=("text", "correct, wrong or undecided against the gold answer"),
+        answer_relative_error=("number", "distance of a numeric answer from the gold, relative to the gold"),
+        answer_reason=("text", "why the verdict is what it is"),
+        answer_type=("text", "the type under which the answer was judged"),
+    )
+
+    @classmethod
+    def from_recipe(cls, recipe: Recipe) -> "Answer":
+        return cls(relative_tolerance=recipe.filter.answer.relative_tolerance)
+
+    def measure(self, sample: Sample, traces: list[Trace]) -> list[dict[str, Any]]:
+        return [
+            self._row(judged(sample, trace, self.relative_tolerance) if trace.answer.strip() else None)
+            for trace in traces
+        ]
+
+    def _row(self, judgement: Judgement | None) -> dict[str, Any]:
+        if judgement is None:
+            return {"answer_state": NOT_APPLICABLE}
+        return {
+            "answer_state": UNDECIDABLE if judgement.verdict == "undecided" else OK,
+            "answer_verdict": judgement.verdict,
+            "answer_relative_error": judgement.relative_error,
+            "answer_reason": judgement.reason,
+            "answer_type": judgement.answer_type,
+        }
+
+
+def judged(sample: Sample, trace: Trace, relative_tolerance: float) -> Judgement | None:
+    """The verdict on one trace's answer; None when the sample has no gold answer."""
+    if not sample.answers:
+        return None
+    return _judged(trace.answer, sample.answers, sample.answer_type, relative_tolerance, sample.options)
+
+
+# Several families ask for the verdict of the same trace, and teachers repeat their answers.
+@lru_cache(maxsize=1 << 15)
+def _judged(
+    prediction: str,
+    gold: tuple[str, ...],
+    answer_type: str | None,
+    relative_tolerance: float,
+    offered: tuple[str, ...],
+) -> Judgement:
+    return judge(prediction, gold, answer_type, relative_tolerance=relative_tolerance, options=offered)

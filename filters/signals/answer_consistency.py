@@ -1,0 +1,40 @@
+"""Does the rationale conclude what its answer says? A family of its own, for rules; `distill.answers.consistency`
+decides.
+
+Works without a gold answer. `filters.decisions.dataset_checks` looks at a sample of the dataset whether this is
+measured or not.
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import pyarrow as pa
+
+from distill.answers.consistency import conclusion
+from distill.recipe.recipe import Recipe
+from distill.types import Sample, Trace
+from filters.signals.base import NOT_APPLICABLE, OK, UNDECIDABLE, family
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conclusion:
+    name: ClassVar[str] = "conclusion"
+    version: ClassVar[str] = "1"
+    scope: ClassVar[Literal["trace", "sample"]] = "trace"
+    columns: ClassVar[pa.Schema] = family(
+        "conclusion",
+        conclusion=("text", "agrees or contradicts: what the rationale ends in beside the answer that follows it"),
+    )
+
+    @classmethod
+    def from_recipe(cls, recipe: Recipe) -> "Conclusion":
+        return cls()
+
+    def measure(self, sample: Sample, traces: list[Trace]) -> list[dict[str, Any]]:
+        return [self._row(sample, trace) for trace in traces]
+
+    def _row(self, sample: Sample, trace: Trace) -> dict[str, Any]:
+        if not trace.reasoning.strip() or not trace.answer.strip():
+            return {"conclusion_state": NOT_APPLICABLE}
+        found = conclusion(trace.reasoning, trace.answer, sample.answer_type, sample.options)
+        return {"conclusion_state": UNDECIDABLE if found is None else OK, "conclusion": found}

@@ -1,0 +1,57 @@
+"""Does the arithmetic that a trace writes out come out? Measured on every trace, with or without a chart's table.
+
+`distill.grounding.arithmetic_slips` decides what is a claim and whether it is right. A trace that states no
+arithmetic is `none_stated`, not right. Whether its numbers are those of the picture is the matter of `grounding`.
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import orjson
+import pyarrow as pa
+
+from distill.grounding.arithmetic_slips import find_slips
+from distill.recipe.recipe import Recipe
+from distill.types import Sample, Trace
+from filters.signals.base import NOT_APPLICABLE, OK, family
+from filters.signals.time_limits import TooMuch
+from filters.text.words import readable, written
+
+FEW = 5
+"""So many slips of a trace are written out; all are counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arithmetic:
+    name: ClassVar[str] = "arithmetic"
+    version: ClassVar[str] = "2"
+    scope: ClassVar[Literal["trace", "sample"]] = "trace"
+    columns: ClassVar[pa.Schema] = family(
+        "arithmetic",
+        arithmetic=("text", "right, slip, or none_stated where the trace states no arithmetic that can be checked"),
+        arithmetic_checked=("count", "claims that could be checked, in signs or in words"),
+        arithmetic_slips=("count", "claims that do not come out"),
+        arithmetic_slip=("text", "the first few that do not come out, and what comes out: a JSON list"),
+    )
+
+    @classmethod
+    def from_recipe(cls, recipe: Recipe) -> "Arithmetic":
+        return cls()
+
+    def measure(self, sample: Sample, traces: list[Trace]) -> list[dict[str, Any]]:
+        return [self._row(written(trace)) for trace in traces]
+
+    def _row(self, text: str) -> dict[str, Any]:
+        if not text.strip():
+            return {"arithmetic_state": NOT_APPLICABLE}
+        found = find_slips(readable(text))
+        if not found.complete and not found.slips:
+            # A slip is one wherever the reading ended; that there is none was not seen.
+            raise TooMuch("more numbers than are read of a text of this length")
+        return {
+            "arithmetic_state": OK,
+            "arithmetic": found.verdict,
+            "arithmetic_checked": found.checked,
+            "arithmetic_slips": len(found.slips),
+            "arithmetic_slip": orjson.dumps(found.slips[:FEW]).decode() if found.slips else None,
+        }

@@ -1,0 +1,75 @@
+"""Does the rationale say what the picture shows? Measured where the sample's meta holds the table behind its chart.
+
+`distill.grounding.check` decides what is supported and by what. A sample without a table is not measured, and costs
+none.
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import orjson
+import pyarrow as pa
+
+from distill.grounding.chart_table import find_table
+from distill.grounding.check import ground
+from distill.grounding.derivation import asked
+from distill.recipe.recipe import Recipe
+from distill.types import Sample, Trace
+from filters.signals.base import NOT_APPLICABLE, OK, family
+from filters.signals.time_limits import TooMuch
+from filters.text.words import readable
+
+FEW = 5
+"""So many unsupported values of a trace are written out; all are counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grounding:
+    table: str | None = None
+    """The key of a sample's meta that holds the table; None tries the usual ones (distill.charts.TABLE_KEYS)."""
+    relative_tolerance: float = 0.0
+    """Readings within this relative error of the table are supported: for charts whose values are not printed."""
+
+    name: ClassVar[str] = "grounding"
+    version: ClassVar[str] = "3"
+    scope: ClassVar[Literal["trace", "sample"]] = "trace"
+    columns: ClassVar[pa.Schema] = family(
+        "grounding",
+        unsupported_values=("count", "numbers and labels of the rationale without support in the chart's table"),
+        grounding_checked=("count", "numbers and labels that could be judged"),
+        unsupported=("text", "the first few that are unsupported, why, and what the table says: a JSON list"),
+    )
+
+    @classmethod
+    def from_recipe(cls, recipe: Recipe) -> "Grounding":
+        section = recipe.filter.grounding
+        return cls(table=section.table, relative_tolerance=section.relative_tolerance)
+
+    def measure(self, sample: Sample, traces: list[Trace]) -> list[dict[str, Any]]:
+        table = find_table(sample.meta, self.table) if sample.meta else None
+        if table is None:
+            return [{"grounding_state": NOT_APPLICABLE} for _ in traces]
+        question = asked(sample.question, table, " ; ".join([*sample.options, *_titles(sample)]))
+        rows: list[dict[str, Any]] = []
+        for trace in traces:
+            if not trace.reasoning:
+                rows.append({"grounding_state": NOT_APPLICABLE})
+                continue
+            found = ground(readable(trace.reasoning), table, question, self.relative_tolerance, FEW)
+            if not found.complete:
+                raise TooMuch("more numbers and labels than are judged in a text of this length")
+            first = found.unsupported
+            rows.append(
+                {
+                    "grounding_state": OK,
+                    "unsupported_values": found.count,
+                    "grounding_checked": found.checked,
+                    "unsupported": orjson.dumps(first).decode() if first else None,
+                }
+            )
+        return rows
+
+
+def _titles(sample: Sample) -> list[str]:
+    """Text that the chart itself carries besides its table, where the data set says so."""
+    return [text for key in ("title", "caption", "subtitle") if isinstance(text := sample.meta.get(key), str)]

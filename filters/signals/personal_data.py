@@ -1,0 +1,309 @@
+"""Personal data in what a teacher wrote, and words of a list that the user gives. Off unless the recipe asks for it.
+
+What is found has a form that checks itself (checksums of cards, accounts and national numbers) or a form that little
+else has; a number is no phone number unless it is written as one. Names, addresses and free-form secrets are not
+found, and nothing says that a trace without a finding is harmless. The findings themselves are not kept, only kinds.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import date
+from functools import cache
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any, ClassVar, Final, Literal
+
+import pyarrow as pa
+
+from distill.artifacts.manifest import file_sha256
+from distill.errors import RecipeError
+from distill.recipe.recipe import Recipe
+from distill.types import Sample, Trace
+from filters.signals.base import LOCATION, NOT_APPLICABLE, OK, family
+from filters.text.words import spaced, written
+
+_WORD: Final = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sensitive:
+    words: str | None = field(default=None, metadata=LOCATION)
+    """Path of a list of words and phrases, one a line; lines that begin with # are remarks."""
+    words_sha256: str | None = None
+
+    name: ClassVar[str] = "sensitive"
+    version: ClassVar[str] = "2"
+    scope: ClassVar[Literal["trace", "sample"]] = "trace"
+    columns: ClassVar[pa.Schema] = family(
+        "sensitive",
+        sensitive=("flag", "the text holds personal data or a listed word"),
+        sensitive_kinds=("text", "email, phone, card, iban, ip, national_id or word, each once, joined by +"),
+        sensitive_count=("count", "how many pieces of personal data the text holds"),
+        sensitive_words=("count", "how often words and phrases of the user's list occur"),
+    )
+
+    @classmethod
+    def from_recipe(cls, recipe: Recipe) -> "Sensitive":
+        if recipe.filter.sensitive.words is None:
+            return cls()
+        path = recipe.local(recipe.filter.sensitive.words)
+        word_list(str(path))  # an unreadable list is said now, not after an hour of measuring
+        return cls(words=str(path), words_sha256=file_sha256(path))
+
+    def measure(self, sample: Sample, traces: list[Trace]) -> list[dict[str, Any]]:
+        return [self._row(written(trace)) for trace in traces]
+
+    def _row(self, text: str) -> dict[str, Any]:
+        if not text.strip():
+            return {"sensitive_state": NOT_APPLICABLE}
+        kinds = {kind: sum(1 for _ in find(text)) for kind, find in FINDERS.items()}
+        words = 0 if self.words is None else listed(text, word_list(self.words))
+        found = [kind for kind, count in kinds.items() if count] + ["word"] * bool(words)
+        return {
+            "sensitive_state": OK,
+            "sensitive": bool(found),
+            "sensitive_kinds": "+".join(found) or None,
+            "sensitive_count": sum(kinds.values()),
+            "sensitive_words": None if self.words is None else words,
+        }
+
+
+# --- personal data ----------------------------------------------------------------------------------------------
+
+# Patterns begin with what their finding begins with, and look back from there: so the search finds its place fast.
+_EMAIL: Final = re.compile(r"@(?<=[A-Za-z0-9_%+-]@)((?:[A-Za-z0-9][A-Za-z0-9-]{0,62}\.){1,8}[A-Za-z]{2,24})(?![\w@])")
+_RESERVED: Final = re.compile(
+    r"(?:(?:^|\.)example\.(?:com|org|net)|\.(?:example|test|invalid|localhost|local))$", re.IGNORECASE
+)
+
+_PHONE_WORDS: Final = re.compile(
+    r"(?i:phone|\btel\b|telefon|telefono|teléfono|téléphone|\bcall|mobile|\bfax|whatsapp|电话|手机|電話)[^\d+]{0,25}$"
+)
+_PHONE_PARTS: Final = ("phone", "tel", "tél", "call", "mobile", "fax", "whatsapp", "电话", "手机", "電話")
+_PLUS: Final = re.compile(r"\+(?<![\w)=+]\+)(?<![\d)=] \+)[1-9]\d{0,2}(?:[ .-]?\(?\d{1,5}\)?){2,6}(?!\d)")
+_PLAIN: Final = re.compile(
+    r"(?<![\d.,/:-])\(?\d{2,5}\)?(?:[ ./-]{1,3}\d{2,8}){1,4}(?![\d.,/:%-]*\d)|(?<![\d.,])\d{7,14}(?![\d.,]*\d)"
+)
+_PARENTHESES: Final = re.compile(r"\((?<!\w\()[2-9]\d\d\) ?[2-9]\d\d-\d{4}(?!\d)")
+
+_CARD: Final = re.compile(
+    r"\d(?<![\d.,-]\d)(?:\d{12,18}|\d{3}([ -])\d{4}\1\d{4}\1\d{1,7}|(?<=3)\d{3}([ -])\d{6}\2\d{4,5})(?![\d-]|[.,]\d)"
+)
+_BRANDS: Final = re.compile(
+    r"4\d{12}(?:\d{3}){0,2}|(?:5[1-5]\d\d|222[1-9]|22[3-9]\d|2[3-6]\d\d|27[01]\d|2720)\d{12}|3[47]\d{13}"
+    r"|(?:6011|65\d\d|64[4-9]\d)\d{12}|35(?:2[89]|[3-8]\d)\d{12}|3(?:0[0-5]|[68]\d)\d{11}|62\d{14,17}"
+)
+
+_IBAN: Final = re.compile(r"([A-Z](?<!\w.)[A-Z]\d\d)((?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?)\b")
+_IBAN_LENGTHS: Final = {
+    "AD": 24, "AE": 23, "AL": 28, "AT": 20, "BE": 16, "BG": 22, "BR": 29, "CH": 21, "CY": 28, "CZ": 24, "DE": 22,
+    "DK": 18, "EE": 20, "ES": 24, "FI": 18, "FR": 27, "GB": 22, "GR": 27, "HR": 21, "HU": 28, "IE": 22, "IL": 23,
+    "IS": 26, "IT": 27, "LI": 21, "LT": 20, "LU": 20, "LV": 21, "MC": 27, "MT": 31, "NL": 18, "NO": 15, "PL": 28,
+    "PT": 25, "RO": 24, "RS": 22, "SA": 24, "SE": 24, "SI": 19, "SK": 24, "TR": 26, "UA": 29,
+}  # fmt: skip
+
+_IPV4: Final = re.compile(r"(\d(?<![\w.]\d)\d{0,2})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})(?!\.?\w)")
+_IPV6: Final = re.compile(r"[0-9A-Fa-f](?<![\w:].)[0-9A-Fa-f]{0,3}:[0-9A-Fa-f:]{3,38}(?![\w:])")
+_VERSION: Final = re.compile(r"(?i:version|release|section|chapter|figure|\bv)\W{0,3}$")
+
+_CHINESE: Final = re.compile(r"[1-9](?<![\dA-Za-z].)\d{16}[\dXx](?![\dA-Za-z])")
+_BRAZILIAN: Final = re.compile(r"\d(?<![\d.]\d)\d\d\.\d{3}\.\d{3}-\d\d(?!\d)")
+_SPANISH: Final = re.compile(r"[XYZ\d](?<![\dA-Za-z-].)\d{7}-?[A-Z](?![\dA-Za-z])")
+_FRENCH: Final = re.compile(r"[12](?<!\d.) ?\d\d ?(?:0[1-9]|1[0-2]) ?(?:\d\d|2[AB]) ?\d{3} ?\d{3} ?\d\d(?!\d)")
+_ITALIAN: Final = re.compile(r"[A-Z](?<!\w.)[A-Z]{5}\d\d[A-EHLMPRST]\d\d[A-Z]\d{3}[A-Z]\b")
+_FINNISH: Final = re.compile(r"\d(?<![\dA-Za-z]\d)\d{5}[-+A-FU-Y]\d{3}[0-9A-FHJ-NPR-Y](?![\dA-Za-z])")
+
+
+def emails(text: str) -> Iterator[str]:
+    if "@" in text:
+        yield from (found[1] for found in _EMAIL.finditer(text) if not _RESERVED.search(found[1]))
+
+
+def phones(text: str) -> Iterator[str]:
+    """Numbers with a country code, with an area code in parentheses, or after a word that says what they are."""
+    taken = -1
+    for found in _PLUS.finditer(text) if "+" in text else ():
+        if 8 <= len(_digits(found[0])) <= 15:
+            taken = found.end()
+            yield found[0]
+    for found in _PARENTHESES.finditer(text) if "(" in text else ():
+        if not _fictional(_digits(found[0])):
+            yield found[0]
+    said = None
+    for found in _PLAIN.finditer(text) if _says_phone(text) else ():
+        if found.start() < taken or _PARENTHESES.match(found[0]):
+            continue
+        digits = _digits(found[0])
+        if 7 <= len(digits) <= 15 and not _fictional(digits):
+            said = _PHONE_WORDS.search(text, max(0, found.start() - 40), found.start())
+            before = text[found.start() - 1 : found.start()]
+            if said is not None and before != "+":
+                yield found[0]
+
+
+def _says_phone(text: str) -> bool:
+    """Whether _PHONE_WORDS may be found: most texts have none of them, and the search for numbers is slow."""
+    lowered = text.lower()
+    # The last three are "s" and "i" where case does not matter.
+    return any(part in lowered for part in _PHONE_PARTS) or any(letter in text for letter in "ſıİ")
+
+
+def _fictional(digits: str) -> bool:
+    """Numbers that are set aside for films and books."""
+    return len(digits) == 10 and digits[3:8] == "55501"
+
+
+def cards(text: str) -> Iterator[str]:
+    for found in _CARD.finditer(text):
+        digits = _digits(found[0])
+        if _BRANDS.fullmatch(digits) and luhn(digits) and len(set(digits)) > 2:
+            yield found[0]
+
+
+def luhn(digits: str) -> bool:
+    doubled = (sum(divmod(2 * int(digit), 10)) for digit in digits[-2::-2])
+    return (sum(map(int, digits[-1::-2])) + sum(doubled)) % 10 == 0
+
+
+def ibans(text: str) -> Iterator[str]:
+    for found in _IBAN.finditer(text):
+        length = _IBAN_LENGTHS.get(found[1][:2])
+        joined = found[0].replace(" ", "")
+        # A word in capitals may follow the number.
+        if length is not None and len(joined) >= length and _remainder(joined[4:length] + joined[:4]) == 1:
+            yield joined[:length]
+
+
+def _remainder(account: str) -> int:
+    return int("".join(str(int(letter, 36)) for letter in account)) % 97
+
+
+def addresses(text: str) -> Iterator[str]:
+    """Public addresses of machines. Four small numbers are more often a version or a section."""
+    for found in _IPV4.finditer(text) if text.count(".") >= 3 else ():
+        parts = [int(part) for part in found.groups()]
+        if max(parts) > 255 or max(parts) < 32 or any(part[0] == "0" and part != "0" for part in found.groups()):
+            continue
+        before = text[max(0, found.start() - 12) : found.start()]
+        if _global(found[0]) and not _VERSION.search(before):
+            yield found[0]
+    for found in _IPV6.finditer(text) if text.count(":") >= 3 else ():
+        if _global(found[0].rstrip(":")):
+            yield found[0]
+
+
+def _global(text: str) -> bool:
+    try:
+        return ip_address(text).is_global
+    except ValueError:
+        return False
+
+
+def national_ids(text: str) -> Iterator[str]:
+    """Numbers of persons whose checksum is right: Brazil, China, Finland, France, Italy and Spain."""
+    for pattern, check in _NATIONAL:
+        yield from (found[0] for found in pattern.finditer(text) if check(found[0]))
+
+
+def _chinese(number: str) -> bool:
+    weighted = sum(int(digit) * pow(2, 17 - place, 11) for place, digit in enumerate(number[:17]))
+    born = _is_date(number[6:10], number[10:12], number[12:14])
+    return born and "10X98765432"[weighted % 11] == number[17].upper()
+
+
+def _brazilian(number: str) -> bool:
+    digits = [int(digit) for digit in _digits(number)]
+    checks = [sum(d * w for d, w in zip(digits, range(n + 1, 1, -1), strict=False)) * 10 % 11 % 10 for n in (9, 10)]
+    return checks == digits[9:] and len(set(digits)) > 1
+
+
+def _spanish(number: str) -> bool:
+    bare = number.replace("-", "")
+    value = int(bare[:-1].translate(str.maketrans("XYZ", "012")))
+    return "TRWAGMYFPDXBNJZSQVHLCKE"[value % 23] == bare[-1]
+
+
+def _french(number: str) -> bool:
+    bare = number.replace(" ", "")
+    value = int(bare[:13].replace("2A", "19").replace("2B", "18"))
+    return 97 - value % 97 == int(bare[13:])
+
+
+def _italian(number: str) -> bool:
+    odd = [1, 0, 5, 7, 9, 13, 15, 17, 19, 21, 2, 4, 18, 20, 11, 3, 6, 8, 12, 14, 16, 10, 22, 25, 24, 23]
+    values = [int(letter) if letter.isdigit() else ord(letter) - ord("A") for letter in number[:15]]
+    total = sum(odd[value] if place % 2 == 0 else value for place, value in enumerate(values))
+    return chr(ord("A") + total % 26) == number[15]
+
+
+def _finnish(number: str) -> bool:
+    day, month = number[:2], number[2:4]
+    check = "0123456789ABCDEFHJKLMNPRSTUVWXY"[int(number[:6] + number[7:10]) % 31]
+    return check == number[10] and _is_date("2000", month, day)
+
+
+_NATIONAL: Final[list[tuple[re.Pattern[str], Callable[[str], bool]]]] = [
+    (_CHINESE, _chinese),
+    (_BRAZILIAN, _brazilian),
+    (_SPANISH, _spanish),
+    (_FRENCH, _french),
+    (_ITALIAN, _italian),
+    (_FINNISH, _finnish),
+]
+
+
+def _is_date(year: str, month: str, day: str) -> bool:
+    try:
+        return 1900 <= date(int(year), int(month), int(day)).year <= 2100
+    except ValueError:
+        return False
+
+
+def _digits(text: str) -> str:
+    return "".join(filter(str.isdigit, text))
+
+
+FINDERS: Final[dict[str, Callable[[str], Iterator[str]]]] = {
+    "email": emails,
+    "phone": phones,
+    "card": cards,
+    "iban": ibans,
+    "ip": addresses,
+    "national_id": national_ids,
+}
+
+# --- the user's list --------------------------------------------------------------------------------------------
+
+
+@cache
+def word_list(path: str) -> dict[str, tuple[tuple[str, ...], ...]]:
+    """The phrases of a list by their first words. Raises RecipeError when it cannot be read or holds none."""
+    try:
+        lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise RecipeError(f"filter.sensitive.words: {path}: cannot be read as UTF-8 text: {error}") from None
+    found: dict[str, set[tuple[str, ...]]] = {}
+    for line in lines:
+        phrase = tuple(_words(line)) if not line.lstrip().startswith("#") else ()
+        if phrase:
+            found.setdefault(phrase[0], set()).add(phrase)
+    if not found:
+        raise RecipeError(f"filter.sensitive.words: {path} holds no word; write one word or phrase a line")
+    return {first: tuple(sorted(phrases)) for first, phrases in found.items()}
+
+
+def listed(text: str, phrases: dict[str, tuple[tuple[str, ...], ...]]) -> int:
+    """How often words and phrases of the list occur: as whole words, whatever their case."""
+    words = _words(text)
+    if phrases.keys().isdisjoint(words):
+        return 0
+    return sum(
+        tuple(words[place : place + len(phrase)]) == phrase
+        for place, word in enumerate(words)
+        for phrase in phrases.get(word, ())
+    )
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(spaced(text.casefold()).replace("’", "'"))

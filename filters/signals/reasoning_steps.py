@@ -1,0 +1,171 @@
+"""In how many steps a rationale goes, and how often it turns back ("Wait, let me recheck").
+
+Steps are what the writer marked: numbered steps, else list items, else paragraphs, else sentences; which of them is
+said, because counts of different kinds do not compare. A turn back is a phrase by which the writer doubts or redoes
+what stands before it; "wait" as a noun or "actually" inside a sentence is none. Whether a step is right, and whether
+turning back helped, is not looked at.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any, ClassVar, Final, Literal
+
+import pyarrow as pa
+
+from distill.recipe.recipe import Recipe
+from distill.types import Sample, Trace
+from filters.signals.base import NOT_APPLICABLE, OK, family
+from filters.text.backtracking_phrases import CLUES, NEEDED, OTHER_WRITING, PATTERNS
+from filters.text.scripts import latin_alone
+from filters.text.vocabulary import plain, vocabulary
+from filters.text.words import has_east_asian
+
+_NUMBERED: Final = re.compile(
+    r"(?:[#*_]{1,6} ?)?"
+    r"(?:(?:step|schritt|étape|etape|paso|passo|passaggio|stap|krok|шаг|bước|adım|langkah) ?#?(\d{1,3})\b"
+    r"|第 ?(\d{1,2}|[一二三四五六七八九十]{1,3}) ?步"
+    r"|步骤 ?(\d{1,2}|[一二三四五六七八九十]{1,3})"
+    r"|(\d{1,2})[.)](?=\s|\*))",
+    re.IGNORECASE,
+)
+_INLINE: Final = re.compile(r"step (\d{1,2})(?= ?[:.)—–-]|,)", re.IGNORECASE)
+_NEAR: Final = 30
+"""Characters between two phrases of one turn."""
+_ITEM: Final = ("- ", "* ", "• ", "+ ", "– ", "· ")
+_STOPS: Final = (".", "?", "!")
+_STOPS_ALONE: Final = ("。", "？", "！", "।")
+"""These end a sentence whatever follows; the others only before space."""
+
+# What may stand between the beginning of a sentence and the phrase.
+_LEAD_WORDS: Final = "oh but no hmm hm ok okay so well and ah uh um yes wait nein aber mais pero ma но"
+_LEADS: Final = frozenset(_LEAD_WORDS.split())
+_SOFT: Final = " \"“”'*_(,"
+_BREAKS: Final = ".!?:;…。\n—–"
+_CLUES: Final = frozenset(CLUES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steps:
+    name: ClassVar[str] = "steps"
+    version: ClassVar[str] = "1"
+    scope: ClassVar[Literal["trace", "sample"]] = "trace"
+    columns: ClassVar[pa.Schema] = family(
+        "steps",
+        steps=("count", "steps of the rationale, in the unit that steps_kind names"),
+        steps_kind=("text", "what was counted: numbered steps, list items, paragraphs or sentences"),
+        backtracks=("count", "how often the rationale doubts or redoes what it said before"),
+        backtrack_phrase=("text", "the first words that do so, in lower case"),
+    )
+
+    @classmethod
+    def from_recipe(cls, recipe: Recipe) -> "Steps":
+        return cls()
+
+    def measure(self, sample: Sample, traces: list[Trace]) -> list[dict[str, Any]]:
+        return [self._row(trace.reasoning) for trace in traces]
+
+    def _row(self, text: str) -> dict[str, Any]:
+        if not text.strip():
+            return {"steps_state": NOT_APPLICABLE}
+        count, kind = steps(text)
+        turns = backtracks(text)
+        return {
+            "steps_state": OK,
+            "steps": count,
+            "steps_kind": kind,
+            "backtracks": len(turns),
+            "backtrack_phrase": turns[0] if turns else None,
+        }
+
+
+def steps(text: str) -> tuple[int, str]:
+    """How many steps a rationale has, and of which kind."""
+    text = text.strip()
+    lines = [line for line in map(str.lstrip, text.split("\n")) if line] if "\n" in text else []
+    if lines:
+        numbered = _in_order(
+            next(filter(None, found.groups())) for line in lines if (found := _NUMBERED.match(line)) is not None
+        )
+        if numbered:
+            return numbered, "numbered"
+        items = sum(line.startswith(_ITEM) for line in lines)
+        if items > 1:
+            return items, "items"
+    if "tep 2" in text:
+        numbered = _in_order(dict.fromkeys(_INLINE.findall(text)))
+        if numbered:
+            return numbered, "numbered"
+    if "\n\n" in text:
+        paragraphs = sum(bool(part.strip()) for part in text.split("\n\n"))
+        if paragraphs > 1:
+            return paragraphs, "paragraphs"
+    return max(1, _sentences(text)), "sentences"
+
+
+def _sentences(text: str) -> int:
+    before_space = sum(text.count(f"{stop} ") + text.count(f"{stop}\n") for stop in _STOPS if stop in text)
+    return before_space + sum(map(text.count, _STOPS_ALONE)) + text.endswith(_STOPS)
+
+
+def _in_order(numbers: Iterable[str]) -> int:
+    """How many numbers there are, if two that follow each other count up; else 0: "12." may be a value."""
+    found = list(numbers)
+    if not any(_follows(one, other) for one, other in pairwise(found)):
+        return 0
+    return len(found)
+
+
+def _follows(one: str, other: str) -> bool:
+    if one.isascii() and other.isascii():
+        return int(other) == int(one) + 1
+    return one != other and not one.isascii() and not other.isascii()
+
+
+def backtracks(text: str) -> list[str]:
+    """The phrases that turn back, in their order."""
+    clues = _CLUES & vocabulary(text)
+    unspaced = tuple(OTHER_WRITING.finditer(text)) if not latin_alone(text) and has_east_asian(text) else ()
+    if not clues and not unspaced:
+        return []
+    lowered = plain(text)
+    found = [(match.start(), match.end()) for match in unspaced]
+    for word in {CLUES[clue] for clue in clues}:
+        if word in NEEDED and not NEEDED[word].search(lowered):
+            continue
+        pattern, starts = PATTERNS[word]
+        for match in pattern.finditer(lowered):
+            place = match.start()
+            if starts and not _begins(lowered[max(0, place - 40) : place]):
+                continue
+            if place and lowered[place].isalnum() and lowered[place - 1].isalnum():
+                continue
+            found.append((place, match.end()))
+    found.sort()
+    phrases: list[str] = []
+    end = -_NEAR - 1
+    # "Wait, no, let me recheck" is one turn: what follows within a few words belongs to it.
+    for start, stop in found:
+        if start > end + _NEAR:
+            phrases.append(lowered[start:stop].strip(" ,.!…—–-"))
+        end = max(end, stop)
+    return phrases
+
+
+# A text in a loop asks the same thing thousands of times.
+@lru_cache(maxsize=1 << 10)
+def _begins(before: str) -> bool:
+    """Whether a sentence begins after these characters, or a word or two before their end, as in "oh no, wait"."""
+    if before.endswith("- "):
+        return True
+    for _ in range(3):
+        bare = before.rstrip(_SOFT)
+        if not bare or bare[-1] in _BREAKS or before.endswith("("):
+            return True
+        word = bare.split()[-1]
+        if word not in _LEADS:
+            return False
+        before = bare[: -len(word)]
+    return False

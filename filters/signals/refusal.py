@@ -1,0 +1,87 @@
+"""Does the teacher decline, or say that it sees no image, anywhere in what it wrote?
+
+A refusal in the whole answer is already an outcome of generate; here it is also found inside a rationale and in other
+languages. A hedge ("it seems that I cannot see the image") declines too; what is quoted, or said as a condition, does
+not. An answer that only says that nothing can be known ("cannot be determined") is a refusal where a gold
+answer is known that does not say so, and where it is none of the offered options. Thoughts about what cannot be seen
+in a picture are no refusal. Nothing is said about whether declining was right.
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, Literal
+
+import pyarrow as pa
+
+from distill.recipe.recipe import Recipe
+from distill.types import Outcome, Sample, Trace
+from filters.signals.base import NOT_APPLICABLE, OK, family
+from filters.text.refusal_phrases import ABSTENTION, BY_PART, BY_WORD, NOT_AFTER, PATTERNS
+from filters.text.scripts import latin_alone
+from filters.text.vocabulary import plain, vocabulary
+from filters.text.words import has_east_asian
+
+_WORDS: Final = frozenset(BY_WORD)
+_ABSTENTION_CHARACTERS: Final = 400
+"""A longer answer explains: its result is for the answer judge."""
+_QUOTES: Final = "\"“”'‘’«» \n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    name: ClassVar[str] = "refusal"
+    version: ClassVar[str] = "1"
+    scope: ClassVar[Literal["trace", "sample"]] = "trace"
+    columns: ClassVar[pa.Schema] = family(
+        "refusal",
+        refusal=("flag", "the teacher declines or says that it sees no image, in the rationale or in the answer"),
+        refusal_phrase=("text", "the words that say so, in lower case"),
+    )
+
+    @classmethod
+    def from_recipe(cls, recipe: Recipe) -> "Refusal":
+        return cls()
+
+    def measure(self, sample: Sample, traces: list[Trace]) -> list[dict[str, Any]]:
+        return [self._row(sample, trace) for trace in traces]
+
+    def _row(self, sample: Sample, trace: Trace) -> dict[str, Any]:
+        if not (trace.answer or trace.reasoning).strip() and trace.outcome != Outcome.REFUSAL:
+            return {"refusal_state": NOT_APPLICABLE}
+        phrase = refusal_phrase(trace.reasoning) or refusal_phrase(trace.answer) or abstention(sample, trace.answer)
+        return {
+            "refusal_state": OK,
+            "refusal": phrase is not None or trace.outcome == Outcome.REFUSAL,
+            "refusal_phrase": phrase,
+        }
+
+
+def refusal_phrase(text: str) -> str | None:
+    """The words of a text that decline or say that there is no image; None without any."""
+    known = vocabulary(text)
+    places = {place for word in _WORDS & known for needed, place in BY_WORD[word] if needed <= known}
+    if not latin_alone(text) and has_east_asian(text):
+        places |= {place for part, place in BY_PART if part in text}
+    if not places:
+        return None
+    lowered = plain(text).strip(_QUOTES)
+    for place in sorted(places):
+        for found in PATTERNS[place].finditer(lowered):
+            before = lowered[lowered.rfind("\n", 0, found.start()) + 1 : found.start()]
+            if not before.endswith(NOT_AFTER) and not _quoted(before):
+                return found[0].strip()
+    return None
+
+
+def _quoted(before: str) -> bool:
+    """Whether what follows this beginning of a line stands in quotes that it opened."""
+    return before.count('"') % 2 == 1 or before.count("“") > before.count("”") or before.endswith((" '", "‘", "«"))
+
+
+def abstention(sample: Sample, answer: str) -> str | None:
+    """The words by which an answer says that nothing can be known, where the gold answer and the options do not."""
+    if not sample.answers or len(answer) > _ABSTENTION_CHARACTERS:
+        return None
+    found = ABSTENTION.search(plain(answer).strip())
+    if found is None or any(ABSTENTION.search(plain(text)) for text in (*sample.answers, *sample.options)):
+        return None
+    return found[0]

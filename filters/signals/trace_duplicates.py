@@ -1,0 +1,215 @@
+"""Which traces of one question say the same thing.
+
+Near duplicates are not sampled: every pair of different texts is compared by the Jaccard similarity of its word
+shingles without case and layout, exact but for a collision of 64-bit hashes. Texts whose values or names differ are
+no near duplicates (`filters.matching.compared_forms`) but say the same with other values. Components of near pairs
+share one canonical trace, chosen by a rule that knows no order: complete first, then correct, then the smallest id.
+Usable traces (complete, and not wrong) are also put into an order of diversity, each as unlike those before it as can
+be. Questions are never compared with each other here.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from distill.recipe.recipe import Recipe
+from distill.types import Outcome, Sample, Trace
+from filters.matching.compared_forms import Form, apart, forms, same_names
+from filters.signals.answer import judged
+from filters.signals.base import NOT_APPLICABLE, OK, family
+from filters.text.minhash import batches
+from filters.text.shingles import Hashes, hashed, shingled
+from filters.text.words import composed, has_east_asian, said
+
+_KINDS = 1 << 14
+"""Different shingles looked at together: a row for each text, so that many texts of a sample need little memory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Duplicates:
+    threshold: float = 0.9
+    shingle: int = 3
+    relative_tolerance: float = 0.0
+    """Of the verdict that prefers correct traces."""
+
+    name: ClassVar[str] = "duplicates"
+    version: ClassVar[str] = "4"
+    scope: ClassVar[Literal["trace", "sample"]] = "sample"
+    columns: ClassVar[pa.Schema] = family(
+        "duplicates",
+        exact_duplicate=("flag", "another trace of the question has the same text and is preferred"),
+        near_duplicate=("flag", "another trace of the question is as good as the same and is preferred"),
+        duplicate_of=("text", "id of the preferred trace"),
+        duplicate_jaccard=("number", "Jaccard similarity of the word shingles of both"),
+        other_values=("flag", "another trace of the question says nearly the same words with other numbers or names"),
+        diversity_rank=(
+            "count",
+            "place among the question's usable traces, each as unlike those before it as can be",
+        ),
+    )
+
+    @classmethod
+    def from_recipe(cls, recipe: Recipe) -> "Duplicates":
+        return cls(
+            threshold=recipe.filter.duplicates.threshold,
+            shingle=recipe.filter.duplicates.shingle,
+            relative_tolerance=recipe.filter.answer.relative_tolerance,
+        )
+
+    def measure(self, sample: Sample, traces: list[Trace]) -> list[dict[str, Any]]:
+        texts = tuple(map(_text, traces))
+        ranks = [self._rank(sample, trace) for trace in traces]
+        keys = [_key(text, found) for text, found in zip(texts, hashed(texts), strict=True)]
+        best: dict[bytes | str, int] = {}
+        for position in sorted(range(len(traces)), key=ranks.__getitem__):
+            if keys[position]:
+                best.setdefault(keys[position], position)
+        distinct = list(best.values())
+        if not distinct:
+            return [{"duplicates_state": NOT_APPLICABLE} for _ in traces]
+        runs, own = _compared([said(traces[position]) for position in distinct], self.shingle)
+        similar = similarities(runs)
+        alike = similar >= self.threshold
+        near = _same_values(alike, own)
+        leaders = _first_of_each(apart(components(near), _names(own)))
+        varied = (alike & (leaders[:, None] != leaders)).any(axis=1)
+        place_of = {position: place for place, position in enumerate(distinct)}
+        usable = [place for place, position in enumerate(distinct) if self._usable(sample, traces[position])]
+        order = diverse(similar[np.ix_(usable, usable)])
+        diversity = {distinct[place]: rank for place, rank in zip(usable, order, strict=True)}
+        rows: list[dict[str, Any]] = []
+        for position, key in enumerate(keys):
+            if not key:
+                rows.append({"duplicates_state": NOT_APPLICABLE})
+                continue
+            exact = best[key] != position
+            place = place_of[best[key]]
+            repeats = exact or leaders[place] != place
+            original = place if exact else leaders[place]
+            rows.append(
+                {
+                    "duplicates_state": OK,
+                    "exact_duplicate": exact,
+                    "near_duplicate": repeats,
+                    "duplicate_of": traces[distinct[original]].id if repeats else None,
+                    "duplicate_jaccard": float(similar[place, original]) if repeats else None,
+                    "other_values": bool(varied[place]),
+                    "diversity_rank": diversity.get(position),
+                }
+            )
+        return rows
+
+    def _rank(self, sample: Sample, trace: Trace) -> tuple[bool, bool, str]:
+        return (trace.outcome != Outcome.COMPLETE, self._verdict(sample, trace) != "correct", trace.id)
+
+    def _usable(self, sample: Sample, trace: Trace) -> bool:
+        return trace.outcome == Outcome.COMPLETE and self._verdict(sample, trace) != "wrong"
+
+    def _verdict(self, sample: Sample, trace: Trace) -> str | None:
+        judgement = judged(sample, trace, self.relative_tolerance)
+        return None if judgement is None else judgement.verdict
+
+
+def _text(trace: Trace) -> str:
+    return composed("\n".join(part for part in (trace.reasoning, trace.answer) if part))
+
+
+def _key(text: str, words: Hashes) -> bytes | str:
+    """What is equal where only the white space of two texts differs; empty for a text without words."""
+    if has_east_asian(text):
+        plain = " ".join(text.split())
+        # The words of some scripts are characters, whatever white space is between them.
+        if has_east_asian(plain):
+            return plain
+    return words.tobytes()
+
+
+def similarities(sets: list[Hashes]) -> NDArray[np.float64]:
+    """The Jaccard similarity of each two texts by their shingles."""
+    values = np.concatenate(sets)
+    order = np.argsort(values)
+    values = values[order]
+    owners = np.repeat(np.arange(len(sets)), [len(own) for own in sets])[order]
+    kinds = np.zeros(len(values), np.int64)
+    np.cumsum(values[1:] != values[:-1], out=kinds[1:])
+    common = np.zeros((len(sets), len(sets)))
+    for first in range(0, int(kinds[-1]) + 1 if len(kinds) else 0, _KINDS):
+        some = slice(*np.searchsorted(kinds, (first, first + _KINDS)).tolist())
+        holds = np.zeros((len(sets), int(kinds[some][-1]) - first + 1), np.float32)
+        holds[owners[some], kinds[some] - first] = 1
+        common += holds @ holds.T
+    sizes = common.diagonal()
+    # A text of nothing but punctuation has no shingles and is like itself alone.
+    similar: NDArray[np.float64] = common / np.maximum(sizes[:, None] + sizes - common, 1)
+    np.fill_diagonal(similar, 1.0)
+    return similar
+
+
+def diverse(similar: NDArray[np.float64]) -> list[int]:
+    """The place of each text, from 1, when the first one leads and the one least like all before it comes next."""
+    places = [0] * len(similar)
+    closest = np.zeros(len(similar))
+    latest = 0
+    for place in range(1, len(similar) + 1):
+        places[latest] = place
+        np.maximum(closest, similar[latest], out=closest)
+        closest[latest] = np.inf
+        latest = int(closest.argmin())
+    return places
+
+
+def components(near: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """For each text the smallest position in its connected component of near pairs."""
+    parent = list(range(len(near)))
+
+    def root(position: int) -> int:
+        while parent[position] != position:
+            parent[position] = parent[parent[position]]
+            position = parent[position]
+        return position
+
+    for one, other in np.argwhere(near).tolist():
+        first, second = sorted((root(one), root(other)))
+        parent[second] = first
+    return np.array([root(position) for position in range(len(near))], np.int64)
+
+
+def _compared(texts: Sequence[str], size: int) -> tuple[list[Hashes], list[Form]]:
+    """Shingles and form of each text."""
+    runs: list[Hashes] = []
+    own: list[Form] = []
+    for batch in batches(texts):
+        found = forms(batch)
+        runs += shingled(found.words, size)
+        own += found.split()
+    return runs, own
+
+
+def _same_values(alike: NDArray[np.bool_], own: Sequence[Form]) -> NDArray[np.bool_]:
+    """Those pairs whose values and names agree."""
+    near = alike.copy()
+    for one, other in np.argwhere(np.triu(alike, 1)).tolist():
+        near[one, other] = near[other, one] = own[one].values == own[other].values and same_names(
+            own[one], own[other]
+        )
+    return near
+
+
+def _names(own: Sequence[Form]) -> Hashes:
+    """The names of each text; of texts with the same words those of the one that says most of them."""
+    most: dict[bytes, int] = {}
+    keys = [form.words.tobytes() for form in own]
+    for key, form in zip(keys, own, strict=True):
+        most[key] = max(most.get(key, 0), form.names)
+    return np.array([most[key] for key in keys], np.uint64)
+
+
+def _first_of_each(groups: NDArray[np.int64]) -> NDArray[np.int64]:
+    """For each text the first of its group."""
+    _, firsts, of = np.unique(groups, return_index=True, return_inverse=True)
+    found: NDArray[np.int64] = firsts[of]
+    return found

@@ -1,0 +1,72 @@
+"""Side tables: values of some traces that something outside measures, in Parquet files beside the signals.
+
+A file has the column `id` and those of one family, sorted by id, and says in its metadata what its values depend on.
+Its bytes depend on nothing else.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from distill.artifacts.integrity import digested_path, is_whole
+from distill.types import Sample, Trace
+
+Item = tuple[str, Sample, Trace]
+"""Id of a trace, its sample, and the trace."""
+Done = Callable[[int, bool], None]
+"""Hears of rows as they are done, and whether their values were there before."""
+
+FINGERPRINT = "fingerprint"
+_ROW_GROUP = 8192
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurer:
+    """A family that something outside measures, ready to be called."""
+
+    columns: pa.Schema
+    identity: Mapping[str, Any]
+    """What the values depend on besides the traces."""
+    measure: Callable[[Iterable[Item], Done], list[Path]]
+
+    def __call__(self, items: Iterable[Item], on_done: Done = lambda rows, reused: None) -> list[Path]:
+        """Write the values of these traces, which come in the order of their samples' ids; the files in order."""
+        return self.measure(items, on_done)
+
+
+def part(folder: Path, number: int) -> Path:
+    return folder / f"part-{number:05d}.parquet"
+
+
+def schema(columns: pa.Schema) -> pa.Schema:
+    """The columns of a side table's files."""
+    return pa.schema([pa.field("id", pa.string()), *columns])
+
+
+def write(path: Path, rows: Sequence[Mapping[str, Any]], columns: pa.Schema, metadata: Mapping[str, str]) -> None:
+    """One file, whole or not at all."""
+    table = pa.Table.from_pylist(
+        sorted(rows, key=lambda row: row["id"]), schema=schema(columns).with_metadata(dict(metadata))
+    )
+    with digested_path(path) as temporary:
+        pq.write_table(table, temporary, compression="zstd", row_group_size=_ROW_GROUP)
+
+
+def metadata(path: Path) -> dict[str, str]:
+    """What a file says of itself; nothing when it is not there or damaged."""
+    try:
+        found = (pq.read_schema(path).metadata or {}) if is_whole(path) else {}
+    except (OSError, pa.ArrowException):
+        return {}
+    return {key.decode(): value.decode() for key, value in found.items() if not key.startswith(b"ARROW:")}
+
+
+def read(path: Path) -> Iterator[dict[str, Any]]:
+    """The rows of a file in the order of their ids."""
+    with pq.ParquetFile(path) as table:
+        for batch in table.iter_batches(batch_size=_ROW_GROUP):
+            yield from batch.to_pylist()

@@ -1,0 +1,141 @@
+"""The signal table as a whole: the partitions' own files and the tables that are measured across partitions.
+
+A side table holds what one partition alone cannot know (near duplicates of the whole run) or what another engine
+measures (a student, a judge). It has one row a trace or a sample, and is joined by its key; where it was not asked
+for, or has no row, its columns are NULL.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from filters.signals.registry import COLUMNS, LOCAL, SIDE
+
+SIGNALS = "signals"
+SCRATCH = "scratch"
+_AT_ONCE = 250_000
+"""Rows that are sorted or joined at once: a million need some 0.5 KB each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tables:
+    """The files of a filter folder that hold signals."""
+
+    signals: tuple[Path, ...]
+    side: Mapping[str, tuple[Path, ...]] = field(default_factory=dict)
+    """Files of each side table that was measured, by the family's name."""
+
+    @classmethod
+    def of(cls, folder: Path) -> "Tables":
+        """What lies in a filter folder."""
+        side = {name: tuple(sorted(folder.glob(f"{name}/part-*.parquet"))) for name in SIDE}
+        return cls(
+            signals=tuple(sorted(folder.glob(f"{SIGNALS}/part-*.parquet"))),
+            side={name: files for name, files in side.items() if files},
+        )
+
+    def files(self) -> Iterable[Path]:
+        return (*self.signals, *(path for files in self.side.values() for path in files))
+
+
+def connect(
+    tables: Tables, *, more: Mapping[str, Path] | None = None, threads: int | None = None
+) -> duckdb.DuckDBPyConnection:
+    """A database with the view `signals`: every column of the table, one row a trace.
+
+    The view `local` has only what is measured partition by partition, and costs no join.
+    `more` maps the names of further views to Parquet files.
+    """
+    more = more or {}
+    connection = closed_database(threads, files=(*tables.files(), *more.values()))
+    _view(connection, "local", tables.signals, LOCAL)
+    for name, path in more.items():
+        _view(connection, name, (path,), pq.read_schema(path))
+    joins, columns = [], list(LOCAL.names)
+    for name, (key, schema) in SIDE.items():
+        _view(connection, f"side_{name}", tables.side.get(name, ()), pa.schema([(key, pa.string()), *schema]))
+        joins.append(f'LEFT JOIN "side_{name}" USING ("{key}")')
+        columns += schema.names
+    listed = ", ".join(f'"{name}"' for name in columns)
+    connection.execute(f"CREATE TEMP VIEW signals AS SELECT {listed} FROM local {' '.join(joins)}")
+    return connection
+
+
+def empty_database() -> duckdb.DuckDBPyConnection:
+    """The same with one trace of which nothing is known: constants of a wrong type fail on it, values cannot."""
+    connection = closed_database()
+    connection.register("signals", pa.Table.from_pylist([{}], schema=COLUMNS))
+    return connection
+
+
+def closed_database(threads: int | None = None, files: Iterable[Path] = ()) -> duckdb.DuckDBPyConnection:
+    """A database in memory that reads these files, and no other, not even to load an extension.
+
+    Tables in `scratch` are compressed when that is checkpointed.
+    """
+    config: dict[str, str | bool | int | float | list[str]] = {"autoinstall_known_extensions": "false"}
+    if threads is not None:
+        config["threads"] = threads
+    connection = duckdb.connect(":memory:", config=config)
+    connection.execute(f"ATTACH ':memory:' AS {SCRATCH} (COMPRESS)")
+    allowed = ", ".join(text(str(path.absolute())) for path in files)
+    connection.execute(f"SET allowed_paths = [{allowed}]")
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET python_enable_replacements = false")
+    connection.execute("SET lock_configuration = true")
+    return connection
+
+
+_SQL: Mapping[pa.DataType, Literal["VARCHAR", "DOUBLE", "BIGINT", "BOOLEAN"]] = {
+    pa.string(): "VARCHAR",
+    pa.float64(): "DOUBLE",
+    pa.int64(): "BIGINT",
+    pa.bool_(): "BOOLEAN",
+}
+
+
+def _view(connection: duckdb.DuckDBPyConnection, name: str, files: Sequence[Path], schema: pa.Schema) -> None:
+    """A view of files that were written alike; a column that they have not, or that no file has, is NULL."""
+    there = pq.read_schema(files[0]).names if files else []
+    columns = ", ".join(
+        f'"{column.name}"' if column.name in there else f'NULL::{_SQL[column.type]} AS "{column.name}"'
+        for column in schema
+    )
+    listed = ", ".join(text(str(path.absolute())) for path in files)
+    source = f"FROM read_parquet([{listed}])" if files else "WHERE false"
+    connection.execute(f'CREATE TEMP VIEW "{name}" AS SELECT {columns} {source}')
+
+
+def ranges(rows: int) -> list[str]:
+    """Conditions on `{0}` that cut the ids of a table with so many rows into parts that fit into memory."""
+    count = -(-rows // _AT_ONCE) or 1
+    # Ids are hexadecimal digests, so equal ranges of their first eight digits hold equally many of them.
+    borders = [f"{number * (1 << 32) // count:08x}" for number in range(1, count)]
+    return [
+        f"{{0}} >= {text(low)}" + (f" AND {{0}} < {text(high)}" if high else "")
+        for low, high in zip(["", *borders], [*borders, ""], strict=True)
+    ]
+
+
+def text(value: str) -> str:
+    """A string of SQL."""
+    return "'" + value.replace("'", "''") + "'"
+
+
+def identifier(name: str) -> str:
+    """A column of SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def order(entries: Iterable[str], table: str | None = None) -> str:
+    """Columns to order by, a leading '-' reverses; what was not measured comes last."""
+    prefix = "" if table is None else f"{identifier(table)}."
+    return ", ".join(
+        f"{prefix}{identifier(entry.removeprefix('-'))} {'DESC' if entry.startswith('-') else 'ASC'} NULLS LAST"
+        for entry in entries
+    )

@@ -1,0 +1,334 @@
+"""Where the live traces of a run lie: an index over the generate stage's journals, and reading by it.
+
+The journals are read once, front to back; afterwards any partition reads only its own lines. Memory holds some sixty
+bytes a trace, never texts. The first finished record of an id counts, an error only where nothing else came of it,
+and only ids of the plan are live. A partition is a range of sample ids, which are hashes: whole samples fall into it,
+and neither the order of the journals nor that of the plan matters. The samples are copied once, by partition.
+"""
+
+import hashlib
+import shutil
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import IO, Any, TypeVar
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from distill.artifacts.json_lines import record_at, seal
+from distill.artifacts.manifest import atomic_path, read_jsonl, read_jsonl_at, storage_errors
+from distill.data.reader import from_record, read_samples, to_record
+from distill.errors import DataError
+from distill.traces.trace_lines import trace_fault
+from distill.types import Outcome, Sample, Trace, Usage
+
+_OF_TRACE = ("id", "sample_id", "teacher", "k", "reasoning", "answer", "text", "outcome", "finish_reason")
+_OF_SAMPLE = ("id", "question", "answers", "answer_type", "domain", "meta")
+"""What signals can depend on; when a trace was made, or where an image lies, is not part of it."""
+
+PLACES = "places.parquet"
+"""Beside the samples: journal and first byte of every trace's record, sorted by id, for whoever looks for one."""
+_BATCH = 4096
+
+Place = tuple[int, int]
+"""Number of the file, and the byte at which the line starts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Maker:
+    """What produced a teacher's traces, as the traces themselves say it."""
+
+    teacher: str
+    model: str
+    revision: str
+    engine: str
+    hinted: bool = False
+
+
+Ids = NDArray[np.bytes_]
+Item = TypeVar("Item")
+
+
+@dataclass(slots=True, kw_only=True)
+class Index:
+    """The planned traces in the order of their ids, each with the place of its record.
+
+    `digests` has a number for each partition that changes exactly when its traces or samples do.
+    """
+
+    journals: list[Path]
+    samples: Path
+    """Folder with the asked samples of each partition."""
+    ids: Ids
+    sample_ids: Ids
+    partition: NDArray[np.int32]
+    journal: NDArray[np.int32]
+    """Number of the journal; -1 where the plan has a trace that no journal holds yet."""
+    start: NDArray[np.int64]
+    digests: list[int]
+    asked: Ids
+    """The samples of live traces, in the order of their ids."""
+    asked_start: NDArray[np.int64]
+    """Where the line of each starts in its partition's file."""
+    makers: Counter[Maker] = field(default_factory=Counter)
+
+    @property
+    def count(self) -> int:
+        return int((self.journal >= 0).sum())
+
+    @property
+    def planned(self) -> int:
+        return len(self.ids)
+
+    def rows(self, partition: int) -> NDArray[np.int64]:
+        """The live traces of a partition."""
+        return np.flatnonzero((self.partition == partition) & (self.journal >= 0))
+
+    def places(self, rows: NDArray[np.int64]) -> list[Place]:
+        return list(zip(self.journal[rows].tolist(), self.start[rows].tolist(), strict=True))
+
+    def ranges(self, traces: int) -> list[tuple[str, str]]:
+        """Ranges of sample ids in order, the upper end not in them, that hold about so many traces each."""
+        return list(pairwise(["", *_borders(partitions(self.planned, max(1, traces))), "\x7f"]))
+
+    def rows_of(self, ids: Sequence[str]) -> NDArray[np.int64]:
+        """Where these ids stand; all of them are planned."""
+        rows: NDArray[np.int64] = np.searchsorted(self.ids, np.array(ids, self.ids.dtype))
+        return rows
+
+    def traces(self, ids: Sequence[str]) -> Iterator[Trace]:
+        """The traces with these ids, in their order."""
+        return read_traces(self.journals, self.places(self.rows_of(ids)))
+
+    def items(self) -> Iterator[tuple[str, Sample, Trace]]:
+        """Every live trace with its id and sample, in the order of samples, then traces; one partition in memory."""
+        for partition in range(len(self.digests)):
+            samples = {sample.id: sample for sample in read_partition(self.samples, partition)}
+            rows = self.rows(partition)
+            rows = rows[np.lexsort((self.ids[rows], self.sample_ids[rows]))]
+            for found in read_traces(self.journals, self.places(rows)):
+                yield found.id, samples[found.sample_id], found
+
+    def samples_of(self, ids: Iterable[str]) -> dict[str, Sample]:
+        """The samples with these ids, all of them asked."""
+        rows = np.searchsorted(self.asked, np.unique(np.array(list(ids), self.asked.dtype)))
+        homes = _partitions_of(self.asked[rows], len(self.digests))
+        files = [_part(self.samples, number) for number in range(len(self.digests))]
+        places = list(zip(homes.tolist(), self.asked_start[rows].tolist(), strict=True))
+        return {sample.id: sample for sample in map(from_record, _records_at(files, places))}
+
+
+def partitions(traces: int, partition_rows: int) -> int:
+    """How many partitions: a power of two, so that a growing run seldom moves a sample to another one."""
+    return 1 << max(0, -(-traces // partition_rows) - 1).bit_length()
+
+
+def index(generate: Path, samples: Path, partition_rows: int) -> Index:
+    """Read the plan, the journals and the samples of a finished generate stage; raises DataError.
+
+    The samples that were asked are written to the folder `samples`, by partition.
+    """
+    ids, sample_ids = _plan(generate / "plan.parquet")
+    count = partitions(len(ids), partition_rows)
+    found = Index(
+        # Quarantined rows and other notes lie beside the teachers' folders, not in them.
+        journals=sorted(generate.glob("*/part-*.jsonl")),
+        samples=samples,
+        ids=ids,
+        sample_ids=sample_ids,
+        partition=_partitions_of(sample_ids, count),
+        journal=np.full(len(ids), -1, np.int32),
+        start=np.zeros(len(ids), np.int64),
+        digests=[0] * count,
+        asked=np.empty(0, sample_ids.dtype),
+        asked_start=np.empty(0, np.int64),
+    )
+    errors: dict[int, tuple[int, Maker]] = {}
+    for number, journal in enumerate(found.journals):
+        for batch in _batches(read_jsonl_at(journal, check=trace_fault)):
+            rows = _rows_in(ids, [record["id"] for _, record in batch])
+            for row, (start, record) in zip(rows, batch, strict=True):
+                if row >= 0:
+                    _enter(found, errors, row, (number, start), record)
+    found.makers = +found.makers
+    _copy_samples(found, generate / "samples.parquet")
+    _write_places(found, generate)
+    return found
+
+
+def read_traces(journals: Sequence[Path], places: Sequence[Place]) -> Iterator[Trace]:
+    """The traces at these places, in their order."""
+    return map(trace, _records_at(journals, places))
+
+
+def read_partition(samples: Path, partition: int) -> Iterator[Sample]:
+    """The asked samples of a partition."""
+    return map(from_record, read_jsonl(_part(samples, partition)))
+
+
+def trace(record: dict[str, Any]) -> Trace:
+    """A journal's record as a trace; what no filter looks at (log-probabilities) stays in the journal."""
+    known = {key: record[key] for key in Trace.__slots__ if key in record and key != "logprobs"}
+    return Trace(**(known | {"usage": Usage(**record["usage"])}))
+
+
+def content(item: Sample | Trace | dict[str, Any]) -> int:
+    """A number of 128 bits for all that signals can depend on in a sample, a trace or a trace's record.
+
+    The numbers of several are added up, so that their order does not matter.
+    """
+    if isinstance(item, dict):
+        values = {name: item[name] for name in _OF_TRACE}
+    else:
+        values = {name: getattr(item, name) for name in (_OF_SAMPLE if isinstance(item, Sample) else _OF_TRACE)}
+    text = orjson.dumps(values, option=orjson.OPT_SORT_KEYS, default=str)
+    return int.from_bytes(hashlib.blake2b(text, digest_size=16).digest())
+
+
+def _plan(path: Path) -> tuple[Ids, Ids]:
+    """Trace ids in order, and the sample of each."""
+    parts: list[tuple[Ids, Ids]] = []
+    try:
+        with pq.ParquetFile(path) as table:
+            for batch in table.iter_batches(batch_size=_BATCH, columns=["id", "sample_id"]):
+                columns = batch.to_pydict()
+                parts.append((np.array(columns["id"], np.bytes_), np.array(columns["sample_id"], np.bytes_)))
+    except (OSError, pa.ArrowException) as error:
+        raise DataError(f"{path}: cannot be read: {error}; run the generate stage again") from None
+    if not parts:
+        return np.empty(0, "S1"), np.empty(0, "S1")
+    ids, sample_ids = (np.concatenate(column) for column in zip(*parts, strict=True))
+    order = np.argsort(ids)
+    return ids[order], sample_ids[order]
+
+
+def _partitions_of(sample_ids: Ids, count: int) -> NDArray[np.int32]:
+    return np.searchsorted(np.array(_borders(count), "S8"), sample_ids, side="right").astype(np.int32)
+
+
+def _borders(count: int) -> list[str]:
+    """What parts sample ids into so many equal parts."""
+    # Ids are hexadecimal digests, so equal ranges of their first eight digits hold equally many of them.
+    return [f"{number * (1 << 32) // count:08x}" for number in range(1, count)]
+
+
+def _rows_in(ids: Ids, wanted: Sequence[str]) -> list[int]:
+    """Where each id stands; -1 for one that is not planned."""
+    keys = np.array(wanted, np.bytes_)
+    rows = np.minimum(np.searchsorted(ids, keys), len(ids) - 1)
+    return np.where(ids[rows] == keys, rows, -1).tolist() if len(ids) else [-1] * len(wanted)
+
+
+def _enter(
+    found: Index, errors: dict[int, tuple[int, Maker]], row: int, place: Place, record: dict[str, Any]
+) -> None:
+    """Note where a planned trace's record lies, unless a better one is known."""
+    failed = record["outcome"] == Outcome.ERROR
+    partition = int(found.partition[row])
+    if found.journal[row] >= 0:
+        if row not in errors or failed:
+            return
+        before, maker = errors.pop(row)
+        found.digests[partition] = _added(found.digests[partition], -before)
+        found.makers[maker] -= 1
+    number, maker = content(record), _maker(record)
+    if failed:
+        errors[row] = (number, maker)
+    found.journal[row], found.start[row] = place
+    found.makers[maker] += 1
+    found.digests[partition] = _added(found.digests[partition], number)
+
+
+def _copy_samples(found: Index, path: Path) -> None:
+    """Write the asked samples by partition. Raises DataError when one is not there."""
+    found.asked = asked = np.unique(found.sample_ids[found.journal >= 0])
+    found.asked_start = np.full(len(asked), -1, np.int64)
+    sizes = [0] * len(found.digests)
+    with storage_errors(found.samples):
+        shutil.rmtree(found.samples, ignore_errors=True)
+        found.samples.mkdir(parents=True)
+        for batch in _batches(read_samples(path)):
+            lines: dict[int, list[bytes]] = {}
+            rows = _rows_in(asked, [sample.id for sample in batch])
+            homes = _partitions_of(asked[rows], len(found.digests)).tolist() if len(asked) else rows
+            for sample, row, home in zip(batch, rows, homes, strict=True):
+                if row >= 0:
+                    found.asked_start[row] = sizes[home]
+                    found.digests[home] = _added(found.digests[home], content(sample))
+                    lines.setdefault(home, []).append(seal(to_record(sample)))
+                    sizes[home] += len(lines[home][-1])
+            for home, records in lines.items():
+                with _part(found.samples, home).open("ab") as file:
+                    file.writelines(records)
+    if missing := asked[found.asked_start < 0].tolist():
+        raise DataError(
+            f"{path}: {len(missing)} samples of the traces are not there (first: {missing[0].decode()}); "
+            "the generate stage's files do not belong together, run it again"
+        )
+
+
+def _write_places(found: Index, generate: Path) -> None:
+    names = np.array([journal.relative_to(generate).as_posix() for journal in found.journals])
+    live = np.flatnonzero(found.journal >= 0)
+    schema = pa.schema([("id", pa.string()), ("journal", pa.string()), ("start", pa.int64())])
+    with (
+        atomic_path(found.samples / PLACES) as temporary,
+        pq.ParquetWriter(temporary, schema, compression="zstd") as writer,
+    ):
+        for rows in (live[start : start + _BATCH] for start in range(0, len(live), _BATCH)):
+            columns = (found.ids[rows].astype(str), names[found.journal[rows]], found.start[rows])
+            writer.write_table(
+                pa.table(
+                    [pa.array(column.tolist(), kind) for column, kind in zip(columns, schema.types, strict=True)],
+                    schema,
+                )
+            )
+
+
+def _records_at(paths: Sequence[Path], places: Sequence[Place]) -> Iterator[dict[str, Any]]:
+    """The records whose lines start at these places, in their order."""
+    files: dict[int, IO[bytes]] = {}
+    try:
+        for number, start in places:
+            if number not in files:
+                files[number] = paths[number].open("rb")
+            record = record_at(files[number], start)
+            if record is None:
+                raise DataError(
+                    f"{paths[number]}: the record that began at byte {start:,} can no longer be read; the file was "
+                    "changed while it was being read. Run the same command again"
+                )
+            yield record
+    finally:
+        for file in files.values():
+            file.close()
+
+
+def _batches(items: Iterable[Item]) -> Iterator[list[Item]]:
+    iterator = iter(items)
+    return iter(lambda: list(islice(iterator, _BATCH)), [])
+
+
+def _added(digest: int, number: int) -> int:
+    return (digest + number) % (1 << 128)
+
+
+def _part(samples: Path, partition: int) -> Path:
+    return samples / f"part-{partition:05d}.jsonl"
+
+
+def _maker(record: dict[str, Any]) -> Maker:
+    engine = record.get("engine") or {}
+    return Maker(
+        teacher=record["teacher"],
+        model=str(record.get("model", "")),
+        revision=str(record.get("revision", "")),
+        engine=" ".join(str(engine[key]) for key in ("name", "version") if engine.get(key)),
+        hinted=bool(record.get("hinted")),
+    )

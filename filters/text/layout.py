@@ -1,0 +1,113 @@
+"""A text without its layout: the same words and values become the same characters.
+
+Goes: markdown marks, list numbers that count on from 1, the capitals of headings, HTML tags, LaTeX's wrappers,
+full-width and other compatibility forms, the many quotes and dashes of Unicode, apostrophes, thousands separators.
+Case stays, for `filters.matching.compared_forms` reads names from it. What is left of punctuation parts words there
+and is no word.
+"""
+
+import re
+import unicodedata
+
+from filters.text.words import composed, spaced
+
+_LIST_NUMBER = re.compile(r"\n[ \t]*[*#_(]{0,4}(?:[Ss]tep )?(\d{1,3})[.):][*_)]{0,3}(?=\s)")
+_HEADING = re.compile(r"\n[ \t]*#{1,6} [^\n]*")
+_LINE_MARK = re.compile(r"\n[ \t]*[>+]+(?= )")
+_TAG = re.compile(r"</?[A-Za-z][^<>\n]{0,60}>")
+# Tried at the beginning of a line of dashes only, or the time grew with the square of its length.
+_ARROW = re.compile(r"(?<![-=])[-=]++>")
+_LATEX = re.compile(r"\\(?:text|textbf|mathrm|mathbf|boxed|left|right|displaystyle|quad|[,;!:])(?![a-z])")
+_SINGLE_QUOTES = re.compile(r"'(?<!\w')([^'\n]{1,60})'(?!\w)")
+_THOUSANDS = re.compile(r",(?<=\d,)(?=\d\d\d(?!\d))")
+_THIN_SPACE = re.compile(r"(?<=\d)[\u2009\u202f](?=\d{3}(?!\d))")
+_BEYOND_ASCII = re.compile(r"[^\x00-\x7f](?:.{0,3}[^\x00-\x7f])*", re.DOTALL)
+_DOUBLE_QUOTES = "«»“”„‟〝〞〟「」『』《》〈〉＂"
+_OPERATORS = "×÷±≤≥≠√∞+<>"
+_APOSTROPHES = "‘’‚‛‹›′ʼ´`＇"
+
+
+class _Plain(dict[int, str]):
+    """What stands for each character; found when it is first asked for."""
+
+    def __missing__(self, code: int) -> str:
+        self[code] = found = chr(code) if code < 128 else _plain(chr(code))
+        return found
+
+
+def _plain(character: str) -> str:
+    if character in _DOUBLE_QUOTES:
+        return '"'
+    if character in _APOSTROPHES:
+        return "'"
+    wide = unicodedata.normalize("NFKC", character)
+    if wide != character and wide != unicodedata.normalize("NFC", character):
+        found = "".join("/" if part == "\u2044" else _CHARACTERS[ord(part)] for part in wide)
+        # So that 10² is not 102, and 2½ not 21/2.
+        return f" {found}" if character.isnumeric() and not character.isdecimal() else found
+    kind = unicodedata.category(character)
+    if kind == "Nd":
+        return str(unicodedata.digit(character))
+    if kind == "Pd" or character == "−":
+        return "-"
+    if kind[0] in "ZP" or kind in ("Cc", "So", "Sk"):
+        return "." if character in "。।؟።" else f" {character} " if character == "°" else " "
+    if kind == "Cf":
+        return ""
+    if kind[0] == "S":
+        return f" {character} " if kind == "Sc" or character in _OPERATORS else " "
+    # Small letters must be as long in UTF-8 as capitals: `filters.matching.compared_forms` compares them byte by
+    # byte.
+    small = character.lower()
+    if len(small.encode("utf-8", "surrogatepass")) != len(character.encode("utf-8", "surrogatepass")):
+        return small
+    return {"ß": "ss", "ς": "σ"}.get(character, character)
+
+
+_CHARACTERS = _Plain()
+
+
+def without_layout(text: str) -> str:
+    """A text in its own case without layout."""
+    if not text.isascii():
+        text = _without_forms(text)
+    # Asking for a character first costs next to nothing, and most texts have few of these marks.
+    if "\n" in text or "\r" in text or text[:5].lower() == "step " or not text[:1].isalpha():
+        text = _without_line_marks("\n" + text)
+    if "\\" in text:
+        text = _LATEX.sub(" ", text)
+    if ">" in text:
+        text = _ARROW.sub(" ", _TAG.sub(" ", text))
+    if "," in text:
+        text = _THOUSANDS.sub("", text)
+    if "'" in text:
+        text = _SINGLE_QUOTES.sub(r'"\1"', text).replace("'", "")
+    return text
+
+
+def _without_forms(text: str) -> str:
+    """A text in which Unicode's many forms of one character are one."""
+    if "\u202f" in text or "\u2009" in text:
+        text = _THIN_SPACE.sub("", text)
+    text = _BEYOND_ASCII.sub(lambda found: found.group().translate(_CHARACTERS), composed(text))
+    return spaced(text)
+
+
+def _without_line_marks(text: str) -> str:
+    text = text.replace("\r", "\n")
+    if "#" in text:
+        text = _HEADING.sub(lambda found: f"\n.{found.group().lower()}.", text)
+    if ">" in text or "+" in text:
+        text = _LINE_MARK.sub("\n", text)
+    last = 0
+
+    def unnumbered(found: re.Match[str]) -> str:
+        nonlocal last
+        number = int(found.group(1))
+        # A number that wrapped to the beginning of a line does not count on.
+        if number not in (1, last + 1):
+            return found.group()
+        last = number
+        return "\n"
+
+    return _LIST_NUMBER.sub(unnumbered, text)

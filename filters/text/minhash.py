@@ -1,0 +1,159 @@
+"""MinHash signatures of texts: one written-down scheme, the same on every machine and in every version.
+
+A text is cut into shingles of its words without case and layout (`filters.matching.compared_forms`); its values are
+mixed into every shingle, so that texts of other values share none and can never be near duplicates. A signature holds
+the minimum of each of `permutations` multiplications of the shingles' hashes. Two signatures agree in a place with
+the probability of the texts' Jaccard similarity (Broder 1997). Signatures are cut into `bands`; texts that share one
+are candidates, with the probability that `Scheme.candidate_share` gives.
+
+All arithmetic is modulo 2**64 or 2**32, on numpy arrays, many texts at a time. Nothing here reads or writes a file.
+"""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from filters.matching.compared_forms import Form, forms, same_names
+from filters.text.shingles import Hashes, mixed, odd, shingled
+
+Signatures = NDArray[np.uint32]
+Digests = NDArray[np.bytes_]
+"""Digests of the words of texts, 16 bytes each. S16 compares and sorts them as they are."""
+
+_BATCH_CHARACTERS = 1 << 17
+"""Text worked on at once: its arrays stay in the second-level cache."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scheme:
+    """All that a signature depends on. An index names its scheme and cannot be read under another one."""
+
+    version: int = 2
+    shingle: int = 5
+    bands: int = 16
+    rows: int = 6
+
+    @property
+    def permutations(self) -> int:
+        return self.bands * self.rows
+
+    def candidate_share(self, jaccard: float) -> float:
+        """The share of pairs of this similarity that become candidates: 1 - (1 - J^rows)^bands."""
+        return 1.0 - (1.0 - jaccard**self.rows) ** self.bands
+
+    def as_fields(self) -> dict[str, Any]:
+        return {"name": "distill-minhash", **asdict(self)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signed:
+    """What is kept of each text: a digest of its words, its signature (texts, permutations), and two hashes of
+    `filters.matching.compared_forms`: its names, and its template."""
+
+    digests: Digests
+    signatures: Signatures
+    names: Hashes
+    templates: Hashes
+
+
+def sign(texts: Sequence[str], scheme: Scheme) -> Signed:
+    """Digests and signatures. The signature of a text without words is all ones."""
+    signed = [_sign(batch, scheme) for batch in batches(texts)] or [_sign([], scheme)]
+    return Signed(
+        digests=np.concatenate([part.digests for part in signed]),
+        signatures=np.concatenate([part.signatures for part in signed]),
+        names=np.concatenate([part.names for part in signed]),
+        templates=np.concatenate([part.templates for part in signed]),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """A text as another one is compared with it."""
+
+    shingles: frozenset[int]
+    """A text shorter than a shingle is one, so that it can equal only itself."""
+    form: Form
+
+
+def cut(texts: Sequence[str], size: int) -> Iterator[Cut]:
+    """The different shingles of texts, and the words that they are made of."""
+    for batch in batches(texts):
+        found = forms(batch)
+        for runs, form in zip(shingled(found.with_values(), size), found.split(), strict=True):
+            yield Cut(shingles=frozenset(runs.tolist()), form=form)
+
+
+def shingles(text: str, size: int) -> frozenset[int]:
+    """The different shingles of one text."""
+    (found,) = cut([text], size)
+    return found.shingles
+
+
+def similarity(one: Cut, other: Cut) -> float:
+    """Of two texts by their shingles; 0 where their values or names differ."""
+    return jaccard(one.shingles, other.shingles) if same_names(one.form, other.form) else 0.0
+
+
+def jaccard(one: frozenset[int], other: frozenset[int]) -> float:
+    """The similarity of two texts by their shingles: exact, but for a collision of 64-bit hashes."""
+    common = len(one & other)
+    return common / (len(one) + len(other) - common or 1)
+
+
+def band_keys(signatures: Signatures, scheme: Scheme) -> Hashes:
+    """The key of every band, (bands, texts)."""
+    cut = signatures.reshape(len(signatures), scheme.bands, scheme.rows).astype(np.uint64)
+    keys = mixed((cut * odd("band", scheme.rows)).sum(axis=2, dtype=np.uint64))
+    return np.ascontiguousarray(keys.T)
+
+
+def agreement(one: Signatures, other: Signatures) -> NDArray[np.float64]:
+    """The share of places in which signatures agree, row by row: an estimate of the Jaccard similarity."""
+    share: NDArray[np.float64] = (one == other).mean(axis=1)
+    return share
+
+
+def batches(texts: Sequence[str]) -> Iterator[list[str]]:
+    batch: list[str] = []
+    size = 0
+    for text in texts:
+        if batch and size + len(text) > _BATCH_CHARACTERS:
+            yield batch
+            batch, size = [], 0
+        batch.append(text)
+        size += len(text) + 1
+    if batch:
+        yield batch
+
+
+def _sign(texts: list[str], scheme: Scheme) -> Signed:
+    found = forms(texts)
+    digests = b"".join(hashlib.blake2b(own.tobytes(), digest_size=16).digest() for own in found.words)
+    return Signed(
+        digests=np.frombuffer(digests, "S16"),
+        signatures=_minima(shingled(found.with_values(), scheme.shingle), scheme),
+        names=found.names,
+        templates=found.templates,
+    )
+
+
+def _minima(runs: list[Hashes], scheme: Scheme) -> Signatures:
+    if not runs:
+        return np.empty((0, scheme.permutations), np.uint32)
+    small = (mixed(np.concatenate(runs)) >> np.uint64(32)).astype(np.uint32)
+    starts = np.cumsum([0, *map(len, runs)])
+    result = np.full((len(starts) - 1, scheme.permutations), np.iinfo(np.uint32).max, np.uint32)
+    filled = np.flatnonzero(np.diff(starts))
+    minima = np.empty((scheme.permutations, len(filled)), np.uint32)
+    products = np.empty_like(small)
+    # One permutation of all texts at a time: long rows times one number are what numpy multiplies fastest.
+    for factor, own in zip(odd("permutation", scheme.permutations).astype(np.uint32), minima, strict=True):
+        np.multiply(small, factor, out=products)
+        np.minimum.reduceat(products, starts[filled], out=own)
+    result[filled] = minima.T
+    return result

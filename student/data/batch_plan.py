@@ -1,0 +1,134 @@
+"""The plan of a stage: step -> process -> micro-batches -> rows, from lengths alone, before anything is decoded.
+
+Any step can be looked up without those before it being gone through, so a resumed stage starts at once. With
+`batch_size` the rows of a step depend on seed and epoch only, so memory settings change speed and not the
+optimisation. With `batch_tokens` rows are packed best-fit over stretches of the epoch and steps are equal in tokens.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from distill.recipe.stages import Stage
+from student.data import packing
+
+MicroBatch = list[int]
+Step = list[list[MicroBatch]]
+"""Micro-batches by process, as many for each; an empty one where a step has fewer rows than processes."""
+_WINDOW = 64
+"""Micro-batches that are packed together where the order of rows matters."""
+
+
+class Plan:
+    """The steps of a stage. `epoch_rows(epoch)` gives an epoch's rows in order."""
+
+    def __init__(
+        self,
+        lengths: Sequence[int],
+        images: Sequence[int],
+        stage: Stage,
+        *,
+        epoch_rows: Callable[[int], np.ndarray],
+        seed: int,
+        processes: int = 1,
+    ) -> None:
+        self._lengths, self._images = lengths, images
+        self._stage, self._seed, self._processes = stage, seed, processes
+        # A step of `batch_tokens` has as many tokens whatever the number of processes that share it.
+        self._passes, self._budget = 1, stage.micro_batch_tokens
+        if stage.batch_tokens is not None:
+            self._passes = math.ceil(stage.batch_tokens / (stage.micro_batch_tokens * processes))
+            self._budget = max(1, stage.batch_tokens // (self._passes * processes))
+        self._rows = epoch_rows
+        self._epoch = lru_cache(maxsize=2)(self._plan_epoch)
+        # Epochs differ in their number of steps, so each is planned once to know where it begins.
+        self._ends: list[int] = []
+        whole, part = int(stage.epochs), stage.epochs % 1
+        wanted = stage.max_steps if stage.max_steps is not None else math.inf
+        while (self._ends[-1] if self._ends else 0) < wanted:
+            epoch = len(self._ends)
+            if stage.max_steps is None and epoch >= whole + (part > 0):
+                break
+            count = len(self._epoch(epoch))
+            if stage.max_steps is None and epoch == whole:
+                count = max(1, round(count * part))
+            self._ends.append((self._ends[-1] if self._ends else 0) + count)
+        self._steps = min(self._ends[-1], stage.max_steps or self._ends[-1])
+
+    def __len__(self) -> int:
+        """Optimisation steps."""
+        return self._steps
+
+    def __getitem__(self, step: int) -> Step:
+        if not 0 <= step < self._steps:
+            raise IndexError(step)
+        epoch = int(np.searchsorted(self._ends, step, side="right"))
+        return self._epoch(epoch)[step - (self._ends[epoch - 1] if epoch else 0)]
+
+    def epoch(self, steps: int) -> float:
+        """How many epochs so many steps are."""
+        place = min(int(np.searchsorted(self._ends, steps, side="left")), len(self._ends) - 1)
+        begin = self._ends[place - 1] if place else 0
+        return place + (steps - begin) / len(self._epoch(place))
+
+    def fill(self) -> float:
+        """Share of the token budget of the first epoch's micro-batches that holds tokens."""
+        bins = [rows for step in self._epoch(0) for process in step for rows in process]
+        tokens = sum(self._lengths[row] for rows in bins for row in rows)
+        return tokens / (len(bins) * self._budget)
+
+    def _plan_epoch(self, epoch: int) -> list[Step]:
+        rows = [int(row) for row in self._rows(epoch)]
+        return self._by_tokens(rows, epoch) if self._stage.batch_tokens else self._by_samples(rows)
+
+    def _by_samples(self, rows: list[int]) -> list[Step]:
+        size = self._stage.batch_size
+        return [self._dealt(rows[start : start + size]) for start in range(0, len(rows), size)]
+
+    def _dealt(self, rows: list[int]) -> Step:
+        bins = packing.balanced(
+            [self._lengths[row] for row in rows],
+            self._stage.micro_batch_tokens,
+            images=[self._images[row] for row in rows],
+            max_images=self._stage.micro_batch_images,
+            multiple=self._processes,
+        )
+        return self._shared([[rows[place] for place in places] for places in bins])
+
+    def _by_tokens(self, rows: list[int], epoch: int) -> list[Step]:
+        bins: list[MicroBatch] = []
+        chance = np.random.default_rng((self._seed, epoch, 1))
+        for window in self._windows(rows):
+            packed = packing.best_fit(
+                [self._lengths[row] for row in window],
+                self._budget,
+                images=[self._images[row] for row in window],
+                max_images=self._stage.micro_batch_images,
+            )
+            # Best fit leaves the long rows in the first bins and what is left over in the last.
+            bins += [[window[place] for place in packed[number]] for number in chance.permutation(len(packed))]
+        group = self._passes * self._processes
+        steps = [self._shared(bins[start : start + group]) for start in range(0, len(bins), group)]
+        return steps
+
+    def _windows(self, rows: list[int]) -> list[list[int]]:
+        """The rows that are packed together: all of a shuffled epoch, stretches of an ordered one."""
+        if self._stage.order == "shuffle":
+            return [rows]
+        tokens = np.cumsum([self._lengths[row] for row in rows])
+        stretch = _WINDOW * self._budget
+        ends = [*np.searchsorted(tokens, np.arange(stretch, tokens[-1], stretch)), len(rows)]
+        return [rows[start:end] for start, end in zip([0, *ends], ends, strict=False) if end > start]
+
+    def _shared(self, bins: list[MicroBatch]) -> Step:
+        """Bins dealt to the processes, the longest with the shortest, so that all have about as many tokens."""
+        bins = bins + [[] for _ in range(-len(bins) % self._processes)]
+        bins.sort(key=lambda rows: -sum(self._lengths[row] for row in rows))
+        processes: Step = [[] for _ in range(self._processes)]
+        for turn in range(0, len(bins), self._processes):
+            dealt = bins[turn : turn + self._processes]
+            for process, rows in zip(processes, dealt if turn % (2 * self._processes) else dealt[::-1], strict=True):
+                process.append(rows)
+        return processes

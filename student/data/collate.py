@@ -1,0 +1,144 @@
+"""Row numbers to the inputs of one pass: token ids, positions, labelled places, images.
+
+Rows that share a line are told apart by positions that restart, and by their bounds for attention that takes these
+(student/models/attention.py). Lines of different lengths are padded on the right without an attention mask: causal
+attention never looks at what comes later. Does not choose which rows share a pass (student/data/batch_plan.py).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import PreTrainedModel
+
+from student.data import packing
+from student.data.encode import Example, Examples
+from student.data.images import Pictures, join_features
+
+Positions = Callable[[torch.Tensor, torch.Tensor, dict[str, torch.Tensor]], torch.Tensor]
+"""Ids, token types and image inputs of one row to its positions, int64[axes, tokens]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where a pass has its rows: the model inputs, and what the loss needs to find its tokens again."""
+
+    inputs: dict[str, torch.Tensor]
+    at: np.ndarray
+    """Flat positions that predict a labelled token, row by row in the order of `rows`."""
+    labels: np.ndarray
+    rows: list[int]
+
+
+class Collator:
+    """Makes model inputs from row numbers."""
+
+    def __init__(
+        self,
+        examples: Examples,
+        store: Pictures,
+        *,
+        image_id: int,
+        pad_id: int,
+        max_pixels: int,
+        line_tokens: int | None = None,
+        bounds: bool = False,
+        type_name: str | None = None,
+        positions: Positions | None = None,
+    ) -> None:
+        """`line_tokens`: pack rows into lines of that many tokens (a longer row has its own); None: a line a row.
+
+        `bounds`: all rows share one line and attention is told their bounds. `positions`: for students with more than
+        one axis of positions.
+        """
+        self._examples = examples
+        self._store = store
+        self._image_id = image_id
+        self._pad_id = pad_id
+        self._max_pixels = max_pixels
+        self._line_tokens = line_tokens
+        self._bounds = bounds
+        self._type_name = type_name
+        self._positions = positions
+
+    def __call__(self, rows: Sequence[int]) -> Layout:
+        found = [self._examples.rows[row] for row in rows]
+        bins = self._lines([len(example.ids) for example in found])
+        lines = [[found[place] for place in places] for places in bins]
+        width = max(sum(len(example.ids) for example in line) for line in lines)
+        ids = np.full((len(lines), width), self._pad_id, dtype=np.int64)
+        at, labels, ends = [], [], []
+        for number, line in enumerate(lines):
+            end = 0
+            for example in line:
+                start, end = end, end + len(example.ids)
+                ids[number, start:end] = example.ids
+                labels.append(example.ids[example.begin :])
+                at.append(np.arange(start + example.begin, end) + (number * width - 1))
+                ends.append(end)
+        inputs = {"input_ids": torch.from_numpy(ids)}
+        if self._type_name is not None:
+            inputs[self._type_name] = (inputs["input_ids"] == self._image_id).to(torch.int64)
+        pictures = [self._features(example) for line in lines for example in line]
+        if len(found) > len(lines):
+            inputs["position_ids"] = self._place(lines, width, pictures)
+        if self._bounds:
+            bounds = torch.tensor([0, *ends], dtype=torch.int32)
+            longest = int(bounds.diff().max())
+            inputs |= {"cu_seq_lens_q": bounds, "cu_seq_lens_k": bounds}
+            inputs |= {"max_length_q": longest, "max_length_k": longest}  # type: ignore[dict-item]
+        inputs |= self._store.join([features for row in pictures for features in row])
+        order = [rows[place] for places in bins for place in places]
+        return Layout(inputs, np.concatenate(at), np.concatenate(labels).astype(np.int64), order)
+
+    def _lines(self, lengths: Sequence[int]) -> list[list[int]]:
+        if self._bounds:
+            return [list(range(len(lengths)))]
+        if self._line_tokens is None:
+            return [[place] for place in range(len(lengths))]
+        return packing.best_fit(lengths, max(self._line_tokens, max(lengths)))
+
+    def _features(self, example: Example) -> list[Any]:
+        return [self._store.features(ref, self._max_pixels) for ref in example.row.images]
+
+    def _place(self, lines: Sequence[Sequence[Example]], width: int, pictures: list[list[Any]]) -> torch.Tensor:
+        """Positions that restart at every row; int64[lines, width], or with an axis of axes in front."""
+        images = iter(pictures)
+        placed = []
+        for line in lines:
+            parts = [self._of_row(example, next(images)) for example in line]
+            rest = width - sum(part.shape[1] for part in parts)
+            # What pads a line counts as one more row.
+            placed.append(torch.cat([*parts, torch.arange(rest).expand(parts[0].shape[0], rest)], 1))
+        stacked = torch.stack(placed, 1)
+        return stacked[0] if self._positions is None else stacked
+
+    def _of_row(self, example: Example, pictures: list[Any]) -> torch.Tensor:
+        """int64[axes, tokens]; the first axis is the row's plain order, by which packed lines are recognised."""
+        plain = torch.arange(len(example.ids))[None]
+        if self._positions is None:
+            return plain
+        ids = torch.from_numpy(example.ids.astype(np.int64))
+        return torch.cat([plain, self._positions(ids, (ids == self._image_id).long(), join_features(pictures))])
+
+
+def spatial_positions(model: PreTrainedModel) -> Positions | None:
+    """How a student with positions in time, height and width (M-RoPE) places a row; None for any other student."""
+    place = getattr(model.base_model, "get_rope_index", None)
+    if place is None:
+        return None
+
+    def positions(ids: torch.Tensor, types: torch.Tensor, images: dict[str, torch.Tensor]) -> torch.Tensor:
+        found: torch.Tensor = place(ids[None], types[None], image_grid_thw=images.get("image_grid_thw"))[0]
+        return found[:, 0]
+
+    return positions
+
+
+def row_bounds(layout: Layout, examples: Examples) -> list[tuple[int, int]]:
+    """For each row of a pass, where its labelled tokens begin and end among those of the pass."""
+    ends = np.cumsum([0, *(len(examples.rows[row].kinds) for row in layout.rows)])
+    return [(int(begin), int(end)) for begin, end in pairwise(ends)]

@@ -1,0 +1,285 @@
+"""Rows as token ids, once: chat template, tokens, image placeholders as the processor would write them.
+
+A row's text is rendered by the chat template and tokenised once; every image placeholder is then replaced by the
+ids that the processor writes for an image of that size. The loss covers the assistant's turn including its
+end-of-turn token. Rows that are too long are left out and counted, never cut.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from transformers import ProcessorMixin
+from transformers.utils.chat_template_utils import render_jinja_template
+
+from distill.errors import DataError, ImageError, ModelError
+from student.data import images as pictures
+from student.data.images import ImageStore, image_token
+from student.data.rows import Row
+
+RATIONALE, ANSWER, FORMAT = range(3)
+KINDS = ("rationale", "answer", "format")
+"""Parts of a response by number."""
+TOO_LONG = "too_long"
+SHRINK = "shrink_image"
+IMAGE_TOKEN_IN_TEXT = "image_token_in_text"
+_BATCH_ROWS = 512
+_DIVISORS = (2, 4, 8, 16)
+"""Of the sides of images that are made smaller; nothing can be read in a sixteenth of a page."""
+_VERIFIED_ROWS = 4
+_GENERATION = re.compile(r"\{%-?\s*generation\s*-?%\}")
+
+
+class Encoder:
+    """Renders and tokenises conversations for one student."""
+
+    def __init__(self, processor: ProcessorMixin, end_ids: Iterable[int]) -> None:
+        self._processor = processor
+        self._tokenizer = processor.tokenizer
+        self.image_id = int(self._tokenizer.convert_tokens_to_ids(image_token(processor)))
+        if self._tokenizer.eos_token_id is None:
+            raise ModelError("the student's tokenizer has no end-of-turn token (eos_token)")
+        self.end_ids = frozenset((*end_ids, int(self._tokenizer.eos_token_id)))
+        template = getattr(processor, "chat_template", None) or getattr(self._tokenizer, "chat_template", None)
+        if not isinstance(template, str):
+            raise ModelError("the student's processor has no chat template; use an instruction-tuned checkpoint")
+        self._template = template
+        self._marks_assistant = _GENERATION.search(template) is not None
+
+    def prompts(self, asked: Sequence[tuple[str, int]]) -> list[list[int]]:
+        """Token ids of (question, number of images) up to where the assistant begins; placeholders not expanded."""
+        texts, _ = self._render([_turns(question, images) for question, images in asked], ask=True)
+        ids: list[list[int]] = self._tokenize(texts)["input_ids"]
+        return ids
+
+    def opening(self) -> int:
+        """How many tokens at the end of a prompt open the assistant's turn; at least one."""
+        turns = [_turns("?", 0)]
+        (asked,), _ = self._render(turns, ask=True)
+        (told,), _ = self._render(turns, ask=False)
+        added = asked[len(told) :] if asked.startswith(told) else ""
+        return max(1, len(self._tokenizer(added, add_special_tokens=False)["input_ids"]))
+
+    def conversations(self, rows: Sequence[Row]) -> list[tuple[list[int], int, np.ndarray]]:
+        """Token ids of each row, placeholders not expanded, where its response begins, and its tokens' kinds."""
+        turns = [_turns(row.question, len(row.images), row.response) for row in rows]
+        if self._marks_assistant:
+            texts, marked = self._render(turns, ask=False, mark=True)
+            spans = [found[-1] if found else (0, 0) for found in marked]
+        else:
+            texts, _ = self._render(turns, ask=False)
+            heads, _ = self._render([turn[:-1] for turn in turns], ask=True)
+            spans = [_after(head, text) for head, text in zip(heads, texts, strict=True)]
+        made = self._tokenize(texts, return_offsets_mapping=True)
+        return [
+            self._cut(ids, offsets, span, row, text)
+            for ids, offsets, span, row, text in zip(
+                made["input_ids"], made["offset_mapping"], spans, rows, texts, strict=True
+            )
+        ]
+
+    def _cut(
+        self, ids: list[int], offsets: list[tuple[int, int]], span: tuple[int, int], row: Row, text: str
+    ) -> tuple[list[int], int, np.ndarray]:
+        """The row up to its end-of-turn token, which is added where the template writes none."""
+        inside = [place for place, (start, end) in enumerate(offsets) if span[0] <= start < end <= span[1]]
+        if not inside:
+            raise DataError(f"row {row.id}: no token of its response carries loss; the chat template marks none")
+        first, end = inside[0], inside[-1] + 1
+        closing = next((place for place in inside if ids[place] in self.end_ids), None)
+        if closing is not None:
+            end = closing + 1
+        elif end < len(ids) and ids[end] in self.end_ids:
+            end += 1
+        else:
+            ids, offsets = [*ids[:end], int(self._tokenizer.eos_token_id)], [*offsets[:end], (span[1], span[1])]
+            end += 1
+        # A template may trim the response, but never changes it inside.
+        begin = text.find(row.response.strip(), span[0]) - (len(row.response) - len(row.response.lstrip()))
+        return ids[:end], first, _kinds(offsets[first:end], row, begin)
+
+    def verify(self, row: Row, ids: Sequence[int], max_pixels: int) -> None:
+        """Check that a row's ids are what the processor itself makes of its text and images."""
+        texts, _ = self._render([_turns(row.question, len(row.images), row.response)], ask=False)
+        begin = self._tokenizer.bos_token
+        loaded = [pictures.load(ref, max_pixels=max_pixels) for ref in row.images]
+        doubled = begin is not None and texts[0].startswith(begin)
+        made = self._processor(text=texts, images=loaded, add_special_tokens=not doubled)["input_ids"][0]
+        expected = [int(value) for value in made]
+        known = len(ids) - (ids[-1] not in expected[len(ids) - 1 :])
+        if list(ids[:known]) != expected[:known]:
+            raise ModelError(
+                f"row {row.id}: {type(self._processor).__name__} tokenises its images in a way that depends on the "
+                "text around them, which is not supported"
+            )
+
+    def _render(
+        self, turns: list[list[dict[str, Any]]], *, ask: bool, mark: bool = False
+    ) -> tuple[list[str], list[list[tuple[int, int]]]]:
+        texts, spans = render_jinja_template(
+            turns,
+            chat_template=self._template,
+            add_generation_prompt=ask,
+            return_assistant_tokens_mask=mark,
+            **self._tokenizer.special_tokens_map,
+        )
+        return texts, spans
+
+    def _tokenize(self, texts: list[str], **options: Any) -> Any:
+        begin = self._tokenizer.bos_token
+        doubled = begin is not None and bool(texts) and texts[0].startswith(begin)
+        return self._tokenizer(texts, add_special_tokens=not doubled, **options)
+
+
+def _kinds(offsets: Sequence[tuple[int, int]], row: Row, begin: int) -> np.ndarray:
+    """The part of the response at `begin` of the text that each token's first character belongs to."""
+    starts = np.asarray([start for start, _ in offsets]) - begin
+    kinds = np.full(len(starts), FORMAT, dtype=np.uint8)
+    for kind, (first, end) in ((RATIONALE, row.rationale), (ANSWER, row.answer)):
+        kinds[(starts >= first) & (starts < end)] = kind
+    return kinds
+
+
+def _turns(question: str, images: int, response: str | None = None) -> list[dict[str, Any]]:
+    asked = [*({"type": "image"} for _ in range(images)), {"type": "text", "text": question}]
+    turns: list[dict[str, Any]] = [{"role": "user", "content": asked}]
+    if response is not None:
+        turns.append({"role": "assistant", "content": [{"type": "text", "text": response}]})
+    return turns
+
+
+def _after(head: str, text: str) -> tuple[int, int]:
+    if not text.startswith(head):
+        raise ModelError(
+            "the student's chat template writes a question differently once it is answered, and it marks no "
+            "{% generation %} block; add one so that the loss can be limited to the response"
+        )
+    return len(head), len(text)
+
+
+def expand(ids: Sequence[int], image_id: int, expansions: Sequence[Sequence[int]]) -> list[int] | None:
+    """Token ids with the n-th placeholder replaced by the n-th expansion; None when their numbers differ."""
+    pieces: list[int] = []
+    waiting = iter(expansions)
+    used = 0
+    for token in ids:
+        if token != image_id:
+            pieces.append(token)
+            continue
+        expansion = next(waiting, None)
+        if expansion is None:
+            return None
+        pieces.extend(expansion)
+        used += 1
+    return pieces if used == len(expansions) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """One row as tokens."""
+
+    row: Row
+    ids: np.ndarray
+    """int32, image tokens included."""
+    begin: int
+    """The first position that carries loss."""
+    kinds: np.ndarray
+    """uint8, the part of the response (RATIONALE, ANSWER, FORMAT) that each token from `begin` on belongs to."""
+
+
+@dataclass(slots=True)
+class Examples:
+    """All rows of a stage that can be trained on, and why the others can't."""
+
+    rows: list[Example] = field(default_factory=list)
+    dropped: Counter[str] = field(default_factory=Counter)
+    shrunk: int = 0
+    """Rows whose images were made smaller to fit."""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def lengths(self) -> list[int]:
+        return [len(example.ids) for example in self.rows]
+
+    def image_share(self, image_id: int) -> float:
+        """Share of the tokens that stand for images."""
+        found = sum(int(np.count_nonzero(example.ids == image_id)) for example in self.rows)
+        return found / max(1, sum(self.lengths))
+
+    @property
+    def response_tokens(self) -> int:
+        return sum(len(example.kinds) for example in self.rows)
+
+
+def encode(
+    rows: Iterable[Row],
+    encoder: Encoder,
+    store: ImageStore,
+    *,
+    max_length: int,
+    max_pixels: int,
+    too_long: str = "drop",
+    dropped: Counter[str] | None = None,
+) -> Examples:
+    """Rows as token ids. Rows with an unreadable image are left out and counted.
+
+    So are rows of more than `max_length` tokens, unless `too_long` says that their images are made smaller first
+    ("shrink_image") or that they are a DataError ("error").
+    """
+    examples = Examples(dropped=dropped if dropped is not None else Counter())
+    waiting = iter(rows)
+    verified = 0
+    while batch := list(islice(waiting, _BATCH_ROWS)):
+        store.prepare((ref for row in batch for ref in row.images), max_pixels)
+        for row, (ids, begin, kinds) in zip(batch, encoder.conversations(batch), strict=True):
+            try:
+                expansions = [store.expansion(ref, max_pixels) for ref in row.images]
+            except ImageError as error:
+                examples.dropped[error.reason] += 1
+                continue
+            full = expand(ids, encoder.image_id, expansions)
+            if full is None:
+                examples.dropped[IMAGE_TOKEN_IN_TEXT] += 1
+                continue
+            if len(full) > max_length and too_long == SHRINK and row.images:
+                row, full = _shrunk(row, ids, full, encoder.image_id, store, max_length, max_pixels)
+                examples.shrunk += len(full) <= max_length
+            if len(full) > max_length:
+                if too_long == "error":
+                    raise DataError(
+                        f"row {row.id} has {len(full):,} tokens, {len(full) - len(ids):,} more than its text for its "
+                        f"images, and max_length is {max_length:,}; raise it, or set too_long to drop or shrink_image"
+                    )
+                examples.dropped[TOO_LONG] += 1
+                continue
+            if row.images and verified < _VERIFIED_ROWS:
+                verified += 1
+                encoder.verify(row, full, max_pixels)
+            made = np.asarray(full, dtype=np.int32)
+            begin += len(full) - len(ids)
+            examples.rows.append(Example(row=row, ids=made, begin=begin, kinds=kinds))
+    return examples
+
+
+def _shrunk(
+    row: Row,
+    ids: Sequence[int],
+    full: list[int],
+    image_id: int,
+    store: ImageStore,
+    max_length: int,
+    max_pixels: int,
+) -> tuple[Row, list[int]]:
+    """The row with the largest images of a half, a quarter, ... of their sides that make it fit, if any do."""
+    for divisor in _DIVISORS:
+        refs = tuple(pictures.smaller(ref, divisor) for ref in row.images)
+        shorter = expand(ids, image_id, [store.expansion(ref, max_pixels) for ref in refs])
+        if shorter is not None and len(shorter) <= max_length:
+            return replace(row, images=refs), shorter
+    return row, full

@@ -1,0 +1,355 @@
+"""Tokens of images, computed once: for stages in which neither the tower nor the projector is trained.
+
+What such a stage's language model sees of an image is a constant. It is computed by the student itself, under no_grad
+and in the order of the rows, kept in the run's folder, and given to the training batches in the place of pixels;
+`get_image_features` of the model passes it on. Stages that start from the same tower and projector share it. Pixels
+still work: what is generated during a stage goes through the tower. Does not make pixels (student/data/images.py) and
+does not know what is trained (student/models/freeze.py).
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from inspect import signature
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Literal
+
+import torch
+from torch import nn
+from transformers import PreTrainedModel
+
+from distill.artifacts.manifest import fingerprint, versions
+from distill.errors import ModelError, StorageError
+from distill.recipe.stages import Stage, Student
+from distill.types import ImageRef, Progress, ProgressCallback
+from student.data.disk_cache import Shelf
+from student.data.encode import Examples
+from student.data.images import Features, ImageStore, join_features, pack, processor_fingerprint, unpack
+from student.models.siq_vl import Parts
+
+_PIXELS, _MASK = "pixel_values", "pixel_attention_mask"
+_BATCH_VALUES = 1 << 23
+"""Pixel values that go through the tower at once: 55 images of 224 x 224, or a dozen tiles of 512 x 512."""
+_FORM = "form"
+_WAY_OUT = "set student.image_tokens = 'off'"
+_CONFIG_OF_TEXT = ("text_config", "transformers_version", "dtype", "_name_or_path", "architectures")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """What a stage would have of image tokens that are kept."""
+
+    trained: Sequence[str]
+    """Parts that the stage trains."""
+    images: int
+    """Distinct ones."""
+    uses: float
+    """How often images are looked at, over all epochs and all stages that share the tokens."""
+    bytes: int
+    limit_bytes: int
+    device: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """Whether image tokens are kept, and why."""
+
+    use: bool
+    reason: str
+
+
+def choose(setting: Literal["auto", "on", "off"], need: Need) -> Choice:
+    """Whether to keep image tokens.
+
+    On a GPU a tower of SigLIP's size takes about as long as bringing its tokens there, so "auto" keeps them on a CPU.
+    """
+    gigabytes = need.bytes / 1e9
+    if setting == "off":
+        return Choice(use=False, reason="student.image_tokens = 'off'")
+    if "projector" in need.trained:
+        return Choice(use=False, reason="the projector is trained")
+    if not need.images:
+        return Choice(use=False, reason="the rows have no images")
+    if need.bytes > need.limit_bytes:
+        limit = need.limit_bytes / 1e9
+        return Choice(
+            use=False,
+            reason=f"{gigabytes:.1f} GB of image tokens, more than student.image_tokens_gb = {limit:g}",
+        )
+    often = f"{need.uses / need.images:.1f} uses an image"
+    if setting == "auto" and need.uses <= need.images:
+        return Choice(use=False, reason=often)
+    if setting == "auto" and need.device != "cpu":
+        return Choice(use=False, reason=f"on {need.device} the tower is about as fast as copying its tokens")
+    return Choice(use=True, reason=f"{often}, {gigabytes:.2f} GB")
+
+
+class TokenStore:
+    """Tokens of images, in the shape of an ImageStore: `features` of one image, `join` for a batch."""
+
+    full = False
+    """Nothing has to be computed: reading tokens is no work for processes of its own."""
+
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf = shelf
+
+    def features(self, ref: ImageRef, max_pixels: int) -> Features:
+        """`pixel_values`: float[tokens, width], and what else the model wants to know of an image."""
+        found = self._shelf.get(ref.sha256)
+        if found is None:
+            raise StorageError(
+                f"{self._shelf.folder}: the tokens of image {ref.sha256[:12]} are damaged or gone; run the same "
+                "command again, which computes them anew"
+            )
+        return unpack(*found)
+
+    def join(self, parts: Sequence[Features]) -> dict[str, torch.Tensor]:
+        """Inputs of several images: `pixel_values` float[1, tokens, width], a shape that no pixels have."""
+        joined = join_features(parts)
+        if _PIXELS in joined:
+            joined[_PIXELS] = joined[_PIXELS][None]
+        return joined
+
+
+def for_stage(
+    model: PreTrainedModel,
+    parts: Parts,
+    store: ImageStore,
+    examples: Examples,
+    stage: Stage,
+    settings: Student,
+    *,
+    image_id: int,
+    max_pixels: int,
+    folder: Path,
+    device: torch.device,
+    sharers: int,
+    on_progress: ProgressCallback,
+) -> ImageStore | TokenStore:
+    """What a stage's batches take images from: `store`, or their tokens where keeping those pays; says which and why.
+
+    `sharers`: what `sharing` says of the stage.
+    """
+    refs = [ref for example in examples.rows for ref in example.row.images]
+    distinct = list({ref.sha256: ref for ref in refs}.values())
+    tokens = sum(store.expansion(ref, max_pixels).count(image_id) for ref in distinct)
+    limit_bytes = int(settings.image_tokens_gb * 1e9)
+    choice = choose(
+        settings.image_tokens,
+        Need(
+            trained=stage.train,
+            images=len(distinct),
+            uses=len(refs) * _passes(stage, examples) * sharers,
+            bytes=tokens * _width(model) * model.dtype.itemsize,
+            limit_bytes=limit_bytes,
+            device=device.type,
+        ),
+    )
+
+    def say(done: int) -> None:
+        facts = {"kept": "yes" if choice.use else "no", "because": choice.reason}
+        on_progress(
+            Progress(stage=f"image tokens {stage.name}", done=done, total=len(distinct), unit="images", facts=facts)
+        )
+
+    if not choice.use:
+        # A stage that trains the projector has nothing to keep, which needs no word.
+        if "projector" not in stage.train:
+            say(0)
+        return store
+    model.to(device)
+    try:
+        return token_store(
+            model,
+            parts,
+            store,
+            distinct,
+            image_id=image_id,
+            max_pixels=max_pixels,
+            folder=folder,
+            max_bytes=limit_bytes,
+            on_image=lambda done, _: say(done),
+        )
+    except ModelError as error:
+        if settings.image_tokens == "on":
+            raise
+        choice = Choice(use=False, reason=str(error))
+        say(0)
+        return store
+
+
+def sharing(stages: Sequence[Stage], stage: Stage) -> int:
+    """How many stages see images through the tower and projector that `stage` starts from; 0 if it trains them."""
+    made_by: dict[str | None, str | None] = {None: None}
+    before: str | None = None
+    for each in stages:
+        made_by[each.name] = each.name if "projector" in each.train else made_by[each.start or before]
+        before = each.name
+    same = [each for each in stages if made_by[each.name] == made_by[stage.name] and "projector" not in each.train]
+    # By name: a stage whose settings have been settled is no longer equal to the recipe's.
+    return len(same) if stage.name in [each.name for each in same] else 0
+
+
+def _passes(stage: Stage, examples: Examples) -> float:
+    """How often a stage goes through its rows, about."""
+    if stage.max_steps is None:
+        return stage.epochs
+    rows = stage.max_steps * stage.batch_size
+    if stage.batch_tokens is not None:
+        rows = round(stage.max_steps * stage.batch_tokens * len(examples) / max(1, sum(examples.lengths)))
+    return rows / max(1, len(examples))
+
+
+def _width(model: PreTrainedModel) -> int:
+    """Numbers a kept token is made of: its embedding, and what deeper layers add to it (Qwen3-VL)."""
+    layers = getattr(getattr(model.config, "vision_config", None), "deepstack_visual_indexes", None) or ()
+    return int(model.get_input_embeddings().embedding_dim) * (1 + len(layers))
+
+
+def token_store(
+    model: PreTrainedModel,
+    parts: Parts,
+    store: ImageStore,
+    refs: Sequence[ImageRef],
+    *,
+    image_id: int,
+    max_pixels: int,
+    folder: Path,
+    max_bytes: int,
+    on_image: Callable[[int, int], None] = lambda done, total: None,
+) -> TokenStore:
+    """The tokens of these images, computed as far as they are not kept yet; `model` then takes them for pixels.
+
+    `folder`: where the caches of a run lie. `on_image` hears how many are done. Raises ModelError when the model
+    makes another number of tokens of an image than its processor writes.
+    """
+    shelf = Shelf(folder / f"tokens-{_identity(model, parts, store)[:16]}", max_bytes=max_bytes)
+    store.prepare(refs, max_pixels)
+    images = list({ref.sha256: ref for ref in refs}.values())
+    # Reading all of them finds what a power cut spoiled, while there is still a tower at hand.
+    missing = [ref for ref in images if shelf.get(ref.sha256) is None]
+    done = len(images) - len(missing)
+    on_image(done, len(images))
+    for group in _groups(missing, store, max_pixels):
+        _compute(model, store, group, shelf, image_id, max_pixels)
+        done += len(group)
+        on_image(done, len(images))
+    if images:
+        _attach(model, shelf)
+    return TokenStore(shelf)
+
+
+def _groups(
+    refs: Sequence[ImageRef], store: ImageStore, max_pixels: int
+) -> Iterator[list[tuple[ImageRef, Features]]]:
+    """Images whose pixels go through the tower together; the same ones in every run."""
+    group: list[tuple[ImageRef, Features]] = []
+    values = 0
+    for ref in refs:
+        features = store.features(ref, max_pixels)
+        size = features[_PIXELS].numel()
+        if group and values + size > _BATCH_VALUES:
+            yield group
+            group, values = [], 0
+        group.append((ref, features))
+        values += size
+    if group:
+        yield group
+
+
+@torch.no_grad()
+def _compute(
+    model: PreTrainedModel,
+    store: ImageStore,
+    group: Sequence[tuple[ImageRef, Features]],
+    shelf: Shelf,
+    image_id: int,
+    max_pixels: int,
+) -> None:
+    inputs = {name: value.to(model.device) for name, value in store.join([features for _, features in group]).items()}
+    of_pixels = _of_pixels(_inner(model))
+    known = signature(of_pixels).parameters
+    was_training = model.training
+    model.eval()
+    made = of_pixels(**{name: value for name, value in inputs.items() if name in known}, return_dict=True)
+    model.train(was_training)
+    if getattr(made, "pooler_output", None) is None:
+        raise ModelError(f"{type(model).__name__}: its get_image_features gives no tokens; {_WAY_OUT}")
+    layers = [_flat(made.pooler_output), *(_flat(layer) for layer in getattr(made, "deepstack_features", None) or ())]
+    tokens = torch.cat(layers, dim=-1).cpu()
+    counts = [store.expansion(ref, max_pixels).count(image_id) for ref, _ in group]
+    if sum(counts) != len(tokens):
+        raise ModelError(
+            f"{type(model).__name__} makes {len(tokens)} tokens of {len(group)} images, its processor writes "
+            f"{sum(counts)}; {_WAY_OUT}"
+        )
+    form = {"width": layers[0].shape[-1], "listed": isinstance(made.pooler_output, list | tuple)}
+    shelf.put(_FORM, [], form)
+    for (ref, features), own in zip(group, torch.split(tokens, counts), strict=True):
+        rest = {name: value for name, value in features.items() if name not in (_PIXELS, _MASK)}
+        if not shelf.put(ref.sha256, *pack({_PIXELS: own, **rest})):
+            raise StorageError(
+                f"{shelf.folder}: no room for the tokens of all images ({shelf.bytes / 1e9:.1f} GB written); free "
+                "space, or set student.image_tokens = 'off'"
+            )
+
+
+def _flat(tokens: Any) -> torch.Tensor:
+    """All images' tokens one after the other, float[tokens, width]; some models list them by image."""
+    joined = torch.cat(list(tokens)) if isinstance(tokens, list | tuple) else tokens
+    return joined.reshape(-1, joined.shape[-1])
+
+
+def _inner(model: PreTrainedModel) -> Any:
+    """The module whose forward asks itself for image features; the one with the output head only passes on."""
+    inner = model.base_model
+    if not hasattr(inner, "get_image_features"):
+        raise ModelError(f"{type(model).__name__} has no get_image_features; {_WAY_OUT}")
+    return inner
+
+
+def _of_pixels(inner: Any) -> Callable[..., Any]:
+    """The model's own way from pixels to tokens, whatever stands in its place."""
+    bound: Callable[..., Any] = type(inner).get_image_features.__get__(inner)
+    return bound
+
+
+def _attach(model: PreTrainedModel, shelf: Shelf) -> None:
+    """Let the model take tokens, known by their three axes, in the place of pixels, which have two, four or five."""
+    inner = _inner(model)
+    found = shelf.get(_FORM)
+    assert found is not None
+    width, listed = found[1]["width"], found[1]["listed"]
+    of_pixels = _of_pixels(inner)
+
+    def get_image_features(pixel_values: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        if pixel_values.ndim != 3:
+            return of_pixels(pixel_values, *args, **kwargs)
+        pooled, *deeper = torch.split(pixel_values, width, dim=-1)
+        return SimpleNamespace(
+            pooler_output=[pooled[0]] if listed else pooled, deepstack_features=[[layer[0]] for layer in deeper]
+        )
+
+    inner.get_image_features = get_image_features
+
+
+def _identity(model: PreTrainedModel, parts: Parts, store: ImageStore) -> str:
+    """Hex digest of everything that decides the tokens of an image."""
+    digest = hashlib.sha256()
+    modules: tuple[nn.Module, ...] = (model.get_submodule(parts.tower), model.get_submodule(parts.projector))
+    for module in modules:
+        for name, value in module.state_dict().items():
+            digest.update(f"{name}\0{value.dtype}\0{tuple(value.shape)}\0".encode())
+            digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+    config: Mapping[str, Any] = model.config.to_dict()
+    return fingerprint(
+        {
+            "weights": digest.hexdigest(),
+            "class": type(model).__name__,
+            "config": str(sorted((key, value) for key, value in config.items() if key not in _CONFIG_OF_TEXT)),
+            "processor": processor_fingerprint(store.processor),
+            "device": model.device.type,
+            **versions("torch", "transformers"),
+        }
+    )

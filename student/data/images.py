@@ -1,0 +1,384 @@
+"""Model inputs of images: made by the student's processor, kept as the resized pixels, joined to batches.
+
+What is kept of an image is what the processor makes of it before it rescales and normalises: eight bits a value, a
+quarter of float32. Normalising is a table of 256 values a channel, taken from the processor itself, so a kept image
+gives the processor's own output bit for bit. A processor of which that is not true is found out at its first images,
+and its output kept as it is. Does not cover text (student/data/encode.py) or which images share a batch
+(student/data/collate.py).
+"""
+
+import os
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from PIL import Image
+from transformers import ProcessorMixin
+
+from distill.artifacts.manifest import fingerprint, versions
+from distill.data import images as image_files
+from distill.errors import ImageError, ModelError
+from distill.types import ImageRef
+from student.data.disk_cache import Shelf
+
+_PIXELS, _MASK = "pixel_values", "pixel_attention_mask"
+_TEXT_INPUTS = frozenset(("input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids"))
+_COMPARED_SHAPES = 8
+"""Of so many different shapes the first image is compared with what the processor makes of it."""
+
+Features = Mapping[str, torch.Tensor]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Smaller(ImageRef):
+    """An image whose sides are divided, so that students of variable resolution spend fewer tokens on it."""
+
+    whole: ImageRef
+    divisor: int
+
+
+def smaller(ref: ImageRef, divisor: int) -> Smaller:
+    """The same image with sides `divisor` times shorter, under a name of its own."""
+    name = image_files.sha256(f"{ref.sha256} / {divisor}".encode())
+    return Smaller(sha256=name, path=ref.path, whole=ref, divisor=divisor)
+
+
+def load(ref: ImageRef, *, max_pixels: int) -> Image.Image:
+    """The pixels of one image, RGB, in the size that `ref` asks for. Raises ImageError."""
+    return _decode(ref, _read_bytes(ref), max_pixels)
+
+
+def _read_bytes(ref: ImageRef) -> bytes:
+    return image_files.read_bytes(ref.whole if isinstance(ref, Smaller) else ref)
+
+
+def _decode(ref: ImageRef, data: bytes, max_pixels: int) -> Image.Image:
+    image = image_files.decode(data, max_pixels=max_pixels)
+    return image.resize(_size(ref, image.size), Image.Resampling.BICUBIC) if isinstance(ref, Smaller) else image
+
+
+def _size(ref: ImageRef, size: tuple[int, int]) -> tuple[int, int]:
+    divisor = ref.divisor if isinstance(ref, Smaller) else 1
+    return max(1, size[0] // divisor), max(1, size[1] // divisor)
+
+
+class Pictures(Protocol):
+    """What gives a batch its images: their pixels, or tokens that were computed before
+    (student/data/image_tokens.py)."""
+
+    def features(self, ref: ImageRef, max_pixels: int) -> Features:
+        """Inputs of one image for `join`."""
+
+    def join(self, parts: Sequence[Features]) -> dict[str, torch.Tensor]:
+        """Inputs of several images as one batch."""
+
+
+class ImageStore:
+    """Model inputs of single images: in memory while they fit, then on disk, and beyond that made at every use.
+
+    Floating-point features lie in the student's dtype; pixels may be uint8 until `join` normalises them.
+    """
+
+    def __init__(
+        self,
+        processor: ProcessorMixin,
+        dtype: torch.dtype,
+        *,
+        memory_bytes: int = 1 << 31,
+        disk_bytes: int = 0,
+        folder: Path | None = None,
+    ) -> None:
+        """`folder`: where the caches of a run lie; None: nothing is kept on disk."""
+        self.processor = processor
+        self._dtype = dtype
+        self._room = memory_bytes
+        self._kept: dict[str, Features] = {}
+        self._folder = folder
+        self._disk_bytes = disk_bytes
+        self._shelf: Shelf | None = None
+        self._expansions: dict[tuple[int, int], tuple[int, ...]] = {}
+        self._sizes: dict[str, tuple[int, int]] = {}
+        self._areas: dict[str, int] = {}
+        self._errors: dict[str, ImageError] = {}
+        self._names: frozenset[str] = frozenset()
+        self._levels = _levels(processor, dtype)
+        self._reproducible = self._levels is not None
+        self._compared: set[tuple[int, ...]] = set()
+        self._lock = Lock()
+        self.full = memory_bytes == 0
+        """Whether some features are not in memory."""
+
+    @property
+    def facts(self) -> dict[str, int]:
+        """How many images lie where, for whoever watches; nothing where all are in memory."""
+        shelf = self._shelf if self._shelf is not None else ()
+        elsewhere = [name for name in self._sizes if name not in self._kept]
+        on_disk = sum(name in shelf for name in elsewhere)
+        counts = {"images on disk": on_disk, "images not kept": len(elsewhere) - on_disk}
+        return {name: count for name, count in counts.items() if count}
+
+    def features(self, ref: ImageRef, max_pixels: int) -> Features:
+        """Inputs of one image for `join`, text inputs left out. Raises ImageError."""
+        found = self._kept.get(ref.sha256)
+        if found is not None:
+            return found
+        if self._shelf is not None and (packed := self._shelf.get(ref.sha256)) is not None:
+            return unpack(*packed)
+        try:
+            image = load(ref, max_pixels=max_pixels)
+        except ImageError as error:
+            if ref.sha256 not in self._sizes:
+                raise
+            raise ImageError(
+                error.reason, f"{error}; it could be read before: put it back, and run the same command again"
+            ) from None
+        if not self._names:
+            self._expand(image)
+        return self._make(image)
+
+    def prepare(self, refs: Iterable[ImageRef], max_pixels: int) -> None:
+        """Look at images that will be asked for, several at a time, and keep what fits."""
+        new = [ref for ref in {ref.sha256: ref for ref in refs}.values() if self._is_new(ref, max_pixels)]
+        if self.full:
+            self._open_shelf()
+        threads = min(16, os.cpu_count() or 1, len(new))
+        if threads < 2:
+            for ref in new:
+                self._keep(ref.sha256, self._look(ref, max_pixels))
+            return
+        with ThreadPoolExecutor(max_workers=threads) as pool:
+            # A few at a time: the tiles of one image may take megabytes.
+            for start in range(0, len(new), 2 * threads):
+                some = new[start : start + 2 * threads]
+                for ref, seen in zip(some, pool.map(lambda ref: self._look(ref, max_pixels), some), strict=True):
+                    self._keep(ref.sha256, seen)
+
+    def expansion(self, ref: ImageRef, max_pixels: int) -> tuple[int, ...]:
+        """The token ids that stand for one image. They depend on its size only. Raises ImageError."""
+        if self._is_new(ref, max_pixels):
+            self.prepare([ref], max_pixels)
+        if ref.sha256 in self._errors:
+            raise self._errors.pop(ref.sha256)
+        return self._expansions[self._sizes[ref.sha256]]
+
+    def _is_new(self, ref: ImageRef, max_pixels: int) -> bool:
+        """Whether an image has not been seen, or is too large now that a stage before allowed larger ones."""
+        return self._areas.get(ref.sha256, max_pixels + 1) > max_pixels
+
+    def join(self, parts: Sequence[Features]) -> dict[str, torch.Tensor]:
+        """Inputs of several images as one batch, normalised; smaller tiles are padded with zeros and masked."""
+        kinds = {(part[_PIXELS].dtype, part[_PIXELS].shape[1:]) for part in parts if _PIXELS in part}
+        if len(kinds) > 1:
+            return join_features([self._normalised(part) for part in parts])
+        return self._normalised(join_features(parts))
+
+    def _look(self, ref: ImageRef, max_pixels: int) -> Features | None:
+        """Note the size of an image; its features where they can be kept and are not yet.
+
+        Where pixels are neither kept nor the first of their size, they are only checked: an image that cannot be
+        decoded costs its rows now, not the run later.
+        """
+        try:
+            data = _read_bytes(ref)
+            width, height = image_files.size(data, max_pixels=max_pixels)
+            size = _size(ref, (width, height))
+            shelved = self._shelf is not None and ref.sha256 in self._shelf
+            wanted = self._has_room() and not shelved
+            image = _decode(ref, data, max_pixels) if wanted else None
+            with self._lock:
+                if size not in self._expansions:
+                    image = image or _decode(ref, data, max_pixels)
+                    self._expansions[size] = self._expand(image)
+            if image is None and not shelved:
+                image_files.check(data, max_pixels=max_pixels)
+            self._sizes[ref.sha256], self._areas[ref.sha256] = size, width * height
+            return self._make(image) if wanted else None
+        except ImageError as error:
+            self._errors[ref.sha256] = error
+            return None
+
+    def _has_room(self) -> bool:
+        return not self.full or (self._shelf is not None and not self._shelf.full)
+
+    def _open_shelf(self) -> None:
+        """Open the shelf of this processor's images once memory is full; those of other settings go."""
+        if self._shelf is not None or self._folder is None or not self._disk_bytes:
+            return
+        path = self._folder / f"images-{processor_fingerprint(self.processor)[:16]}"
+        for other in self._folder.glob("images-*"):
+            if other != path:
+                shutil.rmtree(other, ignore_errors=True)
+        self._shelf = Shelf(path, max_bytes=self._disk_bytes)
+
+    def _expand(self, image: Any) -> tuple[int, ...]:
+        made = self.processor(text=image_token(self.processor), images=[image], add_special_tokens=False)
+        # Image processors also return what only the processor itself needs (InternVL's num_patches).
+        self._names = frozenset(made) - _TEXT_INPUTS
+        return tuple(int(value) for value in np.asarray(made["input_ids"]).reshape(-1))
+
+    def _keep(self, name: str, features: Features | None) -> None:
+        if features is None:
+            return
+        size = sum(value.numel() * value.element_size() for value in features.values())
+        if not self.full and size <= self._room:
+            self._room -= size
+            self._kept[name] = features
+            return
+        # In this order: threads that look at images meanwhile always see a place where there is one.
+        self._open_shelf()
+        self.full = True
+        if self._shelf is not None and not self._shelf.full:
+            self._shelf.put(name, *pack(features))
+
+    def _make(self, image: Any) -> Features:
+        """Features with raw pixels where they can be normalised later, else as the processor makes them."""
+        if not self._reproducible:
+            return self._cast(self._processed(image))
+        raw = self._processed(image, do_rescale=False, do_normalize=False)
+        pixels = raw.get(_PIXELS)
+        if pixels is None or _MASK in raw or not torch.equal(pixels.to(torch.uint8).to(pixels.dtype), pixels):
+            return self._cast(self._processed(image))
+        compact = {**raw, _PIXELS: pixels.to(torch.uint8)}
+        shape = tuple(pixels.shape)
+        # Others of this shape wait for the verdict.
+        with self._lock:
+            if shape not in self._compared and len(self._compared) < _COMPARED_SHAPES:
+                self._compared.add(shape)
+                whole, again = self._cast(self._processed(image)), self._normalised(compact)
+                self._reproducible = again.keys() == whole.keys() and all(
+                    torch.equal(again[name], whole[name]) for name in whole
+                )
+        return compact if self._reproducible else self._cast(self._processed(image))
+
+    def _processed(self, image: Any, **options: bool) -> dict[str, torch.Tensor]:
+        made = self.processor.image_processor(images=[image], return_tensors="pt", **options)
+        # Idefics-like processors put an axis of conversations before the axis of tiles; one conversation a tile means
+        # the same to the model and lets any number of images be joined.
+        tiled = _MASK in made
+        features = {}
+        for name, value in made.items():
+            if name not in self._names or not isinstance(value, torch.Tensor):
+                continue
+            value = value.transpose(0, 1) if tiled else value
+            if name == _MASK and bool(value.all()):
+                continue
+            features[name] = value
+        return features
+
+    def _cast(self, features: Features) -> dict[str, torch.Tensor]:
+        return {
+            name: value.to(self._dtype) if value.is_floating_point() else value for name, value in features.items()
+        }
+
+    def _normalised(self, features: Features) -> dict[str, torch.Tensor]:
+        """Features with raw pixels looked up in the table of their channel."""
+        pixels = features.get(_PIXELS)
+        if pixels is None or pixels.dtype != torch.uint8:
+            return dict(features)
+        assert self._levels is not None
+        channels = len(self._levels)
+        # (..., channels, height, width), or rows of patches as Qwen-VL wants them: (patches, channels x the rest).
+        rest = pixels.shape[-2:].numel() if pixels.ndim > 2 else pixels.shape[1] // channels
+        raw = pixels.reshape(-1, channels, rest)
+        values = torch.empty(raw.shape, dtype=self._dtype)
+        for channel, table in enumerate(self._levels):
+            places = raw[:, channel].reshape(-1).int()
+            values[:, channel] = table.index_select(0, places).view(-1, rest)
+        return {**features, _PIXELS: values.view(pixels.shape)}
+
+
+def _levels(processor: ProcessorMixin, dtype: torch.dtype) -> torch.Tensor | None:
+    """What the image processor makes of each of the 256 values of each channel; None when it cannot be asked."""
+    images = processor.image_processor
+    ramp = np.broadcast_to(np.arange(256, dtype=np.uint8), (3, 1, 256))
+    try:
+        if hasattr(images, "rescale_and_normalize"):
+            made = images.rescale_and_normalize(
+                torch.from_numpy(ramp.copy())[None],
+                images.do_rescale,
+                images.rescale_factor,
+                images.do_normalize,
+                images.image_mean,
+                images.image_std,
+            )[0]
+        else:
+            made = images.rescale(ramp, images.rescale_factor) if images.do_rescale else ramp
+            made = images.normalize(made, images.image_mean, images.image_std) if images.do_normalize else made
+    except (AttributeError, TypeError, ValueError):
+        return None
+    return torch.as_tensor(np.asarray(made)).reshape(3, 256).to(dtype)
+
+
+def processor_fingerprint(processor: ProcessorMixin) -> str:
+    """Hex digest of everything that decides what becomes of an image."""
+    images = processor.image_processor
+    return fingerprint(
+        {
+            "class": type(images).__name__,
+            "settings": images.to_json_string(),
+            **versions("pillow", "transformers"),
+        }
+    )
+
+
+def pack(features: Features) -> tuple[list[Any], list[Any]]:
+    """Tensors as bytes, and the names, dtypes and shapes by which `unpack` gives them back."""
+    # The widest first: every tensor then begins at a multiple of its item size.
+    ordered = sorted(features.items(), key=lambda item: -item[1].element_size())
+    pieces = [value.contiguous().reshape(-1).view(torch.uint8).numpy() for _, value in ordered]
+    return pieces, [[name, str(value.dtype).removeprefix("torch."), list(value.shape)] for name, value in ordered]
+
+
+def unpack(data: bytearray, layout: Sequence[Any]) -> dict[str, torch.Tensor]:
+    """The tensors of `pack`; they share memory with `data`."""
+    features, start = {}, 0
+    for name, dtype_name, shape in layout:
+        dtype = getattr(torch, dtype_name)
+        count = int(np.prod(shape, dtype=np.int64))
+        features[name] = torch.frombuffer(data, dtype=dtype, count=count, offset=start).view(shape)
+        start += count * dtype.itemsize
+    return features
+
+
+def join_features(parts: Sequence[Features]) -> dict[str, torch.Tensor]:
+    """`ImageStore.join` without the normalising."""
+    if not parts:
+        return {}
+    sides = {part[_PIXELS].shape[1:] for part in parts if _PIXELS in part}
+    tiles_differ = len(sides) > 1 and all(len(side) == 4 and side[0] == 1 for side in sides)
+    if any(_MASK in part for part in parts) or (tiles_differ and "image_sizes" not in parts[0]):
+        parts = [{_MASK: _mask_of(part), **part} for part in parts]
+    return {name: _concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def _mask_of(part: Features) -> torch.Tensor:
+    """The mask of tiles that need none."""
+    tiles, _, _, height, width = part[_PIXELS].shape
+    return torch.ones((tiles, 1, height, width), dtype=torch.int64)
+
+
+def _concatenate(values: Sequence[torch.Tensor]) -> torch.Tensor:
+    if len({value.shape[1:] for value in values}) > 1:
+        sides = [max(sizes) for sizes in zip(*(value.shape[1:] for value in values), strict=True)]
+        values = [_grown(value, sides) for value in values]
+    return torch.cat(list(values))
+
+
+def _grown(value: torch.Tensor, sides: Sequence[int]) -> torch.Tensor:
+    grown = value.new_zeros((value.shape[0], *sides))
+    grown[tuple(slice(0, size) for size in value.shape)] = value
+    return grown
+
+
+def image_token(processor: ProcessorMixin) -> str:
+    """The placeholder of one image in a rendered conversation."""
+    token = getattr(processor, "image_token", None)
+    if not token:
+        raise ModelError(f"{type(processor).__name__} names no image_token; this student cannot be trained on images")
+    return str(token)

@@ -1,0 +1,189 @@
+"""What a training stage reads: a question, the response to learn, references to the images.
+
+A stage's data is the filtered dataset ("traces"), an arm of it ("traces:random") or a named source; it may replay
+other sources. Does not cover tokens (student/data/encode.py) or how often a row is drawn (student/data/mixture.py).
+"""
+
+import hashlib
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from distill.artifacts.manifest import Manifest, flatten, require
+from distill.data import images
+from distill.data import reader as data
+from distill.errors import DataError
+from distill.recipe.recipe import DataSource, Recipe, Stage
+from distill.recipe.stages import is_traces
+from distill.types import BadRow, ImageRef
+
+NO_ANSWER = "no_answer"
+MALFORMED = "malformed_row"
+"""A trace that lacks what it must have, such as after the dataset was edited by hand."""
+NO_THINK = " /no_think"
+"""What a question ends with that asks a student of two modes for the answer alone."""
+_READ_ROWS = 256
+_COLUMNS = ("images", "messages", "answer", "rationale", "sample_id", "trace_id", "teacher", "weight", "signals")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One conversation of one question and one response."""
+
+    id: str
+    images: tuple[ImageRef, ...]
+    question: str
+    response: str
+    rationale: tuple[int, int] = (0, 0)
+    """Characters of the response; what is neither rationale nor answer is format."""
+    answer: tuple[int, int] = (0, 0)
+    sample_id: str = ""
+    """The question that the row is about; several traces may be."""
+    source: str = ""
+    teacher: str = ""
+    weight: float = 1.0
+    difficulty: float = 0.5
+    """Share of the question's traces that are wrong; a half where it is unknown."""
+
+
+def fields(recipe: Recipe, run: Path, stage: Stage) -> dict[str, Any]:
+    """What identifies the data of a stage: the filter's fingerprint, or the sources' content."""
+    found: dict[str, Any] = {}
+    if is_traces(stage):
+        upstream = require(run, "filter", next_step=f"run `distill filter {recipe.path}` first")
+        found[f"data.{stage.data}"] = upstream.fingerprint
+    for name in sources_of(stage):
+        found |= flatten(data.source_fields(recipe, name), f"data.{name}")
+    return found
+
+
+def sources_of(stage: Stage) -> list[str]:
+    """The sources of a recipe that a stage learns from, besides traces."""
+    return [*(() if is_traces(stage) else (stage.data,)), *stage.replay]
+
+
+def max_pixels(recipe: Recipe, stage: Stage) -> int:
+    """The pixel limit of a stage's images; traces hold images of any source, so the largest limit applies."""
+    names = recipe.data if is_traces(stage) else sources_of(stage)
+    limits = [recipe.data[name].max_pixels for name in names]
+    return max(limits, default=int(DataSource.model_fields["max_pixels"].default))
+
+
+def read(recipe: Recipe, run: Path, stage: Stage, dropped: Counter[str]) -> Iterator[Row]:
+    """The rows of a stage in order, replayed ones last; reasons for rows left out are added to `dropped`."""
+    own = _traces(recipe, run, stage, dropped) if is_traces(stage) else _samples(recipe, stage.data, dropped)
+    yield from islice(own, stage.limit)
+    for name in stage.replay:
+        yield from _samples(recipe, name, dropped)
+
+
+def _samples(recipe: Recipe, name: str, dropped: Counter[str]) -> Iterator[Row]:
+    def count(row: BadRow) -> None:
+        dropped[row.reason] += 1
+
+    for sample in data.samples(recipe, name, on_bad=count):
+        if sample.answer is None:
+            dropped[NO_ANSWER] += 1
+            continue
+        yield Row(
+            id=sample.id,
+            images=sample.images,
+            question=sample.question,
+            response=sample.answer,
+            answer=(0, len(sample.answer)),
+            sample_id=sample.id,
+            source=name,
+        )
+
+
+def _traces(recipe: Recipe, run: Path, stage: Stage, dropped: Counter[str]) -> Iterator[Row]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    _, _, arm = stage.data.partition(":")
+    folder = run / "filter" / (f"arms/{arm}" if arm else "dataset") / "train"
+    files = sorted(folder.glob("*.parquet"))
+    if not files:
+        raise DataError(f"{folder}: holds no *.parquet; run the filter stage again")
+    _require_written(run / "filter", files)
+    for file in files:
+        position = 0
+        try:
+            with pq.ParquetFile(file) as table:
+                there = [name for name in _COLUMNS if name in table.schema_arrow.names]
+                for batch in table.iter_batches(batch_size=_READ_ROWS, columns=there):
+                    for values in batch.to_pylist():
+                        try:
+                            row = _trace(values, file, position, stage, plain=recipe.filter.rationale == "plain")
+                        except (TypeError, ValueError, AttributeError, IndexError):
+                            dropped[MALFORMED] += 1
+                        else:
+                            if row.response.strip():
+                                yield row
+                            else:
+                                dropped[NO_ANSWER] += 1
+                        position += 1
+        except (OSError, KeyError, pa.ArrowException) as error:
+            raise DataError(
+                f"{file}: cannot be read as filtered traces: {error}; run the filter stage again"
+            ) from None
+
+
+def _require_written(stage_folder: Path, files: list[Path]) -> None:
+    """Raise DataError for files beside those of the filter: they would change what is learned and leave no trace."""
+    manifest = Manifest.read(stage_folder)
+    written = {stage_folder / name for name in manifest.outputs} if manifest is not None else set()
+    others = [file for file in files if file not in written]
+    if others and len(others) < len(files):
+        raise DataError(
+            f"{others[0]}: the filter stage did not write this file, so it is no part of the dataset; move it away"
+        )
+
+
+def _trace(values: dict[str, Any], file: Path, position: int, stage: Stage, *, plain: bool) -> Row:
+    question = "\n".join(message["content"] for message in values["messages"] if message["role"] == "user")
+    answer, identity = values["answer"], values["trace_id"]
+    response = values["messages"][-1]["content"] if stage.target == "rationale" else answer
+    if stage.target == "rationale" and _share(identity) < stage.no_think:
+        question, response = question + NO_THINK, answer if plain else f"<think>\n\n</think>\n\n{answer}"
+    rationale = values.get("rationale") or ""
+    begin = response.find(rationale) if rationale else -1
+    pass_rate = orjson.loads(values.get("signals") or "{}").get("question_pass_rate")
+    refs = tuple(
+        ImageRef(
+            sha256=images.sha256(images.cell_bytes(cell)), path=str(file), column="images", row=position, index=index
+        )
+        for index, cell in enumerate(values["images"])
+    )
+    return Row(
+        id=identity,
+        images=refs,
+        question=question,
+        response=response,
+        rationale=(begin, begin + len(rationale)) if begin >= 0 else (0, 0),
+        answer=(len(response) - len(answer), len(response)),
+        sample_id=values.get("sample_id") or identity,
+        source=stage.data,
+        teacher=values.get("teacher") or "",
+        weight=_weight(values.get("weight")),
+        difficulty=0.5 if pass_rate is None else 1 - float(pass_rate),
+    )
+
+
+def _weight(value: float | None) -> float:
+    """What a row counts; one without a weight counts 1. Raises ValueError for what is no finite number from 0 on."""
+    weight = 1.0 if value is None else float(value)
+    if not 0 <= weight < math.inf:
+        raise ValueError(f"weight {value}")
+    return weight
+
+
+def _share(identity: str) -> float:
+    """A number from 0 to 1 that every run gives the same row."""
+    return int.from_bytes(hashlib.sha256(identity.encode()).digest()[:8]) / 2**64

@@ -1,0 +1,367 @@
+"""What the students of an evaluation say: every question once, and once more without its images; journaled.
+
+A reply is kept as it was said, under the key of its student, so that judging and measuring anew asks nothing and an
+interrupted evaluation goes on where it stopped. Does not judge (student/inference/scoring.py) and starts no server:
+whoever calls hands in what does.
+"""
+
+import gc
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from distill.artifacts.damaged_lines import recovered
+from distill.artifacts.manifest import Journal
+from distill.errors import ModelError, RecipeError
+from distill.rationale import take_apart
+from distill.recipe.recipe import Recipe
+from distill.types import Progress, ProgressCallback, Sample
+from student.evaluation import students as targets
+from student.evaluation.students import Target
+from student.training import stage as stages
+
+if TYPE_CHECKING:
+    from student.data.images import ImageStore
+
+REPLIES = "replies.jsonl"
+NO_IMAGE = "without images"
+UNASKED = "image_token_in_text"
+"""Why a student cannot be asked a question: it holds the student's own mark of an image."""
+_EXPORT = ".export"
+_CHUNK = 128
+"""Questions handed to a server at once; what it said to them is durable then."""
+
+Reply = dict[str, Any]
+"""The fields of generation.Reply, and `seconds`: of its batch's wall clock an equal part, from a server its own."""
+
+
+class Served(Protocol):
+    """A server of a checkpoint while it lives, as student/export/verify.py has it."""
+
+    @property
+    def ask(self) -> Callable[[Sequence[Sample]], Sequence[tuple[Sequence[int], Sequence[int]]]]:
+        """Token ids of prompts and greedy replies, in the order of the questions."""
+
+
+class Attached(Protocol):
+    """A server of somebody else, found well."""
+
+    @property
+    def ask(self) -> Callable[[Sequence[Sample], Callable[[Sample, Any], None]], None]:
+        """Tells every greedy answer: text, tokens and reasoning_tokens (None: not counted), truncated, seconds."""
+
+
+Serve = Callable[..., AbstractContextManager[Served]]
+"""serve(checkpoint, arguments=..., max_new_tokens=..., max_pixels=...); the arguments are vLLM's options by name."""
+Connect = Callable[..., AbstractContextManager[Attached]]
+"""connect(name, student, max_new_tokens=..., max_pixels=...); raises ModelError for a server that is not well."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """Questions asked in the same way."""
+
+    samples: Sequence[Sample]
+    without_image: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What one student has still to be asked, by round."""
+
+    target: Target
+    missing: Sequence[tuple[Round, frozenset[str]]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engines:
+    """What asks students that are served; None: this caller has none."""
+
+    vllm: Callable[[], Serve] | None = None
+    """Called once, before anything is asked, when the recipe has students served for the evaluation."""
+    connect: Connect | None = None
+
+
+Key = tuple[str, bool, str]
+"""A student's key, whether the images were left out, and the question's id."""
+Told = Callable[[Round, Sequence[tuple[Sample, Reply]]], None]
+
+
+def rounds(recipe: Recipe, samples: Sequence[Sample]) -> list[Round]:
+    """The questions as they are, and those that have images without them where the recipe wants it."""
+    found = [Round(samples=samples, without_image=False)]
+    blind = [replace(sample, images=()) for sample in samples if sample.images]
+    if recipe.eval.without_image and blind:
+        found.append(Round(samples=blind, without_image=True))
+    return found
+
+
+def said(folder: Path) -> dict[Key, Reply]:
+    """Every reply in the journal, whose damaged lines are set aside.
+
+    One with `unasked` stands for a question that its student cannot be asked.
+    """
+    found = {}
+    for line in recovered(folder / REPLIES, _fault):
+        key = (line.pop("student"), line.pop("without_image"), line.pop("sample_id"))
+        found[key] = line
+    return found
+
+
+def _fault(line: Mapping[str, Any]) -> str:
+    missing = [name for name in ("student", "without_image", "sample_id") if name not in line]
+    if "unasked" not in line:
+        missing += [name for name in ("text", "tokens", "rationale_tokens", "truncated") if name not in line]
+    return f"it has no {missing[0]}" if missing else ""
+
+
+def unfinished(found: Mapping[str, Target], asked: Sequence[Round], known: Mapping[Key, Reply]) -> list[Work]:
+    """What is still to be asked, in the order of arms; equal students are asked once."""
+    work: dict[str, Work] = {}
+    for target in found.values():
+        missing = []
+        for each in asked:
+            ids = (sample.id for sample in each.samples)
+            missing.append((each, frozenset(i for i in ids if (target.key, each.without_image, i) not in known)))
+        if any(ids for _, ids in missing) and target.key not in work:
+            work[target.key] = Work(target=target, missing=missing)
+    return list(work.values())
+
+
+def ask(
+    recipe: Recipe,
+    folder: Path,
+    work: Sequence[Work],
+    engines: Engines,
+    begin: Callable[[], None],
+    on_progress: ProgressCallback,
+) -> None:
+    """Complete the journal. Whatever cannot work is refused before `begin` is called and the first question asked."""
+    served = recipe.eval.engine == "vllm"
+    limits = {
+        "max_new_tokens": recipe.eval.max_new_tokens,
+        "max_pixels": recipe.data[recipe.eval.data].max_pixels,
+    }
+    with ExitStack() as stack:
+        attached = {
+            each.target.arm: stack.enter_context(_connection(each.target, engines, limits))
+            for each in work
+            if each.target.server is not None
+        }
+        for each in work:
+            targets.require_loadable(recipe, each.target)
+        own = [each for each in work if each.target.server is None]
+        serve = _vllm(recipe, engines)() if served and own else None
+        begin()
+        journal = stack.enter_context(Journal(folder / REPLIES))
+        session = stages.Session()
+        for each in work:
+            told = _teller(each, journal, on_progress)
+            if each.target.server is not None:
+                _of_somebody(attached[each.target.arm], each, told)
+            elif serve is not None:
+                _exported(recipe, folder, each, serve, limits, told)
+            else:
+                _embedded(recipe, each, session, told)
+
+
+def _connection(target: Target, engines: Engines, limits: Mapping[str, int]) -> AbstractContextManager[Attached]:
+    if engines.connect is None:
+        raise RecipeError(f"eval.students.{target.arm} is served, and nothing here asks servers; use `distill eval`")
+    return engines.connect(target.arm, target.server, **limits)
+
+
+def _vllm(recipe: Recipe, engines: Engines) -> Callable[[], Serve]:
+    if engines.vllm is None:
+        raise RecipeError(
+            f'{recipe.path}: eval.engine = "vllm", and nothing here starts servers; use `distill eval`, or "embedded"'
+        )
+    return engines.vllm
+
+
+def _teller(work: Work, journal: Journal, on_progress: ProgressCallback) -> Told:
+    """What is told of each reply: the journal, and whoever watches."""
+    done = {each.without_image: len(each.samples) - len(ids) for each, ids in work.missing}
+
+    def told(asked: Round, replies: Sequence[tuple[Sample, Reply]]) -> None:
+        for sample, reply in replies:
+            key = {"student": work.target.key, "without_image": asked.without_image, "sample_id": sample.id}
+            journal.append({**key, **reply})
+        done[asked.without_image] += len(replies)
+        stage = f"eval {work.target.arm}{f' {NO_IMAGE}' if asked.without_image else ''}"
+        total = len(asked.samples)
+        if replies:
+            on_progress(Progress(stage=stage, done=done[asked.without_image], total=total, unit="questions"))
+
+    return told
+
+
+def _embedded(recipe: Recipe, work: Work, session: stages.Session, told: Told) -> None:
+    """Ask in this process, batch by batch. Batches don't depend on what is missing, so neither do replies."""
+    import torch
+
+    from student.data.encode import Encoder
+    from student.inference import generation
+    from student.training import trainer
+
+    gc.collect()  # the student before may still be there, and a GPU has no room for two
+    with trainer.quiet():
+        student, processor = targets.load(recipe, work.target)
+        student.to("cuda" if torch.cuda.is_available() else "cpu").eval()
+    encoder = Encoder(processor, stages.end_ids(student))
+    store = _store(work.target, session, processor, student.dtype)
+    max_pixels = recipe.data[recipe.eval.data].max_pixels
+    for asked, batch, wanted in _batches(recipe, work, encoder, store, told):
+        begun = time.perf_counter()
+        with trainer.quiet():
+            replies = generation.replies(
+                student,
+                processor,
+                encoder,
+                store,
+                asked.samples,
+                batch,
+                max_new_tokens=recipe.eval.max_new_tokens,
+                max_pixels=max_pixels,
+                type_name=stages.type_name(student),
+            )
+        seconds = (time.perf_counter() - begun) / len(batch)
+        told(
+            asked,
+            [
+                (asked.samples[place], {**asdict(reply), "seconds": seconds})
+                for (place, _), reply in zip(batch, replies, strict=True)
+                if asked.samples[place].id in wanted
+            ],
+        )
+
+
+def _batches(
+    recipe: Recipe, work: Work, encoder: Any, store: "ImageStore", told: Told
+) -> Iterator[tuple[Round, list[tuple[int, list[int]]], frozenset[str]]]:
+    """The batches that hold something missing, with what is missing of their round.
+
+    Questions that this student cannot be asked are told of as such, once the round is through.
+    """
+    from student.inference import generation
+
+    for asked, missing in work.missing:
+        if not missing:
+            continue
+        seen: set[str] = set()
+        for batch in generation.batches(
+            encoder,
+            store,
+            asked.samples,
+            batch_size=recipe.eval.batch_size,
+            max_pixels=recipe.data[recipe.eval.data].max_pixels,
+        ):
+            ids = {asked.samples[place].id for place, _ in batch}
+            seen |= ids
+            if ids & missing:
+                yield asked, batch, missing
+        told(
+            asked,
+            [
+                (sample, {"unasked": UNASKED})
+                for sample in asked.samples
+                if sample.id in missing and sample.id not in seen
+            ],
+        )
+
+
+def _store(target: Target, session: stages.Session, processor: Any, dtype: Any) -> "ImageStore":
+    """Resized images; those of the recipe's own students share them, for their processors are the same."""
+    from student.data.images import ImageStore
+
+    if target.foreign:
+        return ImageStore(processor, dtype)
+    session.store = session.store or ImageStore(processor, dtype)
+    return session.store
+
+
+def _exported(recipe: Recipe, folder: Path, work: Work, serve: Serve, limits: Mapping[str, int], told: Told) -> None:
+    """Export the student below `folder`, have it served while it is asked, and remove the export."""
+    from student.data.encode import Encoder
+    from student.export import convert as export
+    from student.inference import generation
+    from student.training import trainer
+
+    place = folder / _EXPORT
+    shutil.rmtree(place, ignore_errors=True)
+    with trainer.quiet():
+        student, processor = targets.load(recipe, work.target)
+    encoder = Encoder(processor, stages.end_ids(student))
+    store = _store(work.target, stages.Session(), processor, student.dtype)
+    chunks: list[tuple[Round, list[Sample]]] = []
+    longest = 0
+    for asked, batch, missing in _batches(recipe, work, encoder, store, told):
+        wanted = [asked.samples[at] for at, _ in batch if asked.samples[at].id in missing]
+        longest = max(longest, *(len(ids) for _, ids in batch))
+        if chunks and chunks[-1][0] is asked and len(chunks[-1][1]) + len(wanted) <= _CHUNK:
+            chunks[-1][1].extend(wanted)
+        else:
+            chunks.append((asked, wanted))
+    arguments = {
+        "dtype": str(student.dtype).removeprefix("torch."),
+        "max-model-len": longest + recipe.eval.max_new_tokens,
+        "limit-mm-per-prompt": {"image": max(len(sample.images) for _, wanted in chunks for sample in wanted)},
+    }
+    try:
+        with trainer.quiet():
+            export.save(_native(work.target, student), processor, place)
+        del student
+        gc.collect()
+        with serve(place, arguments={**export.server_arguments(place), **arguments}, **limits) as server:
+            for asked, wanted in chunks:
+                begun = time.perf_counter()
+                answers = server.ask(wanted)
+                seconds = (time.perf_counter() - begun) / len(wanted)
+                replies = [generation.reply_of(ids, encoder, processor.tokenizer) for _, ids in answers]
+                told(
+                    asked,
+                    [
+                        (sample, {**asdict(reply), "seconds": seconds})
+                        for sample, reply in zip(wanted, replies, strict=True)
+                    ],
+                )
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _native(target: Target, student: Any) -> Any:
+    from student.export import convert as export
+
+    try:
+        return export.to_vllm_native(student)
+    except ModelError as error:
+        raise ModelError(f'arm {target.arm}: {error}; set eval.engine = "embedded"') from None
+
+
+def _of_somebody(attached: Attached, work: Work, told: Told) -> None:
+    """Ask a served student, whose tokenizer is not known: tokens are what the server says."""
+    for asked, missing in work.missing:
+
+        def tell(sample: Sample, answer: Any, asked: Round = asked) -> None:
+            told(asked, [(sample, _counted(answer))])
+
+        attached.ask([sample for sample in asked.samples if sample.id in missing], tell)
+
+
+def _counted(answer: Any) -> Reply:
+    """A server's answer as a reply. Tokens of the rationale that it does not count go by the share of the text."""
+    rationale = answer.reasoning_tokens
+    if rationale is None and answer.tokens is not None:
+        text = answer.text.strip()
+        rationale = round(answer.tokens * len(take_apart(text).reasoning) / len(text)) if text else 0
+    return {
+        "text": answer.text,
+        "tokens": answer.tokens,
+        "rationale_tokens": rationale,
+        "truncated": answer.truncated,
+        "seconds": answer.seconds,
+    }

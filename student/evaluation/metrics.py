@@ -1,0 +1,259 @@
+"""What eval/metrics.json holds: the figures of every arm over its judged predictions, and the arms compared.
+
+Pure functions over predictions: nothing here reads, writes or generates. Undecided answers are not correct, and are
+counted apart. A share or mean named X has its interval in X_ci95 (Wilson's for shares, BCa bootstrap for means) and
+in X_n how many replies it is over, where not all count. What no reply can tell is None, never 0.
+"""
+
+import hashlib
+import math
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from distill.stats import intervals as scores
+from student.inference.scoring import Prediction, summary
+
+Lines = Sequence[Prediction]
+
+MEASURES = 3
+"""Raised with every change of what `measure`, or the judging before it, gives: an evaluation that an earlier version
+measured is measured again from the replies that it kept, nothing is asked again."""
+WINDOW = 50
+"""Questions in one window of the running accuracy."""
+_POINTS = 100
+_LEVELS = 8
+"""So many different difficulties are shown as they are."""
+_TERCILES = ("easy", "medium", "hard")
+
+
+def measure(
+    lines: Mapping[str, Lines],
+    *,
+    seed: int,
+    facts: Mapping[str, Mapping[str, Any]],
+    without_image: Mapping[str, Lines] | None = None,
+) -> dict[str, Any]:
+    """The figures of every arm, and of every later arm against every earlier one.
+
+    `lines`: an arm's predictions, in the same order of questions for every arm; the order of arms is kept.
+    `facts`: what else is known of an arm (its stage, its cost in training), noted beside its figures.
+    `without_image`: predictions of the same arms to questions asked without their pictures.
+    """
+    unseen = without_image or {}
+    names = list(lines)
+    deltas = {
+        f"{later}-{earlier}": _delta(lines[later], lines[earlier])
+        for position, later in enumerate(names)
+        for earlier in names[:position]
+    }
+    return {
+        "arms": {arm: {**figures(lines[arm], unseen.get(arm, ())), **facts.get(arm, {})} for arm in names},
+        "deltas": deltas,
+        "seed": seed,
+    }
+
+
+def figures(lines: Lines, without_image: Lines = ()) -> dict[str, Any]:
+    """Everything about one arm: as a whole, by domain, by difficulty, along the way, and without its pictures."""
+    return {
+        **overview(lines),
+        **running(lines),
+        "domains": {name: overview(group) for name, group in _by_domain(lines).items()},
+        "difficulty": {name: overview(group) for name, group in by_difficulty(lines).items()},
+        "without_image": unseen(lines, without_image),
+    }
+
+
+def overview(lines: Lines) -> dict[str, Any]:
+    """The figures of at least one prediction, flat.
+
+    hallucination_rate: rationales with an unsupported value, of those in which some value could be checked.
+    consistency_rate: answers that their rationale concludes, of those whose rationale concludes anything.
+    """
+    lengths = [line["rationale_tokens"] for line in lines if line["rationale_tokens"] is not None]
+    consistent = [line for line in lines if line.get("consistent") is True]
+    inconsistent = [line for line in lines if line.get("consistent") is False]
+    return {
+        **summary(lines),
+        **_share("undecided_rate", (line["verdict"] == "undecided" for line in lines)),
+        **_share("exact_accuracy", (line.get("exact") for line in lines)),
+        **_share("relaxed_accuracy", (line.get("relaxed") for line in lines)),
+        **_share("format_rate", (line["well_formed"] for line in lines)),
+        **_share("truncation_rate", (line["truncated"] for line in lines)),
+        "median_rationale_tokens": float(statistics.median(lengths)) if lengths else None,
+        "p95_rationale_tokens": _quantile(lengths, 0.95) if lengths else None,
+        **_mean("mean_seconds", (line.get("seconds") for line in lines)),
+        **_share("hallucination_rate", map(_hallucinated, lines)),
+        **_mean("mean_unsupported_values", (line.get("unsupported_values") for line in lines)),
+        **_share("consistency_rate", (line.get("consistent") for line in lines)),
+        **_share("accuracy_when_consistent", map(_correct, consistent)),
+        **_share("accuracy_when_inconsistent", map(_correct, inconsistent)),
+        **_mean("anls", (line.get("anls") for line in lines)),
+        **_mean("vqa_accuracy", (line.get("vqa_accuracy") for line in lines)),
+        **_mean("rouge_l", (line.get("rouge_l") for line in lines)),
+        **_mean("rationale_rouge_l", (line.get("rationale_rouge_l") for line in lines)),
+    }
+
+
+def running(lines: Lines) -> dict[str, Any]:
+    """The accuracy so far along the questions, and how much it varies from window to window of 50 of them.
+
+    The order is that of a hash of the question, so it knows neither domains nor difficulty and is the same for every
+    arm. `running_accuracy`: [questions so far, accuracy], at most 100 of them. `volatility`: standard deviation of
+    the accuracy of whole consecutive windows; `volatility_expected`: what chance alone gives, sqrt(p (1 - p) / 50);
+    `volatility_ratio` of both, with the 95 % range that chance gives such a ratio (chi-square of its windows). In
+    such an order every student is about as volatile as chance, so that a curve looks calmer is no finding by itself.
+    """
+    from scipy.stats import chi2
+
+    ordered = [_correct(line) for line in sorted(lines, key=lambda line: _turn(line["sample_id"]))]
+    n = len(ordered)
+    step = math.ceil(n / _POINTS)
+    places = sorted({*range(step, n + 1, step), n})
+    totals, so_far = [0], 0
+    for right in ordered:
+        so_far += right
+        totals.append(so_far)
+    windows = [(totals[end] - totals[end - WINDOW]) / WINDOW for end in range(WINDOW, n + 1, WINDOW)]
+    share = so_far / n
+    volatility = expected = ratio = by_chance = None
+    if (free := len(windows) - 1) > 0:
+        volatility, expected = statistics.stdev(windows), math.sqrt(share * (1 - share) / WINDOW)
+        if expected:
+            ratio = volatility / expected
+            by_chance = tuple(math.sqrt(float(chi2.ppf(end, free)) / free) for end in (0.025, 0.975))
+    return {
+        "running_accuracy": [[place, totals[place] / place] for place in places],
+        "volatility": volatility,
+        "volatility_expected": expected,
+        "volatility_ratio": ratio,
+        "volatility_ratio_by_chance": by_chance,
+        "volatility_n": len(windows),
+    }
+
+
+def unseen(lines: Lines, without_image: Lines) -> dict[str, Any] | None:
+    """The same questions asked without their pictures, and what the pictures add to each; None if none was asked.
+
+    `gain` is the accuracy with the picture less that without, on the questions asked both ways.
+    """
+    if not without_image:
+        return None
+    seen = {line["sample_id"]: line for line in lines}
+    return {
+        **_blind(without_image, seen),
+        "domains": {name: _blind(group, seen) for name, group in _by_domain(without_image).items()},
+    }
+
+
+def _blind(lines: Lines, seen: Mapping[str, Prediction]) -> dict[str, Any]:
+    both = [(seen[line["sample_id"]], line) for line in lines if line["sample_id"] in seen]
+    gain = _paired([_correct(line) for line, _ in both], [_correct(line) for _, line in both]) if both else None
+    return {**summary(lines), "gain": gain}
+
+
+def by_difficulty(lines: Lines) -> dict[str, list[Prediction]]:
+    """Predictions by the difficulty that their source gives: its own values where they are few or words.
+
+    More than 8 different numbers are cut into terciles by value (higher is harder; equal values stay together), named
+    easy, medium and hard. Questions without a difficulty are in no group.
+    """
+    known = [(line, line["difficulty"]) for line in lines if line.get("difficulty") is not None]
+    numbers = [_number(value) for _, value in known]
+    found: dict[str, list[Prediction]] = {}
+    if len({str(value) for _, value in known}) <= _LEVELS or None in numbers:
+        for line, value in sorted(known, key=lambda item: _level(item[1])):
+            found.setdefault(str(value), []).append(line)
+        return found
+    ordered = sorted(number for number in numbers if number is not None)
+    first, second = (ordered[math.ceil(len(ordered) * part / 3) - 1] for part in (1, 2))
+    for (line, _), number in zip(known, numbers, strict=True):
+        assert number is not None
+        found.setdefault(_TERCILES[(number > first) + (number > second)], []).append(line)
+    return {name: found[name] for name in _TERCILES if name in found}
+
+
+def _level(value: Any) -> tuple[int, float, str]:
+    """Levels in their order: easy to hard, numbers by value, other words by the alphabet."""
+    text = str(value)
+    if text.lower() in _TERCILES:
+        return 0, _TERCILES.index(text.lower()), text
+    number = _number(value)
+    return (2, 0.0, text) if number is None else (1, number, text)
+
+
+def _number(value: Any) -> float | None:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _hallucinated(line: Prediction) -> bool | None:
+    count = line.get("unsupported_values")
+    return None if count is None else bool(count > 0)
+
+
+_COMPARED: Mapping[str, Callable[[Prediction], bool | None]] = {
+    "relaxed_accuracy": lambda line: line.get("relaxed"),
+    "hallucination_rate": _hallucinated,
+    "consistency_rate": lambda line: line.get("consistent"),
+}
+"""Shares besides accuracy whose difference is tested, on the questions where both replies have one."""
+
+
+def _by_domain(lines: Lines) -> dict[str, list[Prediction]]:
+    names = sorted({line["domain"] for line in lines})
+    return {name: [line for line in lines if line["domain"] == name] for name in names}
+
+
+def _correct(line: Prediction) -> bool:
+    return bool(line["verdict"] == "correct")
+
+
+def _turn(sample_id: str) -> bytes:
+    return hashlib.sha256(f"running\0{sample_id}".encode()).digest()
+
+
+def _share(name: str, flags: Iterable[bool | None]) -> dict[str, Any]:
+    known = [bool(flag) for flag in flags if flag is not None]
+    n, count = len(known), sum(known)
+    return {name: count / n if n else None, f"{name}_ci95": scores.wilson(count, n) if n else None, f"{name}_n": n}
+
+
+def _mean(name: str, values: Iterable[float | None]) -> dict[str, Any]:
+    known = [float(value) for value in values if value is not None]
+    mean = math.fsum(known) / len(known) if known else None
+    return {name: mean, f"{name}_ci95": scores.bootstrap_mean(known), f"{name}_n": len(known)}
+
+
+def _quantile(values: Sequence[float], share: float) -> float:
+    """Between two values in proportion, as numpy's default does."""
+    ordered = sorted(values)
+    place = share * (len(ordered) - 1)
+    low = math.floor(place)
+    high = min(low + 1, len(ordered) - 1)
+    return float(ordered[low] + (ordered[high] - ordered[low]) * (place - low))
+
+
+def _delta(later: Lines, earlier: Lines) -> dict[str, Any]:
+    domains, before = _by_domain(later), _by_domain(earlier)
+    others: dict[str, Any] = {}
+    for name, flag in _COMPARED.items():
+        flags = [(flag(one), flag(other)) for one, other in zip(later, earlier, strict=True)]
+        both = [(bool(one), bool(other)) for one, other in flags if one is not None and other is not None]
+        others[name] = _paired([one for one, _ in both], [other for _, other in both]) if both else None
+    return {
+        **_paired(list(map(_correct, later)), list(map(_correct, earlier))),
+        **others,
+        "domains": {
+            name: _paired(list(map(_correct, domains[name])), list(map(_correct, before[name]))) for name in domains
+        },
+    }
+
+
+def _paired(first: Sequence[bool], second: Sequence[bool]) -> dict[str, Any]:
+    return {**asdict(scores.paired(first, second)), "bootstrap_ci95": scores.bootstrap_difference(first, second)}

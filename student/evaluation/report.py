@@ -1,0 +1,212 @@
+"""The page of an evaluation: arms with their intervals, differences, costs, curves, and a gallery of what each says.
+
+Draws what student/evaluation/metrics.py measured and training logged; decides nothing. What a metrics file does not
+hold is left out.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from distill.artifacts.manifest import read_jsonl, write_text
+from distill.recipe.recipe import Recipe
+from distill.reports import gallery, plots
+from distill.reports import html as pages
+from distill.reports import metric_table as headline
+from distill.reports.metric_table import interval, probability
+from distill.reports.plots import percent
+from distill.types import Sample
+
+_LOG, _VALIDATION = "metrics.jsonl", "validation.jsonl"
+
+
+def write(
+    recipe: Recipe,
+    path: Path,
+    metrics: Mapping[str, Any],
+    predictions: Sequence[Mapping[str, Any]],
+    samples: Sequence[Sample],
+    *,
+    train: Path | None = None,
+) -> None:
+    """Write the page as one self-contained file of at most `gallery.PAGE_BYTES`.
+
+    `train`: where the stages' logs lie; by default beside the evaluation, as in a run directory.
+    """
+    arms = metrics["arms"]
+    names = list(arms)
+    deltas = metrics.get("deltas", {})
+    facts = {
+        "kicker": "distill eval",
+        "title": f"{recipe.name}: what the student learned",
+        "lead": f"Every student answered the same {arms[names[-1]]['n']:,} held-out questions, greedily and once. "
+        "Its answers were judged by the checker that filtered the traces.",
+        "footer": [
+            "Intervals hold at 95 %: Wilson's for shares, Bonett and Price's for paired differences, the bootstrap's "
+            "for means; p is McNemar's exact test. Undecided answers count as not correct.",
+            "Distillation does not correct what teachers see or reason wrongly, inherits their biases and creates no "
+            "new perception.",
+            *(f"{name}: {arm['note']}" for name, arm in arms.items() if arm.get("note")),
+        ],
+        "figures": _figures(arms, deltas),
+        "arms": arms,
+        "about": {name: _origin(name, arm) for name, arm in arms.items()},
+        "headline": headline.table(arms),
+        "more": headline.table(arms, headline.MORE),
+        "accuracy": plots.estimates(
+            "Accuracy of every arm with its interval",
+            [_share(name, arm) for name, arm in arms.items()],
+            zero=False,
+        ),
+        "effects": plots.estimates(
+            "Paired differences of accuracy with their intervals",
+            [_difference(name, delta) for name, delta in deltas.items()],
+            zero=True,
+        ),
+        "deltas": {_minus(name): _delta_row(delta) for name, delta in deltas.items()},
+        "delta_domains": list(dict.fromkeys(name for delta in deltas.values() for name in delta.get("domains", {}))),
+        "running": _running(arms),
+        "volatility": [(name, arm) for name, arm in arms.items() if arm.get("volatility") is not None],
+        "curves": _curves(arms, path.parent.parent / "train" if train is None else train),
+        "heat": {
+            "domain": _heat(arms, "domains"),
+            "difficulty": _heat(arms, "difficulty"),
+        },
+    }
+    cards = gallery.cards(
+        predictions, samples, names, recipe.eval.gallery, domain_teachers=_domain_teachers(recipe, samples)
+    )
+    page = gallery.fitted(
+        lambda shown: pages.render("eval_report.html", gallery=shown, **facts),
+        cards,
+        max_pixels=recipe.data[recipe.eval.data].max_pixels,
+    )
+    write_text(path, page)
+
+
+def _figures(arms: Mapping[str, Any], deltas: Mapping[str, Any]) -> list[tuple[str, str]]:
+    figures = [(name, f"{percent(arm['accuracy'])} %") for name, arm in arms.items()]
+    best = list(arms)[-1]
+    figures += [
+        (f"points over {name.removeprefix(f'{best}-')}", percent(delta["delta"], signed=True))
+        for name, delta in deltas.items()
+        if name.startswith(f"{best}-")
+    ]
+    return figures
+
+
+def _origin(name: str, arm: Mapping[str, Any]) -> str:
+    """Where the student comes from, unless its name says so."""
+    stage = str(arm.get("stage") or arm.get("source") or "")
+    return "" if stage == name else stage
+
+
+def _minus(name: str) -> str:
+    """`later-earlier` as it is read; names that hold a hyphen stay as they are."""
+    return name.replace("-", " − ", 1) if name.count("-") == 1 else name
+
+
+def _share(name: str, arm: Mapping[str, Any]) -> plots.Estimate:
+    low, high = arm["ci95"]
+    return plots.Estimate(
+        label=name,
+        value=arm["accuracy"],
+        low=low,
+        high=high,
+        text=f"{percent(arm['accuracy'])} % {interval(arm['ci95'])}",
+    )
+
+
+def _difference(name: str, delta: Mapping[str, Any]) -> plots.Estimate:
+    low, high = delta["ci95"]
+    return plots.Estimate(
+        label=_minus(name),
+        value=delta["delta"],
+        low=low,
+        high=high,
+        text=f"{percent(delta['delta'], signed=True)} {interval(delta['ci95'], signed=True)}",
+    )
+
+
+def _delta_row(delta: Mapping[str, Any]) -> dict[str, Any]:
+    bootstrap = headline.ends_of(delta.get("bootstrap_ci95"))
+    return {
+        "points": percent(delta["delta"], signed=True),
+        "interval": interval(delta["ci95"], signed=True),
+        "bootstrap": interval(bootstrap, signed=True) if bootstrap else "",
+        "p": probability(delta.get("p")),
+        "gained": delta.get("only_first"),
+        "lost": delta.get("only_second"),
+        "domains": {name: percent(part["delta"], signed=True) for name, part in delta.get("domains", {}).items()},
+    }
+
+
+def _running(arms: Mapping[str, Any]) -> plots.Chart | None:
+    series = {name: [(x, y) for x, y in arm.get("running_accuracy") or ()] for name, arm in arms.items()}
+    return plots.chart(
+        "Running accuracy",
+        series,
+        about="Over the questions answered so far, in an order that knows nothing of them.",
+        x_name="questions",
+        unit="percent",
+    )
+
+
+def _curves(arms: Mapping[str, Any], train: Path) -> list[plots.Chart]:
+    """Training loss of every arm's stage, and what was measured on questions kept out, where it was."""
+    losses, kept_out, asked, bands = {}, {}, {}, {}
+    for name, arm in arms.items():
+        folder = train / str(arm.get("stage") or "")
+        if not arm.get("stage") or not folder.is_dir():
+            continue
+        losses[name] = _points(folder / _LOG, "loss")
+        kept_out[name] = _points(folder / _VALIDATION, "loss")
+        asked[name] = _points(folder / _VALIDATION, "accuracy")
+        bands[name] = [
+            (line["step"], *line["ci95"])
+            for line in _lines(folder / _VALIDATION)
+            if line.get("accuracy") is not None and line.get("ci95")
+        ]
+    styles = {name: place for place, name in enumerate(arms)}
+    about = "Mean over the response tokens since the last line of the log; the last stage of each arm."
+    found = [
+        plots.chart("Training loss", losses, about=about, styles=styles),
+        plots.chart("Loss of rows kept out", kept_out, styles=styles),
+        plots.chart("Accuracy while training", asked, unit="percent", bands=bands, styles=styles),
+    ]
+    return [chart for chart in found if chart is not None]
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    return list(read_jsonl(path, on_damage=lambda _: None)) if path.is_file() else []
+
+
+def _points(path: Path, key: str) -> list[tuple[float, float]]:
+    return [(line["step"], line[key]) for line in _lines(path) if headline.is_number(line.get(key))]
+
+
+def _heat(arms: Mapping[str, Any], key: str) -> plots.Heat | None:
+    groups = {name: arm.get(key) or {} for name, arm in arms.items()}
+    counts = {column: part.get("n") for parts in groups.values() for column, part in parts.items()}
+    if len(counts) < 2:
+        return None
+    return plots.heat(
+        {
+            name: {
+                column: (part["accuracy"], interval(part["ci95"]) if part.get("ci95") else "")
+                for column, part in parts.items()
+            }
+            for name, parts in groups.items()
+        },
+        counts,
+    )
+
+
+def _domain_teachers(recipe: Recipe, samples: Sequence[Sample]) -> dict[str, tuple[str, ...]]:
+    """Who is asked questions of a domain, by the recipe; a single teacher is no news."""
+    if len(recipe.teachers) < 2:
+        return {}
+    return {
+        domain: tuple(each.name for each in recipe.teachers if not each.domains or domain in each.domains)
+        for domain in {sample.domain for sample in samples}
+    }

@@ -1,0 +1,318 @@
+"""Which student each arm of an evaluation is: a stage's, the one before any stage, or one from anywhere.
+
+Says what identifies it, refuses what cannot work before anything is asked, and loads it. Asks it nothing
+(student/evaluation/collect_replies.py).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from distill import redact
+from distill.artifacts.manifest import directory_sha256, fingerprint, require
+from distill.errors import ModelError, RecipeError
+from distill.recipe.eval import BASE, AnyStudent
+from distill.recipe.recipe import Recipe
+from distill.recipe.stages import is_traces
+from student.train import model_folder, student_fields
+from student.training.saved_model import ADAPTER, MODEL, require_saved
+
+SERVED_NOTE = (
+    "Known by its address and the name of its model alone: which weights answered there is the server's word, and "
+    "nothing here can tell whether they changed."
+)
+_ADAPTER_FILE, _ADAPTER_CONFIG = "adapter_model.safetensors", "adapter_config.json"
+_ADAPTER_PREFIX = "base_model.model."
+_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """The student of one arm."""
+
+    arm: str
+    what: str
+    """Name of its stage, "base", or what the recipe calls its model."""
+    key: str
+    """Digest of what it is; equal students have equal keys, and are asked once."""
+    facts: Mapping[str, Any]
+    """What is known of it, for the metrics."""
+    model: str | None = None
+    """Folder or hub name as transformers takes it; None: put together from the recipe's parts, or served."""
+    revision: str | None = None
+    adapter: Path | None = None
+    server: AnyStudent | None = None
+    """Where it is asked, when somebody else serves it."""
+    foreign: bool = False
+    """Whether its processor may be another than that of the recipe's student."""
+
+
+def arms_of(recipe: Recipe) -> dict[str, str]:
+    """Arm to stage, to "base", or to the model of a student from elsewhere.
+
+    Arms taught with rationales come last, so that `later-earlier` reads as their gain. Raises RecipeError when there
+    is no student at all.
+    """
+    by_name = {stage.name: stage for stage in recipe.stages}
+    arms = dict(recipe.eval.arms) or {name: name for name in list(by_name)[1:] or list(by_name)}
+    others = {arm: student.model for arm, student in recipe.eval.students.items()}
+    if not arms and not others:
+        raise RecipeError(
+            f"{recipe.path}: evaluation needs students: the [[stages]] that made them, or [eval.students.NAME] "
+            "(distill eval --student NAME=MODEL)"
+        )
+    clash = sorted(set(arms) & set(others))
+    if clash:
+        raise RecipeError(f"{recipe.path}: eval.students.{clash[0]}: there is an arm of that name; choose another")
+
+    def taught(arm: str) -> bool:
+        stage = by_name.get(arms[arm])
+        return stage is not None and is_traces(stage) and stage.target == "rationale"
+
+    return (
+        {arm: arms[arm] for arm in arms if not taught(arm)} | others | {arm: arms[arm] for arm in arms if taught(arm)}
+    )
+
+
+def targets(recipe: Recipe, run: Path) -> dict[str, Target]:
+    """The student of every arm, in the order of `arms_of`.
+
+    Raises StaleError for a stage that is not finished, RecipeError or ModelError for a student that is not there.
+    """
+    found = {}
+    for arm, what in arms_of(recipe).items():
+        if arm in recipe.eval.students:
+            found[arm] = _elsewhere(recipe, arm, recipe.eval.students[arm])
+        elif what == BASE:
+            found[arm] = _base(recipe, arm)
+        else:
+            found[arm] = _of_stage(recipe, run, arm, what)
+    return found
+
+
+def _of_stage(recipe: Recipe, run: Path, arm: str, stage: str) -> Target:
+    manifest = require(run / "train", stage, next_step=f"run `distill train {recipe.path}` first")
+    require_saved(run, stage)
+    return Target(
+        arm=arm,
+        what=stage,
+        key=manifest.fingerprint,
+        facts={
+            "stage": stage,
+            "train_steps": manifest.counts["steps"],
+            "train_tokens": manifest.tokens["trained"],
+            "train_seconds": manifest.seconds,
+        },
+        model=str(model_folder(run, stage)),
+    )
+
+
+def _base(recipe: Recipe, arm: str) -> Target:
+    if recipe.student is None:
+        raise RecipeError(f"{recipe.path}: eval.arms.{arm} = {BASE!r} is the student before any stage; add [student]")
+    settings = student_fields(recipe) | {"seed": recipe.seed}
+    return Target(
+        arm=arm,
+        what=BASE,
+        key=fingerprint(settings),
+        facts={"stage": BASE, "train_steps": 0, "train_tokens": 0, "train_seconds": 0.0},
+    )
+
+
+def _elsewhere(recipe: Recipe, arm: str, student: AnyStudent) -> Target:
+    where = f"eval.students.{arm}"
+    told = student.model_dump(mode="json", exclude_none=True, exclude={"api_key_env"})
+    if student.base_url is not None:
+        # A server is the same whoever asks it: its password is neither shown nor part of what it is.
+        told["base_url"] = redact.url(student.base_url)
+        identity = {"base_url": redact.url(student.base_url).rstrip("/"), "model": student.model}
+        return Target(
+            arm=arm,
+            what=student.model,
+            key=fingerprint(identity),
+            facts={"source": f"{identity['model']} at {identity['base_url']}", "student": told, "note": SERVED_NOTE},
+            server=student,
+            foreign=True,
+        )
+    name, folder, laid = locate(where, recipe, student)
+    digests = {
+        **({} if folder is None else {"sha256": directory_sha256(folder)}),
+        **({} if laid is None else {"adapter_sha256": directory_sha256(laid)}),
+    }
+    identity = {
+        **(digests if folder is not None else {"model": f"{name}@{student.revision or ''}", **digests}),
+        "dtype": "" if recipe.student is None else recipe.student.dtype,
+    }
+    return Target(
+        arm=arm,
+        what=student.model,
+        key=fingerprint(identity),
+        facts={
+            "source": " + ".join([student.model, *([student.adapter] if student.adapter else [])]),
+            "student": told | digests,
+        },
+        model=name if folder is None else str(folder),
+        revision=student.revision,
+        adapter=laid,
+        foreign=True,
+    )
+
+
+def locate(where: str, recipe: Recipe, student: AnyStudent) -> tuple[str, Path | None, Path | None]:
+    """Name, folder (None for the name of a hub) and adapter of a student that is not served. Raises ModelError."""
+    name, adapter = recipe.local_or_hub(student.model), student.adapter
+    if Path(name).is_dir() and _is_adapter(Path(name)):
+        if adapter is not None:
+            raise ModelError(f"{where}: model {name} is itself an adapter; name the model that both belong to")
+        adapter, name = name, _adapted(where, recipe, Path(name))
+    return name, _folder(where, name), None if adapter is None else _adapter(where, recipe.local(adapter))
+
+
+def _folder(where: str, name: str) -> Path | None:
+    """The checkpoint that a name means, a trained stage's folder included; None for the name of a hub."""
+    path = Path(name).expanduser()
+    if not path.exists():
+        if path.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1:
+            raise ModelError(
+                f"{where}: there is no folder {name}; correct its model, or name one of a hub: OWNER/NAME"
+            )
+        return None
+    if not path.is_dir():
+        raise ModelError(f"{where}: {name} is a file; give the folder of a checkpoint")
+    if not (path / "config.json").is_file() and (path / MODEL / "config.json").is_file():
+        path = path / MODEL
+    lacking = [what for what in ("config.json", "*.safetensors") if not any(path.glob(what))]
+    if lacking:
+        raise ModelError(
+            f"{where}: {path} holds no {' and no '.join(lacking)}, so it is no checkpoint; give a folder that "
+            "`distill train` or `distill export` wrote, or save_pretrained"
+        )
+    return path
+
+
+def _is_adapter(path: Path) -> bool:
+    return (path / _ADAPTER_CONFIG).is_file() and not (path / "config.json").is_file()
+
+
+def _adapter(where: str, path: Path) -> Path:
+    if not (path / _ADAPTER_CONFIG).is_file() and (path / ADAPTER / _ADAPTER_CONFIG).is_file():
+        path = path / ADAPTER
+    lacking = [name for name in (_ADAPTER_CONFIG, _ADAPTER_FILE) if not (path / name).is_file()]
+    if lacking:
+        raise ModelError(f"{where}: adapter {path} holds no {' and no '.join(lacking)}, so it is no adapter of PEFT")
+    return path
+
+
+def _adapted(where: str, recipe: Recipe, adapter: Path) -> str:
+    """The model that an adapter says it was trained on."""
+    try:
+        name = orjson.loads((adapter / _ADAPTER_CONFIG).read_bytes()).get("base_model_name_or_path")
+    except (OSError, orjson.JSONDecodeError, AttributeError) as error:
+        raise ModelError(f"{where}: {adapter / _ADAPTER_CONFIG} cannot be read: {error}") from None
+    if not name:
+        raise ModelError(
+            f"{where}: the adapter {adapter} does not say what model it belongs to; name it: "
+            f'{where}.model = "MODEL", {where}.adapter = "{adapter}"'
+        )
+    return recipe.local_or_hub(str(name))
+
+
+def require_loadable(recipe: Recipe, target: Target) -> None:
+    """Find out what can be found without weights: that the model is there, and that its adapter fits.
+
+    Raises ModelError or MissingExtra, and DataError for a student of the run that is damaged.
+    """
+    if target.server is not None:
+        return
+    if target.model is not None and not target.foreign:
+        require_saved(Path(target.model).parents[2], target.what, digests=True)
+    from student.models import siq_vl as models
+    from student.models import start_model as base
+
+    if target.model is None:
+        base.outline(recipe)
+        return
+    trusted = _trusted(recipe)
+    outline, _ = models.outline(target.model, revision=target.revision, trust_remote_code=trusted)
+    if target.adapter is not None:
+        _require_fit(target.model, target.adapter, {name: tuple(value.shape) for name, value in _named(outline)})
+
+
+def load(recipe: Recipe, target: Target) -> tuple[Any, Any]:
+    """Model and processor of a student that is not served; an adapter is merged, as the stages do."""
+    from student.models import lora
+    from student.models import siq_vl as models
+    from student.models import start_model as base
+
+    if not target.foreign:
+        return base.load(recipe, None if target.model is None else Path(target.model))
+    assert target.model is not None
+    student, processor = models.load(
+        target.model,
+        dtype=_dtype(recipe, target),
+        revision=target.revision,
+        trust_remote_code=_trusted(recipe),
+    )
+    if target.adapter is None:
+        return student, processor
+    from peft import PeftModel
+
+    try:
+        return lora.merge(PeftModel.from_pretrained(student, target.adapter)), processor
+    except (ValueError, RuntimeError, KeyError, TypeError, OSError) as error:
+        raise ModelError(f"{target.adapter}: this adapter cannot be laid onto {target.model}: {error}") from None
+
+
+def _dtype(recipe: Recipe, target: Target) -> str:
+    """The recipe's, so that all arms compute alike; without a [student] what the weights lie in."""
+    if recipe.student is not None:
+        return recipe.student.dtype
+    from transformers import AutoConfig
+
+    config = AutoConfig.from_pretrained(target.model, revision=target.revision)
+    return str(config.dtype or "float32").removeprefix("torch.")
+
+
+def _trusted(recipe: Recipe) -> bool:
+    return recipe.student is not None and recipe.student.trust_remote_code
+
+
+def _named(outline: Any) -> Any:
+    return outline.state_dict().items()
+
+
+def _require_fit(model: str, adapter: Path, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Refuse an adapter whose layers are not the model's: PEFT would only warn, or leave them out."""
+    from safetensors import SafetensorError, safe_open
+
+    wrong = []
+    try:
+        with safe_open(adapter / _ADAPTER_FILE, framework="pt") as file:
+            found = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise ModelError(f"{adapter / _ADAPTER_FILE}: cannot be read: {error}") from None
+    for name, shape in found.items():
+        layer, kind, _ = name.removeprefix(_ADAPTER_PREFIX).partition(".lora_")
+        # A layer's own weight where it was trained whole, else (out, in) against A's (rank, in) and B's (out, rank).
+        whole = shapes.get(layer if not kind else f"{layer}.weight")
+        if whole is None:
+            wrong.append(f"{layer} is not there")
+        elif not kind and whole != shape:
+            wrong.append(f"{layer} is {_by(whole)}, the adapter's {_by(shape)}")
+        elif ".lora_A." in name and shape[1:] != whole[1:]:
+            wrong.append(f"{layer} takes {whole[1]} values, the adapter {shape[1]}")
+        elif ".lora_B." in name and shape[0] != whole[0]:
+            wrong.append(f"{layer} gives {whole[0]} values, the adapter {shape[0]}")
+    if wrong or not found:
+        more = f", and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
+        raise ModelError(
+            f"{adapter}: this adapter does not fit {model}: {'; '.join(wrong[:_SHOWN]) or 'it is empty'}{more}\n"
+            "name the model that it was trained on"
+        )
+
+
+def _by(shape: tuple[int, ...]) -> str:
+    return " x ".join(map(str, shape))

@@ -1,0 +1,197 @@
+"""A trained student on its own, in the form that vLLM serves natively or as transformers trained it.
+
+vLLM's Idefics3 has a Llama decoder. Qwen2 is Llama with biases on the query, key and value projections, so a Qwen2
+student becomes a Llama one with `attention_bias` and a zero bias on the output projection: the logits are the same.
+The plain form keeps Qwen2; vLLM serves it through its Transformers backend only. Does not cover merging adapters
+(student/training/saved_model.py leaves merged checkpoints) or proving that all this holds (student/export/verify.py).
+"""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import orjson
+import torch
+from transformers import (
+    Idefics3Config,
+    Idefics3ForConditionalGeneration,
+    LlamaConfig,
+    PreTrainedModel,
+    ProcessorMixin,
+)
+
+from distill.artifacts.manifest import Manifest, write_json, write_text
+from distill.errors import DataError, ModelError, StaleError
+from distill.recipe.recipe import Recipe, load
+from distill.recipe.stages import is_traces
+from student.models import siq_vl as models
+from student.training.checkpoints import give_usual_modes, refused_writes
+from student.training.saved_model import require_saved
+
+MODEL = "model"
+NATIVE, PLAIN = "native", "plain"
+
+# transformers (5.19 and 5.23) counts no tile for a picture that is not split, and vLLM's Transformers backend takes
+# its word: "returned 1 row(s) of image data ... cannot be split into the [0] row(s)". Loaded with
+# --trust-remote-code only; without it transformers' own class is used, which differs in nothing else.
+_IMAGE_PROCESSOR_FILE = "image_processing_unsplit.py"
+_IMAGE_PROCESSOR_CLASS = "UnsplitImageProcessor"
+_IMAGE_PROCESSOR = f'''\
+"""Idefics3's image processor, which says of a picture that is not split that it is one tile, not none."""
+
+from transformers import Idefics3ImageProcessorPil
+
+
+class {_IMAGE_PROCESSOR_CLASS}(Idefics3ImageProcessorPil):
+    def get_number_of_image_patches(self, height, width, images_kwargs=None):
+        tiles, rows, columns = super().get_number_of_image_patches(height, width, images_kwargs)
+        return max(tiles, 1), rows, columns
+'''
+
+
+def export(run: Path, out: Path, *, stage: str | None = None, native: bool = True) -> str:
+    """Write the student that a finished stage left to the new folder `out`; returns the stage's name.
+
+    The stage is `stage_of`'s choice. `native` writes a Qwen2 decoder as the Llama that vLLM knows in this place;
+    other students are the same in both forms. Raises StaleError when no such stage is finished, DataError when
+    something is at `out` or no run at `run`, ModelError when the student has no native form.
+    """
+    if not (run / "recipe.toml").is_file():
+        raise DataError(f"{run}: no run directory: it holds no recipe.toml, which every stage of a run writes")
+    recipe = load(run / "recipe.toml")
+    name = stage_of(recipe, run, stage)
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise DataError(f"{out}: there is something already; give a new folder")
+    require_saved(run, name, digests=True)
+    source = run / "train" / name / MODEL
+    trusted = recipe.student is not None and recipe.student.trust_remote_code
+    student, processor = models.load(str(source), dtype=dtype_of(source), trust_remote_code=trusted)
+    temporary = out.with_name(f".{out.name}.tmp")
+    with refused_writes(out):
+        shutil.rmtree(temporary, ignore_errors=True)
+        try:
+            temporary.mkdir(parents=True)
+            save(to_vllm_native(student) if native else student, processor, temporary)
+            if out.exists():
+                out.rmdir()
+            temporary.rename(out)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+    return name
+
+
+def stage_of(recipe: Recipe, run: Path, wanted: str | None = None) -> str:
+    """The finished stage that is exported: the one that is wanted, else the last that learned rationales or at all.
+
+    Raises StaleError when there is none, DataError for a name that the recipe does not have.
+    """
+    done = [stage for stage in recipe.stages if Manifest.read(run / "train" / stage.name) is not None]
+    if wanted is not None and wanted not in {stage.name for stage in recipe.stages}:
+        known = ", ".join(stage.name for stage in recipe.stages)
+        raise DataError(f"{run}: no stage {wanted!r}; the recipe has {known}")
+    taught = [stage.name for stage in done if is_traces(stage) and stage.target == "rationale"]
+    found = [stage.name for stage in done if wanted in (None, stage.name)]
+    if not found:
+        what = "no stage is" if wanted is None else f"stage {wanted} is not"
+        raise StaleError(f"{run}: {what} trained yet; run `distill train` first")
+    return taught[-1] if wanted is None and taught else found[-1]
+
+
+def to_vllm_native(model: PreTrainedModel) -> PreTrainedModel:
+    """An Idefics3 model with a Qwen2 decoder as the same model with a Llama decoder; others come back as they are."""
+    text = model.config.get_text_config()
+    if not becomes_llama(model.config):
+        return model
+    shared = (
+        "vocab_size",
+        "hidden_size",
+        "intermediate_size",
+        "num_hidden_layers",
+        "num_attention_heads",
+        "num_key_value_heads",
+        "hidden_act",
+        "max_position_embeddings",
+        "initializer_range",
+        "rms_norm_eps",
+        "tie_word_embeddings",
+        "rope_parameters",
+        "attention_dropout",
+        "pad_token_id",
+        "eos_token_id",
+        "bos_token_id",
+    )
+    llama = LlamaConfig(**{key: getattr(text, key) for key in shared}, attention_bias=True, mlp_bias=False)
+    config = Idefics3Config(
+        vision_config=model.config.vision_config.to_dict(),
+        text_config=llama.to_dict(),
+        scale_factor=model.config.scale_factor,
+        image_token_id=model.config.image_token_id,
+        tie_word_embeddings=model.config.tie_word_embeddings,
+        pad_token_id=text.pad_token_id,
+    )
+    native = Idefics3ForConditionalGeneration(config).to(model.dtype)
+    missing, unexpected = native.load_state_dict(model.state_dict(), strict=False)
+    if unexpected or any(not name.endswith("self_attn.o_proj.bias") for name in missing):
+        raise ModelError(f"weights don't fit the Llama form: missing {missing[:3]}, unexpected {unexpected[:3]}")
+    with torch.no_grad():
+        for name in missing:
+            native.get_parameter(name).zero_()
+    native.generation_config = model.generation_config
+    return native.eval()
+
+
+def becomes_llama(config: Any) -> bool:
+    """Whether the native form of a model has another decoder. Raises ModelError for one that has no native form."""
+    text = config.get_text_config()
+    if config.model_type != "idefics3" or text.model_type == "llama":
+        return False
+    if text.model_type != "qwen2":
+        raise ModelError(f"a {text.model_type} decoder cannot be written as Llama; only Qwen2 can")
+    if any(kind != "full_attention" for kind in getattr(text, "layer_types", None) or ()):
+        raise ModelError("a Qwen2 decoder with sliding-window attention cannot be written as Llama")
+    return True
+
+
+def save(model: PreTrainedModel, processor: ProcessorMixin, directory: Path) -> None:
+    """Write a checkpoint that AutoModelForImageTextToText and AutoProcessor load again; safetensors only.
+
+    A form that vLLM serves through its Transformers backend gets an image processor that counts right.
+    """
+    for config in (model.config, model.config.get_text_config()):
+        config._name_or_path = ""  # a place on the disk of whoever trained it
+    model.save_pretrained(directory)
+    processor.save_pretrained(directory)
+    give_usual_modes(directory)
+    if form_of(directory) == PLAIN and not getattr(processor.image_processor, "do_image_splitting", False):
+        path = directory / "processor_config.json"
+        values = orjson.loads(path.read_bytes())
+        module = _IMAGE_PROCESSOR_FILE.removesuffix(".py")
+        values["image_processor"]["auto_map"] = {"AutoImageProcessor": f"{module}.{_IMAGE_PROCESSOR_CLASS}"}
+        write_json(path, values)
+        write_text(directory / _IMAGE_PROCESSOR_FILE, _IMAGE_PROCESSOR)
+
+
+def form_of(directory: Path) -> str:
+    """Whether vLLM serves an exported checkpoint by a class of its own: NATIVE, or PLAIN."""
+    config = _config(directory)
+    qwen = config["model_type"] == "idefics3" and config["text_config"]["model_type"] != "llama"
+    return PLAIN if qwen else NATIVE
+
+
+def dtype_of(directory: Path) -> str:
+    """The dtype that a checkpoint's weights lie in."""
+    return str(_config(directory).get("dtype") or "float32")
+
+
+def server_arguments(directory: Path) -> dict[str, Any]:
+    """The options, beside the model, without which vLLM does not serve an exported checkpoint."""
+    return {} if form_of(directory) == NATIVE else {"model-impl": "transformers", "trust-remote-code": True}
+
+
+def _config(directory: Path) -> dict[str, Any]:
+    path = directory / "config.json"
+    try:
+        found: dict[str, Any] = orjson.loads(path.read_bytes())
+    except (OSError, orjson.JSONDecodeError) as error:
+        raise ModelError(f"{path}: cannot be read: {error}; train the stage again with --stage and --fresh") from None
+    return found

@@ -1,0 +1,151 @@
+"""An exported student in transformers: its greedy replies, and how far those of a server are from them.
+
+Does not decide how far is too far (student/export/verify.py).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from distill.recipe.recipe import Recipe
+from distill.types import Sample
+from student.data.encode import Encoder
+from student.data.images import ImageStore
+from student.export import convert as export
+from student.inference import generation
+from student.models import siq_vl as models
+from student.training import stage as stages
+
+Tokens = tuple[Sequence[int], Sequence[int]]
+"""Ids of a prompt, image tokens included, and of the reply to it, the end of the turn included."""
+_BATCH = 16
+_RECORDED = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """Where the replies to one question part. `margin` is how much likelier, in logits, transformers finds its own
+    token there; near zero it is a tie that rounding decides."""
+
+    sample_id: str
+    question: str
+    position: int
+    transformers: str
+    server: str
+    margin: float
+
+
+class Student:
+    """The export in transformers, in its own dtype, with the questions it is asked."""
+
+    def __init__(self, recipe: Recipe, out: Path, samples: Sequence[Sample], source: str) -> None:
+        assert recipe.student is not None
+        dtype = export.dtype_of(out)
+        self._model, self._processor = models.load(
+            str(out), dtype=dtype, trust_remote_code=recipe.student.trust_remote_code
+        )
+        self._model.eval()
+        self.samples = samples
+        self._max_new_tokens = recipe.eval.max_new_tokens
+        self.max_pixels = recipe.data[source].max_pixels
+        self._encoder = Encoder(self._processor, stages.end_ids(self._model))
+        self._store = ImageStore(self._processor, getattr(torch, dtype))
+        self._batches = list(
+            generation.batches(self._encoder, self._store, samples, batch_size=_BATCH, max_pixels=self.max_pixels)
+        )
+        self.prompts = {place: ids for batch in self._batches for place, ids in batch}
+        self.longest = max(map(len, self.prompts.values()))
+
+    def replies(self, on_done: Callable[[int], None]) -> dict[int, list[int]]:
+        """Greedy replies by the question's place."""
+        self._model.to("cuda" if torch.cuda.is_available() else "cpu")
+        found: dict[int, list[int]] = {}
+        for batch in self._batches:
+            ids = generation.reply_ids(
+                self._model,
+                self._processor,
+                self._encoder,
+                self._store,
+                self.samples,
+                batch,
+                max_new_tokens=self._max_new_tokens,
+                max_pixels=self.max_pixels,
+                type_name=stages.type_name(self._model),
+            )
+            found |= {place: reply for (place, _), reply in zip(batch, ids, strict=True)}
+            on_done(len(found))
+        self._model.to("cpu")  # the server needs the GPU
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        return found
+
+    def compare(self, expected: Mapping[int, list[int]], served: Sequence[Tokens]) -> dict[str, Any]:
+        """Shares over questions and tokens, and the first differences."""
+        same_prompts = identical = prefix = tokens = agreeing = said = 0
+        differences: list[Difference] = []
+        for place, mine in sorted(expected.items()):
+            asked, theirs = map(list, served[place])
+            logits = self._following(place, theirs)
+            same_prompts += asked == self.prompts[place]
+            agreeing += int((logits.argmax(-1) == torch.tensor(theirs)).sum())
+            said += len(theirs)
+            shared = _shared(mine, theirs)
+            prefix += shared
+            tokens += max(len(mine), len(theirs))
+            identical += mine == theirs
+            if mine != theirs:
+                differences.append(self._difference(place, shared, mine, theirs, logits))
+        count = len(expected)
+        return {
+            "compared": count,
+            "same_prompts": same_prompts,
+            "identical": identical,
+            "identical_share": identical / count,
+            # Replies that are all the same prove little.
+            "different_replies": len({tuple(reply) for reply in expected.values()}),
+            "shared_prefix_share": prefix / tokens,
+            "top1_agreement": agreeing / said if said else 0.0,
+            "tokens": said,
+            "differences": [asdict(difference) for difference in differences[:_RECORDED]],
+        }
+
+    @torch.inference_mode()
+    def _following(self, place: int, ids: Sequence[int]) -> torch.Tensor:
+        """Logits of transformers at every token of a reply, given the reply so far; (tokens, vocabulary)."""
+        inputs = generation.prompt_inputs(
+            self._processor,
+            self._encoder,
+            self._store,
+            self.samples,
+            [(place, [*self.prompts[place], *ids])],
+            max_pixels=self.max_pixels,
+            type_name=stages.type_name(self._model),
+        )
+        found = self._model(**inputs, logits_to_keep=len(ids) + 1, use_cache=False).logits[0]
+        return torch.as_tensor(found[:-1].float())
+
+    def _difference(
+        self, place: int, shared: int, mine: Sequence[int], theirs: Sequence[int], logits: torch.Tensor
+    ) -> Difference:
+        both = [reply[shared : shared + 1] for reply in (mine, theirs)]
+        margin = float("nan")
+        if all(both):
+            margin = float(logits[shared, both[0][0]] - logits[shared, both[1][0]])
+        shown = [self._processor.tokenizer.decode(ids) if ids else "(end)" for ids in both]
+        return Difference(
+            sample_id=self.samples[place].id,
+            question=self.samples[place].question,
+            position=shared,
+            transformers=shown[0],
+            server=shown[1],
+            margin=margin,
+        )
+
+
+def _shared(first: Sequence[int], second: Sequence[int]) -> int:
+    """Length of the common prefix."""
+    both = zip(first, second, strict=False)
+    return next((place for place, (one, other) in enumerate(both) if one != other), min(len(first), len(second)))

@@ -1,0 +1,283 @@
+"""Proof that an exported student is the one that was trained, and that a server of it says what transformers says.
+
+First weights and logits: export against run, run against what the stage started from, merged against adapter. Then
+greedy replies, token by token. Does not start a server: whoever calls hands in a function that asks one.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from peft import PeftModel
+from transformers import PreTrainedModel, ProcessorMixin
+
+from distill.artifacts.manifest import versions, write_json
+from distill.data import reader as data
+from distill.errors import DataError, DistillError
+from distill.recipe.recipe import Recipe, Stage
+from distill.recipe.stages import start_of
+from distill.types import Progress, ProgressCallback, Sample, unwatched
+from student.data.encode import Encoder
+from student.data.images import ImageStore
+from student.export import convert as export
+from student.export.reply_comparison import Student, Tokens
+from student.inference import generation
+from student.models import siq_vl as models
+from student.models import start_model as base
+from student.train import model_folder
+from student.training import saved_model as results
+from student.training import stage as stages
+
+REPORT = "verify.json"
+RELOADED_LIMIT = 1e-5
+"""Largest difference of logits between the export and the student of the run, both in float32."""
+MERGED_LIMIT = 1e-4
+"""Largest difference of logits between the merged student and its start with the adapter, both in float32."""
+ROUNDED_LIMIT = 0.05
+"""The same for weights merged in bfloat16, as a share of the largest logit: merging rounds each to 8 bits."""
+IDENTICAL_SHARE = 0.99
+"""Share of equal replies under which a float32 export fails."""
+
+_PROBES = 8
+_KEPT_LOGITS = 8
+_LOOKED_AT = 4096
+_SHOWN = 3
+
+
+class Server(Protocol):
+    """A server of a checkpoint while it lives."""
+
+    @property
+    def engine(self) -> str:
+        """Its name and version."""
+
+    @property
+    def ask(self) -> Callable[[Sequence[Sample]], Sequence[Tokens]]:
+        """Greedy replies, in the order of the questions."""
+
+
+Serve = Callable[..., AbstractContextManager[Server]]
+"""serve(checkpoint, arguments=..., max_new_tokens=..., max_pixels=...); the arguments are vLLM's options by name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One figure, and what it may be at most. Without a figure it could not be taken; `note` says why."""
+
+    name: str
+    value: float | None
+    limit: float | None
+    passed: bool
+    note: str = ""
+
+
+def verify(
+    recipe: Recipe,
+    run: Path,
+    out: Path,
+    serve: Serve,
+    *,
+    stage: str,
+    prompts: int,
+    on_progress: ProgressCallback = unwatched,
+) -> dict[str, Any]:
+    """Compare the export in `out` with the run, then with what a server of it says; the report, also in verify.json.
+
+    `prompts` is how many questions, with pictures where the recipe has some, are asked. Raises DistillError when
+    something is not as it should be; what was measured until then is in the report.
+    """
+    source, samples = questions(recipe, prompts)
+    report: dict[str, Any] = {
+        "passed": False,
+        "stage": stage,
+        "form": export.form_of(out),
+        "dtype": export.dtype_of(out),
+        "source": source,
+        "prompts": len(samples),
+        "with_images": sum(bool(sample.images) for sample in samples),
+        "versions": versions("torch", "transformers", "peft"),
+    }
+
+    def told(what: str, done: int) -> None:
+        on_progress(Progress(stage=f"verify {what}", done=done, total=len(samples), unit="prompts"))
+
+    try:
+        checks = weights(recipe, run, out, stage, samples[:_PROBES])
+        report["checks"] = [asdict(check) for check in checks]
+        _require(out, checks)
+        student = Student(recipe, out, samples, source)
+        expected = student.replies(lambda done: told("transformers", done))
+        arguments = {
+            **export.server_arguments(out),
+            "dtype": report["dtype"],
+            "max-model-len": student.longest + recipe.eval.max_new_tokens,
+            "limit-mm-per-prompt": {"image": max(len(sample.images) for sample in samples)},
+        }
+        limits = {"max_new_tokens": recipe.eval.max_new_tokens, "max_pixels": student.max_pixels}
+        with serve(out, arguments=arguments, **limits) as server:
+            report["server"] = {"engine": server.engine, "arguments": arguments}
+            served = server.ask(samples)
+        told("vllm", len(samples))
+        replies = student.compare(expected, served)
+        report["replies"] = replies
+        checks = _reply_checks(replies, exact=report["dtype"] == "float32")
+        report["checks"] += [asdict(check) for check in checks]
+        _require(out, checks, replies["differences"])
+        report["passed"] = True
+    finally:
+        write_json(out / REPORT, report)
+    return report
+
+
+def questions(recipe: Recipe, count: int) -> tuple[str, list[Sample]]:
+    """Up to `count` questions spread over the evaluation's source, else the first source that has any; its name.
+
+    Questions with pictures are taken where a source has some. Raises DataError when there are none at all.
+    """
+    others = [name for name in recipe.data if name != recipe.eval.data]
+    source, pool = "", list[Sample]()
+    for name in [recipe.eval.data] * (recipe.eval.data in recipe.data) + others:
+        found = list(islice(_readable(recipe, name), _LOOKED_AT))
+        pictured = [sample for sample in found if sample.images]
+        if pictured or (found and not pool):
+            source, pool = name, pictured or found
+        if pictured:
+            break
+    if not pool:
+        raise DataError(f"{recipe.path}: no source of the recipe can be read, so there is nothing to ask")
+    step = max(1.0, len(pool) / count)
+    return source, [pool[int(place * step)] for place in range(min(count, len(pool)))]
+
+
+def _readable(recipe: Recipe, name: str) -> Iterator[Sample]:
+    try:
+        yield from data.samples(recipe, name)
+    except DataError:
+        return
+
+
+def weights(recipe: Recipe, run: Path, out: Path, stage: str, samples: Sequence[Sample]) -> list[Check]:
+    """Export against run, run against the stage's start, and merged against adapter where there is one."""
+    trained, (settings,) = model_folder(run, stage), [found for found in recipe.stages if found.name == stage]
+    merged, processor = _load(recipe, trained)
+    inputs = _probe(merged, processor, samples, _max_pixels(recipe))
+    logits = _logits(merged, inputs)
+    exported, _ = _load(recipe, out)
+    checks = [_same_weights(merged, exported), _within("logits", logits, _logits(exported, inputs), RELOADED_LIMIT)]
+    del merged, exported
+    return [*checks, *_learned(recipe, run, settings, inputs, logits, export.dtype_of(trained))]
+
+
+def _load(recipe: Recipe, folder: Path) -> tuple[PreTrainedModel, ProcessorMixin]:
+    """A checkpoint in float32, whatever it lies in: weights are compared here, not arithmetic."""
+    assert recipe.student is not None
+    return models.load(str(folder), dtype="float32", trust_remote_code=recipe.student.trust_remote_code)
+
+
+def _same_weights(merged: PreTrainedModel, exported: PreTrainedModel) -> Check:
+    """Every weight of the run bit for bit; weights that only the export has must be zero."""
+    expected, found = merged.state_dict(), exported.state_dict()
+    for name in sorted(expected.keys() | found.keys()):
+        if name not in found:
+            return Check(name="weights", value=None, limit=0.0, passed=False, note=f"{name} is missing")
+        value = found[name]
+        wanted = expected.get(name, torch.zeros_like(value))
+        if wanted.shape != value.shape or not torch.equal(wanted, value):
+            far = float((wanted - value).abs().max()) if wanted.shape == value.shape else None
+            return Check(name="weights", value=far, limit=0.0, passed=False, note=f"{name} differs")
+    return Check(name="weights", value=0.0, limit=0.0, passed=True, note=f"{len(expected)} tensors")
+
+
+def _learned(
+    recipe: Recipe, run: Path, stage: Stage, inputs: Mapping[str, Any], logits: torch.Tensor, dtype: str
+) -> list[Check]:
+    """That the student is not what its stage started from, and is what the adapter makes of that."""
+    before = start_of(recipe.stages, stage)
+    start, _ = base.load(recipe, None if before is None else model_folder(run, before))
+    start = start.float().eval()
+    changed = float((logits - _logits(start, inputs)).abs().max())
+    note = "" if changed > 0 else f"the student of stage {stage.name} is what the stage started from"
+    checks = [Check(name="learned", value=changed, limit=None, passed=changed > 0, note=note)]
+    if stage.lora is None:
+        return checks
+    if stage.lora.quantize is not None:
+        # What the adapter was trained on is the start as rounded to 4 bits, and that is nowhere to be read.
+        return [*checks, Check(name="adapter", value=None, limit=None, passed=True, note="not compared: 4-bit base")]
+    adapted = PeftModel.from_pretrained(start, run / "train" / stage.name / results.ADAPTER).eval()
+    limit = MERGED_LIMIT if dtype == "float32" else ROUNDED_LIMIT * float(logits.abs().max())
+    return [*checks, _within("adapter", logits, _logits(adapted, inputs), limit)]
+
+
+def _within(name: str, expected: torch.Tensor, found: torch.Tensor, limit: float) -> Check:
+    far = float((expected - found).abs().max()) if expected.shape == found.shape else float("inf")
+    return Check(name=name, value=far, limit=limit, passed=far <= limit)
+
+
+def _probe(
+    model: PreTrainedModel, processor: ProcessorMixin, samples: Sequence[Sample], max_pixels: int
+) -> dict[str, Any]:
+    encoder, store = Encoder(processor, stages.end_ids(model)), ImageStore(processor, torch.float32)
+    (batch,) = generation.batches(encoder, store, samples, batch_size=len(samples), max_pixels=max_pixels)
+    return generation.prompt_inputs(
+        processor, encoder, store, samples, batch, max_pixels=max_pixels, type_name=stages.type_name(model)
+    )
+
+
+@torch.inference_mode()
+def _logits(model: Any, inputs: Mapping[str, Any]) -> torch.Tensor:
+    """Of the last positions of each prompt, which see all of it: (prompts, positions, vocabulary)."""
+    found: torch.Tensor = model(**inputs, logits_to_keep=_KEPT_LOGITS, use_cache=False).logits
+    return found.float()
+
+
+def _max_pixels(recipe: Recipe) -> int:
+    return max(source.max_pixels for source in recipe.data.values())
+
+
+def _reply_checks(replies: Mapping[str, Any], *, exact: bool) -> list[Check]:
+    prompts = replies["same_prompts"] / replies["compared"]
+    share = replies["identical_share"]
+    note = "" if exact else "reported only: in half precision ties fall either way"
+    return [
+        Check(name="same_prompts", value=prompts, limit=1.0, passed=prompts == 1.0),
+        Check(
+            name="identical_replies",
+            value=share,
+            limit=IDENTICAL_SHARE if exact else None,
+            passed=not exact or share >= IDENTICAL_SHARE,
+            note=note,
+        ),
+    ]
+
+
+_MEANING = {
+    "weights": "the export does not hold the weights of the run",
+    "logits": "the export computes other logits than the student of the run",
+    "learned": "the merge kept the weights that the stage started from",
+    "adapter": "the merged student is not its start with the adapter",
+    "same_prompts": "the server makes other token ids of the same questions",
+    "identical_replies": "the server's greedy replies are not those of transformers",
+}
+
+
+def _require(out: Path, checks: Sequence[Check], differences: Sequence[Mapping[str, Any]] = ()) -> None:
+    """Raise DistillError naming every check that failed, with the first replies that differ."""
+    failed = [check for check in checks if not check.passed]
+    if not failed:
+        return
+    lines = [f"{out}: this export is not the trained student:"]
+    for check in failed:
+        figure = "" if check.value is None else f": {check.value:.6g}"
+        limit = "" if check.limit is None else f" (limit {check.limit:g})"
+        lines.append(f"  {check.name}: {_MEANING[check.name]}{figure}{limit}{'; ' if check.note else ''}{check.note}")
+    lines += [
+        f"  {difference['question']!r}, token {difference['position']}: transformers says "
+        f"{difference['transformers']!r}, the server {difference['server']!r} (margin {difference['margin']:.3g})"
+        for difference in differences[:_SHOWN]
+    ]
+    lines.append(f"every figure is in {out / REPORT}; don't serve it before this is understood")
+    raise DistillError("\n".join(lines))

@@ -1,0 +1,149 @@
+"""Greedy answers of a student to many questions, in batches of like length.
+
+Works with any image-text-to-text model. Does not judge answers (student/evaluate.py).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from transformers import GenerationConfig, PreTrainedModel, ProcessorMixin
+
+from distill.rationale import take_apart
+from distill.types import Sample
+from student.data.encode import Encoder, expand
+from student.data.images import ImageStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What a student says to one question. `tokens` include the end of the turn."""
+
+    text: str
+    tokens: int
+    rationale_tokens: int
+    truncated: bool
+
+
+def batches(
+    encoder: Encoder, store: ImageStore, samples: Sequence[Sample], *, batch_size: int, max_pixels: int
+) -> Iterator[list[tuple[int, list[int]]]]:
+    """Places of the samples with their token ids, grouped by length; the grouping depends on the samples only.
+
+    A sample whose question holds the image placeholder itself cannot be asked and is left out.
+    """
+    asked = encoder.prompts([(sample.question, len(sample.images)) for sample in samples])
+    prompts = []
+    for place, (sample, ids) in enumerate(zip(samples, asked, strict=True)):
+        full = expand(ids, encoder.image_id, [store.expansion(ref, max_pixels) for ref in sample.images])
+        if full is not None:
+            prompts.append((place, full))
+    prompts.sort(key=lambda prompt: (len(prompt[1]), prompt[0]))
+    for start in range(0, len(prompts), batch_size):
+        yield prompts[start : start + batch_size]
+
+
+def prompt_inputs(
+    processor: ProcessorMixin,
+    encoder: Encoder,
+    store: ImageStore,
+    samples: Sequence[Sample],
+    batch: Sequence[tuple[int, list[int]]],
+    *,
+    max_pixels: int,
+    type_name: str | None = None,
+) -> dict[str, torch.Tensor]:
+    """What a model takes for one of `batches`: prompts padded on the left, and the inputs of their images."""
+    pad = _pad_id(processor)
+    width = max(len(ids) for _, ids in batch)
+    inputs = {
+        "input_ids": torch.tensor([[pad] * (width - len(ids)) + ids for _, ids in batch]),
+        "attention_mask": torch.tensor([[0] * (width - len(ids)) + [1] * len(ids) for _, ids in batch]),
+    }
+    if type_name is not None:
+        inputs[type_name] = (inputs["input_ids"] == encoder.image_id).to(torch.int64)
+    pictures = [store.features(ref, max_pixels) for place, _ in batch for ref in samples[place].images]
+    return inputs | store.join(pictures)
+
+
+@torch.inference_mode()
+def reply_ids(
+    model: PreTrainedModel,
+    processor: ProcessorMixin,
+    encoder: Encoder,
+    store: ImageStore,
+    samples: Sequence[Sample],
+    batch: Sequence[tuple[int, list[int]]],
+    *,
+    max_new_tokens: int,
+    max_pixels: int,
+    type_name: str | None = None,
+) -> list[list[int]]:
+    """Token ids of the greedy replies to one of `batches`, in its order, the end of the turn included."""
+    inputs = prompt_inputs(processor, encoder, store, samples, batch, max_pixels=max_pixels, type_name=type_name)
+    # Stated in full: a checkpoint's own generation settings (penalties, sampling) must not leak into a comparison.
+    greedy = GenerationConfig(
+        do_sample=False,
+        num_beams=1,
+        temperature=1.0,
+        top_p=1.0,
+        top_k=50,
+        repetition_penalty=1.0,
+        no_repeat_ngram_size=0,
+        max_new_tokens=max_new_tokens,
+        eos_token_id=sorted(encoder.end_ids),
+        pad_token_id=_pad_id(processor),
+        use_cache=True,
+    )
+    made = model.generate(
+        **{name: value.to(model.device) for name, value in inputs.items()}, generation_config=greedy
+    )
+    found = made[:, inputs["input_ids"].shape[1] :].tolist()
+    return [ids[: _end(ids, encoder) + 1] for ids in found]
+
+
+def replies(
+    model: PreTrainedModel,
+    processor: ProcessorMixin,
+    encoder: Encoder,
+    store: ImageStore,
+    samples: Sequence[Sample],
+    batch: Sequence[tuple[int, list[int]]],
+    *,
+    max_new_tokens: int,
+    max_pixels: int,
+    type_name: str | None = None,
+) -> list[Reply]:
+    """Greedy replies to one of `batches`, in its order."""
+    found = reply_ids(
+        model,
+        processor,
+        encoder,
+        store,
+        samples,
+        batch,
+        max_new_tokens=max_new_tokens,
+        max_pixels=max_pixels,
+        type_name=type_name,
+    )
+    return [reply_of(ids, encoder, processor.tokenizer) for ids in found]
+
+
+def _pad_id(processor: ProcessorMixin) -> int:
+    tokenizer = processor.tokenizer
+    return int(tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id)
+
+
+def _end(ids: Sequence[int], encoder: Encoder) -> int:
+    """The place of the first token that ends the turn; the length where there is none."""
+    return next((place for place, token in enumerate(ids) if token in encoder.end_ids), len(ids))
+
+
+def reply_of(ids: Sequence[int], encoder: Encoder, tokenizer: object) -> Reply:
+    """The reply that token ids are, the end of the turn included where it came."""
+    said = ids[: _end(ids, encoder)]
+    # Special tokens stay visible: think tags may be special, and a stray one is a finding.
+    text: str = tokenizer.decode(said, skip_special_tokens=False)  # type: ignore[attr-defined]
+    reasoning = take_apart(text).reasoning
+    rationale = len(tokenizer(reasoning, add_special_tokens=False)["input_ids"]) if reasoning else 0  # type: ignore[operator]
+    return Reply(text=text, tokens=len(ids), rationale_tokens=rationale, truncated=len(said) == len(ids))

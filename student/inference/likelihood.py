@@ -1,0 +1,310 @@
+"""How well a trace fits the student that is to learn it: likelihood, rank-surprisal ratio, IFD, use of the image.
+
+Two forward passes a trace, whatever is measured: one of the trace as it would be trained on, with its images, and
+one in which the same text without images and the response without its question are two rows of one batch. Only
+positions that predict a token of the response are projected onto the vocabulary, a few at a time, so no tensor of
+batch x length x vocabulary ever exists. Decides nothing and writes nothing (filters/run_signals/student_fit.py).
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import PreTrainedModel, ProcessorMixin
+from transformers.utils import logging as transformers_logging
+
+from distill.errors import DataError, DistillError
+from student.data.collate import Collator, Layout, row_bounds, spatial_positions
+from student.data.encode import Encoder, Examples, encode
+from student.data.images import ImageStore
+from student.data.rows import Row
+from student.models import attention
+from student.models import siq_vl as models
+from student.training import stage
+from student.training.token_weights import require_plain_head
+
+RANK_CLIP = 100
+"""Largest rank that counts: the clip of the rank-surprisal ratio (Yang et al. 2026, arXiv 2601.14249)."""
+_LINE_TOKENS = 4096
+_LOGITS = 1 << 24
+"""Entries of the largest tensor over the vocabulary: 64 MiB of float32."""
+_LEAST_SURPRISAL = 1e-6
+"""Nats a token that count at least, so that a text known by heart has a large ratio and not an infinite one."""
+_NO_RESPONSE = "no_response"
+
+Scores = tuple[np.ndarray, np.ndarray]
+"""Surprisal in nats and rank of every token of one response."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """A row as it would be trained on. `answer_at`: the character of its response at which the answer begins."""
+
+    row: Row
+    answer_at: int
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is found out about one row: its tokens' places in the two passes, then their scores."""
+
+    place: int
+    answer: slice
+    blind: int | None = None
+    alone: int = 0
+
+
+def load(
+    checkpoint: str,
+    *,
+    dtype: str | None = None,
+    revision: str | None = None,
+    trust_remote_code: bool = False,
+    batch_tokens: int,
+    max_length: int,
+    max_pixels: int,
+) -> "Fit":
+    """The student of a checkpoint on this machine's device; `dtype` None: float32 on a CPU, bfloat16 on a GPU."""
+    gpu = torch.cuda.is_available()
+    transformers_logging.disable_progress_bar()  # its bar would be taken for the run's
+    student, processor = models.load(
+        checkpoint,
+        dtype=dtype or ("bfloat16" if gpu else "float32"),
+        revision=revision,
+        trust_remote_code=trust_remote_code,
+    )
+    student.to("cuda" if gpu else "cpu")  # type: ignore[arg-type]
+    return Fit(student, processor, batch_tokens=batch_tokens, max_length=max_length, max_pixels=max_pixels)
+
+
+class Fit:
+    """Measures rows with one student, which it leaves in eval mode. Raises ModelError for a student it cannot use."""
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        processor: ProcessorMixin,
+        *,
+        batch_tokens: int,
+        max_length: int,
+        max_pixels: int,
+    ) -> None:
+        self._model = model.eval()
+        self._processor = processor
+        self._encoder = Encoder(processor, stage.end_ids(model))
+        self._batch_tokens, self._max_length, self._max_pixels = batch_tokens, max_length, max_pixels
+        self._types = stage.type_name(model)
+        self._opening = self._encoder.opening()
+        packs = model.device.type == "cuda" and attention.can_pack(model.config, self._types)
+        self._line_tokens = _LINE_TOKENS if packs else None
+        pad = processor.tokenizer.pad_token_id
+        self._pad_id = int(pad if pad is not None else processor.tokenizer.eos_token_id)
+        ids = torch.tensor([self._encoder.prompts([("1 + 1?", 0)])[0]], device=model.device)
+        require_plain_head(model, ids, self._types)
+
+    def __call__(self, said: Sequence[Said]) -> list[dict[str, Any]]:
+        """The values of each row, or the `reason` why it has none, in the rows' order; row ids must be distinct.
+
+        nll, rank_surprisal, answer_nll, ifd, blind_gap (None without an image) and tokens. A likelihood is the mean
+        over tokens, in nats; the end of the turn is a token of the response and not of the answer.
+        """
+        found: dict[str, dict[str, Any]] = {item.row.id: {"reason": _NO_RESPONSE} for item in said}
+        # A store for these rows alone: the next ones have other images, and one that is full computes twice.
+        store = ImageStore(self._processor, self._model.dtype)
+        rows = [item.row for item in said if item.row.response]
+        seeing = self._encoded(rows, store, found)
+        others, known = self._second(seeing, {item.row.id: item for item in said}, store, found)
+        # Keys of both passes at once, so that the two rows of the second cost no more than the one of the first.
+        lengths, others_lengths = seeing.lengths, others.lengths
+        costs = {
+            one.place: max(
+                lengths[one.place],
+                others_lengths[one.alone] + (others_lengths[one.blind] if one.blind is not None else 0),
+            )
+            for one in known
+        }
+        known.sort(key=lambda one: (costs[one.place], seeing.rows[one.place].row.id))
+        collators = [self._collator(examples, store) for examples in (seeing, others)]
+        for batch in _budgeted(known, lambda one: costs[one.place], self._batch_tokens):
+            first = self._scores(collators[0], seeing, [one.place for one in batch])
+            places = [place for one in batch for place in (one.blind, one.alone) if place is not None]
+            second = self._scores(collators[1], others, places)
+            for one in batch:
+                blind = second[one.blind] if one.blind is not None else None
+                found[seeing.rows[one.place].row.id] = _values(first[one.place], blind, second[one.alone], one.answer)
+        return [found[item.row.id] for item in said]
+
+    def _encoded(self, rows: Sequence[Row], store: ImageStore, found: dict[str, dict[str, Any]]) -> Examples:
+        """The rows that can be measured; the others get their reason."""
+        try:
+            examples = self._encode(rows, store)
+        except DataError:
+            # One row that the chat template makes nothing of must not cost its neighbours.
+            examples = Examples()
+        if len(examples) == len(rows):
+            return examples
+        kept = {example.row.id for example in examples.rows}
+        for row in rows:
+            if row.id in kept:
+                continue
+            try:
+                single = self._encode([row], store)
+            except DataError:
+                found[row.id] = {"reason": _NO_RESPONSE}
+                continue
+            if not len(single):
+                found[row.id] = {"reason": next(iter(single.dropped))}
+                continue
+            examples.rows.extend(single.rows)
+        return examples
+
+    def _encode(self, rows: Sequence[Row], store: ImageStore) -> Examples:
+        return encode(
+            rows,
+            self._encoder,
+            store,
+            max_length=self._max_length,
+            max_pixels=self._max_pixels,
+            dropped=Counter(),
+        )
+
+    def _second(
+        self, seeing: Examples, said: dict[str, Said], store: ImageStore, found: dict[str, dict[str, Any]]
+    ) -> tuple[Examples, list[_Known]]:
+        """The rows of the second pass, and where each row of the first has its own there."""
+        items = [said[example.row.id] for example in seeing.rows]
+        others = self._encoded([replace(item.row, images=()) for item in items if item.row.images], store, found)
+        blind = {example.row.id: place for place, example in enumerate(others.rows)}
+        answers = self._answers(items, seeing)
+        known = []
+        start_id = self._processor.tokenizer.bos_token_id
+        for place, (item, answer) in enumerate(zip(items, answers, strict=True)):
+            if item.row.images and item.row.id not in blind:
+                continue
+            example = seeing.rows[place]
+            ids, begin = example.ids, example.begin
+            opening = min(self._opening, begin)
+            head = ids[:1] if begin > opening and ids[0] == start_id else ids[:0]
+            others.rows.append(
+                replace(
+                    example,
+                    row=replace(item.row, images=()),
+                    ids=np.concatenate([head, ids[begin - opening :]]),
+                    begin=len(head) + opening,
+                )
+            )
+            known.append(_Known(place=place, answer=answer, blind=blind.get(item.row.id), alone=len(others) - 1))
+        return others, known
+
+    def _answers(self, items: Sequence[Said], seeing: Examples) -> list[slice]:
+        """Which tokens of each response are its answer."""
+        if not items:
+            return []
+        tokenizer = self._processor.tokenizer
+        made = tokenizer([item.row.response for item in items], add_special_tokens=False, return_offsets_mapping=True)
+        spans = []
+        for place, item in enumerate(items):
+            ids, offsets = made["input_ids"][place], made["offset_mapping"][place]
+            response = seeing.rows[place].ids[seeing.rows[place].begin :]
+            if list(response[: len(ids)]) == ids:
+                first = next((at for at, (_, end) in enumerate(offsets) if end > item.answer_at), len(ids))
+                spans.append(slice(first, len(ids)))
+            else:
+                # The chat template has trimmed the text: count from the end of the turn instead.
+                answer = tokenizer(item.row.response[item.answer_at :].strip(), add_special_tokens=False)["input_ids"]
+                spans.append(slice(max(0, len(response) - 1 - len(answer)), len(response) - 1))
+        return spans
+
+    def _collator(self, examples: Examples, store: ImageStore) -> Collator:
+        return Collator(
+            examples,
+            store,
+            image_id=self._encoder.image_id,
+            pad_id=self._pad_id,
+            max_pixels=self._max_pixels,
+            line_tokens=self._line_tokens,
+            type_name=self._types,
+            positions=spatial_positions(self._model),
+        )
+
+    @torch.inference_mode()
+    def _scores(self, collator: Collator, examples: Examples, places: Sequence[int]) -> dict[int, Scores]:
+        """One forward pass over some rows."""
+        layout = collator(places)
+        try:
+            surprisals, ranks = response_scores(self._model, layout)
+        except torch.OutOfMemoryError:
+            tokens = sum(len(examples.rows[place].ids) for place in places)
+            raise DistillError(
+                f"the GPU's memory does not hold a batch of {tokens:,} tokens; lower "
+                f"filter.student.batch_tokens ({self._batch_tokens:,}) or "
+                f"filter.student.max_length ({self._max_length:,}) and run again"
+            ) from None
+        bounds = zip(layout.rows, row_bounds(layout, examples), strict=True)
+        return {place: (surprisals[begin:end], ranks[begin:end]) for place, (begin, end) in bounds}
+
+
+def response_scores(model: PreTrainedModel, layout: Layout) -> Scores:
+    """Scores of every labelled token of a pass, row by row in the order of `layout.rows`."""
+    device = model.device
+    # The longest row of a packed line is a plain number.
+    inputs = {
+        name: value.to(device) if isinstance(value, torch.Tensor) else value for name, value in layout.inputs.items()
+    }
+    states = model.base_model(**inputs, use_cache=False).last_hidden_state.flatten(0, 1)
+    at, labels = (torch.from_numpy(values).to(device) for values in (layout.at, layout.labels))
+    return token_scores(model.get_output_embeddings(), states[at], labels)
+
+
+def token_scores(
+    head: Callable[[torch.Tensor], torch.Tensor], hidden: torch.Tensor, targets: torch.Tensor
+) -> tuple[np.ndarray, np.ndarray]:
+    """Surprisal (nats) and rank (1: the likeliest) of each target under the hidden state that predicts it.
+
+    Tokens as likely as the target do not count against its rank.
+    """
+    surprisals, ranks = [], []
+    step = max(1, _LOGITS // max(1, _width(head, hidden)))
+    for start in range(0, len(targets), step):
+        logits = head(hidden[start : start + step]).float()
+        own = logits.gather(1, targets[start : start + step, None])
+        surprisals.append(torch.logsumexp(logits, 1) - own[:, 0])
+        ranks.append((logits > own).sum(1) + 1)
+    if not surprisals:
+        return np.zeros(0), np.zeros(0, np.int64)
+    return torch.cat(surprisals).double().cpu().numpy(), torch.cat(ranks).cpu().numpy()
+
+
+def _width(head: Any, hidden: torch.Tensor) -> int:
+    return int(getattr(head, "out_features", 0)) or int(head(hidden[:1]).shape[-1])
+
+
+def _values(seeing: Scores, blind: Scores | None, alone: Scores, answer: slice) -> dict[str, Any]:
+    surprisal, rank = seeing
+    nll, without = float(surprisal.mean()), float(alone[0].mean())
+    of_answer = surprisal[answer]
+    # Ratio of sums: every token counts by its surprisal, which is how the paper keeps it stable.
+    total = max(float(surprisal.sum()), _LEAST_SURPRISAL * len(surprisal))
+    return {
+        "nll": nll,
+        "rank_surprisal": float(np.minimum(rank, RANK_CLIP).sum()) / total,
+        "ifd": nll / max(without, _LEAST_SURPRISAL),
+        "blind_gap": float(blind[0].mean()) - nll if blind is not None else None,
+        "answer_nll": float(of_answer.mean()) if len(of_answer) else None,
+        "tokens": len(surprisal),
+    }
+
+
+def _budgeted(items: Sequence[_Known], cost: Callable[[_Known], int], budget: int) -> Iterator[list[_Known]]:
+    """Items in ascending order of cost, cut into batches whose padded size stays within the budget."""
+    batch: list[_Known] = []
+    for item in items:
+        if batch and (len(batch) + 1) * cost(item) > budget:
+            yield batch
+            batch = []
+        batch.append(item)
+    if batch:
+        yield batch

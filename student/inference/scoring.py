@@ -1,0 +1,155 @@
+"""Replies of a student, judged as the filter judges traces, and the first figures over them.
+
+One prediction is one plain mapping, so that it can be journaled. What is said of a single reply is measured here;
+figures over many are in student/evaluation/metrics.py. Does not generate (student/inference/generation.py).
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from distill.answers.consistency import ASIDE, concluded, conclusion
+from distill.answers.numbers import single
+from distill.answers.reference_metrics import anls, exact_match, relaxed_accuracy, rouge_l, vqa_accuracy
+from distill.answers.verdicts import judge
+from distill.data.gold_answers import VOTES
+from distill.grounding.chart_table import find_table
+from distill.grounding.check import ground
+from distill.grounding.derivation import asked
+from distill.grounding.findings import Grounding
+from distill.rationale import Said, take_apart
+from distill.stats import intervals as scores
+from distill.types import Sample
+
+Prediction = dict[str, Any]
+REFERENCES = ("rationale", "rationales", "cot", "solution")
+"""Keys of a sample's meta that may hold a reference rationale, or a list of them."""
+FEW = 20
+"""So many unsupported values of a rationale are written out; all are counted."""
+
+_NUMERIC = ("number", "year", "percent", "money")
+_DIGITS = re.compile(r"\d+(?:[.,]\d+)*")
+
+
+def judged(
+    sample: Sample,
+    reply: Mapping[str, Any],
+    *,
+    plain: bool,
+    relative_tolerance: float,
+    table: str | None = None,
+    reading_tolerance: float = 0.0,
+) -> Prediction:
+    """A reply (the fields of generation.Reply) taken apart, with its question, its gold answer and what it is worth.
+
+    `plain`: the rationale is everything before the last blank line, as with filter.rationale = "plain". `table` and
+    `reading_tolerance` are filter.grounding's: where the table behind a chart is, how exactly it is to be read.
+
+    `exact`, `relaxed` (ChartQA's 5 %), `anls` (DocVQA's) and `vqa_accuracy` (where annotators voted) are the
+    reference metrics of the answer as it stands. `rouge_l` compares the whole reply with the gold answers,
+    `rationale_rouge_l` the rationale with the sample's own. `unsupported` are values of the rationale that neither
+    picture nor question support, among `checked_values` that could be judged. `consistent`: whether the answer is
+    what the rationale concludes (distill.conclusion). None: there is nothing to say this by.
+    """
+    said = take_apart(reply["text"], plain=plain)
+    verdict = judge(
+        said.answer,
+        sample.answers,
+        sample.answer_type,
+        relative_tolerance=relative_tolerance,
+        options=sample.options,
+    )
+    values = _grounded(sample, said.reasoning, table, reading_tolerance)
+    references, votes = _references(sample), sample.meta.get(VOTES)
+    return {
+        "sample_id": sample.id,
+        "domain": sample.domain,
+        "difficulty": sample.meta.get("difficulty"),
+        "question": sample.question,
+        "gold": list(sample.answers),
+        "answer_type": verdict.answer_type,
+        **reply,
+        "reasoning": said.reasoning,
+        "answer": said.answer,
+        "well_formed": said.well_formed and not reply["truncated"],
+        "verdict": verdict.verdict,
+        "reason": verdict.reason,
+        "relative_error": verdict.relative_error,
+        "exact": bool(exact_match(said.answer, sample.answers)),
+        "relaxed": any(relaxed_accuracy(said.answer, gold) for gold in sample.answers),
+        "anls": anls(said.answer, sample.answers),
+        "vqa_accuracy": vqa_accuracy(said.answer, votes) if votes else None,
+        "rouge_l": rouge_l(f"{said.reasoning} {said.answer}", sample.answers),
+        "rationale_rouge_l": rouge_l(said.reasoning, references) if references and said.reasoning else None,
+        "consistent": _consistent(sample, said),
+        "checked_values": None if values is None else values.checked,
+        "unsupported_values": None if values is None else values.count,
+        "unsupported": None if values is None else [item.value for item in values.unsupported],
+    }
+
+
+def _consistent(sample: Sample, said: Said) -> bool | None:
+    """Whether the answer is what the rationale concludes; None where that is left open.
+
+    `conclusion` is cautious, as it accuses: it leaves open what has the answer's number somewhere near. For a rate
+    that is one-sided, so the right side of a last equation also decides: after "8 - 1 = 7" the answer 1 is another.
+    """
+    if not said.reasoning:
+        return None
+    found = conclusion(said.reasoning, said.answer, sample.answer_type, sample.options)
+    if found is not None:
+        return found == "agrees"
+    last = concluded(said.reasoning)
+    if last is None or last.marked or not said.answer or ASIDE.search(last.text):
+        return None
+    result = last.text.rpartition("=")[2].strip(" .") if "=" in last.text else ""
+    if single(result) is None or set(_DIGITS.findall(result)) & set(_DIGITS.findall(said.answer)):
+        return None
+    meant = judge(result, said.answer, sample.answer_type, options=sample.options)
+    return False if meant.verdict == "wrong" and meant.answer_type in _NUMERIC else None
+
+
+def _grounded(sample: Sample, reasoning: str, key: str | None, tolerance: float) -> Grounding | None:
+    """What of a rationale its chart supports; None without a table, a rationale, or a value that could be judged."""
+    table = find_table(sample.meta, key) if reasoning and sample.meta else None
+    if table is None:
+        return None
+    titles = [text for name in ("title", "caption", "subtitle") if isinstance(text := sample.meta.get(name), str)]
+    question = asked(sample.question, table, " ; ".join([*sample.options, *titles]))
+    found = ground(reasoning, table, question, tolerance, FEW)
+    return found if found.checked else None
+
+
+def _references(sample: Sample) -> list[str]:
+    """The sample's own rationales, where its source has them."""
+    for name in REFERENCES:
+        value = sample.meta.get(name)
+        texts = [value] if isinstance(value, str) else value if isinstance(value, list | tuple) else []
+        if found := [text for text in texts if isinstance(text, str) and text.strip()]:
+            return found
+    return []
+
+
+def summary(predictions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Accuracy with its interval, form and length of at least one reply. Undecided is not correct, and counted.
+
+    Lengths are means over the replies whose tokens are counted (some servers don't), None where there is none.
+    """
+    n = len(predictions)
+    right = sum(line["verdict"] == "correct" for line in predictions)
+    return {
+        "n": n,
+        "n_correct": right,
+        "n_undecided": sum(line["verdict"] == "undecided" for line in predictions),
+        "accuracy": right / n,
+        "ci95": scores.wilson(right, n),
+        "mean_rationale_tokens": _mean([line["rationale_tokens"] for line in predictions]),
+        "mean_tokens": _mean([line["tokens"] for line in predictions]),
+        "format_rate": sum(line["well_formed"] for line in predictions) / n,
+        "truncation_rate": sum(line["truncated"] for line in predictions) / n,
+    }
+
+
+def _mean(counts: Sequence[int | None]) -> float | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) / len(known) if known else None

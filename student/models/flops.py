@@ -1,0 +1,188 @@
+"""What training costs in floating-point operations, counted by role: tower, projector, language model, head.
+
+A cost model is read once from a prepared student (on any device, the meta device included); after that a
+micro-batch is priced by plain numbers. Counted are the multiplications that learning needs: linear layers, patch
+embeddings and attention, the causal one at half, as a multiply and an add each. Norms, activations and
+embedding look-ups are left out (about 1 %). Experts (MoE) and windows of attention are counted as if always whole.
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+from torch import nn
+
+from student.models.freeze import LANGUAGE, PROJECTOR, TOWER, role_of
+from student.models.siq_vl import Parts
+
+_CLASS_TOKENS = ("cls_token", "class_embedding")
+_RATE_SIDE = {"cuda": 8192, "cpu": 1024}
+"""Of the matrices whose product is timed: 1.1 TFLOP takes milliseconds on a GPU, 2 GFLOP tens of them on a core."""
+_RATE_REPEATS = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """FLOPs of training, forward and backward, per unit of what a micro-batch holds."""
+
+    per_token: float
+    """Of the language model's layers and adapters, and a real token (padding does no useful work)."""
+    per_squared_length: float
+    """Of causal attention; to be multiplied by the sum of the rows' squared lengths."""
+    per_response_token: float
+    """Of the head, which only labelled tokens pass."""
+    per_patch: float
+    """Of tower and projector."""
+    per_squared_patches: float
+    """Of the tower's attention; to be multiplied by the sum of the images' squared numbers of patches."""
+    patch_side: int
+    """Pixels."""
+    class_tokens: int
+    """That the tower puts before the patches of each image."""
+    patches_per_token: int
+    """Patches that the projector joins to one token."""
+
+    @classmethod
+    def of(cls, model: nn.Module, parts: Parts, *, checkpointing: bool = False) -> "Cost":
+        """The cost of a student prepared for its stage (student/models/freeze.py): trained is what asks for
+        gradients.
+
+        `checkpointing` adds the layers' second forward pass, which is work but not progress: leave it out for MFU,
+        set it to foretell time.
+        """
+        config: Any = model.config
+        sight, speech = config.vision_config, config.get_text_config()
+        head = model.get_output_embeddings()  # type: ignore[operator]
+        matrices = [
+            (role_of(name, parts), name, module, weights)
+            for name, module, weights in _matrices(model)
+            if module is not head and not _pools(name)
+        ]
+        projector = [module for role, _, module, _ in matrices if role == PROJECTOR]
+        merged = _patches_per_token(projector, sight.hidden_size)
+        per_token = per_patch = 0.0
+        for role, name, module, weights in matrices:
+            if role == LANGUAGE:
+                per_token += 2 * weights * (_passes(module, reached=True) + checkpointing)
+            else:
+                # Nothing before the projector is trained, so its first layer owes its input no gradient.
+                reached = role == PROJECTOR and module.weight.requires_grad and module is not projector[0]
+                joined = merged if role == PROJECTOR or "merger" in name else 1
+                per_patch += 2 * weights * _passes(module, reached=reached) / joined
+        # Both products of attention, forward once and backward twice; half of the square is masked.
+        width = speech.num_attention_heads * _head_dim(speech) * speech.num_hidden_layers
+        depth = getattr(sight, "num_hidden_layers", None) or sight.depth
+        return cls(
+            per_token=per_token,
+            per_squared_length=2 * width * (3 + checkpointing),
+            per_response_token=2 * head.weight.shape[0] * head.weight.shape[1] * _passes(head, reached=True),
+            per_patch=per_patch,
+            per_squared_patches=4 * sight.hidden_size * depth,
+            patch_side=_first(sight.patch_size),
+            patches_per_token=merged,
+            class_tokens=sum(
+                role_of(name, parts) == TOWER and name.endswith(_CLASS_TOKENS) for name, _ in model.named_parameters()
+            ),
+        )
+
+    def flops(
+        self, *, tokens: float, squared_lengths: float, response_tokens: float, patches: float, squared_patches: float
+    ) -> float:
+        """FLOPs of a micro-batch. `squared_lengths`: the sum over rows of tokens squared; patches: see `patches`."""
+        return (
+            self.per_token * tokens
+            + self.per_squared_length * squared_lengths
+            + self.per_response_token * response_tokens
+            + self.per_patch * patches
+            + self.per_squared_patches * squared_patches
+        )
+
+    def patches(self, inputs: Mapping[str, Any]) -> tuple[int, int]:
+        """Patches in a batch's images, and the sum of their squares; of shapes alone where images have one shape.
+
+        Reads the values of `image_grid_thw`, so call it before a batch goes to the device.
+        """
+        if "pixel_values" in inputs and inputs["pixel_values"].ndim == 3:
+            return 0, 0  # tokens that the tower made before (student/data/image_tokens.py)
+        if "image_grid_thw" in inputs:
+            counts = inputs["image_grid_thw"].prod(dim=-1)
+            return int(counts.sum()), int((counts * counts).sum())
+        if "pixel_values" not in inputs:
+            return 0, 0
+        *images, _, height, width = inputs["pixel_values"].shape
+        number = 1
+        for size in images:
+            number *= size
+        each = (height // self.patch_side) * (width // self.patch_side) + self.class_tokens
+        return number * each, number * each * each
+
+
+def patch_values(tower: nn.Module) -> int:
+    """Numbers of an image that one patch is made of."""
+    for _, module, weights in _matrices(tower):
+        if not isinstance(module, nn.Linear):
+            return int(weights // module.out_channels)
+    return 0
+
+
+def matmul_rate(device: torch.device | str, dtype: torch.dtype) -> float:
+    """FLOP/s that a square matrix product reaches here, the best of a few: what MFU is a share of."""
+    return _matmul_rate(str(device), dtype)
+
+
+@cache
+def _matmul_rate(device: str, dtype: torch.dtype) -> float:
+    side = _RATE_SIDE.get(torch.device(device).type, _RATE_SIDE["cpu"])
+    # Numbers of its own: the generator that training draws from stays where it is.
+    chance = torch.Generator(device).manual_seed(0)
+    left, right = (torch.randn(side, side, device=device, generator=chance).to(dtype) for _ in range(2))
+    out = left @ right
+    best = float("inf")
+    for _ in range(_RATE_REPEATS):
+        _wait(device)
+        begun = time.perf_counter()
+        torch.matmul(left, right, out=out)
+        _wait(device)
+        best = min(best, time.perf_counter() - begun)
+    return 2 * side**3 / best
+
+
+def _wait(device: str) -> None:
+    if torch.device(device).type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def _matrices(model: nn.Module) -> Iterator[tuple[str, Any, int]]:
+    """Name, module and number of weights of all that multiplies a token or a patch by a matrix."""
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Linear):
+            # Not the size of the weight, which four-bit layers pack.
+            yield name, module, module.in_features * module.out_features
+        elif isinstance(module, nn.Conv2d | nn.Conv3d):
+            yield name, module, module.weight.numel()
+
+
+def _passes(module: nn.Module, *, reached: bool) -> int:
+    """Products a training step makes with a matrix: forward, the gradient of its input, that of its weights."""
+    return 1 + reached + bool(module.weight.requires_grad)
+
+
+def _pools(name: str) -> bool:
+    """Whether a layer belongs to the pooling head of a SigLIP tower, whose output no student reads."""
+    return ".head." in name
+
+
+def _patches_per_token(projector: list[Any], width: int) -> int:
+    """Patches that the projector joins: its first layer is as many times wider than the tower."""
+    return max(1, projector[0].in_features // width) if projector else 1
+
+
+def _head_dim(speech: Any) -> int:
+    return int(getattr(speech, "head_dim", None) or speech.hidden_size // speech.num_attention_heads)
+
+
+def _first(size: Any) -> int:
+    return int(size if isinstance(size, int) else size[-1])

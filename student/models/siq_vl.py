@@ -1,0 +1,386 @@
+"""Students and teachers as Hugging Face models: SiQ-VL built from its parts, or any image-text-to-text checkpoint.
+
+SiQ-VL needs no class of its own: Idefics3 is a SigLIP-shaped tower, a pixel shuffle, one linear layer without bias,
+and a decoder. Does not cover training (student/training/trainer.py) or what vLLM serves (student/export/convert.py).
+"""
+
+import json
+import logging
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from huggingface_hub.errors import StrictDataclassError
+from safetensors import SafetensorError
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForImageTextToText,
+    AutoTokenizer,
+    Idefics3Config,
+    Idefics3ImageProcessorPil,
+    Idefics3Processor,
+    PreTrainedConfig,
+    PreTrainedModel,
+    ProcessorMixin,
+    SiglipVisionModel,
+)
+
+from distill.data.lfs_pointers import explanation
+from distill.errors import MissingExtra, ModelError, RecipeError
+from student.models.processors import load_processor
+
+IMAGE_TOKEN = "<image>"
+MARKERS = ("<fake_token_around_image>", IMAGE_TOKEN, "<global-img>", "<end_of_utterance>")
+
+# ChatML with the assistant's turn marked for the loss. The loop runs over message['content'] itself because vLLM
+# reads the template to find out that it takes content blocks; otherwise it would join image and text by a newline.
+CHAT_TEMPLATE = """\
+{%- for message in messages -%}
+{{- '<|im_start|>' + message['role'] + '\\n' -}}
+{%- if message['role'] == 'assistant' -%}
+{%- generation -%}
+{%- if message['content'] is string -%}{{- message['content'] -}}
+{%- else -%}{%- for content in message['content'] -%}{{- content['text'] -}}{%- endfor -%}{%- endif -%}
+{{- '<|im_end|>' -}}
+{%- endgeneration -%}
+{%- else -%}
+{%- if message['content'] is string -%}{{- message['content'] -}}
+{%- else -%}
+{%- for content in message['content'] -%}
+{%- if content['type'] in ('image', 'image_url') -%}{{- '<image>' -}}{%- else -%}{{- content['text'] -}}{%- endif -%}
+{%- endfor -%}
+{%- endif -%}
+{{- '<|im_end|>' -}}
+{%- endif -%}
+{{- '\\n' -}}
+{%- endfor -%}
+{%- if add_generation_prompt -%}{{- '<|im_start|>assistant\\n' -}}{%- endif -%}
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """Names of the submodules that play each role, as `model.get_submodule` takes them."""
+
+    tower: str
+    projector: str
+    language: str
+
+
+# Role to the names that image-text-to-text models of transformers give it, most specific first. The projector of
+# Qwen-VL models lies inside the tower, so a role is decided by the longest name that matches a parameter.
+_TOWERS = ("vision_model", "vision_tower", "visual")
+_PROJECTORS = ("connector", "multi_modal_projector", "visual.merger", "visual.deepstack_merger_list")
+_LANGUAGES = ("text_model", "language_model")
+# What they say of a load that went well (layers not sharded, head unused) is no news to the user.
+_NOISY = ("transformers.modeling_utils", "transformers.distributed.tensor_parallel")
+
+
+def build(
+    vision: str, language: str, pixel_shuffle: int, *, dtype: str = "float32", seed: int = 0
+) -> tuple[PreTrainedModel, ProcessorMixin]:
+    """SiQ-VL from a SigLIP tower and a Qwen2 decoder, directories or hub names, with a fresh projector.
+
+    The weights lie in `dtype`, frozen parts included. Raises ModelError for a checkpoint that cannot be read and
+    RecipeError for a shuffle factor that does not divide the tower's patch grid.
+    """
+    torch_dtype = getattr(torch, dtype)
+    sight, tower = _tower(vision, dtype=torch_dtype)
+    decoder, tokenizer = _decoder(language, dtype=torch_dtype)
+    side = _grid_side(sight, pixel_shuffle, vision)
+    rows = decoder.get_input_embeddings().num_embeddings
+    if len(tokenizer) > rows:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            decoder.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+
+    text_config = decoder.config
+    text_config.pad_token_id = tokenizer.pad_token_id
+    text_config.eos_token_id = tokenizer.eos_token_id
+    config = _joined_config(sight, text_config, pixel_shuffle)
+    config.image_token_id = tokenizer.convert_tokens_to_ids(IMAGE_TOKEN)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        # Not made first and cast then: that would round the frequencies of the rotations, which stay in float32.
+        model: PreTrainedModel = AutoModelForImageTextToText.from_config(config, dtype=torch_dtype)
+    _copy(model.model.vision_model, getattr(tower, "vision_model", tower), vision, ignore=("head.",))
+    _copy(model.model.text_model, decoder.model, language)
+    if config.tie_word_embeddings:
+        model.tie_weights()
+    else:
+        _copy(model.lm_head, decoder.lm_head, language)
+    model.generation_config.eos_token_id = tokenizer.eos_token_id
+    model.generation_config.pad_token_id = tokenizer.pad_token_id
+    return model, _processor(tokenizer, vision, sight.image_size, (side // pixel_shuffle) ** 2)
+
+
+def require_tower(vision: str) -> None:
+    """Raise what `build` raises for a tower, by the names and shapes of its weights: none is read."""
+    _tower(vision, device_map="meta")
+
+
+def require_decoder(language: str) -> None:
+    """Raise what `build` raises for a decoder and its tokenizer, by the names and shapes of its weights."""
+    _decoder(language, device_map="meta")
+
+
+def require_whole(path_or_name: str, *, revision: str | None = None, trust_remote_code: bool = False) -> None:
+    """Raise what `load` raises, by the names and shapes of the weights: none is read."""
+    _whole(path_or_name, revision, trust_remote_code, device_map="meta")
+
+
+def _tower(vision: str, **options: Any) -> tuple[Any, Any]:
+    """Configuration and weights of a SigLIP tower."""
+    sight = _sight(vision)
+    with _readable(vision):
+        tower, found = SiglipVisionModel.from_pretrained(vision, output_loading_info=True, **options)
+    _complete(vision, "a SigLIP vision tower", found, unused=("head.",))
+    return sight, tower
+
+
+def _decoder(language: str, **options: Any) -> tuple[Any, Any]:
+    """A language model and its tokenizer, which has the marks of images."""
+    with _readable(language):
+        decoder, found = AutoModelForCausalLM.from_pretrained(language, output_loading_info=True, **options)
+        tokenizer = _tokenizer(language)
+    _complete(language, "a language model", found)
+    _mark_images(tokenizer, language)
+    return decoder, tokenizer
+
+
+def _sight(vision: str) -> Any:
+    """The configuration of a SigLIP tower, alone or in a whole model; fixed-size SigLIP-2 is the same class."""
+    with _readable(vision):
+        config = AutoConfig.from_pretrained(vision)
+    config = getattr(config, "vision_config", config)
+    if config.model_type == "siglip2_vision_model":
+        raise ModelError(
+            f"{vision}: this is a SigLIP-2 tower for images of any shape (NaFlex), which SiQ-VL cannot take\n"
+            "name one of a fixed size, such as google/siglip2-base-patch16-224"
+        )
+    if config.model_type != "siglip_vision_model":
+        raise ModelError(
+            f"{vision}: this checkpoint is not a SigLIP vision tower, but of type {config.model_type}\n"
+            "check that student.vision names the right checkpoint"
+        )
+    return config
+
+
+def _grid_side(sight: Any, pixel_shuffle: int, vision: str) -> int:
+    """Patches along a side of an image. Raises RecipeError for a shuffle factor that does not divide them."""
+    side = int(sight.image_size // sight.patch_size)
+    if side % pixel_shuffle:
+        divisors = ", ".join(str(factor) for factor in range(1, side + 1) if side % factor == 0)
+        raise RecipeError(
+            f"student.pixel_shuffle = {pixel_shuffle} does not divide the patch grid of {vision} "
+            f"({side} x {side} patches); choose one of: {divisors}"
+        )
+    return side
+
+
+def _mark_images(tokenizer: Any, language: str) -> None:
+    """Give a decoder's tokenizer the marks of images and of the end of a turn; ModelError without <|im_end|>."""
+    tokenizer.add_special_tokens({"extra_special_tokens": list(MARKERS)})
+    if tokenizer.pad_token_id is None or tokenizer.pad_token == tokenizer.eos_token:
+        tokenizer.pad_token = "<|endoftext|>"
+    end_of_turn = tokenizer.convert_tokens_to_ids("<|im_end|>")
+    if end_of_turn is None or end_of_turn == tokenizer.unk_token_id:
+        raise ModelError(f"{language}: its tokenizer has no <|im_end|>; the chat format needs one (Qwen2 has it)")
+    tokenizer.eos_token = "<|im_end|>"
+
+
+def _joined_config(sight: Any, text_config: Any, pixel_shuffle: int) -> Idefics3Config:
+    """The configuration of SiQ-VL from those of its tower and its decoder."""
+    return Idefics3Config(
+        vision_config={
+            key: getattr(sight, key)
+            for key in (
+                "hidden_size",
+                "intermediate_size",
+                "num_hidden_layers",
+                "num_attention_heads",
+                "image_size",
+                "patch_size",
+                "hidden_act",
+                "layer_norm_eps",
+                "attention_dropout",
+            )
+        },
+        text_config=text_config.to_dict(),
+        scale_factor=pixel_shuffle,
+        tie_word_embeddings=bool(text_config.tie_word_embeddings),
+        pad_token_id=text_config.pad_token_id,
+    )
+
+
+def load(
+    path_or_name: str, *, dtype: str = "float32", revision: str | None = None, trust_remote_code: bool = False
+) -> tuple[PreTrainedModel, ProcessorMixin]:
+    """Any Hugging Face image-text-to-text checkpoint with its processor; ModelError when it cannot be read.
+
+    Raises MissingExtra naming the library that the checkpoint asks for and that is not installed.
+    """
+    return _whole(path_or_name, revision, trust_remote_code, dtype=getattr(torch, dtype))
+
+
+def _whole(
+    path_or_name: str, revision: str | None, trust_remote_code: bool, **options: Any
+) -> tuple[PreTrainedModel, ProcessorMixin]:
+    with _readable(path_or_name):
+        model, found = AutoModelForImageTextToText.from_pretrained(
+            path_or_name,
+            revision=revision,
+            trust_remote_code=trust_remote_code,
+            use_safetensors=True,
+            output_loading_info=True,
+            **options,
+        )
+        processor = load_processor(path_or_name, revision=revision, trust_remote_code=trust_remote_code)
+    _complete(path_or_name, "a whole image-text-to-text model", found)
+    return model, processor
+
+
+def outline_build(
+    vision: str, language: str, pixel_shuffle: int, *, dtype: str = "float32"
+) -> tuple[PreTrainedModel, ProcessorMixin | None]:
+    """What `build` makes, on the meta device: no weights are read. No processor where there is no tokenizer.
+
+    Raises what `build` raises.
+    """
+    sight = _sight(vision)
+    with _readable(language):
+        text_config = AutoConfig.from_pretrained(language)
+    side = _grid_side(sight, pixel_shuffle, vision)
+    tokenizer = processor = None
+    with suppress(ModelError), _readable(language):
+        tokenizer = _tokenizer(language)
+    if tokenizer is not None:
+        _mark_images(tokenizer, language)
+        text_config.vocab_size = max(text_config.vocab_size, len(tokenizer))
+        text_config.eos_token_id = tokenizer.eos_token_id
+        processor = _processor(tokenizer, vision, sight.image_size, (side // pixel_shuffle) ** 2)
+    return without_weights(_joined_config(sight, text_config, pixel_shuffle), dtype), processor
+
+
+def outline(
+    path_or_name: str, *, dtype: str = "float32", revision: str | None = None, trust_remote_code: bool = False
+) -> tuple[PreTrainedModel, ProcessorMixin | None]:
+    """What `load` makes, on the meta device: no weights are read. No processor where its files are missing."""
+    with _readable(path_or_name):
+        config = AutoConfig.from_pretrained(path_or_name, revision=revision, trust_remote_code=trust_remote_code)
+        model = without_weights(config, dtype, trust_remote_code=trust_remote_code)
+    processor = None
+    with suppress(ModelError, MissingExtra), _readable(path_or_name):
+        processor = load_processor(path_or_name, revision=revision, trust_remote_code=trust_remote_code)
+    return model, processor
+
+
+def without_weights(config: Any, dtype: str, *, trust_remote_code: bool = False) -> PreTrainedModel:
+    """The model of a configuration on the meta device, where nothing takes memory or time."""
+    with torch.device("meta"):
+        model: PreTrainedModel = AutoModelForImageTextToText.from_config(config, trust_remote_code=trust_remote_code)
+    return model.to(getattr(torch, dtype))  # type: ignore[arg-type]
+
+
+def _tokenizer(language: str) -> Any:
+    # The empty config makes the tokenizer's own files decide its class, not the model type: transformers 5 would
+    # otherwise load any tokenizer beside a Qwen2 model as Qwen2Tokenizer, with other rules for numbers.
+    return AutoTokenizer.from_pretrained(language, config=PreTrainedConfig())
+
+
+def parts(model: PreTrainedModel) -> Parts:
+    """The submodules that are tower, projector and language model, found by the names transformers gives them."""
+    names: set[str] = {name for name, _ in model.named_modules()}
+
+    def find(role: str, endings: tuple[str, ...]) -> str:
+        for ending in endings:
+            matches = [name for name in names if name == ending or name.endswith(f".{ending}")]
+            if matches:
+                return min(matches, key=len)
+        raise ModelError(
+            f"{type(model).__name__}: found no {role} in this model (looked for modules named "
+            f"{', '.join(endings)}); it cannot be trained in stages"
+        )
+
+    return Parts(
+        tower=find("vision tower", _TOWERS),
+        projector=find("projector", _PROJECTORS),
+        language=find("language model", _LANGUAGES),
+    )
+
+
+def _complete(name: str, kind: str, found: dict[str, Any], unused: tuple[str, ...] = ()) -> None:
+    """Refuse a checkpoint that lacks weights: transformers would only warn and fill them with random numbers."""
+    missing = sorted(key for key in found["missing_keys"] if not key.removeprefix("vision_model.").startswith(unused))
+    if missing:
+        raise ModelError(
+            f"{name}: this checkpoint is not {kind}, or is incomplete: it lacks {len(missing)} of its weights "
+            f"({', '.join(missing[:3])}, ...)\ncheck that the recipe names the right checkpoint for this part"
+        )
+
+
+def _copy(target: torch.nn.Module, source: torch.nn.Module, name: str, ignore: tuple[str, ...] = ()) -> None:
+    weights = {key: value for key, value in source.state_dict().items() if not key.startswith(ignore)}
+    try:
+        target.load_state_dict(weights, strict=True)
+    except RuntimeError as error:
+        raise ModelError(f"{name}: its weights don't fit the student: {error}") from None
+
+
+def _processor(tokenizer: Any, vision: str, image_size: int, image_seq_len: int) -> Idefics3Processor:
+    """Images become squares of the tower's size, normalised as the tower was trained; no splitting into tiles."""
+    settings = _preprocessing(vision)
+    images = Idefics3ImageProcessorPil(
+        do_image_splitting=False,
+        size={"longest_edge": image_size},
+        max_image_size={"longest_edge": image_size},
+        image_mean=settings.get("image_mean", [0.5, 0.5, 0.5]),
+        image_std=settings.get("image_std", [0.5, 0.5, 0.5]),
+    )
+    return Idefics3Processor(images, tokenizer, image_seq_len=image_seq_len, chat_template=CHAT_TEMPLATE)
+
+
+def _preprocessing(vision: str) -> dict[str, Any]:
+    """The tower's own image statistics, where its checkpoint states them."""
+    from transformers.utils import cached_file
+
+    path = cached_file(vision, "preprocessor_config.json", _raise_exceptions_for_missing_entries=False)
+    return json.loads(Path(path).read_text(encoding="utf-8")) if path else {}
+
+
+@contextmanager
+def _readable(path_or_name: str) -> Iterator[None]:
+    """Turn the many ways in which a checkpoint fails to load into one message."""
+    loggers = [logging.getLogger(name) for name in _NOISY]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        yield
+    except ImportError as error:
+        library = _library(error)
+        raise MissingExtra(
+            f"{path_or_name}: this checkpoint needs {library}, which is not installed: pip install {library}"
+        ) from error
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError, StrictDataclassError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        reason = explanation(Path(path_or_name)) or reason
+        raise ModelError(
+            f"{path_or_name}: this checkpoint cannot be loaded: {reason}\n"
+            "check the path or hub name, and that config.json, *.safetensors and the processor files are there"
+        ) from error
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
+def _library(error: ImportError) -> str:
+    """The name under which pip knows what an ImportError, or a complaint of transformers, is about."""
+    text = str(error)
+    found = re.search(r"pip install ([\w-]+)", text) or re.search(r"requires the (\w+) library", text)
+    return error.name or (found[1].lower() if found else text.strip().splitlines()[0])

@@ -1,0 +1,68 @@
+"""What a trainer does between steps: proof of the freeze, logs beside saves, measurements when due, stopping."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import TrainerCallback
+
+from student.models.siq_vl import Parts
+from student.training.freeze_checks import TowerWatch, prove, prove_state
+from student.training.interrupts import Interrupts
+from student.validation.early_stopping import Watch
+
+
+class LogBeforeSave(TrainerCallback):  # type: ignore[misc]
+    """Log at every save, so that the averages of a resumed run cover the same steps as those of an unbroken one."""
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if control.should_save:
+            control.should_log = True
+
+
+class StopWhenAsked(TrainerCallback):  # type: ignore[misc]
+    """End training after a step and a save when a signal has asked for it."""
+
+    def __init__(self, interrupts: Interrupts) -> None:
+        self._interrupts = interrupts
+        self.stopped = False
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if self._interrupts.asked():
+            self.stopped = control.should_training_stop = control.should_save = True
+
+
+class Due(TrainerCallback):  # type: ignore[misc]
+    """Ask for a measurement when one is due, and for a log beside it."""
+
+    def __init__(self, watch: Watch | None) -> None:
+        self._watch = watch
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if self._watch is not None and self._watch.due(state.global_step, state.max_steps):
+            control.should_evaluate = control.should_log = True
+
+
+class Proof(TrainerCallback):  # type: ignore[misc]
+    """At the first step of this process: nothing frozen has a gradient, a graph, optimizer state or another dtype."""
+
+    def __init__(self, parts: Parts, train: Sequence[str], dtype: torch.dtype, model: nn.Module) -> None:
+        self._parts = parts
+        self._train = train
+        self._dtype = dtype
+        self._watch: TowerWatch | None = TowerWatch(model, parts)
+        self._stepped = False
+
+    def on_pre_optimizer_step(
+        self, args: Any, state: Any, control: Any, *, model: nn.Module, optimizer: Any, **_: Any
+    ) -> None:
+        if self._watch is not None:
+            prove(model, self._parts, self._train, dtype=self._dtype, watch=self._watch, optimizer=optimizer)
+            self._watch.close()
+            self._watch = None
+
+    def on_step_end(self, args: Any, state: Any, control: Any, *, model: nn.Module, optimizer: Any, **_: Any) -> None:
+        if not self._stepped:
+            prove_state(model, optimizer)
+            self._stepped = True

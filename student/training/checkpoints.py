@@ -1,0 +1,91 @@
+"""Which checkpoint of a stage counts, and writes that a full disk refuses.
+
+A checkpoint counts once the marker file is in it, so a save that was interrupted is recognised and removed. What a
+checkpoint holds is the business of student/training/trainer.py.
+"""
+
+import shutil
+import stat
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+
+from distill.artifacts.manifest import storage_errors
+from distill.errors import DataError, DistillError, StorageError
+
+COMPLETE = "complete"
+"""Marker file of a checkpoint, written when everything else is on disk."""
+WEIGHTS = "trainable.safetensors"
+PREFIX = "checkpoint-"
+_REFUSED = ("os error", "file write failed", "PytorchStreamWriter", "inline_container")
+"""Signs of a refused write in what safetensors and torch say."""
+_UNREADABLE = (OSError, SafetensorError, LookupError, ValueError, TypeError, RuntimeError, EOFError, struct.error)
+
+
+def last_checkpoint(folder: Path) -> Path | None:
+    """The newest complete checkpoint; incomplete ones, left by a kill during a save, are removed."""
+    found: list[tuple[int, Path]] = []
+    for path in folder.glob(f"{PREFIX}*"):
+        step = path.name.removeprefix(PREFIX)
+        if not step.isdecimal():  # a copy that somebody made
+            continue
+        if (path / COMPLETE).is_file():
+            found.append((int(step), path))
+        else:
+            shutil.rmtree(path)
+    return max(found)[1] if found else None
+
+
+def last_step(folder: Path) -> int:
+    """The step of the newest complete checkpoint; 0 without one."""
+    checkpoint = last_checkpoint(folder)
+    return int(checkpoint.name.removeprefix(PREFIX)) if checkpoint else 0
+
+
+def give_usual_modes(folder: Path) -> None:
+    """Give every file the permissions that a new one gets here (the umask: mostly 0644).
+
+    safetensors writes for the owner alone (0600), so another user, or a server under another account, could not read
+    an exported student. Folders have their usual permissions already.
+    """
+    probe = folder / ".new"
+    probe.touch()
+    usual = stat.S_IMODE(probe.stat().st_mode)
+    probe.unlink()
+    for path in folder.rglob("*"):
+        if path.is_file() and not path.is_symlink():
+            path.chmod(stat.S_IMODE(path.stat().st_mode) | usual)
+
+
+@contextmanager
+def refused_writes(path: Path) -> Iterator[None]:
+    """StorageError for a full disk, also where a library hides the operating system's reason."""
+    try:
+        with storage_errors(path):
+            yield
+    except (RuntimeError, SafetensorError) as error:
+        text = str(error)
+        if not any(sign in text for sign in _REFUSED):
+            raise
+        raise StorageError(
+            f"{path}: cannot write: {text.splitlines()[0]}; finished work is intact, "
+            "free space and run the same command again"
+        ) from error
+
+
+@contextmanager
+def whole(checkpoint: Path) -> Iterator[None]:
+    """DataError for a checkpoint that is complete by its marker and yet cannot be read."""
+    try:
+        yield
+    except _UNREADABLE as error:
+        if isinstance(error, DistillError | torch.OutOfMemoryError):
+            raise
+        raise DataError(
+            f"{checkpoint}: this checkpoint is damaged ({type(error).__name__}); remove the folder and run the same "
+            "command again, which begins the stage anew"
+        ) from error

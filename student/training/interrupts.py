@@ -1,0 +1,101 @@
+"""Ctrl-C and SIGTERM while a stage trains: the step is finished and a checkpoint written before the process ends.
+
+Measuring the student is broken off; the resumed run measures first. A second Ctrl-C ends the process at once. Outside
+training both signals do what they always do, and so they do in a thread, where Python takes no signals.
+"""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, Self
+
+from student.distributed import processes
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_FORWARDED_S = 1.0
+"""A launcher sends on the Ctrl-C that its processes have had from the terminal as well: not yet a second one."""
+_FIRST_STEP_S = 120.0
+_SLACK_S = 10.0
+NOTE = (
+    "distill: finishing this training step and writing a checkpoint, then stopping; "
+    "Ctrl-C again stops at once and loses the steps since the last checkpoint\n"
+)
+
+
+class Interrupts:
+    """Inside the block, the first signal is noted; `asked` tells it, in every process of the run alike."""
+
+    def __init__(self) -> None:
+        self._noted_at: float | None = None
+        self._raising = self._over = False
+        self._before: dict[int, Any] = {}
+        self._pid = os.getpid()
+        self._stepped_at, self._longest_s = time.monotonic(), 0.0
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            self._before = {number: signal.signal(number, self._note) for number in _SIGNALS}
+            processes.be_patient(self._patience_s)
+        self._stepped_at = time.monotonic()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._restore()
+
+    @property
+    def over(self) -> bool:
+        """Whether a second Ctrl-C has ended the waiting."""
+        return self._over
+
+    def asked(self) -> bool:
+        """Whether any process of the run was asked to stop; to be called by all of them after every step."""
+        now = time.monotonic()
+        self._longest_s, self._stepped_at = max(self._longest_s, now - self._stepped_at), now
+        return processes.any_of(self._noted_at is not None)
+
+    @contextmanager
+    def breaking_off(self) -> Iterator[None]:
+        """Inside, a signal raises KeyboardInterrupt at once; also one that has come before."""
+        self._raising = True
+        try:
+            if self._noted_at is not None:
+                raise KeyboardInterrupt
+            yield
+        finally:
+            self._raising = False
+
+    def _note(self, number: int, _: FrameType | None) -> None:
+        if os.getpid() != self._pid:
+            return  # a process that decodes images: its parent ends it
+        now = time.monotonic()
+        if self._noted_at is None:
+            self._noted_at = now
+            if processes.speaks():
+                os.write(2, NOTE.encode())
+        elif number == signal.SIGINT and (processes.count() == 1 or now - self._noted_at > _FORWARDED_S):
+            self._restore()
+            self._over = True
+            raise KeyboardInterrupt
+        if self._raising:
+            raise KeyboardInterrupt
+
+    def _restore(self) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        if self._before:
+            processes.be_patient(None)
+        self._before = {}
+
+    def _patience_s(self) -> float:
+        """How long to wait for the end of a step: another process may be gone, and then it never ends."""
+        return _SLACK_S + 3 * self._longest_s if self._longest_s else _FIRST_STEP_S
+
+
+def leave_to_parent(_: int) -> None:
+    """For a process that decodes images: signals to the whole group are its parent's to answer."""
+    for number in _SIGNALS:
+        signal.signal(number, signal.SIG_IGN)

@@ -1,0 +1,304 @@
+"""How much of a device's memory a stage takes: weights, gradients, optimizer, and what a micro-batch leaves behind.
+
+The activations are not estimated by a formula: one training step of the language model and the head is run on the
+meta device, where tensors have sizes but no content, and the bytes that are alive at once are counted. So adapters,
+dtypes, frozen parts and gradient checkpointing cost what they cost in torch's own kernels. Attention counts as a
+flash kernel would. Does not cover what lies outside of tensors (the device's context, what its allocator cannot use)
+and compiled kernels, which keep less.
+"""
+
+import copy
+import functools
+import warnings
+import weakref
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from peft import PeftModel
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_iter
+from transformers import AttentionInterface, PreTrainedModel
+
+from distill.hardware import usable_bytes
+from distill.recipe.stages import AUTO, Stage
+from student.models import freeze
+from student.models.flops import patch_values
+from student.models.siq_vl import Parts, without_weights
+from student.training.optimizer import STATE_BYTES
+from student.training.token_weights import score
+
+_ADAM_STATES = 2
+_FOUR_BITS = 0.516
+"""Bytes of a weight in NF4: 4 bits, and a scale in 8 for every 64 of them."""
+_LAYERS = 2
+_MOST_TOKENS = 1 << 24
+_LABELLED_TOKENS = 1 << 13
+"""At most, in a run: more of them keep two hidden states each, and take the time of this module."""
+_ATTENTION = "outlined"
+"""The name under which transformers knows the attention that is run here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Bytes that a micro-batch takes at its peak, beyond what is there at all times, for some numbers of tokens.
+
+    In between it is nearly linear: the head works on so many positions at once, a layer on all, so small
+    micro-batches peak in the head and large ones in a layer.
+    """
+
+    tokens: tuple[int, ...]
+    bytes: tuple[float, ...]
+
+    def at(self, tokens: float) -> float:
+        place = min(max(1, bisect_left(self.tokens, tokens)), len(self.tokens) - 1)
+        (left, right), (low, high) = self.tokens[place - 1 : place + 1], self.bytes[place - 1 : place + 1]
+        return low + (high - low) * (tokens - left) / (right - left)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """Bytes of tensors on the device of a training process."""
+
+    weights: int
+    gradients: int
+    optimizer: int
+    plain: Step
+    """Without gradient checkpointing."""
+    checkpointed: Step
+    tower_per_patch: int
+    """While the tower works, before the language model begins."""
+    kept_per_patch: int
+    """Pixels and the tower's output, for the whole step."""
+
+    def needed(self, *, tokens: float, patches: float, checkpointing: bool) -> int:
+        """The peak for micro-batches of so many tokens, padding included, and patches of images."""
+        step = (self.checkpointed if checkpointing else self.plain).at(tokens)
+        return int(self.static + self.kept_per_patch * patches + max(step, self.tower_per_patch * patches))
+
+    def most_tokens(self, available: float, *, patches_per_token: float, checkpointing: bool) -> int:
+        """The largest micro-batch, in tokens, whose peak stays within `available` bytes; 0 when none does."""
+
+        def needed(tokens: int) -> int:
+            return self.needed(tokens=tokens, patches=patches_per_token * tokens, checkpointing=checkpointing)
+
+        return max(0, bisect_right(range(_MOST_TOKENS), available, key=needed) - 1)
+
+    @property
+    def static(self) -> int:
+        """What is there at all times."""
+        return self.weights + self.gradients + self.optimizer
+
+
+def of_stage(model: PreTrainedModel, parts: Parts, stage: Any) -> Memory:
+    """What a stage takes with this student, which stays as it is; `stage` as in the recipe. About two seconds."""
+    return of(prepared(model, parts, stage), parts, stage)
+
+
+def peaks(model: PreTrainedModel, parts: Parts, stage: Any, *, patches: float) -> tuple[int, int]:
+    """Bytes without and with gradient checkpointing, for full micro-batches with so many patches of images.
+
+    To be held against `distill.hardware.usable_bytes` of a card's memory.
+    """
+    found = of_stage(model, parts, stage)
+    without, with_it = (
+        found.needed(tokens=stage.micro_batch_tokens, patches=patches, checkpointing=checkpointing)
+        for checkpointing in (False, True)
+    )
+    return without, with_it
+
+
+def prepared(model: PreTrainedModel, parts: Parts, stage: Any) -> PreTrainedModel | PeftModel:
+    """A student of the same shape without weights, as the stage trains it; adapters lie over unpacked weights."""
+    twin = without_weights(copy.deepcopy(model.config), str(model.dtype).removeprefix("torch."))
+    lora = stage.lora and stage.lora.model_copy(update={"quantize": None})
+    return freeze.prepare(twin, parts, stage.train, lora)
+
+
+def of(student: PreTrainedModel | PeftModel, parts: Parts, stage: Any) -> Memory:
+    """What training a student takes that is `prepared` for its stage."""
+    # Outlined at half of it too, which has to be a token at least.
+    tokens, quantized = max(2, stage.micro_batch_tokens), stage.lora is not None and stage.lora.quantize is not None
+    trained = [parameter for parameter in student.parameters() if parameter.requires_grad]
+    gradients = sum(_bytes(parameter) for parameter in trained)
+    plain: Any = freeze.plain_model(student)
+    tower, sight = plain.get_submodule(parts.tower), plain.config.vision_config
+    size = next(tower.parameters()).element_size()
+    return Memory(
+        weights=sum(
+            int(_FOUR_BITS * tensor.numel()) if quantized and ".base_layer.weight" in name else _bytes(tensor)
+            for name, tensor in (*student.named_parameters(), *student.named_buffers())
+        ),
+        gradients=gradients,
+        optimizer=sum(
+            _ADAM_STATES * _bytes(weight) if weight.dtype == torch.float32 else STATE_BYTES * weight.numel()
+            for weight in trained
+        ),
+        plain=_step(student, parts, tokens, checkpointing=False),
+        checkpointed=_step(student, parts, tokens, checkpointing=True),
+        # Of a block, alive at once: its input and its normed input, and the inner layer before and after its bend.
+        tower_per_patch=2 * (sight.hidden_size + sight.intermediate_size) * size,
+        kept_per_patch=(patch_values(tower) + sight.hidden_size) * size,
+    )
+
+
+def _step(student: nn.Module, parts: Parts, tokens: int, *, checkpointing: bool) -> Step:
+    """From runs of two layers, and one of three: every layer keeps as much as the third."""
+    language = freeze.plain_model(student).get_submodule(parts.language)
+    layers = next(module for module in language.modules() if isinstance(module, nn.ModuleList))
+    whole = list(layers)
+
+    @functools.cache
+    def peak(count: int, tokens: int) -> int:
+        del layers[count:]
+        try:
+            return _peak(student, parts, tokens, checkpointing=checkpointing)
+        finally:
+            layers.extend(whole[count:])
+
+    further = max(0, len(whole) - _LAYERS)
+    kept = (peak(_LAYERS + 1, tokens) - peak(_LAYERS, tokens)) / tokens if further else 0.0
+    knots = (tokens // 2, tokens, 4 * tokens, 8 * tokens)
+    return Step(knots, tuple(peak(_LAYERS, knot) + further * kept * knot for knot in knots))
+
+
+def _peak(student: nn.Module, parts: Parts, tokens: int, *, checkpointing: bool) -> int:
+    """Most bytes alive at once in a step of one packed line, all of it labelled if it is not very long."""
+    plain: Any = freeze.plain_model(student)
+    language, head = plain.get_submodule(parts.language), plain.get_output_embeddings()
+    projector_trains = any(p.requires_grad for p in plain.get_submodule(parts.projector).parameters())
+    ids = torch.zeros(1, tokens, dtype=torch.int64, device="meta")
+    pictures = torch.zeros((), dtype=plain.dtype, device="meta", requires_grad=projector_trains or checkpointing)
+    labelled = min(tokens, _LABELLED_TOKENS)
+    at = torch.zeros(labelled, dtype=torch.int64, device="meta")
+    weights = torch.zeros(labelled, device="meta")
+    # A mask that is not looked at keeps the models from looking at positions, which have no values here.
+    mask = torch.zeros(1, 1, 1, 1, dtype=torch.bool, device="meta")
+    with _ready(plain, student, checkpointing=checkpointing), Alive(student) as alive:
+        # Image tokens take the places of placeholders in a copy, as masked_scatter makes it.
+        states = plain.get_input_embeddings()(ids) + pictures
+        hidden = language(inputs_embeds=states, attention_mask=mask, use_cache=False).last_hidden_state
+        del states
+        loss = score(head, hidden.flatten(0, 1)[at], at, weights).loss
+        del hidden
+        loss.backward()  # type: ignore[no-untyped-call]
+    return int(alive.peak)
+
+
+@contextmanager
+def _ready(plain: Any, student: nn.Module, *, checkpointing: bool) -> Iterator[None]:
+    """The student as in the midst of training: attention outlined, gradients there, checkpointing on or off."""
+    AttentionInterface.register(_ATTENTION, _attend)
+    before = plain.config.get_text_config()._attn_implementation
+    plain.set_attn_implementation({"text_config": _ATTENTION})
+    student.train()
+    for parameter in student.parameters():
+        parameter.grad = torch.empty_like(parameter) if parameter.requires_grad else None
+    dropouts = [module for module in student.modules() if isinstance(module, nn.Dropout)]
+    for module in dropouts:
+        module.forward = functools.partial(_dropout, module)  # type: ignore[method-assign]
+    with warnings.catch_warnings():
+        # The names that transformers gives up in version 6; those that replace them are not in 5.16.
+        warnings.simplefilter("ignore", FutureWarning)
+        if checkpointing:
+            plain.gradient_checkpointing_enable({"use_reentrant": False})
+        try:
+            yield
+        finally:
+            plain.gradient_checkpointing_disable()
+            plain.set_attn_implementation({"text_config": before})
+            for module in dropouts:
+                del module.forward
+
+
+class Alive(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Counts the bytes of tensors that operations make, as long as these live; `peak` is the most there was."""
+
+    def __init__(self, student: nn.Module) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.peak: int = 0
+        self._now = 0
+        self._living: dict[int, weakref.ref[Any]] = {}
+        for tensor in (*student.parameters(), *student.buffers()):
+            for known in (tensor, tensor.grad):
+                if known is not None:
+                    self._hold(known.untyped_storage(), 0)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        for value in tree_iter(out):
+            if isinstance(value, torch.Tensor):
+                storage = value.untyped_storage()
+                self._hold(storage, storage.nbytes())
+        return out
+
+    def _hold(self, storage: Any, size: int) -> None:
+        key = storage._cdata
+        if key in self._living:
+            return
+
+        def gone(_: Any) -> None:
+            if self._living.pop(key, None) is not None:
+                self._now -= size
+
+        self._living[key] = weakref.ref(storage, gone)
+        self._now += size
+        self.peak = max(self.peak, self._now)
+
+
+def _dropout(module: nn.Dropout, states: torch.Tensor) -> torch.Tensor:
+    """Dropout as devices do it: what is kept for the way back is a mask of one byte a value."""
+    return torch.native_dropout(states, module.p, True)[0]
+
+
+class _Flash(torch.autograd.Function):
+    """What a flash attention kernel takes and keeps, without its sums."""
+
+    @staticmethod
+    def forward(ctx: Any, *states: torch.Tensor) -> torch.Tensor:
+        query = states[0]
+        found, normaliser = torch.empty_like(query), query.new_empty(query.shape[:3], dtype=torch.float32)
+        ctx.save_for_backward(*states, found, normaliser)
+        return found
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return tuple(torch.empty_like(states) for states in ctx.saved_tensors[:3])
+
+
+def _attend(
+    module: nn.Module, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Any, **_: Any
+) -> tuple[torch.Tensor, None]:
+    found: torch.Tensor = _Flash.apply(query, key, value)  # type: ignore[no-untyped-call]
+    return found.transpose(1, 2), None
+
+
+def _bytes(tensor: torch.Tensor) -> int:
+    return tensor.numel() * tensor.element_size()
+
+
+def settled(
+    stage: Stage, model: PreTrainedModel, parts: Parts, *, patches_per_token: float, available: float | None
+) -> Stage:
+    """The stage with gradient checkpointing on or off; "auto" is on where it would not fit otherwise.
+
+    `available`: bytes for tensors on the device; None: no limit is known.
+    """
+    if stage.gradient_checkpointing != AUTO:
+        return stage
+    needed = False
+    if available is not None:
+        without, _ = peaks(model, parts, stage, patches=patches_per_token * stage.micro_batch_tokens)
+        needed = without > available
+    return stage.model_copy(update={"gradient_checkpointing": needed})
+
+
+def available(device: torch.device) -> float | None:
+    """Bytes that tensors may take of a GPU's memory; None for a CPU, whose memory others use too."""
+    if device.type != "cuda":
+        return None
+    return usable_bytes(torch.cuda.get_device_properties(device).total_memory)

@@ -1,0 +1,71 @@
+"""What a finished stage leaves: the student, its adapters, and the manifest. A model folder is complete or absent."""
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from distill.artifacts.integrity import require_whole
+from distill.artifacts.manifest import Manifest
+from distill.recipe.recipe import Recipe, Stage
+from student.distributed import processes
+from student.models import start_model as base
+
+if TYPE_CHECKING:
+    from student.models.siq_vl import Parts
+
+MODEL, ADAPTER = "model", "adapter"
+
+
+def require_saved(run: Path, stage: str, *, digests: bool = False) -> None:
+    """DataError when the student of a finished stage is not what was written; `digests` for one about to be used."""
+    folder = run / "train" / stage
+    manifest = Manifest.read(folder)
+    if manifest is not None:
+        remedy = (
+            f"put a copy of them back, or let `distill repair {run} --apply` set them aside, after which "
+            f"`distill train` trains this stage again ({manifest.counts.get('steps', 0):,} steps, "
+            f"{manifest.seconds:,.0f} s last time)"
+        )
+        require_whole(folder, manifest, below=f"{MODEL}/", digests=digests, remedy=remedy)
+
+
+def whole(student: Any, recipe: Recipe, stage: Stage, start: Path | None, parts: "Parts") -> Any:
+    """The student itself; if it is spread over processes, in the main one the start model with what was trained."""
+    from student.distributed import fsdp as sharding
+    from student.models import freeze
+
+    if not sharding.is_sharded(student):
+        return student
+    trained: dict[str, Any] = {}
+    for name, parameter in student.named_parameters():
+        if parameter.requires_grad:
+            value = sharding.whole(parameter.detach())
+            trained |= {name: value.cpu()} if processes.is_main() else {}
+    if not processes.is_main():
+        return None
+    made = freeze.prepare(base.load(recipe, start)[0], parts, stage.train, stage.lora)
+    for name, value in trained.items():
+        sharding.fill(made.get_parameter(name), value)
+    return made
+
+
+def save(folder: Path, student: Any, processor: Any, parts: "Parts", *, merged: bool) -> None:
+    """Write the whole student under a temporary name, then rename it; `merged`: its adapters too, apart."""
+    from student.models import lora
+    from student.training.checkpoints import give_usual_modes, refused_writes
+
+    partial = folder / f".{MODEL}.tmp"
+    with refused_writes(folder / MODEL):
+        shutil.rmtree(partial, ignore_errors=True)
+        shutil.rmtree(folder / MODEL, ignore_errors=True)
+        if merged:
+            lora.save(student, folder / ADAPTER, parts.projector)
+            give_usual_modes(folder / ADAPTER)
+            student = lora.merge(student)
+        # Trainers switch the cache off in the model's own settings; whoever loads it wants to generate.
+        for config in (student.config, student.config.get_text_config()):
+            config.use_cache = True
+        student.save_pretrained(partial)
+        processor.save_pretrained(partial)
+        give_usual_modes(partial)
+        partial.rename(folder / MODEL)

@@ -1,0 +1,58 @@
+"""A stage's settings in TRL's words, and the experiment trackers that it may report to."""
+
+from pathlib import Path
+
+import torch
+from transformers.integrations import get_available_reporting_integrations
+from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
+from trl import SFTConfig
+
+from distill.errors import MissingExtra, RecipeError
+from distill.recipe.recipe import Stage
+
+
+def require(stage: Stage) -> None:
+    """Raise, before anything is loaded, where a stage reports to a tracker that is not known or not installed."""
+    for name in stage.report_to:
+        where = f"stages.{stage.name}.report_to = {name!r}"
+        if name not in INTEGRATION_TO_CALLBACK:
+            raise RecipeError(f"{where} is not known; trackio, wandb and tensorboard are")
+        if name not in get_available_reporting_integrations():
+            raise MissingExtra(f"{where}: it is not installed; `pip install {name}`, or leave it out")
+
+
+def settings(stage: Stage, folder: Path, *, steps: int, seed: int, workers: int) -> SFTConfig:
+    """The stage in TRL's words: the trainer sees a single epoch of ready steps."""
+    schedule = "constant_with_warmup" if stage.schedule == "constant" else stage.schedule
+    return SFTConfig(
+        output_dir=str(folder),
+        per_device_train_batch_size=1,
+        max_steps=steps,
+        learning_rate=stage.learning_rate,
+        lr_scheduler_type=schedule,
+        warmup_steps=stage.warmup_share,
+        weight_decay=stage.weight_decay,
+        max_grad_norm=stage.max_grad_norm,
+        gradient_checkpointing=stage.gradient_checkpointing is True,
+        # The weights themselves lie in the asked dtype; autocast would cast them again at every use.
+        bf16=False,
+        fp16=False,
+        seed=seed,
+        use_cpu=not torch.cuda.is_available(),
+        logging_steps=stage.log_every_steps,
+        logging_first_step=True,
+        logging_nan_inf_filter=False,
+        save_strategy="steps",
+        save_steps=stage.save_every_steps,
+        report_to=list(stage.report_to) or "none",
+        disable_tqdm=True,
+        max_length=None,
+        remove_unused_columns=False,
+        dataset_kwargs={"skip_prepare_dataset": True},
+        dataloader_num_workers=workers,
+        dataloader_persistent_workers=workers > 0,
+        dataloader_pin_memory=torch.cuda.is_available(),
+        # Every pass reaches every trained tensor (compute_loss), and no buffer changes.
+        ddp_find_unused_parameters=False,
+        ddp_broadcast_buffers=False,
+    )

@@ -1,0 +1,253 @@
+"""The data set that the trainer sees: one item a step, with this process's micro-batches ready for the model.
+
+Items are made from the plan when they are asked for, in worker processes if need be, and depend on their number
+alone. Does not decide what a step holds (student/data/batch_plan.py).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from peft import PeftModel
+from torch.utils.data import Dataset
+from transformers import PreTrainedModel
+
+from distill.errors import DataError, DistillError
+from distill.recipe.stages import Stage
+from student.data import mixture
+from student.data.batch_plan import MicroBatch, Plan
+from student.data.collate import Collator, Layout, spatial_positions
+from student.data.encode import KINDS, Examples
+from student.data.images import Pictures
+from student.data.teacher_logprobs import TopLogprobs
+from student.models import attention
+from student.models.flops import Cost
+from student.models.siq_vl import Parts
+from student.training.metrics_log import Facts
+from student.training.token_weights import StepWeights, counts
+
+MICRO_BATCHES, FACTS = "micro_batches", "facts"
+FAILED = "failed"
+"""The error of a step that cannot be made, in the place of the rest: worker processes raise it as text only."""
+TEACHER = "teacher_"
+"""What the names of a micro-batch's distributions begin with, where the stage distils."""
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """What a stage trains on, in which order."""
+
+    plan: Plan
+    data: "StepData"
+    groups: list[str]
+    """Teachers and sources, under which losses and tokens are told apart."""
+
+
+def feed(
+    student: PreTrainedModel | PeftModel,
+    parts: Parts,
+    examples: Examples,
+    store: Pictures,
+    stage: Stage,
+    *,
+    image_id: int,
+    pad_id: int,
+    max_pixels: int,
+    type_name: str | None,
+    seed: int,
+    distributions: TopLogprobs | None = None,
+    process: int = 0,
+    processes: int = 1,
+) -> Feed:
+    """The steps of a stage for a `student` that is prepared for it (student/models/freeze.py).
+
+    `distributions`: the teachers' for the rows of `examples`, for a stage that distils.
+    """
+    collator = collate(
+        student,
+        examples,
+        store,
+        stage,
+        image_id=image_id,
+        pad_id=pad_id,
+        max_pixels=max_pixels,
+        type_name=type_name,
+    )
+    lengths = np.asarray(examples.lengths)
+    found = mixture.groups(
+        lengths,
+        [example.row.source for example in examples.rows],
+        [example.row.teacher for example in examples.rows],
+        own=stage.data,
+        replay=stage.replay,
+        weights=stage.teachers,
+    )
+    ranks = {
+        "length": lengths,
+        "difficulty": np.asarray([example.row.difficulty for example in examples.rows]),
+    }.get(stage.order, np.arange(len(lengths)))
+    plan = Plan(
+        lengths.tolist(),
+        [len(example.row.images) for example in examples.rows],
+        stage,
+        epoch_rows=lambda epoch: mixture.epoch_rows(
+            found, lengths, seed=seed, epoch=epoch, order=stage.order, ranks=ranks
+        ),
+        seed=seed,
+        processes=processes,
+    )
+    names = sorted(set(group_of(examples)))
+    cost = Cost.of(student, parts)
+    data = StepData(plan, examples, collator, stage, names, cost=cost, distributions=distributions, process=process)
+    return Feed(plan, data, names)
+
+
+def collate(
+    student: PreTrainedModel | PeftModel,
+    examples: Examples,
+    store: Pictures,
+    stage: Stage,
+    *,
+    image_id: int,
+    pad_id: int,
+    max_pixels: int,
+    type_name: str | None,
+) -> Collator:
+    """What makes inputs of rows as the stage packs them."""
+    model = student.get_base_model() if isinstance(student, PeftModel) else student
+    packs = attention.can_pack(model.config, type_name)
+    bounds = packs and attention.takes_bounds(attention.of(model))
+    return Collator(
+        examples,
+        store,
+        image_id=image_id,
+        pad_id=pad_id,
+        max_pixels=max_pixels,
+        line_tokens=stage.line_tokens if packs and not bounds else None,
+        bounds=bounds,
+        type_name=type_name,
+        positions=spatial_positions(model),
+    )
+
+
+def require_something_to_learn(examples: Examples, stage: Stage) -> None:
+    """Raise DataError for a stage whose every step would leave the student as it is."""
+    if stage.train == ("projector",) and not any(example.row.images for example in examples.rows):
+        raise DataError(
+            f"stage '{stage.name}': train = [\"projector\"], and none of its {len(examples):,} rows has an image to "
+            "learn from; give it data with images, or train the language model"
+        )
+    if not any(counts(example, stage.loss) for example in examples.rows):
+        raise DataError(
+            f"stage '{stage.name}': every token of its {len(examples):,} rows has weight 0, so nothing would be "
+            "learned; look at stages.loss (a source has answers and no rationales) and at the dataset's `weight`"
+        )
+
+
+def group_of(examples: Examples) -> list[str]:
+    """By row, what its tokens are counted under: its teacher, or its source."""
+    return [example.row.teacher or example.row.source for example in examples.rows]
+
+
+class StepData(Dataset[dict[str, Any]]):
+    """Step number to `micro_batches` (dictionaries of tensors) and `facts`, or to `failed`."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        examples: Examples,
+        collator: Collator,
+        stage: Stage,
+        groups: Sequence[str],
+        *,
+        cost: Cost,
+        distributions: TopLogprobs | None = None,
+        process: int = 0,
+    ) -> None:
+        self._distributions, self._distil = distributions, stage.distill
+        self._plan, self._examples, self._collator = plan, examples, collator
+        self._loss, self._cost, self._process = stage.loss, cost, process
+        self._group_names = group_of(examples)
+        number = {name: place for place, name in enumerate(groups)}
+        self._groups = [number[name] for name in self._group_names]
+        self._no_cell = len(groups) * len(KINDS)
+
+    def __len__(self) -> int:
+        return len(self._plan)
+
+    def __getitem__(self, step: int) -> dict[str, Any]:
+        try:
+            return self._made(step)
+        except DistillError as error:
+            return {FAILED: error}
+
+    def _made(self, step: int) -> dict[str, Any]:
+        planned = self._plan[step]
+        rows = [row for process in planned for micro_batch in process for row in micro_batch]
+        weights = StepWeights(
+            (self._examples.rows[row] for row in rows), self._loss, step / max(1, len(self._plan) - 1)
+        )
+        # A step of fewer rows than processes leaves some without one; they repeat a row that counts nothing.
+        micro_batches = [
+            self._micro_batch(chosen or rows[:1], weights if chosen else None) for chosen in planned[self._process]
+        ]
+        return {MICRO_BATCHES: micro_batches, FACTS: self._facts(rows, planned[self._process], micro_batches)}
+
+    def _micro_batch(self, rows: MicroBatch, weights: StepWeights | None) -> dict[str, Any]:
+        layout = self._collator(rows)
+        found = [self._examples.rows[row] for row in layout.rows]
+        if weights is not None:
+            counted = np.concatenate([weights(example) for example in found])
+            of_row = np.repeat([self._groups[row] for row in layout.rows], [len(example.kinds) for example in found])
+            cells = of_row * len(KINDS) + np.concatenate([example.kinds for example in found])
+        else:
+            counted = np.zeros(len(layout.labels), np.float32)
+            cells = np.full(len(layout.labels), self._no_cell)
+        teacher = self._teacher(layout, counted) if self._distributions is not None else {}
+        return {
+            **layout.inputs,
+            "at": torch.from_numpy(layout.at),
+            "labels": torch.from_numpy(layout.labels),
+            "weights": torch.from_numpy(counted - teacher["weights"] if teacher else counted),
+            "cells": torch.from_numpy(cells),
+            **{f"{TEACHER}{name}": torch.from_numpy(value) for name, value in teacher.items()},
+        }
+
+    def _teacher(self, layout: Layout, counted: np.ndarray) -> dict[str, np.ndarray]:
+        """What `student.training.distillation_loss.from_teacher` takes.
+
+        Where the teacher says nothing the likelihood counts whole, or the framing that only the student writes would
+        be learned less than the rest.
+        """
+        assert self._distributions is not None and self._distil is not None
+        told = [self._distributions.of(row, len(self._examples.rows[row].kinds)) for row in layout.rows]
+        ids, logprobs = (np.concatenate(tables) for tables in zip(*told, strict=True))
+        weights = counted * np.float32(self._distil.weight) * (ids >= 0).any(axis=1)
+        return {"ids": ids.astype(np.int64), "logprobs": logprobs, "weights": weights}
+
+    def _facts(self, rows: Sequence[int], own: Sequence[MicroBatch], made: Sequence[dict[str, Any]]) -> Facts:
+        examples = self._examples.rows
+        by_group: dict[str, int] = {}
+        for row in rows:
+            name = self._group_names[row]
+            by_group[name] = by_group.get(name, 0) + len(examples[row].ids)
+        mine = [examples[row] for micro_batch in own for row in micro_batch]
+        own_tokens = sum(len(example.ids) for example in mine)
+        patches = [self._cost.patches(inputs) for inputs in made]
+        return Facts(
+            tokens=sum(by_group.values()),
+            response_tokens=sum(len(examples[row].kinds) for row in rows),
+            images=sum(len(examples[row].row.images) for row in rows),
+            by_group=by_group,
+            own_tokens=own_tokens,
+            padding=sum(inputs["input_ids"].numel() for inputs in made) - own_tokens,
+            flops=self._cost.flops(
+                tokens=own_tokens,
+                squared_lengths=sum(len(example.ids) ** 2 for example in mine),
+                response_tokens=sum(len(example.kinds) for example in mine),
+                patches=sum(number for number, _ in patches),
+                squared_patches=sum(squares for _, squares in patches),
+            ),
+        )

@@ -1,0 +1,392 @@
+"""One stage through TRL's SFTTrainer: our rows, order, loss and checkpoints; its loop and optimizer.
+
+A checkpoint holds the trainable tensors only (the frozen ones are the start model's), optimizer, schedule and random
+states. Does not know about runs or manifests (student/train.py).
+"""
+
+import logging
+import math
+import shutil
+import time
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from datasets import Dataset
+from datasets import logging as datasets_logging
+from peft import PeftModel
+from safetensors.torch import load_file, save_file
+from torch import nn
+from torch.utils.data import DataLoader
+from transformers import PreTrainedModel, PrinterCallback, ProcessorMixin, TrainerState, set_seed
+from transformers.trainer import TRAINER_STATE_NAME
+from transformers.utils import logging as transformers_logging
+from trl import SFTTrainer
+
+from distill.artifacts.manifest import sync, write_text
+from distill.errors import DistillError
+from distill.recipe.recipe import Stage
+from student.distributed import fsdp as sharding
+from student.distributed import processes
+from student.models.flops import matmul_rate
+from student.models.freeze import plain_model
+from student.models.siq_vl import Parts
+from student.training import sft_config as sft
+from student.training.callbacks import Due, LogBeforeSave, Proof, StopWhenAsked
+from student.training.checkpoints import (
+    COMPLETE,
+    PREFIX,
+    WEIGHTS,
+    give_usual_modes,
+    last_checkpoint,
+    refused_writes,
+    whole,
+)
+from student.training.distillation_loss import from_teacher
+from student.training.interrupts import Interrupts, leave_to_parent
+from student.training.metrics_log import Meter, OnLog, StepLog, flat
+from student.training.optimizer import CompensatedAdamW
+from student.training.step_dataset import FACTS, FAILED, MICRO_BATCHES, TEACHER, Feed
+from student.training.token_weights import Scored
+from student.validation.early_stopping import Measured, Watch
+
+_OPTIMIZER, _SCHEDULER = "optimizer.pt", "scheduler.pt"
+
+
+def fit(
+    model: PreTrainedModel | PeftModel,
+    processor: ProcessorMixin,
+    parts: Parts,
+    feed: Feed,
+    stage: Stage,
+    *,
+    folder: Path,
+    seed: int,
+    dtype: torch.dtype,
+    workers: int = 0,
+    on_log: OnLog,
+    watch: Watch | None = None,
+) -> StepLog:
+    """Train in place, from the last complete checkpoint under `folder` if there is one; what the last step said.
+
+    A first SIGINT or SIGTERM meanwhile writes a checkpoint after the step and raises KeyboardInterrupt.
+    With `watch` the stage may end early, and the weights may be those of its best measurement.
+    """
+    with quiet():
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        if stage.sharding == "fsdp2" and processes.count() > 1:
+            sharding.shard(model, parts, torch.device(device), processes.count())
+        trainer = StageTrainer(
+            model=model,
+            args=sft.settings(stage, folder, steps=len(feed.plan), seed=seed, workers=workers),
+            train_dataset=Dataset.from_dict({"step": list(range(len(feed.plan)))}),
+            data_collator=_only,
+            processing_class=processor,
+            feed=feed,
+            projector=plain_model(model).get_submodule(parts.projector),
+            meter=Meter(on_log, feed.groups, rate=matmul_rate(device, dtype)),
+            watch=watch,
+        )
+        trainer.remove_callback(PrinterCallback)
+        trainer.add_callback(trainer.stopper)
+        trainer.add_callback(LogBeforeSave())
+        trainer.add_callback(Due(watch))
+        trainer.add_callback(Proof(parts, stage.train, dtype, model))
+        return trainer.run(folder)
+
+
+def _only(items: Sequence[Any]) -> Any:
+    """The one item of a batch."""
+    (item,) = items
+    return item
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep progress bars, banners and advice of the libraries off the user's terminal."""
+    bars = transformers_logging.is_progress_bar_enabled()
+    levels = transformers_logging.get_verbosity(), datasets_logging.get_verbosity()
+    others = [logging.getLogger(name) for name in ("trl", "accelerate", "peft", "torch.distributed", "torch._dynamo")]
+    kept = [logger.level for logger in others]
+    transformers_logging.disable_progress_bar()
+    transformers_logging.set_verbosity_error()
+    datasets_logging.set_verbosity_error()
+    for logger in others:
+        logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, level in zip(others, kept, strict=True):
+            logger.setLevel(level)
+        transformers_logging.set_verbosity(levels[0])
+        datasets_logging.set_verbosity(levels[1])
+        if bars:
+            transformers_logging.enable_progress_bar()
+
+
+class StageTrainer(SFTTrainer):  # type: ignore[misc]
+    """SFTTrainer with rows prepared elsewhere, an order of its own, and checkpoints that survive a kill."""
+
+    control: Any
+
+    def __init__(self, *, feed: Feed, meter: Meter, projector: nn.Module, watch: Watch | None, **kwargs: Any) -> None:
+        self._feed, self._projector = feed, projector
+        self._meter, self._watch = meter, watch
+        self._interrupts = Interrupts()
+        self.stopper = StopWhenAsked(self._interrupts)
+        # One process trains on one device; several need a launcher, and nn.DataParallel is no choice for TRL.
+        kwargs["args"]._n_gpu = min(1, kwargs["args"].n_gpu)
+        super().__init__(**kwargs)
+
+    def run(self, folder: Path) -> StepLog:
+        """Train to the end of the stage, unless a signal asks to stop: KeyboardInterrupt after a checkpoint."""
+        with self._interrupts:
+            self._train_on(folder)
+            if self.stopper.stopped or self._interrupts.asked():
+                raise KeyboardInterrupt
+        best = processes.share(self._watch.best) if self._watch is not None else None
+        if best is not None:
+            self._load_from_checkpoint(str(best))
+        assert self._meter.last is not None
+        return self._meter.last
+
+    def _train_on(self, folder: Path) -> None:
+        # Incomplete checkpoints are removed by one process, and all go on from the same one.
+        checkpoint = processes.share(last_checkpoint(folder) if processes.is_main() else None)
+        step, over = 0, False
+        if checkpoint is not None:
+            with whole(checkpoint):
+                TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
+                last = self._meter.restore(checkpoint)
+            step, over = last.step, last.step >= last.steps
+        if self._watch is not None:
+            if processes.is_main():
+                self._watch.start(checkpoint, step)
+            if processes.share(self._watch.owes):
+                self._load_from_checkpoint(str(checkpoint))
+                assert self._meter.last is not None
+                self.state.global_step, self.state.max_steps = step, self._meter.last.steps
+                self.evaluate()
+                if self.stopper.stopped:
+                    return
+            over = processes.share(over or self._watch.stopped)
+        if over:
+            self._load_from_checkpoint(str(checkpoint))
+        else:
+            # Dropout differs from process to process.
+            set_seed(self.args.seed + processes.rank())
+            self._meter.start(step)
+            self.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+
+    def get_optimizer_cls_and_kwargs(self, *args: Any, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        """TRL's choice, but for weights of few bits one that does not round small updates away."""
+        kind, options = super().get_optimizer_cls_and_kwargs(*args, **kwargs)
+        if all(weight.dtype == torch.float32 for _, weight in self._trainable()):
+            return kind, options
+        return CompensatedAdamW, {name: options[name] for name in ("lr", "betas", "eps")}
+
+    def get_train_dataloader(self) -> DataLoader[Any]:
+        """The steps in order. A resumed run begins at its own: the loop passes over the numbers before it, unmade."""
+        return DataLoader(
+            self._feed.data,
+            batch_size=1,
+            collate_fn=_only,
+            num_workers=self.args.dataloader_num_workers,
+            # The plan, the rows and the images in memory are shared, not sent.
+            multiprocessing_context="fork" if self.args.dataloader_num_workers else None,
+            persistent_workers=self.args.dataloader_persistent_workers,
+            worker_init_fn=leave_to_parent,
+            pin_memory=self.args.dataloader_pin_memory,
+        )
+
+    def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
+        begun = time.perf_counter()
+        found = super().get_batch_samples(*args, **kwargs)
+        self._meter.waited(time.perf_counter() - begun)
+        return found
+
+    def _wrap_model(self, model: nn.Module, training: bool = True, dataloader: Any = None) -> nn.Module:
+        wrapped: nn.Module = super()._wrap_model(model, training, dataloader)
+        return sharding.Sharded(model) if sharding.is_sharded(model) else wrapped
+
+    def training_step(
+        self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: torch.Tensor | int | None = None
+    ) -> torch.Tensor:
+        """Forward and backward of all micro-batches of a step; gradients are exchanged once, after the last."""
+        if FAILED in inputs:
+            raise inputs[FAILED]
+        model.train()
+        micro_batches = inputs[MICRO_BATCHES]
+        total = torch.zeros((), device=self.args.device)
+        for number, micro_batch in enumerate(micro_batches, 1):
+            last = number == len(micro_batches)
+            with nullcontext() if last else self.accelerator.no_sync(model):
+                loss = self.compute_loss(model, self._on_device(micro_batch))
+                self.accelerator.backward(loss)
+            total += loss.detach()
+        self._meter.step(inputs[FACTS])
+        return total
+
+    def _on_device(self, micro_batch: dict[str, Any]) -> dict[str, Any]:
+        """Its tensors copied behind what the device still has to do: Trainer's own way waits for that."""
+        return {
+            name: value.to(self.args.device, non_blocking=True) if isinstance(value, torch.Tensor) else value
+            for name, value in micro_batch.items()
+        }
+
+    def compute_loss(
+        self,
+        model: nn.Module,
+        inputs: dict[str, torch.Tensor],
+        return_outputs: bool = False,
+        num_items_in_batch: torch.Tensor | int | None = None,
+    ) -> torch.Tensor:
+        """The micro-batch's part of the step's loss: its tokens' weights sum to one over the whole step."""
+        cells, weights = inputs.pop("cells"), inputs["weights"]
+        teacher = {name.removeprefix(TEACHER): inputs.pop(name) for name in list(inputs) if name.startswith(TEACHER)}
+        scored: Scored = model(**inputs, extra=from_teacher(**teacher) if teacher else None)
+        self._meter.add(loss=scored.loss.detach())
+        if teacher:
+            self._meter.add(divergence=scored.loss.detach() - scored.nll @ weights)
+        self._meter.cells(scored.nll, scored.right, cells)
+        # Gradients are averaged over the processes, weights sum to one over all of them.
+        loss: torch.Tensor = scored.loss * self.accelerator.num_processes
+        if "pixel_values" not in inputs:
+            # The projector is no part of this pass, but the processes wait for each other's gradients.
+            loss = loss + 0.0 * sum(each.sum() for each in self._projector.parameters() if each.requires_grad)
+        return loss
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        if "loss" in logs:
+            step = self.state.global_step
+            report = self._meter.log(
+                step=step,
+                steps=self.state.max_steps,
+                epoch=self._feed.plan.epoch(step),
+                learning_rate=logs["learning_rate"],
+                reduce=lambda sums: self.accelerator.reduce(sums, "sum"),
+            )
+            logs.update(flat(asdict(report)))
+            if not math.isfinite(report.loss):
+                # Before a save: the checkpoint that is there is from when all was well.
+                raise DistillError(
+                    f"the loss is {report.loss} since step {step} of {report.steps} or shortly before, from which no "
+                    f"training recovers; set a lower learning_rate (now {self.args.learning_rate:g}) or "
+                    f"max_grad_norm (now {self.args.max_grad_norm:g}), and start the stage over with --fresh"
+                )
+        super().log(logs, start_time)
+
+    def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
+        """Measure in the main process; the others wait, or compute along where each has a share of the layers.
+
+        What a signal broke off is left to the resumed run.
+        """
+        assert self._watch is not None
+        begun, decided = time.perf_counter(), None
+        measured = None if self.stopper.stopped else self._measured()
+        if measured is not None and processes.is_main():
+            figures = self._watch.note(measured)
+            decided = figures, self._watch.best if figures.best else None, self._watch.stopped
+        shared = processes.share(decided)
+        if shared is None:
+            self._watch.owes = self.stopper.stopped = True
+            self.control.should_training_stop = self.control.should_save = True
+            return {}
+        figures, best, stopped = shared
+        if best is not None:
+            self._write_weights(best)
+        self._meter.leave_out(time.perf_counter() - begun)
+        values = {f"eval_{name}": value for name, value in figures.scalars().items()}
+        self.log(values)
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, values)
+        if stopped:
+            self.control.should_training_stop = self.control.should_save = True
+        return values
+
+    def _measured(self) -> Measured | None:
+        """None in a process that takes no part, or when a signal breaks it off."""
+        assert self._watch is not None
+        place = (self.state.global_step, self.state.max_steps)
+        model = self.accelerator.unwrap_model(self.model, keep_torch_compile=False)
+        if sharding.is_sharded(model):
+            return self._watch.measure(model, *place)  # together to the end: one that left would hang the others
+        if not processes.is_main():
+            return None
+        try:
+            return self._watch.measure(model, *place, within=self._interrupts.breaking_off())
+        except KeyboardInterrupt:
+            if self._interrupts.over:
+                raise
+            return None
+
+    def floating_point_ops(self, inputs: Mapping[str, Any]) -> int:
+        """Not counted: walking all parameters at every step costs more than the number is worth."""
+        return 0
+
+    def create_model_card(self, *_: Any, **__: Any) -> None:
+        """A checkpoint is not published."""
+
+    def _send_telemetry(self) -> None:
+        """Nothing leaves the machine."""
+
+    def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
+        folder = Path(self.args.output_dir) / f"{PREFIX}{self.state.global_step}"
+        with refused_writes(folder):
+            self._write_weights(folder)
+            super()._save_checkpoint(model, trial)
+            processes.wait()
+            if not processes.is_main():
+                return
+            self._meter.save(folder)
+            if self._watch is not None:
+                self._watch.save(folder)
+            for file in folder.iterdir():
+                sync(file)
+            write_text(folder / COMPLETE, "")
+        for path in folder.parent.glob(f"{PREFIX}*"):
+            if path != folder:
+                shutil.rmtree(path)
+        if self._watch is not None:
+            self._watch.prune()
+
+    def _write_weights(self, folder: Path) -> None:
+        """The trained tensors, whole; every process takes part and the main one writes."""
+        tensors = {name: sharding.whole(value.detach()).contiguous() for name, value in self._trainable()}
+        if processes.is_main():
+            with refused_writes(folder):
+                folder.mkdir(parents=True, exist_ok=True)
+                save_file(tensors, folder / WEIGHTS)
+                give_usual_modes(folder)
+                sync(folder / WEIGHTS)
+
+    def save_model(self, *_: Any, **__: Any) -> None:
+        """A checkpoint's weights are written with it, where all processes take part."""
+
+    def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
+        state = sharding.whole_state(self.optimizer)
+        if processes.is_main():
+            torch.save(state, Path(output_dir) / _OPTIMIZER)
+            torch.save(self.lr_scheduler.state_dict(), Path(output_dir) / _SCHEDULER)
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        if checkpoint is None:
+            return
+        with whole(Path(checkpoint)):
+            sharding.fill_state(self.optimizer, torch.load(Path(checkpoint) / _OPTIMIZER, map_location="cpu"))
+            self.lr_scheduler.load_state_dict(torch.load(Path(checkpoint) / _SCHEDULER))
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
+        with whole(Path(resume_from_checkpoint)):
+            saved = load_file(Path(resume_from_checkpoint) / WEIGHTS)
+            for name, parameter in self._trainable():
+                sharding.fill(parameter, saved[name])
+
+    def _trainable(self) -> list[tuple[str, nn.Parameter]]:
+        model = self.accelerator.unwrap_model(self.model, keep_torch_compile=False)
+        return [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]

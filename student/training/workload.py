@@ -1,0 +1,230 @@
+"""How much a stage has to learn, before it does: rows, tokens, patches and steps, from a sample of its rows.
+
+Where the data is not there yet, or has to be downloaded, the most that the recipe allows takes its place. Prices
+nothing (student/models/flops.py, student/training/memory.py).
+"""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from distill.artifacts.manifest import Manifest
+from distill.data import formats, sources
+from distill.data.formats import RowError
+from distill.data.images import open_arrow
+from distill.errors import DataError
+from distill.recipe.recipe import Recipe, Stage
+from distill.recipe.stages import is_traces
+from student.data import rows as stage_rows
+
+if TYPE_CHECKING:
+    from student.data.encode import Examples
+    from student.models.flops import Cost
+
+SAMPLED_ROWS = 512
+_SAMPLED_IMAGES = 32
+_PROMPT_TOKENS = 256
+"""Of a question and the marks of its turn, at most, where no row can be looked at."""
+_PACKED_SHARE = 0.97
+"""Of a token budget that holds tokens once rows are packed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """The rows of a stage; amounts are means over rows."""
+
+    rows: int | None
+    """None: nothing says how many there will be."""
+    tokens: float
+    squared_length: float
+    response_tokens: float
+    patches: float
+    squared_patches: float
+    basis: str
+    """What the amounts come from, for a reader."""
+    is_bound: bool
+    """Whether rows and tokens are the most there can be."""
+
+    def flops(self, cost: "Cost", tokens: float) -> float:
+        """FLOPs of training on so many tokens."""
+        of_row = cost.flops(
+            tokens=self.tokens,
+            squared_lengths=self.squared_length,
+            response_tokens=self.response_tokens,
+            patches=self.patches,
+            squared_patches=self.squared_patches,
+        )
+        return of_row * tokens / self.tokens
+
+    def patches_per_token(self) -> float:
+        return self.patches / self.tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """Optimisation steps of a stage, and the tokens they train on."""
+
+    steps: int
+    tokens: float
+
+
+def schedule(stage: Stage, load: Load) -> Schedule | None:
+    """How long a stage is, to a few steps of the trainer's plan; None when neither rows nor steps are known."""
+    if load.rows is None and stage.max_steps is None:
+        return None
+    if stage.batch_tokens is not None:
+        group = max(1, stage.batch_tokens // stage.micro_batch_tokens)
+        tokens_a_step = _PACKED_SHARE * group * stage.micro_batch_tokens
+    else:
+        tokens_a_step = stage.batch_size * load.tokens
+    if stage.max_steps is not None and load.rows is None:
+        return Schedule(stage.max_steps, stage.max_steps * tokens_a_step)
+    assert load.rows is not None
+    epoch = load.rows * load.tokens / (1 - sum(stage.replay.values()))
+    # The last step of an epoch has what is left.
+    epoch_steps = max(1, math.ceil(epoch / tokens_a_step - 1e-9))
+    steps = stage.max_steps or max(1, round(epoch_steps * stage.epochs))
+    return Schedule(steps, steps / epoch_steps * epoch)
+
+
+def of_stage(recipe: Recipe, run: Path, stage: Stage, outline: Any, processor: Any, cost: "Cost") -> Load:
+    """The load of a stage for the outline of a student. Raises what reading the data raises, where it is there."""
+    total = _rows(recipe, run, stage)
+    if processor is None or not _there(recipe, run, stage):
+        return _most(recipe, stage, total, outline, cost)
+    from student.data.encode import Encoder, encode
+    from student.data.images import ImageStore
+    from student.training.stage import end_ids
+
+    dropped: Counter[str] = Counter()
+    store = ImageStore(processor, outline.dtype, memory_bytes=1 << 28)
+    max_pixels = stage_rows.max_pixels(recipe, stage)
+    sample = list(islice(stage_rows.read(recipe, run, stage, dropped), SAMPLED_ROWS))
+    examples = encode(
+        sample,
+        Encoder(processor, end_ids(outline)),
+        store,
+        max_length=stage.max_length,
+        max_pixels=max_pixels,
+        dropped=dropped,
+    )
+    if not len(examples):
+        reasons = ", ".join(f"{reason}: {count}" for reason, count in sorted(dropped.items()))
+        raise DataError(
+            f"stage '{stage.name}': none of the first {len(sample):,} rows of data = {stage.data!r} can be trained "
+            f"on ({reasons}); max_length is {stage.max_length} tokens, image tokens included"
+        )
+    whole = len(sample) < SAMPLED_ROWS or total is None
+    kept = len(examples) / (len(examples) + dropped.total())
+    patches, squared = _patches(examples, store, max_pixels, cost)
+    lengths = examples.lengths
+    return Load(
+        rows=len(examples) if whole else round(kept * (total or 0)),
+        tokens=_mean(lengths),
+        squared_length=_mean([length * length for length in lengths]),
+        response_tokens=examples.response_tokens / len(examples),
+        patches=patches,
+        squared_patches=squared,
+        basis="all rows" if whole else f"the first {len(sample):,} rows",
+        is_bound=False,
+    )
+
+
+def _patches(examples: "Examples", store: Any, max_pixels: int, cost: "Cost") -> tuple[float, float]:
+    """Mean patches a row, and mean sum of their squares, by the first few images."""
+    counts, squares = [], []
+    images = sum(len(example.row.images) for example in examples.rows)
+    for ref in islice((ref for example in examples.rows for ref in example.row.images), _SAMPLED_IMAGES):
+        count, square = cost.patches(store.features(ref, max_pixels))
+        counts.append(count)
+        squares.append(square)
+    each = images / len(examples)
+    return each * _mean(counts), each * _mean(squares)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else 0.0
+
+
+def _there(recipe: Recipe, run: Path, stage: Stage) -> bool:
+    """Whether a stage's rows can be read without running or downloading anything."""
+    if is_traces(stage):
+        return Manifest.read(run / "filter") is not None and bool(_trace_files(run, stage))
+    return recipe.local(recipe.data[stage.data].source).exists()
+
+
+def _trace_files(run: Path, stage: Stage) -> list[Path]:
+    _, _, arm = stage.data.partition(":")
+    return sorted((run / "filter" / (f"arms/{arm}" if arm else "dataset") / "train").glob("*.parquet"))
+
+
+def _rows(recipe: Recipe, run: Path, stage: Stage) -> int | None:
+    """Rows of a stage's own data before any is dropped; the most there can be where it is not there yet."""
+    if not is_traces(stage):
+        found = questions(recipe, stage.data)
+    elif _there(recipe, run, stage):
+        import pyarrow.parquet as pq
+
+        found = sum(pq.ParquetFile(file).metadata.num_rows for file in _trace_files(run, stage))
+    else:
+        asked = questions(recipe, "questions") if "questions" in recipe.data else None
+        # Every teacher may be asked about every question, and selection keeps so many of the answers.
+        samples = sum(teacher.samples for teacher in recipe.teachers)
+        each = samples if recipe.filter.select.per_question is None else recipe.filter.select.per_question
+        found = None if asked is None else asked * min(each, samples or each)
+    limits = [count for count in (found, stage.limit) if count is not None]
+    return min(limits, default=None)
+
+
+def questions(recipe: Recipe, name: str) -> int | None:
+    """Questions of a source, by the counts of its files and its first rows; None when only a download would tell."""
+    source = recipe.data[name]
+    if not recipe.local(source.source).exists():
+        return source.limit
+    table = sources.locate(recipe, name)
+    held = []
+    for row in islice(sources.rows(table), SAMPLED_ROWS):
+        if isinstance(row, sources.Row):
+            try:
+                held.append(len(formats.parse(row.values, source).questions))
+            except RowError:
+                held.append(0)
+    return min(round(_mean(held) * _table_rows(table)), source.limit or math.inf)  # type: ignore[return-value]
+
+
+def _table_rows(table: sources.Table) -> int:
+    import pyarrow.parquet as pq
+
+    if table.kind == "parquet":
+        return sum(pq.ParquetFile(file).metadata.num_rows for file in table.files)
+    if table.kind == "arrow":
+        return sum(open_arrow(str(file)).num_rows for file in table.files)
+    return sum(1 for _ in sources.rows(table))
+
+
+def _most(recipe: Recipe, stage: Stage, total: int | None, outline: Any, cost: "Cost") -> Load:
+    """One image and as long a text as a row may have: a teacher's cap for traces, else the stage's `max_length`."""
+    side = getattr(outline.config.vision_config, "image_size", None)
+    side = side if isinstance(side, int) or side is None else side[0]
+    # Towers of any size cut an image as its size tells; one of 512 pixels a side stands for all.
+    each = ((side or 512) // cost.patch_side) ** 2 + cost.class_tokens
+    image_tokens = each / cost.patches_per_token
+    if is_traces(stage):
+        response = max((teacher.sampling.max_tokens for teacher in recipe.teachers), default=stage.max_length)
+        tokens = min(stage.max_length, image_tokens + _PROMPT_TOKENS + response)
+    else:
+        tokens, response = stage.max_length, stage.max_length
+    return Load(
+        rows=total,
+        tokens=tokens,
+        squared_length=tokens * tokens,
+        response_tokens=min(response, max(1.0, tokens - image_tokens)),
+        patches=each,
+        squared_patches=each * each,
+        basis="the most that the recipe allows",
+        is_bound=True,
+    )

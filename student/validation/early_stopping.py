@@ -1,0 +1,246 @@
+"""What follows from the measurements of a stage: lines, a page, the best weights, the end.
+
+The state lies in every checkpoint, and weights are written under the step that they are of, so a killed and resumed
+run decides as an unbroken one. Does not measure (student/validation/measure.py) or train
+(student/training/trainer.py).
+"""
+
+import math
+import shutil
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from distill.artifacts.damaged_lines import recovered
+from distill.artifacts.json_lines import requiring
+from distill.artifacts.manifest import canonical, write_json, write_jsonl
+from distill.data import reader as data
+from distill.recipe.recipe import Recipe, Stage
+from distill.recipe.validation import Validation
+from distill.types import Progress, ProgressCallback
+from student.data import rows
+from student.data.encode import Encoder, Examples
+from student.data.images import ImageStore
+from student.distributed import fsdp as sharding
+from student.inference.scoring import Prediction
+from student.models.freeze import plain_model
+from student.training import stage as stages
+from student.training.step_dataset import collate
+from student.validation import measure as quality
+from student.validation.measure import Figures, HeldOut, Questions
+from student.validation.page import SamplesPage
+
+if TYPE_CHECKING:
+    from peft import PeftModel
+    from torch import nn
+    from transformers import PreTrainedModel, ProcessorMixin
+
+Measured = tuple[Figures, list[Prediction]]
+VALIDATION, SAMPLES = "validation.jsonl", "samples.html"
+_STATE = "watch.json"
+_BEST = "best-"
+
+
+def of_stage(
+    recipe: Recipe,
+    stage: Stage,
+    folder: Path,
+    student: "PreTrainedModel | PeftModel",
+    processor: "ProcessorMixin",
+    encoder: Encoder,
+    store: ImageStore,
+    kept_out: Examples,
+    on_progress: ProgressCallback,
+) -> "Watch | None":
+    """The measurements that a recipe asks for; `kept_out` are the rows that quality.split has taken out."""
+    settings = stage.validation
+    if settings is None:
+        return None
+    kind = stages.type_name(plain_model(student))
+    questions = None
+    if settings.data is not None:
+        questions = quality.choose(
+            data.samples(recipe, settings.data),
+            settings,
+            processor,
+            encoder,
+            store,
+            max_length=stage.max_length,
+            max_pixels=recipe.data[settings.data].max_pixels,
+            type_name=kind,
+            plain=recipe.filter.rationale == "plain",
+            relative_tolerance=recipe.filter.answer.relative_tolerance,
+        )
+    held = None
+    if len(kept_out):
+        collator = collate(
+            student,
+            kept_out,
+            store,
+            stage,
+            image_id=encoder.image_id,
+            pad_id=stages.pad_id(processor),
+            max_pixels=rows.max_pixels(recipe, stage),
+            type_name=kind,
+        )
+        held = HeldOut(batches=quality.batched(kept_out, stage.micro_batch_tokens), collate=collator)
+
+    def on_look(figures: Figures) -> None:
+        facts = {"accuracy": figures.accuracy, "loss": figures.loss, "time_share": figures.time_share}
+        on_progress(
+            Progress(
+                stage=f"validate {stage.name}",
+                done=figures.step,
+                total=figures.steps,
+                unit="steps",
+                facts={name: value for name, value in facts.items() if value is not None},
+            )
+        )
+
+    title = f"{recipe.name}: {stage.name}"
+    checkpoints = folder / stages.CHECKPOINTS
+    return Watch(settings, folder, checkpoints, title=title, questions=questions, held=held, on_look=on_look)
+
+
+def files(folder: Path) -> list[Path]:
+    """What a watch leaves in the folder of its stage."""
+    return [folder / VALIDATION, folder / SAMPLES]
+
+
+class Watch:
+    """The measurements of one stage: when, what they said, and what follows from them.
+
+    Lines are appended to `folder/validation.jsonl`, the newest replies shown on `folder/samples.html`; weights of the
+    best measurement lie below `checkpoints` until the stage is finished.
+    """
+
+    def __init__(
+        self,
+        settings: Validation,
+        folder: Path,
+        checkpoints: Path,
+        *,
+        title: str,
+        questions: Questions | None = None,
+        held: HeldOut | None = None,
+        on_look: Callable[[Figures], None] = lambda figures: None,
+    ) -> None:
+        self._settings = settings
+        self._folder, self._checkpoints = folder, checkpoints
+        self._questions, self._held = questions, held
+        self._on_look = on_look
+        self._page = SamplesPage(
+            title,
+            questions.samples if questions else (),
+            gallery=settings.gallery,
+            max_pixels=questions.max_pixels if questions else 1,
+        )
+        self._lines: list[dict[str, Any]] = []
+        self._best_step: int | None = None
+        self._best_value = math.nan
+        self._without_better = 0
+        self.owes = False
+        """Whether the measurement of the last step was broken off and is still to be made."""
+        self._seconds = 0.0
+        self._elapsed_before = 0.0
+        self._begun = time.perf_counter()
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the stage is over because nothing has become better for long enough."""
+        return self._settings.patience is not None and self._without_better >= self._settings.patience
+
+    @property
+    def best(self) -> Path | None:
+        """The folder of the weights that the stage is to leave; None: those that it ended with."""
+        if self._settings.keep == "last" or self._best_step is None:
+            return None
+        return self._weights(self._best_step)
+
+    def due(self, step: int, steps: int) -> bool:
+        return step % self._settings.every_steps == 0 or step == steps
+
+    def measure(
+        self, model: "nn.Module", step: int, steps: int, within: AbstractContextManager[None] | None = None
+    ) -> Measured:
+        """Ask the student; nothing is noted yet. `within` may break it off."""
+        with sharding.gathered(model):
+            return quality.measure(model, self._questions, self._held, step=step, steps=steps, within=within)
+
+    def note(self, measured: Measured) -> Figures:
+        """Write it down and decide. If it is the best and `best` names a folder, the weights have to go there."""
+        begun = time.perf_counter()
+        figures, predictions = measured
+        step, self.owes = figures.step, False
+        value: float | None = getattr(figures, self._settings.metric)
+        better = value is not None and not math.isnan(value) and self._improves(value)
+        if better:
+            assert value is not None
+            self._best_step, self._best_value, self._without_better = step, value, 0
+        else:
+            self._without_better += 1
+        elapsed = self._elapsed()
+        seconds = figures.seconds + time.perf_counter() - begun
+        share = min(1.0, (self._seconds + seconds) / elapsed)
+        figures = replace(figures, best=better, time_share=share)
+        # As they will be read back after a kill: a loss that is no number is null.
+        self._lines.append(orjson.loads(canonical(asdict(figures))))
+        self._write_lines()
+        self._page.write(self._folder / SAMPLES, self._lines, predictions)
+        self._seconds += figures.seconds + time.perf_counter() - begun
+        self._on_look(figures)
+        return figures
+
+    def save(self, checkpoint: Path) -> None:
+        """Note the state in a checkpoint that is being written."""
+        state = {
+            "best_step": self._best_step,
+            "best_value": None if self._best_step is None else self._best_value,
+            "without_better": self._without_better,
+            "seconds": self._seconds,
+            "elapsed": self._elapsed(),
+            "owes": self.owes,
+        }
+        write_json(checkpoint / _STATE, state)
+
+    def start(self, checkpoint: Path | None, step: int) -> None:
+        """Go on from a checkpoint at `step`, or from the beginning: what was measured later is forgotten."""
+        # Validation that decides nothing may be added to a stage that is under way.
+        if checkpoint is not None and (checkpoint / _STATE).is_file():
+            state = orjson.loads((checkpoint / _STATE).read_bytes())
+            self._best_step, self._without_better = state["best_step"], state["without_better"]
+            self._best_value = math.nan if state["best_value"] is None else state["best_value"]
+            self._seconds, self._elapsed_before = state["seconds"], state["elapsed"]
+            self.owes = state.get("owes", False)
+        self._begun = time.perf_counter()
+        self._lines = [
+            line for line in recovered(self._folder / VALIDATION, requiring("step")) if line["step"] <= step
+        ]
+        self._write_lines()
+        self.prune()
+
+    def prune(self) -> None:
+        """Remove weights that are no longer the best; to be called when a checkpoint is complete, not before."""
+        kept = self._weights(self._best_step) if self._best_step is not None else None
+        for folder in self._checkpoints.glob(f"{_BEST}*"):
+            if folder != kept:
+                shutil.rmtree(folder)
+
+    def _write_lines(self) -> None:
+        write_jsonl(self._folder / VALIDATION, self._lines)
+
+    def _improves(self, value: float) -> bool:
+        if self._best_step is None:
+            return True
+        return value < self._best_value if self._settings.metric == "loss" else value > self._best_value
+
+    def _weights(self, step: int) -> Path:
+        return self._checkpoints / f"{_BEST}{step}"
+
+    def _elapsed(self) -> float:
+        return self._elapsed_before + time.perf_counter() - self._begun

@@ -1,0 +1,316 @@
+"""How good a student is while it trains: greedy answers to a fixed few questions, and the loss of rows kept out.
+
+A measurement leaves no trace in the training: modes, attributes and hooks of modules and random states are put back.
+In a run of several processes one measures and the others wait, unless each holds a share of the layers. What is
+measured may stop a stage and choose its weights (student/validation/early_stopping.py). Does not draw the page
+(student/validation/page.py).
+"""
+
+import hashlib
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from peft import PeftModel
+from torch import nn
+from transformers import PreTrainedModel, ProcessorMixin
+
+from distill.errors import DataError, ImageError
+from distill.recipe.stages import Stage
+from distill.recipe.validation import Validation
+from distill.types import Sample
+from student.data.collate import Layout
+from student.data.encode import IMAGE_TOKEN_IN_TEXT, TOO_LONG, Encoder, Examples
+from student.data.images import ImageStore
+from student.inference import generation
+from student.inference.likelihood import response_scores
+from student.inference.scoring import Prediction, judged, summary
+from student.models import attention
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """One measurement. What was not measured is None. Undecided answers count as not correct."""
+
+    step: int
+    steps: int
+    n: int = 0
+    """Questions asked."""
+    n_correct: int | None = None
+    n_undecided: int | None = None
+    accuracy: float | None = None
+    ci95: tuple[float, float] | None = None
+    format_rate: float | None = None
+    truncation_rate: float | None = None
+    undecided_rate: float | None = None
+    mean_rationale_tokens: float | None = None
+    mean_tokens: float | None = None
+    loss: float | None = None
+    """Mean negative log-likelihood in nats of the response tokens of the rows kept out."""
+    token_accuracy: float | None = None
+    response_tokens: int = 0
+    """Over which the loss is a mean."""
+    seconds: float = 0.0
+    time_share: float = 0.0
+    """Of the time in the training loop so far, how much went into measuring."""
+    best: bool = False
+    """Whether the metric is better than in every measurement before."""
+
+    def scalars(self) -> dict[str, float]:
+        """What a tracker can draw."""
+        values = {name: value for name, value in asdict(self).items() if isinstance(value, int | float)}
+        low, high = self.ci95 or (None, None)
+        return values | ({"ci95_low": low, "ci95_high": high} if low is not None and high is not None else {})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Questions:
+    """A fixed slice of a source, ready to be asked. `dropped` counts those that could not be."""
+
+    samples: Sequence[Sample]
+    batches: Sequence[Sequence[tuple[int, list[int]]]]
+    processor: ProcessorMixin
+    encoder: Encoder
+    store: ImageStore
+    max_new_tokens: int
+    max_pixels: int
+    type_name: str | None
+    plain: bool
+    relative_tolerance: float
+    dropped: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldOut:
+    """Rows that are not trained on, as numbers in batches, and what makes inputs of a batch."""
+
+    batches: Sequence[Sequence[int]]
+    collate: Callable[[Sequence[int]], Layout]
+
+
+def rank(name: str) -> bytes:
+    """The place of a question in the order in which questions are chosen: as if at random, and always the same.
+
+    One order for what is asked and for what is kept out, so that where both come from one source, the questions asked
+    are the first ones not trained on.
+    """
+    return hashlib.sha256(f"validation\0{name}".encode()).digest()
+
+
+def held_out(names: Sequence[str], amount: int | float) -> list[int]:
+    """Places of the rows to keep out of training: at least `amount` rows, or that share of the names.
+
+    `names[i]` is the question of row i; all rows of a question go together, whatever the order of the rows. Growing
+    data changes little: a share keeps what it kept, a number of rows exchanges a few.
+    """
+    if isinstance(amount, float):
+        limit = int(amount * 2**256)
+        return [place for place, name in enumerate(names) if int.from_bytes(rank(name)) < limit]
+    rows = Counter(names)
+    chosen: set[str] = set()
+    for name in sorted(rows, key=rank):
+        if amount <= 0:
+            break
+        chosen.add(name)
+        amount -= rows[name]
+    return [place for place, name in enumerate(names) if name in chosen]
+
+
+def split(examples: Examples, stage: Stage) -> tuple[Examples, Examples]:
+    """The rows to train on, and those that validation keeps out. Raises DataError when either are none.
+
+    Replayed rows are all trained on: the loss is about the stage's own data.
+    """
+    amount = stage.validation.hold_out if stage.validation is not None else 0
+    own = [place for place, example in enumerate(examples.rows) if example.row.source == stage.data]
+    chosen = {own[place] for place in held_out([examples.rows[place].row.sample_id for place in own], amount)}
+    kept = Examples(rows=[examples.rows[place] for place in sorted(chosen)])
+    rest = [example for place, example in enumerate(examples.rows) if place not in chosen]
+    if amount and not len(kept):
+        raise DataError(f"stage '{stage.name}': validation.hold_out = {amount} of {len(own)} rows is none; raise it")
+    if not rest:
+        raise DataError(
+            f"stage '{stage.name}': validation.hold_out = {amount} keeps out all {len(own)} rows; lower it"
+        )
+    return Examples(rows=rest, dropped=examples.dropped), kept
+
+
+def batched(examples: Examples, tokens: int) -> list[list[int]]:
+    """Row numbers in batches whose padded size stays within `tokens`, short rows first."""
+    lengths = examples.lengths
+    batches: list[list[int]] = []
+    for place in sorted(range(len(lengths)), key=lambda place: (lengths[place], place)):
+        if batches and (len(batches[-1]) + 1) * lengths[place] <= tokens:
+            batches[-1].append(place)
+        else:
+            batches.append([place])
+    return batches
+
+
+def choose(
+    samples: Iterable[Sample],
+    settings: Validation,
+    processor: ProcessorMixin,
+    encoder: Encoder,
+    store: ImageStore,
+    *,
+    max_length: int,
+    max_pixels: int,
+    type_name: str | None,
+    plain: bool,
+    relative_tolerance: float,
+) -> Questions:
+    """The questions to ask: those with a gold answer that fit into `max_length` tokens, the first of `rank`'s order.
+
+    Raises DataError when none is left.
+    """
+    dropped: Counter[str] = Counter()
+    chosen: list[Sample] = []
+    for sample in sorted((sample for sample in samples if sample.answers), key=lambda sample: rank(sample.id)):
+        if len(chosen) == settings.questions:
+            break
+        try:
+            alone = list(generation.batches(encoder, store, [sample], batch_size=1, max_pixels=max_pixels))
+        except ImageError as error:
+            dropped[error.reason] += 1
+            continue
+        if not alone:
+            dropped[IMAGE_TOKEN_IN_TEXT] += 1
+        elif len(alone[0][0][1]) > max_length:
+            dropped[TOO_LONG] += 1
+        else:
+            chosen.append(sample)
+    if not chosen:
+        reasons = ", ".join(f"{reason}: {count}" for reason, count in sorted(dropped.items())) or "none has an answer"
+        raise DataError(f"validation.data = {settings.data!r}: no question can be asked ({reasons})")
+    return Questions(
+        samples=chosen,
+        batches=list(
+            generation.batches(encoder, store, chosen, batch_size=settings.batch_size, max_pixels=max_pixels)
+        ),
+        processor=processor,
+        encoder=encoder,
+        store=store,
+        max_new_tokens=settings.max_new_tokens,
+        max_pixels=max_pixels,
+        type_name=type_name,
+        plain=plain,
+        relative_tolerance=relative_tolerance,
+        dropped=dropped,
+    )
+
+
+def measure(
+    model: nn.Module,
+    questions: Questions | None,
+    held: HeldOut | None,
+    *,
+    step: int,
+    steps: int,
+    within: AbstractContextManager[None] | None = None,
+) -> tuple[Figures, list[Prediction]]:
+    """What the student says and how likely it finds what it should say; the model is left as it was found.
+
+    All asking lies inside `within`, which may break it off.
+    """
+    begun = time.perf_counter()
+    with undisturbed(model), within or nullcontext():
+        plain = model.get_base_model() if isinstance(model, PeftModel) else model
+        predictions = answers(plain, questions) if questions is not None else []
+        losses = loss(plain, held) if held is not None else {}
+    found: dict[str, Any] = summary(predictions) if predictions else {}
+    if predictions:
+        found["undecided_rate"] = found["n_undecided"] / found["n"]
+    return Figures(step=step, steps=steps, **found, **losses, seconds=time.perf_counter() - begun), predictions
+
+
+def answers(model: PreTrainedModel, questions: Questions) -> list[Prediction]:
+    """A judged reply to every question, in the order of the questions."""
+    found: dict[int, Prediction] = {}
+    for batch in questions.batches:
+        with _attending(model, "sdpa"):
+            replies = generation.replies(
+                model,
+                questions.processor,
+                questions.encoder,
+                questions.store,
+                questions.samples,
+                batch,
+                max_new_tokens=questions.max_new_tokens,
+                max_pixels=questions.max_pixels,
+                type_name=questions.type_name,
+            )
+        for (place, _), reply in zip(batch, replies, strict=True):
+            found[place] = judged(
+                questions.samples[place],
+                asdict(reply),
+                plain=questions.plain,
+                relative_tolerance=questions.relative_tolerance,
+            )
+    return [found[place] for place in sorted(found)]
+
+
+@contextmanager
+def _attending(model: PreTrainedModel, name: str) -> Iterator[None]:
+    """Another attention inside: that for packed lines knows nothing of prompts padded on the left."""
+    before = attention.of(model)
+    attention.use(model, name)
+    try:
+        yield
+    finally:
+        attention.use(model, before)
+
+
+@torch.inference_mode()
+def loss(model: PreTrainedModel, held: HeldOut) -> dict[str, Any]:
+    """Mean over all response tokens of the rows kept out, each token counted once."""
+    surprisal, right, tokens = 0.0, 0, 0
+    for batch in held.batches:
+        surprisals, ranks = response_scores(model, held.collate(batch))
+        surprisal += float(surprisals.sum())
+        right += int((ranks == 1).sum())
+        tokens += len(surprisals)
+    return {"loss": surprisal / tokens, "token_accuracy": right / tokens, "response_tokens": tokens}
+
+
+@contextmanager
+def undisturbed(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode inside; afterwards modes, attributes, buffers, hooks and random states are what they were.
+
+    Layers run as they are written: compiling them again for every length of a cache would cost more than it saves.
+    """
+    before = [(module, _attributes(module)) for module in model.modules()]
+    python, arrays = random.getstate(), np.random.get_state()
+    device = next(model.parameters()).device
+    try:
+        with torch.random.fork_rng([device] if device.type == "cuda" else []):
+            model.eval()
+            for module, _ in before:
+                module._compiled_call_impl = None
+            yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(arrays)
+        for module, (attributes, contents) in before:
+            # Generation leaves things behind for its next call, such as Qwen-VL's offsets of positions.
+            vars(module).clear()
+            vars(module).update(attributes)
+            for name, content in contents.items():
+                attributes[name].clear()
+                attributes[name].update(content)
+
+
+def _attributes(module: nn.Module) -> tuple[dict[str, Any], dict[str, dict[Any, Any]]]:
+    """What a module holds by name; and copies of what is a mapping itself, such as its buffers and hooks.
+
+    Parameters are left to whom they belong: a model that is spread over processes exchanges them on every pass.
+    """
+    attributes = dict(vars(module))
+    mappings = {name: value for name, value in attributes.items() if isinstance(value, dict)}
+    return attributes, {name: dict(value) for name, value in mappings.items() if name != "_parameters"}

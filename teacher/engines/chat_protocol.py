@@ -1,0 +1,246 @@
+"""What goes over the wire: the settings of a request body, and a server's answer as a completion. Pure."""
+
+import re
+from collections.abc import Mapping
+from os import environ
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from distill import redact
+from distill.errors import RecipeError
+from distill.recipe.recipe import Sampling, Teacher
+from teacher.messages.completion import Completion
+from teacher.messages.parse import compose
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_VLLM_ONLY: Mapping[str, float] = {"top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0}
+_REPETITION: Mapping[str, int] = {"max_pattern_size": 16, "min_pattern_size": 1, "min_count": 32}
+"""A piece of up to 16 tokens 32 times in a row is a loop; tables and runs of digits have fewer. vLLM looks for every
+size of pattern after every token, so longer ones would cost more than the few loops they find earlier."""
+_FAILED_FINISHES = frozenset({"abort", "error"})
+_TOKEN_ID = "token_id:"
+MOST_TOKENS = (1 << 31) - 1
+"""More tokens than any answer has; a count beyond it is an error of the server."""
+_ESCAPE = re.compile(
+    rb"\\u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|(\\u[dD][89a-fA-F][\da-fA-F]{2})|\\.", re.DOTALL
+)
+"""An escape in a JSON text; the group is half a surrogate pair."""
+_WORD = 200
+_MOST_NOTES = 8
+_MOST_LOGPROBS = 64
+_ROUNDING = 1e-3
+
+
+class GarbledError(Exception):
+    """An answer that is not a chat completion, or one that the server gave up."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(f"{reason}: {detail}")
+        self.reason = reason
+        self.detail = detail
+
+
+def api_key(teacher: Teacher, where: str = "") -> str:
+    """The key of a teacher's server; empty when it needs none. Raises RecipeError when its variable is not set.
+
+    `where` is the recipe's key of what is asked as a teacher is.
+    """
+    where = where or f"teachers.{teacher.name}"
+    if any(map(redact.is_masked, teacher.urls)):
+        raise RecipeError(
+            f"{where}.base_url = {teacher.urls[0]!r}: its password is masked, because this is the "
+            "copy of a recipe that a run keeps; use the recipe itself, or set base_url again"
+        )
+    variable = teacher.api_key_env
+    if variable and not environ.get(variable, "").strip():
+        state = "empty" if variable in environ else "not set"
+        raise RecipeError(f"{where}: api_key_env names {variable}, which is {state}; export it first")
+    redact.know(key := environ[variable] if variable else "")
+    return key
+
+
+def sampling_body(teacher: Teacher, sampling: Sampling) -> dict[str, Any]:
+    """The settings in a request body. Raises RecipeError for what a server of this kind cannot be told.
+
+    A vLLM server is told every value: what is left out it takes from the model's generation_config.json, and the
+    trace would record something that was not in force. Other servers get only what differs from neutral.
+    """
+    body: dict[str, Any] = {"temperature": sampling.temperature, "max_tokens": sampling.max_tokens}
+    if sampling.stop:
+        body["stop"] = list(sampling.stop)
+    if teacher.chat_template_kwargs:
+        body["chat_template_kwargs"] = dict(teacher.chat_template_kwargs)
+    if teacher.backend != "vllm":
+        return body | _for_others(teacher, sampling)
+    body |= {"top_p": sampling.top_p} | {key: getattr(sampling, key) for key in _VLLM_ONLY}
+    if sampling.stop_repetition:
+        body["repetition_detection"] = dict(_REPETITION)
+    if sampling.thinking_budget is not None:
+        body["thinking_token_budget"] = sampling.thinking_budget
+    if teacher.mm_processor_kwargs:
+        body["mm_processor_kwargs"] = dict(teacher.mm_processor_kwargs)
+    if teacher.logprobs:
+        body |= {"logprobs": True, "top_logprobs": teacher.logprobs, "return_tokens_as_token_ids": True}
+    return body
+
+
+def _for_others(teacher: Teacher, sampling: Sampling) -> dict[str, Any]:
+    unknown = [key for key, neutral in _VLLM_ONLY.items() if getattr(sampling, key) != neutral]
+    if sampling.thinking_budget is not None:
+        unknown.append("thinking_budget")
+    if unknown:
+        raise RecipeError(
+            f"teachers.{teacher.name}.sampling: {', '.join(unknown)} cannot be sent by backend 'openai'; "
+            'leave them out, or set backend = "vllm" for a vLLM server'
+        )
+    for key in ("logprobs", "mm_processor_kwargs"):
+        if getattr(teacher, key):
+            raise RecipeError(
+                f"teachers.{teacher.name}.{key} needs backend 'vllm'; an 'openai' server has no token ids"
+            )
+    return {"top_p": sampling.top_p} if sampling.top_p != 1 else {}
+
+
+class Reader:
+    """Takes values of a server's answer one by one; what cannot be true is left out and noted."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def _note(self, name: str, value: Any) -> None:
+        if len(self.notes) < _MOST_NOTES:
+            shown = repr(value) if isinstance(value, str | int | float | bool) else type(value).__name__
+            self.notes.append(f"{name} = {shown[:40]}")
+
+    def table(self, name: str, value: Any) -> Mapping[str, Any]:
+        if isinstance(value, dict):
+            return value
+        if value is not None:
+            self._note(name, value)
+        return {}
+
+    def count(self, name: str, value: Any) -> int | None:
+        """A number of tokens; a whole number written as a float or in digits is one. None when it is none."""
+        if value is None or (type(value) is int and 0 <= value <= MOST_TOKENS):
+            return value
+        number = value
+        digits = isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 10
+        if digits or (isinstance(value, float) and value.is_integer()):
+            number = int(value)
+        if isinstance(number, int) and not isinstance(number, bool) and 0 <= number <= MOST_TOKENS:
+            return number
+        self._note(name, value)
+        return None
+
+    def word(self, name: str, value: Any) -> str:
+        """A short text; a number counts as one, for stop tokens have numbers."""
+        if value is None:
+            return ""
+        if isinstance(value, str | int) and not isinstance(value, bool):
+            return str(value)[:_WORD]
+        self._note(name, value)
+        return ""
+
+
+def completion(payload: bytes, latency_s: float, *, logprobs: bool = False) -> Completion:
+    """A server's answer. Raises GarbledError when it is not one."""
+    return completion_of(parsed(payload), payload, latency_s, logprobs=logprobs)
+
+
+def completion_of(body: Any, payload: bytes, latency_s: float, *, logprobs: bool) -> Completion:
+    """The same of a body that has been parsed; `payload` is for the message of an error.
+
+    `logprobs`: log-probabilities were asked for. Others are not looked at.
+    """
+    try:
+        choice = body["choices"][0]
+        message = choice["message"]
+        content = _text(message.get("content"))
+        reasoning = _text(message.get("reasoning") or message.get("reasoning_content"))
+        refusal = _text(message.get("refusal"))
+        found = (choice.get("logprobs") or {}).get("content") if logprobs else None
+        token_ids, token_logprobs = _logprobs(found) if found else (None, None)
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError, ArithmeticError):
+        raise GarbledError("garbled_response", f"not a chat completion: {excerpt(payload)}") from None
+    read = Reader()
+    finish = read.word("finish_reason", choice.get("finish_reason")) or "stop"
+    if finish in _FAILED_FINISHES:
+        raise GarbledError("server_error", f"finish_reason {finish}")
+    usage = read.table("usage", body.get("usage"))
+    details = read.table("usage.completion_tokens_details", usage.get("completion_tokens_details"))
+    of_prompt = read.table("usage.prompt_tokens_details", usage.get("prompt_tokens_details"))
+    media = read.table("usage.prompt_tokens_details.multimodal_tokens", of_prompt.get("multimodal_tokens"))
+    return Completion(
+        text=compose(content or refusal, reasoning),
+        finish_reason="content_filter" if refusal and not content else finish,
+        stop_reason=read.word("stop_reason", choice.get("stop_reason")),
+        prompt_tokens=read.count("usage.prompt_tokens", usage.get("prompt_tokens")) or 0,
+        image_tokens=read.count("multimodal_tokens.image", media.get("image")) or 0,
+        cached_tokens=read.count("prompt_tokens_details.cached_tokens", of_prompt.get("cached_tokens")),
+        completion_tokens=read.count("usage.completion_tokens", usage.get("completion_tokens")) or 0,
+        reasoning_tokens=read.count("reasoning_tokens", details.get("reasoning_tokens")) or None,
+        token_ids=token_ids,
+        token_logprobs=token_logprobs,
+        model=read.word("model", body.get("model")),
+        notes=tuple(read.notes),
+        latency_s=latency_s,
+    )
+
+
+def _logprobs(content: list[dict[str, Any]]) -> "tuple[np.ndarray, np.ndarray]":
+    """Ids [tokens, 1 + k] and log-probabilities of the same shape: the sampled token first, then the likeliest.
+
+    Raises ValueError, or what comes of a wrong type or shape, when they are none.
+    """
+    import numpy as np
+
+    width = 1 + max(len(token["top_logprobs"]) for token in content)
+    if width > _MOST_LOGPROBS:
+        raise ValueError(f"{width} log-probabilities a token")
+    ids = np.full((len(content), width), -1, np.int32)
+    values = np.full((len(content), width), -np.inf, np.float32)
+    for row, token in enumerate(content):
+        for column, entry in enumerate([token, *token["top_logprobs"]]):
+            ids[row, column] = int(entry["token"].removeprefix(_TOKEN_ID))
+            values[row, column] = entry["logprob"]
+    if np.isnan(values).any() or (values > _ROUNDING).any() or ids[:, 0].min() < 0:
+        raise ValueError("log-probabilities above 0, or tokens without a number")
+    return ids, values
+
+
+def _text(value: Any) -> str:
+    """The text of a message or of its parts. Raises TypeError for what is no text."""
+    if isinstance(value, list):
+        return "".join(_text(part.get("text")) for part in value)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise TypeError(f"a text is needed, not {type(value).__name__}")
+    return value
+
+
+def parsed(payload: bytes) -> Any:
+    """JSON text as a value; None when it is none. Half a surrogate pair, which is no character, becomes U+FFFD."""
+    try:
+        return orjson.loads(payload)
+    except orjson.JSONDecodeError:
+        pass
+    mended = _ESCAPE.sub(lambda found: rb"\ufffd" if found[1] else found[0], payload)
+    try:
+        return orjson.loads(mended) if mended != payload else None
+    except orjson.JSONDecodeError:
+        return None
+
+
+def excerpt(payload: bytes) -> str:
+    """What an answer says, in at most 300 characters: the message of an error where there is one."""
+    body = parsed(payload[: 1 << 16])
+    if isinstance(body, dict):
+        inner = body.get("error", body.get("message", body))
+        body = inner.get("message", inner) if isinstance(inner, dict) else inner
+    text = body if isinstance(body, str) else payload[:2000].decode(errors="replace") if body is None else str(body)
+    text = redact.exact(" ".join(text.split()))  # before it is cut: half a key is still a secret
+    return text if len(text) <= 300 else f"{text[:297]}..."

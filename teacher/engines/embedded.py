@@ -1,0 +1,291 @@
+"""The embedded engine: a teacher in this process, through transformers.
+
+Made for small models and for machines without a server. Questions are answered in batches; the samples of one
+question share the computation of its prompt, and rows that have ended leave the batch, so short answers don't wait
+for long ones. Every sample draws its random numbers from its own seed, whatever else is in the batch. Does not do
+what a server does better: tensor parallelism, paged attention, models larger than one device.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+from PIL import Image
+from safetensors import SafetensorError
+from transformers import AutoModelForImageTextToText, AutoProcessor
+
+from distill.data import images
+from distill.errors import ImageError, ModelError
+from distill.recipe.recipe import Generate, Teacher
+from distill.types import ImageRef
+from teacher.engines.decoding import Batch, Row
+from teacher.engines.image_folders import Folders
+from teacher.messages.completion import Completion, Served
+from teacher.messages.parse import TAGS
+from teacher.messages.prompts import Prompt, messages
+from teacher.messages.request import Request
+
+Done = Callable[[Request, Completion], None]
+
+_WINDOW_BATCHES = 4
+"""Batches read ahead, so that prompts of similar length meet in one batch."""
+
+
+@dataclass(slots=True)
+class _Question:
+    """One prompt with the requests that share it."""
+
+    text: str
+    refs: tuple[ImageRef, ...]
+    requests: list[Request]
+    pictures: list[Image.Image] = field(default_factory=list)
+    """Decoded when the question's batch is, never for a whole window."""
+
+
+class EmbeddedTeacher:
+    """A checkpoint loaded once and asked in batches. Raises ModelError when it cannot be loaded."""
+
+    def __init__(self, teacher: Teacher, path: str, *, max_pixels: int, folders: Folders | None = None) -> None:
+        """`folders` knows how long images that are away are waited for."""
+        self.teacher = teacher
+        self._max_pixels = max_pixels
+        self._folders = folders or Folders(patience_s=Generate().patience_s)
+        self.model, self.processor = _load(teacher, path)
+        self.tokenizer = getattr(self.processor, "tokenizer", self.processor)
+        self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        facts = {"torch": torch.__version__, "dtype": teacher.dtype, "device": self._device.type}
+        self.served = Served(
+            model=teacher.model,
+            engine={"name": "transformers", "version": transformers.__version__},
+            facts=facts if self._device.type == "cpu" else facts | {"gpu": torch.cuda.get_device_name()},
+        )
+        self.model.to(self._device).eval()
+        config = self.model.config
+        self._image_token = int(getattr(config, "image_token_id", getattr(config, "image_token_index", -1)))
+        self._context = getattr(config.get_text_config(), "max_position_embeddings", None) or 1 << 30
+        self._ends = _end_tokens(self.model, self.tokenizer)
+        self._pad = self.tokenizer.pad_token_id if self.tokenizer.pad_token_id is not None else min(self._ends)
+
+    def answer(self, take: Callable[[], Request | None], done: Done, pulse: Callable[[], None]) -> None:
+        """Answer what `take` gives until it gives nothing; `done` is told of each request as soon as it has ended.
+
+        `pulse` is called a few times a second while a batch is being written.
+        """
+        size = self.teacher.max_in_flight or 64
+        while window := list(islice(iter(take, None), _WINDOW_BATCHES * size)):
+            # Attempts with other sampling values cannot share a batch.
+            for sampling in dict.fromkeys(request.sampling for request in window):
+                questions = self._questions(request for request in window if request.sampling == sampling)
+                questions.sort(key=lambda question: (len(question.refs), len(question.text)))
+                for batch in _batches(questions, size):
+                    self._answer_batch(self._readable(batch, done), done, pulse)
+
+    def _questions(self, requests: Iterable[Request]) -> list[_Question]:
+        """The distinct prompts of some requests."""
+        found: dict[str, _Question] = {}
+        for request in requests:
+            question = found.get(request.prompt_sha)
+            if question is None:
+                text = self.render(request.prompt)
+                question = found[request.prompt_sha] = _Question(text=text, refs=request.prompt.images, requests=[])
+            question.requests.append(request)
+        return list(found.values())
+
+    def render(self, prompt: Prompt) -> str:
+        """The prompt as the model's chat template writes it."""
+        chat = messages(prompt, [{"type": "image"}] * len(prompt.images))
+        return str(
+            self.processor.apply_chat_template(
+                chat, add_generation_prompt=True, tokenize=False, **self.teacher.chat_template_kwargs
+            )
+        )
+
+    def _readable(self, questions: Iterable[_Question], done: Done) -> list[_Question]:
+        """The questions with their pictures; one whose picture cannot be read is done with an error."""
+        readable = []
+        for question in questions:
+            try:
+                question.pictures = [self._picture(ref) for ref in question.refs]
+            except ImageError as error:
+                for request in question.requests:
+                    done(request, Completion(error=f"image: {error.reason}: {error}"))
+            else:
+                readable.append(question)
+        return readable
+
+    def _picture(self, ref: ImageRef) -> Image.Image:
+        """The pixels of an image, once its folder is there. Raises ImageError, CircuitOpen."""
+        while True:
+            try:
+                return images.decode(self._folders.read(ref), max_pixels=self._max_pixels)
+            except ImageError as error:
+                if not self._folders.wait(ref, error):
+                    raise
+
+    def _answer_batch(self, questions: list[_Question], done: Done, pulse: Callable[[], None]) -> None:
+        if not questions:
+            return
+        started = time.monotonic()
+        try:
+            inputs = self._encode(questions)
+        except (ValueError, IndexError) as error:
+            # One prompt that the processor refuses must not cost its neighbours.
+            if len(questions) > 1:
+                for question in questions:
+                    self._answer_batch([question], done, pulse)
+                return
+            for request in questions[0].requests:
+                done(request, Completion(error=f"refused_request: {error}"))
+            return
+        lengths = inputs["attention_mask"].sum(dim=1).tolist()
+        longest = max(lengths)
+        if longest >= self._context:
+            fitting = self._refuse_long(questions, lengths, done)
+            self._answer_batch(fitting, done, pulse)
+            return
+        sampling = questions[0].requests[0].sampling
+        counts = torch.eq(inputs["input_ids"], self._image_token).sum(dim=1).tolist()
+        rows, origin = [], []
+        for position, question in enumerate(questions):
+            prefix = _opened_thinking(question.text)
+            for request in question.requests:
+                rows.append(
+                    Row(
+                        request=request,
+                        prompt_tokens=lengths[position],
+                        image_tokens=counts[position],
+                        prefix=prefix,
+                    )
+                )
+                origin.append(position)
+        Batch(
+            rows=rows,
+            origin=torch.tensor(origin, device=self._device),
+            mask=inputs["attention_mask"],
+            sampling=sampling,
+            ends=self._ends,
+            most=min(sampling.max_tokens, self._context - longest),
+            logprobs=self.teacher.logprobs,
+            stopped=self._stopped,
+            ended=lambda row, finish: done(row.request, self._completion(row, finish, time.monotonic() - started)),
+            pulse=pulse,
+        ).run(self.model, inputs, pad=self._pad)
+
+    def _encode(self, questions: Sequence[_Question]) -> dict[str, torch.Tensor]:
+        pictures = [question.pictures for question in questions]
+        encoded = self.processor(
+            text=[question.text for question in questions],
+            images=pictures if pictures[0] else None,
+            add_special_tokens=False,
+            padding=True,
+            padding_side="left",
+            return_tensors="pt",
+        )
+        floating = self.model.dtype
+        return {
+            name: value.to(self._device, floating if value.is_floating_point() else None)
+            for name, value in encoded.items()
+            if isinstance(value, torch.Tensor)
+        }
+
+    def _refuse_long(self, questions: list[_Question], lengths: list[int], done: Done) -> list[_Question]:
+        """Gives questions without room for an answer their error, and returns the others."""
+        fitting = []
+        for question, length in zip(questions, lengths, strict=True):
+            if length < self._context:
+                fitting.append(question)
+                continue
+            error = f"refused_request: {length} prompt tokens leave no room in a context of {self._context}"
+            for request in question.requests:
+                done(request, Completion(error=error, prompt_tokens=length))
+        return fitting
+
+    def _stopped(self, row: Row) -> bool:
+        """Whether one of the recipe's stop strings is in the end of a row."""
+        if not self.teacher.sampling.stop:
+            return False
+        tail = self.tokenizer.decode(row.tokens[-32:], skip_special_tokens=True)
+        return any(stop in tail for stop in self.teacher.sampling.stop)
+
+    def _completion(self, row: Row, finish_reason: str, latency_s: float) -> Completion:
+        # A character cut in half at the end is no text; servers leave it out, too.
+        text = self.tokenizer.decode(row.tokens, skip_special_tokens=True).rstrip("\N{REPLACEMENT CHARACTER}")
+        positions = [text.find(stop) for stop in self.teacher.sampling.stop if stop in text]
+        if positions:
+            text, finish_reason = text[: min(positions)], "stop"
+        thought = [text.rfind(closing) + len(closing) for _, closing in TAGS if closing in text]
+        reasoning_tokens = None
+        if thought:
+            head = self.tokenizer(text[: max(thought)], add_special_tokens=False)["input_ids"]
+            reasoning_tokens = min(len(head), len(row.tokens))
+        return Completion(
+            text=row.prefix + text,
+            finish_reason=finish_reason,
+            prompt_tokens=row.prompt_tokens,
+            image_tokens=row.image_tokens,
+            completion_tokens=len(row.tokens) + row.closed,
+            reasoning_tokens=reasoning_tokens,
+            token_ids=np.array([ids for ids, _ in row.likely], np.int32) if row.likely else None,
+            token_logprobs=np.array([values for _, values in row.likely], np.float32) if row.likely else None,
+            latency_s=latency_s,
+        )
+
+
+def _batches(questions: Sequence[_Question], size: int) -> Iterator[list[_Question]]:
+    """Questions in order, at most `size` requests a batch, all with the same number of pictures."""
+    batch: list[_Question] = []
+    room = size
+    for question in questions:
+        for start in range(0, len(question.requests), size):
+            requests = question.requests[start : start + size]
+            if batch and (len(requests) > room or len(batch[0].refs) != len(question.refs)):
+                yield batch
+                batch, room = [], size
+            batch.append(_Question(text=question.text, refs=question.refs, requests=requests))
+            room -= len(requests)
+    if batch:
+        yield batch
+
+
+def _opened_thinking(rendered: str) -> str:
+    """The opening thinking tag with which a rendered prompt ends, if it does."""
+    stripped = rendered.rstrip()
+    for opening, _ in TAGS:
+        if stripped.endswith(opening):
+            return rendered[len(stripped) - len(opening) :]
+    return ""
+
+
+def _load(teacher: Teacher, path: str) -> tuple[Any, Any]:
+    # Bars and remarks about loading would be taken for those of the run; errors come as exceptions.
+    transformers.logging.disable_progress_bar()
+    transformers.logging.set_verbosity_error()
+    options = {"revision": teacher.revision, "trust_remote_code": teacher.trust_remote_code}
+    try:
+        model = AutoModelForImageTextToText.from_pretrained(
+            path, dtype=getattr(torch, teacher.dtype), use_safetensors=True, **options
+        )
+        processor = AutoProcessor.from_pretrained(path, **options)
+    except (OSError, ValueError, KeyError, RuntimeError, ImportError, SafetensorError) as error:
+        reason = str(error).strip().partition("\n")[0] or type(error).__name__
+        raise ModelError(
+            f"teacher '{teacher.name}': {path} cannot be loaded: {reason}\n"
+            "check teachers.model (a directory beside the recipe, or a hub name that is in the local cache) and that "
+            "config.json, *.safetensors and the processor files are there"
+        ) from error
+    if getattr(processor, "chat_template", None) is None:
+        raise ModelError(
+            f"teacher '{teacher.name}': {path} has no chat template; add chat_template.jinja to the checkpoint"
+        )
+    return model, processor
+
+
+def _end_tokens(model: Any, tokenizer: Any) -> frozenset[int]:
+    configured = model.generation_config.eos_token_id
+    ends = configured if isinstance(configured, list) else [configured]
+    return frozenset(token for token in [*ends, tokenizer.eos_token_id] if token is not None)

@@ -1,0 +1,224 @@
+"""A vLLM server of one checkpoint for a while, asked greedily for token ids: how an export is tried out.
+
+Starts and ends it as the servers of teachers are (teacher/engines/vllm_server.py). Which vLLM: the interpreter that
+DISTILL_VLLM_PYTHON names, else the command of a teacher whose server the run starts, else the vllm on PATH.
+"""
+
+import asyncio
+import base64
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import orjson
+
+from distill.data import images
+from distill.errors import RecipeError, TeacherError
+from distill.recipe.recipe import Recipe, Teacher
+from distill.recipe.teachers import Server
+from distill.types import Sample
+from teacher.engines.vllm_options import render
+from teacher.engines.vllm_server import Servers
+from teacher.messages.prompts import Prompt, messages
+
+PYTHON = "DISTILL_VLLM_PYTHON"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """A server of a checkpoint while it lives."""
+
+    engine: str
+    """Its name and version."""
+    url: str
+    """Where it speaks the OpenAI protocol; it calls its model SERVED_NAME."""
+    ask: Callable[[Sequence[Sample]], list[tuple[list[int], list[int]]]]
+    """Token ids of the prompts, image tokens included, and of greedy replies, the end of the turn included."""
+
+
+_MODULE = ["-m", "vllm.entrypoints.openai.api_server"]
+SERVED_NAME = "export"
+_IN_FLIGHT = 32
+_REQUEST_TIMEOUT_S = 600.0
+_START_TIMEOUT_S = 900.0
+
+SITE = """\
+try:
+    import torch
+    library = torch.library.Library("torchvision", "DEF")
+    library.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    library.define("qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+except Exception:
+    pass
+"""
+"""A sitecustomize.py for vLLM on a CPU. The torchvision that comes with it is built for CUDA: importing it asks for
+operators that the CPU build of torch lacks. Declaring their schemas first is enough, for nothing calls them."""
+
+_PROBE = """\
+import importlib.util, json
+import torch
+try:
+    import torchvision
+    broken = False
+except Exception:
+    broken = importlib.util.find_spec("torchvision") is not None
+print(json.dumps({"vllm": importlib.util.find_spec("vllm") is not None, "broken_torchvision": broken,
+                  "gpu": torch.cuda.is_available() or torch.xpu.is_available()}))
+"""
+
+
+def server_of(recipe: Recipe, *, probe: bool = True) -> Server:
+    """The vLLM to serve with. Raises RecipeError when there is none; without `probe` only the program counts."""
+    managed = [teacher.server for teacher in recipe.teachers if teacher.managed]
+    chosen = managed[0] if managed else Server()
+    (program, *rest), base = chosen.command, recipe.path.parent.absolute()
+    if python := os.environ.get(PYTHON):
+        chosen, program, rest, base = Server(), python, _MODULE, Path.cwd()
+    if python or "/" in program:
+        program = str(base / Path(program).expanduser())
+    environment = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", **chosen.environment}
+    server = Server(command=(program, *rest), environment=environment, start_timeout_s=_START_TIMEOUT_S, restarts=0)
+    what = None
+    if not shutil.which(program, path=environment.get("PATH")):
+        what = f"there is no program {program!r}"
+    elif probe and not _probed(server).get("vllm", True):
+        what = f"{program} has no vllm package"
+    if what:
+        raise RecipeError(
+            f"the export is to be served by a real vLLM, and {what}; install vLLM into an environment of its own "
+            f"(docs/vllm.md) and name its interpreter: {PYTHON}=/path/to/vllm/bin/python"
+        )
+    return server
+
+
+@contextmanager
+def serving(
+    checkpoint: Path, *, server: Server, arguments: Mapping[str, Any], max_new_tokens: int, max_pixels: int
+) -> Iterator[Trial]:
+    """A server of `checkpoint` that lives while the block lasts.
+
+    Raises TeacherError when it does not start, with the end of its log, or refuses a request.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="distill-vllm-"))
+    with asyncio.Runner() as runner:
+        servers = Servers(
+            Teacher(
+                name=SERVED_NAME,
+                model=str(checkpoint),
+                served_model=SERVED_NAME,
+                server=_fitted(server, folder, {"enforce-eager": True, **arguments}),
+            ),
+            str(checkpoint.absolute()),
+            folder,
+            subject=f"vLLM does not serve {checkpoint}: the server",
+            remedy=f"its options were {' '.join(render(arguments))}",
+        )
+        runner.run(servers.__aenter__())
+        try:
+            url = servers.urls[0]
+
+            def ask(samples: Sequence[Sample]) -> list[tuple[list[int], list[int]]]:
+                try:
+                    return runner.run(_ask(url, samples, max_new_tokens, max_pixels))
+                except TeacherError as error:
+                    raise TeacherError(f"{error}\nits log: {folder / 'server-0.log'}") from None
+
+            yield Trial(engine=runner.run(_engine(url)), url=url, ask=ask)
+        finally:
+            runner.run(servers.__aexit__())
+    shutil.rmtree(folder, ignore_errors=True)  # after an error its log is still to be read
+
+
+def _fitted(server: Server, folder: Path, arguments: dict[str, Any]) -> Server:
+    """The server with what a machine without a GPU asks for, as far as that can be found out."""
+    found = _probed(server)
+    environment = dict(server.environment)
+    if not found.get("gpu", True):
+        environment = {"VLLM_CPU_KVCACHE_SPACE": "1", **environment}
+    if found.get("broken_torchvision"):
+        (folder / "sitecustomize.py").write_text(SITE, encoding="utf-8")
+        path = environment.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
+        environment["PYTHONPATH"] = os.pathsep.join([str(folder), *([path] if path else [])])
+    return server.model_copy(update={"environment": environment, "arguments": arguments})
+
+
+def _probed(server: Server) -> dict[str, bool]:
+    """What the interpreter behind a server's command says of itself; nothing where none is found."""
+    program = shutil.which(server.command[0], path=server.environment.get("PATH")) or ""
+    return _said(program, tuple(sorted(server.environment.items())))
+
+
+@cache
+def _said(program: str, environment: tuple[tuple[str, str], ...]) -> dict[str, bool]:
+    python = Path(program) if Path(program).name.startswith("python") else Path(program).with_name("python")
+    if not python.is_file():
+        return {}
+    told = {**os.environ, **dict(environment)}
+    done = subprocess.run([python, "-c", _PROBE], capture_output=True, env=told, check=False)
+    lines = done.stdout.splitlines()
+    found: dict[str, bool] = orjson.loads(lines[-1]) if lines and not done.returncode else {}
+    return found
+
+
+async def _engine(url: str) -> str:
+    async with aiohttp.ClientSession() as session, session.get(f"{url.removesuffix('/v1')}/version") as response:
+        return f"vllm {(await response.json())['version']}"
+
+
+async def _ask(
+    url: str, samples: Sequence[Sample], max_new_tokens: int, max_pixels: int
+) -> list[tuple[list[int], list[int]]]:
+    free = asyncio.Semaphore(_IN_FLIGHT)
+    timeout = aiohttp.ClientTimeout(total=_REQUEST_TIMEOUT_S)
+    async with aiohttp.ClientSession(timeout=timeout) as session:
+
+        async def one(sample: Sample) -> tuple[list[int], list[int]]:
+            async with free:
+                body = await asyncio.to_thread(_body, sample, max_new_tokens, max_pixels)
+                try:
+                    async with session.post(f"{url}/chat/completions", data=body, headers=_JSON) as response:
+                        status, payload = response.status, await response.read()
+                except (aiohttp.ClientError, TimeoutError) as error:
+                    raise TeacherError(f"the server of the export gave no reply to {sample.id}: {error!r}") from None
+            if status != 200:
+                said = payload[:500].decode(errors="replace")
+                raise TeacherError(f"the server of the export refused {sample.id}: HTTP {status}: {said}")
+            made = orjson.loads(payload)
+            return made["prompt_token_ids"], made["choices"][0]["token_ids"]
+
+        return list(await asyncio.gather(*map(one, samples)))
+
+
+_JSON = {"content-type": "application/json"}
+
+
+def _body(sample: Sample, max_new_tokens: int, max_pixels: int) -> bytes:
+    parts = []
+    for ref in sample.images:
+        content, mime = images.portable(images.read_bytes(ref), max_pixels=max_pixels)
+        url = f"data:{mime};base64,{base64.b64encode(content).decode()}"
+        parts.append({"type": "image_url", "image_url": {"url": url}})
+    return orjson.dumps(
+        {
+            "model": SERVED_NAME,
+            "messages": messages(Prompt(system="", images=sample.images, text=sample.question), parts),
+            "max_tokens": max_new_tokens,
+            "temperature": 0.0,
+            # Stated in full: what is left out comes from the checkpoint's own generation settings.
+            "top_p": 1.0,
+            "top_k": 0,
+            "min_p": 0.0,
+            "repetition_penalty": 1.0,
+            "presence_penalty": 0.0,
+            "frequency_penalty": 0.0,
+            "return_token_ids": True,
+        }
+    )

@@ -1,0 +1,393 @@
+"""The HTTP client of OpenAI-compatible chat servers (vLLM, SGLang, llama.cpp, hosted APIs).
+
+Keeps as many requests under way as the servers keep busy, draws each only when there is a place for it, and tries
+again what failed until it passes, until it is proven that the row is at fault, or until an outage has lasted too long
+(`teacher.engines.outage`). A circuit breaker stops a run in which too many rows are at fault. Does not start servers
+and does not parse what they answer.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Self
+
+import aiohttp
+import orjson
+
+from distill import redact
+from distill.errors import TeacherError
+from distill.recipe.recipe import Generate, Teacher
+from teacher.engines.chat_protocol import api_key, sampling_body
+from teacher.engines.circuit_breaker import Breaker
+from teacher.engines.concurrency import BLIND_START, START, Pace
+from teacher.engines.exchange import CONNECTION, TIMEOUT, Exchange, connector
+from teacher.engines.image_folders import Folders, UnreadableError
+from teacher.engines.image_parts import Pictures
+from teacher.engines.outage import Dependency, Failure, Say, Suspicion
+from teacher.engines.replicas import Place, Replica, choose, well
+from teacher.engines.server_info import follow_queue, same_model, server_info
+from teacher.messages.completion import Completion, Served
+from teacher.messages.prompts import messages
+from teacher.messages.request import Model, Request, plain_request
+
+_BACKOFF_S = 0.5
+_REFUSED_BACKOFF_S = 0.1
+_LONGEST_WAIT_S = 60.0
+_LOOK_AGAIN_S = 0.1
+_CONTROL_AFTER_S = 1.0
+"""Of no other row passing, at least, before a row known to pass is asked again to find out why another one fails."""
+_MOST_SUSPECTS = 1024
+"""Rows that wait to be tried again; no new ones are drawn while there are more."""
+_DRAIN_S = 0.05
+_CHECK_S = (0.5, 15.0)
+"""Between two looks at a server that is not up: at first, and later."""
+_ISOLATE_AFTER, _FAIL_AFTER = 2, 4
+"""After so many crashes of its server a request is retried alone; after so many it is at fault."""
+
+_OTHER_MODEL = "other_model"
+
+Done = Callable[[Request, Completion], None]
+Get = Callable[[], Awaitable[Request | None]]
+Known = Callable[[], Request | None]
+Revive = Callable[[str], Awaitable[bool]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Control:
+    """A request that is known to pass, how long it took, and whether its images went inside it."""
+
+    request: Request
+    latency_s: float = _CONTROL_AFTER_S
+    inside: bool = False
+
+
+class ChatClient:
+    """One teacher behind one or several URLs. Use as an async context manager; `check` comes before `answer`."""
+
+    def __init__(
+        self,
+        teacher: Teacher,
+        model: Model,
+        *,
+        urls: Sequence[str],
+        max_pixels: int,
+        max_failure_share: float,
+        patience_s: float | None = None,
+        local_media: bool = False,
+        revive: Revive | None = None,
+        known: Known = lambda: None,
+        say: Say = lambda _: None,
+    ) -> None:
+        """`local_media`: the servers may read image files. `revive` is asked to bring back a server that broke.
+
+        `known` gives a request that was answered in an earlier run, to find out whether a server answers at all;
+        `say` gets one line for each outage that is waited for.
+        """
+        self.teacher = teacher
+        self.model = model
+        start = START if teacher.backend == "vllm" else BLIND_START
+        self.replicas = [Replica(url.rstrip("/"), Pace(teacher.max_in_flight, start)) for url in urls]
+        self.served = Served(
+            model=teacher.served_model or teacher.model, engine={"name": teacher.backend, "version": ""}
+        )
+        self._revive = revive
+        self._say = say
+        self._patience_s = Generate().patience_s if patience_s is None else patience_s
+        self._breaker = Breaker.closed(max_failure_share)
+        self._folders = Folders(patience_s=self._patience_s, say=say)
+        self._pictures = Pictures(
+            teacher, self._folders, max_pixels=max_pixels, local_media=local_media, urls=tuple(urls)
+        )
+        self._shown_urls = [redact.url(replica.url) for replica in self.replicas]
+        self._servers = Dependency(f"teacher '{teacher.name}' at {', '.join(self._shown_urls)}")
+        self._control: _Control | None = None
+        self._known: Known | None = known
+        self._plain = plain_request(teacher)
+        self._next_control = 0.0
+        self._place = asyncio.Event()
+        self._turn = asyncio.Lock()
+        self._isolated = 0
+        self._suspects = 0
+        self._first_tries = 0
+
+    @property
+    def in_flight(self) -> int:
+        return sum(replica.in_flight for replica in self.replicas)
+
+    async def __aenter__(self) -> Self:
+        self._session = aiohttp.ClientSession(connector=connector(), headers=self.headers())
+        self._exchange = Exchange(self._session, self.teacher)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._session.close()
+
+    def headers(self) -> dict[str, str]:
+        """The headers of every request. Raises RecipeError when the key's variable is not set."""
+        headers = {"content-type": "application/json"}
+        key = api_key(self.teacher)
+        return headers | {"authorization": f"Bearer {key}"} if key else headers
+
+    async def check(self, *, patience_s: float | None = None) -> None:
+        """Ask every server what it serves, and wait until one is up; the others are used as soon as they are.
+
+        Raises CircuitOpen when none is up within the patience, TeacherError when one serves another model.
+        """
+        patience_s = self._patience_s if patience_s is None else patience_s
+        while True:
+            found = await asyncio.gather(*map(self._check, self.replicas), return_exceptions=True)
+            for failure in found:
+                if isinstance(failure, Failure):
+                    self._servers.failed("check", failure)
+                elif isinstance(failure, BaseException):
+                    raise failure
+            if any(replica.checked for replica in self.replicas):
+                self._servers.recovered()
+                return
+            self._servers.wait(patience_s, self._say, idle=True)
+            await asyncio.sleep(min(self._servers.pause_s(*_CHECK_S), max(_DRAIN_S, patience_s / 4)))
+
+    async def _check(self, replica: Replica) -> None:
+        served = await server_info(self._session, self.teacher, self.model, replica.url)
+        facts = {"urls": self._shown_urls, **served.facts}
+        self.served = replace(served, facts=facts)
+        replica.checked = True
+
+    async def _check_later(self, replica: Replica) -> None:
+        """Look at a server that was not up until it is."""
+        said = False
+        while not replica.checked:
+            try:
+                await self._check(replica)
+            except (Failure, TeacherError) as failure:
+                if not said:
+                    self._say(f"goes on without {redact.url(replica.url)} until it is there: {failure}")
+                    said = True
+                await asyncio.sleep(_CHECK_S[1])
+        self._place.set()
+
+    async def answer(self, get: Get, done: Done) -> None:
+        """Send every request that `get` gives until it gives None; `done` is told of each as soon as it is finished.
+
+        A request is drawn when a server has a place for it, not before. Raises CircuitOpen; then, and when `done`
+        raises, what is under way is given up.
+        """
+        shows = self.replicas if self.teacher.backend == "vllm" else ()
+        looking = [asyncio.create_task(follow_queue(self._session, each, self._place.set)) for each in shows]
+        looking += [asyncio.create_task(self._check_later(each)) for each in self.replicas if not each.checked]
+        try:
+            async with asyncio.TaskGroup() as group:
+                while True:
+                    while not self._may_draw():
+                        self._place.clear()
+                        await self._place.wait()
+                    request = await get()
+                    if request is None:
+                        break
+                    replica = choose(self.replicas, request, time.monotonic())
+                    replica.in_flight += 1
+                    group.create_task(self._finish(request, replica, done))
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+        finally:
+            for look in looking:
+                look.cancel()
+            await asyncio.gather(*looking, return_exceptions=True)
+
+    def _may_draw(self) -> bool:
+        if self._isolated or self._servers.out or self._suspects >= _MOST_SUSPECTS:
+            return False
+        return any(replica.free for replica in well(self.replicas, time.monotonic()))
+
+    async def _finish(self, request: Request, replica: Replica, done: Done) -> None:
+        finished = await self.ask(request, replica)
+        done(request, finished)
+        if not finished.error.startswith("image:"):
+            self._breaker.record(f"teacher '{self.teacher.name}' at {replica.url}", finished.error)
+
+    async def ask(self, request: Request, replica: Replica) -> Completion:
+        """The completion of one request, for which `replica` has counted a place in flight; it is given back.
+
+        Its `error` says what is wrong with the row. Raises CircuitOpen when an outage lasts, TeacherError when the
+        server is lost.
+        """
+        place = Place(replica)
+        suspicion = Suspicion(request.sample.id)
+        inside = again = tried = False
+        lost = 0
+        self._first_tries += 1
+        async with AsyncExitStack() as alone:
+            while True:
+                server, body = place.replica, b""
+                try:
+                    body = await self.body(request, inside=inside)
+                    return await self._exchanged(request, server, body, inside=inside, again=again)
+                except (Failure, UnreadableError) as error:
+                    failure = error
+                finally:
+                    place.leave()
+                    self._first_tries -= not tried
+                    self._place.set()
+                tried, guilty = True, False
+                if isinstance(failure, UnreadableError):
+                    guilty = await self._unreadable(failure)
+                elif self._pictures.may_not_read(body, str(failure), refused=failure.refused):
+                    inside = True
+                elif failure.reason == CONNECTION and self._revive and await self._revive(server.url):
+                    lost += 1
+                    if lost >= _FAIL_AFTER:
+                        return Completion(error=f"server_lost: the server went down {lost} times under this request")
+                    if lost == _ISOLATE_AFTER:
+                        await alone.enter_async_context(self._alone())
+                else:
+                    again = again or failure.reason == TIMEOUT
+                    guilty = await self._doubt(suspicion, failure, server)
+                    server = self._other(request, server)
+                if guilty:
+                    self._servers.convict(suspicion.row)
+                    tries = f" ({suspicion.tries} tries, others passed)" if suspicion.tries else ""
+                    return Completion(error=f"{failure}{tries}")
+                place.take(server)
+
+    async def _exchanged(
+        self, request: Request, replica: Replica, body: bytes, *, inside: bool, again: bool
+    ) -> Completion:
+        """One try. Raises Failure, or UnreadableError when an image changed meanwhile."""
+        finished = await self._exchange.send(replica, body, again=again)
+        self._check_model(finished)
+        self._pictures.check_unchanged(request.prompt.images)
+        self._servers.passed(request.sample.id)
+        replica.passed()
+        replica.pace.completed(replica.in_flight, time.monotonic())
+        if self._control is None or finished.latency_s < 0.9 * self._control.latency_s:
+            self._control = _Control(request, finished.latency_s, inside)
+        return finished
+
+    def _check_model(self, finished: Completion) -> None:
+        """Raises Failure when another model has answered, TeacherError when no other answer has come."""
+        teacher, asked = self.teacher, self.served.model
+        if teacher.allow_other_model or same_model(asked, finished.model):
+            return
+        problem = (
+            f"model {finished.model!r} has answered in place of {asked!r}; start the right server, correct "
+            f"served_model of teacher '{teacher.name}', or set its allow_other_model = true if that is meant"
+        )
+        if not self._servers.passes:
+            raise TeacherError(f"{self._servers.name}: {problem}")
+        raise Failure(_OTHER_MODEL, problem, tries=teacher.max_retries + 1)
+
+    async def _unreadable(self, failure: UnreadableError) -> bool:
+        """Whether an image that cannot be read is at fault; if its folder is, waits for it. Raises CircuitOpen."""
+        self._suspects += 1
+        try:
+            seconds = await asyncio.to_thread(self._folders.away, failure.ref, failure.error)
+            await asyncio.sleep(seconds)
+        finally:
+            self._suspects -= 1
+        return not seconds
+
+    async def _doubt(self, suspicion: Suspicion, failure: Failure, replica: Replica) -> bool:
+        """Wait until a row that failed is to be tried again; whether it is guilty instead. Raises CircuitOpen."""
+        servers, started = self._servers, time.monotonic()
+        suspicion.failed(servers, failure)
+        replica.failed(suspicion.row, started, connection=failure.reason == CONNECTION)
+        until = started + self._wait_s(suspicion, failure)
+        self._suspects += 1
+        try:
+            while not suspicion.proven(servers, failure):
+                control = self._known_to_pass()
+                if not self._first_tries:
+                    servers.wait(self._patience_s, self._say, idle=not self.in_flight and control is None)
+                now = time.monotonic()
+                if now >= until:
+                    if await self._try_control(control, suspicion):
+                        continue
+                    waits = self.in_flight and suspicion.open(servers) and suspicion.enough(servers, failure)
+                    if not waits:
+                        return False
+                await asyncio.sleep(_LOOK_AGAIN_S if now >= until else min(_LOOK_AGAIN_S, until - now))
+        finally:
+            self._suspects -= 1
+        return True
+
+    def _wait_s(self, suspicion: Suspicion, failure: Failure) -> float:
+        """Until the next try. It differs at random, so that requests that failed together don't return together."""
+        if failure.wait_s:
+            wait_s = failure.wait_s * random.uniform(1, 1.25)
+        else:
+            first_s = _REFUSED_BACKOFF_S if failure.of_the_request else _BACKOFF_S
+            wait_s = first_s * 2 ** min(suspicion.tries - 1, 10) * random.uniform(0.5, 1)
+        return min(wait_s, _LONGEST_WAIT_S, max(_BACKOFF_S, self._patience_s / 4))
+
+    def _known_to_pass(self) -> _Control | None:
+        """A request to find out with whether a server answers at all."""
+        if self._control is None and self._known is not None:
+            known, self._known = self._known, None
+            request = known()
+            self._control = None if request is None else _Control(request)
+        if self._control is None and not self._servers.out:
+            return _Control(self._plain)  # one or two rows are all there is to ask
+        return self._control
+
+    async def _try_control(self, control: _Control | None, suspicion: Suspicion) -> bool:
+        """Ask again what is known to pass, where no other row speaks for or against a suspect; whether it passed."""
+        servers, now = self._servers, time.monotonic()
+        after_s = max(_CONTROL_AFTER_S, 2 * control.latency_s) if control else 0.0
+        overdue = not self.in_flight or servers.failing_s > after_s
+        if control is None or not suspicion.open(servers) or not overdue or now < self._next_control:
+            return False
+        self._next_control = now + _LONGEST_WAIT_S
+        replica = choose(self.replicas, control.request, now)
+        replica.in_flight += 1
+        try:
+            body = await self.body(control.request, inside=control.inside)
+            self._check_model(await self._exchange.send(replica, body, again=False))
+        except UnreadableError:
+            self._control = None
+            return False
+        except Failure as failure:
+            servers.failed("control", failure)
+            replica.failed("control", now, connection=failure.reason == CONNECTION)
+            self._next_control = time.monotonic() + servers.pause_s(*_CHECK_S)
+            return False
+        finally:
+            replica.in_flight -= 1
+            self._place.set()
+        self._next_control = 0.0
+        servers.passed("control")
+        replica.passed()
+        return True
+
+    def _other(self, request: Request, replica: Replica) -> Replica:
+        """The server to try a request at that failed at `replica`: another one, if there is one."""
+        others = [each for each in self.replicas if each is not replica and each.checked]
+        return choose(others, request, time.monotonic()) if others else replica
+
+    @asynccontextmanager
+    async def _alone(self) -> AsyncIterator[None]:
+        """Nothing else is under way inside: no new request is drawn, and requests that need it take turns."""
+        self._isolated += 1
+        try:
+            async with self._turn:
+                while self.in_flight:
+                    await asyncio.sleep(_DRAIN_S)
+                yield
+        finally:
+            self._isolated -= 1
+            self._place.set()
+
+    async def body(self, request: Request, *, inside: bool = False) -> bytes:
+        """The body of a request as it is sent; with `inside` its images are in it. Raises UnreadableError."""
+        part = self._pictures.inside if inside else self._pictures.part
+        parts = [await part(ref) for ref in request.prompt.images]
+        return orjson.dumps(
+            {
+                "model": self.served.model,
+                "messages": messages(request.prompt, parts),
+                "seed": request.seed,
+                **sampling_body(self.teacher, request.sampling),
+            }
+        )

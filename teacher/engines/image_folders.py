@@ -1,0 +1,110 @@
+"""Whether an image cannot be read because of the image, or because of the folder or table that it lies in.
+
+Controls are images of the same folder that could be read before, or, where none is known, other files of that kind
+there. Where they cannot be read either, the folder is away: a disk that is not mounted, a network file system that
+does not answer.
+"""
+
+import os
+import time
+from collections import OrderedDict
+from itertools import islice
+from pathlib import Path
+
+from distill.data import images
+from distill.errors import ImageError
+from distill.types import ImageRef
+from teacher.engines.outage import Dependency, Failure, Say
+
+_FOLDERS = 4096
+_CONTROLS = 3
+_LISTED = 50
+_PAUSE_S = (0.25, 10.0)
+"""Between two looks at a folder that is away: at first, and later."""
+
+
+class UnreadableError(Exception):
+    """One image of a request that cannot be read now."""
+
+    def __init__(self, ref: ImageRef, error: ImageError) -> None:
+        super().__init__(f"image: {error.reason}: {error}")
+        self.ref = ref
+        self.error = error
+
+
+class Folders:
+    """The folders and tables that images lie in. Its methods may be called from threads."""
+
+    def __init__(self, *, patience_s: float, say: Say = lambda _: None) -> None:
+        self._patience_s = patience_s
+        self._say = say
+        self._known: OrderedDict[str, tuple[ImageRef, ...]] = OrderedDict()
+        self._away: dict[str, Dependency] = {}
+
+    def read(self, ref: ImageRef) -> bytes:
+        """The bytes of an image. Raises ImageError."""
+        data = images.read_bytes(ref)
+        name = _place(ref)
+        known = self._known.get(name, ())
+        if ref not in known:
+            # Replaced, not changed: another thread may be reading it.
+            self._known[name] = (ref, *known[: _CONTROLS - 1])
+            if len(self._known) > _FOLDERS:
+                self._known.popitem(last=False)
+        return data
+
+    def away(self, ref: ImageRef, error: ImageError) -> float:
+        """Seconds until an image is read again because its folder is away; 0 when only the image is at fault.
+
+        Raises CircuitOpen when the folder has been away for too long.
+        """
+        name = _place(ref)
+        controls = [control for control in self._known.get(name, ()) if control != ref]
+        if any(map(_readable, controls)) or (not controls and _has_neighbour(ref)):
+            self._away.pop(name, None)
+            return _PAUSE_S[0] if _readable(ref) else 0.0
+        folder = self._away.get(name)
+        if folder is None:
+            folder = self._away[name] = Dependency(f"the images in {name}")
+        folder.failed(name, Failure("image", f"{error.reason}: {error}"))
+        folder.wait(self._patience_s, self._say, idle=True)
+        return min(folder.pause_s(*_PAUSE_S), max(_PAUSE_S[0], self._patience_s / 4))
+
+    def wait(self, ref: ImageRef, error: ImageError) -> bool:
+        """Wait until an image is to be read again; False when only the image is at fault. Raises CircuitOpen."""
+        seconds = self.away(ref, error)
+        time.sleep(seconds)
+        return seconds > 0
+
+
+def _place(ref: ImageRef) -> str:
+    return ref.path if ref.column else str(Path(ref.path).parent)
+
+
+def _readable(ref: ImageRef) -> bool:
+    try:
+        images.read_bytes(ref)
+    except ImageError:
+        return False
+    return True
+
+
+def _has_neighbour(ref: ImageRef) -> bool:
+    """Whether another file of its kind in the same folder can be read."""
+    if ref.column:
+        return False
+    own = Path(ref.path)
+    try:
+        with os.scandir(own.parent) as entries:
+            names = [entry.path for entry in islice(entries, _LISTED)]
+    except OSError:
+        return False
+    others = (path for path in map(Path, names) if path.suffix == own.suffix and path.name != own.name)
+    return any(map(_has_bytes, others))
+
+
+def _has_bytes(path: Path) -> bool:
+    try:
+        return bool(images.read_file(path))
+    except ImageError:
+        return False

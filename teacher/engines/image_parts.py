@@ -1,0 +1,163 @@
+"""How images reach a server: by path where it may read them, else inside the request; each prepared once.
+
+A server on this machine may be allowed to read files (`vllm serve --allowed-local-media-path`). Whether one that the
+run did not start may is found out by the first answers. Only files that need no conversion go by path. What is sent
+inside a request has no EXIF or other metadata: whose server it is, a tunnel hides, so no server gets them.
+vLLM also gets a name for each image, so that it need not digest the pixels again for every question about it.
+An image whose file has changed since it was read is read again: no answer is about other bytes than its trace says.
+"""
+
+import asyncio
+import base64
+import hashlib
+import os
+import time
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import orjson
+
+from distill.artifacts.manifest import canonical
+from distill.data import images
+from distill.errors import ImageError
+from distill.recipe.recipe import Teacher
+from distill.types import ImageRef
+from teacher.engines.image_folders import Folders, UnreadableError
+from teacher.engines.server_info import LOCAL_HOSTS
+
+_CACHE_BYTES = 64 << 20
+_ENTRY_BYTES = 8 << 10
+"""What an entry takes beside its URL, about; paths alone are short."""
+_LOOK_AGAIN_S = 0.25
+"""A file that was read is looked at again so often at most: whether it has changed."""
+_REFUSAL = "allowed-local-media-path"
+"""vLLM's error names this option when it may not read a file."""
+
+
+class Pictures:
+    """The content parts of images, ready to be put into a body."""
+
+    def __init__(
+        self, teacher: Teacher, folders: Folders, *, max_pixels: int, local_media: bool, urls: tuple[str, ...]
+    ) -> None:
+        nearby = all(urlsplit(url).hostname in LOCAL_HOSTS for url in urls)
+        self.by_path = teacher.images == "file" or (
+            teacher.images == "auto" and teacher.backend == "vllm" and (local_media or nearby)
+        )
+        self._sure = teacher.images == "file" or local_media
+        self._named = teacher.backend == "vllm"
+        self._settings = canonical(dict(teacher.mm_processor_kwargs))
+        self._folders = folders
+        self._max_pixels = max_pixels
+        self._ready: OrderedDict[str, asyncio.Task[bytes]] = OrderedDict()
+        self._weights: dict[str, int] = {}
+        self._files: dict[str, tuple[str, _State]] = {}
+        self._look_again: dict[str, float] = {}
+        self._bytes = 0
+
+    async def part(self, ref: ImageRef) -> Mapping[str, Any]:
+        """The content part of one image. Raises UnreadableError."""
+        url = await self._url(ref)
+        part: dict[str, Any] = {"type": "image_url", "image_url": {"url": orjson.Fragment(url)}}
+        if self._named:
+            part["uuid"] = hashlib.sha256(ref.sha256.encode() + self._settings).hexdigest()[:32]
+        return part
+
+    def may_not_read(self, body: bytes, message: str, *, refused: bool) -> bool:
+        """A server did not answer a request. Whether to ask again with the images inside: it cannot read the files.
+
+        vLLM tells 400 or 500 and the reason; once that was said, nothing goes by path any more.
+        """
+        if self._sure or b'"file://' not in body:
+            return False
+        if _REFUSAL in message and self.by_path:
+            self.by_path = False
+            for name in list(self._weights):
+                self._forget(name)
+            self._ready.clear()
+        return refused or _REFUSAL in message
+
+    def check_unchanged(self, refs: Iterable[ImageRef]) -> None:
+        """Raises UnreadableError when a server may have read another image than the one that was asked about."""
+        if self.by_path:
+            for ref in refs:
+                if self._changed(ref):
+                    error = ImageError("changed_image", f"{ref.path}: the image changed while a server read it")
+                    raise UnreadableError(ref, error)
+
+    def _changed(self, ref: ImageRef) -> bool:
+        """Whether the file of an image is another one than when it was read."""
+        path, state = self._files.get(ref.sha256, (ref.path, None))
+        return state is not None and (_state(path) != state or (ref.path != path and _state(ref.path) is None))
+
+    async def _url(self, ref: ImageRef) -> bytes:
+        task = self._ready.get(ref.sha256)
+        now = time.monotonic()
+        if task is not None and now >= self._look_again.get(ref.sha256, 0.0) and ref.sha256 in self._weights:
+            self._look_again[ref.sha256] = now + _LOOK_AGAIN_S
+            if self._changed(ref):
+                self._forget(ref.sha256)
+                task = None
+        if task is None:
+            task = self._ready[ref.sha256] = asyncio.create_task(asyncio.to_thread(self._prepare, ref, self.by_path))
+            task.add_done_callback(partial(self._weigh, ref.sha256))
+        else:
+            self._ready.move_to_end(ref.sha256)
+        return await asyncio.shield(task)
+
+    async def inside(self, ref: ImageRef) -> Mapping[str, Any]:
+        """The content part of one image with its bytes inside, whatever the server may read."""
+        if not self.by_path:
+            return await self.part(ref)
+        url = await asyncio.to_thread(self._prepare, ref, False)
+        return {"type": "image_url", "image_url": {"url": orjson.Fragment(url)}}
+
+    def _prepare(self, ref: ImageRef, by_path: bool) -> bytes:
+        """The URL of an image as JSON text. Raises UnreadableError."""
+        try:
+            state = _state(ref.path)
+            original = self._folders.read(ref)
+            self._files[ref.sha256] = (ref.path, state)
+            if by_path and not ref.column and images.is_portable(original, max_pixels=self._max_pixels):
+                return orjson.dumps(Path(ref.path).resolve().as_uri())
+            data, mime = images.portable(original, max_pixels=self._max_pixels)
+        except ImageError as error:
+            raise UnreadableError(ref, error) from None
+        return b'"data:%s;base64,%s"' % (mime.encode(), base64.b64encode(data))
+
+    def _weigh(self, name: str, task: asyncio.Task[bytes]) -> None:
+        if self._ready.get(name) is not task:
+            return
+        if task.cancelled() or task.exception() is not None:
+            del self._ready[name]  # the next one who asks reads it again
+            self._files.pop(name, None)
+            return
+        self._weights[name] = _ENTRY_BYTES + len(task.result())
+        self._bytes += self._weights[name]
+        while self._bytes > _CACHE_BYTES and len(self._ready) > 1:
+            oldest = next(iter(self._ready))
+            if oldest not in self._weights:
+                return  # not ready yet
+            self._forget(oldest)
+
+    def _forget(self, name: str) -> None:
+        del self._ready[name]
+        self._files.pop(name, None)
+        self._look_again.pop(name, None)
+        self._bytes -= self._weights.pop(name)
+
+
+_State = tuple[int, int, int] | None
+
+
+def _state(path: str) -> _State:
+    """What changes with the content of a file: its number, size and time of change; None when it is not there."""
+    try:
+        status = os.stat(path)  # noqa: PTH116 (a Path for every request costs more than the call)
+    except OSError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns

@@ -1,0 +1,78 @@
+"""What is known of the engines that answered a teacher: written once beside its traces, not on each of them.
+
+A record's `engine` has name, version, model, and in `facts` the key of its entry in `engine.json`: the addresses of
+the servers, the longest context they take, their command line where the run started them; the libraries and the
+device of an embedded engine. At most one more entry a start; secrets are masked.
+"""
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from distill.artifacts.damaged_lines import side_file
+from distill.artifacts.manifest import canonical, write_json
+from distill.errors import DataError, StaleError
+from distill.recipe.teachers import Teacher
+from teacher.engines.vllm_options import deciding, render
+from teacher.messages.completion import Served
+
+ENGINES = "engine.json"
+_KEY = "facts"
+
+
+def noted(folder: Path, served: Served) -> Served:
+    """The engine as its traces name it, once what is known of it is in the teacher's folder."""
+    if not served.facts:
+        return served
+    facts = {**served.engine, "model": served.model, **served.facts}
+    key = hashlib.sha256(canonical(facts)).hexdigest()[:12]
+    try:
+        known = read(folder)
+    except DataError:
+        (folder / ENGINES).replace(side_file(folder / ENGINES))
+        known = {}
+    if key not in known:
+        write_json(folder / ENGINES, known | {key: facts})
+    return replace(served, engine={**served.engine, _KEY: key})
+
+
+def require_same(folder: Path, teacher: Teacher) -> None:
+    """Raises StaleError when a teacher's traces came from servers whose options make them answer otherwise than now.
+
+    Trace ids do not cover how a server is started, so its traces would be taken for those of the new options.
+    """
+    if not teacher.managed:
+        return
+    commands = [facts["command"] for facts in read(folder).values() if "command" in facts]
+    if not commands or not any(path.stat().st_size for path in folder.glob("part-*.jsonl")):
+        return
+    server = teacher.server
+    now = deciding([*server.command, *render(server.arguments), *server.extra])
+    known = [deciding(command) for command in commands]
+    if now not in known:
+        raise StaleError(
+            f"{folder} holds traces of a server with {_options(known[-1])}; teachers.{teacher.name}.server has "
+            f"{_options(now)}, which answers otherwise. Set the options back, choose another --run, or move the "
+            "folder away to have its questions answered anew"
+        )
+
+
+def _options(found: dict[str, list[str]]) -> str:
+    return " ".join(" ".join([f"--{name}", *values]) for name, values in found.items()) or "none of these options"
+
+
+def read(folder: Path) -> dict[str, dict[str, Any]]:
+    """The engines of a teacher by key. Raises DataError."""
+    try:
+        known: dict[str, dict[str, Any]] = orjson.loads((folder / ENGINES).read_bytes())
+    except FileNotFoundError:
+        return {}
+    except orjson.JSONDecodeError as error:
+        raise DataError(
+            f"{folder / ENGINES}: not valid JSON ({error}); it says with which options servers answered: remove "
+            "it if the recipe's options are still those"
+        ) from None
+    return known

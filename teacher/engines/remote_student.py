@@ -1,0 +1,159 @@
+"""A server that somebody else runs, asked greedily: how a served student is evaluated.
+
+Finds out first whether the server is there, takes the key and serves the model; then asks as teachers are asked
+(teacher/engines/http_client.py). Keeps and judges nothing.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+
+from distill.errors import DataError, ModelError, TeacherError
+from distill.recipe.eval import AnyStudent
+from distill.recipe.recipe import Sampling, Teacher
+from distill.types import Sample
+from teacher.engines.chat_protocol import api_key, parsed
+from teacher.engines.http_client import ChatClient
+from teacher.messages.completion import Completion
+from teacher.messages.prompts import Prompt, prompt_sha
+from teacher.messages.request import Model, Request
+
+_CHECK_TIMEOUT_S = 15.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a server said to one question."""
+
+    text: str
+    """Its thinking, where the server hands that over apart, between think tags."""
+    tokens: int | None
+    """None where the server does not count them; so for the next."""
+    reasoning_tokens: int | None
+    truncated: bool
+    seconds: float
+    """From sending to the whole answer, among the other questions under way."""
+
+
+Told = Callable[[Sample, Answer], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attached:
+    """A server that was found well."""
+
+    ask: Callable[[Sequence[Sample], Told], None]
+    """Asks every question once and tells each answer as soon as it is there, in any order. Raises TeacherError at
+    the first question that gets none, DataError at an image that cannot be read."""
+
+
+@contextmanager
+def attached(name: str, student: AnyStudent, *, max_new_tokens: int, max_pixels: int) -> Iterator[Attached]:
+    """The server of the student `name`. Raises ModelError when it cannot be asked for its model."""
+    teacher = _as_teacher(name, student, max_new_tokens)
+    url = teacher.urls[0]
+    with asyncio.Runner() as runner:
+        if runner.run(check_server(name, student)):
+            teacher = teacher.model_copy(update={"backend": "vllm"})
+
+        def ask(samples: Sequence[Sample], told: Told) -> None:
+            runner.run(_ask(teacher, url, samples, told, max_pixels))
+
+        yield Attached(ask=ask)
+
+
+def _as_teacher(name: str, student: AnyStudent, max_new_tokens: int) -> Teacher:
+    """The student as a teacher that is asked greedily."""
+    assert student.base_url is not None
+    return Teacher(
+        name=name,
+        model=student.model,
+        served_model=student.model,
+        base_url=student.base_url.rstrip("/"),
+        backend="openai",
+        api_key_env=student.api_key_env,
+        sampling=Sampling(temperature=0.0, max_tokens=max_new_tokens, stop_repetition=False),
+    )
+
+
+async def check_server(name: str, student: AnyStudent) -> bool:
+    """Whether the server is a vLLM, whose sampling can be stated in full. Raises ModelError, RecipeError."""
+    teacher = _as_teacher(name, student, max_new_tokens=1)
+    where, url = f"eval.students.{name}", teacher.urls[0]
+    key = api_key(teacher, where)
+    headers = {"authorization": f"Bearer {key}"} if key else {}
+    timeout = aiohttp.ClientTimeout(total=_CHECK_TIMEOUT_S)
+    async with aiohttp.ClientSession(timeout=timeout, headers=headers) as session:
+
+        async def get(address: str) -> tuple[int, Any]:
+            async with session.get(address) as response:
+                return response.status, parsed(await response.read())
+
+        try:
+            status, listed = await get(f"{url}/models")
+            _, version = await get(f"{url.removesuffix('/v1')}/version")
+        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+            raise ModelError(
+                f"{where}: no answer from {url} ({error or type(error).__name__}); start its server, or correct "
+                "base_url, then run the same command again"
+            ) from None
+    if status in (401, 403):
+        raise ModelError(
+            f"{where}: {url} refuses the key (HTTP {status}); set {where}.api_key_env to the name of the environment "
+            "variable that holds it"
+        )
+    if status == 404 and not url.endswith("/v1"):
+        raise ModelError(f"{where}: {url} has no list of models (HTTP 404); base_url mostly ends in /v1")
+    if status != 200 and status != 404:
+        raise ModelError(f"{where}: {url} answers HTTP {status}; wait until the server is well and run again")
+    cards = listed.get("data") if isinstance(listed, dict) else None
+    served = [str(card["id"]) for card in cards or () if isinstance(card, dict) and "id" in card]
+    if served and student.model not in served:
+        raise ModelError(f"{where}: {url} does not serve {student.model!r}; it serves: {', '.join(served)}")
+    return isinstance(version, dict) and bool(version.get("version"))
+
+
+async def _ask(teacher: Teacher, url: str, samples: Sequence[Sample], told: Told, max_pixels: int) -> None:
+    model = Model(name=teacher.model, revision="", local=False)
+    waiting = iter(samples)
+
+    async def get() -> Request | None:
+        sample = next(waiting, None)
+        return None if sample is None else _request(teacher, sample)
+
+    def done(request: Request, found: Completion) -> None:
+        if found.error.startswith("image:"):
+            raise DataError(f"question {request.sample.id}: {found.error}")
+        if found.error:
+            raise TeacherError(
+                f"eval.students.{teacher.name}: {url} gave no answer to question {request.sample.id}: {found.error}\n"
+                "what was said is kept: repair the server, then run the same command again"
+            )
+        told(
+            request.sample,
+            Answer(
+                text=found.text,
+                tokens=found.completion_tokens or None,
+                reasoning_tokens=found.reasoning_tokens,
+                truncated=found.finish_reason == "length",
+                seconds=found.latency_s,
+            ),
+        )
+
+    async with ChatClient(teacher, model, urls=(url,), max_pixels=max_pixels, max_failure_share=1.0) as client:
+        await client.answer(get, done)
+
+
+def _request(teacher: Teacher, sample: Sample) -> Request:
+    asked = Prompt(system="", images=sample.images, text=sample.question)
+    sha = prompt_sha(asked)
+    # Greedy decoding draws nothing; servers want a seed all the same.
+    seed = int.from_bytes(hashlib.sha256(sha.encode()).digest()[:4], "big") >> 1
+    return Request(
+        id=sample.id, sample=sample, k=0, seed=seed, sampling=teacher.sampling, prompt=asked, prompt_sha=sha
+    )

@@ -1,0 +1,85 @@
+"""Which of several equal servers answers a request.
+
+Questions about one image go to the same server, which then prepares the image once; a server with clearly more to do
+than the others passes some on. One that broke is left alone for a while, unless all are broken.
+"""
+
+import hashlib
+from collections.abc import Sequence
+
+from teacher.engines.concurrency import Pace
+from teacher.messages.request import Request
+
+_REST_S = 5.0
+_STRIKES = 2
+"""Rows that fail at a server one after the other until it is left alone for a while."""
+_OVERLOAD = 1.25
+
+
+class Replica:
+    """One server and what is under way there."""
+
+    def __init__(self, url: str, pace: Pace) -> None:
+        self.url = url
+        self.pace = pace
+        self.in_flight = 0
+        self.broken_until = 0.0
+        self.checked = False
+        """Whether it was seen to serve the teacher's model."""
+        self._strikes: set[str] = set()
+        self._salt = url.encode()
+
+    @property
+    def free(self) -> bool:
+        return self.in_flight < self.pace.limit
+
+    def rest(self, now: float) -> None:
+        self.broken_until = now + _REST_S
+
+    def passed(self) -> None:
+        if self._strikes:
+            self._strikes.clear()
+            self.broken_until = 0.0
+
+    def failed(self, row: str, now: float, *, connection: bool) -> None:
+        """A row got no answer here; where the connection broke, it is the server's fault at once."""
+        self._strikes.add(row)
+        if connection or len(self._strikes) >= _STRIKES:
+            self.rest(now)
+
+    def score(self, key: bytes) -> bytes:
+        """Rendezvous hashing: of equal servers the one with the highest score for a key is its home."""
+        return hashlib.blake2b(key, key=hashlib.blake2b(self._salt, digest_size=32).digest(), digest_size=8).digest()
+
+
+class Place:
+    """Where a request that is counted in flight is under way."""
+
+    def __init__(self, replica: Replica) -> None:
+        self.replica = replica
+
+    def leave(self) -> None:
+        """The request waits, and takes no place meanwhile."""
+        self.replica.in_flight -= 1
+
+    def take(self, replica: Replica) -> None:
+        replica.in_flight += 1
+        self.replica = replica
+
+
+def well(replicas: Sequence[Replica], now: float) -> Sequence[Replica]:
+    """The servers that may be asked: those that are not broken, or all if all are; never one that was not seen up."""
+    checked = [replica for replica in replicas if replica.checked] or replicas
+    return [replica for replica in checked if replica.broken_until <= now] or checked
+
+
+def choose(replicas: Sequence[Replica], request: Request, now: float) -> Replica:
+    """The server for a request: its home if that is well and not overloaded, else the next best."""
+    if len(replicas) == 1:
+        return replicas[0]
+    asked = well(replicas, now)
+    free = [replica for replica in asked if replica.free] or asked
+    fair = _OVERLOAD * sum(replica.in_flight for replica in asked) / len(asked) + 1
+    key = (request.prompt.images[0].sha256 if request.prompt.images else request.prompt_sha).encode()
+    light = [replica for replica in free if replica.in_flight <= fair] or free
+    return max(light, key=lambda replica: replica.score(key))

@@ -1,0 +1,173 @@
+"""What a server says of itself: the model it serves, its version, and how busy it is."""
+
+import asyncio
+import math
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import aiohttp
+
+from distill.artifacts.manifest import directory_sha256
+from distill.errors import TeacherError
+from distill.recipe.recipe import Teacher
+from teacher.engines.chat_protocol import Reader, excerpt, parsed
+from teacher.engines.outage import Failure
+from teacher.engines.replicas import Replica
+from teacher.messages.completion import Served
+from teacher.messages.request import Model
+
+LOCAL_HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
+CHECK_TIMEOUT_S = 15.0
+_LOOK_S = (0.25, 2.0)
+"""How often a server's queue is looked at: while the limit changes, and later. A look takes the server's CPU, too."""
+_MOST_BYTES = 1 << 22
+_MOST_REQUESTS = 1e7
+_GAUGES = ("vllm:num_requests_running", "vllm:num_requests_waiting")
+
+
+def queue(metrics: str) -> tuple[float, float] | None:
+    """Requests that a vLLM server works on and those that wait, from its metrics; None when it does not say."""
+    sums: dict[str, float] = {}
+    for line in metrics.splitlines():
+        if line.startswith(_GAUGES):
+            name, _, value = line.partition("{")[0].partition(" ")
+            sums[name] = sums.get(name, 0.0) + float(value or line.rsplit(" ", 1)[1])
+    running, waiting = (sums.get(name, -1.0) for name in _GAUGES)
+    sane = all(math.isfinite(value) and 0 <= value <= _MOST_REQUESTS for value in (running, waiting))
+    return (running, waiting) if sane else None
+
+
+async def follow_queue(session: aiohttp.ClientSession, replica: Replica, changed: Callable[[], None]) -> None:
+    """Tell a server's pace how long its queue is, for as long as the server says it."""
+    url = f"{replica.url.removesuffix('/v1')}/metrics"
+    timeout, proxy = aiohttp.ClientTimeout(total=CHECK_TIMEOUT_S), proxy_of(url)
+    pause_s, longest_s = _LOOK_S
+    shown = False
+    while True:
+        await asyncio.sleep(pause_s)
+        try:
+            async with session.get(url, timeout=timeout, proxy=proxy) as response:
+                status = response.status
+                found = queue(await response.text()) if status == 200 else None
+        except (aiohttp.ClientError, OSError, ValueError):
+            continue
+        if found is None:
+            if not shown and status in (200, 404):
+                return  # it never will; one that is starting again, or too busy to say, may
+            continue
+        shown = True
+        before = replica.pace.limit
+        replica.pace.saw(*found, replica.in_flight, time.monotonic())
+        pause_s = _LOOK_S[0] if replica.pace.limit != before else min(1.25 * pause_s, longest_s)
+        changed()
+
+
+def proxy_of(url: str) -> str | None:
+    """The proxy that HTTP_PROXY, HTTPS_PROXY and NO_PROXY name for an address; this machine needs none."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if host in LOCAL_HOSTS or host.startswith("127.") or proxy_bypass(parts.netloc.rpartition("@")[2]):
+        return None
+    proxies = getproxies()
+    return proxies.get(parts.scheme) or proxies.get("all")
+
+
+async def server_info(session: aiohttp.ClientSession, teacher: Teacher, model: Model, url: str) -> Served:
+    """What a server is. Raises Failure when it does not say it now, TeacherError when it serves another model."""
+    status, payload = await _get(session, teacher, f"{url}/models")
+    if status in (401, 403, 407):
+        raise Failure(
+            "refused_key",
+            f"{url} refuses the key of teacher '{teacher.name}' (HTTP {status}: {excerpt(payload)}); set api_key_env "
+            "to the name of the environment variable that holds it",
+        )
+    if status == 404 and not url.endswith("/v1"):
+        raise TeacherError(
+            f"teachers.{teacher.name}.base_url = {url!r} has no list of models (HTTP 404); it mostly ends in /v1"
+        )
+    if status >= 500 or status in (402, 408, 425, 429):
+        raise Failure("server_error", f"{url} answers HTTP {status}: {excerpt(payload)}")
+    listed = parsed(payload)
+    cards = listed.get("data") if isinstance(listed, dict) else None
+    cards = cards if isinstance(cards, list) else []
+    name = model_served(teacher, model, url, cards)
+    version = parsed((await _get(session, teacher, f"{url.removesuffix('/v1')}/version"))[1])
+    known = version.get("version") if isinstance(version, dict) else None
+    engine = {"name": "vllm" if known else teacher.backend, "version": str(known or "")[:100]}
+    card = next((card for card in cards if isinstance(card, dict) and card.get("id") == name), {})
+    max_model_len = Reader().count("max_model_len", card.get("max_model_len"))
+    require_room(teacher, url, max_model_len)
+    return Served(model=name, engine=engine, facts={"max_model_len": max_model_len})
+
+
+async def _get(session: aiohttp.ClientSession, teacher: Teacher, url: str) -> tuple[int, bytes]:
+    timeout = aiohttp.ClientTimeout(total=CHECK_TIMEOUT_S)
+    try:
+        async with session.get(url, timeout=timeout, proxy=proxy_of(url)) as response:
+            return response.status, await response.content.read(_MOST_BYTES)
+    except (aiohttp.ClientError, OSError, ValueError) as error:
+        raise Failure(
+            "connection",
+            f"teacher '{teacher.name}': no answer from {url} ({str(error) or type(error).__name__}); "
+            f"start the server (vllm serve {teacher.model}), leave base_url out to have it started, or correct "
+            "base_url",
+        ) from None
+
+
+def model_served(teacher: Teacher, model: Model, url: str, cards: list[Any]) -> str:
+    """The name under which a server serves the teacher's model. Raises TeacherError when it serves another."""
+    served = {str(card["id"]): card.get("root") for card in cards if isinstance(card, dict) and "id" in card}
+    wanted = teacher.served_model or model.name
+    if not served or wanted in served:
+        return wanted
+    listing = ", ".join(served)
+    if teacher.served_model:
+        raise TeacherError(
+            f"{url} does not serve served_model = {wanted!r} of teacher '{teacher.name}'; it serves: {listing}"
+        )
+    roots = {name: root for name, root in served.items() if _same_place(root, model)}
+    if len(roots) >= 1:
+        return next(iter(roots))
+    if len(served) == 1 and next(iter(served.values())) in (None, next(iter(served))):
+        return next(iter(served))
+    raise TeacherError(
+        f"{url} serves {listing}, not model = {model.name!r} of teacher '{teacher.name}'; start the right server, or "
+        "set served_model if it is the same model under another name"
+    )
+
+
+def require_room(teacher: Teacher, url: str, longest: object) -> None:
+    """Raise TeacherError for a server whose longest context has no room for a prompt beside `max_tokens`."""
+    wanted = teacher.sampling.max_tokens
+    if isinstance(longest, int) and wanted >= longest:
+        raise TeacherError(
+            f"{url} takes {longest} tokens, prompt included: teachers.{teacher.name}.sampling.max_tokens = {wanted} "
+            "leaves no room for a prompt; lower max_tokens, or start the server with a larger max-model-len"
+        )
+
+
+def _same_place(root: object, model: Model) -> bool:
+    if not isinstance(root, str):
+        return False
+    if not model.local:
+        return root == model.name
+    return Path(root).is_dir() and model.revision == directory_sha256(Path(root).resolve())
+
+
+_DATED = re.compile(r"[-@:](latest|\d{3,4}|\d{4}-?\d\d-?\d\d)")
+"""How hosted APIs name the version of the model that they were asked for."""
+
+
+def same_model(asked: str, answered: str) -> bool:
+    """Whether the model that a server says has answered is the one that was asked; saying nothing is no other."""
+    if not answered or answered == asked:
+        return True
+    first, second = asked.lower(), answered.lower()
+    if min(first.count("/"), second.count("/")) == 0 or "/" in (first[0], second[0]):
+        first, second = first.rpartition("/")[2], second.rpartition("/")[2]
+    return second == first or bool(second.startswith(first) and _DATED.fullmatch(second, len(first)))

@@ -1,0 +1,108 @@
+"""Answers that a server sends in pieces as it writes them (server-sent events), and when to ask for that.
+
+In pieces a long answer shows that it is still being written, so it is not given up and asked again. But every piece
+costs the client and the server time. So the first answers of a run come in pieces; once they have shown that the
+teacher answers quickly, only requests that were given up once do.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from teacher.engines.chat_protocol import GarbledError, completion_of, excerpt, parsed
+from teacher.messages.completion import Completion
+
+FIRST = 32
+"""Answers in pieces before a teacher may count as quick."""
+_QUICK = 1 / 8
+"""Of timeout_s: a teacher whose every answer took less is quick."""
+_SILENT = 8
+"""A server that is silent for so many times the longest answer of a quick teacher will say nothing more."""
+_LEAST_SILENCE_S = 60.0
+BODY: Mapping[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
+CONTENT_TYPE = "text/event-stream"
+
+
+class Streaming:
+    """Whether the next request asks for its answer in pieces, and how long a server may be silent."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._able = True
+        self._answers = 0
+        self._longest_s = 0.0
+        self._worked = False
+
+    @property
+    def _quick(self) -> bool:
+        return self._answers >= FIRST and self._longest_s < _QUICK * self._timeout_s
+
+    def wanted(self, *, again: bool) -> bool:
+        """`again`: the request was given up once."""
+        return self._able and (again or not self._quick)
+
+    def silence_s(self) -> float:
+        """How long a server may send nothing of an answer in pieces."""
+        if not self._quick:
+            return self._timeout_s
+        return min(self._timeout_s, max(_LEAST_SILENCE_S, _SILENT * self._longest_s))
+
+    def answered(self, completion: Completion, *, streamed: bool) -> None:
+        self._answers += 1
+        if completion.latency_s > self._longest_s:
+            self._longest_s = completion.latency_s
+        self._worked = self._worked or streamed
+        if streamed and not completion.prompt_tokens:
+            self._able = False  # it counts no tokens for an answer in pieces; what traces cost must be known
+
+    def refused(self) -> bool:
+        """A server refused a request for an answer in pieces. Whether that may be why: it is then asked no more."""
+        if self._worked or not self._able:
+            return False
+        self._able = False
+        return True
+
+
+def assembled(payload: bytes, latency_s: float, *, logprobs: bool) -> Completion:
+    """The completion of an answer in pieces, all of which have come. Raises GarbledError when one is missing."""
+    texts: dict[str, list[str]] = {"content": [], "reasoning": [], "refusal": []}
+    tokens: list[Any] = []
+    choice: dict[str, Any] = {}
+    body: dict[str, Any] = {}
+    for line in payload.split(b"\n"):
+        if not line.startswith(b"data:"):
+            continue
+        data = line[5:].strip()
+        if data == b"[DONE]":
+            break
+        event = parsed(data)
+        if not isinstance(event, dict) or event.get("error"):
+            raise GarbledError("server_error", f"an error amid the answer: {excerpt(data)}")
+        for key in ("usage", "model"):
+            if event.get(key) is not None:
+                body[key] = event[key]
+        try:
+            for piece in event.get("choices") or ():
+                _add(piece, texts, tokens, choice)
+        except (KeyError, TypeError, AttributeError):
+            raise GarbledError("garbled_response", f"not a piece of a chat completion: {excerpt(data)}") from None
+    if not choice.get("finish_reason"):
+        raise GarbledError("garbled_response", "the answer in pieces ended before its end")
+    message = {key: "".join(pieces) for key, pieces in texts.items()}
+    whole = {"choices": [{**choice, "message": message, "logprobs": {"content": tokens}}], **body}
+    return completion_of(whole, payload[:2000], latency_s, logprobs=logprobs)
+
+
+def _add(piece: Mapping[str, Any], texts: Mapping[str, list[str]], tokens: list[Any], choice: dict[str, Any]) -> None:
+    """Add one piece to what there is. Raises TypeError, KeyError or AttributeError when it is none."""
+    delta = piece.get("delta") or {}
+    for key, other in (("content", None), ("reasoning", "reasoning_content"), ("refusal", None)):
+        text = delta.get(key) or (delta.get(other) if other else None)
+        if text:
+            if not isinstance(text, str):
+                raise TypeError(key)
+            texts[key].append(text)
+    if found := piece.get("logprobs"):
+        tokens.extend(found.get("content") or ())
+    for key in ("finish_reason", "stop_reason"):
+        if piece.get(key) is not None:
+            choice[key] = piece[key]

@@ -1,0 +1,346 @@
+"""Servers that a run starts for a teacher: one process a replica, health, crashes, the end.
+
+Every replica runs under `teacher/engines/process_guard.py`, so that nothing is left of it when this process ends,
+however it ends, and writes to a log of its own. Knows nothing of requests; what a server serves is for the client to
+check.
+"""
+
+import asyncio
+import os
+import random
+import re
+import shutil
+import signal
+import socket
+import sys
+import time
+from asyncio.subprocess import PIPE, STDOUT, Process
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Self
+
+import aiohttp
+
+from distill import redact
+from distill.errors import RecipeError, TeacherError
+from distill.recipe.teachers import Server, Teacher
+from teacher.engines import process_guard as guard
+from teacher.engines.vllm_options import check_arguments, is_vllm, render
+
+_TAIL_LINES = 15
+_CAUSES = 3
+_LINE = 500
+_PORTS = range(18000, 32000)
+_LOG_BYTES = 1 << 23
+_ERROR = re.compile(r"(?:^|\s)((?:\w+\.)*\w*(?:Error|Exception): .+)")
+"""The last line of a Python traceback, behind whatever prefix a worker's lines have."""
+_PAUSE_S = 1.0
+_POLL_S = 0.25
+_HEALTH_TIMEOUT_S = 10.0
+_GRACE_S = 20.0
+"""Between SIGTERM and SIGKILL; vLLM needs a few seconds to let go of its GPUs."""
+_MEDIA = "--allowed-local-media-path"
+_QUIET = "--disable-uvicorn-access-log"
+
+
+class Servers:
+    """The replicas of one teacher's server. An async context manager: up inside, gone after."""
+
+    def __init__(
+        self,
+        teacher: Teacher,
+        model: str,
+        folder: Path,
+        *,
+        media_root: Path | None = None,
+        base: Path | None = None,
+        hung_after_s: float = 120.0,
+        subject: str | None = None,
+        remedy: str | None = None,
+    ) -> None:
+        """`folder` gets the logs. `base` is where relative programs of `command` are looked for: the recipe's folder.
+
+        A server that lives and does not answer for `hung_after_s` counts as crashed. Errors begin with `subject` and
+        end with `remedy`; by default they speak of a teacher in a recipe.
+        """
+        server = teacher.server
+        subject = subject or f"teacher '{teacher.name}': its server"
+        remedy = remedy or (
+            f"correct [teachers.server] of '{teacher.name}' (docs/vllm.md), then run the same command again; "
+            "finished traces are kept"
+        )
+        check_arguments(server, f"teachers.{teacher.name}.server")
+        program = server_program(teacher, base or Path())
+        media_root = media_root and media_root.absolute()
+        self._replicas = [
+            _Replica(
+                teacher=teacher,
+                command=build_command(teacher, model, port, program=program, media_root=media_root),
+                environment=_environment(server, gpus),
+                port=port,
+                log=folder / f"server-{number}.log",
+                hung_after_s=hung_after_s,
+                subject=subject,
+                remedy=remedy,
+            )
+            for number, (gpus, port) in enumerate(_placed(server))
+        ]
+        self.urls = tuple(replica.url for replica in self._replicas)
+        self.local_media = bool(media_root) and str(media_root) in self._replicas[0].command
+        """Whether the servers may read the files below `media_root`."""
+        self.command = redact.command(self._replicas[0].command)
+        """The command line of the first replica, for provenance; secrets are masked."""
+
+    async def __aenter__(self) -> Self:
+        """Start every replica and wait until all answer. Raises TeacherError when one does not."""
+        starts = [asyncio.create_task(replica.start()) for replica in self._replicas]
+        try:
+            await asyncio.gather(*starts)
+        except BaseException:
+            for start in starts:
+                start.cancel()
+            await asyncio.gather(*starts, return_exceptions=True)
+            await self.__aexit__()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.gather(*(replica.close() for replica in self._replicas))
+
+    async def revive(self, url: str) -> bool:
+        """Have a replica that broke a connection answer again, started anew if it has to be.
+
+        True when it was down and is up again; False when it was well all along, so that the fault lies elsewhere.
+        Callers share one restart. Raises TeacherError when it has crashed more often than `restarts` allows.
+        """
+        return await next(replica for replica in self._replicas if replica.url == url).revive()
+
+    @property
+    def crashes(self) -> int:
+        """Crashes so far, of all replicas."""
+        return sum(replica.crashes for replica in self._replicas)
+
+
+class _Replica:
+    """One server process: its guard, its log, its crashes."""
+
+    def __init__(
+        self,
+        *,
+        teacher: Teacher,
+        command: list[str],
+        environment: Mapping[str, str],
+        port: int,
+        log: Path,
+        hung_after_s: float,
+        subject: str,
+        remedy: str,
+    ) -> None:
+        self.url = f"http://127.0.0.1:{port}/v1"
+        self.command = command
+        self.crashes = 0
+        self._health = f"http://127.0.0.1:{port}/health"
+        self._teacher = teacher
+        self._environment = environment
+        self._log = log
+        self._log_start = 0
+        self._hung_after_s = hung_after_s
+        self._subject, self._remedy = subject, remedy
+        self._process: Process | None = None
+        self._reviving: asyncio.Task[bool] | None = None
+        self._given_up: TeacherError | None = None
+
+    async def start(self) -> None:
+        """Start the process and wait for its health. Raises TeacherError when it ends or takes too long."""
+        self._log.parent.mkdir(parents=True, exist_ok=True)
+        with self._log.open("ab") as log:
+            self._log_start = log.tell()
+            log.write(
+                f"=== {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC: {' '.join(redact.command(self.command))}\n".encode()
+            )
+            log.flush()
+            # -I and -S: what PYTHONPATH or the environment holds is for the server, not for its guard.
+            self._process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-I", "-S", guard.__file__, str(os.getpid()), f"{_GRACE_S:g}", *self.command),
+                stdin=PIPE,
+                stdout=log,
+                stderr=STDOUT,
+                env=dict(self._environment),
+                start_new_session=True,  # Ctrl-C is for the client; it still needs the server to end well
+            )
+        await self._tell_secrets(self._process)
+        timeout_s = self._teacher.server.start_timeout_s
+        if await self._healthy(timeout_s):
+            return
+        ended = self._process.returncode
+        await self._stop()
+        if ended is None:
+            raise self._error(f"was not up within start_timeout_s = {timeout_s:g}")
+        raise self._error(f"ended with {_status(ended)} while starting")
+
+    async def _tell_secrets(self, process: Process) -> None:
+        """Tell the guard what the server must not write into its log."""
+        assert process.stdin is not None
+        redact.know_environment(self._environment)
+        with suppress(ConnectionError):
+            process.stdin.write(b" ".join(secret.hex().encode() for secret in redact.spellings()) + b"\n")
+            await process.stdin.drain()
+
+    async def revive(self) -> bool:
+        if self._reviving is None or self._reviving.done():
+            self._reviving = asyncio.create_task(self._revive())
+            # Whoever waited for it may be gone by then.
+            self._reviving.add_done_callback(lambda task: task.cancelled() or task.exception())
+        return await asyncio.shield(self._reviving)
+
+    async def _revive(self) -> bool:
+        if self._given_up:
+            raise self._given_up
+        if await self._healthy(0):
+            return False
+        if await self._healthy(self._hung_after_s):
+            return True
+        ended = self._process.returncode if self._process else None
+        await self._stop()
+        crash = self._error(
+            f"did not answer for {self._hung_after_s:g} s" if ended is None else f"ended with {_status(ended)}"
+        )
+        allowed = self._teacher.server.restarts
+        self.crashes += 1
+        while self.crashes <= allowed:
+            try:
+                await self.start()
+            except TeacherError as error:
+                crash = error
+                self.crashes += 1
+                await asyncio.sleep(_PAUSE_S)
+            else:
+                return True
+        self._given_up = TeacherError(f"{crash} (given up after restarts = {allowed})")
+        raise self._given_up
+
+    async def close(self) -> None:
+        """End the process and all it has started."""
+        if self._reviving and not self._reviving.done():
+            self._reviving.cancel()
+            await asyncio.gather(self._reviving, return_exceptions=True)
+        await self._stop()
+
+    async def _stop(self) -> None:
+        process = self._process
+        if process is None:
+            return
+        if process.stdin:
+            process.stdin.close()  # the guard ends what it guards
+        with suppress(TimeoutError):
+            await asyncio.wait_for(process.wait(), _GRACE_S + 20)
+        if process.returncode is None:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+    async def _healthy(self, patience_s: float) -> bool:
+        """Whether the process answers before it ends and before patience does; asked once at least."""
+        deadline = time.monotonic() + patience_s
+        timeout = aiohttp.ClientTimeout(total=_HEALTH_TIMEOUT_S)
+        async with aiohttp.ClientSession(timeout=timeout) as session:
+            while self._process and self._process.returncode is None:
+                with suppress(aiohttp.ClientError, TimeoutError, ConnectionError):
+                    async with session.get(self._health) as response:
+                        if response.status == 200:
+                            return True
+                if time.monotonic() >= deadline:
+                    break
+                await asyncio.sleep(_POLL_S)
+        return False
+
+    def _error(self, what: str) -> TeacherError:
+        return TeacherError(f"{self._subject} {what}; the end of {self._log}:\n{self._told()}\n{self._remedy}")
+
+    def _told(self) -> str:
+        """What the log of the last start says: its end, after the last errors further up, which often say why."""
+        with self._log.open("rb") as log:
+            log.seek(max(self._log_start, self._log.stat().st_size - _LOG_BYTES))
+            lines = log.read().decode(errors="replace").splitlines()
+        earlier, end = lines[:-_TAIL_LINES], lines[-_TAIL_LINES:]
+        causes = [found[1] for line in earlier if (found := _ERROR.search(line)) and "root cause" not in line]
+        shown = [*dict.fromkeys(reversed(causes))][_CAUSES - 1 :: -1]
+        return "\n".join(
+            f"    {redact.message(line)[:_LINE]}" for line in [*shown, *(["..."] if shown else []), *end]
+        )
+
+
+def build_command(
+    teacher: Teacher, model: str, port: int, *, program: str | None = None, media_root: Path | None = None
+) -> list[str]:
+    """The command line of a teacher's server."""
+    server = teacher.server
+    command = [program or server.command[0], *server.command[1:]]
+    command += [model] if command[-1] == "serve" else ["--model", model]
+    command += ["--host", "127.0.0.1", "--port", str(port)]
+    if teacher.served_model:
+        command += ["--served-model-name", teacher.served_model]
+    if teacher.revision:
+        command += ["--revision", teacher.revision]
+    given = render(server.arguments)
+    if is_vllm(server):
+        taken = {*given, *server.extra}
+        if media_root and _MEDIA not in taken:
+            command += [_MEDIA, str(media_root)]
+        if teacher.trust_remote_code and "--trust-remote-code" not in taken:
+            command += ["--trust-remote-code"]
+        if not taken & {_QUIET, _QUIET.replace("disable", "enable"), _QUIET.replace("--", "--no-", 1)}:
+            command += [_QUIET]  # a line a request, which nobody reads
+    return [*command, *given, *server.extra]
+
+
+def server_program(teacher: Teacher, base: Path) -> str:
+    """The program of a server's command; a path counts from the recipe's folder. Raises RecipeError without one."""
+    name = teacher.server.command[0]
+    search = teacher.server.environment.get("PATH") or os.environ.get("PATH")
+    # Not resolved: python of a virtual environment is a link that must be called by its own name.
+    wanted = str(base.absolute() / Path(name).expanduser()) if "/" in name else name
+    if not shutil.which(wanted, path=search):
+        raise RecipeError(
+            f"teachers.{teacher.name}.server.command: there is no program {wanted!r}; install vLLM into an "
+            'environment of its own and name it, command = ["/path/to/vllm/bin/vllm", "serve"] (docs/vllm.md), or '
+            "set base_url to a server that is up"
+        )
+    return wanted
+
+
+def _environment(server: Server, gpus: str | None) -> dict[str, str]:
+    own = {"CUDA_VISIBLE_DEVICES": gpus} if gpus is not None else {}
+    return {**os.environ, **own, **server.environment}
+
+
+def _placed(server: Server) -> list[tuple[str | None, int]]:
+    """The GPUs and the port of each replica. All ports are held until all are chosen, so no two are the same."""
+    gpus: tuple[str | None, ...] = server.gpus or (None,)
+    probes: list[socket.socket] = []
+    try:
+        for _ in gpus:
+            probes.append(_held_port())
+        return [(gpu, int(probe.getsockname()[1])) for gpu, probe in zip(gpus, probes, strict=True)]
+    finally:
+        for probe in probes:
+            probe.close()
+
+
+def _held_port() -> socket.socket:
+    """A free port below those that systems give to outgoing connections: one stays free while a server restarts."""
+    probe = socket.socket()
+    for port in [*random.sample(_PORTS, 100), 0]:
+        with suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            break
+    return probe
+
+
+def _status(code: int) -> str:
+    if code > 128:
+        with suppress(ValueError):
+            return f"exit code {code} ({signal.Signals(code - 128).name})"
+    return f"exit code {code}"

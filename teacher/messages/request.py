@@ -1,0 +1,167 @@
+"""Names of traces and seeds, derived from content.
+
+A trace id covers what decides the record of an attempt: the sample and its image bytes, the model and its revision,
+the rendered prompt, every sampling value in force, the arguments of the chat template and of the image processor, the
+log-probabilities asked for, the seed and k. It does not cover where a row stands, how a teacher is called, or which
+backend serves it: the same model asked the same thing over HTTP or in process is the same attempt, and one may be
+resumed with the other. Engine and version are recorded on each trace instead. The dtype of an embedded model counts
+where it is not the default; options of a server that change its answers are compared by `teacher.engines.provenance`.
+"""
+
+import hashlib
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from distill.artifacts.manifest import canonical, directory_sha256
+from distill.recipe.recipe import Recipe, Sampling, Teacher
+from distill.types import Sample
+from teacher.messages.prompts import Prompt, prompt, prompt_sha
+
+_NEUTRAL: dict[str, Any] = {
+    "top_p": 1.0,
+    "top_k": 0,
+    "min_p": 0.0,
+    "repetition_penalty": 1.0,
+    "stop": [],
+    "stop_repetition": True,
+    "thinking_budget": None,
+}
+"""Sampling values that switch something off. They are left out of an id, so new switches don't change old ids."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """Which weights answer. A local directory is known by its contents, a hub name by name and revision."""
+
+    name: str
+    revision: str
+    local: bool
+
+    @property
+    def key(self) -> str:
+        return self.revision if self.local else f"{self.name}@{self.revision}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One wanted trace: one attempt of one teacher at one sample."""
+
+    id: str
+    sample: Sample
+    k: int
+    attempt: int = 0
+    """How many attempts at this k went before it."""
+    reseeds: int = 0
+    """How many of those called for a new seed."""
+    seed: int
+    sampling: Sampling
+    """The values in force for this attempt."""
+    prompt: Prompt
+    prompt_sha: str
+    draft: str = ""
+    """Id of the trace that the prompt shows, for a teacher that works on drafts."""
+
+
+def model_of(recipe: Recipe, teacher: Teacher) -> Model:
+    """The identity of a teacher's model, from the recipe and the disk alone: no server has to be up."""
+    path = Path(recipe.local_or_hub(teacher.model))
+    if path.is_dir():
+        return Model(name=teacher.model, revision=directory_sha256(path), local=True)
+    return Model(name=teacher.model, revision=teacher.revision or "", local=False)
+
+
+def precision_key(teacher: Teacher) -> dict[str, str]:
+    """The dtype in which this process computes a teacher's answers; nothing at the default, and for a server."""
+    default = Teacher.model_fields["dtype"].default
+    return {"dtype": teacher.dtype} if teacher.backend == "embedded" and teacher.dtype != default else {}
+
+
+@lru_cache(maxsize=256)
+def sampling_key(sampling: Sampling) -> dict[str, Any]:
+    """The sampling values in force."""
+    values = sampling.model_dump(mode="json")
+    return {key: value for key, value in values.items() if value != _NEUTRAL.get(key)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Author:
+    """A teacher, the model it is, and the run's seed: all that its requests depend on besides the sample."""
+
+    teacher: Teacher
+    model: Model
+    seed: int
+    _of_prompt: dict[str, tuple[Prompt, str]] = field(default_factory=dict, repr=False, compare=False)
+
+    def first(self, sample: Sample, k: int, *, draft: str = "", draft_text: str = "") -> Request:
+        """The first attempt at `k`; for a teacher that works on drafts, on the trace `draft`, saying `draft_text`."""
+        asked, sha = self._prompt(sample, draft, draft_text)
+        blank = Request(
+            id="",
+            sample=sample,
+            k=k,
+            seed=0,
+            sampling=self.teacher.sampling,
+            prompt=asked,
+            prompt_sha=sha,
+            draft=draft,
+        )
+        return self._named(blank)
+
+    def again(self, before: Request, sampling: Sampling, *, reseed: bool) -> Request:
+        """The attempt after `before`: with these sampling values, and with a new seed or the same."""
+        changed = replace(before, attempt=before.attempt + 1, reseeds=before.reseeds + reseed, sampling=sampling)
+        return self._named(changed)
+
+    def _prompt(self, sample: Sample, draft: str, draft_text: str) -> tuple[Prompt, str]:
+        """The prompt and its digest, worked out once for all the samples asked of it."""
+        key = f"{sample.id} {draft}"
+        if key not in self._of_prompt:
+            self._of_prompt.clear()
+            asked = prompt(self.teacher, sample, draft_text)
+            self._of_prompt[key] = asked, prompt_sha(asked)
+        return self._of_prompt[key]
+
+    def _named(self, request: Request) -> Request:
+        """The request with its seed and its id."""
+        # All settings of one model share their seeds on purpose: two temperatures then compare on the same luck.
+        luck = {"sample": request.sample.id, "model": self.model.key, "seed": self.seed, "k": request.k}
+        if request.reseeds:
+            luck["reseeds"] = request.reseeds
+        seed = int.from_bytes(_digest("seed", luck)[:4], "big") >> 1
+        content = {
+            "sample": request.sample.id,
+            "images": [image.sha256 for image in request.sample.images],
+            "model": self.model.key,
+            "prompt": request.prompt_sha,
+            "sampling": sampling_key(request.sampling),
+            "chat_template_kwargs": dict(self.teacher.chat_template_kwargs),
+            "seed": seed,
+            "k": request.k,
+            **precision_key(self.teacher),
+        }
+        if self.teacher.mm_processor_kwargs:
+            content["mm_processor_kwargs"] = dict(self.teacher.mm_processor_kwargs)
+        if self.teacher.logprobs:
+            content["logprobs"] = self.teacher.logprobs
+        return replace(request, seed=seed, id=_digest("trace", content).hex()[:20])
+
+
+def requests(recipe: Recipe, teacher: Teacher, model: Model, sample: Sample) -> list[Request]:
+    """The first attempts of one teacher at one sample, k = 0, 1, ..."""
+    author = Author(teacher=teacher, model=model, seed=recipe.seed)
+    return [author.first(sample, k) for k in range(teacher.samples)]
+
+
+def plain_request(teacher: Teacher) -> Request:
+    """A question that any server can answer, asked as the teacher's own: to find out whether its server answers."""
+    sample = Sample(id="control", images=(), question="Answer with the word yes.")
+    asked = Prompt(system=teacher.system, images=(), text=sample.question)
+    return Request(
+        id="", sample=sample, k=0, seed=0, sampling=teacher.sampling, prompt=asked, prompt_sha=prompt_sha(asked)
+    )
+
+
+def _digest(kind: str, content: dict[str, Any]) -> bytes:
+    return hashlib.sha256(kind.encode() + b"\0" + canonical(content)).digest()

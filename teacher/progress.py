@@ -1,0 +1,85 @@
+"""What a running `generate` tells whoever watches it: rate, requests in flight, outcomes so far, cost."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from distill.recipe.recipe import Teacher
+from distill.types import Outcome, Progress, ProgressCallback
+
+_REPORT_INTERVAL_S = 0.25
+
+
+def announce(on_progress: ProgressCallback, what: str) -> None:
+    """Say what is going on before it is known how many traces there will be."""
+    on_progress(Progress(stage="generate", done=0, total=1, unit="traces", facts={"now": what}))
+
+
+class Watch:
+    """Turns finished traces into reports, a few a second."""
+
+    def __init__(self, on_progress: ProgressCallback, *, done: int, total: int, outcomes: Mapping[str, int]) -> None:
+        """`done` of `total` traces were there before, and ended like this."""
+        self._on_progress = on_progress
+        self._resumed = self._done = done
+        self._total = max(total, done)
+        self._tokens = 0
+        self._cost = 0.0
+        self._outcomes = Counter(outcomes)
+        self._now = ""
+        self._in_flight: list[Callable[[], int]] = []
+        self._started = time.monotonic()
+        self._reported = 0.0
+        self._report()
+
+    def follow(self, in_flight: Callable[[], int]) -> None:
+        """Show how many requests an engine has under way, too."""
+        self._in_flight.append(in_flight)
+
+    def note(self, what: str) -> None:
+        """Say what is going on while no trace can come: a server is starting."""
+        self._now = what
+        self._report()
+
+    def expect(self, more: int) -> None:
+        """Change the number of traces that the run will have: more were called for, or fewer are enough."""
+        self._total += more
+
+    def spend(self, teacher: Teacher, seconds: float) -> None:
+        """Add what a server costs by the hour."""
+        self._cost += teacher.price.hour * seconds / 3600
+
+    def count(self, teacher: Teacher, record: Mapping[str, Any]) -> None:
+        usage = record["usage"]
+        output = usage["reasoning"] + usage["answer"]
+        self._done += 1
+        self._now = ""
+        self._tokens += output
+        self._cost += (teacher.price.input * usage["prompt"] + teacher.price.output * output) / 1e6
+        self._outcomes[record["outcome"]] += 1
+        if time.monotonic() - self._reported >= _REPORT_INTERVAL_S:
+            self._report()
+
+    def finish(self, outcomes: Mapping[str, int]) -> None:
+        """The last report: what the run ended with."""
+        self._outcomes = Counter(outcomes)
+        self._done = self._total = self._outcomes.total()
+        self._report()
+
+    def _report(self) -> None:
+        self._reported = time.monotonic()
+        seconds = max(self._reported - self._started, 1e-9)
+        facts: dict[str, str | int | float] = {"now": self._now} if self._now else {}
+        if self._done > self._resumed:
+            facts["tokens_per_s"] = round(self._tokens / seconds, 1)
+        if in_flight := sum(each() for each in self._in_flight):
+            facts["in_flight"] = in_flight
+        facts |= {str(outcome): self._outcomes[outcome] for outcome in Outcome if self._outcomes[outcome]}
+        if self._cost:
+            facts["cost"] = round(self._cost, 4)
+        self._on_progress(
+            Progress(
+                stage="generate", done=self._done, total=max(self._total, self._done), unit="traces", facts=facts
+            )
+        )

@@ -1,0 +1,130 @@
+"""The stream of one teacher's requests: from the source as they are needed, and from what finished traces lead to.
+
+Holds the samples under way and a bounded window of those to come, never the whole source. A teacher that comes after
+another one waits for each of its samples until the other has settled it; both draw from the source in step.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+from distill.types import Sample
+from teacher.messages.request import Request
+from teacher.scheduling.ordering import Lengths, Window
+from teacher.scheduling.sampling_policy import Agenda, Line
+
+HELD = 8192
+"""Most samples that wait for the teacher before."""
+
+
+class Feed:
+    """The requests of one teacher, in the order in which they are to be sent."""
+
+    def __init__(self, line: Line, samples: Iterator[Sample], before: "Feed | None" = None) -> None:
+        """`before` is the feed of the teacher that this one comes after, while that one is at work, too."""
+        self.line = line
+        self.spared = 0
+        """Traces that were not needed: samples were settled with fewer than the most they could get."""
+        self._lengths = Lengths()
+        self._window = Window(samples, self._lengths)
+        self._ready: deque[Request] = deque()
+        self._active: dict[str, Agenda] = {}
+        self._asked: set[str] = set()
+        self._held: dict[str, Sample] = {}
+        self._before = before
+        self._dependents: list[Feed] = []
+        self._drained = False
+        self._closed = False
+        self._changed = asyncio.Event()
+        if before is not None:
+            before._dependents.append(self)
+
+    @property
+    def finished(self) -> bool:
+        """Whether no request will ever come again."""
+        return self._drained and not self._ready and not self._active and not self._held
+
+    def take(self) -> Request | None:
+        """The next request; None when none is ready now."""
+        while not self._ready:
+            if not self._draw():
+                return None
+        return self._ready.popleft()
+
+    def put_back(self, request: Request) -> None:
+        """Return a request that was taken and not asked."""
+        self._ready.appendleft(request)
+
+    async def get(self) -> Request | None:
+        """The next request, waiting for one to become ready; None when none will ever come again."""
+        while True:
+            self._changed.clear()
+            request = self.take()
+            if request is not None or self.finished:
+                return request
+            await self._changed.wait()
+
+    def done(self, request: Request, record: dict[str, Any]) -> None:
+        """Take note that a request's trace is in the ledger."""
+        usage = record["usage"]
+        self._lengths.add(request.sample, usage["reasoning"] + usage["answer"])
+        self._asked.discard(request.id)
+        self._advance(self._active[request.sample.id], first=False)
+        self._changed.set()
+
+    def close(self) -> None:
+        """Say that this teacher does nothing more in this round, so that nobody waits for it."""
+        self._closed = True
+        for dependent in self._dependents:
+            dependent._release()
+
+    def _draw(self) -> bool:
+        """Look at the next sample of the source; whether there was one."""
+        if len(self._held) >= HELD:
+            return False
+        sample = self._window.next()
+        if sample is None:
+            self._drained = True
+            return False
+        self._look_at(sample)
+        return True
+
+    def _look_at(self, sample: Sample) -> None:
+        agenda = self.line.agenda(sample)
+        if agenda is not None:
+            self._advance(agenda, first=True)
+        elif self._before is not None and not self._before._closed:
+            self._held[sample.id] = sample
+
+    def _advance(self, agenda: Agenda, *, first: bool) -> None:
+        """Queue what is open of a sample now, or let it go when it is settled."""
+        look = agenda.look(self.line.found)
+        sample = agenda.sample
+        if look.settled:
+            self._active.pop(sample.id, None)
+            if not first:
+                self.spared += agenda.most - len(look.finals)
+            for dependent in self._dependents:
+                dependent._wake(sample.id)
+            return
+        self._active[sample.id] = agenda
+        fresh = [request for request in look.open if request.id not in self._asked]
+        self._asked.update(request.id for request in fresh)
+        if first:
+            self._ready.extend(fresh)
+        else:
+            # What follows from a trace goes first: its sample is then soon finished, its image still at hand.
+            self._ready.extendleft(reversed(fresh))
+
+    def _wake(self, sample_id: str) -> None:
+        sample = self._held.pop(sample_id, None)
+        if sample is not None:
+            self._look_at(sample)
+        self._changed.set()
+
+    def _release(self) -> None:
+        held, self._held = self._held, {}
+        for sample in held.values():
+            self._look_at(sample)
+        self._changed.set()

@@ -1,0 +1,133 @@
+"""Which traces count in the end: `plan.parquet`, a row for each that later stages see, and the manifest's counts.
+
+Which they are depends on how the traces ended, so this comes last; it reads ids and outcomes, no texts that no policy
+asks for.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from distill.artifacts.manifest import Output, atomic_path, describe
+from distill.data.arrow import table_of
+from distill.recipe.recipe import Recipe
+from distill.types import Outcome, Sample
+from teacher.messages.request import Author, Model
+from teacher.scheduling.sampling_policy import Line, Rules
+from teacher.store.question_plan import QUARANTINE, SAMPLES, Plan
+from teacher.store.trace_index import Entry, Ledger
+
+PLAN = "plan.parquet"
+_COLUMNS: dict[str, pa.DataType] = {
+    "id": pa.string(),
+    "sample_id": pa.string(),
+    "teacher": pa.string(),
+    "k": pa.int32(),
+    "attempt": pa.int32(),
+    "hinted": pa.bool_(),
+}
+_SCHEMA = pa.schema(_COLUMNS)
+_ROW_GROUP = 8192
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts of the traces that one teacher's work ended with."""
+
+    outcomes: Counter[str] = field(default_factory=Counter)
+    tokens: Counter[str] = field(default_factory=Counter)
+    errors_to_ask_again: int = 0
+    dropped: int = 0
+    """Final traces that later stages don't see."""
+    hinted: int = 0
+    repeated: int = 0
+    """Attempts that a later one replaced."""
+    proven: int = 0
+    """Errors that are the rows' own."""
+    open: int = 0
+    """Traces still to be made."""
+
+    def add(self, outcome: str, ledger: Ledger, trace_id: str, *, dropped: bool, hinted: bool) -> None:
+        self.outcomes[outcome] += 1
+        self.dropped += dropped
+        self.hinted += hinted
+        entry = ledger.entry(trace_id)
+        if entry is None:
+            self.errors_to_ask_again += bool(ledger.failure(trace_id))
+            self.proven += 1
+            return
+        self._count(entry, wasted=outcome != Outcome.COMPLETE)
+
+    def replaced(self, ledger: Ledger, trace_id: str) -> None:
+        entry = ledger.entry(trace_id)
+        if entry is not None:
+            self.repeated += 1
+            self._count(entry, wasted=True)
+
+    def _count(self, entry: Entry, *, wasted: bool) -> None:
+        self.tokens.update(entry.usage)
+        if wasted:
+            self.tokens["wasted"] += entry.usage["reasoning"] + entry.usage["answer"]
+
+
+def lines(
+    recipe: Recipe, models: Mapping[str, Model], ledgers: Mapping[str, Ledger], *, settled: bool
+) -> dict[str, Line]:
+    """Every teacher of a recipe with what it has finished. `settled`: what once failed counts as finished, too."""
+    rules = Rules(
+        teachers=recipe.teachers,
+        outcomes=recipe.generate.outcomes,
+        relative_tolerance=recipe.filter.answer.relative_tolerance,
+    )
+    made: dict[str, Line] = {}
+    for teacher in recipe.teachers:
+        ledger = ledgers[teacher.name]
+        author = Author(teacher=teacher, model=models[teacher.name], seed=recipe.seed)
+        found = ledger.found_or_failed if settled else ledger.found
+        made[teacher.name] = Line(author, rules, found, made.get(teacher.after or ""))
+    return made
+
+
+def settle(plan: Plan, found: Mapping[str, Line], ledgers: Mapping[str, Ledger]) -> dict[str, Tally]:
+    """Count what every teacher has finished, and write which traces later stages see to `plan.parquet`."""
+    tallies = {name: Tally() for name in found}
+    with atomic_path(plan.folder / PLAN) as path, pq.ParquetWriter(path, _SCHEMA, compression="zstd") as table:
+        rows: list[dict[str, Any]] = []
+        for sample in plan.read():
+            for name, line in found.items():
+                rows += _settled(sample, line, ledgers[name], tallies[name])
+            if len(rows) >= _ROW_GROUP:
+                table.write_table(table_of(rows, _SCHEMA))
+                rows.clear()
+        table.write_table(table_of(rows, _SCHEMA))
+    return tallies
+
+
+def _settled(sample: Sample, line: Line, ledger: Ledger, tally: Tally) -> Iterator[dict[str, Any]]:
+    """The rows of one teacher's final traces of a sample, counted."""
+    look = line.look(sample)
+    tally.open += len(look.open) + look.waiting
+    for final in look.finals:
+        request, outcome = final.request, final.finding.outcome
+        tally.add(outcome, ledger, request.id, dropped=final.dropped, hinted=line.teacher.hinted)
+        for replaced in final.replaced:
+            tally.replaced(ledger, replaced.id)
+        if not final.dropped:
+            yield {
+                "id": request.id,
+                "sample_id": sample.id,
+                "teacher": line.teacher.name,
+                "k": request.k,
+                "attempt": request.attempt,
+                "hinted": line.teacher.hinted,
+            }
+
+
+def outputs(plan: Plan, traces: int) -> dict[str, Output]:
+    """The files of the plan with their digests and numbers of records."""
+    counts = {SAMPLES: plan.samples, QUARANTINE: plan.quarantined.total(), PLAN: traces}
+    return {name: describe(plan.folder / name, count) for name, count in counts.items()}

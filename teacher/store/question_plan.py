@@ -1,0 +1,364 @@
+"""What is to be asked: the readable samples, and the rows set aside with their reasons.
+
+Leaves `samples.parquet`, `quarantine.jsonl` and, last, `plan.json`: what they were made from. While that is unchanged
+a rerun takes them as they are and does not read the source again.
+"""
+
+import difflib
+import os
+import shutil
+from bisect import insort
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from itertools import combinations, islice
+from pathlib import Path
+from typing import IO, Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from distill.artifacts.json_lines import requiring, seal
+from distill.artifacts.manifest import atomic_path, describe, fingerprint, flatten, read_jsonl, write_json
+from distill.data import reader as data
+from distill.data import sources
+from distill.errors import DataError, RecipeError
+from distill.recipe.recipe import Recipe, Teacher
+from distill.types import BadRow, Sample
+from teacher import checks
+from teacher.engines.vllm_server import Servers
+from teacher.messages import parse
+from teacher.messages.request import Model, model_of, precision_key, sampling_key
+from teacher.scheduling.routing import NO_TEACHER, covers, may_share, route
+
+SOURCE = "questions"
+SAMPLES, QUARANTINE, STATE = "samples.parquet", "quarantine.jsonl", "plan.json"
+_FILES = (SAMPLES, QUARANTINE)
+_LIMIT_POOL = 20_000
+"""`limit` chooses among at least so many samples from the start of the source; a larger source is not read on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The samples of a run, and the counts of what was planned."""
+
+    folder: Path
+    samples: int
+    quarantined: Counter[str]
+    routed: Mapping[str, int]
+    """Samples that each teacher covers, those left to what other teachers' traces lead to included."""
+
+    def read(self) -> Iterator[Sample]:
+        return data.read_samples(self.folder / SAMPLES)
+
+
+def check(recipe: Recipe) -> dict[str, Model]:
+    """The model of every teacher. Raises RecipeError for teachers that cannot be asked as the recipe says."""
+    for problem in checks.settings_problems(recipe):
+        raise problem
+    models = {teacher.name: model_of(recipe, teacher) for teacher in recipe.teachers}
+    require_different(recipe, models)
+    return models
+
+
+def require_different(recipe: Recipe, models: Mapping[str, Model]) -> None:
+    """Raises RecipeError for two teachers that would write the same traces."""
+    for one, other in combinations(recipe.teachers, 2):
+        if may_share(one, other) and _asking(one, models[one.name]) == _asking(other, models[other.name]):
+            raise RecipeError(
+                f"teachers {one.name} and {other.name} are the same model asked in the same way about the same "
+                "samples; their traces would be the same ones: keep one of them and raise its samples"
+            )
+
+
+def servers(recipe: Recipe, teacher: Teacher, folder: Path) -> Servers:
+    """The servers that a run starts for a teacher, allowed to read the source's images; their logs go to `folder`."""
+    return Servers(
+        teacher,
+        recipe.local_or_hub(teacher.model),
+        folder,
+        media_root=sources.locate(recipe, SOURCE).root,
+        base=recipe.path.parent,
+    )
+
+
+def settings(recipe: Recipe, models: Mapping[str, Model]) -> dict[str, Any]:
+    """The flattened settings that decide what a finished stage holds, apart from the rows of the source."""
+    source = {key: value for key, value in data.source_fields(recipe, SOURCE).items() if key != "content"}
+    fields: dict[str, Any] = {
+        "seed": recipe.seed,
+        "data": {SOURCE: source},
+        "teachers": [_settings(teacher, models[teacher.name]) for teacher in recipe.teachers],
+        "outcomes": recipe.generate.outcomes.model_dump(mode="json"),
+        "parser": parse.VERSION,
+    }
+    if any(teacher.until or teacher.when == "unsure" for teacher in recipe.teachers):
+        fields["relative_tolerance"] = recipe.filter.answer.relative_tolerance
+    return flatten(fields)
+
+
+_DECIDING = (
+    "name",
+    "domains",
+    "difficulty",
+    "modality",
+    "weight",
+    "fallback",
+    "after",
+    "when",
+    "sure_share",
+    "samples",
+    "until",
+    "hinted",
+    "reasoning",
+)
+
+
+def _settings(teacher: Teacher, model: Model) -> dict[str, Any]:
+    """What decides a teacher's traces, which samples it gets, and how its text is read."""
+    values = teacher.model_dump(mode="json")
+    return {key: values[key] for key in _DECIDING} | _asking(teacher, model)
+
+
+def _asking(teacher: Teacher, model: Model) -> dict[str, Any]:
+    """What decides the text of an attempt."""
+    return {
+        "model": model.key,
+        "system": teacher.system,
+        "prompt": teacher.prompt,
+        "sampling": dict(sampling_key(teacher.sampling)),
+        "chat_template_kwargs": dict(teacher.chat_template_kwargs),
+        "mm_processor_kwargs": dict(teacher.mm_processor_kwargs),
+        "logprobs": teacher.logprobs,
+        **precision_key(teacher),
+    }
+
+
+def content(recipe: Recipe) -> str:
+    """Digest of the source's own files; empty for a hub name, which does not change under a run."""
+    return str(data.source_fields(recipe, SOURCE).get("content", ""))
+
+
+def state(recipe: Recipe, folder: Path, fields: Mapping[str, Any], limit: int | None) -> dict[str, Any]:
+    """What a plan depends on, as it is now."""
+    return {
+        "settings": fingerprint(fields),
+        "content": content(recipe),
+        "limit": limit or 0,
+        "root": _images_root(recipe),
+        "images": _images_state(folder / SAMPLES),
+    }
+
+
+def current(folder: Path, now: Mapping[str, Any]) -> bool:
+    """Whether the plan on disk was made from exactly this, and is whole. Unreadable rows are looked at again."""
+    try:
+        state = orjson.loads((folder / STATE).read_bytes())
+        saved, files, _ = state["made_from"], state.get("files"), state["routed"]
+    except (FileNotFoundError, orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
+        return False
+    saved.setdefault("root", now["root"])  # not noted by earlier versions
+    if saved != {**now, "unreadable": 0} or not all((folder / name).is_file() for name in _FILES):
+        return False
+    # Older versions noted no digests.
+    return files is None or files == _digests(folder)
+
+
+def _digests(folder: Path) -> dict[str, str]:
+    return {name: describe(folder / name).sha256 for name in _FILES}
+
+
+def _images_root(recipe: Recipe) -> str:
+    """The folder that image paths start from, for other pictures may lie in another one; empty for a hub name."""
+    source = recipe.data[SOURCE]
+    if source.images_root is not None:
+        return str(recipe.local(source.images_root))
+    return str(sources.locate(recipe, SOURCE).root) if recipe.local(source.source).exists() else ""
+
+
+def _images_state(path: Path) -> str:
+    """Digest over size and time of change of every file that the planned samples' images lie in."""
+    try:
+        return fingerprint({name: _stat(name) for name in _image_paths(path)})
+    except (OSError, pa.ArrowException, KeyError):
+        return ""  # there is none, or a damaged one, which is made anew
+
+
+def _image_paths(path: Path) -> list[str]:
+    with pq.ParquetFile(path) as table:
+        rows: Any = table.read(columns=["images.list.element.path"])["images"].combine_chunks()
+    return sorted(rows.flatten().field("path").unique().to_pylist())
+
+
+def _stat(name: str) -> list[int]:
+    try:
+        status = os.stat(name)  # noqa: PTH116 (a Path for each of a million images costs more than the call)
+    except OSError:
+        return []
+    return [status.st_size, status.st_mtime_ns]
+
+
+def away(folder: Path, now: Mapping[str, Any]) -> list[str]:
+    """Folders of images of the plan in place that cannot be read now, although its source is still the same."""
+    try:
+        if orjson.loads((folder / STATE).read_bytes())["made_from"]["content"] != now["content"]:
+            return []
+        missing = {str(Path(name).parent) for name in _image_paths(folder / SAMPLES) if not _stat(name)}
+    except (OSError, pa.ArrowException, orjson.JSONDecodeError, KeyError, TypeError):
+        return []
+    return sorted(name for name in missing if not _listed(name))
+
+
+def _listed(folder: str) -> bool:
+    """Whether a folder can be listed and holds something."""
+    try:
+        with os.scandir(folder) as entries:
+            return any(entries)
+    except OSError:
+        return False
+
+
+def prepare(recipe: Recipe, folder: Path, *, limit: int | None) -> tuple[Path, dict[str, int]]:
+    """Read the source and write a new plan to a folder of its own, which `adopt` puts in place.
+
+    Returns the folder, and how many samples each teacher covers.
+    """
+    pending = folder / ".pending"
+    shutil.rmtree(pending, ignore_errors=True)
+    routed = Counter({teacher.name: 0 for teacher in recipe.teachers})
+    with atomic_path(pending / QUARANTINE) as quarantine_path, quarantine_path.open("wb") as quarantine:
+        seen = TeacherCoverage()
+        found = _routable(recipe, quarantine, seen)
+        chosen = found if limit is None else iter(spread(islice(found, max(_LIMIT_POOL, 4 * limit)), limit))
+        data.write_samples(pending / SAMPLES, _counted(recipe, chosen, routed))
+        _check_coverage(recipe, seen)
+    return pending, dict(routed)
+
+
+class TeacherCoverage:
+    """What the samples of a source are like, and which teachers are for any of them."""
+
+    def __init__(self) -> None:
+        self.domains, self.difficulties = Counter[str](), Counter[str]()
+        self.covering: set[str] = set()
+
+    def add(self, recipe: Recipe, sample: Sample) -> bool:
+        """Count a sample; whether a teacher is for it."""
+        self.domains[sample.domain] += 1
+        self.difficulties[str(sample.meta.get("difficulty", ""))] += 1
+        covering = {teacher.name for teacher in recipe.teachers if covers(teacher, sample)}
+        self.covering |= covering
+        return bool(covering)
+
+
+def _routable(recipe: Recipe, quarantine: IO[bytes], seen: TeacherCoverage) -> Iterator[Sample]:
+    """The samples that some teacher covers; every other row goes to the quarantine with its reason."""
+
+    def set_aside(record: dict[str, Any]) -> None:
+        quarantine.write(seal(record))
+
+    def bad(row: BadRow) -> None:
+        set_aside(asdict(row))
+
+    for sample in data.samples(recipe, SOURCE, on_bad=bad):
+        if seen.add(recipe, sample):
+            yield sample
+        else:
+            detail = f"no teacher is for domain {sample.domain!r}"
+            if any(teacher.hinted for teacher in recipe.teachers) and sample.answer is None:
+                detail += " without a gold answer"
+            set_aside({"sample_id": sample.id, "reason": NO_TEACHER, "detail": detail})
+
+
+def _counted(recipe: Recipe, samples: Iterator[Sample], routed: Counter[str]) -> Iterator[Sample]:
+    for sample in samples:
+        routed.update(teacher.name for teacher in route(recipe.teachers, sample))
+        yield sample
+
+
+def spread(samples: Iterable[Sample], limit: int) -> list[Sample]:
+    """`limit` samples, domains taking turns, in each domain those with the smallest ids."""
+    smallest: dict[str, list[tuple[str, Sample]]] = {}
+    for sample in samples:
+        kept = smallest.setdefault(sample.domain, [])
+        insort(kept, (sample.id, sample), key=lambda item: item[0])
+        del kept[limit:]
+    turns = deque(deque(sample for _, sample in smallest[domain]) for domain in sorted(smallest))
+    chosen: list[Sample] = []
+    while turns and len(chosen) < limit:
+        domain = turns.popleft()
+        chosen.append(domain.popleft())
+        if domain:
+            turns.append(domain)
+    return chosen
+
+
+def _check_coverage(recipe: Recipe, seen: TeacherCoverage) -> None:
+    for problem in coverage_problems(recipe, seen):
+        raise problem
+
+
+def coverage_problems(recipe: Recipe, seen: TeacherCoverage) -> Iterator[RecipeError]:
+    """Every teacher that no sample of the source is for: most likely a misspelt domain."""
+    for teacher in recipe.teachers:
+        if teacher.name not in seen.covering and not teacher.fallback:
+            yield _uncovered(teacher, seen)
+
+
+def _uncovered(teacher: Teacher, seen: TeacherCoverage) -> RecipeError:
+    for key, wanted, found in (
+        ("domains", teacher.domains, seen.domains),
+        ("difficulty", teacher.difficulty, seen.difficulties),
+    ):
+        if wanted and not found.keys() & set(wanted):
+            near = difflib.get_close_matches(wanted[0], found, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            return RecipeError(
+                f"teachers.{teacher.name}.{key} = {list(wanted)}: no sample has any of these{hint} "
+                f"(in [data.{SOURCE}]: {', '.join(repr(value) for value in sorted(found))})"
+            )
+    return RecipeError(
+        f"teachers.{teacher.name}: no sample of [data.{SOURCE}] is for it (domains, difficulty, "
+        f"modality = {teacher.modality!r}, hinted = {teacher.hinted}: hinted needs gold answers)"
+    )
+
+
+def adopt(pending: Path, folder: Path, now: Mapping[str, Any], routed: Mapping[str, int]) -> None:
+    """Put a new plan in place of the old one. A kill in between leaves no plan.json, so it is made again."""
+    (folder / STATE).unlink(missing_ok=True)
+    for name in _FILES:
+        (pending / name).replace(folder / name)
+    pending.rmdir()
+    unreadable = sum(count for reason, count in quarantined(folder).items() if reason not in _SETTLED)
+    state = {**now, "images": _images_state(folder / SAMPLES), "unreadable": unreadable}
+    write_json(folder / STATE, {"made_from": state, "routed": routed, "files": _digests(folder)})
+
+
+_SETTLED = frozenset({NO_TEACHER, "duplicate_row", "conflicting_answer"})
+"""Reasons that only a change of the source or the recipe can cure, and such a change is seen."""
+
+
+def quarantined(folder: Path) -> Counter[str]:
+    """Rows set aside, by reason."""
+    return Counter(row["reason"] for row in read_jsonl(folder / QUARANTINE, check=requiring("reason")))
+
+
+def planned(pending: Path, routed: Mapping[str, int]) -> Plan:
+    """A plan that `prepare` has written, before it is put in place."""
+    with pq.ParquetFile(pending / SAMPLES) as table:
+        samples = table.metadata.num_rows
+    return Plan(folder=pending, samples=samples, quarantined=quarantined(pending), routed=routed)
+
+
+def read(folder: Path) -> Plan:
+    """The plan in place."""
+    try:
+        with pq.ParquetFile(folder / SAMPLES) as table:
+            samples = table.metadata.num_rows
+        routed = orjson.loads((folder / STATE).read_bytes())["routed"]
+    except (OSError, pa.ArrowException, orjson.JSONDecodeError, KeyError) as error:
+        raise DataError(
+            f"{folder}: the plan cannot be read ({error}); remove {folder / STATE} and run again"
+        ) from None
+    return Plan(folder=folder, samples=samples, quarantined=quarantined(folder), routed=routed)

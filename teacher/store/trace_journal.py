@@ -1,0 +1,263 @@
+"""The traces of one teacher on disk: `generate/<teacher>/part-*.jsonl`, one record a trace.
+
+Parts only grow while a run is open. Before a run appends, damaged lines are set aside, and records that must go
+(errors to be asked again, doubled ids) or change (parsed by an older parser or in another mode) are rewritten part by
+part, each one atomically.
+"""
+
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from distill import redact
+from distill.artifacts import json_lines as lines
+from distill.artifacts.damaged_lines import keep
+from distill.artifacts.json_lines import Damaged
+from distill.artifacts.manifest import Journal, read_jsonl, read_jsonl_at, write_jsonl
+from distill.errors import StorageError
+from distill.recipe.recipe import Teacher
+from distill.traces.logprobs import encode
+from distill.traces.trace_lines import trace_fault
+from distill.types import Outcome, Trace, Usage
+from teacher.messages.completion import Completion, Served
+from teacher.messages.parse import VERSION, Parsed, parse
+from teacher.messages.request import Model, Request
+from teacher.store.trace_index import Ledger, part_number, part_path
+
+PART_RECORDS = 50_000
+"""A part that holds so many records is closed for good, so that later stages have units to work on."""
+
+
+def parts(folder: Path) -> list[Path]:
+    return sorted(folder.glob("part-*.jsonl"))
+
+
+def scan(folder: Path, teacher: Teacher) -> Ledger:
+    """Read every part once, changing nothing. Of several finished records with one id the first counts."""
+    ledger = Ledger(folder)
+    for part in parts(folder):
+        _scan_part(ledger, part, teacher)
+    ledger.errors = {key: passing for key, passing in ledger.failed.items() if key.hex() not in ledger}
+    ledger.failed.clear()
+    return ledger
+
+
+def _scan_part(ledger: Ledger, part: Path, teacher: Teacher) -> None:
+    ledger.records[part], ledger.ends[part] = 0, part.stat().st_size
+
+    def on_damage(_: Damaged) -> None:
+        ledger.damaged.add(part)
+
+    for start, record in read_jsonl_at(part, check=trace_fault, on_damage=on_damage):
+        ledger.records[part] += 1
+        if record["outcome"] == Outcome.ERROR:
+            ledger.with_errors.add(part)
+        elif record["id"] in ledger:
+            ledger.spoilt.add(part)
+            continue
+        elif _outdated(record, teacher):
+            ledger.spoilt.add(part)
+            record = _parsed_again(record, teacher)
+        ledger.add(record, part_number(part), start)
+
+
+def clean(ledger: Ledger, teacher: Teacher, *, drop_errors: bool) -> None:
+    """Rewrite the spoilt parts, and with `drop_errors` those that hold errors about to be asked again.
+
+    What is damaged goes to the part's side file first.
+    """
+    chosen = ledger.spoilt | ledger.damaged | (ledger.with_errors if drop_errors else set())
+    if drop_errors:
+        # A Journal adds checksums to a file of an older version before it appends, and the records move.
+        chosen |= {part for part in ledger.records if part == max(ledger.records) and lines.is_plain(part)}
+    if not chosen:
+        return
+    seen: set[bytes] = set()
+    for part in ledger.records:
+        if part not in chosen:
+            seen.update(bytes.fromhex(record["id"]) for record in read_jsonl(part))
+            continue
+        if part in ledger.damaged:
+            keep(part, (piece for piece in lines.scan(part, trace_fault) if isinstance(piece, Damaged)))
+        write_jsonl(part, _cleaned(part, teacher, seen, drop_errors=drop_errors))
+    ledger.become(scan(ledger.folder, teacher))
+
+
+def _cleaned(part: Path, teacher: Teacher, seen: set[bytes], *, drop_errors: bool) -> Iterator[dict[str, Any]]:
+    """The records of a part that stay, as they are to be; finished ids are added to `seen`."""
+    for record in read_jsonl(part, check=trace_fault, on_damage=lambda _: None):
+        key, error = bytes.fromhex(record["id"]), record["outcome"] == Outcome.ERROR
+        if (error and drop_errors) or (not error and key in seen):
+            continue
+        if not error:
+            seen.add(key)
+            record = _parsed_again(record, teacher)
+        yield record
+
+
+def _outdated(record: Mapping[str, Any], teacher: Teacher) -> bool:
+    params = record["params"]
+    return (params.get("reasoning"), params.get("parser")) != (teacher.reasoning, VERSION)
+
+
+def _parsed_again(record: Mapping[str, Any], teacher: Teacher) -> dict[str, Any]:
+    changed = dict(record)
+    if not _outdated(record, teacher):
+        return changed
+    parsed = parse(record["text"], mode=teacher.reasoning, finish_reason=record["finish_reason"])
+    usage = record["usage"]
+    total = usage["reasoning"] + usage["answer"]
+    changed |= {
+        "reasoning": parsed.reasoning,
+        "answer": parsed.answer,
+        "outcome": str(parsed.outcome),
+        "usage": usage | _divided(total, None, parsed),
+        "params": {**record["params"], "reasoning": teacher.reasoning, "parser": VERSION},
+    }
+    return changed
+
+
+def trace(teacher: Teacher, model: Model, served: Served, request: Request, completion: Completion) -> Trace:
+    """The record of one finished request. What a server repeats of our secrets is masked before it is parsed."""
+    completion = replace(
+        completion,
+        text=redact.exact(completion.text),
+        error=redact.message(completion.error),
+        model=redact.exact(completion.model),
+        notes=tuple(map(redact.exact, completion.notes)),
+    )
+    if completion.error:
+        parsed = Parsed(reasoning="", answer="", outcome=Outcome.ERROR)
+    else:
+        parsed = parse(completion.text, mode=teacher.reasoning, finish_reason=completion.finish_reason)
+    return Trace(
+        id=request.id,
+        sample_id=request.sample.id,
+        teacher=teacher.name,
+        k=request.k,
+        seed=request.seed,
+        reasoning=parsed.reasoning,
+        answer=parsed.answer,
+        text=completion.text,
+        outcome=str(parsed.outcome),
+        finish_reason=completion.finish_reason,
+        usage=Usage(
+            prompt=completion.prompt_tokens,
+            image=completion.image_tokens,
+            cached=completion.cached_tokens,
+            **_divided(completion.completion_tokens, completion.reasoning_tokens, parsed),
+        ),
+        params={
+            **request.sampling.model_dump(mode="json"),
+            "chat_template_kwargs": dict(teacher.chat_template_kwargs),
+            "mm_processor_kwargs": dict(teacher.mm_processor_kwargs),
+            "reasoning": teacher.reasoning,
+            "parser": VERSION,
+        },
+        model=model.name,
+        revision=model.revision,
+        engine={**served.engine, "model": completion.model or served.model},
+        prompt_sha=request.prompt_sha,
+        latency_s=round(completion.latency_s, 4),
+        created=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        attempt=request.attempt,
+        draft=request.draft,
+        hinted=teacher.hinted,
+        stop_reason=completion.stop_reason,
+        error=completion.error,
+        proven=bool(completion.error),
+        notes=completion.notes,
+        logprobs=None
+        if completion.token_ids is None or completion.token_logprobs is None
+        else encode(completion.token_ids, completion.token_logprobs),
+    )
+
+
+def _divided(total: int, reasoning_tokens: int | None, parsed: Parsed) -> dict[str, int]:
+    """Completion tokens as reasoning and answer; by their lengths in characters when the engine does not say."""
+    if reasoning_tokens is None:
+        characters = len(parsed.reasoning) + len(parsed.answer)
+        reasoning_tokens = round(total * len(parsed.reasoning) / characters) if characters else 0
+    reasoning = min(total, reasoning_tokens)
+    return {"reasoning": reasoning, "answer": total - reasoning}
+
+
+def _shallow(value: Trace | Usage) -> dict[str, Any]:
+    """Its fields by name; `asdict` would copy what lies inside, which costs as much as all the rest of a trace."""
+    return {name: getattr(value, name) for name in value.__slots__}
+
+
+class TraceJournal:
+    """Appends the traces of one teacher; whole lines, fsynced in groups. The run's lock makes it the only writer.
+
+    A thread of its own does the fsyncs, so that neither a busy event loop nor a long step of an embedded model makes
+    a finished trace wait for longer than the flush interval, and a slow disk makes nobody else wait.
+    """
+
+    def __init__(self, ledger: Ledger, *, flush_interval_s: float) -> None:
+        self._ledger = ledger
+        self._flush_interval_s = flush_interval_s
+        self._journal: Journal | None = None
+        self._part = max(ledger.records, default=part_path(ledger.folder, 0))
+        self._changing = threading.Lock()
+        self._closed = threading.Event()
+        self._failure: StorageError | None = None
+        self._flusher = threading.Thread(target=self._keep_flushing, name="flush", daemon=True)
+        self._flusher.start()
+
+    def append(self, finished: Trace) -> dict[str, Any]:
+        """Write one trace; its record. It is durable within the flush interval."""
+        if self._failure is not None:
+            raise self._failure
+        if finished.id in self._ledger:
+            raise AssertionError(f"trace {finished.id} of teacher {finished.teacher} was generated twice")
+        record: dict[str, Any] = _shallow(finished) | {"usage": _shallow(finished.usage)}
+        # What most engines never say would only make every record longer.
+        rare = ("logprobs", "stop_reason", "proven", "notes")
+        for values, key in (*((record, key) for key in rare), (record["usage"], "cached")):
+            if values[key] is None or values[key] is False or values[key] in ("", ()):
+                del values[key]
+        journal = self._open()
+        start = journal.append(record)
+        self._ledger.records[self._part] = self._ledger.records.get(self._part, 0) + 1
+        self._ledger.ends[self._part] = journal.end
+        self._ledger.add(record, part_number(self._part), start)
+        return record
+
+    def _open(self) -> Journal:
+        if self._ledger.records.get(self._part, 0) >= PART_RECORDS:
+            self._close_part()
+            self._part = part_path(self._ledger.folder, part_number(self._part) + 1)
+        if self._journal is None:
+            self._journal = Journal(self._part, flush_interval_s=self._flush_interval_s)
+        return self._journal
+
+    def _close_part(self) -> None:
+        with self._changing:
+            if self._journal is not None:
+                self._journal.close()
+                self._journal = None
+
+    def _keep_flushing(self) -> None:
+        while not self._closed.wait(self._flush_interval_s / 4):
+            with self._changing:
+                try:
+                    self.flush()
+                except StorageError as error:
+                    self._failure = error
+                    return
+
+    def flush(self) -> None:
+        """Make every trace durable now."""
+        if self._journal is not None:
+            self._journal.flush()
+
+    def close(self) -> None:
+        self._closed.set()
+        self._flusher.join()
+        self._close_part()
+        if self._failure is not None:
+            raise self._failure
