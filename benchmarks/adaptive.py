@@ -16,7 +16,7 @@ from typing import Any
 
 from distill.answers.verdicts import judge
 from distill.artifacts.manifest import read_jsonl
-from distill.data import reader as data
+from distill.data import reader
 from distill.recipe.recipe import Recipe, load
 from distill.recipe.teachers import Until
 from teacher.generate import generate
@@ -33,7 +33,7 @@ def changed(recipe: Recipe, sampling: Mapping[str, Any], **values: Any) -> Recip
 
 def correct_traces(recipe: Recipe, run: Path) -> tuple[Counter[str], int, int]:
     """Verified traces a question; all traces; all generated tokens."""
-    samples = {sample.id: sample for sample in data.read_samples(run / "generate" / "samples.parquet")}
+    samples = {sample.id: sample for sample in reader.read_samples(run / "generate" / "samples.parquet")}
     correct: Counter[str] = Counter()
     traces = tokens = 0
     for part in run.glob("generate/*/part-*.jsonl"):

@@ -102,19 +102,19 @@ def child(recipe: str, run: str) -> None:
     import importlib
 
     from distill.recipe.recipe import load
-    from filters import apply as stage
+    from filters import apply
 
     meter = Meter()
     importlib.import_module("filters.report.page")
     for name, phase in PHASES.items():
-        owner: Any = stage
+        owner: Any = apply
         *modules, attribute = name.split(".")
         for module in modules:
-            owner = getattr(stage, module, None) or importlib.import_module(f"filters.{module}")
+            owner = getattr(apply, module, None) or importlib.import_module(f"filters.{module}")
         if hasattr(owner, attribute):
             setattr(owner, attribute, meter.timed(getattr(owner, attribute), phase))
     started, used = time.monotonic(), time.process_time()
-    manifest = stage.apply(load(recipe), run)
+    manifest = apply.apply(load(recipe), run)
     total, cpu = time.monotonic() - started, time.process_time() - used
     meter._end()
     meter.cpu["other"] = cpu - sum(meter.cpu.values())

@@ -27,7 +27,7 @@ from distill.data import images
 from distill.types import ImageRef
 from student.data.rows import Row
 from student.inference.likelihood import Fit, Said
-from student.models import siq_vl as model
+from student.models import siq_vl
 
 WORDS = [*["row", "bar", "red", "blue", "circle", "square", "north", "south", "total", "sum"], *"123456789=+-,."]
 
@@ -49,7 +49,7 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        student, processor = model.load(
+        student, processor = siq_vl.load(
             str(tiny_models.build(folder / "model", hidden=options.hidden, layers=options.layers))
         )
         student.resize_token_embeddings(options.vocabulary, mean_resizing=False)

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 import stub_server
 import tiny_models
 
-from distill.data import reader as data
+from distill.data import reader
 from distill.recipe.recipe import load
 from teacher.engines.http_client import ChatClient
 from teacher.messages.request import Request, model_of, requests
@@ -80,7 +80,7 @@ def _bare(folder: Path, rows: int) -> None:
     recipe = load(folder / "recipe.toml")
     (teacher,) = recipe.teachers
     model = model_of(recipe, teacher)
-    samples = (sample for sample, _ in zip(data.samples(recipe), range(rows), strict=False))
+    samples = (sample for sample, _ in zip(reader.samples(recipe), range(rows), strict=False))
     wanted = [request for sample in samples for request in requests(recipe, teacher, model, sample)]
     waiting = iter(wanted)
 

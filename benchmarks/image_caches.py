@@ -23,13 +23,11 @@ import train_world as world
 
 from distill.recipe.recipe import Lora, load
 from distill.recipe.stages import Stage
-from student.data import image_tokens as features
-from student.data import rows
+from student.data import image_tokens, rows
 from student.data.encode import Encoder, Examples, encode
 from student.data.images import ImageStore, Pictures
-from student.models import attention, freeze
-from student.models import siq_vl as models
-from student.training import token_weights as loss
+from student.models import attention, freeze, siq_vl
+from student.training import token_weights
 from student.training.stage import end_ids, pad_id, type_name
 from student.training.step_dataset import MICRO_BATCHES, feed
 
@@ -47,7 +45,7 @@ def compare(options: argparse.Namespace, folder: Path) -> None:
     if options.run:
         recipe = load(options.recipe)
         stage = next(stage for stage in recipe.stages if stage.name == options.stage)
-        model, processor = models.load(str(options.run / "train" / options.start / "model"), dtype="float32")
+        model, processor = siq_vl.load(str(options.run / "train" / options.start / "model"), dtype="float32")
         found = rows.read(recipe, options.run, stage, Counter())
     else:
         shape = world.SHAPES[options.preset]
@@ -56,7 +54,7 @@ def compare(options: argparse.Namespace, folder: Path) -> None:
         path.write_text('[data.rows]\nsource = "rows.jsonl"\nimages_root = "images"\n', encoding="utf-8")
         recipe = load(path)
         stage = Stage(name="reason", data="rows", train=("language",))
-        model, processor = models.load(str(world.write_student(folder, shape, "float32")), dtype="float32")
+        model, processor = siq_vl.load(str(world.write_student(folder, shape, "float32")), dtype="float32")
         found = rows.read(recipe, folder, stage, Counter())
     stage = stage.model_copy(
         update={"batch_size": options.batch, "batch_tokens": None, "max_steps": 10_000, "lora": lora_of(options)}
@@ -105,15 +103,15 @@ def steps(
     folder: Path,
 ) -> None:
     """Real tokens/s from pixels and from tokens, step by step in turns."""
-    parts = models.parts(model)
-    loss.attach(model)
+    parts = siq_vl.parts(model)
+    token_weights.attach(model)
     attention.use(model, attention.choose("auto", torch.device("cpu"), torch.float32))
     student = freeze.prepare(model, parts, stage.train, stage.lora)
     refs = [ref for example in examples.rows for ref in example.row.images]
     kept: list[Pictures] = []
     cpu, seconds = timed(
         lambda: kept.append(
-            features.token_store(
+            image_tokens.token_store(
                 model,
                 parts,
                 store,

@@ -25,8 +25,8 @@ import pyarrow.parquet as pq
 
 from distill.recipe import recipe as recipes
 from distill.reports.text_table import table
-from student.evaluation import lmms_tasks as lmms
-from student.export import convert as export
+from student.evaluation import lmms_tasks
+from student.export import convert
 from teacher.engines.export_server import SERVED_NAME, SITE, server_of, serving
 
 VERSION = "0.7.3"
@@ -108,7 +108,7 @@ def replies(found: dict[str, Any], questions: Path) -> dict[str, tuple[str, bool
     return said
 
 
-def standard(task: lmms.Task, folder: Path, python: Path) -> Path:
+def standard(task: lmms_tasks.Task, folder: Path, python: Path) -> Path:
     """A folder with lmms-eval's own ChartQA task over the questions of `task` that have one picture."""
     rows = [
         {
@@ -117,7 +117,7 @@ def standard(task: lmms.Task, folder: Path, python: Path) -> Path:
             "answer": row["answers"][0],
             "image": {"bytes": (task.folder / "images" / row["images"][0]).read_bytes(), "path": None},
         }
-        for row in pq.read_table(task.folder / lmms.QUESTIONS).to_pylist()
+        for row in pq.read_table(task.folder / lmms_tasks.QUESTIONS).to_pylist()
         if len(row["images"]) == 1
     ]
     texts = ("type", "question", "answer")
@@ -148,12 +148,12 @@ def main() -> None:
     limit = ["--limit", str(options.limit)] if options.limit else []
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        stage = export.export(options.run, folder / "student", stage=options.stage)
-        (task,) = lmms.write(recipe, [recipe.eval.data], folder / "tasks")
-        rows = pq.read_table(task.folder / lmms.QUESTIONS, columns=["images"])["images"].to_pylist()
+        stage = convert.export(options.run, folder / "student", stage=options.stage)
+        (task,) = lmms_tasks.write(recipe, [recipe.eval.data], folder / "tasks")
+        rows = pq.read_table(task.folder / lmms_tasks.QUESTIONS, columns=["images"])["images"].to_pylist()
         arguments = {
-            **export.server_arguments(folder / "student"),
-            "dtype": export.dtype_of(folder / "student"),
+            **convert.server_arguments(folder / "student"),
+            "dtype": convert.dtype_of(folder / "student"),
             "max-model-len": min(TOKENS + recipe.eval.max_new_tokens, most(folder / "student")),
             "limit-mm-per-prompt": {"image": max(map(len, rows))},
         }
@@ -164,7 +164,9 @@ def main() -> None:
         with serving(folder / "student", server=server_of(recipe), arguments=arguments, **limits) as server:
             print(f"stage {stage}, {server.engine}, lmms-eval {VERSION}, {task.questions} questions", flush=True)
             found, seconds = ask(python, folder, server.url, task.name, folder / "tasks", *limit)
-            compare(options.run, stage, found["results"][task.name], replies(found, task.folder / lmms.QUESTIONS))
+            compare(
+                options.run, stage, found["results"][task.name], replies(found, task.folder / lmms_tasks.QUESTIONS)
+            )
             print(f"{seconds:.0f} s\n")
             charts = standard(task, folder / "standard", python)
             for tokens in (16, recipe.eval.max_new_tokens):

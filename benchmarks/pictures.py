@@ -21,8 +21,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from filters.matching import image_compare as resaves
-from filters.matching import image_match as pictures
+from filters.matching import image_compare, image_match
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 import chart_pictures as charts
@@ -88,10 +87,10 @@ def judged(
     looking = comparing = 0.0
     for number, (kind, one, other) in enumerate(pairs):
         start = time.perf_counter()
-        looks = [pictures.look(data, max_pixels=MAX_PIXELS) for data in (one, other)]
-        proposed = looks[0].pixels == looks[1].pixels or bool(list(pictures.proposals(looks)))
+        looks = [image_match.look(data, max_pixels=MAX_PIXELS) for data in (one, other)]
+        proposed = looks[0].pixels == looks[1].pixels or bool(list(image_match.proposals(looks)))
         middle = time.perf_counter()
-        found = resaves.difference(one, other, max_pixels=MAX_PIXELS)
+        found = image_compare.difference(one, other, max_pixels=MAX_PIXELS)
         weight = found.weight if found else FAR
         same = weight <= 1
         comparing += time.perf_counter() - middle

@@ -12,7 +12,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from distill import hardware as gpus
+from distill import hardware
 from distill.commands import plan
 from distill.recipe import recipe
 from distill.reports.text_table import table
@@ -136,7 +136,7 @@ def patches_of(found: recipe.Recipe) -> tuple[int, int]:
 def times(name: str, folder: Path) -> list[tuple[str, float, float, float]]:
     """Stage, tokens, FLOPs (layers computed twice where the card needs that) and hours of each stage of a recipe."""
     found = local(name, folder)
-    card = gpus.named(CARDS[name])
+    card = hardware.named(CARDS[name])
     assert card.bf16 is not None
     patches, image_tokens = patches_of(found)
     rows = []

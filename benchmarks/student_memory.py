@@ -16,8 +16,7 @@ from distill.recipe.recipe import Lora
 from distill.recipe.stages import Stage
 from student.models import attention, freeze
 from student.models.siq_vl import parts, without_weights
-from student.training import memory
-from student.training import token_weights as loss
+from student.training import memory, token_weights
 from student.training.optimizer import CompensatedAdamW
 
 TRAINED = {
@@ -59,7 +58,7 @@ def measure(trained: str, dtype: str, checkpointing: bool) -> None:
 
     model = type(outline)(outline.config).to(getattr(torch, dtype))
     attention.use(model, attention.PACKED)
-    loss.attach(model)
+    token_weights.attach(model)
     student = freeze.prepare(model, roles, train, lora).train()
     if checkpointing:
         model.gradient_checkpointing_enable({"use_reentrant": False})

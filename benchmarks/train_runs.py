@@ -143,7 +143,7 @@ def ours(job: Job) -> Trained:
     from distill.recipe import recipe
     from distill.types import Progress
     from student import train
-    from student.models import siq_vl as model
+    from student.models import siq_vl
 
     values = {
         section: "\n".join(
@@ -186,7 +186,7 @@ def ours(job: Job) -> Trained:
         ticks.append(
             Tick(seconds=seconds, cpu_s=cpu_s, tokens=line["tokens"], places=round(places), loss=line["loss"])
         )
-    student, processor = model.load(str(run / "train" / "stage" / "model"), dtype=job.dtype)
+    student, processor = siq_vl.load(str(run / "train" / "stage" / "model"), dtype=job.dtype)
     return Trained(ticks=ticks, peak_bytes=peak, model=student, processor=processor)
 
 

@@ -135,7 +135,7 @@ def write_student(folder: Path, shape: Shape, dtype: str) -> Path:
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM, SiglipVisionConfig, SiglipVisionModel
 
-    from student.models import siq_vl as model
+    from student.models import siq_vl
 
     torch.manual_seed(0)
     weights = getattr(torch, dtype)
@@ -161,7 +161,7 @@ def write_student(folder: Path, shape: Shape, dtype: str) -> Path:
     )
     Qwen2ForCausalLM(decoder).to(weights).save_pretrained(folder / "language")
     tokenizer().save_pretrained(folder / "language")
-    student, processor = model.build(
+    student, processor = siq_vl.build(
         str(folder / "vision"), str(folder / "language"), shape.pixel_shuffle, dtype=dtype
     )
     student.save_pretrained(folder / "student")

@@ -86,11 +86,11 @@ def _lazy_fit(
 
     def measure_batch(pairs: list[tuple[Sample, Trace]]) -> list[dict[str, Any]]:
         from student.data.rows import Row
-        from student.inference import likelihood as fit
+        from student.inference import likelihood
 
         if not loaded:
             loaded.append(
-                fit.load(
+                likelihood.load(
                     checkpoint,
                     dtype=settings.dtype,
                     revision=revision,
@@ -110,14 +110,14 @@ def _lazy_fit(
                 question=sample.question,
                 response=before + trace.answer.strip(),
             )
-            said.append(fit.Said(row=row, answer_at=len(before)))
+            said.append(likelihood.Said(row=row, answer_at=len(before)))
         return loaded[0](said)
 
     return measure_batch
 
 
 def _judge(recipe: Recipe, folder: Path) -> "Measurer":
-    from filters.run_signals import teacher_judge as judge
+    from filters.run_signals import teacher_judge
     from filters.tables.side_tables import Measurer
     from teacher.ask import Question, asking, teacher_of
     from teacher.messages.request import model_of, precision_key
@@ -139,7 +139,7 @@ def _judge(recipe: Recipe, folder: Path) -> "Measurer":
 
     def measure(items: "Iterable[Item]", on_done: "Done") -> list[Path]:
         with asking(recipe, name, folder, max_tokens=settings.max_tokens) as ask:
-            return judge.measure(
+            return teacher_judge.measure(
                 items,
                 folder,
                 lambda texts: ask([Question(text=text) for text in texts]),
@@ -149,4 +149,6 @@ def _judge(recipe: Recipe, folder: Path) -> "Measurer":
                 on_done=on_done,
             )
 
-    return Measurer(columns=judge.COLUMNS, identity=identity | {"relative_tolerance": tolerance}, measure=measure)
+    return Measurer(
+        columns=teacher_judge.COLUMNS, identity=identity | {"relative_tolerance": tolerance}, measure=measure
+    )

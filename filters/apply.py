@@ -14,24 +14,19 @@ from typing import Any
 import duckdb
 import pyarrow.parquet as pq
 
-from distill.artifacts import manifest as artifacts
+from distill.artifacts import manifest
 from distill.artifacts.integrity import changed
 from distill.artifacts.manifest import Manifest, Output
 from distill.errors import DataError, RecipeError
 from distill.recipe.recipe import Recipe
 from distill.types import Progress, ProgressCallback, unwatched
-from filters.dataset import ablation_sets as arms
-from filters.dataset import exports
-from filters.dataset import writer as dataset
+from filters.dataset import ablation_sets, exports, writer
 from filters.dataset.card import VERSION, card
-from filters.decisions import dataset_checks as health
-from filters.decisions import decide as policy
-from filters.decisions import funnel
+from filters.decisions import dataset_checks, decide, funnel
 from filters.decisions import rules as conditions
 from filters.decisions.funnel import Funnel
 from filters.decisions.rules import UNREADABLE_IMAGE
-from filters.run_signals import corpus_duplicates as corpus
-from filters.run_signals import question_duplicates as questions
+from filters.run_signals import corpus_duplicates, question_duplicates
 from filters.signals import registry
 from filters.signals.registry import MODELS, Extractor
 from filters.tables import measure
@@ -62,7 +57,7 @@ def apply(
     """
     started, run = time.monotonic(), Path(run)
     rules = conditions.check(recipe.filter)
-    generated = artifacts.require(run, "generate", next_step="run `distill generate` first")
+    generated = manifest.require(run, "generate", next_step="run `distill generate` first")
     measurers = measurers or {}
     if missing := [name for name in MODELS if name in recipe.filter.signals and name not in measurers]:
         raise RecipeError(
@@ -70,19 +65,19 @@ def apply(
             "`distill.extras.measurers(recipe, run)`, as `distill filter` does"
         )
     folder = run / "filter"
-    with artifacts.locked(run):
+    with manifest.locked(run):
         extractors = registry.build(recipe, folder)
         identities = registry.identity(extractors) | {name: dict(found.identity) for name, found in measurers.items()}
         if (scheme := _scheme(recipe)) is not None:
             identities["corpus"] = scheme.as_fields()
-        fields = artifacts.flatten(_fields(recipe, generated, identities))
+        fields = manifest.flatten(_fields(recipe, generated, identities))
         if fresh or _only_traces_differ(Manifest.read(folder), fields):
             _start_over(folder)
-        done = artifacts.finished(folder, fields, remedy="Give --fresh to filter again (valid signals are reused).")
+        done = manifest.finished(folder, fields, remedy="Give --fresh to filter again (valid signals are reused).")
         dressed = _dressed(recipe)
         if done is not None and done.inputs.get(_DRESSED) == dressed and not changed(folder, done.outputs.items()):
             return done
-        (folder / artifacts.MANIFEST).unlink(missing_ok=True)
+        (folder / manifest.MANIFEST).unlink(missing_ok=True)
         for left in folder.rglob(".*.tmp"):
             if left.is_file():  # by a run that was killed
                 left.unlink()
@@ -92,12 +87,12 @@ def apply(
         counts, outputs = _decide(recipe, rules, traces, tables, folder)
         return Manifest(
             stage="filter",
-            fingerprint=artifacts.fingerprint(fields),
+            fingerprint=manifest.fingerprint(fields),
             fields=fields,
             inputs={"generate": generated.fingerprint, _DRESSED: dressed},
             outputs=outputs,
             counts=counts | {"measured": watch.count, "reused": watch.reused},
-            versions=artifacts.versions("duckdb", "pyarrow", "tokenizers", "rapidfuzz", "math-verify"),
+            versions=manifest.versions("duckdb", "pyarrow", "tokenizers", "rapidfuzz", "math-verify"),
             seconds=round(time.monotonic() - started, 3),
         ).write(folder)
 
@@ -110,7 +105,7 @@ def _fields(recipe: Recipe, generated: Manifest, extractors: dict[str, dict[str,
         "seed": recipe.seed,
         "generate": {
             "fingerprint": generated.fingerprint,
-            "outputs": artifacts.fingerprint({path: output.sha256 for path, output in generated.outputs.items()}),
+            "outputs": manifest.fingerprint({path: output.sha256 for path, output in generated.outputs.items()}),
         },
     }
 
@@ -124,12 +119,12 @@ def _scheme(recipe: Recipe) -> Scheme | None:
 def _dressed(recipe: Recipe) -> str:
     """What card and exports depend on besides the dataset: they are made anew, and nothing trained is stale."""
     settings = recipe.filter.model_dump(mode="json", include={"card", "exports"})
-    return artifacts.fingerprint(settings | {"version": VERSION})
+    return manifest.fingerprint(settings | {"version": VERSION})
 
 
 def _only_traces_differ(before: Manifest | None, fields: dict[str, Any]) -> bool:
     """Whether the last result was made by the same settings from other traces."""
-    changed = artifacts.changes(before.fields, fields).keys() if before is not None else set()
+    changed = manifest.changes(before.fields, fields).keys() if before is not None else set()
     return bool(changed) and changed <= {"generate.fingerprint", "generate.outputs"}
 
 
@@ -154,14 +149,16 @@ def _measure(
     )
     side: dict[str, tuple[Path, ...]] = {}
     if scheme is not None:
-        side["corpus"] = (corpus.write(traces, signals, folder / "corpus", scheme, settings.corpus.threshold),)
+        side["corpus"] = (
+            corpus_duplicates.write(traces, signals, folder / "corpus", scheme, settings.corpus.threshold),
+        )
     if "question" in settings.signals:
         side["question"] = (
-            questions.write(
+            question_duplicates.write(
                 traces.samples,
                 range(len(traces.digests)),
                 folder / "question",
-                max_pixels=dataset.max_pixels(recipe),
+                max_pixels=writer.max_pixels(recipe),
                 workers=settings.workers,
             ),
         )
@@ -174,7 +171,7 @@ def _decide(
     recipe: Recipe, rules: list[conditions.Condition], traces: Index, tables: Tables, folder: Path
 ) -> tuple[dict[str, int], dict[str, Output]]:
     """Decisions, dataset and report from the signals; returns counts and outputs of the stage."""
-    from filters.report import page as report
+    from filters.report import page
 
     temporary = folder / _TEMPORARY
     database, written = _write_dataset(recipe, rules, traces, tables, folder / "decisions.parquet", temporary)
@@ -182,48 +179,48 @@ def _decide(
     if not written.rows:
         shutil.rmtree(temporary, ignore_errors=True)
         raise DataError(_nothing_kept(found, recipe, folder))
-    listed = arms.write(database, folder / arms.FOLDER, recipe.seed)
+    listed = ablation_sets.write(database, folder / ablation_sets.FOLDER, recipe.seed)
     generated = Manifest.read(folder.parent / "generate")
-    checked = health.measure(database, traces, recipe.filter.select)
-    artifacts.write_json(folder / health.FILE, checked.as_fields())
-    parts = {name: artifacts.describe(temporary / name, rows) for name, rows in written.files.items()}
-    digest = artifacts.fingerprint({name: part.sha256 for name, part in parts.items()})
+    checked = dataset_checks.measure(database, traces, recipe.filter.select)
+    manifest.write_json(folder / dataset_checks.FILE, checked.as_fields())
+    parts = {name: manifest.describe(temporary / name, rows) for name, rows in written.files.items()}
+    digest = manifest.fingerprint({name: part.sha256 for name, part in parts.items()})
     text = card(recipe, found, database, traces.makers, written.rows, generated, checked, digest)
-    artifacts.write_text(temporary / "README.md", text)
-    dataset.replace(temporary, folder / "dataset")
-    report.write(recipe, rules, database, traces, found, folder / "report.html", checked)
+    manifest.write_text(temporary / "README.md", text)
+    writer.replace(temporary, folder / "dataset")
+    page.write(recipe, rules, database, traces, found, folder / "report.html", checked)
     files = {
         "dataset/README.md": None,
         "decisions.parquet": traces.count,
         "report.html": None,
-        health.FILE: None,
+        dataset_checks.FILE: None,
         **exports.of_stage(recipe, folder),
         **{path.relative_to(folder).as_posix(): rows for path, rows in listed.items()},
         **{path.relative_to(folder).as_posix(): pq.read_metadata(path).num_rows for path in tables.files()},
     }
-    outputs = {name: artifacts.describe(folder / name, count) for name, count in files.items()}
+    outputs = {name: manifest.describe(folder / name, count) for name, count in files.items()}
     outputs |= {f"dataset/{name}": part for name, part in parts.items()}
     return _counts(found, traces, recipe) | checked.counts(), dict(sorted(outputs.items()))
 
 
 def _write_dataset(
     recipe: Recipe, rules: list[conditions.Condition], traces: Index, tables: Tables, decisions: Path, folder: Path
-) -> tuple[duckdb.DuckDBPyConnection, dataset.Written]:
+) -> tuple[duckdb.DuckDBPyConnection, writer.Written]:
     """Decide, and write what was chosen; again without them where images of chosen questions cannot be read."""
     unreadable: dict[str, str] = {}
     while True:
         shutil.rmtree(folder, ignore_errors=True)
-        rows = policy.decide(rules, recipe.filter.select, tables, decisions, unreadable, seed=recipe.seed)
+        rows = decide.decide(rules, recipe.filter.select, tables, decisions, unreadable, seed=recipe.seed)
         assert rows == traces.count, "a trace has no decision"
-        database = policy.database(tables, decisions)
-        written = dataset.write(
+        database = decide.database(tables, decisions)
+        written = writer.write(
             database,
             traces,
             folder,
             style=recipe.filter.rationale,
             curriculum=recipe.filter.select.curriculum,
             weight=recipe.filter.select.weight,
-            max_pixels=dataset.max_pixels(recipe),
+            max_pixels=writer.max_pixels(recipe),
         )
         if not written.unreadable:
             return database, written
@@ -259,11 +256,11 @@ def _nothing_kept(found: Funnel, recipe: Recipe, folder: Path) -> str:
 
 def _start_over(folder: Path) -> None:
     """Set the last result aside; the new one starts from its signals, which are checked before they are reused."""
-    if not (folder / artifacts.MANIFEST).exists():
+    if not (folder / manifest.MANIFEST).exists():
         return
-    artifacts.set_aside(folder)
+    manifest.set_aside(folder)
     before = folder.with_name(f"{folder.name}.previous")
-    with artifacts.storage_errors(folder):
+    with manifest.storage_errors(folder):
         measured = (before / name for name in (measure.SIGNALS, registry.TEST_SETS, *registry.SIDE))
         for path in (path for found in measured for path in found.rglob("*") if path.is_file()):
             new = folder / path.relative_to(before)

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 import duckdb
 
-from distill.artifacts import manifest as artifacts
+from distill.artifacts import manifest
 from distill.artifacts.manifest import Manifest
 from distill.recipe.filter import DEFAULT_RULES, Filter
 from distill.recipe.recipe import Recipe
 from distill.reports.text_table import table
-from filters.decisions import decide as policy
+from filters.decisions import decide
 from filters.decisions import rules as conditions
 from filters.decisions.rules import UNREADABLE_IMAGE, Condition
 from filters.signals.registry import FAMILY_OF
@@ -58,13 +58,13 @@ def what_if(recipe: Recipe, run: Path, *, threads: int | None = None) -> Compari
     """
     rules = conditions.check(recipe.filter)
     folder = run / "filter"
-    done = artifacts.require(run, "filter", next_step="run `distill filter` first; then policies can be compared")
+    done = manifest.require(run, "filter", next_step="run `distill filter` first; then policies can be compared")
     tables = Tables.of(folder)
     before = folder / "decisions.parquet"
     with TemporaryDirectory(prefix="distill-what-if-") as temporary:
         after = Path(temporary) / "decisions.parquet"
         unreadable = _unreadable(before)
-        policy.decide(rules, recipe.filter.select, tables, after, unreadable, seed=recipe.seed, threads=threads)
+        decide.decide(rules, recipe.filter.select, tables, after, unreadable, seed=recipe.seed, threads=threads)
         database = connect(tables, more={"before": before, "after": after}, threads=threads)
         groups = _groups(database)
         return Comparison(
@@ -158,9 +158,9 @@ def _moved(database: duckdb.DuckDBPyConnection) -> dict[str, tuple[int, tuple[st
 
 
 def _notes(settings: Filter, rules: Iterable[Condition], done: Manifest) -> Iterable[str]:
-    now = artifacts.flatten({"filter": settings.model_dump(mode="json", exclude={"workers", "partition_rows"})})
+    now = manifest.flatten({"filter": settings.model_dump(mode="json", exclude={"workers", "partition_rows"})})
     measured = set(done.fields["filter.signals"])
-    for key, (old, new) in artifacts.changes(done.fields, now).items():
+    for key, (old, new) in manifest.changes(done.fields, now).items():
         section, _, rest = key.partition(".")
         if section == "filter" and rest.split(".")[0] in measured:
             yield f"{key} = {new} is asked for, but the signals were measured with {old}; they are used as they are"

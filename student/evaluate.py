@@ -30,16 +30,14 @@ from distill.artifacts.manifest import (
     write_json,
     write_jsonl,
 )
-from distill.data import reader as data
+from distill.data import reader
 from distill.data.source_images import pictures_of, require_same_pictures
 from distill.errors import DataError, StaleError
 from distill.recipe.recipe import Recipe
 from distill.types import ProgressCallback, Sample, unwatched
 from student.data.rows import NO_THINK
-from student.evaluation import collect_replies as asking
+from student.evaluation import collect_replies, report, students
 from student.evaluation import metrics as figures
-from student.evaluation import report
-from student.evaluation import students as targets
 from student.evaluation.collect_replies import REPLIES, Connect, Engines, Key, Reply, Round, Serve
 from student.evaluation.students import Target
 from student.inference.scoring import Prediction, judged
@@ -67,7 +65,7 @@ def evaluate(
     unfinished or settings changed, another InputError for a student that cannot be asked, before any is.
     """
     begun = time.perf_counter()
-    arms = targets.targets(recipe, run)
+    arms = students.targets(recipe, run)
     folder = run / "eval"
     fields = _fields(recipe, arms)
     with locked(run):
@@ -81,14 +79,14 @@ def evaluate(
             if same and not changed(folder, manifest.outputs.items()):
                 return manifest
         samples = _questions(recipe)
-        rounds = asking.rounds(recipe, samples)
-        said = asking.said(folder)
+        rounds = collect_replies.rounds(recipe, samples)
+        said = collect_replies.said(folder)
         if manifest is None and said and (before := _settings(folder)) is not None:
             _require_same(folder, "was begun with", before, fields)
-        if work := asking.unfinished(arms, rounds, said):
+        if work := collect_replies.unfinished(arms, rounds, said):
             engines = Engines(vllm=vllm, connect=connect)
-            asking.ask(recipe, folder, work, engines, partial(_begin, folder, fields), on_progress)
-            said = asking.said(folder)
+            collect_replies.ask(recipe, folder, work, engines, partial(_begin, folder, fields), on_progress)
+            said = collect_replies.said(folder)
         judged_rounds = [_judged(recipe, arms, each, said) for each in rounds]
         return _finish(
             recipe,
@@ -104,7 +102,7 @@ def evaluate(
 
 def identity(recipe: Recipe, run: Path) -> str:
     """Digest of all that an evaluation comes from; raises what `evaluate` does for a student that is not there."""
-    return fingerprint({**_fields(recipe, targets.targets(recipe, run)), "without_image": recipe.eval.without_image})
+    return fingerprint({**_fields(recipe, students.targets(recipe, run)), "without_image": recipe.eval.without_image})
 
 
 def _fields(recipe: Recipe, arms: Mapping[str, Target]) -> dict[str, Any]:
@@ -117,7 +115,7 @@ def _fields(recipe: Recipe, arms: Mapping[str, Target]) -> dict[str, Any]:
         **flatten(recipe.eval.model_dump(mode="json", exclude=apart), "eval"),
         **{f"eval.arms.{arm}": target.what for arm, target in arms.items() if arm not in recipe.eval.students},
         **{f"students.{arm}": target.key for arm, target in arms.items()},
-        **flatten(data.source_fields(recipe, recipe.eval.data), f"data.{recipe.eval.data}"),
+        **flatten(reader.source_fields(recipe, recipe.eval.data), f"data.{recipe.eval.data}"),
         "filter.rationale": recipe.filter.rationale,
         "filter.answer.relative_tolerance": recipe.filter.answer.relative_tolerance,
         **flatten(recipe.filter.grounding.model_dump(mode="json"), "filter.grounding"),
@@ -172,7 +170,7 @@ def _settings(folder: Path) -> dict[str, Any] | None:
 def _questions(recipe: Recipe) -> list[Sample]:
     # A student of two modes is asked for its answers alone in the words that it learned (student/data/rows.py).
     ending = "" if recipe.eval.think else NO_THINK
-    found = (sample for sample in data.samples(recipe, recipe.eval.data) if sample.answers)
+    found = (sample for sample in reader.samples(recipe, recipe.eval.data) if sample.answers)
     samples = [replace(sample, question=f"{sample.question}{ending}") for sample in found]
     if not samples:
         raise DataError(f"[data.{recipe.eval.data}]: no question has a gold answer; nothing can be judged")

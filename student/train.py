@@ -21,7 +21,7 @@ from distill.artifacts.manifest import (
     set_aside,
     versions,
 )
-from distill.data import reader as data
+from distill.data import reader
 from distill.data.source_images import require_same_pictures
 from distill.errors import RecipeError, StaleError
 from distill.recipe.eval import BASE
@@ -30,7 +30,7 @@ from distill.recipe.stages import lineage, start_of
 from distill.types import ProgressCallback, unwatched
 from student.data import rows
 from student.distributed import processes
-from student.training import saved_model as results
+from student.training import saved_model
 from student.training import stage as stages
 
 # Settings that change how often something is written, never what is learned.
@@ -118,7 +118,7 @@ def _validation_fields(recipe: Recipe, stage: Stage) -> dict[str, Any]:
         return fields
     return {
         **fields,
-        **flatten(data.source_fields(recipe, settings.data), f"data.{settings.data}"),
+        **flatten(reader.source_fields(recipe, settings.data), f"data.{settings.data}"),
         "filter.rationale": recipe.filter.rationale,
         "filter.answer.relative_tolerance": recipe.filter.answer.relative_tolerance,
     }
@@ -158,7 +158,7 @@ def _stages(
         manifest = finished(folder, fields[stage.name], remedy=_remedy(stage.name))
         if manifest is None:
             if start is not None and start not in trained:
-                results.require_saved(run, start, digests=True)
+                saved_model.require_saved(run, start, digests=True)
             trained.add(stage.name)
             order = processes.share(
                 {
@@ -172,7 +172,7 @@ def _stages(
             assert manifest is not None
         else:
             require_same_pictures(recipe, rows.sources_of(stage), manifest.inputs, str(folder))
-            results.require_saved(run, stage.name)
+            saved_model.require_saved(run, stage.name)
             stages.clean(folder)
         manifests[stage.name] = manifest
     return manifests

@@ -19,7 +19,7 @@ from teacher.messages.completion import Completion
 from teacher.messages.parse import TAGS
 from teacher.messages.prompts import Prompt, prompt_sha
 from teacher.messages.request import Model, Request, model_of
-from teacher.store import question_plan as planning
+from teacher.store import question_plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +136,7 @@ class _Served:
         urls, revive, local_media = self._teacher.urls, None, False
         if self._teacher.managed:
             servers = await self._stack.enter_async_context(
-                planning.servers(self._recipe, self._teacher, self._folder)
+                question_plan.servers(self._recipe, self._teacher, self._folder)
             )
             urls, revive, local_media = servers.urls, servers.revive, servers.local_media
         client = ChatClient(

@@ -30,7 +30,7 @@ from teacher.messages.request import Model, Request
 from teacher.progress import Watch, announce
 from teacher.scheduling.gpu_rounds import rounds
 from teacher.scheduling.request_queue import Feed
-from teacher.store import question_plan as planning
+from teacher.store import question_plan
 from teacher.store.adopt import adopt
 from teacher.store.final_traces import Tally, lines, outputs, settle
 from teacher.store.trace_index import Ledger
@@ -80,19 +80,19 @@ def generate(
     when another process works on the run.
     """
     folder = Path(run) / "generate"
-    models = planning.check(recipe)
-    fields = planning.settings(recipe, models)
+    models = question_plan.check(recipe)
+    fields = question_plan.settings(recipe, models)
     started = time.monotonic()
     with locked(Path(run)):
         for teacher in recipe.teachers:
             require_same(folder / teacher.name, teacher)
         before = None if fresh else finished(folder, fields, remedy=REMEDY)
-        now = planning.state(recipe, folder, fields, limit)
-        if fresh or not planning.current(folder, now):
+        now = question_plan.state(recipe, folder, fields, limit)
+        if fresh or not question_plan.current(folder, now):
             now = _wait_for_images(recipe, folder, fields, limit, now, lambda what: announce(on_progress, what))
-            pending, routed = planning.prepare(recipe, folder, limit=limit)
+            pending, routed = question_plan.prepare(recipe, folder, limit=limit)
             (folder / MANIFEST).unlink(missing_ok=True)
-            planning.adopt(pending, folder, now, routed)
+            question_plan.adopt(pending, folder, now, routed)
             before = None
         elif before and changed(folder, before.outputs.items()):
             (folder / MANIFEST).unlink()
@@ -101,7 +101,7 @@ def generate(
             return before
         # What is only asked again because it may pass today is not worth waiting for.
         complete = before is not None and _proven(before)
-        stage = _Stage(recipe, models, planning.read(folder), on_progress, complete=complete, fresh=fresh)
+        stage = _Stage(recipe, models, question_plan.read(folder), on_progress, complete=complete, fresh=fresh)
         absent = stage.work()
         if absent and before and complete and (folder / MANIFEST).exists():
             return before
@@ -118,7 +118,7 @@ def _wait_for_images(
 ) -> dict[str, Any]:
     """The state of the plan once the folders of its images are there. Raises CircuitOpen when they stay away."""
     images = Dependency("the images of this run")
-    while gone := planning.away(folder, now):
+    while gone := question_plan.away(folder, now):
         shown = ", ".join(gone[:3]) + (f" and {len(gone) - 3:,} more folders" if len(gone) > 3 else "")
         images.failed(
             "images",
@@ -126,11 +126,11 @@ def _wait_for_images(
         )
         images.wait(recipe.generate.patience_s, say, idle=True)
         time.sleep(min(images.pause_s(*_LOOK_S), max(_CHARGE_INTERVAL_S, recipe.generate.patience_s / 4)))
-        now = planning.state(recipe, folder, fields, limit)
+        now = question_plan.state(recipe, folder, fields, limit)
     return now
 
 
-def ask(recipe: Recipe, models: Mapping[str, Model], plan: planning.Plan, on_progress: ProgressCallback) -> None:
+def ask(recipe: Recipe, models: Mapping[str, Model], plan: question_plan.Plan, on_progress: ProgressCallback) -> None:
     """Have the samples of a plan answered and leave the stage unfinished; the caller holds the lock of the run.
 
     Raises what `generate` raises for teachers that are not there or fail.
@@ -147,7 +147,7 @@ class _Stage:
         self,
         recipe: Recipe,
         models: Mapping[str, Model],
-        plan: planning.Plan,
+        plan: question_plan.Plan,
         on_progress: ProgressCallback,
         *,
         complete: bool = False,
@@ -237,12 +237,12 @@ class _Stage:
     async def _client(self, job: _Job, stack: AsyncExitStack) -> ChatClient:
         """A client of a teacher's servers, which are started if that is the run's business. Raises TeacherError."""
         teacher = job.teacher
-        source = self.recipe.data[planning.SOURCE]
+        source = self.recipe.data[question_plan.SOURCE]
         urls, revive, local_media = teacher.urls, None, False
         command: list[str] = []
         if teacher.managed:
             self.watch.note(f"starting the server of {teacher.name}")
-            servers = await stack.enter_async_context(planning.servers(self.recipe, teacher, job.ledger.folder))
+            servers = await stack.enter_async_context(question_plan.servers(self.recipe, teacher, job.ledger.folder))
             urls, revive, local_media = servers.urls, servers.revive, servers.local_media
             command = servers.command
         client = ChatClient(
@@ -284,7 +284,7 @@ class _Stage:
         engine = EmbeddedTeacher(
             job.teacher,
             self.recipe.local_or_hub(job.teacher.model),
-            max_pixels=self.recipe.data[planning.SOURCE].max_pixels,
+            max_pixels=self.recipe.data[question_plan.SOURCE].max_pixels,
             folders=Folders(patience_s=self.patience_s, say=self.watch.note),
         )
         with _Writer(self, job, engine.served) as writer:
@@ -313,7 +313,7 @@ class _Stage:
             stage="generate",
             fingerprint=fingerprint(fields),
             fields=fields,
-            inputs={planning.SOURCE: str(now["content"]), "limit": str(now["limit"])},
+            inputs={question_plan.SOURCE: str(now["content"]), "limit": str(now["limit"])},
             outputs=files,
             counts=_counts(self.plan, tallies, outcomes, traces, sum(each.odd for each in self.ledgers.values())),
             tokens=sum((tally.tokens for tally in tallies.values()), Counter[str]()),
@@ -378,7 +378,7 @@ def _stopped(absent: Absent, *more: str) -> DistillError:
 
 
 def _counts(
-    plan: planning.Plan, tallies: Mapping[str, Tally], outcomes: Mapping[str, int], traces: int, odd: int
+    plan: question_plan.Plan, tallies: Mapping[str, Tally], outcomes: Mapping[str, int], traces: int, odd: int
 ) -> dict[str, int]:
     counts = {"samples": plan.samples, "quarantined": plan.quarantined.total(), "traces": traces, **outcomes}
     for name, tally in tallies.items():

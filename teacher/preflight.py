@@ -22,13 +22,13 @@ from teacher.estimate import Amount, Forecast, Seen, forecast, journal, most_tra
 from teacher.generate import REMEDY, ask
 from teacher.messages.request import Model
 from teacher.scheduling.routing import route
-from teacher.store import question_plan as planning
+from teacher.store import question_plan
 from teacher.store.final_traces import lines
 from teacher.store.trace_journal import scan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Probe(planning.Plan):
+class _Probe(question_plan.Plan):
     """A few samples of a plan."""
 
     chosen: tuple[Sample, ...]
@@ -52,23 +52,23 @@ def preflight(
     the run and are kept. Raises what `generate` would raise: RecipeError, DataError, ModelError, StaleError; for what
     a teacher lacks, all of it at once.
     """
-    models = planning.check(recipe)
+    models = question_plan.check(recipe)
     folder = run / "generate"
     _check_teachers(recipe)
-    fields = planning.settings(recipe, models)
+    fields = question_plan.settings(recipe, models)
     with locked(run):
         done = None if fresh else finished(folder, fields, remedy=REMEDY)
-        now = planning.state(recipe, folder, fields, limit)
-        if planning.current(folder, now):
-            plan = planning.read(folder)
+        now = question_plan.state(recipe, folder, fields, limit)
+        if question_plan.current(folder, now):
+            plan = question_plan.read(folder)
         else:
-            pending, routed = planning.prepare(recipe, folder, limit=limit)
-            if done or (fresh and (folder / planning.SAMPLES).is_file()):
+            pending, routed = question_plan.prepare(recipe, folder, limit=limit)
+            if done or (fresh and (folder / question_plan.SAMPLES).is_file()):
                 # Later stages may still be working with what is there.
-                plan = planning.planned(pending, routed)
+                plan = question_plan.planned(pending, routed)
             else:
-                planning.adopt(pending, folder, now, routed)
-                plan = planning.read(folder)
+                question_plan.adopt(pending, folder, now, routed)
+                plan = question_plan.read(folder)
         if probe and plan.folder == folder and not done:
             ask(recipe, models, _probe(recipe, plan, probe), on_progress)
         found, seen = _look(recipe, models, plan, folder)
@@ -77,8 +77,8 @@ def preflight(
     return "\n\n".join([_rows(plan, found), _teachers(recipe, plan, seen, folder)])
 
 
-def _probe(recipe: Recipe, plan: planning.Plan, count: int) -> _Probe:
-    chosen = tuple(planning.spread(plan.read(), count))
+def _probe(recipe: Recipe, plan: question_plan.Plan, count: int) -> _Probe:
+    chosen = tuple(question_plan.spread(plan.read(), count))
     routed = Counter(teacher.name for sample in chosen for teacher in route(recipe.teachers, sample))
     return _Probe(folder=plan.folder, samples=len(chosen), quarantined=plan.quarantined, routed=routed, chosen=chosen)
 
@@ -101,7 +101,7 @@ class _Found:
 
 
 def _look(
-    recipe: Recipe, models: Mapping[str, Model], plan: planning.Plan, folder: Path
+    recipe: Recipe, models: Mapping[str, Model], plan: question_plan.Plan, folder: Path
 ) -> tuple[_Found, dict[str, Seen]]:
     """Go through the samples of a plan: what they are, and what each teacher has done about them."""
     ledgers = {teacher.name: scan(folder / teacher.name, teacher) for teacher in recipe.teachers}
@@ -125,14 +125,14 @@ def _look(
     return _Found(images=len(images), domains=domains), seen
 
 
-def _rows(plan: planning.Plan, found: _Found) -> str:
+def _rows(plan: question_plan.Plan, found: _Found) -> str:
     rows = [("usable questions", f"{plan.samples:,}"), ("different images", f"{found.images:,}")]
     rows += [(f"domain {name}", f"{count:,}") for name, count in found.domains.most_common(20) if name]
     rows += [(f"set aside: {reason}", f"{count:,}") for reason, count in plan.quarantined.most_common()]
     return table(("source", "count"), rows)
 
 
-def _teachers(recipe: Recipe, plan: planning.Plan, seen: Mapping[str, Seen], folder: Path) -> str:
+def _teachers(recipe: Recipe, plan: question_plan.Plan, seen: Mapping[str, Seen], folder: Path) -> str:
     rows, notes = [], []
     forecasts: dict[str, Forecast] = {}
     for teacher in recipe.teachers:

@@ -14,7 +14,7 @@ import orjson
 
 from distill import redact
 from distill.artifacts.json_lines import Reader
-from distill.data import reader as data
+from distill.data import reader
 from distill.errors import DataError, RecipeError, StaleError, TeacherError
 from distill.recipe.recipe import Recipe, Sampling, Teacher
 from distill.traces.trace_lines import trace_fault
@@ -84,8 +84,8 @@ def _beginning(part: Path, wanted: str) -> Iterator[dict[str, Any]]:
 def _sample(recipe: Recipe, folder: Path, sample_id: str) -> Sample:
     """A sample of the plan; one that the plan no longer has is looked for in the source."""
     planned = folder / SAMPLES
-    sample = next(data.read_samples(planned, {sample_id}), None) if planned.is_file() else None
-    found = data.read(recipe, SOURCE) if sample is None else ()
+    sample = next(reader.read_samples(planned, {sample_id}), None) if planned.is_file() else None
+    found = reader.read(recipe, SOURCE) if sample is None else ()
     sample = sample or next((item for item in found if isinstance(item, Sample) and item.id == sample_id), None)
     if sample is None:
         raise StaleError(

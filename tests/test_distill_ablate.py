@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from distill.ablation import results as effects
-from distill.ablation import runner as ablation
+from distill.ablation import runner
 from distill.ablation.runner import Job, ablate, place
 from distill.artifacts.manifest import Manifest, read_jsonl
 from distill.cli import app
@@ -245,7 +245,7 @@ def test_the_reference_failing_ends_the_command(here: Path, monkeypatch: pytest.
     def fails(recipe: Recipe, run: Path, job: Job, *_: object) -> None:
         raise DataError(f"{job.arm} has nothing to learn")
 
-    monkeypatch.setattr(ablation, "one", fails)
+    monkeypatch.setattr(runner, "one", fails)
     with pytest.raises(DataError, match="distilled has nothing"):
         ablate(load(here), here / "run")
 

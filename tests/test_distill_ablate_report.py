@@ -9,13 +9,13 @@ import report_worlds as worlds
 from accessibility import problems
 from stylesheet import Element, parse
 
-from distill.ablation import report as ablate_report
+from distill.ablation import report
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Element:
     path = tmp_path_factory.mktemp("page") / "report.html"
-    ablate_report.write(path, worlds.results(), [])
+    report.write(path, worlds.results(), [])
     return parse(path.read_text())
 
 
@@ -113,14 +113,14 @@ def without(results: dict[str, Any], *path: str) -> dict[str, Any]:
     ids="-".join,
 )
 def test_what_is_missing_is_left_out(path: tuple[str, ...], tmp_path: Path):
-    ablate_report.write(tmp_path / "report.html", without(worlds.results(), *path), [])
+    report.write(tmp_path / "report.html", without(worlds.results(), *path), [])
     text = parse((tmp_path / "report.html").read_text()).words()
     assert "54.0" in text and "None" not in text
 
 
 def test_an_ablation_that_has_only_begun_has_a_page(tmp_path: Path):
     results = {"recipe": "mine", "reference": "distilled", "arms": {"distilled": {"accuracy": 0.5}}}
-    ablate_report.write(tmp_path / "report.html", results, [])
+    report.write(tmp_path / "report.html", results, [])
     assert "mine: what made the difference" in (tmp_path / "report.html").read_text()
 
 
@@ -136,7 +136,7 @@ def test_a_fit_that_could_not_be_made_says_why(tmp_path: Path):
     }
     results["studies"]["scaling & fit"]["fit"] = empty
     results["studies"]["scaling & fit"]["ranks"] = {"rows": [], "spearman": None, "ci95": None, "text": "Too few."}
-    ablate_report.write(tmp_path / "report.html", results, [])
+    report.write(tmp_path / "report.html", results, [])
     text = (tmp_path / "report.html").read_text()
     assert "Too few sizes." in text and "Too few." in text and problems(text) == []
 
@@ -148,7 +148,7 @@ def test_cards_put_the_reference_first_and_compare_it_with_the_student_before():
         arm: [{**line, "arm": "student"} for line in lines if line["arm"] == arm]
         for arm in ("unfiltered", "untouched", "distilled")
     }
-    found = ablate_report.cards(named, asked, 30, reference="distilled", arm_teachers={"distilled": ["reader"]})
+    found = report.cards(named, asked, 30, reference="distilled", arm_teachers={"distilled": ["reader"]})
     assert len(found) == 30
     assert [reply.arm for reply in found[0].replies] == ["distilled", "unfiltered", "untouched"]
     assert found[0].replies[0].teachers == ("reader",)

@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from distill.answers import verdicts as answers
+from distill.answers import verdicts
 from distill.answers.final_answer import MAX_CHARACTERS, final_answer
 from distill.answers.verdicts import judge
 
@@ -101,7 +101,7 @@ def test_64_kb_of_anything_repeated_are_judged_at_once(unit: str) -> None:
     text = unit * (CHARACTERS // len(unit))
     for said, meant in ((text, "4"), (text, "red"), (text + "4x", "3:30"), ("4", text), (text, text + "4")):
         before = time.process_time()
-        answers._judge(said, meant, None, 0.0, None, ask_worker=False)
+        verdicts._judge(said, meant, None, 0.0, None, ask_worker=False)
         assert time.process_time() - before < LIMIT_S, (unit, said[-20:], meant[-20:])
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 import pytest
 
-from distill.answers import verdicts as answers
+from distill.answers import verdicts
 from distill.answers.verdicts import judge
 
 CORRECT, WRONG, UNDECIDED = "correct", "wrong", "undecided"
@@ -46,7 +46,7 @@ def test_the_labelled_pairs_are_many_distinct_and_of_every_family() -> None:
     ways = {"choices", "lists", "unicode", "locale", "mathematics", "prose", "traps"}
     assert {pair["family"] for pair in PAIRS} == kinds | ways
     assert min(Counter(pair["family"] for pair in PAIRS).values()) >= 40
-    assert {pair["type"] for pair in PAIRS} == {*answers.ANSWER_TYPES, None}
+    assert {pair["type"] for pair in PAIRS} == {*verdicts.ANSWER_TYPES, None}
     assert {pair["verdict"] for pair in PAIRS} == {CORRECT, WRONG, UNDECIDED}
 
 
@@ -92,10 +92,10 @@ def test_pairs_that_are_not_open_stay_within_the_budget_in_every_part(part: str)
 def test_equivalence_is_symmetric_and_is_what_the_judge_says_in_either_direction() -> None:
     for pair in PAIRS:
         one, other, kind = pair["gold"], pair["prediction"], pair["type"]
-        there, back = answers.equivalent(one, other, kind), answers.equivalent(other, one, kind)
+        there, back = verdicts.equivalent(one, other, kind), verdicts.equivalent(other, one, kind)
         directions = ((one, other), (other, one))
         agreed = any(
-            answers._judge(said, meant, kind, 0.0, None, ask_worker=False).verdict == CORRECT
+            verdicts._judge(said, meant, kind, 0.0, None, ask_worker=False).verdict == CORRECT
             for said, meant in directions
         )
         assert there == back == agreed, pair
@@ -120,5 +120,5 @@ def test_how_an_answer_is_presented_does_not_change_its_verdict(wrapping: str) -
         if family in ("numbers", "percent", "money", "units", "years", "ratios") and re.fullmatch(
             r"[-$€]?[\w.,:%/ ]+", said
         ):
-            judged = answers._judge(wrapping.format(said), pair["gold"], pair["type"], 0.0, None, ask_worker=False)
+            judged = verdicts._judge(wrapping.format(said), pair["gold"], pair["type"], 0.0, None, ask_worker=False)
             assert judged.verdict == pair.get("judged", pair["verdict"]), (pair, judged)

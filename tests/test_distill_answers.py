@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distill.answers import math_worker as mathworker
-from distill.answers import verdicts as answers
+from distill.answers import math_worker, verdicts
 from distill.answers.verdicts import anls, equivalent, exact_match, infer_type, judge, relaxed_accuracy, rouge_l
 
 CORRECT, WRONG, UNDECIDED = "correct", "wrong", "undecided"
@@ -126,10 +125,10 @@ def test_a_choice_is_a_letter_or_the_text_of_an_option(gold: str, prediction: st
 def test_a_symbolic_comparison_that_takes_too_long_is_undecided_and_the_next_one_works() -> None:
     endless = "\\int_0^{10^{9}} \\sin(x^{x^{x}}) \\cdot \\prod_{k=1}^{10^{8}} (x-k) dx"
     started = time.monotonic()
-    late = mathworker.vote(endless, "9^{9^{9^{9}}}", timeout_s=0.5)
+    late = math_worker.vote(endless, "9^{9^{9^{9}}}", timeout_s=0.5)
     assert late is not None and (late.verdict, late.reason) == (UNDECIDED, "expression_took_too_long")
     assert time.monotonic() - started < 30
-    found = mathworker.vote("\\sqrt{4}", "2")
+    found = math_worker.vote("\\sqrt{4}", "2")
     assert found is not None and found.verdict == CORRECT
 
 
@@ -156,18 +155,18 @@ def _is_running(process: int) -> bool:
 @given(st.text(max_size=80), st.text(max_size=80))
 @settings(max_examples=500, deadline=None)
 def test_any_two_texts_get_a_verdict(prediction: str, gold: str) -> None:
-    judged = answers._judge(prediction, gold, None, 0.0, None, ask_worker=False)
+    judged = verdicts._judge(prediction, gold, None, 0.0, None, ask_worker=False)
     assert judged.verdict in (CORRECT, WRONG, UNDECIDED)
 
 
 @given(
     st.text(alphabet="0123456789.,:%$/- ()ABCabc½−\\{}^", min_size=1, max_size=20),
-    st.sampled_from(sorted(answers._JUDGES)),
+    st.sampled_from(sorted(verdicts._JUDGES)),
 )
 @settings(max_examples=500, deadline=None)
 def test_an_answer_always_agrees_with_itself(text: str, kind: str) -> None:
     if text.strip():
-        assert answers._judge(text, text, kind, 0.0, None, ask_worker=False).verdict == CORRECT
+        assert verdicts._judge(text, text, kind, 0.0, None, ask_worker=False).verdict == CORRECT
 
 
 @given(st.decimals(allow_nan=False, allow_infinity=False, min_value=-(10**9), max_value=10**9, places=2))

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from distill import cli
 from distill.artifacts.manifest import BusyError, locked
-from distill.commands import stages as run
+from distill.commands import stages
 from distill.commands.progress import watch
 from distill.errors import RecipeError, StaleError
 from distill.recipe.recipe import load
@@ -140,7 +140,7 @@ def test_a_refused_change_is_not_recorded(recipe: Path, monkeypatch: pytest.Monk
     (recipe.parent / "run").mkdir()
     (recipe.parent / "run" / "recipe.toml").write_text("as it was")
     with pytest.raises(StaleError):
-        run.filter_stage(load(recipe), recipe.parent / "run")
+        stages.filter_stage(load(recipe), recipe.parent / "run")
     assert (recipe.parent / "run" / "recipe.toml").read_text() == "as it was"
 
 

@@ -18,8 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from distill.data import images
-from distill.data import reader as data
+from distill.data import images, reader
 from distill.errors import DataError, MissingExtra
 from distill.recipe import recipe
 from distill.types import BadRow, Sample
@@ -62,7 +61,7 @@ def made(folder: Path, source: str = "q.jsonl", columns: str = "", **settings: A
 
 def read(folder: Path, rows: Rows, **settings: Any) -> list[Sample | BadRow]:
     write_jsonl(folder / "q.jsonl", rows)
-    return list(data.read(made(folder, **{"images_root": "images", **settings})))
+    return list(reader.read(made(folder, **{"images_root": "images", **settings})))
 
 
 def only(folder: Path, row: dict[str, Any], **settings: Any) -> Sample | BadRow:
@@ -91,7 +90,7 @@ def write_table(folder: Path, kind: str, rows: list[dict[str, Any]]) -> str:
 
 @pytest.mark.parametrize("kind", ["jsonl", "json", "csv", "tsv", "parquet"])
 def test_every_kind_of_file_gives_the_same_samples(folder: Path, kind: str) -> None:
-    found = list(data.samples(made(folder, write_table(folder, kind, plain()), images_root="images")))
+    found = list(reader.samples(made(folder, write_table(folder, kind, plain()), images_root="images")))
     expected = [sample for sample in read(folder, plain()) if isinstance(sample, Sample)]
     assert found == expected
     assert [sample.question for sample in found] == [row["question"] for row in plain()]
@@ -101,12 +100,12 @@ def test_every_kind_of_file_gives_the_same_samples(folder: Path, kind: str) -> N
 
 def test_a_json_file_may_hold_an_object_around_its_rows_or_json_lines(folder: Path) -> None:
     (folder / "q.json").write_text(json.dumps({"info": {"version": 1}, "questions": plain()}))
-    assert len(list(data.samples(made(folder, "q.json", images_root="images")))) == 4
+    assert len(list(reader.samples(made(folder, "q.json", images_root="images")))) == 4
     write_jsonl(folder / "q.json", plain())
-    assert len(list(data.samples(made(folder, "q.json", images_root="images")))) == 4
+    assert len(list(reader.samples(made(folder, "q.json", images_root="images")))) == 4
     (folder / "q.json").write_text(json.dumps({"train": plain(), "test": plain()}))
     with pytest.raises(DataError, match="several lists"):
-        list(data.samples(made(folder, "q.json", images_root="images")))
+        list(reader.samples(made(folder, "q.json", images_root="images")))
 
 
 def embedded(count: int = 4) -> datasets.Dataset:
@@ -134,28 +133,28 @@ def test_images_embedded_in_parquet_and_in_a_saved_dataset_are_referred_to_in_pl
     embedded(1).to_parquet(str(folder / "shards" / "data" / "test-00000-of-00001.parquet"))
     expected = None
     for source in ("saved", "splits", "q.parquet", "shards"):
-        found = list(data.samples(made(folder, source)))
+        found = list(reader.samples(made(folder, source)))
         assert [images.read_bytes(sample.images[0]) for sample in found] == [picture(number) for number in range(4)]
         assert [sample.answer for sample in found] == ["no", "yes", "no", "yes"]
         expected = expected or [sample.id for sample in found]
         assert [sample.id for sample in found] == expected
     for source in ("splits", "shards"):
-        assert len(list(data.samples(made(folder, source, split="test")))) == 1
+        assert len(list(reader.samples(made(folder, source, split="test")))) == 1
 
 
 def test_a_saved_dataset_needs_no_datasets_library(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     embedded().save_to_disk(str(folder / "saved"))
     monkeypatch.setitem(sys.modules, "datasets", None)
-    assert len(list(data.samples(made(folder, "saved")))) == 4
+    assert len(list(reader.samples(made(folder, "saved")))) == 4
 
 
 def test_an_image_folder_with_a_table_is_a_source(folder: Path) -> None:
     rows = [{"file_name": f"{number}.png", "question": "What?", "answer": "x"} for number in range(3)]
     write_jsonl(folder / "images" / "metadata.jsonl", rows)
-    found = list(data.samples(made(folder, "images")))
+    found = list(reader.samples(made(folder, "images")))
     assert [images.read_bytes(sample.images[0]) for sample in found] == [picture(number) for number in range(3)]
     (folder / "images" / "metadata.jsonl").rename(folder / "images" / "labels.jsonl")
-    assert list(data.samples(made(folder, "images"))) == found
+    assert list(reader.samples(made(folder, "images"))) == found
 
 
 def test_a_hub_name_goes_through_the_datasets_library(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,10 +168,10 @@ def test_a_hub_name_goes_through_the_datasets_library(folder: Path, monkeypatch:
 
     monkeypatch.setattr(datasets, "load_dataset", offline)
     settings = made(folder, "somebody/charts", subset="bars", split="train")
-    found = list(data.samples(settings))
+    found = list(reader.samples(settings))
     assert asked == [("somebody/charts", "bars", "train")]
     assert [images.read_bytes(sample.images[0]) for sample in found] == [picture(number) for number in range(4)]
-    fields = data.source_fields(settings)
+    fields = reader.source_fields(settings)
     assert (fields["source"], fields["subset"], fields["split"]) == ("somebody/charts", "bars", "train")
 
 
@@ -181,7 +180,7 @@ def test_a_hub_name_without_the_datasets_library_names_the_pip_line(
 ) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(MissingExtra, match=r"pip install 'cot-distill\[train\]'"):
-        list(data.samples(made(folder, "somebody/charts")))
+        list(reader.samples(made(folder, "somebody/charts")))
 
 
 def test_a_hub_name_that_cannot_be_loaded_says_why(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,7 +189,7 @@ def test_a_hub_name_that_cannot_be_loaded_says_why(folder: Path, monkeypatch: py
 
     monkeypatch.setattr(datasets, "load_dataset", missing)
     with pytest.raises(DataError, match="doesn't exist on the Hub"):
-        list(data.samples(made(folder, "somebody/charts")))
+        list(reader.samples(made(folder, "somebody/charts")))
 
 
 # --- formats ----------------------------------------------------------------------------------------------------
@@ -250,7 +249,7 @@ def test_a_column_of_numbers_or_dates_holds_gold_answers_and_nan_is_none(
     folder: Path, answer: Any, gold: tuple[str, ...]
 ) -> None:
     rows = [{**row, "answer": answer} for row in plain()]
-    found = list(data.read(made(folder, write_table(folder, "parquet", rows), images_root="images")))
+    found = list(reader.read(made(folder, write_table(folder, "parquet", rows), images_root="images")))
     assert [sample.answers for sample in found if isinstance(sample, Sample)] == [gold] * 4
 
 
@@ -314,7 +313,7 @@ def test_cocoqa_is_read_from_tables_and_from_the_published_text_files(folder: Pa
     (folder / "coco" / "train").mkdir(parents=True)
     for file, line in (("questions", "what is it"), ("answers", "cat"), ("img_ids", "42"), ("types", "0")):
         (folder / "coco" / "train" / f"{file}.txt").write_text(line + "\n")
-    (from_text,) = data.samples(made(folder, "coco", format="cocoqa", images_root="images"))
+    (from_text,) = reader.samples(made(folder, "coco", format="cocoqa", images_root="images"))
     assert (from_text.id, from_text.answer) == (by_number.id, "cat")
     turns = only(
         folder, {"images": ["3.png"], "texts": [{"user": "what is it", "assistant": "cat"}]}, format="cocoqa"
@@ -418,14 +417,14 @@ def test_empty_cells_and_the_kinds_of_known_data_sets_are_answer_types(folder: P
 def test_a_source_of_unknown_answer_types_is_refused_wherever_it_is_read(folder: Path) -> None:
     write_jsonl(folder / "q.jsonl", [{**row, "answer_type": "currency"} for row in plain(3)])
     with pytest.raises(DataError, match="unknown_answer_type: 3"):
-        list(data.samples(made(folder, images_root="images")))
+        list(reader.samples(made(folder, images_root="images")))
 
 
 def test_lines_that_are_no_rows_are_counted_and_skipped(folder: Path) -> None:
     lines = [json.dumps(row).encode() for row in plain(2)]
     lines[1:1] = [b"{torn", b"[1, 2]", b"\xff\xfe", b'{"image": "\\ud800"}', b""]
     (folder / "q.jsonl").write_bytes(b"\xef\xbb\xbf" + b"\n".join(lines))
-    found = list(data.read(made(folder, images_root="images")))
+    found = list(reader.read(made(folder, images_root="images")))
     reasons = [item.reason if isinstance(item, BadRow) else "good" for item in found]
     assert reasons == ["good", "malformed_row", "malformed_row", "malformed_row", "malformed_row", "good"]
 
@@ -433,7 +432,7 @@ def test_lines_that_are_no_rows_are_counted_and_skipped(folder: Path) -> None:
 def test_csv_rows_of_the_wrong_width_or_encoding_are_counted(folder: Path) -> None:
     lines = [b"image,question,answer", b"0.png,a,b", b"1.png,a", b"2.png,a,b,c", b"3.png,\xff,b", b'4.png,"a,\n1",b']
     (folder / "q.csv").write_bytes(b"\n".join(lines))
-    found = list(data.read(made(folder, "q.csv", images_root="images")))
+    found = list(reader.read(made(folder, "q.csv", images_root="images")))
     assert [item.reason if isinstance(item, BadRow) else item.question for item in found] == [
         "a",
         "malformed_row",
@@ -478,8 +477,8 @@ def test_ids_follow_content_and_not_position_or_place(folder: Path) -> None:
 
 
 def test_the_id_of_a_known_sample_never_changes() -> None:
-    assert data.sample_id("What is it?", ["ab" * 32, "cd" * 32]) == "e7c200942172e5c569f2"
-    assert data.sample_id("ab", ["c"]) != data.sample_id("a", ["bc"])
+    assert reader.sample_id("What is it?", ["ab" * 32, "cd" * 32]) == "e7c200942172e5c569f2"
+    assert reader.sample_id("ab", ["c"]) != reader.sample_id("a", ["bc"])
 
 
 def test_a_limit_counts_samples_and_reads_no_further(folder: Path) -> None:
@@ -495,18 +494,18 @@ def test_too_many_bad_rows_stop_the_run_with_counts_and_examples(folder: Path) -
     told: list[BadRow] = []
     found: list[Sample] = []
     with pytest.raises(DataError) as caught:
-        for sample in data.samples(made(folder, images_root="images", max_bad_share=0.3), on_bad=told.append):
+        for sample in reader.samples(made(folder, images_root="images", max_bad_share=0.3), on_bad=told.append):
             found.append(sample)
     message = str(caught.value)
     assert (len(found), len(told)) == (6, 4)
     assert "4 of 10 rows" in message and "missing_image: 4" in message and "max_bad_share = 0.3" in message
     assert message.count(".gif: no such file") == 3
-    assert len(list(data.samples(made(folder, images_root="images", max_bad_share=0.4)))) == 6
+    assert len(list(reader.samples(made(folder, images_root="images", max_bad_share=0.4)))) == 6
 
 
 def test_repeated_rows_do_not_count_as_bad(folder: Path) -> None:
     write_jsonl(folder / "q.jsonl", [plain()[0]] * 10)
-    assert len(list(data.samples(made(folder, images_root="images", max_bad_share=0.0)))) == 1
+    assert len(list(reader.samples(made(folder, images_root="images", max_bad_share=0.0)))) == 1
 
 
 # --- sources that cannot be used --------------------------------------------------------------------------------
@@ -514,7 +513,7 @@ def test_repeated_rows_do_not_count_as_bad(folder: Path) -> None:
 
 def refused(folder: Path, **settings: Any) -> str:
     with pytest.raises(DataError) as caught:
-        list(data.samples(made(folder, **settings)))
+        list(reader.samples(made(folder, **settings)))
     return str(caught.value)
 
 
@@ -549,7 +548,7 @@ def test_an_unknown_split_or_data_source_is_named_with_the_known_ones(folder: Pa
     datasets.DatasetDict(train=embedded(1)).save_to_disk(str(folder / "splits"))
     assert "no split 'test' (splits: train)" in refused(folder, source="splits", split="test")
     with pytest.raises(DataError, match=r"no data source \[data.question\]; did you mean 'questions'\?"):
-        list(data.samples(made(folder), "question"))
+        list(reader.samples(made(folder), "question"))
 
 
 # --- fingerprints and samples on disk ---------------------------------------------------------------------------
@@ -557,13 +556,13 @@ def test_an_unknown_split_or_data_source_is_named_with_the_known_ones(folder: Pa
 
 def test_a_fingerprint_follows_content_and_settings_and_not_the_place(folder: Path) -> None:
     write_jsonl(folder / "q.jsonl", plain())
-    fields = data.source_fields(made(folder, images_root="images"))
+    fields = reader.source_fields(made(folder, images_root="images"))
     (folder / "q.jsonl").rename(folder / "renamed.jsonl")
     (folder / "images").rename(folder / "moved")
-    assert data.source_fields(made(folder, "renamed.jsonl", images_root="moved")) == fields
-    assert data.source_fields(made(folder, "renamed.jsonl", images_root="moved", limit=3)) != fields
+    assert reader.source_fields(made(folder, "renamed.jsonl", images_root="moved")) == fields
+    assert reader.source_fields(made(folder, "renamed.jsonl", images_root="moved", limit=3)) != fields
     write_jsonl(folder / "renamed.jsonl", plain(5))
-    changed = data.source_fields(made(folder, "renamed.jsonl", images_root="moved"))
+    changed = reader.source_fields(made(folder, "renamed.jsonl", images_root="moved"))
     assert {key for key in fields if changed[key] != fields[key]} == {"content"}
 
 
@@ -571,9 +570,9 @@ def test_the_fingerprint_of_a_directory_covers_every_file(folder: Path) -> None:
     for shard, part in (("a", 0), ("b", 2)):
         (folder / "d" / shard).mkdir(parents=True)
         embedded().select(range(part, part + 2)).to_parquet(str(folder / "d" / shard / "x.parquet"))
-    fields = data.source_fields(made(folder, "d"))
+    fields = reader.source_fields(made(folder, "d"))
     embedded().select(range(1, 2)).to_parquet(str(folder / "d" / "a" / "x.parquet"))
-    assert data.source_fields(made(folder, "d")) != fields
+    assert reader.source_fields(made(folder, "d")) != fields
 
 
 def test_samples_survive_a_trip_to_disk(folder: Path) -> None:
@@ -581,26 +580,26 @@ def test_samples_survive_a_trip_to_disk(folder: Path) -> None:
     found = read(folder, [*rows, {"image": ["0.png", "1.png"], "question": "both"}])
     samples = [item for item in found if isinstance(item, Sample)]
     path = folder / "run" / "samples.parquet"
-    assert data.write_samples(path, iter(samples)) == 7
-    assert list(data.read_samples(path)) == samples
-    assert data.write_samples(folder / "empty.parquet", []) == 0
-    assert list(data.read_samples(folder / "empty.parquet")) == []
+    assert reader.write_samples(path, iter(samples)) == 7
+    assert list(reader.read_samples(path)) == samples
+    assert reader.write_samples(folder / "empty.parquet", []) == 0
+    assert list(reader.read_samples(folder / "empty.parquet")) == []
     with pytest.raises(DataError, match="run the generate stage again"):
-        list(data.read_samples(folder / "r.toml"))
+        list(reader.read_samples(folder / "r.toml"))
 
 
 def test_a_failed_write_of_samples_leaves_the_last_file(folder: Path) -> None:
     samples = [item for item in read(folder, plain()) if isinstance(item, Sample)]
     path = folder / "samples.parquet"
-    data.write_samples(path, samples)
+    reader.write_samples(path, samples)
 
     def failing() -> Any:
         yield samples[0]
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        data.write_samples(path, failing())
-    assert list(data.read_samples(path)) == samples
+        reader.write_samples(path, failing())
+    assert list(reader.read_samples(path)) == samples
     assert [file.name for file in folder.glob(".*")] == []
 
 
@@ -615,10 +614,10 @@ def test_reading_stops_without_reading_the_rest(folder: Path, monkeypatch: pytes
         return decode(content, max_pixels=max_pixels)
 
     monkeypatch.setattr(images, "decode", counted)
-    stream = data.samples(made(folder, images_root="images"))
+    stream = reader.samples(made(folder, images_root="images"))
     assert next(stream).question == "0"
     stream.close()
     assert decoded["images"] < 20
     decoded.clear()
-    assert len(list(data.samples(made(folder, images_root="images")))) == 2000
+    assert len(list(reader.samples(made(folder, images_root="images")))) == 2000
     assert decoded["images"] < 20, "one picture asked about 2000 times is decoded a few times, not 2000"

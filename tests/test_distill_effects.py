@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from distill.ablation import results as effects
+from distill.ablation import results
 from distill.ablation.results import Outcome
 from distill.errors import DataError
 from distill.recipe import recipe
@@ -43,7 +43,7 @@ def arms(**shares: list[float]) -> dict[str, dict[int, Outcome]]:
 
 
 def table(found: dict[str, dict[int, Outcome]]) -> dict[str, Any]:
-    return effects.table(STUDIES, Path(), found, {"logprobs": "none stored"})
+    return results.table(STUDIES, Path(), found, {"logprobs": "none stored"})
 
 
 def test_accuracy_is_the_mean_over_seeds_and_the_effect_its_difference() -> None:
@@ -75,7 +75,7 @@ def test_a_study_is_judged_once_all_its_arms_are_there() -> None:
     filtering = {"unfiltered": [0.3, 0.3, 0.3], "random": [0.3, 0.3, 0.3]}
     assert "filtering" not in table(arms(distilled=[0.6]))["studies"]
     found = table(arms(distilled=[0.6, 0.6, 0.6], **filtering))["studies"]["filtering"]
-    assert [claim["verdict"] for claim in found["claims"]] == [effects.HOLDS, effects.HOLDS]
+    assert [claim["verdict"] for claim in found["claims"]] == [results.HOLDS, results.HOLDS]
     assert found["effects"]["random"]["delta"] == pytest.approx(-0.3)
     assert set(found["effects"]) == {"unfiltered", "random"}
 
@@ -83,14 +83,14 @@ def test_a_study_is_judged_once_all_its_arms_are_there() -> None:
 @pytest.mark.parametrize(
     ("ci95", "verdict"),
     [
-        ((0.01, 0.2), effects.HOLDS),
-        ((-0.2, -0.01), effects.FAILS),
-        ((-0.01, 0.2), effects.UNDECIDED),
-        ((0.0, 0.2), effects.UNDECIDED),
+        ((0.01, 0.2), results.HOLDS),
+        ((-0.2, -0.01), results.FAILS),
+        ((-0.01, 0.2), results.UNDECIDED),
+        ((0.0, 0.2), results.UNDECIDED),
     ],
 )
 def test_a_claim_holds_only_where_its_whole_interval_is_above_zero(ci95: tuple[float, float], verdict: str) -> None:
-    assert effects.verdict(ci95) == verdict
+    assert results.verdict(ci95) == verdict
 
 
 def test_arms_that_answered_different_questions_are_not_compared() -> None:

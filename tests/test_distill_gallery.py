@@ -10,8 +10,7 @@ import report_worlds as worlds
 from PIL import Image
 from stylesheet import parse
 
-from distill.reports import gallery
-from distill.reports import html as pages
+from distill.reports import gallery, html
 from distill.types import ImageRef
 
 PAGE = (
@@ -21,7 +20,7 @@ PAGE = (
 
 
 def drawn(shown: gallery.Gallery) -> str:
-    return pages.render(PAGE, title="t", gallery=shown)
+    return html.render(PAGE, title="t", gallery=shown)
 
 
 def card(rationale: str = "because", images: tuple[ImageRef, ...] = (), **facts: object) -> gallery.Card:

@@ -9,7 +9,7 @@ from jinja2 import UndefinedError
 from PIL import Image
 
 from distill.errors import ImageError
-from distill.reports import html as pages
+from distill.reports import html
 
 
 def encoded(width, height, kind="PNG"):
@@ -22,7 +22,7 @@ BODY = '{% extends "base.html" %}{% block content %}'
 
 
 def page(content, **context):
-    return pages.render(BODY + content + "{% endblock %}", title="A title", **context)
+    return html.render(BODY + content + "{% endblock %}", title="A title", **context)
 
 
 def test_a_page_is_whole_and_knows_light_dark_and_phones():
@@ -36,7 +36,7 @@ def test_a_page_states_that_nothing_is_fetched_and_no_script_runs_but_its_own():
     without = page("<p>x</p>")
     assert "default-src 'none'" in without and "script-src 'none'" in without and "<script" not in without
     code = "document.title = 'a < b';"
-    text = pages.render(BODY + "{% endblock %}{% block script %}" + code + "{% endblock %}", title="A title")
+    text = html.render(BODY + "{% endblock %}{% block script %}" + code + "{% endblock %}", title="A title")
     digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
     assert f"script-src 'sha256-{digest}'" in text and f"<script>{code}</script>" in text
 
@@ -52,31 +52,31 @@ def test_a_value_that_is_not_given_is_an_error():
 
 
 def test_tiny_pictures_are_enlarged_and_kept_sharp():
-    found = pages.picture(encoded(96, 96))
+    found = html.picture(encoded(96, 96))
     assert (found.width, found.height, found.pixelated) == (192, 192, True)
     assert 'class="pixelated"' in page("{{ show.pictures([picture]) }}", picture=found)
-    assert pages.picture(encoded(4, 2)).width == 32
+    assert html.picture(encoded(4, 2)).width == 32
 
 
 def test_large_pictures_are_scaled_down():
-    found = pages.picture(encoded(2000, 1000))
+    found = html.picture(encoded(2000, 1000))
     assert (found.width, found.height, found.pixelated) == (384, 192, False)
     assert found.uri.startswith("data:image/jpeg;base64,") and len(found.uri) < 20_000
 
 
 def test_pictures_of_usual_size_are_shown_as_they_are():
     data = encoded(300, 200)
-    assert pages.picture(data).uri == pages.data_uri(data, "image/png")
+    assert html.picture(data).uri == html.data_uri(data, "image/png")
 
 
 def test_what_is_no_picture_is_an_error():
     with pytest.raises(ImageError):
-        pages.picture(b"not an image")
+        html.picture(b"not an image")
 
 
 @pytest.mark.parametrize("values", [[1], [0.0, 1.0], [5, 5, 5], list(range(1000)), [-3.5, 2.25, 1e6]])
 def test_a_histogram_counts_every_value_once_between_round_edges(values):
-    bins = pages.histogram(values, bins=10)
+    bins = html.histogram(values, bins=10)
     assert sum(found.count for found in bins) == len(values)
     assert bins[0].low <= min(values) and bins[-1].high >= max(values)
     assert all(found.high == pytest.approx(later.low) for found, later in pairwise(bins))
@@ -85,9 +85,9 @@ def test_a_histogram_counts_every_value_once_between_round_edges(values):
 
 
 def test_values_beyond_the_axis_stand_in_the_outer_bars():
-    bins = pages.histogram([1, 2, 3, 500], bins=4, low=0, high=4)
+    bins = html.histogram([1, 2, 3, 500], bins=4, low=0, high=4)
     assert bins[-1].high <= 6 and sum(found.count for found in bins) == 4
-    assert pages.histogram([]) == []
+    assert html.histogram([]) == []
 
 
 def test_the_comparison_shows_every_speaker_with_its_verdict():
@@ -105,5 +105,5 @@ def test_the_comparison_shows_every_speaker_with_its_verdict():
 
 
 def test_the_templates_are_package_data():
-    folder = Path(pages.__file__).parent / "templates"
+    folder = Path(html.__file__).parent / "templates"
     assert {path.name for path in folder.iterdir()} >= {"base.html", "macros.html", "style.css", "filter_report.html"}

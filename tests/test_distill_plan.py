@@ -9,14 +9,12 @@ import student_worlds as worlds
 import torch
 from typer.testing import CliRunner
 
-from distill import cli
-from distill import hardware as gpus
+from distill import cli, hardware
 from distill.commands import plan
 from distill.errors import ModelError, RecipeError
 from distill.recipe.recipe import Recipe, load
-from student.data import encode, rows
-from student.data import images as pictures
-from student.models import siq_vl as model
+from student.data import encode, images, rows
+from student.models import siq_vl
 from student.training import stage, workload
 
 TOWER = {
@@ -126,7 +124,7 @@ def test_memory_is_weights_gradients_states_and_a_step(plans: dict[str, plan.Sta
 
 
 def test_a_small_card_needs_checkpointing_and_a_large_one_does_not(plans: dict[str, plan.StagePlan]):
-    small, large = gpus.named("T4"), gpus.named("h100")
+    small, large = hardware.named("T4"), hardware.named("h100")
     assert plan.fit(plans["full"], small).checkpointing
     found = plan.fit(plans["full"], large)
     assert found.fits and not found.checkpointing
@@ -149,7 +147,7 @@ def test_the_text_has_every_stage_and_says_what_is_a_bound(published: Recipe):
     assert re.search(r"^reason +.*\?", said, re.MULTILINE)
     assert "reason: rows and tokens by the most that the recipe allows; how many is known once" in said
     few = plan.plan(published.model_copy(update={"stages": (align,)}), run)
-    assert all(name in few for name in gpus.USUAL)
+    assert all(name in few for name in hardware.USUAL)
 
 
 @pytest.fixture
@@ -167,12 +165,12 @@ def test_rows_and_tokens_of_data_that_is_there_are_those_that_training_sees(worl
         more='[data.short]\nsource = "questions.jsonl"\nimages_root = "images"\nlimit = 10\n',
     )
     _, found = plan.plans(recipe, world / "run")
-    student, processor = model.build(str(world / "vision"), str(world / "language"), 2)
+    student, processor = siq_vl.build(str(world / "vision"), str(world / "language"), 2)
     for planned in found:
         examples = encode.encode(
             rows.read(recipe, world / "run", planned.stage, encode.Counter()),
             encode.Encoder(processor, stage.end_ids(student)),
-            pictures.ImageStore(processor, torch.float32),
+            images.ImageStore(processor, torch.float32),
             max_length=planned.stage.max_length,
             max_pixels=10**6,
         )
@@ -220,12 +218,12 @@ def test_a_student_that_is_neither_here_nor_reachable_is_one_plain_message(
     [("h100", "H100"), ("rtx4090", "RTX 4090"), ("A100-80GB", "A100 80GB"), ("a100", "A100 40GB"), ("l4", "L4")],
 )
 def test_a_card_is_found_however_it_is_spelled(spelling: str, name: str):
-    assert gpus.named(spelling).name == name
+    assert hardware.named(spelling).name == name
 
 
 def test_an_unknown_card_is_an_error_that_names_the_nearest():
     with pytest.raises(RecipeError, match=r"--gpu RTX 4080: not a known card; did you mean 'RTX 4090'\?"):
-        gpus.named("RTX 4080")
+        hardware.named("RTX 4080")
 
 
 @pytest.mark.parametrize(
@@ -239,5 +237,5 @@ def test_an_unknown_card_is_an_error_that_names_the_nearest():
     ],
 )
 def test_a_card_is_known_by_what_torch_calls_it(device: str, memory_gib: float, name: str | None):
-    found = gpus.of_device(device, memory_gib)
+    found = hardware.of_device(device, memory_gib)
     assert (found.name if found else None) == name

@@ -4,8 +4,7 @@ import math
 
 import pytest
 
-from distill.reports import metric_table as headline
-from distill.reports import plots
+from distill.reports import metric_table, plots
 
 
 @pytest.mark.parametrize(
@@ -88,7 +87,7 @@ def test_a_heat_map_is_palest_at_the_lowest_and_strongest_at_the_highest_share()
 
 
 def test_the_headline_has_a_column_for_whatever_some_arm_has():
-    table = headline.table(
+    table = metric_table.table(
         {
             "a": {"hallucination_rate": 0.25, "hallucination_rate_ci95": (0.2, 0.3), "train_tokens": 1234567},
             "b": {"hallucination_rate": None, "without_image": {"accuracy": 0.5, "ci95": [0.4, 0.6]}},
@@ -102,6 +101,6 @@ def test_the_headline_has_a_column_for_whatever_some_arm_has():
 
 def test_numbers_are_written_as_a_person_writes_them():
     assert plots.percent(-0.0512, signed=True) == "−5.1" and plots.percent(0.5) == "50.0"
-    assert headline.probability(1e-9) == "< 0.0001" and headline.probability(0.0312) == "0.031"
-    assert headline.probability(None) == ""
-    assert headline.interval((-0.01, 0.02), signed=True) == "[−1.0, +2.0]"
+    assert metric_table.probability(1e-9) == "< 0.0001" and metric_table.probability(0.0312) == "0.031"
+    assert metric_table.probability(None) == ""
+    assert metric_table.interval((-0.01, 0.02), signed=True) == "[−1.0, +2.0]"

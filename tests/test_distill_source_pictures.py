@@ -9,7 +9,7 @@ from PIL import Image
 from distill.data.source_images import pictures_digest, pictures_of, require_same_pictures
 from distill.errors import StaleError
 from distill.recipe.recipe import Recipe, load
-from teacher.store import question_plan as plan
+from teacher.store import question_plan
 
 
 @pytest.fixture
@@ -51,19 +51,19 @@ def test_a_manifest_without_the_digest_and_pictures_that_are_away_are_taken_as_t
 def test_another_folder_of_pictures_has_the_questions_planned_anew(recipe: Recipe, tmp_path: Path) -> None:
     def planned(chosen: Recipe) -> bool:
         folder = tmp_path / "run" / "generate"
-        fields = plan.settings(chosen, plan.check(chosen))
-        now = plan.state(chosen, folder, fields, None)
-        if plan.current(folder, now):
+        fields = question_plan.settings(chosen, question_plan.check(chosen))
+        now = question_plan.state(chosen, folder, fields, None)
+        if question_plan.current(folder, now):
             return False
-        pending, routed = plan.prepare(chosen, folder, limit=None)
-        plan.adopt(pending, folder, now, routed)
+        pending, routed = question_plan.prepare(chosen, folder, limit=None)
+        question_plan.adopt(pending, folder, now, routed)
         return True
 
     assert planned(recipe) and not planned(recipe)
-    ids = {sample.id for sample in plan.read(tmp_path / "run" / "generate").read()}
+    ids = {sample.id for sample in question_plan.read(tmp_path / "run" / "generate").read()}
     assert planned(with_root(recipe, "others"))
-    assert ids.isdisjoint(sample.id for sample in plan.read(tmp_path / "run" / "generate").read())
-    state = tmp_path / "run" / "generate" / plan.STATE
+    assert ids.isdisjoint(sample.id for sample in question_plan.read(tmp_path / "run" / "generate").read())
+    state = tmp_path / "run" / "generate" / question_plan.STATE
     noted = orjson.loads(state.read_bytes())
     del noted["made_from"]["root"]  # as an earlier version left it
     state.write_bytes(orjson.dumps(noted))

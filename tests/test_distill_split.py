@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from distill import cli
 from distill.commands import leakage
 from distill.commands.split import source_of, split
-from distill.data import reader as data
+from distill.data import reader
 from distill.errors import DataError
 from distill.recipe.recipe import load
 from distill.types import Sample
@@ -172,4 +172,4 @@ def test_relative_paths_hold_beside_the_new_files(tmp_path: Path) -> None:
     splitted(jsonl(tmp_path / "all.jsonl", table(tmp_path)), tmp_path / "far/away")
     for part in ("train", "test"):
         recipe, name = source_of(str(tmp_path / f"far/away/{part}.jsonl"), name=None, settings={}, columns=[])
-        assert all(isinstance(item, Sample) for item in data.read(recipe, name))
+        assert all(isinstance(item, Sample) for item in reader.read(recipe, name))

@@ -21,7 +21,7 @@ from distill.ablation.teacher_ranking import (
 )
 from distill.commands.stages import filter_stage
 from distill.errors import DataError, StaleError
-from filters.decisions import decide as policy
+from filters.decisions import decide
 from filters.tables.signal_database import Tables
 
 FITS = {"a": [1.0, 2.0, 3.0], "b": [4.0, 4.5, 9.0], "c": [5.0, 7.0], "d": [6.0, 6.0, 6.5]}
@@ -150,7 +150,7 @@ def test_the_fit_of_a_runs_teachers_is_measured_with_any_checkpoint_and_changes_
     own = '[student]\nmodel = "model"\n[filter]\nsignals = ["answer", "format", "duplicates", "student"]\n'
     shutil.rmtree(run / "filter")
     filter_stage(run_fixtures.recipe(tmp_path, own), run)
-    database = policy.database(Tables.of(run / "filter"), run / "filter" / "decisions.parquet")
+    database = decide.database(Tables.of(run / "filter"), run / "filter" / "decisions.parquet")
     expected = database.execute(
         "SELECT avg(student_nll) FROM signals JOIN decisions USING (id) "
         "WHERE kept AND signals.teacher = 'structured' GROUP BY signals.sample_id ORDER BY signals.sample_id"

@@ -18,7 +18,7 @@ from distill.errors import DataError, StaleError
 from distill.recipe.recipe import load
 from distill.types import ImageRef
 from filters.apply import apply
-from filters.matching import test_sets as testsets
+from filters.matching import test_sets
 from filters.matching.question_match import alike, meaning, tokens, wording
 from filters.signals import registry
 from filters.signals.contamination import Contamination, prepare
@@ -246,7 +246,7 @@ def test_the_index_is_made_anew_when_the_test_data_change(world, tmp_path):
     assert len({first.index_sha256, pictured.index_sha256, worded.index_sha256}) == 3
     assert measured(worded, sample("who was the first"))["contamination"] == "pair"
     with pytest.raises(DataError, match="changed while it was in use"):
-        testsets.load.__wrapped__(str(tmp_path / "index"), first.index_sha256)
+        test_sets.load.__wrapped__(str(tmp_path / "index"), first.index_sha256)
 
 
 def test_without_a_test_set_there_is_nothing_to_measure(tmp_path):

@@ -17,8 +17,8 @@ from distill.data.images import sha256
 from distill.errors import RecipeError
 from distill.types import ImageRef
 from filters.apply import apply
-from filters.dataset import writer as dataset
-from filters.decisions import decide as policy
+from filters.dataset import writer
+from filters.decisions import decide
 from filters.tables.signal_database import Tables
 from filters.tables.trace_index import index
 
@@ -130,10 +130,10 @@ def test_large_datasets_are_cut_into_files(tmp_path, monkeypatch):
     whole = rows_of(tmp_path / "run")
     folder = tmp_path / "run/filter"
     found = index(tmp_path / "run/generate", folder / "samples", 10)
-    database = policy.database(Tables.of(folder), folder / "decisions.parquet")
+    database = decide.database(Tables.of(folder), folder / "decisions.parquet")
     shutil.rmtree(folder / "dataset")
-    monkeypatch.setattr(dataset, "_GROUP_ROWS", 1)
-    written = dataset.write(database, found, folder / "dataset", style="think", max_pixels=1_000, file_bytes=5_000)
+    monkeypatch.setattr(writer, "_GROUP_ROWS", 1)
+    written = writer.write(database, found, folder / "dataset", style="think", max_pixels=1_000, file_bytes=5_000)
     assert written.rows == 5 and len(written.files) >= 2
     assert rows_of(tmp_path / "run") == whole
 
@@ -153,9 +153,9 @@ def test_what_a_killed_run_left_of_its_dataset_does_not_enter_the_next_one(world
 
 def test_an_answer_of_an_undecided_verdict_stays_the_traces_own():
     asked = sample("Which share?", "50%", answer_type="percent")
-    found = dataset.row(asked, trace(asked, " 0.5 "), [], {"answer_verdict": "undecided"}, "think")
+    found = writer.row(asked, trace(asked, " 0.5 "), [], {"answer_verdict": "undecided"}, "think")
     assert found["answer"] == "0.5"
-    assert dataset.row(replace(asked, answers=()), trace(asked, "x"), [], {}, "plain")["answer"] == "x"
+    assert writer.row(replace(asked, answers=()), trace(asked, "x"), [], {}, "plain")["answer"] == "x"
 
 
 def test_a_limit_is_met_by_other_questions_where_pictures_are_gone(tmp_path):

@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from distill.errors import DataError, StaleError
-from filters.matching import near_duplicates as dedup
+from filters.matching import near_duplicates
 from filters.matching.near_duplicates import Index
 from filters.text.minhash import Scheme, jaccard, shingles, sign
 
@@ -116,11 +116,11 @@ def test_a_grown_index_has_the_groups_of_one_made_at_once(tmp_path, steps):
     reopened = Library(tmp_path / "grown")
     reopened.texts = grown.texts
     assert reopened.groups() == expected(texts)
-    assert len(reopened.index.segments) <= dedup._MAX_SEGMENTS
+    assert len(reopened.index.segments) <= near_duplicates._MAX_SEGMENTS
 
 
 def test_a_key_that_grew_too_common_is_treated_as_at_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(dedup, "_BUCKET", 4)
+    monkeypatch.setattr(near_duplicates, "_BUCKET", 4)
     rng = np.random.default_rng(0)
     first = random_words(rng, 80)
     texts = [" ".join(edited(rng, first, edits)) for edits in rng.integers(1, 12, 60)]

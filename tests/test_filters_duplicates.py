@@ -4,7 +4,7 @@ from itertools import permutations
 import numpy as np
 from run_fixtures import sample, trace
 
-from filters.signals import trace_duplicates as duplicates
+from filters.signals import trace_duplicates
 from filters.signals.trace_duplicates import Duplicates, components, similarities
 from filters.text.words import words
 
@@ -78,7 +78,7 @@ def test_similarities_agree_with_sets_of_any_size(monkeypatch):
         for one in sets
     ]
     assert similarities(sets).tolist() == expected
-    monkeypatch.setattr(duplicates, "_KINDS", 7)
+    monkeypatch.setattr(trace_duplicates, "_KINDS", 7)
     assert similarities(sets).tolist() == expected
 
 

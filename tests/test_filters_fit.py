@@ -16,7 +16,7 @@ import run_fixtures as fixtures
 from distill.artifacts.integrity import digest_note
 from distill.errors import DistillError
 from distill.types import Sample, Trace
-from filters.run_signals import student_fit as fit
+from filters.run_signals import student_fit
 from filters.tables.side_tables import Item
 
 IDENTITY = {"checkpoint": "c0ffee"}
@@ -49,8 +49,8 @@ class Student:
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fit, "PART_ROWS", 10)
-    monkeypatch.setattr(fit, "CHUNK_ROWS", 4)
+    monkeypatch.setattr(student_fit, "PART_ROWS", 10)
+    monkeypatch.setattr(student_fit, "CHUNK_ROWS", 4)
 
 
 def items(questions: int = 12, traces: int = 3) -> list[Item]:
@@ -73,7 +73,7 @@ def rows(paths: list[Path]) -> dict[str, dict[str, Any]]:
 
 def run(found: list[Item], folder: Path, **options: Any) -> tuple[list[Path], Student]:
     student = Student()
-    return fit.measure(found, folder, student, **{"identity": IDENTITY, **options}), student
+    return student_fit.measure(found, folder, student, **{"identity": IDENTITY, **options}), student
 
 
 def test_every_trace_has_one_row_with_its_values_or_the_reason_why_not(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_every_trace_has_one_row_with_its_values_or_the_reason_why_not(tmp_path:
     found[2] = (found[2][0], asked, replace(found[2][2], reasoning="endless"))
     paths, student = run(found, tmp_path)
     table = rows(paths)
-    assert list(pq.read_schema(paths[0]).names) == ["id", *fit.COLUMNS.names]
+    assert list(pq.read_schema(paths[0]).names) == ["id", *student_fit.COLUMNS.names]
     assert pq.read_schema(paths[0]).metadata[b"fingerprint"]
     assert set(table) == {one for one, _, _ in found} and len(student.asked) == len(found) - 2
     assert [table[found[place][0]]["student_state"] for place in range(4)] == [
@@ -165,7 +165,7 @@ def test_values_that_were_written_are_not_measured_again(calls: int, tmp_path: P
 
     killed = Killed()
     with pytest.raises(KeyboardInterrupt):
-        fit.measure(items(), tmp_path / "killed", killed, identity=IDENTITY)
+        student_fit.measure(items(), tmp_path / "killed", killed, identity=IDENTITY)
     paths, student = run(items(), tmp_path / "killed")
     assert not set(killed.asked) & set(student.asked) and len(killed.asked) + len(student.asked) == 36
     assert content(paths) == content(run(items(), tmp_path / "whole")[0])

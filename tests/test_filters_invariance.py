@@ -20,7 +20,7 @@ from run_fixtures import generate_folder, picture, recipe, sample, trace
 
 from distill.artifacts.manifest import Manifest
 from filters.apply import apply
-from filters.dataset import writer as dataset
+from filters.dataset import writer
 from filters.tables.signal_database import Tables
 
 RULES = """
@@ -147,7 +147,7 @@ def test_partitions_and_workers_change_no_row_and_no_byte_of_the_results(world, 
 
 
 def test_how_many_rows_are_sorted_at_once_changes_no_byte(world, tmp_path, monkeypatch):
-    monkeypatch.setattr(dataset, "_SORTED_ROWS", 10)
+    monkeypatch.setattr(writer, "_SORTED_ROWS", 10)
     run = linked(world, tmp_path)
     apply(settings(tmp_path), run)
     assert results(run) == results(world[0])

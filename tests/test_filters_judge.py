@@ -11,7 +11,7 @@ import run_fixtures as fixtures
 
 from distill.artifacts.manifest import read_jsonl
 from distill.types import Sample, Trace
-from filters.run_signals import teacher_judge as judge
+from filters.run_signals import teacher_judge
 from filters.signals.answer import judged
 
 PROMPT = "Q: {question} G: {gold} P: {prediction} {other}"
@@ -52,7 +52,7 @@ def rows(paths: list[Path]) -> dict[str, dict[str, Any]]:
 
 
 def run(found: list[Item], folder: Path, teacher: Teacher, **options: Any) -> list[Path]:
-    return judge.measure(found, folder, teacher, **{"prompt": PROMPT, "identity": {"model": "m"}, **options})
+    return teacher_judge.measure(found, folder, teacher, **{"prompt": PROMPT, "identity": {"model": "m"}, **options})
 
 
 def undecided(found: list[Item]) -> set[str]:
@@ -67,15 +67,15 @@ def test_only_undecided_verdicts_are_asked_about_and_each_question_once(tmp_path
     assert len(open_ones) == 18 and len(decided) == 19, "the fixture must hold both"
     paths = run(found, tmp_path, teacher)
     assert set(rows(paths)) == open_ones
-    wanted = {judge.question(PROMPT, sample, trace) for name, sample, trace in found if name in open_ones}
+    wanted = {teacher_judge.question(PROMPT, sample, trace) for name, sample, trace in found if name in open_ones}
     assert sorted(teacher.asked) == sorted(wanted) and len(teacher.asked) < len(open_ones)
-    assert list(pq.read_schema(paths[0]).names) == ["id", *judge.COLUMNS.names]
+    assert list(pq.read_schema(paths[0]).names) == ["id", *teacher_judge.COLUMNS.names]
     assert pq.read_schema(paths[0]).metadata[b"fingerprint"]
 
 
 def test_what_is_inserted_goes_in_as_it_is() -> None:
     asked = fixtures.sample("Is {gold} a colour?", "blue", "azure")
-    text = judge.question(PROMPT, asked, fixtures.trace(asked, " {question} "))
+    text = teacher_judge.question(PROMPT, asked, fixtures.trace(asked, " {question} "))
     assert text == "Q: Is {gold} a colour? G: blue or azure P: {question} {other}"
 
 
@@ -107,7 +107,7 @@ def test_what_is_inserted_goes_in_as_it_is() -> None:
     ],
 )
 def test_only_a_clear_yes_or_no_decides(reply: str, verdict: str) -> None:
-    assert judge.verdict(reply) == verdict
+    assert teacher_judge.verdict(reply) == verdict
 
 
 def test_verdicts_states_and_reasons_reach_the_table(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_verdicts_states_and_reasons_reach_the_table(tmp_path: Path) -> None:
     assert (silent["judge_state"], silent["judge_verdict"], silent["judge_reason"]) == (
         "error",
         "undecided",
-        judge.NO_REPLY,
+        teacher_judge.NO_REPLY,
     )
     assert (wrong["judge_state"], wrong["judge_verdict"]) == ("ok", "wrong") and len(wrong["judge_reason"]) == 200
 
@@ -161,7 +161,7 @@ def test_the_table_does_not_depend_on_the_order_of_the_traces(tmp_path: Path) ->
 def test_replies_that_were_given_are_not_asked_for_again(
     rounds: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(judge, "ROUND", 3)
+    monkeypatch.setattr(teacher_judge, "ROUND", 3)
 
     class Lost(Teacher):
         def __call__(self, questions: list[str]) -> list[str]:
@@ -177,7 +177,7 @@ def test_replies_that_were_given_are_not_asked_for_again(
     assert [path.read_bytes() for path in paths] == [
         path.read_bytes() for path in run(items(), tmp_path / "whole", Teacher())
     ]
-    assert len(list(read_jsonl(tmp_path / "lost" / judge.JOURNAL))) == len(lost.asked) + len(later.asked)
+    assert len(list(read_jsonl(tmp_path / "lost" / teacher_judge.JOURNAL))) == len(lost.asked) + len(later.asked)
 
 
 def test_a_verdict_that_became_certain_leaves_the_table(tmp_path: Path) -> None:

@@ -6,25 +6,24 @@ import pytest
 from PIL import Image
 
 from distill.errors import ImageError
-from filters.matching import image_compare as resaves
-from filters.matching import image_match as pictures
+from filters.matching import image_compare, image_match
 
 LIMIT = 10_000_000
 SIZES = ((320, 240), (400, 300), (480, 360))
 
 
 def looks(*files):
-    return [pictures.look(data, max_pixels=LIMIT) for data in files]
+    return [image_match.look(data, max_pixels=LIMIT) for data in files]
 
 
 def same(one, other):
-    return pictures.same(one, other, max_pixels=LIMIT)
+    return image_match.same(one, other, max_pixels=LIMIT)
 
 
 def found(one, other):
     """As a run finds it: proposed by hash or pixels, then confirmed."""
     seen = looks(one, other)
-    proposed = seen[0].pixels == seen[1].pixels or list(pictures.proposals(seen)) == [(0, 1)]
+    proposed = seen[0].pixels == seen[1].pixels or list(image_match.proposals(seen)) == [(0, 1)]
     return proposed and same(one, other)
 
 
@@ -107,7 +106,7 @@ def test_it_does_not_matter_which_picture_comes_first():
     for image, rng in drawn(8, 6):
         copy = charts.resaved(charts.resized(image, 0.7, "box"), rng, low=30)[0]
         original = charts.png(image)
-        assert resaves.difference(original, copy, max_pixels=LIMIT) == resaves.difference(
+        assert image_compare.difference(original, copy, max_pixels=LIMIT) == image_compare.difference(
             copy, original, max_pixels=LIMIT
         )
 
@@ -115,9 +114,9 @@ def test_it_does_not_matter_which_picture_comes_first():
 def test_a_large_picture_is_compared_in_strips_with_the_same_result(monkeypatch):
     image = charts.paint(charts.imagine(np.random.default_rng(9), "scatter", (400, 300)))
     files = charts.png(image), charts.jpeg(image, 50)
-    whole = resaves.difference(*files, max_pixels=LIMIT)
-    monkeypatch.setattr(resaves, "_STRIP", 40 * 400)
-    parts = resaves.difference(*files, max_pixels=LIMIT)
+    whole = image_compare.difference(*files, max_pixels=LIMIT)
+    monkeypatch.setattr(image_compare, "_STRIP", 40 * 400)
+    parts = image_compare.difference(*files, max_pixels=LIMIT)
     assert parts.luminance == pytest.approx(whole.luminance, rel=1e-3)
     assert parts.chroma == pytest.approx(whole.chroma, rel=1e-3)
     assert parts.common == pytest.approx(whole.common, abs=0.02)
@@ -127,15 +126,15 @@ def test_plain_pictures_are_proposed_by_equal_pixels_only():
     white, red = (Image.new("RGB", (64, 48), colour) for colour in ("white", "red"))
     seen = looks(charts.png(white), charts.png(red), charts.webp(white, 60, lossless=True))
     assert all(look.flat for look in seen)
-    assert list(pictures.proposals(seen)) == []
-    assert pictures.clusters(seen, lambda pairs: [True for _ in pairs]) == [0, 1, 0]
+    assert list(image_match.proposals(seen)) == []
+    assert image_match.clusters(seen, lambda pairs: [True for _ in pairs]) == [0, 1, 0]
 
 
 def test_a_file_that_is_no_picture_is_told():
     with pytest.raises(ImageError):
-        pictures.look(b"no picture", max_pixels=LIMIT)
+        image_match.look(b"no picture", max_pixels=LIMIT)
     with pytest.raises(ImageError):
-        pictures.same(b"no picture", b"nor this", max_pixels=LIMIT)
+        image_match.same(b"no picture", b"nor this", max_pixels=LIMIT)
 
 
 def hashed(seed, count):
@@ -150,7 +149,7 @@ def hashed(seed, count):
         made += [value, flipped]
     shade = [bytes([level]) * 256 for level in (100, 110, 125)]
     return [
-        pictures.Look(phash=value.to_bytes(8) + shade[place % 3], flat=place % 17 == 0, pixels=str(place))
+        image_match.Look(phash=value.to_bytes(8) + shade[place % 3], flat=place % 17 == 0, pixels=str(place))
         for place, value in enumerate(made)
     ]
 
@@ -160,32 +159,32 @@ def expected(ours, theirs):
         bits = int.from_bytes(one.phash[:8]) ^ int.from_bytes(other.phash[:8])
         shades = max(abs(a - b) for a, b in zip(one.phash[8:], other.phash[8:], strict=True))
         flat = one.flat or other.flat
-        return not flat and bits.bit_count() <= pictures.DISTANCE and shades <= pictures.SHADE
+        return not flat and bits.bit_count() <= image_match.DISTANCE and shades <= image_match.SHADE
 
     return [(i, j) for i, one in enumerate(ours) for j, other in enumerate(theirs) if close(one, other)]
 
 
 @pytest.mark.parametrize("limit", [0, 1 << 24])
 def test_the_index_proposes_what_comparing_all_pairs_would(monkeypatch, limit):
-    monkeypatch.setattr(pictures, "_ALL_PAIRS", limit)
-    monkeypatch.setattr(pictures, "_ROWS", 50)
+    monkeypatch.setattr(image_match, "_ALL_PAIRS", limit)
+    monkeypatch.setattr(image_match, "_ROWS", 50)
     seen = hashed(10, 300)
     pairs = [(one, other) for one, other in expected(seen, seen) if one < other]
-    assert list(pictures.proposals(seen)) == pairs and len(pairs) > 30
-    assert list(pictures.proposals(seen[:40], tuple(seen))) == expected(seen[:40], seen)
+    assert list(image_match.proposals(seen)) == pairs and len(pairs) > 30
+    assert list(image_match.proposals(seen[:40], tuple(seen))) == expected(seen[:40], seen)
 
 
 def test_looks_that_are_asked_about_again_are_remembered_only_while_they_are_the_same():
     seen = hashed(11, 40)
     for known in (tuple(seen[:20]), tuple(seen[20:]), ()):
         for _ in range(2):
-            assert list(pictures.proposals([seen[1]], known)) == expected([seen[1]], known)
+            assert list(image_match.proposals([seen[1]], known)) == expected([seen[1]], known)
 
 
 def test_clusters_do_not_depend_on_the_order_or_on_how_many_pairs_are_judged_at_once():
     """Six pictures in a chain of copies, and one that is not confirmed."""
     plain = bytes(8) + bytes(256)
-    seen = [pictures.Look(phash=plain, flat=False, pixels=str(place)) for place in range(8)]
+    seen = [image_match.Look(phash=plain, flat=False, pixels=str(place)) for place in range(8)]
     linked = {frozenset(pair) for pair in [(0, 3), (3, 5), (5, 1), (1, 6), (2, 4)]}
     rng = np.random.default_rng(12)
     for batch in (1, 3, 100):
@@ -196,7 +195,7 @@ def test_clusters_do_not_depend_on_the_order_or_on_how_many_pairs_are_judged_at_
             return [frozenset((order[one], order[other])) in linked for one, other in pairs]
 
         groups = {}
-        for place, first in enumerate(pictures.clusters(shuffled, confirm, batch=batch)):
+        for place, first in enumerate(image_match.clusters(shuffled, confirm, batch=batch)):
             groups.setdefault(first, set()).add(order[place])
         assert {frozenset(group) for group in groups.values()} == {
             frozenset(group) for group in ({0, 1, 3, 5, 6}, {2, 4}, {7})

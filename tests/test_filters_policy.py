@@ -12,7 +12,7 @@ from filters.decisions import decide as policy
 from filters.decisions.allowed_functions import ALLOWED
 from filters.decisions.rules import check
 from filters.signals.registry import COLUMNS, LOCAL
-from filters.tables import signal_database as database
+from filters.tables import signal_database
 from filters.tables.signal_database import Tables, empty_database
 
 
@@ -281,6 +281,6 @@ def test_sorting_in_parts_changes_nothing(table, monkeypatch, select):
     ]
     settings = Filter(rules=(Rule(name="r", drop="k = 2"),), select=select)
     whole = decide(settings, table(*rows, files=3))
-    monkeypatch.setattr(database, "_AT_ONCE", 7)
+    monkeypatch.setattr(signal_database, "_AT_ONCE", 7)
     parts = decide(settings, table(*rows, files=3))
     assert parts == whole and list(parts) == sorted(parts) and len(parts) == 80

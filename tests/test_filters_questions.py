@@ -15,9 +15,9 @@ from distill.data.images import sha256
 from distill.data.reader import to_record
 from distill.types import ImageRef, Sample
 from filters.apply import apply
-from filters.matching import image_match as pictures
-from filters.run_signals import question_duplicates as questions
-from filters.tables import side_tables as side
+from filters.matching import image_match
+from filters.run_signals import question_duplicates
+from filters.tables import side_tables
 
 LIMIT = 10_000_000
 
@@ -43,7 +43,7 @@ class World:
             part = samples[number::partitions]
             lines = [orjson.dumps(to_record(sample), option=orjson.OPT_APPEND_NEWLINE) for sample in part]
             (self.samples / f"part-{number:05d}.jsonl").write_bytes(b"".join(lines))
-        path = questions.write(self.samples, range(partitions), self.out, max_pixels=LIMIT, **options)
+        path = question_duplicates.write(self.samples, range(partitions), self.out, max_pixels=LIMIT, **options)
         return {row["sample_id"]: row for row in pq.read_table(path).to_pylist()}
 
     @property
@@ -84,13 +84,13 @@ def seen(monkeypatch):
     """Every call to look at a picture and to compare two."""
     calls = {"look": 0, "same": 0}
     for name in calls:
-        original = getattr(pictures, name)
+        original = getattr(image_match, name)
 
         def counted(*values, name=name, original=original, **options):
             calls[name] += 1
             return original(*values, **options)
 
-        monkeypatch.setattr(pictures, name, counted)
+        monkeypatch.setattr(image_match, name, counted)
     return calls
 
 
@@ -250,11 +250,11 @@ def test_a_run_that_was_killed_keeps_what_it_had_seen(world, library, seen):
 def test_other_settings_forget_what_was_seen(world, library, seen, monkeypatch):
     samples = [ask("a", "Why?", library[0]), ask("b", "Why?", library[1])]
     world.write(samples)
-    before = side.metadata(world.out / "part-00000.parquet")[side.FINGERPRINT]
-    monkeypatch.setattr(pictures, "VERSION", "another")
+    before = side_tables.metadata(world.out / "part-00000.parquet")[side_tables.FINGERPRINT]
+    monkeypatch.setattr(image_match, "VERSION", "another")
     world.write(samples)
     assert seen == {"look": 4, "same": 2}
-    assert side.metadata(world.out / "part-00000.parquet")[side.FINGERPRINT] != before
+    assert side_tables.metadata(world.out / "part-00000.parquet")[side_tables.FINGERPRINT] != before
     assert len(list(world.out.glob("[!.]*"))) == 3
 
 
@@ -269,7 +269,7 @@ def test_the_rows_are_in_the_order_of_their_ids_and_have_the_columns_that_are_to
     world.write([ask(name, "Why?", library[0]) for name in "cab"])
     table = pq.read_table(world.out / "part-00000.parquet")
     assert table["sample_id"].to_pylist() == ["a", "b", "c"]
-    assert table.schema.names == ["sample_id", *questions.COLUMNS.names]
+    assert table.schema.names == ["sample_id", *question_duplicates.COLUMNS.names]
 
 
 def test_the_filter_drops_traces_of_a_repeated_question(tmp_path):

@@ -10,14 +10,12 @@ from run_fixtures import generate_folder, picture, recipe, sample, small_world, 
 from distill.recipe.filter import Mix, Rule, Select
 from distill.recipe.recipe import Filter
 from filters.apply import apply
-from filters.decisions import decide as policy
+from filters.decisions import decide
 from filters.decisions.rules import check
-from filters.report import overlap as report_overlap
+from filters.report import overlap, teachers, thresholds
 from filters.report import table as report_table
-from filters.report import teachers as report_teachers
-from filters.report import thresholds
-from filters.run_signals import student_fit as fit
-from filters.tables import side_tables as side
+from filters.run_signals import student_fit
+from filters.tables import side_tables
 from filters.tables.signal_database import Tables
 from filters.tables.trace_index import index
 
@@ -57,9 +55,9 @@ def decided(run, chosen, select):
     """Kept and selected traces when the policy is this one, and the page's table."""
     path = run / "decisions.parquet"
     tables = Tables.of(run / "filter")
-    policy.decide(check(Filter(rules=tuple(chosen))), select, tables, path)
+    decide.decide(check(Filter(rules=tuple(chosen))), select, tables, path)
     rows = pq.read_table(path).to_pylist()
-    facts = report_table.gather(policy.database(tables, path))
+    facts = report_table.gather(decide.database(tables, path))
     return sum(row["kept"] for row in rows), sum(row["selected"] for row in rows), facts
 
 
@@ -99,10 +97,10 @@ def compare(run, values, tmp_path):
         {"id": name, "student_state": "ok", "student_rank_surprisal": value, "student_nll": 1.0}
         for name, value in values.items()
     ]
-    side.write(side.part(run / "filter/student", 0), rows, fit.COLUMNS, {})
-    database = policy.database(Tables.of(run / "filter"), run / "filter/decisions.parquet")
+    side_tables.write(side_tables.part(run / "filter/student", 0), rows, student_fit.COLUMNS, {})
+    database = decide.database(Tables.of(run / "filter"), run / "filter/decisions.parquet")
     traces = index(run / "generate", tmp_path / "samples", 10_000)
-    return report_teachers.compare(report_table.gather(database), traces, "words")
+    return teachers.compare(report_table.gather(database), traces, "words")
 
 
 def two_teachers(tmp_path, questions=40):
@@ -128,9 +126,9 @@ def test_teachers_that_differ_by_chance_are_not_ranked_as_sure(tmp_path):
 
 
 def test_without_fit_the_page_says_how_to_get_it(run, tmp_path):
-    database = policy.database(Tables.of(run / "filter"), run / "filter/decisions.parquet")
+    database = decide.database(Tables.of(run / "filter"), run / "filter/decisions.parquet")
     traces = index(run / "generate", tmp_path / "samples", 10_000)
-    found = report_teachers.compare(report_table.gather(database), traces, "words")
+    found = teachers.compare(report_table.gather(database), traces, "words")
     assert "was not measured" in found.verdict and "filter.student.per_teacher" in found.verdict
     shown = {label: cells for label, _, cells in found.rows}
     assert found.teachers == ["brief", "structured"] and shown["traces"] == ["12", "36"]
@@ -139,8 +137,8 @@ def test_without_fit_the_page_says_how_to_get_it(run, tmp_path):
 
 
 def test_groups_of_near_duplicates_are_counted_by_size(run):
-    database = policy.database(Tables.of(run / "filter"), run / "filter/decisions.parquet")
-    found = report_overlap.duplicates(report_table.gather(database))
+    database = decide.database(Tables.of(run / "filter"), run / "filter/decisions.parquet")
+    found = overlap.duplicates(report_table.gather(database))
     table = pq.read_table(run / "filter/corpus/part-00000.parquet").to_pylist()
     sizes = Counter(row["corpus_cluster_size"] for row in table if row["corpus_duplicate"] is False)
     assert found.clusters == sum(count for size, count in sizes.items() if size > 1)
@@ -169,8 +167,8 @@ def test_only_a_question_with_its_picture_is_called_a_leak(tmp_path):
     )
     read = recipe(tmp_path, f"{LEAKS}[filter]\nrules = []\n")
     apply(read, tmp_path / "run")
-    database = policy.database(Tables.of(tmp_path / "run/filter"), tmp_path / "run/filter/decisions.parquet")
-    found = report_overlap.contamination(report_table.gather(database))
+    database = decide.database(Tables.of(tmp_path / "run/filter"), tmp_path / "run/filter/decisions.parquet")
+    found = overlap.contamination(report_table.gather(database))
     assert (found.checked, found.leaks, found.selected, len(found.examples)) == (2, 1, 1, 1)
     text = (tmp_path / "run/filter/report.html").read_text()
     assert "1 selected traces are about a question and picture of a test set" in text

@@ -23,11 +23,11 @@ from PIL import Image
 from distill.artifacts.manifest import Manifest
 from distill.commands.stages import filter_stage
 from distill.commands.status import status
-from distill.data import reader as data
+from distill.data import reader
 from distill.data.images import read_bytes, sha256
 from distill.recipe.recipe import Recipe, load
 from distill.types import ImageRef, Sample, Trace
-from student.evaluation import metrics as figures
+from student.evaluation import metrics
 from student.inference.scoring import judged
 
 TINY = Path(__file__).parent.parent / "recipes" / "tiny"
@@ -69,7 +69,7 @@ def styles() -> Iterator[ModuleType]:
 @pytest.fixture(scope="module")
 def good(tmp_path_factory: pytest.TempPathFactory, styles: ModuleType) -> tuple[list[Sample], list[Trace]]:
     """Questions of the tiny world, and four right traces of each in the style of its teacher."""
-    samples = list(data.samples(recipe_in(tmp_path_factory.mktemp("good")), "questions"))
+    samples = list(reader.samples(recipe_in(tmp_path_factory.mktemp("good")), "questions"))
     return samples, [trace for sample in samples for trace in traces_of(sample, styles)]
 
 
@@ -288,7 +288,7 @@ def test_the_rule_that_the_warning_names_ends_it(good: tuple[list[Sample], list[
 def leaked(folder: Path, styles: ModuleType) -> tuple[list[Sample], list[Trace]]:
     """Test questions as training questions: as they are, in other words, with the picture saved anew."""
     found = []
-    for place, sample in enumerate(list(data.samples(recipe_in(folder), "test"))[:12]):
+    for place, sample in enumerate(list(reader.samples(recipe_in(folder), "test"))[:12]):
         (ref,) = sample.images
         if place % 3 == 1:
             sample = replace(sample, question="Please tell me: " + sample.question)
@@ -354,7 +354,7 @@ def test_a_student_that_learned_shuffled_rationales_is_told_by_its_figures(
     others = permuted(first, random.Random(0))
 
     def overview(said: Sequence[Trace]) -> dict[str, Any]:
-        return figures.overview([reply(sample, trace) for sample, trace in zip(samples, said, strict=True)])
+        return metrics.overview([reply(sample, trace) for sample, trace in zip(samples, said, strict=True)])
 
     clean, damaged = overview(first), overview(with_rationales_of(first, others))
     assert clean["accuracy"] == damaged["accuracy"] == 1

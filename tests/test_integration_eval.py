@@ -15,7 +15,7 @@ from distill.cli import app
 from distill.recipe.recipe import load
 from student.export.convert import export
 from student.train import train
-from teacher.engines import export_server as trial
+from teacher.engines import export_server
 
 pytestmark = [
     pytest.mark.vllm,
@@ -38,7 +38,7 @@ distilled = "lora"
 
 @pytest.fixture(autouse=True)
 def python(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv(trial.PYTHON, str(vllm_server.PYTHON))
+    monkeypatch.setenv(export_server.PYTHON, str(vllm_server.PYTHON))
     yield
 
 
@@ -85,9 +85,9 @@ def test_a_student_that_somebody_serves_says_what_it_says_in_this_process(place:
     export(place / "run", place / "native", stage="lora")
     limits: dict[str, Any] = {"max_new_tokens": 24, "max_pixels": 10_000}
     arguments = {"dtype": "float32", "max-model-len": 512, "limit-mm-per-prompt": {"image": 1}}
-    server = trial.server_of(load(place / "recipe.toml"))
-    with trial.serving(place / "native", server=server, arguments=arguments, **limits) as served:
-        found = evaluated(place, "--student", f"far={served.url}#{trial.SERVED_NAME}")
+    server = export_server.server_of(load(place / "recipe.toml"))
+    with export_server.serving(place / "native", server=server, arguments=arguments, **limits) as served:
+        found = evaluated(place, "--student", f"far={served.url}#{export_server.SERVED_NAME}")
     pairs = [(plain(found["distilled", *key]), plain(text)) for (arm, *key), text in found.items() if arm == "far"]
     same = sum(mine == theirs for mine, theirs in pairs)
     print(f"\n{same} of {len(pairs)} replies are the same")

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from distill.cli import app
 from student.train import train
-from teacher.engines import export_server as trial
+from teacher.engines import export_server
 
 PROMPTS = 64
 
@@ -24,7 +24,7 @@ pytestmark = [
 
 @pytest.fixture(autouse=True)
 def python(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv(trial.PYTHON, str(vllm_server.PYTHON))
+    monkeypatch.setenv(export_server.PYTHON, str(vllm_server.PYTHON))
     yield
 
 

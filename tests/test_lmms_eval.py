@@ -25,12 +25,10 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from distill import cli
-from distill.data import images
-from distill.data import reader as data
+from distill.data import images, reader
 from distill.errors import DataError
 from distill.recipe import recipe
-from student.evaluation import lmms_tasks as lmms
-from student.evaluation import metrics as figures
+from student.evaluation import lmms_tasks, metrics
 from student.inference.scoring import judged
 from teacher.engines.export_server import SITE
 
@@ -77,12 +75,12 @@ def run(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def task(run: Path, tmp_path: Path) -> lmms.Task:
-    (found,) = lmms.write(recipe.load(run / "recipe.toml"), ["test"], tmp_path / "tasks")
+def task(run: Path, tmp_path: Path) -> lmms_tasks.Task:
+    (found,) = lmms_tasks.write(recipe.load(run / "recipe.toml"), ["test"], tmp_path / "tasks")
     return found
 
 
-def settings(task: lmms.Task) -> dict[str, Any]:
+def settings(task: lmms_tasks.Task) -> dict[str, Any]:
     """The task file, every `!function` loaded as a module of its own, as lmms-eval does."""
 
     class Loader(yaml.SafeLoader):
@@ -172,19 +170,19 @@ def expected(run: Path) -> dict[str, float]:
             plain=False,
             relative_tolerance=found.filter.answer.relative_tolerance,
         )
-        for sample in data.samples(found, "test")
+        for sample in reader.samples(found, "test")
         if sample.answers
     ]
-    overview = figures.overview(lines)
+    overview = metrics.overview(lines)
     by_domain = {
-        f"accuracy_{name}": figures.overview([line for line in lines if line["domain"] == name])["accuracy"]
+        f"accuracy_{name}": metrics.overview([line for line in lines if line["domain"] == name])["accuracy"]
         for name in ("brands", "counts")
     }
-    return {name: overview[name] for name in (*lmms.FIGURES, *lmms.REFERENCE_METRICS)} | by_domain
+    return {name: overview[name] for name in (*lmms_tasks.FIGURES, *lmms_tasks.REFERENCE_METRICS)} | by_domain
 
 
 def test_a_dry_run_asks_a_server_and_comes_to_the_figures_of_distill_eval(
-    run: Path, task: lmms.Task, tmp_path: Path
+    run: Path, task: lmms_tasks.Task, tmp_path: Path
 ) -> None:
     values = settings(task)
     rows = documents(values, tmp_path / "cache")
@@ -204,9 +202,11 @@ def test_a_dry_run_asks_a_server_and_comes_to_the_figures_of_distill_eval(
     assert sum(scores["undecided_rate"]) == 1 and sum(scores["format_rate"]) == len(rows) - 1
 
 
-def test_a_task_shows_the_pixels_that_the_student_learned_from(run: Path, task: lmms.Task, tmp_path: Path) -> None:
+def test_a_task_shows_the_pixels_that_the_student_learned_from(
+    run: Path, task: lmms_tasks.Task, tmp_path: Path
+) -> None:
     values = settings(task)
-    samples = {sample.id: sample for sample in data.samples(recipe.load(run / "recipe.toml"), "test")}
+    samples = {sample.id: sample for sample in reader.samples(recipe.load(run / "recipe.toml"), "test")}
     for row in documents(values, tmp_path / "cache"):
         sample = samples[row["id"]]
         assert values["doc_to_text"](row, {"pre_prompt": "not ours"}) == sample.question
@@ -219,12 +219,12 @@ def test_a_task_shows_the_pixels_that_the_student_learned_from(run: Path, task: 
 
 def test_students_asked_for_answers_alone_are_asked_in_the_words_they_learned(run: Path, tmp_path: Path) -> None:
     here = recipe.load(run / "recipe.toml", {"eval.think": "false"})
-    (task,) = lmms.write(here, ["test"], tmp_path / "tasks")
+    (task,) = lmms_tasks.write(here, ["test"], tmp_path / "tasks")
     values = settings(task)
     assert all(values["doc_to_text"](row).endswith(" /no_think") for row in documents(values, tmp_path / "cache"))
 
 
-def test_the_task_needs_nothing_of_this_toolkit_where_lmms_eval_runs(task: lmms.Task) -> None:
+def test_the_task_needs_nothing_of_this_toolkit_where_lmms_eval_runs(task: lmms_tasks.Task) -> None:
     ours = "{'distill', 'student', 'orjson', 'pyarrow'}"
     script = f"""
 import sys
@@ -236,7 +236,9 @@ print(sorted({ours} & {{name.partition('.')[0] for name in sys.modules}}))
     assert done.stdout.strip() == "[]"
 
 
-def test_a_judge_that_is_not_there_is_named(task: lmms.Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_judge_that_is_not_there_is_named(
+    task: lmms_tasks.Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for python in (str(tmp_path / "nowhere"), "/bin/false"):
         monkeypatch.setenv("DISTILL_PYTHON", python)
         values = settings(task)
@@ -263,10 +265,10 @@ def test_the_command_line_writes_tasks_and_names_them(run: Path, tmp_path: Path)
 def test_a_failed_export_leaves_nothing(run: Path, tmp_path: Path) -> None:
     found = recipe.load(run / "recipe.toml")
     with pytest.raises(DataError, match="did you mean 'test'"):
-        lmms.write(found, ["test", "tset"], tmp_path / "tasks")
+        lmms_tasks.write(found, ["test", "tset"], tmp_path / "tasks")
     (run / "test.jsonl").write_text('{"image": "0.jpg", "question": "Nobody knows?"}\n')
     with pytest.raises(DataError, match="no question has a gold answer"):
-        lmms.write(found, ["test"], tmp_path / "tasks")
+        lmms_tasks.write(found, ["test"], tmp_path / "tasks")
     assert not list(tmp_path.glob("*tasks*"))
 
 
@@ -275,7 +277,7 @@ LMMS_PYTHON = os.environ.get("DISTILL_LMMS_PYTHON", "")
 
 @pytest.mark.skipif(not LMMS_PYTHON, reason="DISTILL_LMMS_PYTHON names no environment that has lmms-eval")
 def test_lmms_eval_itself_runs_the_task_and_comes_to_the_figures_of_distill_eval(
-    run: Path, task: lmms.Task, tmp_path: Path
+    run: Path, task: lmms_tasks.Task, tmp_path: Path
 ) -> None:
     site = tmp_path / "site"
     site.mkdir()

@@ -7,7 +7,7 @@ import pytest
 import report_worlds as worlds
 from browser import CHROMIUM, DESKTOP, PHONE, Tab, browse
 
-from distill.ablation import report as ablate_report
+from distill.ablation import report
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
 
@@ -31,8 +31,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lines = worlds.predictions(asked)
     by_arm = {arm: [line for line in lines if line["arm"] == arm] for arm in worlds.ARMS}
     teachers = {"distilled": ("reader", "analyst"), "unfiltered": ("reader",)}
-    cards = ablate_report.cards(by_arm, asked, 30, reference="distilled", arm_teachers=teachers)
-    ablate_report.write(folder / "report.html", worlds.results(), cards)
+    cards = report.cards(by_arm, asked, 30, reference="distilled", arm_teachers=teachers)
+    report.write(folder / "report.html", worlds.results(), cards)
     return folder / "report.html"
 
 

@@ -29,7 +29,7 @@ from student import evaluate
 from student.train import stage_fields
 from teacher.engines.vllm_options import deciding, render
 from teacher.messages.request import requests
-from teacher.store import question_plan as plan
+from teacher.store import question_plan
 
 
 def keys(model: type[Section] = Recipe, before: str = "") -> Iterator[str]:
@@ -78,7 +78,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def identities(recipe: Recipe, folder: Path) -> dict[str, str]:
     """What identifies each result of a recipe, each for itself: what it starts from is taken as given."""
-    models = plan.check(recipe)
+    models = question_plan.check(recipe)
     sample = Sample(id="s", images=(), question="How many?", answers=("4",), domain="")
     generated = Manifest(stage="generate", fingerprint="generated", fields={})
     families = registry.identity(registry.build(recipe, folder / "index"))
@@ -92,8 +92,8 @@ def identities(recipe: Recipe, folder: Path) -> dict[str, str]:
                 ]
             }
         ),
-        "plan": fingerprint(plan.state(recipe, folder / "run" / "generate", {}, None)),
-        "generate": fingerprint(plan.settings(recipe, models)),
+        "plan": fingerprint(question_plan.state(recipe, folder / "run" / "generate", {}, None)),
+        "generate": fingerprint(question_plan.settings(recipe, models)),
         "engine": fingerprint({"teachers": [deciding_options(teacher) for teacher in recipe.teachers]}),
         "pictures": fingerprint({name: pictures_digest(recipe, name) for name in recipe.data}),
         "filter": fingerprint(apply._fields(recipe, generated, families)),

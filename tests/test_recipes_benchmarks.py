@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from distill.answers import reference_metrics as metrics
+from distill.answers import reference_metrics
 from distill.answers.verdicts import judge
-from distill.data import reader as data
+from distill.data import reader
 from distill.data.gold_answers import RowError, golds, votes
 from distill.recipe import recipe
 from distill.types import BadRow, Sample
@@ -95,7 +95,7 @@ def read(tmp_path: Path, name: str, source: str, kind: str, *rows: dict[str, Any
     pq.write_table(pa.Table.from_pylist(full, schema=schema), file)
     bad: list[BadRow] = []
     here = recipe.load(name, {f"data.{source}.source": str(file), f"data.{source}.split": "train"})
-    found = list(data.samples(here, source, on_bad=bad.append))
+    found = list(reader.samples(here, source, on_bad=bad.append))
     assert not bad, bad
     return found
 
@@ -158,8 +158,10 @@ def test_open_questions_of_a_okvqa_are_judged_by_what_ten_people_said(tmp_path: 
     assert sample.answers == ("cab", "ride", "taxi", "bus", "travelling", "traffic")
     assert len(sample.meta["votes"]) == 10
     # Of ten, three said cab: leaving one of them out two are left, seven times all three are.
-    assert metrics.vqa_accuracy("a cab", sample.meta["votes"]) == pytest.approx((3 * 2 / 3 + 7 * 1) / 10)
-    assert metrics.vqa_accuracy("Ride.", sample.meta["votes"]) == pytest.approx((2 * 1 / 3 + 8 * 2 / 3) / 10)
+    assert reference_metrics.vqa_accuracy("a cab", sample.meta["votes"]) == pytest.approx((3 * 2 / 3 + 7 * 1) / 10)
+    assert reference_metrics.vqa_accuracy("Ride.", sample.meta["votes"]) == pytest.approx(
+        (2 * 1 / 3 + 8 * 2 / 3) / 10
+    )
 
 
 def test_coco_qa_comes_from_the_files_its_authors_publish(tmp_path: Path) -> None:
@@ -178,7 +180,7 @@ def test_coco_qa_comes_from_the_files_its_authors_publish(tmp_path: Path) -> Non
     for number in (7, 12):
         (pictures / f"COCO_val2014_{number:012d}.jpg").write_bytes(picture(number)["bytes"])
     overrides = {"data.test.source": str(folder.parent), "data.test.images_root": str(tmp_path / "coco")}
-    plane, cats = data.samples(recipe.load("coco-qa", overrides), "test")
+    plane, cats = reader.samples(recipe.load("coco-qa", overrides), "test")
     assert (plane.question, plane.answers, plane.domain) == ("what is there", ("plane",), "coco-qa")
     assert plane.images[0].path.endswith("COCO_val2014_000000000007.jpg")
     assert judge("2", cats.answers, cats.answer_type).verdict == "correct"
@@ -194,8 +196,8 @@ def test_textvqa_takes_the_most_frequent_of_ten_answers_and_keeps_them_all(sourc
         {"question": "what is the brand of this camera?", "image": picture(), "answers": TEN, "set_name": "val"},
     )
     assert (sample.answer, sample.domain, sample.meta) == ("dakota", "textvqa", {"votes": TEN})
-    assert metrics.vqa_accuracy(sample.answer, sample.meta["votes"]) == 1.0
-    assert metrics.vqa_accuracy("nous les gosses", sample.meta["votes"]) == pytest.approx(0.3)
+    assert reference_metrics.vqa_accuracy(sample.answer, sample.meta["votes"]) == 1.0
+    assert reference_metrics.vqa_accuracy("nous les gosses", sample.meta["votes"]) == pytest.approx(0.3)
 
 
 def test_docvqa_accepts_every_spelling_and_measures_how_near_an_answer_comes(tmp_path: Path) -> None:
@@ -209,8 +211,8 @@ def test_docvqa_accepts_every_spelling_and_measures_how_near_an_answer_comes(tmp
     assert (sample.answers, sample.domain, sample.meta) == (("T.F. Riehl", "TF Riehl"), "docvqa", {})
     assert judge("TF Riehl", sample.answers, sample.answer_type).verdict == "correct"
     # One letter of eight is wrong; more than half of them gives nothing.
-    assert metrics.anls("TF Riehk", sample.answers) == pytest.approx(7 / 8)
-    assert metrics.anls("somebody else", sample.answers) == 0.0
+    assert reference_metrics.anls("TF Riehk", sample.answers) == pytest.approx(7 / 8)
+    assert reference_metrics.anls("somebody else", sample.answers) == 0.0
 
 
 @pytest.mark.parametrize("source", ["questions", "test", "val"])
@@ -307,9 +309,9 @@ def test_votes_are_kept_where_ten_people_were_asked() -> None:
     ],
 )
 def test_answers_are_written_as_the_leaderboard_of_textvqa_writes_them(answer: str, written: str) -> None:
-    assert metrics.normalise(answer) == written
-    assert metrics.vqa_accuracy(answer, [written] * 4) == 1.0
+    assert reference_metrics.normalise(answer) == written
+    assert reference_metrics.vqa_accuracy(answer, [written] * 4) == 1.0
 
 
 def test_nobody_agrees_without_votes() -> None:
-    assert metrics.vqa_accuracy("dakota", []) == 0.0
+    assert reference_metrics.vqa_accuracy("dakota", []) == 0.0

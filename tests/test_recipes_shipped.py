@@ -12,13 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from distill.commands import stages as run
-from distill.data import reader as data
-from distill.grounding import chart_table as charts
+from distill.commands import stages
+from distill.data import reader
+from distill.grounding import chart_table
 from distill.recipe import recipe
 from distill.recipe.recipe import DataSource
 from distill.types import Sample
-from filters.decisions import rules as conditions
+from filters.decisions import rules
 
 RECIPES = {name: recipe.load(name) for name in recipe.shipped()}
 RATINGS = ("relevance", "image_correspondence", "formatting", "visual_dependency")
@@ -158,7 +158,7 @@ def test_a_row_of_the_hub_is_read_with_its_question_and_its_answers(
         mapped = f"{source.source}: {source.columns.answer}"
         row, question, answers = HUB[mapped if mapped in HUB else source.source]
     table = written(tmp_path / "rows.parquet", row)
-    (sample,) = data.read(recipe.load(name, {f"data.{key}.source": str(table)}), key)
+    (sample,) = reader.read(recipe.load(name, {f"data.{key}.source": str(table)}), key)
     assert isinstance(sample, Sample), sample
     assert (sample.question, sample.answers, len(sample.images)) == (question, answers, 1)
     assert sample.domain == row.get(source.columns.domain, source.domain)
@@ -173,7 +173,7 @@ def test_downloaded_subsets_become_one_source_and_every_teacher_gets_its_own(nam
         written(tmp_path / "questions" / subset / "train-00000-of-00001.parquet", row)
     (tmp_path / "questions" / ".cache" / "huggingface").mkdir(parents=True)
     here = recipe.load(name, {"data.questions.source": str(tmp_path / "questions")})
-    domains = {sample.domain for sample in data.samples(here)}
+    domains = {sample.domain for sample in reader.samples(here)}
     assert domains == set(wanted)
     assert sorted(domain for teacher in found.teachers for domain in teacher.domains) == sorted(wanted)
 
@@ -195,22 +195,22 @@ def test_charts_come_with_the_tables_behind_them(tmp_path: Path) -> None:
     }
     here = recipe.load("charts-only", overrides)
     for key in ("questions", "test"):
-        human, augmented = data.samples(here, key)
+        human, augmented = reader.samples(here, key)
         assert (human.answer, human.domain, human.meta["difficulty"]) == ("83", "charts", "human")
         assert augmented.meta["difficulty"] == "augmented"
-        table = charts.find_table(human.meta)
+        table = chart_table.find_table(human.meta)
         assert table is not None
         assert human.images[0].path is not None
 
 
 @pytest.mark.parametrize("name", sorted(RECIPES))
 def test_every_rule_and_order_of_a_recipe_is_one_that_the_filter_takes(name: str) -> None:
-    assert len(conditions.check(RECIPES[name].filter)) == len(RECIPES[name].filter.rules)
+    assert len(rules.check(RECIPES[name].filter)) == len(RECIPES[name].filter.rules)
 
 
 @pytest.mark.parametrize("name", sorted(RECIPES))
 def test_a_copied_recipe_is_the_shipped_one(name: str, tmp_path: Path) -> None:
-    copied = run.copy_shipped(name, tmp_path)
+    copied = stages.copy_shipped(name, tmp_path)
     assert recipe.load(copied).model_dump() == RECIPES[name].model_dump()
     folder = recipe.recipes_folder() / name
     assets = {path.relative_to(folder) for path in folder.rglob("*.py")}

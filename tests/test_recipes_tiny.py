@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from distill.data import reader as data
+from distill.data import reader
 from distill.recipe import recipe
 
 TINY = Path(__file__).parent.parent / "recipes" / "tiny"
@@ -106,7 +106,7 @@ def test_guessing_the_commonest_answer_is_weak() -> None:
 def test_the_toolkit_reads_every_file_of_the_recipe_without_a_bad_row() -> None:
     tiny = recipe.load("tiny")
     for name, count in (("questions", 3000), ("captions", 2400), ("instruct", 6000), ("test", 900)):
-        read = list(data.read(tiny, name))
+        read = list(reader.read(tiny, name))
         assert len([one for one in read if hasattr(one, "question")]) == count, name
         assert {one.domain for one in read} == {"scenes", "charts", "digits"}
 

@@ -21,8 +21,7 @@ from transformers import (
 
 from distill.errors import MissingExtra, ModelError, RecipeError
 from distill.recipe.recipe import Recipe, load
-from student.models import processors
-from student.models import siq_vl as model
+from student.models import processors, siq_vl
 from student.train import train
 
 NAMES = ("llava", "internvl", "qwen3-vl", "smolvlm", "idefics3")
@@ -62,10 +61,10 @@ def spelled(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("spelled")
 @pytest.mark.parametrize("kind", NAMES)
 def test_a_directory_of_each_class_is_loaded_with_its_own_processor(kind: str, shelf: Path, tmp_path: Path):
-    student, processor = model.load(str(shelf / kind), dtype="bfloat16")
+    student, processor = siq_vl.load(str(shelf / kind), dtype="bfloat16")
     assert (type(student).__name__, type(processor).__name__) == CLASSES[kind]
     assert {parameter.dtype for parameter in student.parameters()} == {torch.bfloat16}
-    found = model.parts(student)
+    found = siq_vl.parts(student)
     for part in (found.tower, found.projector, found.language):
         assert list(student.get_submodule(part).parameters())
     expected = worlds.batch(worlds.student("siq-vl" if kind == "idefics3" else kind, shelf)[1], tmp_path)
@@ -92,12 +91,12 @@ def test_a_library_that_a_class_asks_for_is_named(shelf: Path, monkeypatch: pyte
 
     monkeypatch.setattr(processing_smolvlm, "num2words", None)
     with pytest.raises(MissingExtra, match=r"smolvlm: this checkpoint needs num2words, .* pip install num2words$"):
-        model.load(str(shelf / "smolvlm"))
+        siq_vl.load(str(shelf / "smolvlm"))
     monkeypatch.setattr(processors, "VIDEOS", "nothing")
     with pytest.raises(
         MissingExtra, match=r"qwen3-vl: this checkpoint needs torchvision, .* pip install torchvision$"
     ):
-        model.load(str(shelf / "qwen3-vl"))
+        siq_vl.load(str(shelf / "qwen3-vl"))
 
 
 def recipe(folder: Path, student: str) -> Recipe:
@@ -116,7 +115,7 @@ def test_a_recipe_trains_a_student_of_each_class_by_name(kind: str, shelf: Path,
     shutil.copytree(shelf / kind, tmp_path / kind)
     train(recipe(tmp_path, kind), tmp_path / "run")
     start = load_file(shelf / kind / "model.safetensors")
-    roles = model.parts(model.load(str(shelf / kind))[0])
+    roles = siq_vl.parts(siq_vl.load(str(shelf / kind))[0])
     folder = tmp_path / "run" / "train" / "reason" / "model"
     trained = load_file(folder / "model.safetensors")
     changed = {name for name, value in start.items() if not torch.equal(value, trained[name])}
@@ -126,7 +125,7 @@ def test_a_recipe_trains_a_student_of_each_class_by_name(kind: str, shelf: Path,
         "projector",
         "language",
     }
-    again, processor = model.load(str(folder))
+    again, processor = siq_vl.load(str(folder))
     assert (type(again).__name__, type(processor).__name__) == CLASSES[kind]
 
 
@@ -152,20 +151,20 @@ def test_siq_vl_takes_any_tower_of_fixed_size_and_factor_of_its_grid(whole, shuf
     )
     tower.save_pretrained(tmp_path)
     (tmp_path / "preprocessor_config.json").write_text(json.dumps({"image_mean": [0.4] * 3, "image_std": [0.5] * 3}))
-    student, processor = model.build(str(tmp_path), str(shelf / "language"), shuffle)
+    student, processor = siq_vl.build(str(tmp_path), str(shelf / "language"), shuffle)
     batch = worlds.batch(processor, tmp_path)
     tokens = (24 // 4 // shuffle) ** 2
     assert int((batch["input_ids"] == student.config.image_token_id).sum()) == 3 * tokens
     assert tuple(processor.image_processor.image_mean) == (0.4, 0.4, 0.4)
     assert student(**batch).loss.isfinite()
     with pytest.raises(RecipeError, match="choose one of: 1, 2, 3, 6"):
-        model.build(str(tmp_path), str(shelf / "language"), 4)
+        siq_vl.build(str(tmp_path), str(shelf / "language"), 4)
 
 
 def test_a_siglip2_tower_for_any_shape_is_refused_with_a_way_out(shelf: Path, tmp_path: Path):
     sight = {key: value for key, value in SIGHT.items() if key != "image_size"}
     Siglip2VisionModel(Siglip2VisionConfig(**sight, num_patches=36)).save_pretrained(tmp_path)
-    for make in (model.build, model.outline_build):
+    for make in (siq_vl.build, siq_vl.outline_build):
         with pytest.raises(ModelError, match=r"any shape \(NaFlex\)[\s\S]*such as google/siglip2-base-patch16-224"):
             make(str(tmp_path), str(shelf / "language"), 2)
 
@@ -179,7 +178,7 @@ def test_siq_vl_takes_qwen2_with_and_without_a_head_of_its_own(tied: bool, shelf
         transformers.Qwen2Config(**worlds.WORDS, num_key_value_heads=2, vocab_size=400, tie_word_embeddings=tied)
     )
     decoder.save_pretrained(tmp_path)
-    student, processor = model.build(str(shelf / "vision"), str(tmp_path), 2)
+    student, processor = siq_vl.build(str(shelf / "vision"), str(tmp_path), 2)
     assert (student.lm_head.weight is student.get_input_embeddings().weight) == tied
     assert torch.equal(student.lm_head.weight, decoder.lm_head.weight)
     assert student(**worlds.batch(processor, tmp_path)).loss.isfinite()

@@ -8,7 +8,7 @@ import student_worlds as worlds
 from distill.artifacts.manifest import Manifest
 from distill.commands.repair import repair
 from distill.errors import DataError
-from student.evaluation import students as targets
+from student.evaluation import students
 from student.export.convert import export
 from student.train import train
 
@@ -39,10 +39,10 @@ def test_a_damaged_student_is_noticed_repaired_and_trained_again(fate: str, plac
         ):
             train(recipe, run)
         with pytest.raises(DataError, match="finished files were damaged"):
-            targets._of_stage(recipe, run, "align", "align")
+            students._of_stage(recipe, run, "align", "align")
     else:
         with pytest.raises(DataError, match="its bytes are not those that were written"):
-            targets.require_loadable(recipe, targets._of_stage(recipe, run, "align", "align"))
+            students.require_loadable(recipe, students._of_stage(recipe, run, "align", "align"))
     with pytest.raises(DataError, match="finished files were damaged"):
         export(run, place / "out", stage="align", native=False)
     (run / "train" / "reason" / "manifest.json").unlink()

@@ -12,7 +12,7 @@ import student_worlds as worlds
 from distill.artifacts.manifest import read_jsonl
 from distill.errors import DataError, StaleError
 from distill.recipe.recipe import Recipe, load
-from distill.stats import intervals as scores
+from distill.stats import intervals
 from distill.types import Progress, Sample
 from student import evaluate as evaluation
 from student.evaluate import evaluate
@@ -91,7 +91,7 @@ def test_metrics_are_what_the_predictions_say(evaluated: Path):
     for name, arm in found["arms"].items():
         lines = [line for line in said if line["arm"] == name]
         right = sum(line["verdict"] == "correct" for line in lines)
-        assert arm["accuracy"] == right / 12 and tuple(arm["ci95"]) == scores.wilson(right, 12)
+        assert arm["accuracy"] == right / 12 and tuple(arm["ci95"]) == intervals.wilson(right, 12)
         assert arm["n_undecided"] == sum(line["verdict"] == "undecided" for line in lines)
         assert arm["truncation_rate"] == sum(line["truncated"] for line in lines) / 12
     gain = found["arms"]["distilled"]["n_correct"] - found["arms"]["instruct"]["n_correct"]

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from distill.artifacts.manifest import Manifest
 from distill.cli import app
 from distill.errors import DataError, ModelError, StaleError
-from student.export import convert as export
-from student.models import siq_vl as model
+from student.export import convert
+from student.models import siq_vl
 
 TEXT = {
     "hidden_size": 32,
@@ -70,7 +70,7 @@ def inputs() -> dict[str, Any]:
 )
 def test_the_llama_form_has_the_same_logits(settings: dict[str, Any], tmp_path: Path) -> None:
     built = student(Qwen2Config(**TEXT, **settings))
-    native = export.to_vllm_native(built)
+    native = convert.to_vllm_native(built)
     native.save_pretrained(tmp_path)
     loaded = Idefics3ForConditionalGeneration.from_pretrained(tmp_path)
     with torch.no_grad():
@@ -82,29 +82,29 @@ def test_the_llama_form_has_the_same_logits(settings: dict[str, Any], tmp_path: 
 def test_the_llama_form_keeps_dtype_and_ends_of_turns() -> None:
     built = student(Qwen2Config(**TEXT)).to(torch.bfloat16)
     built.generation_config.eos_token_id = 7
-    native = export.to_vllm_native(built)
+    native = convert.to_vllm_native(built)
     assert {parameter.dtype for parameter in native.parameters()} == {torch.bfloat16}
     assert native.generation_config.eos_token_id == 7
 
 
 def test_only_the_output_projections_bias_is_new_and_it_is_zero() -> None:
     built = student(Qwen2Config(**TEXT))
-    native = export.to_vllm_native(built)
+    native = convert.to_vllm_native(built)
     new = {name: value for name, value in native.named_parameters() if name not in dict(built.named_parameters())}
     assert len(new) == 2
     assert all(name.endswith("self_attn.o_proj.bias") and not value.any() for name, value in new.items())
 
 
 def test_a_model_already_in_the_native_form_comes_back_as_it_is(tmp_path: Path) -> None:
-    loaded, _ = model.load(str(tiny_models.build(tmp_path, layers=1)))
-    assert export.to_vllm_native(loaded) is loaded
+    loaded, _ = siq_vl.load(str(tiny_models.build(tmp_path, layers=1)))
+    assert convert.to_vllm_native(loaded) is loaded
 
 
 def test_a_decoder_that_is_not_llama_in_disguise_is_refused() -> None:
     sliding = Qwen2Config(**TEXT, use_sliding_window=True, sliding_window=4, max_window_layers=0)
     for text in (sliding, transformers.Qwen3Config(**TEXT, head_dim=8)):
         with pytest.raises(ModelError, match="cannot be written as Llama"):
-            export.to_vllm_native(student(text))
+            convert.to_vllm_native(student(text))
 
 
 RECIPE = """
@@ -143,7 +143,7 @@ def trained(run: Path, *stages: str) -> dict[str, PreTrainedModel]:
 
 
 def logits_of(folder: Path) -> torch.Tensor:
-    loaded, processor = model.load(str(folder))
+    loaded, processor = siq_vl.load(str(folder))
     assert processor.tokenizer.eos_token_id is not None
     with torch.no_grad():
         return loaded(**inputs()).logits
@@ -165,7 +165,7 @@ def test_the_student_that_learned_rationales_is_exported_for_vllm(tmp_path: Path
 
 def test_another_stage_and_the_plain_form_can_be_asked_for(tmp_path: Path) -> None:
     students = trained(tmp_path / "run", "instruct", "reason")
-    assert export.export(tmp_path / "run", tmp_path / "out", stage="instruct", native=False) == "instruct"
+    assert convert.export(tmp_path / "run", tmp_path / "out", stage="instruct", native=False) == "instruct"
     assert transformers.AutoConfig.from_pretrained(tmp_path / "out").text_config.model_type == "qwen2"
     with torch.no_grad():
         assert torch.equal(logits_of(tmp_path / "out"), students["instruct"](**inputs()).logits)
@@ -173,18 +173,18 @@ def test_another_stage_and_the_plain_form_can_be_asked_for(tmp_path: Path) -> No
 
 def test_before_the_last_stage_the_last_finished_one_is_exported(tmp_path: Path) -> None:
     trained(tmp_path / "run", "instruct")
-    assert export.export(tmp_path / "run", tmp_path / "out") == "instruct"
+    assert convert.export(tmp_path / "run", tmp_path / "out") == "instruct"
 
 
 def test_what_cannot_be_exported_is_said(tmp_path: Path) -> None:
     trained(tmp_path / "run")
     with pytest.raises(StaleError, match="no stage is trained yet"):
-        export.export(tmp_path / "run", tmp_path / "out")
+        convert.export(tmp_path / "run", tmp_path / "out")
     with pytest.raises(DataError, match="no stage 'reson'; the recipe has instruct, reason, answers_only"):
-        export.export(tmp_path / "run", tmp_path / "out", stage="reson")
+        convert.export(tmp_path / "run", tmp_path / "out", stage="reson")
     trained(tmp_path / "other", "reason")
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine.txt").write_text("kept")
     with pytest.raises(DataError, match="something already"):
-        export.export(tmp_path / "other", tmp_path / "out")
+        convert.export(tmp_path / "other", tmp_path / "out")
     assert (tmp_path / "out" / "mine.txt").read_text() == "kept"

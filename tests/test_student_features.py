@@ -17,12 +17,10 @@ from distill.errors import ModelError, StorageError
 from distill.recipe.recipe import load
 from distill.recipe.stages import Stage, Student
 from distill.types import ImageRef, Progress
-from student.data import encode
-from student.data import image_tokens as features
+from student.data import encode, image_tokens
 from student.data import images as pictures
 from student.data.disk_cache import DATA
-from student.models import freeze
-from student.models import siq_vl as models
+from student.models import freeze, siq_vl
 from student.train import train
 from student.training import stage
 
@@ -38,7 +36,7 @@ def prepared(kind, world, tmp_path, *, images=2, train=("language",), dtype=torc
     """A student with its language model to be trained, the ids of four rows, their images, and the store."""
     model, processor = worlds.student(kind, world)
     model.to(dtype)
-    parts = models.parts(model)
+    parts = siq_vl.parts(model)
     freeze.prepare(model, parts, train, None)
     store = pictures.ImageStore(processor, dtype)
     encoder = encode.Encoder(processor, stage.end_ids(model))
@@ -53,7 +51,7 @@ def ids_of(encoder, store, row):
 
 def tokens(model, parts, store, encoder, refs, folder, **more):
     settings = {"image_id": encoder.image_id, "max_pixels": PIXELS, "folder": folder, "max_bytes": 10**9, **more}
-    return features.token_store(model, parts, store, refs, **settings)
+    return image_tokens.token_store(model, parts, store, refs, **settings)
 
 
 def passed(model, ids, inputs, type_name, image_id):
@@ -192,7 +190,7 @@ def test_a_model_that_gives_no_tokens_is_trained_from_pixels_unless_asked(world,
     said: list[Progress] = []
 
     def source(setting: str):
-        return features.for_stage(
+        return image_tokens.for_stage(
             model,
             parts,
             store,
@@ -213,7 +211,7 @@ def test_a_model_that_gives_no_tokens_is_trained_from_pixels_unless_asked(world,
         source("on")
 
 
-NEED = features.Need(trained=("language",), images=100, uses=200.0, bytes=10**6, limit_bytes=10**7, device="cpu")
+NEED = image_tokens.Need(trained=("language",), images=100, uses=200.0, bytes=10**6, limit_bytes=10**7, device="cpu")
 
 
 @pytest.mark.parametrize(
@@ -231,13 +229,13 @@ NEED = features.Need(trained=("language",), images=100, uses=200.0, bytes=10**6,
     ],
 )
 def test_tokens_are_kept_where_that_saves_work(setting, change, use, reason):
-    choice = features.choose(setting, replace(NEED, **change))
+    choice = image_tokens.choose(setting, replace(NEED, **change))
     assert choice.use == use and reason in choice.reason
 
 
 def test_batches_through_the_tower_are_the_same_in_every_run(world, tmp_path, monkeypatch):
     model, parts, store, encoder, rows = prepared("siq-vl", world, tmp_path, images=1)
-    monkeypatch.setattr(features, "_BATCH_VALUES", 2 * 3 * 16 * 16)
+    monkeypatch.setattr(image_tokens, "_BATCH_VALUES", 2 * 3 * 16 * 16)
     refs: list[ImageRef] = [ref for row in rows for ref in row.images]
     seen: list[tuple[int, int]] = []
     whole = tokens(model, parts, store, encoder, refs, tmp_path / "a", on_image=lambda *n: seen.append(n))
@@ -283,7 +281,7 @@ def test_a_recipe_trained_on_kept_tokens_and_killed_twice_ends_as_if_nothing_hap
     worlds.data(whole)
     recipe = worlds.recipe(whole, ALIGN, REASON, ARM)
     pixels, killed = (Path(shutil.copytree(whole, tmp_path / name)) for name in ("pixels", "killed"))
-    monkeypatch.setattr(features, "_BATCH_VALUES", 8 * 3 * 16 * 16)
+    monkeypatch.setattr(image_tokens, "_BATCH_VALUES", 8 * 3 * 16 * 16)
     torch.set_num_threads(1)
     train(load(pixels / "recipe.toml", {"student.image_tokens": "off"}), pixels / "run")
     train(load(recipe.path, ON_DISK), whole / "run")
@@ -320,4 +318,4 @@ def test_stages_share_tokens_until_one_of_them_trains_the_projector(asked, share
         worlds.stage("tuned", train=both),
         worlds.stage("other"),
     )
-    assert features.sharing(recipe.stages, next(one for one in recipe.stages if one.name == asked)) == sharers
+    assert image_tokens.sharing(recipe.stages, next(one for one in recipe.stages if one.name == asked)) == sharers

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from distill.stats import intervals as scores
+from distill.stats import intervals
 from distill.types import Sample
-from student.evaluation import metrics as figures
+from student.evaluation import metrics
 from student.evaluation.metrics import by_difficulty, measure, overview, running, unseen
 from student.inference.scoring import judged
 
@@ -42,18 +42,18 @@ def test_every_share_has_its_interval_and_its_number_of_replies():
         "truncation_rate": 1,
     }  # fmt: skip
     assert {name: found[name] for name in expected} == {name: count / 4 for name, count in expected.items()}
-    assert found["ci95"] == scores.wilson(2, 4)
+    assert found["ci95"] == intervals.wilson(2, 4)
     for name in list(expected)[1:]:
-        assert (found[f"{name}_ci95"], found[f"{name}_n"]) == (scores.wilson(expected[name], 4), 4)
+        assert (found[f"{name}_ci95"], found[f"{name}_n"]) == (intervals.wilson(expected[name], 4), 4)
 
 
 def test_hallucination_is_over_the_replies_in_which_something_could_be_checked():
     counts = [None, 0, 3, 0, 1, None]
     found = overview([line(number, unsupported_values=count) for number, count in enumerate(counts)])
     assert (found["hallucination_rate"], found["hallucination_rate_n"]) == (0.5, 4)
-    assert found["hallucination_rate_ci95"] == scores.wilson(2, 4)
+    assert found["hallucination_rate_ci95"] == intervals.wilson(2, 4)
     assert (found["mean_unsupported_values"], found["mean_unsupported_values_n"]) == (1.0, 4)
-    assert found["mean_unsupported_values_ci95"] == scores.bootstrap_mean([0, 3, 0, 1])
+    assert found["mean_unsupported_values_ci95"] == intervals.bootstrap_mean([0, 3, 0, 1])
 
 
 def test_consistency_splits_accuracy():
@@ -62,7 +62,7 @@ def test_consistency_splits_accuracy():
     assert (found["consistency_rate"], found["consistency_rate_n"]) == (3 / 4, 4)
     assert (found["accuracy_when_consistent"], found["accuracy_when_consistent_n"]) == (2 / 3, 3)
     assert (found["accuracy_when_inconsistent"], found["accuracy_when_inconsistent_n"]) == (1, 1)
-    assert found["accuracy_when_inconsistent_ci95"] == scores.wilson(1, 1)
+    assert found["accuracy_when_inconsistent_ci95"] == intervals.wilson(1, 1)
 
 
 def test_what_no_reply_can_tell_is_unknown_not_zero():
@@ -103,7 +103,7 @@ def test_rouge_has_a_mean_and_a_bootstrap_interval():
     values = [0.0, 0.1, 0.0, 0.4, 0.2]
     found = overview([line(number, rouge_l=value) for number, value in enumerate(values)])
     assert found["rouge_l"] == pytest.approx(0.14)
-    assert found["rouge_l_ci95"] == scores.bootstrap_mean(values)
+    assert found["rouge_l_ci95"] == intervals.bootstrap_mean(values)
 
 
 def test_running_accuracy_is_that_of_the_questions_so_far_in_an_order_that_knows_no_domain():
@@ -125,7 +125,7 @@ def test_running_accuracy_has_at_most_a_hundred_points_and_ends_with_all_questio
 
 def test_volatility_is_the_spread_of_windows_of_fifty_questions(monkeypatch: pytest.MonkeyPatch):
     # In the order of the numbers, three windows have 10, 20 and 30 right answers; 20 questions are left over.
-    monkeypatch.setattr(figures, "_turn", lambda name: int(name[1:]).to_bytes(4))
+    monkeypatch.setattr(metrics, "_turn", lambda name: int(name[1:]).to_bytes(4))
     flags = [number % 50 < 10 * (number // 50 + 1) for number in range(150)] + [True] * 20
     found = running(lines(flags))
     share = (10 + 20 + 30 + 20) / 170
@@ -191,7 +191,7 @@ def test_what_the_pictures_add_is_counted_on_the_questions_asked_both_ways():
     assert found is not None and (found["n"], found["accuracy"]) == (4, 0.5)
     gain = found["gain"]
     assert (gain["delta"], gain["n"], gain["only_first"], gain["only_second"]) == (0.25, 4, 2, 1)
-    expected = scores.paired([True, True, True, False], [True, False, False, True])
+    expected = intervals.paired([True, True, True, False], [True, False, False, True])
     assert (gain["ci95"], gain["p"]) == (expected.ci95, expected.p)
     assert found["domains"]["d"]["gain"] == gain
     assert unseen(seen, []) is None
@@ -209,7 +209,7 @@ def test_arms_are_compared_question_by_question_also_in_what_else_they_do():
     assert found["arms"]["b"]["stage"] == "reason" and "stage" not in found["arms"]["a"]
     delta = found["deltas"]["b-a"]
     assert (delta["delta"], delta["only_first"], delta["only_second"]) == (0.5, 2, 0)
-    assert delta["bootstrap_ci95"] == scores.bootstrap_difference([1, 1, 1, 0], [0, 1, 0, 0])
+    assert delta["bootstrap_ci95"] == intervals.bootstrap_difference([1, 1, 1, 0], [0, 1, 0, 0])
     assert delta["domains"]["d"]["delta"] == 0.5
     assert (delta["hallucination_rate"]["delta"], delta["hallucination_rate"]["n"]) == (-2 / 3, 3)
     assert delta["relaxed_accuracy"]["delta"] == 0.5 and delta["consistency_rate"] is None

@@ -14,9 +14,9 @@ from distill.data import images
 from distill.errors import ModelError
 from distill.types import ImageRef
 from student.data.rows import Row
-from student.inference import likelihood as fit
+from student.inference import likelihood
 from student.inference.likelihood import RANK_CLIP, Fit, Said
-from student.models import siq_vl as model
+from student.models import siq_vl
 
 PIXELS = 10**6
 
@@ -32,7 +32,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any]:
     folder = tiny_models.build(tmp_path_factory.mktemp("model"), hidden=64, layers=2, spread=0.5)
-    return model.load(str(folder))
+    return siq_vl.load(str(folder))
 
 
 def said(folder: Path, count: int = 6) -> list[Said]:
@@ -146,10 +146,10 @@ def test_the_vocabulary_is_looked_at_a_few_positions_at_a_time(monkeypatch: pyte
     widest: list[int] = []
     head.register_forward_hook(lambda _, args, output: widest.append(output.numel()))
     with torch.inference_mode():
-        whole = fit.token_scores(head, hidden, targets)
-        monkeypatch.setattr(fit, "_LOGITS", 200)
+        whole = likelihood.token_scores(head, hidden, targets)
+        monkeypatch.setattr(likelihood, "_LOGITS", 200)
         widest.clear()
-        pieces = fit.token_scores(head, hidden, targets)
+        pieces = likelihood.token_scores(head, hidden, targets)
     assert max(widest) <= 200 and len(widest) == 6
     assert pieces[0] == pytest.approx(whole[0], abs=1e-6) and pieces[1].tolist() == whole[1].tolist()
 
@@ -157,7 +157,7 @@ def test_the_vocabulary_is_looked_at_a_few_positions_at_a_time(monkeypatch: pyte
 def test_a_rank_counts_likelier_tokens_only() -> None:
     head = torch.nn.Identity()
     logits = torch.tensor([[3.0, 1.0, 1.0, 0.0], [3.0, 1.0, 1.0, 0.0], [5.0, 5.0, 5.0, 5.0]])
-    _, ranks = fit.token_scores(head, logits, torch.tensor([0, 2, 3]))
+    _, ranks = likelihood.token_scores(head, logits, torch.tensor([0, 2, 3]))
     assert ranks.tolist() == [1, 2, 1]
 
 
@@ -196,7 +196,7 @@ def test_a_student_that_bends_its_logits_is_refused(tiny: tuple[Any, Any]) -> No
 
 def test_a_trained_student_needs_the_image_where_the_answer_is_in_it(tiny: tuple[Any, Any], tmp_path: Path) -> None:
     """The gap is positive for what only the image tells, once a student has learned to look."""
-    student, processor = model.load(
+    student, processor = siq_vl.load(
         str(tiny_models.build(tmp_path / "model", hidden=64, layers=2, spread=0.1)), dtype="float32"
     )
     items = []

@@ -12,7 +12,7 @@ from distill.errors import DistillError, ModelError
 from distill.recipe.recipe import Lora
 from student.models import freeze
 from student.models.siq_vl import parts
-from student.training import freeze_checks as proof
+from student.training import freeze_checks
 
 LORA = Lora(rank=2, alpha=4, dropout=0.0)
 
@@ -37,7 +37,7 @@ def frozen(world: Path, train=("projector",), lora=None, kind="siq-vl"):
 
 
 def prove(model, roles, train=("projector",), *, dtype=torch.float32, watch=None, optimizer=None):
-    proof.prove(model, roles, train, dtype=dtype, watch=watch, optimizer=optimizer)
+    freeze_checks.prove(model, roles, train, dtype=dtype, watch=watch, optimizer=optimizer)
 
 
 @pytest.mark.parametrize("checkpointing", [False, True])
@@ -49,7 +49,7 @@ def test_no_gradient_and_no_graph_reaches_what_is_frozen(kind, train, checkpoint
     prepared = freeze.prepare(model, roles, train, None)
     if checkpointing:
         checkpointed(prepared)
-    watch = proof.TowerWatch(model, roles)
+    watch = freeze_checks.TowerWatch(model, roles)
     outputs: list[torch.Tensor] = []
     model.get_submodule(roles.projector).register_forward_hook(lambda _, __, output: outputs.append(output))
     prepared(**worlds.batch(processor, tmp_path), use_cache=False).loss.backward()
@@ -65,7 +65,7 @@ def test_a_frozen_tower_is_tracked_where_nobody_guards_it(world: Path, tmp_path:
     roles = parts(model)
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(freeze.role_of(name, roles) == "projector")
-    watch = proof.TowerWatch(model, roles)
+    watch = freeze_checks.TowerWatch(model, roles)
     checkpointed(model)
     model.get_submodule(roles.tower).eval()
     model(**worlds.batch(processor, tmp_path), use_cache=False).loss.backward()
@@ -76,7 +76,7 @@ def test_a_frozen_tower_is_tracked_where_nobody_guards_it(world: Path, tmp_path:
 def test_a_graph_through_a_tower_that_is_not_called_itself_is_found(world: Path, tmp_path: Path):
     model, roles = frozen(world)
     tower = model.get_submodule(roles.tower)
-    watch = proof.TowerWatch(model, roles)
+    watch = freeze_checks.TowerWatch(model, roles)
     pixels = torch.randn(1, 3, 16, 16)
     mask = torch.ones(1, 4, 4, dtype=torch.bool)
     checkpointed(model)
@@ -93,7 +93,7 @@ def test_an_output_made_to_ask_for_gradients_is_found(world: Path, tmp_path: Pat
         output.last_hidden_state.requires_grad_(True)
 
     model.get_submodule(roles.tower).register_forward_hook(ask)
-    watch = proof.TowerWatch(model, roles)
+    watch = freeze_checks.TowerWatch(model, roles)
     model(**worlds.batch(processor, tmp_path), use_cache=False).loss.backward()
     with pytest.raises(DistillError, match=r"the output of the frozen model.vision_model requires a gradient"):
         prove(model, roles, ["language"], watch=watch)
@@ -126,14 +126,14 @@ def test_tied_embeddings_are_one_tensor_with_one_fate(train, lora, world: Path, 
     roles = parts(model)
     before = embedding.detach().clone()
     prepared = freeze.prepare(model, roles, [train], lora)
-    digests = proof.frozen_digests(prepared, roles)
+    digests = freeze_checks.frozen_digests(prepared, roles)
     trainable = [p for p in prepared.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(trainable, lr=0.1)
     prepared(**worlds.batch(processor, tmp_path), use_cache=False).loss.backward()
     prove(prepared, roles, [train], optimizer=optimizer)
     optimizer.step()
-    proof.prove_state(prepared, optimizer)
-    proof.require_equal(digests, proof.frozen_digests(prepared, roles))
+    freeze_checks.prove_state(prepared, optimizer)
+    freeze_checks.require_equal(digests, freeze_checks.frozen_digests(prepared, roles))
     whole = train == "language" and lora is None
     assert model.lm_head.weight is model.get_input_embeddings().weight
     assert sum(p is embedding for p in trainable) == whole
@@ -237,7 +237,7 @@ def test_optimizer_state_of_a_frozen_tensor_is_named(world: Path):
     # The tensor has left the groups, its moments have not.
     optimizer.param_groups[0]["params"] = [model.model.connector.modality_projection.proj.weight]
     with pytest.raises(DistillError, match=r"post_layernorm.weight is frozen but the optimizer keeps state of it"):
-        proof.prove_state(model, optimizer)
+        freeze_checks.prove_state(model, optimizer)
 
 
 def test_a_trainable_tower_is_refused(world: Path):
@@ -300,17 +300,17 @@ def test_a_changed_frozen_tensor_or_buffer_is_named(world: Path):
     model, roles = frozen(world)
     model.model.connector.register_buffer("scale_of_trained_part", torch.ones(1))
     model.model.vision_model.register_buffer("running_mean", torch.zeros(4))
-    before = proof.frozen_digests(model, roles)
-    assert set(proof.by_role(before, roles)) == {"tower", "language"}
+    before = freeze_checks.frozen_digests(model, roles)
+    assert set(freeze_checks.by_role(before, roles)) == {"tower", "language"}
     model.model.connector.scale_of_trained_part += 1
-    proof.require_equal(before, proof.frozen_digests(model, roles))
+    freeze_checks.require_equal(before, freeze_checks.frozen_digests(model, roles))
     for name in ("post_layernorm.bias", "running_mean"):
         tensor = dict(model.model.vision_model.state_dict())[name]
         tensor[0] += 1e-7
-        after = proof.frozen_digests(model, roles)
+        after = freeze_checks.frozen_digests(model, roles)
         with pytest.raises(DistillError, match=f"model.vision_model.{name} is frozen but changed during the stage"):
-            proof.require_equal(before, after)
-        assert proof.by_role(before, roles)["tower"] != proof.by_role(after, roles)["tower"]
+            freeze_checks.require_equal(before, after)
+        assert freeze_checks.by_role(before, roles)["tower"] != freeze_checks.by_role(after, roles)["tower"]
         before = after
 
 
@@ -320,11 +320,11 @@ def test_running_statistics_of_a_frozen_tower_stand_still(world: Path, tmp_path:
     model.model.vision_model.add_module("statistics", norm)
     roles = parts(model)
     freeze.prepare(model, roles, ["projector"], None)
-    before = proof.frozen_digests(model, roles)
+    before = freeze_checks.frozen_digests(model, roles)
     assert "model.vision_model.statistics.running_mean" in before
     model.train()
     norm(torch.randn(4, 16))
-    proof.require_equal(before, proof.frozen_digests(model, roles))
+    freeze_checks.require_equal(before, freeze_checks.frozen_digests(model, roles))
 
 
 @pytest.mark.parametrize("checkpointing", [True, False])
@@ -362,7 +362,7 @@ def test_plain_trl_tracks_a_frozen_tower_once_it_checkpoints_and_a_guarded_one_s
             **more,
         )
         assert settings.gradient_checkpointing == checkpointing
-        before = proof.frozen_digests(model, roles)
+        before = freeze_checks.frozen_digests(model, roles)
         SFTTrainer(
             model,
             settings,
@@ -370,6 +370,6 @@ def test_plain_trl_tracks_a_frozen_tower_once_it_checkpoints_and_a_guarded_one_s
             train_dataset=Dataset.from_dict({"row": [0, 1]}),
             processing_class=processor,
         ).train()
-        proof.require_equal(before, proof.frozen_digests(model, roles))
+        freeze_checks.require_equal(before, freeze_checks.frozen_digests(model, roles))
         tracked[guarded] = [output.requires_grad for output in outputs]
     assert tracked == {False: [checkpointing], True: [False]}

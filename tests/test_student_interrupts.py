@@ -18,7 +18,7 @@ from distill.artifacts.manifest import read_jsonl
 from distill.recipe.recipe import Recipe, load
 from distill.types import Progress
 from student.train import train
-from student.validation import measure as quality
+from student.validation import measure
 
 ROOT = Path(__file__).resolve().parent.parent
 STEPS = 8
@@ -117,7 +117,7 @@ def test_a_measurement_that_a_signal_breaks_off_is_made_by_the_resumed_run(
     if moment == "before":
         interrupted(again, other, signal.SIGINT, 3)
     else:
-        ask, calls = quality.generation.replies, []
+        ask, calls = measure.generation.replies, []
 
         def replies(*args: Any, **options: Any) -> Any:
             calls.append(len(measured(other)))
@@ -125,7 +125,7 @@ def test_a_measurement_that_a_signal_breaks_off_is_made_by_the_resumed_run(
                 os.kill(os.getpid(), signal.SIGTERM)
             return ask(*args, **options)
 
-        monkeypatch.setattr(quality.generation, "replies", replies)
+        monkeypatch.setattr(measure.generation, "replies", replies)
         with pytest.raises(KeyboardInterrupt):
             train(again, other / "run")
         monkeypatch.undo()

@@ -16,7 +16,7 @@ from distill.recipe.recipe import Lora
 from student.models import freeze, lora
 from student.models.siq_vl import parts
 from student.train import train
-from student.training import freeze_checks as proof
+from student.training import freeze_checks
 
 PLAIN = Lora(rank=4, alpha=8, dropout=0.0)
 KINDS = {
@@ -39,9 +39,9 @@ def learn(student, roles, train, batch, steps=3):
     for _ in range(steps):
         loss = student(**batch, use_cache=False).loss
         loss.backward()
-        proof.prove(student, roles, train, dtype=torch.float32, watch=None, optimizer=optimizer)
+        freeze_checks.prove(student, roles, train, dtype=torch.float32, watch=None, optimizer=optimizer)
         optimizer.step()
-        proof.prove_state(student, optimizer)
+        freeze_checks.prove_state(student, optimizer)
         optimizer.zero_grad()
         losses.append(float(loss))
     assert losses[-1] < losses[0]
@@ -145,20 +145,20 @@ def test_a_student_trained_over_four_bits_is_merged_to_plain_weights(dora, dtype
         name: value.to(dtype) if value.is_floating_point() else value
         for name, value in worlds.batch(processor, tmp_path).items()
     }
-    before = proof.frozen_digests(student, roles)
+    before = freeze_checks.frozen_digests(student, roles)
     assert any(name.endswith("up_proj.base_layer.weight.absmax") for name in before)
     optimizer = torch.optim.AdamW([p for p in student.parameters() if p.requires_grad], lr=0.02)
     losses = []
     for _ in range(3):
         loss = student.train()(**batch, use_cache=False).loss
         loss.backward()
-        proof.prove(student, roles, train, dtype=dtype, watch=None, optimizer=optimizer)
+        freeze_checks.prove(student, roles, train, dtype=dtype, watch=None, optimizer=optimizer)
         optimizer.step()
         optimizer.zero_grad()
         losses.append(float(loss))
         logits(student, batch)
     assert losses[-1] < losses[0]
-    proof.require_equal(before, proof.frozen_digests(student, roles))
+    freeze_checks.require_equal(before, freeze_checks.frozen_digests(student, roles))
     learned = logits(student, batch)
     merged = lora.merge(student)
     assert type(merged.model.text_model.layers[0].mlp.up_proj) is torch.nn.Linear
@@ -207,11 +207,11 @@ def test_a_recipe_with_four_bits_leaves_a_plain_student(tmp_path: Path):
 def test_a_changed_scale_of_four_bit_weights_is_named(world: Path):
     pytest.importorskip("bitsandbytes")
     student, roles, _ = prepared(world)
-    before = proof.frozen_digests(student, roles)
+    before = freeze_checks.frozen_digests(student, roles)
     layer = student.get_base_model().model.text_model.layers[1].mlp.down_proj.base_layer
     layer.weight.quant_state.absmax[0] += 1
     with pytest.raises(DistillError, match=r"layers.1.mlp.down_proj.base_layer.weight.absmax is frozen but changed"):
-        proof.require_equal(before, proof.frozen_digests(student, roles))
+        freeze_checks.require_equal(before, freeze_checks.frozen_digests(student, roles))
 
 
 def test_four_bits_in_the_tower_are_refused(world: Path):
@@ -223,4 +223,4 @@ def test_four_bits_in_the_tower_are_refused(world: Path):
     with pytest.raises(
         DistillError, match=r"encoder.layers.0.mlp.fc1.weight is in 4 bits outside the language model"
     ):
-        proof.prove(model, roles, ["projector"], dtype=torch.float32, watch=None, optimizer=None)
+        freeze_checks.prove(model, roles, ["projector"], dtype=torch.float32, watch=None, optimizer=None)

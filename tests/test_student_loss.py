@@ -9,7 +9,7 @@ import torch
 from distill.recipe.stages import Loss, SpanWeights
 from student.data.encode import ANSWER, FORMAT, RATIONALE, Example
 from student.data.rows import Row
-from student.training import token_weights as loss
+from student.training import token_weights
 
 
 def example(rationale: int, answer: int, form: int, weight: float = 1.0) -> Example:
@@ -19,7 +19,7 @@ def example(rationale: int, answer: int, form: int, weight: float = 1.0) -> Exam
 
 
 def weights(examples, settings: Loss, progress: float = 0.0) -> list[list[float]]:
-    of_step = loss.StepWeights(examples, settings, progress)
+    of_step = token_weights.StepWeights(examples, settings, progress)
     return [pytest.approx(of_step(each).tolist()) for each in examples]
 
 
@@ -46,9 +46,9 @@ def test_rows_count_by_the_datasets_weights_unless_the_recipe_says_otherwise():
 
 def test_weights_move_from_the_first_step_to_the_last():
     settings = Loss(final=SpanWeights(rationale=0, answer=3))
-    halfway = loss.kind_weights(settings, 0.5)
+    halfway = token_weights.kind_weights(settings, 0.5)
     assert halfway.tolist() == [0.5, 2, 1]
-    assert loss.kind_weights(settings, 1).tolist() == [0, 3, 1]
+    assert token_weights.kind_weights(settings, 1).tolist() == [0, 3, 1]
 
 
 def test_a_step_in_which_nothing_counts_has_no_loss_and_is_no_error():
@@ -62,7 +62,7 @@ def test_the_heads_gradients_are_autograds(chunk: int, bias: bool, monkeypatch: 
     head = torch.nn.Linear(6, 11, bias=bias).double()
     hidden = torch.randn(20, 6, dtype=torch.float64, requires_grad=True)
     labels, counted = torch.randint(0, 11, (20,)), torch.rand(20, dtype=torch.float64)
-    monkeypatch.setattr(loss, "_LOGITS", 11 * chunk)
+    monkeypatch.setattr(token_weights, "_LOGITS", 11 * chunk)
 
     def extra(logits: torch.Tensor, part: slice) -> torch.Tensor:
         return 0.1 * (logits**2).mean(1).mul(counted[part]).sum()
@@ -74,7 +74,7 @@ def test_the_heads_gradients_are_autograds(chunk: int, bias: bool, monkeypatch: 
     theirs = [hidden.grad.clone(), *(p.grad.clone() for p in head.parameters())]
     hidden.grad = None
     head.zero_grad()
-    scored = loss.score(head, hidden, labels, counted, extra)
+    scored = token_weights.score(head, hidden, labels, counted, extra)
     (3 * scored.loss).backward()
     assert scored.loss.item() == pytest.approx(expected.item(), rel=1e-5)
     for ours, slope in zip([hidden.grad, *(p.grad for p in head.parameters())], theirs, strict=True):
@@ -85,5 +85,5 @@ def test_the_heads_gradients_are_autograds(chunk: int, bias: bool, monkeypatch: 
 def test_a_frozen_head_gets_no_gradient():
     head = torch.nn.Linear(4, 5).requires_grad_(False)
     hidden = torch.randn(3, 4, requires_grad=True)
-    loss.score(head, hidden, torch.tensor([0, 1, 2]), torch.ones(3)).loss.backward()
+    token_weights.score(head, hidden, torch.tensor([0, 1, 2]), torch.ones(3)).loss.backward()
     assert head.weight.grad is None and hidden.grad is not None

@@ -9,10 +9,8 @@ from transformers import Idefics3Config
 
 from distill.recipe.recipe import Lora
 from distill.recipe.stages import Stage
-from student.models import attention, freeze
-from student.models import siq_vl as models
-from student.training import memory
-from student.training import token_weights as loss
+from student.models import attention, freeze, siq_vl
+from student.training import memory, token_weights
 
 TEXT = {
     "model_type": "qwen2",
@@ -36,7 +34,7 @@ TRAINED = {
 def outline(dtype: str = "float32"):
     sight = {**SIGHT, "image_size": 32, "patch_size": 8}
     joined = {"scale_factor": 2, "image_token_id": IMAGE_ID, "tie_word_embeddings": True}
-    return models.without_weights(Idefics3Config(text_config=TEXT, vision_config=sight, **joined), dtype)
+    return siq_vl.without_weights(Idefics3Config(text_config=TEXT, vision_config=sight, **joined), dtype)
 
 
 def stage(trained: str = "full", **more) -> Stage:
@@ -48,13 +46,13 @@ def stage(trained: str = "full", **more) -> Stage:
 @pytest.mark.parametrize("trained", TRAINED)
 def test_a_step_on_real_tensors_holds_what_was_foretold(trained: str, checkpointing: bool):
     without = outline()
-    roles = models.parts(without)
+    roles = siq_vl.parts(without)
     found = memory.of_stage(without, roles, stage(trained))
     foretold = found.needed(tokens=ROWS * LENGTH, patches=ROWS * 16, checkpointing=checkpointing) - found.static
 
     model = type(without)(without.config)
     attention.use(model, attention.PACKED)
-    loss.attach(model)
+    token_weights.attach(model)
     student = freeze.prepare(model, roles, *TRAINED[trained]).train()
     for parameter in student.parameters():
         parameter.grad = torch.zeros_like(parameter) if parameter.requires_grad else None
@@ -75,7 +73,7 @@ def test_a_step_on_real_tensors_holds_what_was_foretold(trained: str, checkpoint
 def test_every_class_of_student_can_be_foretold_and_stays_as_it_is(kind: str, tmp_path: Path):
     model, _ = worlds.student(kind, worlds.parts(tmp_path))
     before = {name: (p.requires_grad, p.device) for name, p in model.named_parameters()}
-    found = memory.of_stage(model, models.parts(model), stage())
+    found = memory.of_stage(model, siq_vl.parts(model), stage())
     assert 0 < found.gradients <= found.weights
     assert found.optimizer == 2 * found.gradients
     assert found.weights >= 4 * sum(p.numel() for p in model.parameters())
@@ -86,7 +84,7 @@ def test_every_class_of_student_can_be_foretold_and_stays_as_it_is(kind: str, tm
 
 def test_the_largest_micro_batch_takes_what_there_is_and_no_more():
     without = outline("bfloat16")
-    found = memory.of_stage(without, models.parts(without), stage())
+    found = memory.of_stage(without, siq_vl.parts(without), stage())
     for checkpointing in (False, True):
         most = found.most_tokens(1 << 30, patches_per_token=0.5, checkpointing=checkpointing)
         at_most = found.needed(tokens=most, patches=most / 2, checkpointing=checkpointing)
@@ -96,7 +94,7 @@ def test_the_largest_micro_batch_takes_what_there_is_and_no_more():
 
 def test_peaks_are_those_of_full_micro_batches():
     without = outline("bfloat16")
-    roles = models.parts(without)
+    roles = siq_vl.parts(without)
     found = memory.of_stage(without, roles, stage())
     plain, checkpointed = memory.peaks(without, roles, stage(), patches=64)
     assert plain == found.needed(tokens=ROWS * LENGTH, patches=64, checkpointing=False)
@@ -108,7 +106,7 @@ def test_four_bits_shrink_the_weights_under_adapters_alone():
     lora = Lora(rank=4, alpha=8)
     found, quantized = (
         memory.of_stage(
-            without, models.parts(without), stage().model_copy(update={"train": ("language",), "lora": each})
+            without, siq_vl.parts(without), stage().model_copy(update={"train": ("language",), "lora": each})
         )
         for each in (lora, lora.model_copy(update={"quantize": "nf4"}))
     )
@@ -121,7 +119,7 @@ def test_four_bits_shrink_the_weights_under_adapters_alone():
 def test_checkpointing_is_switched_on_where_a_stage_does_not_fit_without_it():
     model, _ = worlds.other("llava")
     stage = Stage(name="s", data="traces", train=("language",), micro_batch_tokens=512)
-    roles = models.parts(model)
+    roles = siq_vl.parts(model)
     without, with_it = memory.peaks(model, roles, stage, patches=512)
     assert with_it < without
 

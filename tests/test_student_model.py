@@ -21,8 +21,8 @@ from transformers import (
 )
 
 from distill.errors import ModelError, RecipeError
-from student.export import convert as export
-from student.models import siq_vl as model
+from student.export import convert
+from student.models import siq_vl
 
 SIGHT = {
     "hidden_size": 16,
@@ -73,7 +73,7 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def prompt(processor: model.ProcessorMixin, width: int = 48, height: int = 48) -> dict[str, torch.Tensor]:
+def prompt(processor: siq_vl.ProcessorMixin, width: int = 48, height: int = 48) -> dict[str, torch.Tensor]:
     image = Image.fromarray(np.random.default_rng(0).integers(0, 255, (height, width, 3), dtype=np.uint8))
     turn = {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "How many?"}]}
     text = processor.apply_chat_template([turn], add_generation_prompt=True)
@@ -82,7 +82,7 @@ def prompt(processor: model.ProcessorMixin, width: int = 48, height: int = 48) -
 
 @pytest.mark.parametrize("language", ["decoder", "untied"])
 def test_a_built_student_holds_the_weights_of_its_parts(checkpoints: Path, language: str) -> None:
-    built, _ = model.build(str(checkpoints / "tower"), str(checkpoints / language), 2)
+    built, _ = siq_vl.build(str(checkpoints / "tower"), str(checkpoints / language), 2)
     tower = SiglipVisionModel.from_pretrained(checkpoints / "tower").state_dict()
     decoder = Qwen2ForCausalLM.from_pretrained(checkpoints / language)
     assert all(torch.equal(value, tower[key]) for key, value in built.model.vision_model.state_dict().items())
@@ -102,20 +102,20 @@ def test_the_tower_of_a_whole_siglip_checkpoint_is_taken(checkpoints: Path, tmp_
     }
     whole = SiglipModel(SiglipConfig(vision_config=SIGHT, text_config=text))
     whole.save_pretrained(tmp_path)
-    built, _ = model.build(str(tmp_path), str(checkpoints / "decoder"), 2)
+    built, _ = siq_vl.build(str(tmp_path), str(checkpoints / "decoder"), 2)
     theirs = whole.vision_model.state_dict()
     assert all(torch.equal(value, theirs[key]) for key, value in built.model.vision_model.state_dict().items())
 
 
 def test_the_dtype_asked_for_is_the_dtype_of_every_weight(checkpoints: Path) -> None:
-    built, _ = model.build(str(checkpoints / "tower"), str(checkpoints / "decoder"), 2, dtype="bfloat16")
+    built, _ = siq_vl.build(str(checkpoints / "tower"), str(checkpoints / "decoder"), 2, dtype="bfloat16")
     assert {parameter.dtype for parameter in built.parameters()} == {torch.bfloat16}
 
 
 def test_a_built_student_in_bfloat16_is_what_it_is_when_loaded_again(checkpoints: Path, tmp_path: Path) -> None:
-    built, processor = model.build(str(checkpoints / "tower"), str(checkpoints / "decoder"), 2, dtype="bfloat16")
-    export.save(built, processor, tmp_path)
-    loaded, _ = model.load(str(tmp_path), dtype="bfloat16")
+    built, processor = siq_vl.build(str(checkpoints / "tower"), str(checkpoints / "decoder"), 2, dtype="bfloat16")
+    convert.save(built, processor, tmp_path)
+    loaded, _ = siq_vl.load(str(tmp_path), dtype="bfloat16")
     buffers = dict(loaded.named_buffers())
     assert buffers and all(torch.equal(value, buffers[name]) for name, value in built.named_buffers())
     ids = torch.arange(5, 200).unsqueeze(0)
@@ -123,7 +123,7 @@ def test_a_built_student_in_bfloat16_is_what_it_is_when_loaded_again(checkpoints
 
 
 def test_an_image_becomes_one_token_a_shuffled_patch(checkpoints: Path) -> None:
-    built, processor = model.build(str(checkpoints / "tower"), str(checkpoints / "decoder"), 4)
+    built, processor = siq_vl.build(str(checkpoints / "tower"), str(checkpoints / "decoder"), 4)
     inputs = prompt(processor)
     assert int((inputs["input_ids"] == built.config.image_token_id).sum()) == (48 // 6 // 4) ** 2
     assert built(**inputs).logits.isfinite().all()
@@ -133,7 +133,7 @@ def test_an_image_becomes_one_token_a_shuffled_patch(checkpoints: Path) -> None:
 def test_an_image_of_any_shape_becomes_one_square_of_the_towers_size(
     checkpoints: Path, width: int, height: int
 ) -> None:
-    built, processor = model.build(str(checkpoints / "tower"), str(checkpoints / "decoder"), 2)
+    built, processor = siq_vl.build(str(checkpoints / "tower"), str(checkpoints / "decoder"), 2)
     inputs = prompt(processor, width, height)
     assert inputs["pixel_values"].shape == (1, 1, 3, 48, 48)
     assert inputs["pixel_attention_mask"].all()
@@ -141,7 +141,7 @@ def test_an_image_of_any_shape_becomes_one_square_of_the_towers_size(
 
 
 def test_loss_falls_on_the_assistants_words_and_the_end_of_the_turn(checkpoints: Path) -> None:
-    _, processor = model.build(str(checkpoints / "tower"), str(checkpoints / "decoder"), 2)
+    _, processor = siq_vl.build(str(checkpoints / "tower"), str(checkpoints / "decoder"), 2)
     turns = [
         {"role": "user", "content": "How many?"},
         {"role": "assistant", "content": [{"type": "text", "text": "There are 3"}]},
@@ -157,7 +157,7 @@ def test_loss_falls_on_the_assistants_words_and_the_end_of_the_turn(checkpoints:
 
 
 def test_a_student_ends_its_turn_at_im_end_and_pads_with_another_token(checkpoints: Path) -> None:
-    built, processor = model.build(str(checkpoints / "tower"), str(checkpoints / "decoder"), 2)
+    built, processor = siq_vl.build(str(checkpoints / "tower"), str(checkpoints / "decoder"), 2)
     end = processor.tokenizer.convert_tokens_to_ids("<|im_end|>")
     assert built.generation_config.eos_token_id == built.config.text_config.eos_token_id == end
     assert built.generation_config.pad_token_id == processor.tokenizer.pad_token_id != end
@@ -165,7 +165,7 @@ def test_a_student_ends_its_turn_at_im_end_and_pads_with_another_token(checkpoin
 
 def test_a_factor_that_does_not_divide_the_grid_names_those_that_do(checkpoints: Path) -> None:
     with pytest.raises(RecipeError, match="choose one of: 1, 2, 4, 8"):
-        model.build(str(checkpoints / "tower"), str(checkpoints / "decoder"), 3)
+        siq_vl.build(str(checkpoints / "tower"), str(checkpoints / "decoder"), 3)
 
 
 WORDS = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 4}
@@ -210,35 +210,37 @@ def test_the_parts_of_other_models_are_found_by_role(
 ) -> None:
     with torch.device("meta"):
         built = transformers.AutoModelForImageTextToText.from_config(config())
-    assert model.parts(built) == model.Parts(tower=tower, projector=projector, language=language)
+    assert siq_vl.parts(built) == siq_vl.Parts(tower=tower, projector=projector, language=language)
 
 
 def test_a_language_model_without_eyes_is_refused(checkpoints: Path) -> None:
     with pytest.raises(ModelError, match="decoder"):
-        model.load(str(checkpoints / "decoder"))
+        siq_vl.load(str(checkpoints / "decoder"))
 
 
 def test_a_tower_named_as_the_decoder_is_refused(checkpoints: Path) -> None:
     with pytest.raises(ModelError, match="tower"):
-        model.build(str(checkpoints / "tower"), str(checkpoints / "tower"), 2)
+        siq_vl.build(str(checkpoints / "tower"), str(checkpoints / "tower"), 2)
 
 
 def test_a_loaded_checkpoint_has_the_dtype_asked_for(checkpoints: Path, tmp_path: Path) -> None:
-    export.save(*model.build(str(checkpoints / "tower"), str(checkpoints / "decoder"), 2, dtype="bfloat16"), tmp_path)
+    convert.save(
+        *siq_vl.build(str(checkpoints / "tower"), str(checkpoints / "decoder"), 2, dtype="bfloat16"), tmp_path
+    )
     for dtype in (torch.float32, torch.bfloat16):
-        loaded, _ = model.load(str(tmp_path), dtype=str(dtype).removeprefix("torch."))
+        loaded, _ = siq_vl.load(str(tmp_path), dtype=str(dtype).removeprefix("torch."))
         assert {parameter.dtype for parameter in loaded.parameters()} == {dtype}
 
 
 def test_a_decoder_named_as_the_tower_is_refused_not_filled_with_random_weights(checkpoints: Path) -> None:
     with pytest.raises(ModelError, match="not a SigLIP vision tower"):
-        model.build(str(checkpoints / "decoder"), str(checkpoints / "decoder"), 2)
+        siq_vl.build(str(checkpoints / "decoder"), str(checkpoints / "decoder"), 2)
 
 
 @pytest.mark.parametrize("damage", ["cut", "missing", "config"])
 def test_an_unreadable_checkpoint_is_one_message(checkpoints: Path, tmp_path: Path, damage: str) -> None:
-    built, processor = model.build(str(checkpoints / "tower"), str(checkpoints / "decoder"), 2)
-    export.save(built, processor, tmp_path / "whole")
+    built, processor = siq_vl.build(str(checkpoints / "tower"), str(checkpoints / "decoder"), 2)
+    convert.save(built, processor, tmp_path / "whole")
     broken = shutil.copytree(tmp_path / "whole", tmp_path / "broken")
     weights = broken / "model.safetensors"
     if damage == "cut":
@@ -248,16 +250,16 @@ def test_an_unreadable_checkpoint_is_one_message(checkpoints: Path, tmp_path: Pa
     else:
         (broken / "config.json").write_text("{")
     with pytest.raises(ModelError, match="broken"):
-        model.load(str(broken))
+        siq_vl.load(str(broken))
 
 
 def test_a_checkpoint_that_lacks_weights_is_refused(checkpoints: Path, tmp_path: Path) -> None:
-    built, processor = model.build(str(checkpoints / "tower"), str(checkpoints / "decoder"), 2)
-    export.save(built, processor, tmp_path)
+    built, processor = siq_vl.build(str(checkpoints / "tower"), str(checkpoints / "decoder"), 2)
+    convert.save(built, processor, tmp_path)
     state = {key: value for key, value in built.state_dict().items() if "connector" not in key}
     state.pop("lm_head.weight")
     from safetensors.torch import save_file
 
     save_file(state, tmp_path / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(ModelError, match="lacks 1 of its weights"):
-        model.load(str(tmp_path))
+        siq_vl.load(str(tmp_path))

@@ -18,14 +18,12 @@ from distill.artifacts.manifest import Manifest, fingerprint, read_jsonl
 from distill.errors import DataError, DistillError, ImageError, ModelError, RecipeError, StorageError
 from distill.recipe.recipe import load
 from distill.types import Progress
-from student.data import image_tokens as features
-from student.data import images as pictures
-from student.export import convert as export
+from student.data import image_tokens, images
+from student.export import convert
 from student.models import attention
 from student.models.siq_vl import parts
 from student.train import train
-from student.training import memory
-from student.training import stage as stages
+from student.training import memory, stage
 from student.training.checkpoints import refused_writes
 
 NOTHING_KEPT = {"student.image_memory_gb": "0", "student.image_disk_gb": "0"}
@@ -116,15 +114,15 @@ def test_an_image_that_vanishes_while_its_stage_trains_is_one_message(
     workers: int, place: Path, monkeypatch: pytest.MonkeyPatch
 ):
     recipe = worlds.recipe(place, worlds.stage("a", "questions"))
-    monkeypatch.setattr(stages, "_workers", lambda _: workers)
-    encode = stages._examples
+    monkeypatch.setattr(stage, "_workers", lambda _: workers)
+    encode = stage._examples
 
     def then_lose(*args: Any) -> Any:
         found = encode(*args)
         shutil.rmtree(place / "images")
         return found
 
-    monkeypatch.setattr(stages, "_examples", then_lose)
+    monkeypatch.setattr(stage, "_examples", then_lose)
     with pytest.raises(ImageError, match=r"\d+\.png: no such file; it could be read before: put it back"):
         train(load(recipe.path, NOTHING_KEPT | {"student.image_tokens": "off"}), place / "run")
 
@@ -135,7 +133,7 @@ def test_a_file_that_the_filter_did_not_write_is_no_part_of_the_dataset(place: P
         stage="filter",
         fingerprint=fingerprint(fields),
         fields=fields,
-        outputs={"dataset/train/part-00000.parquet": stages.describe(dataset(place))},
+        outputs={"dataset/train/part-00000.parquet": stage.describe(dataset(place))},
     )
     manifest.write(place / "run" / "filter")
     shutil.copy(dataset(place), dataset(place).with_name("copy.parquet"))
@@ -177,7 +175,7 @@ def test_a_tracker_that_is_not_known_is_refused_before_anything_is_read(place: P
 def test_settled_settings_do_not_change_how_many_stages_share_image_tokens(tmp_path: Path):
     recipe = worlds.recipe(tmp_path, worlds.stage("a"), worlds.stage("b"))
     settled = recipe.stages[0].model_copy(update={"gradient_checkpointing": False})
-    assert settled != recipe.stages[0] and features.sharing(recipe.stages, settled) == 2
+    assert settled != recipe.stages[0] and image_tokens.sharing(recipe.stages, settled) == 2
 
 
 @pytest.mark.parametrize("limit_bytes", [2_000, 200_000])
@@ -198,15 +196,15 @@ def test_images_beyond_the_memory_are_all_on_disk_however_many_threads_look(
     """The place on disk is opened when memory is full, while other threads ask whether there is a place."""
     _, processor = worlds.student("siq-vl", place)
     asked: list[bool] = []
-    opened = pictures.ImageStore._open_shelf
+    opened = images.ImageStore._open_shelf
 
-    def ask_then_open(store: pictures.ImageStore) -> None:
+    def ask_then_open(store: images.ImageStore) -> None:
         asked.append(store._has_room())
         opened(store)
         asked.append(store._has_room())
 
-    monkeypatch.setattr(pictures.ImageStore, "_open_shelf", ask_then_open)
-    store = pictures.ImageStore(processor, torch.float32, memory_bytes=1, disk_bytes=1 << 30, folder=place / "cache")
+    monkeypatch.setattr(images.ImageStore, "_open_shelf", ask_then_open)
+    store = images.ImageStore(processor, torch.float32, memory_bytes=1, disk_bytes=1 << 30, folder=place / "cache")
     store.prepare([row.images[0] for row in worlds.rows(place)], 10**6)
     assert all(asked) and store.facts == {"images on disk": 8}
 
@@ -225,16 +223,16 @@ def test_an_export_that_the_disk_refuses_leaves_nothing_behind(place: Path):
     resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, before[1]))
     try:
         with pytest.raises(StorageError, match="out: cannot write"):
-            export.export(place / "run", place / "out")
+            convert.export(place / "run", place / "out")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         signal.signal(signal.SIGXFSZ, handler)
     assert not [path.name for path in place.iterdir() if "out" in path.name]
     (place / "run" / "train" / "a" / "model" / "config.json").unlink()
     with pytest.raises(DataError, match=r"config\.json: it is missing"):
-        export.export(place / "run", place / "out")
+        convert.export(place / "run", place / "out")
     with pytest.raises(DataError, match="nowhere: no run directory"):
-        export.export(place / "nowhere", place / "out")
+        convert.export(place / "nowhere", place / "out")
 
 
 @pytest.mark.parametrize(

@@ -16,15 +16,13 @@ from distill.rationale import take_apart
 from distill.recipe.recipe import Lora
 from distill.recipe.validation import Validation
 from distill.types import Sample
-from student.data import collate, encode
-from student.data import images as pictures
+from student.data import collate, encode, images
 from student.inference import generation
 from student.inference.scoring import judged, summary
 from student.models import attention, freeze
 from student.models.siq_vl import parts
-from student.training import stage
-from student.training import token_weights as loss
-from student.validation import measure as quality
+from student.training import stage, token_weights
+from student.validation import measure
 
 PIXELS = 10**6
 LISTEN = 8
@@ -46,15 +44,15 @@ def samples(folder: Path, count: int = 10) -> list[Sample]:
     ]
 
 
-def chosen(student: tuple[Any, Any], found: list[Sample], **settings: Any) -> quality.Questions:
+def chosen(student: tuple[Any, Any], found: list[Sample], **settings: Any) -> measure.Questions:
     model, processor = student
     validation = Validation(**{"data": "test", "questions": 6, "max_new_tokens": 8, "batch_size": 4, **settings})
-    return quality.choose(
+    return measure.choose(
         found,
         validation,
         processor,
         encode.Encoder(processor, stage.end_ids(model)),
-        pictures.ImageStore(processor, torch.float32),
+        images.ImageStore(processor, torch.float32),
         max_length=200,
         max_pixels=PIXELS,
         type_name=stage.type_name(model),
@@ -71,11 +69,11 @@ def student(kind: str, world: Path) -> tuple[Any, Any]:
     return model, processor
 
 
-def rows(built: tuple[Any, Any], folder: Path, batches: list[list[int]]) -> quality.HeldOut:
+def rows(built: tuple[Any, Any], folder: Path, batches: list[list[int]]) -> measure.HeldOut:
     """Rows with images and responses of different lengths."""
     model, processor = built
     encoder = encode.Encoder(processor, stage.end_ids(model))
-    store = pictures.ImageStore(processor, torch.float32)
+    store = images.ImageStore(processor, torch.float32)
     examples = encode.encode(worlds.rows(folder, 6), encoder, store, max_length=200, max_pixels=PIXELS)
     collator = collate.Collator(
         examples,
@@ -85,7 +83,7 @@ def rows(built: tuple[Any, Any], folder: Path, batches: list[list[int]]) -> qual
         max_pixels=PIXELS,
         type_name=stage.type_name(model),
     )
-    return quality.HeldOut(batches=batches, collate=collator)
+    return measure.HeldOut(batches=batches, collate=collator)
 
 
 def losses(model: Any, layout: collate.Layout) -> tuple[torch.Tensor, torch.Tensor]:
@@ -124,22 +122,22 @@ def test_a_question_that_cannot_be_asked_is_counted_and_another_one_takes_its_pl
 def test_rows_kept_out_do_not_depend_on_the_order_and_keep_questions_together():
     names = [f"question{number // 2}" for number in range(400)]
     for amount, expected in ((40, 40), (41, 42), (0.1, 40)):
-        places = quality.held_out(names, amount)
+        places = measure.held_out(names, amount)
         kept = {names[place] for place in places}
         assert len(places) == pytest.approx(expected, abs=0 if isinstance(amount, int) else 16)
         assert len(places) == 2 * len(kept)
         shuffled = random.Random(0).sample(names, len(names))
-        assert {shuffled[place] for place in quality.held_out(shuffled, amount)} == kept
+        assert {shuffled[place] for place in measure.held_out(shuffled, amount)} == kept
     grown = [*names, *(f"new{number}" for number in range(100))]
-    assert quality.held_out(names, 0.1) == [place for place in quality.held_out(grown, 0.1) if place < len(names)]
-    assert quality.held_out(names, 10**6) == list(range(400))
+    assert measure.held_out(names, 0.1) == [place for place in measure.held_out(grown, 0.1) if place < len(names)]
+    assert measure.held_out(names, 10**6) == list(range(400))
 
 
 def test_questions_asked_of_a_stages_own_source_are_the_first_ones_kept_out(world: Path, tmp_path: Path):
     found = samples(tmp_path)
     asked = {sample.id for sample in chosen(worlds.student("siq-vl", world), found, questions=4).samples}
     names = [sample.id for sample in found]
-    assert {names[place] for place in quality.held_out(names, 4)} == asked
+    assert {names[place] for place in measure.held_out(names, 4)} == asked
 
 
 def test_figures_are_what_evaluation_says_of_the_same_replies(world: Path, tmp_path: Path):
@@ -163,7 +161,7 @@ def test_figures_are_what_evaluation_says_of_the_same_replies(world: Path, tmp_p
     # Gold answers that make some replies right: those of the replies themselves.
     golds = [take_apart(reply.text).answer if place % 2 else "!" for place, reply in enumerate(truth)]
     asked = [replace(sample, answers=(gold,)) for sample, gold in zip(questions.samples, golds, strict=True)]
-    figures, predictions = quality.measure(model, replace(questions, samples=asked), None, step=7, steps=9)
+    figures, predictions = measure.measure(model, replace(questions, samples=asked), None, step=7, steps=9)
     expected = [
         judged(sample, asdict(reply), plain=False, relative_tolerance=0.0)
         for sample, reply in zip(asked, truth, strict=True)
@@ -183,10 +181,10 @@ def test_a_student_prepared_for_training_says_what_it_says_when_it_is_evaluated(
         questions = chosen((model, processor), samples(tmp_path), batch_size=6)
         measured: Any = model
         if prepared:
-            loss.attach(model)
+            token_weights.attach(model)
             attention.use(model, attention.PACKED)
             measured = freeze.prepare(model, parts(model), ["language"], Lora(dropout=0.5))
-        told.append(quality.measure(measured, questions, None, step=1, steps=9)[1])
+        told.append(measure.measure(measured, questions, None, step=1, steps=9)[1])
         if prepared:
             assert attention.of(model) == attention.PACKED
     assert told[0] == told[1] and len({prediction["text"] for prediction in told[0]}) > 1
@@ -198,7 +196,7 @@ def test_the_loss_is_the_mean_over_all_response_tokens_however_they_are_batched(
 ):
     built = student("siq-vl", world)
     held = rows(built, tmp_path, batches)
-    figures, predictions = quality.measure(built[0], None, held, step=1, steps=9)
+    figures, predictions = measure.measure(built[0], None, held, step=1, steps=9)
     with torch.no_grad():
         alone = [losses(built[0].eval(), held.collate([row])) for row in range(6)]
     surprisals, right = (torch.cat(found) for found in zip(*alone, strict=True))
@@ -247,7 +245,7 @@ def test_measuring_leaves_no_trace_and_training_goes_on_as_if_it_had_not_been(ki
             found.append(mean.item())
             if measured:
                 before = state(model)
-                quality.measure(model, questions, held, step=step, steps=9)
+                measure.measure(model, questions, held, step=step, steps=9)
                 assert state(model) == before
         told.append(found)
     assert told[0] == told[1] and len(set(told[0])) == 3
@@ -256,7 +254,7 @@ def test_measuring_leaves_no_trace_and_training_goes_on_as_if_it_had_not_been(ki
 def test_a_model_is_put_back_also_when_measuring_fails(world: Path):
     model, _ = student("siq-vl", world)
     model.train()
-    with pytest.raises(RuntimeError), quality.undisturbed(model):
+    with pytest.raises(RuntimeError), measure.undisturbed(model):
         assert not model.training
         model.left_behind = 1
         raise RuntimeError

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest, bootstrap
 
-from distill.stats import intervals as scores
+from distill.stats import intervals
 
 
 @pytest.mark.parametrize(("successes", "n"), [(0, 10), (10, 10), (1, 3), (71, 100), (426, 600)])
 def test_wilsons_interval_is_scipys(successes: int, n: int):
     expected = binomtest(successes, n).proportion_ci(method="wilson")
-    assert scores.wilson(successes, n) == pytest.approx((expected.low, expected.high), abs=1e-12)
+    assert intervals.wilson(successes, n) == pytest.approx((expected.low, expected.high), abs=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ def test_wilsons_interval_is_scipys(successes: int, n: int):
 )
 def test_wilsons_interval_has_newcombes_published_values(successes: int, n: int, expected: tuple[float, float]):
     """Newcombe 1998, Statistics in Medicine 17, table I, method 3."""
-    assert scores.wilson(successes, n) == pytest.approx(expected, abs=5e-5)
+    assert intervals.wilson(successes, n) == pytest.approx(expected, abs=5e-5)
 
 
 @pytest.mark.parametrize(
@@ -31,17 +31,17 @@ def test_wilsons_interval_has_newcombes_published_values(successes: int, n: int,
 def test_the_exact_mcnemar_test_has_published_values(only_first: int, only_second: int, agreeing: int, p: float):
     first = [True] * only_first + [False] * only_second + [True] * agreeing
     second = [False] * only_first + [True] * only_second + [True] * agreeing
-    assert scores.paired(first, second).p == pytest.approx(p, abs=5e-4)
+    assert intervals.paired(first, second).p == pytest.approx(p, abs=5e-4)
 
 
 def test_no_question_tells_nothing():
-    assert scores.wilson(0, 0) == (0.0, 1.0)
+    assert intervals.wilson(0, 0) == (0.0, 1.0)
 
 
 def test_a_paired_difference_counts_who_alone_was_right():
     first = [True] * 15 + [False] * 5 + [True] * 10
     second = [False] * 15 + [True] * 5 + [True] * 10
-    found = scores.paired(first, second)
+    found = intervals.paired(first, second)
     assert found.delta == pytest.approx(10 / 30)
     assert (found.only_first, found.only_second, found.n) == (15, 5, 30)
     # Exact McNemar: 15 of 20 disagreements, two-sided binomial.
@@ -51,14 +51,14 @@ def test_a_paired_difference_counts_who_alone_was_right():
 
 
 def test_arms_that_always_agree_differ_by_nothing_yet_not_for_certain():
-    found = scores.paired([True, False] * 20, [True, False] * 20)
+    found = intervals.paired([True, False] * 20, [True, False] * 20)
     assert found.delta == 0 and found.p == 1.0
     assert found.ci95[0] < 0 < found.ci95[1]
 
 
 def test_arms_with_other_questions_cannot_be_compared():
     with pytest.raises(ValueError, match="the same questions"):
-        scores.paired([True], [True, False])
+        intervals.paired([True], [True, False])
 
 
 @pytest.mark.parametrize(("gain", "loss", "n"), [(0.1, 0.02, 60), (0.3, 0.1, 200), (0.02, 0.02, 60)])
@@ -67,7 +67,7 @@ def test_the_paired_interval_covers_the_truth_about_as_often_as_it_says(gain: fl
     covered = 0
     for _ in range(1000):
         only_first, only_second, both = chance.multinomial(n, [gain, loss, 1 - gain - loss])
-        found = scores.paired(
+        found = intervals.paired(
             [True] * only_first + [False] * only_second + [True] * both,
             [False] * only_first + [True] * only_second + [True] * both,
         )
@@ -83,20 +83,20 @@ SHARES = (np.random.default_rng(4).random(60) < 0.1) * 1.0
 def test_the_bootstrap_of_a_mean_is_scipys_bca(values: np.ndarray):
     generator = np.random.default_rng(5)
     expected = bootstrap((values,), np.mean, method="BCa", n_resamples=1500, rng=generator).confidence_interval
-    assert scores.bootstrap_mean(values, seed=5, resamples=1500) == pytest.approx(tuple(expected), abs=1e-12)
+    assert intervals.bootstrap_mean(values, seed=5, resamples=1500) == pytest.approx(tuple(expected), abs=1e-12)
 
 
 def test_chunks_of_resamples_change_nothing(monkeypatch: pytest.MonkeyPatch):
     arm = [(np.random.default_rng(seed).random(50) < 0.4).astype(float) for seed in range(3)]
-    whole = scores.bootstrap_mean(SKEWED), scores.crossed(arm, arm[::-1], seed=1)
-    monkeypatch.setattr(scores, "_DRAWS_AT_ONCE", 999)
-    assert (scores.bootstrap_mean(SKEWED), scores.crossed(arm, arm[::-1], seed=1)) == whole
-    assert scores.bootstrap_mean(SKEWED, seed=1) != whole[0]
+    whole = intervals.bootstrap_mean(SKEWED), intervals.crossed(arm, arm[::-1], seed=1)
+    monkeypatch.setattr(intervals, "_DRAWS_AT_ONCE", 999)
+    assert (intervals.bootstrap_mean(SKEWED), intervals.crossed(arm, arm[::-1], seed=1)) == whole
+    assert intervals.bootstrap_mean(SKEWED, seed=1) != whole[0]
 
 
 def test_a_mean_of_fewer_than_two_values_has_no_interval_and_equal_values_one_without_width():
-    assert scores.bootstrap_mean([]) is None and scores.bootstrap_mean([0.5]) is None
-    assert scores.bootstrap_mean([0.1] * 30) == pytest.approx((0.1, 0.1))
+    assert intervals.bootstrap_mean([]) is None and intervals.bootstrap_mean([0.5]) is None
+    assert intervals.bootstrap_mean([0.1] * 30) == pytest.approx((0.1, 0.1))
 
 
 def skewed(chance: np.random.Generator) -> np.ndarray:
@@ -106,7 +106,7 @@ def skewed(chance: np.random.Generator) -> np.ndarray:
 
 def test_the_bootstrap_of_a_mean_covers_the_truth_about_as_often_as_it_says():
     chance = np.random.default_rng(0)
-    found = [scores.bootstrap_mean(skewed(chance), seed=run, resamples=500) for run in range(500)]
+    found = [intervals.bootstrap_mean(skewed(chance), seed=run, resamples=500) for run in range(500)]
     below, above = sum(high < 0.05 for _, high in found), sum(low > 0.05 for low, _ in found)
     assert 0.92 <= 1 - (below + above) / 500 <= 0.98
     assert abs(below - above) <= 15
@@ -116,12 +116,12 @@ def test_a_paired_bootstrap_knows_that_both_arms_answered_the_same_questions():
     chance = np.random.default_rng(1)
     hard = chance.random(400)
     first, second = (np.clip(hard + 0.05 * chance.normal(size=400) + gain, 0, 1) for gain in (0.02, 0.0))
-    low, high = scores.bootstrap_difference(first, second)
-    alone = scores.bootstrap_mean(first), scores.bootstrap_mean(second)
+    low, high = intervals.bootstrap_difference(first, second)
+    alone = intervals.bootstrap_mean(first), intervals.bootstrap_mean(second)
     assert 0 < low < first.mean() - second.mean() < high
     assert (high - low) < 0.4 * min(end - start for start, end in alone)
     with pytest.raises(ValueError, match="the same questions"):
-        scores.bootstrap_difference([1.0], [1.0, 0.0])
+        intervals.bootstrap_difference([1.0], [1.0, 0.0])
 
 
 def test_a_paired_bootstrap_covers_the_truth_about_as_often_as_it_says():
@@ -129,7 +129,9 @@ def test_a_paired_bootstrap_covers_the_truth_about_as_often_as_it_says():
     covered = 0
     for run in range(500):
         gains = chance.choice([1.0, 0.0, -1.0], p=[0.2, 0.7, 0.1], size=200)
-        low, high = scores.bootstrap_difference(np.maximum(gains, 0), np.maximum(-gains, 0), seed=run, resamples=500)
+        low, high = intervals.bootstrap_difference(
+            np.maximum(gains, 0), np.maximum(-gains, 0), seed=run, resamples=500
+        )
         covered += low <= 0.1 <= high
     assert 0.92 <= covered / 500 <= 0.98
 
@@ -153,7 +155,7 @@ def test_an_interval_over_seeds_and_questions_covers_the_truth_at_least_as_often
     chance = np.random.default_rng(0)
     covered = rejected = 0
     for run in range(300):
-        _, (low, high), p = scores.crossed(*two_arms(chance, seeds=seeds, luck=luck), seed=run, resamples=400)
+        _, (low, high), p = intervals.crossed(*two_arms(chance, seeds=seeds, luck=luck), seed=run, resamples=400)
         covered += low <= 0 <= high
         rejected += p < 0.05
     assert covered / 300 >= least and rejected / 300 <= 1 - least
@@ -162,8 +164,8 @@ def test_an_interval_over_seeds_and_questions_covers_the_truth_at_least_as_often
 def test_the_luck_of_whole_runs_widens_the_interval_where_several_seeds_show_it():
     chance = np.random.default_rng(3)
     first, second = two_arms(chance, seeds=4, luck=1.0)
-    delta, (low, high), p = scores.crossed(first, second, seed=0)
-    one_run = scores.crossed(first[:1], first[1:2], seed=0)
+    delta, (low, high), p = intervals.crossed(first, second, seed=0)
+    one_run = intervals.crossed(first[:1], first[1:2], seed=0)
     assert delta == pytest.approx(first.mean() - second.mean())
     assert high - low > 2 * (one_run[1][1] - one_run[1][0])
     assert p > 0.05 and one_run[2] < 0.05
@@ -173,26 +175,26 @@ def test_what_is_surely_different_is_found_and_what_is_equal_is_not():
     chance = np.random.default_rng(4)
     weak, weaker = two_arms(chance, seeds=3, luck=0.0)
     strong = np.maximum(weak, (chance.random((3, 200)) < 0.5).astype(float))
-    delta, (low, _), p = scores.crossed(strong, weaker, seed=0)
+    delta, (low, _), p = intervals.crossed(strong, weaker, seed=0)
     assert low > 0 and p == pytest.approx(2 / 2001) and delta == pytest.approx(strong.mean() - weaker.mean())
-    back = scores.crossed(weaker, strong, seed=0)
+    back = intervals.crossed(weaker, strong, seed=0)
     assert back[0] == pytest.approx(-delta) and back[1][1] < 0
     same = np.ones((2, 30))
-    assert scores.crossed(same, same, seed=0) == (0.0, (0.0, 0.0), 1.0)
+    assert intervals.crossed(same, same, seed=0) == (0.0, (0.0, 0.0), 1.0)
 
 
 def test_one_seed_and_one_arm_are_the_plain_bootstrap_over_questions():
-    mean, (low, high) = scores.crossed_mean([SHARES.tolist()], resamples=4000)
+    mean, (low, high) = intervals.crossed_mean([SHARES.tolist()], resamples=4000)
     expected = bootstrap((SHARES,), np.mean, method="percentile", rng=np.random.default_rng(0)).confidence_interval
     assert mean == SHARES.mean() and (low, high) == pytest.approx(tuple(expected), abs=0.02)
 
 
 def test_arms_may_have_other_numbers_of_seeds_but_not_other_questions():
     arm = np.ones((3, 5))
-    assert scores.crossed(arm, np.zeros((1, 5)), seed=0)[0] == 1
+    assert intervals.crossed(arm, np.zeros((1, 5)), seed=0)[0] == 1
     with pytest.raises(ValueError, match="the same questions, got 5 and 4"):
-        scores.crossed(arm, np.zeros((3, 4)), seed=0)
+        intervals.crossed(arm, np.zeros((3, 4)), seed=0)
     with pytest.raises(ValueError, match=r"the same questions, got \[1, 2\]"):
-        scores.crossed([[1.0], [1.0, 0.0]], arm, seed=0)
+        intervals.crossed([[1.0], [1.0, 0.0]], arm, seed=0)
     with pytest.raises(ValueError, match="no seed"):
-        scores.crossed_mean([])
+        intervals.crossed_mean([])

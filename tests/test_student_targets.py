@@ -21,9 +21,9 @@ from distill.errors import DistillError, ModelError, RecipeError, StaleError, Te
 from distill.recipe.recipe import Recipe, load
 from distill.types import Progress
 from student.evaluate import evaluate
-from student.evaluation import collect_replies as asking
+from student.evaluation import collect_replies
 from student.evaluation import metrics as figures
-from student.export import convert as export
+from student.export import convert
 from student.models.siq_vl import build
 from student.train import train
 
@@ -66,7 +66,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     train(recipe, folder / "run")
     (folder / "run" / "recipe.toml").write_text(recipe.to_toml())
     for form in ("native", "plain"):
-        export.export(folder / "run", folder / form, native=form == "native")
+        convert.export(folder / "run", folder / form, native=form == "native")
     return folder
 
 
@@ -140,7 +140,7 @@ def test_an_adapter_alone_is_laid_onto_the_model_that_it_names(place: Path) -> N
 
 def test_base_is_the_student_before_any_stage(place: Path) -> None:
     student, processor = build(str(place / "vision"), str(place / "language"), 2, seed=0)
-    export.save(student, processor, place / "built")
+    convert.save(student, processor, place / "built")
     more = '[eval.students.built]\nmodel = "built"\n'
     recipe = recipe_of(place, more, {"eval.arms.untouched": "base"})
     evaluate(recipe, place / "run")
@@ -193,7 +193,7 @@ def test_a_student_that_cannot_work_is_refused_before_anything_is_asked(
     ):
         shutil.copytree(adapter, place / name)
         save_file(dict(change(*item) for item in weights.items()), place / name / "adapter_model.safetensors")
-    monkeypatch.setattr(asking, "_embedded", refuse)
+    monkeypatch.setattr(collect_replies, "_embedded", refuse)
     with pytest.raises(DistillError, match=message) as caught:
         evaluate(recipe_of(place, f"[eval.students.odd]\n{values}\n"), place / "run")
     assert caught.value.exit_code == 2
@@ -250,7 +250,7 @@ def test_what_a_server_said_before_it_refused_a_question_is_kept(place: Path) ->
 def test_a_server_that_is_not_there_or_has_another_model_is_named_before_anything_is_asked(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asking, "_embedded", refuse)
+    monkeypatch.setattr(collect_replies, "_embedded", refuse)
     gone = recipe_of(place, far("http://127.0.0.1:9/v1"))
     with pytest.raises(ModelError, match=r"eval\.students\.far: no answer from http://127\.0\.0\.1:9/v1 .*start its"):
         evaluate(gone, place / "run", connect=_connect)
@@ -313,7 +313,7 @@ def test_a_newer_version_of_the_measures_measures_again_and_asks_nothing(
     path = place / "run" / "eval" / "metrics.json"
     before = path.read_bytes()
     path.write_text("{}")
-    monkeypatch.setattr(asking, "ask", refuse)
+    monkeypatch.setattr(collect_replies, "ask", refuse)
     assert evaluate(recipe, place / "run").outputs == first.outputs and path.read_bytes() == before
     monkeypatch.setattr(figures, "MEASURES", figures.MEASURES + 1)
     again = evaluate(recipe, place / "run")

@@ -20,7 +20,7 @@ from distill.commands.status import parts
 from distill.errors import DataError, RecipeError, StaleError
 from distill.recipe.recipe import load
 from distill.types import Progress
-from student.models import start_model as base
+from student.models import start_model
 from student.train import train
 
 ALIGN = worlds.stage("align", "questions", train='["projector"]', steps=3)
@@ -52,7 +52,7 @@ def test_every_stage_leaves_a_student_that_transformers_loads(trained: Path):
 
 def test_the_student_of_a_stage_is_gone_when_the_next_one_is_loaded(place: Path, monkeypatch: pytest.MonkeyPatch):
     found: list[weakref.ref[torch.nn.Module]] = []
-    load_start = base.load
+    load_start = start_model.load
 
     def loaded(*args: object) -> tuple[torch.nn.Module, object]:
         assert not any(model() is not None for model in found)
@@ -60,7 +60,7 @@ def test_the_student_of_a_stage_is_gone_when_the_next_one_is_loaded(place: Path,
         found.append(weakref.ref(model))
         return model, processor
 
-    monkeypatch.setattr(base, "load", loaded)
+    monkeypatch.setattr(start_model, "load", loaded)
     gc.disable()
     try:
         train(worlds.recipe(place, ALIGN, REASON), place / "run")
@@ -321,7 +321,7 @@ def test_bfloat16_students_stay_bfloat16(place: Path):
 def test_stages_that_start_from_one_loaded_model_are_what_they_are_one_by_one(place: Path, tmp_path: Path):
     import shutil
 
-    from student.models import start_model as base
+    from student.models import start_model
 
     other = Path(shutil.copytree(place, tmp_path / "other"))
     more = 'start = "align"\n[stages.lora]\nrank = 4\nalpha = 8\ndropout = 0.2\n'
@@ -334,11 +334,11 @@ def test_stages_that_start_from_one_loaded_model_are_what_they_are_one_by_one(pl
         loads.append(start)
         return load_base(recipe, start)
 
-    load_base, base.load = base.load, counted
+    load_base, start_model.load = start_model.load, counted
     try:
         train(worlds.recipe(place, *stages), place / "run")
     finally:
-        base.load = load_base
+        start_model.load = load_base
     assert loads == [None, place / "run" / "train" / "align" / "model"]
     apart = worlds.recipe(other, *stages)
     for name in ("align", "three", "two", "one"):

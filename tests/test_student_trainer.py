@@ -11,14 +11,10 @@ import torch
 
 from distill.errors import DistillError, ModelError, StorageError
 from distill.recipe.recipe import Lora, Stage
-from student.data import encode
-from student.data import images as pictures
+from student.data import encode, images
 from student.models import attention, freeze, kernels
 from student.models.siq_vl import parts
-from student.training import freeze_checks as proof
-from student.training import stage as stages
-from student.training import token_weights as loss
-from student.training import trainer
+from student.training import freeze_checks, stage, token_weights, trainer
 from student.training.metrics_log import Meter, StepLog
 from student.training.step_dataset import MICRO_BATCHES, Feed, feed
 
@@ -55,11 +51,11 @@ class Run:
         self.stage = Stage(**{**SETTINGS, "train": ("language",), **settings})
         self.model, self.processor = worlds.student(kind, world)
         self.parts = parts(self.model)
-        self.encoder = encode.Encoder(self.processor, stages.end_ids(self.model))
-        self.store = pictures.ImageStore(self.processor, torch.float32)
+        self.encoder = encode.Encoder(self.processor, stage.end_ids(self.model))
+        self.store = images.ImageStore(self.processor, torch.float32)
         made = [replace(row, source="traces") for row in worlds.rows(folder, 12)]
         self.examples = encode.encode(made, self.encoder, self.store, max_length=500, max_pixels=10**6)
-        loss.attach(self.model)
+        token_weights.attach(self.model)
         attention.use(self.model, attend)
         torch.manual_seed(0)
         self.student = freeze.prepare(self.model, self.parts, self.stage.train, self.stage.lora)
@@ -76,7 +72,7 @@ class Run:
             image_id=self.encoder.image_id,
             pad_id=self.processor.tokenizer.pad_token_id,
             max_pixels=10**6,
-            type_name=stages.type_name(self.model),
+            type_name=stage.type_name(self.model),
             seed=0,
             **shared,
         )
@@ -102,13 +98,13 @@ class Run:
 @pytest.mark.parametrize("kind", worlds.CLASSES)
 def test_every_class_of_student_learns_through_projector_and_adapters(kind: str, world: Path, tmp_path: Path):
     run = Run(kind, world, tmp_path, train=("projector", "language"), lora=Lora(rank=4, alpha=8), max_steps=12)
-    before, frozen = run.trained(), proof.frozen_digests(run.student, run.parts)
+    before, frozen = run.trained(), freeze_checks.frozen_digests(run.student, run.parts)
     last = run.fit()
     assert last.step == last.steps == 12
     assert last.loss < run.logs[0].loss
     after = run.trained()
     assert all(not torch.equal(before[name], after[name]) for name in before)
-    proof.require_equal(frozen, proof.frozen_digests(run.student, run.parts))
+    freeze_checks.require_equal(frozen, freeze_checks.frozen_digests(run.student, run.parts))
 
 
 def test_the_logged_loss_is_the_cross_entropy_of_the_responses(world: Path, tmp_path: Path):

@@ -197,13 +197,13 @@ def test_two_processes_measure_what_one_measures(sharding: str, place: Path, tmp
 
 
 def test_a_stage_that_has_stopped_and_was_killed_trains_no_further(place: Path, monkeypatch: pytest.MonkeyPatch):
-    from student.training import saved_model as results
+    from student.training import saved_model
 
     decided = 'metric = "loss"\npatience = 1\nkeep = "best"\n'
     wild = reason(decided, steps=40).replace("learning_rate = 5e-3", f"learning_rate = {WILD}")
     recipe = worlds.recipe(place, wild)
     with monkeypatch.context() as patched:
-        patched.setattr(results, "save", lambda *args, **kwargs: (_ for _ in ()).throw(KeyboardInterrupt))
+        patched.setattr(saved_model, "save", lambda *args, **kwargs: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             train(recipe, place / "run")
     before = lines(place)

@@ -13,7 +13,7 @@ import student_worlds as worlds
 import torch
 from safetensors.torch import load_file, save_file
 
-from distill.artifacts import integrity as whole
+from distill.artifacts import integrity
 from distill.errors import DataError, DistillError
 from distill.recipe.recipe import Recipe, load
 from distill.types import Sample
@@ -138,7 +138,7 @@ def unchanged(*_: Any, **__: Any) -> dict[str, str]:
 def test_a_merge_that_kept_the_base_is_an_error(
     recipe: Recipe, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(whole, "changed", unchanged)
+    monkeypatch.setattr(integrity, "changed", unchanged)
     shutil.copyfile(*(run / "train" / stage / "model" / "model.safetensors" for stage in ("first", "lora")))
     export(run, tmp_path / "out", stage="lora")
     message = refused(recipe, run, tmp_path / "out", "lora")
@@ -149,7 +149,7 @@ def test_a_merge_that_kept_the_base_is_an_error(
 def test_a_merge_that_lost_a_layer_is_an_error(
     recipe: Recipe, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(whole, "changed", unchanged)
+    monkeypatch.setattr(integrity, "changed", unchanged)
     before = load_file(run / "train" / "first" / "model" / "model.safetensors")
     edit(run / "train" / "lora" / "model", QUERY, lambda _: before[QUERY])
     export(run, tmp_path / "out", stage="lora")

@@ -12,7 +12,7 @@ from torch import nn
 from distill.artifacts.manifest import read_jsonl
 from distill.recipe.validation import Validation
 from distill.types import Sample
-from student.validation import early_stopping as watch
+from student.validation import early_stopping
 from student.validation import measure as quality
 from student.validation import page as samples_page
 from student.validation.measure import Figures
@@ -32,16 +32,16 @@ def losses(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
     yield waiting
 
 
-def watcher(folder: Path, **settings: Any) -> watch.Watch:
+def watcher(folder: Path, **settings: Any) -> early_stopping.Watch:
     validation = Validation(**{"hold_out": 10, "every_steps": 10, **settings})
-    return watch.Watch(validation, folder, folder / "checkpoints", title="stage")
+    return early_stopping.Watch(validation, folder, folder / "checkpoints", title="stage")
 
 
 def kept(folder: Path) -> list[str]:
     return sorted(path.name for path in (folder / "checkpoints").glob("*"))
 
 
-def look(watched: watch.Watch, *steps: int) -> list[bool]:
+def look(watched: early_stopping.Watch, *steps: int) -> list[bool]:
     told = []
     for step in steps:
         measured = watched.measure(nn.Linear(1, 1), step, 100)

@@ -19,7 +19,7 @@ from distill.data.images import sha256
 from distill.errors import CircuitOpen, RecipeError, TeacherError
 from distill.recipe.recipe import Recipe, Sampling, Teacher
 from distill.types import ImageRef, Sample
-from teacher.engines import image_parts as pictures
+from teacher.engines import image_parts
 from teacher.engines.chat_protocol import sampling_body
 from teacher.engines.http_client import Breaker, ChatClient, Get
 from teacher.engines.image_folders import Folders, UnreadableError
@@ -381,8 +381,10 @@ def test_a_server_that_fails_to_show_its_queue_for_a_while_is_looked_at_again() 
 def test_images_that_cannot_be_read_do_not_pile_up_in_memory(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pictures, "_CACHE_BYTES", 10 * pictures._ENTRY_BYTES)
-    cache = pictures.Pictures(teacher(url), Folders(patience_s=0.5), max_pixels=10**8, local_media=True, urls=(url,))
+    monkeypatch.setattr(image_parts, "_CACHE_BYTES", 10 * image_parts._ENTRY_BYTES)
+    cache = image_parts.Pictures(
+        teacher(url), Folders(patience_s=0.5), max_pixels=10**8, local_media=True, urls=(url,)
+    )
 
     async def run() -> None:
         for number in range(50):

@@ -17,7 +17,7 @@ import stub_server
 from hostile import COMPLETE, Case
 
 from distill.artifacts.manifest import Manifest, read_jsonl
-from distill.data import reader as data
+from distill.data import reader
 from distill.data.reader import read_samples
 from distill.recipe.recipe import Recipe, load
 from distill.types import BadRow, Progress, Sample
@@ -223,7 +223,7 @@ def test_cells_of_a_parquet_file_end_as_they_must(tmp_path: Path, url: str) -> N
 def test_rows_read_or_refused_leave_no_file_open(world: World, url: str) -> None:
     recipe = world.recipe(url)
     before = len(list(Path("/proc/self/fd").iterdir()))
-    assert len(list(data.read(recipe))) == len(world.cases)
+    assert len(list(reader.read(recipe))) == len(world.cases)
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
@@ -239,7 +239,7 @@ def test_an_open_quotation_mark_in_a_csv_file_costs_its_own_lines_and_no_row_swa
     ]
     lines += ['good.png,"six?"', "good.png,seven?", 'good.png,"eight?', "good.png,nine?"]
     (tmp_path / "rows.csv").write_text("\n".join(lines) + "\n")
-    found = list(data.read(World(tmp_path, [], source="rows.csv").recipe("http://127.0.0.1:9/v1")))
+    found = list(reader.read(World(tmp_path, [], source="rows.csv").recipe("http://127.0.0.1:9/v1")))
     assert [item.question for item in found if isinstance(item, Sample)] == ["one?", "three?", "seven?"]
     details = [item.detail for item in found if isinstance(item, BadRow)]
     assert [detail.partition(" are ")[0] for detail in details] == ["lines 3 to 3", "lines 5 to 7", "lines 9 to 10"]

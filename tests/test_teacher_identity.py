@@ -9,7 +9,7 @@ import pytest
 import tiny_models
 import tomli_w
 
-from distill.data import reader as data
+from distill.data import reader
 from distill.recipe.recipe import Recipe, load
 from teacher.messages.request import model_of, requests
 
@@ -53,7 +53,7 @@ class World:
         model = model_of(recipe, teacher)
         return {
             (sample.question, request.k): request.id
-            for sample in data.samples(recipe)
+            for sample in reader.samples(recipe)
             for request in requests(recipe, teacher, model, sample)
         }
 
@@ -184,7 +184,9 @@ def test_seeds_are_31_bit_numbers_that_are_neither_consecutive_nor_repeated(worl
     recipe = world.recipe()
     (teacher,) = recipe.teachers
     model = model_of(recipe, teacher)
-    seeds = [request.seed for sample in data.samples(recipe) for request in requests(recipe, teacher, model, sample)]
+    seeds = [
+        request.seed for sample in reader.samples(recipe) for request in requests(recipe, teacher, model, sample)
+    ]
     assert all(0 <= seed < 2**31 for seed in seeds)
     assert len(set(seeds)) == 300
     assert min(abs(a - b) for a, b in pairwise(seeds)) > 1000

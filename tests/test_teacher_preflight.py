@@ -20,7 +20,7 @@ from distill.errors import ModelError, RecipeError, StaleError
 from distill.recipe.recipe import Recipe, load
 from teacher.generate import generate
 from teacher.preflight import preflight
-from teacher.store import question_plan as planning
+from teacher.store import question_plan
 
 
 def recipe(folder: Path, teacher: dict[str, Any], rows: int = 20, domains: Sequence[str] = ("",)) -> Recipe:
@@ -117,7 +117,7 @@ def test_the_run_after_a_check_does_not_read_the_source_again(
         # A row that cannot be read is looked at again each time: it may have been mended.
         (tmp_path / "gone.png").write_bytes((tmp_path / "0.png").read_bytes())
         preflight(chosen, tmp_path / "run")
-        monkeypatch.setattr(planning, "prepare", None)
+        monkeypatch.setattr(question_plan, "prepare", None)
         preflight(chosen, tmp_path / "run")
         assert generate(chosen, tmp_path / "run").counts["complete"] == 42
 

@@ -16,7 +16,7 @@ from distill.errors import RecipeError, TeacherError
 from distill.recipe.recipe import Recipe
 from distill.recipe.teachers import Server, Teacher
 from distill.types import ImageRef, Sample
-from teacher.engines import export_server as trial
+from teacher.engines import export_server
 
 # A module that starts as vLLM's does. Its replies are token ids that tell how it was asked.
 FAKE = """\
@@ -59,7 +59,7 @@ def fake(tmp_path: Path) -> Server:
 @contextmanager
 def environment(**values: str) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.delenv(trial.PYTHON, raising=False)
+        patch.delenv(export_server.PYTHON, raising=False)
         for name, value in values.items():
             patch.setenv(name, value)
         yield
@@ -80,14 +80,14 @@ def program(folder: Path, name: str) -> Path:
 
 def test_questions_with_their_pictures_are_asked_greedily(fake: Server, tmp_path: Path) -> None:
     asked = [sample(tmp_path, "?" * length) for length in range(1, 41)]
-    with trial.serving(tmp_path / "model", server=fake, **WANTED) as server:
+    with export_server.serving(tmp_path / "model", server=fake, **WANTED) as server:
         assert server.engine == "vllm 9.9"
         assert [prompt for prompt, _ in server.ask(asked)] == [[1, length, 7, 0] for length in range(1, 41)]
 
 
 def test_a_refused_question_is_an_error_with_what_the_server_said(fake: Server, tmp_path: Path) -> None:
     with (
-        trial.serving(tmp_path / "model", server=fake, **WANTED) as server,
+        export_server.serving(tmp_path / "model", server=fake, **WANTED) as server,
         pytest.raises(TeacherError, match=r"refused 1: HTTP 400: .*not this one.*\s+its log: .*server-0.log"),
     ):
         server.ask([sample(tmp_path, "refuse")])
@@ -97,7 +97,7 @@ def test_a_server_that_does_not_start_is_an_error_about_the_export_with_its_log(
     wanted = {**WANTED, "arguments": {"dtype": "float16"}}
     with (
         pytest.raises(TeacherError) as caught,
-        trial.serving(tmp_path / "model", server=fake, **wanted),
+        export_server.serving(tmp_path / "model", server=fake, **wanted),
     ):
         pass
     message = str(caught.value)
@@ -107,8 +107,8 @@ def test_a_server_that_does_not_start_is_an_error_about_the_export_with_its_log(
 
 def test_the_interpreter_in_the_environment_comes_first(tmp_path: Path) -> None:
     recipe = Recipe(teachers=(Teacher(name="one", model="m", server=Server(command=("elsewhere", "serve"))),))
-    with environment(**{trial.PYTHON: str(program(tmp_path, "python"))}):
-        server = trial.server_of(recipe)
+    with environment(**{export_server.PYTHON: str(program(tmp_path, "python"))}):
+        server = export_server.server_of(recipe)
     assert server.command == (str(tmp_path / "python"), "-m", "vllm.entrypoints.openai.api_server")
     assert server.environment["HF_HUB_OFFLINE"] == "1"
 
@@ -119,7 +119,7 @@ def test_else_the_vllm_of_a_teacher_is_taken_without_that_teachers_options(tmp_p
     attached = Teacher(name="two", model="m", base_url="http://127.0.0.1:1/v1")
     recipe = Recipe(teachers=(attached, Teacher(name="one", model="m", server=mine)))
     with environment():
-        server = trial.server_of(recipe)
+        server = export_server.server_of(recipe)
     assert server.command == command
     assert server.environment["A"] == "1" and not server.arguments and not server.gpus
 
@@ -127,26 +127,29 @@ def test_else_the_vllm_of_a_teacher_is_taken_without_that_teachers_options(tmp_p
 def test_without_any_vllm_the_message_says_how_to_name_one(tmp_path: Path) -> None:
     unfound = r"no program 'vllm'.*DISTILL_VLLM_PYTHON="
     with environment(PATH=str(tmp_path)), pytest.raises(RecipeError, match=unfound):
-        trial.server_of(Recipe())
-    with environment(**{trial.PYTHON: sys.executable}), pytest.raises(RecipeError, match="has no vllm package"):
-        trial.server_of(Recipe())
+        export_server.server_of(Recipe())
+    with (
+        environment(**{export_server.PYTHON: sys.executable}),
+        pytest.raises(RecipeError, match="has no vllm package"),
+    ):
+        export_server.server_of(Recipe())
 
 
 def test_what_the_image_library_of_a_cpu_needs_is_declared_to_the_server_only_where_it_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = {"vllm": True, "broken_torchvision": True, "gpu": False}
-    monkeypatch.setattr(trial, "_said", lambda *_: found)
-    fitted = trial._fitted(Server(environment={"PYTHONPATH": "mine"}), tmp_path, {})
+    monkeypatch.setattr(export_server, "_said", lambda *_: found)
+    fitted = export_server._fitted(Server(environment={"PYTHONPATH": "mine"}), tmp_path, {})
     assert fitted.environment["PYTHONPATH"] == f"{tmp_path}{os.pathsep}mine"
     assert "nms" in (tmp_path / "sitecustomize.py").read_text()
     assert fitted.environment["VLLM_CPU_KVCACHE_SPACE"] == "1"
     found.update(broken_torchvision=False, gpu=True)
-    assert trial._fitted(Server(), tmp_path, {}).environment == {}
+    assert export_server._fitted(Server(), tmp_path, {}).environment == {}
 
 
 def test_bodies_state_every_sampling_value(tmp_path: Path) -> None:
-    body = orjson.loads(trial._body(sample(tmp_path, "How many?"), 5, 10_000))
+    body = orjson.loads(export_server._body(sample(tmp_path, "How many?"), 5, 10_000))
     picture, text = body["messages"][0]["content"]
     assert picture["image_url"]["url"].startswith("data:image/png;base64,") and text["text"] == "How many?"
     assert (body["temperature"], body["repetition_penalty"], body["max_tokens"]) == (0.0, 1.0, 5)

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
 import vllm_server
 
-from distill.data import reader as data
+from distill.data import reader
 from distill.recipe.recipe import load
 from teacher.messages.request import model_of, requests
 
@@ -120,7 +120,7 @@ def write_rows(folder: Path, recipe_path: Path) -> Path:
     (teacher,) = recipe.teachers
     model = model_of(recipe, teacher)
     rows = []
-    for sample in data.samples(recipe):
+    for sample in reader.samples(recipe):
         (image,) = sample.images
         for request in requests(recipe, teacher, model, sample):
             assert image.path

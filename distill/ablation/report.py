@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from distill.artifacts.manifest import write_text
-from distill.reports import gallery, plots
-from distill.reports import html as pages
-from distill.reports import metric_table as headline
+from distill.reports import gallery, html, metric_table, plots
 from distill.reports.metric_table import interval, probability
 from distill.reports.plots import percent
 from distill.types import Sample
@@ -70,8 +68,8 @@ def write(
         "reference": reference,
         "claims": claims,
         "effect_column": [_column("effect", {name: arm.get("effect") for name, arm in arms.items()})],
-        "headline": headline.table(flat),
-        "more": headline.table(flat, headline.MORE),
+        "headline": metric_table.table(flat),
+        "more": metric_table.table(flat, metric_table.MORE),
         "accuracy": plots.estimates(
             "Accuracy of every arm with its interval and its seeds",
             [_share(name, arm, reference) for name, arm in arms.items() if arm.get("ci95")],
@@ -86,7 +84,7 @@ def write(
         "skipped": results.get("skipped", {}),
     }
     page = gallery.fitted(
-        lambda shown: pages.render("ablate_report.html", gallery=shown, **facts), cards, max_pixels=max_pixels
+        lambda shown: html.render("ablate_report.html", gallery=shown, **facts), cards, max_pixels=max_pixels
     )
     write_text(path, page)
 
@@ -119,12 +117,12 @@ def _column(label: str, effects: Mapping[str, Mapping[str, Any] | None]) -> dict
     found = {}
     for name, effect in effects.items():
         if effect is None:
-            found[name] = headline.Cell(text="reference")
+            found[name] = metric_table.Cell(text="reference")
             continue
         text = interval(effect["ci95"], signed=True) if effect.get("ci95") else ""
         if p := probability(effect.get("p")):
             text += f" p {p}" if p.startswith("<") else f" p = {p}"
-        found[name] = headline.Cell(text=percent(effect["delta"], signed=True), interval=text.strip())
+        found[name] = metric_table.Cell(text=percent(effect["delta"], signed=True), interval=text.strip())
     return {"label": label, "cells": found}
 
 
@@ -216,7 +214,7 @@ def _study(name: str, study: Mapping[str, Any], arms: Mapping[str, Any]) -> dict
         "reference": reference,
         "claims": [_claim(claim) for claim in study.get("claims", ())],
         "arms": limited,
-        "headline": headline.table(limited),
+        "headline": metric_table.table(limited),
         "effect_column": [
             _column("effect", {arm: effects[arm] for arm in limited if arm in effects} | {reference: None})
         ],
@@ -236,7 +234,7 @@ def _claim(claim: Mapping[str, Any]) -> dict[str, Any]:
     verdict = str(claim.get("verdict", "undecided"))
     effect = claim.get("effect") or {}
     figures = ""
-    if headline.is_number(effect.get("delta")):
+    if metric_table.is_number(effect.get("delta")):
         figures = f"{percent(effect['delta'], signed=True)} points"
         if effect.get("ci95"):
             figures += f" {interval(effect['ci95'], signed=True)}"
@@ -260,7 +258,7 @@ def _fit(fit: Mapping[str, Any]) -> dict[str, Any]:
     """A curve through measured points."""
     points = fit.get("points") or ()
     found = [
-        (point["x"], point["accuracy"], *(headline.ends_of(point.get("ci95")) or (point["accuracy"],) * 2))
+        (point["x"], point["accuracy"], *(metric_table.ends_of(point.get("ci95")) or (point["accuracy"],) * 2))
         for point in points
     ]
     x_name = fit.get("x_name", "x")
@@ -290,7 +288,9 @@ def _fit(fit: Mapping[str, Any]) -> dict[str, Any]:
 def _ranks(ranks: Mapping[str, Any]) -> dict[str, Any]:
     """Two rankings of the teachers, side by side: who fits the student, and whose student answers best."""
     rows = [dict(row) for row in ranks.get("rows") or ()]
-    known = [row for row in rows if headline.is_number(row.get("fit")) and headline.is_number(row.get("accuracy"))]
+    known = [
+        row for row in rows if metric_table.is_number(row.get("fit")) and metric_table.is_number(row.get("accuracy"))
+    ]
     chart = plots.chart(
         "Accuracy of the student over the fit of its teacher",
         {row["teacher"]: [(row["fit"], row["accuracy"])] for row in known},
@@ -302,8 +302,8 @@ def _ranks(ranks: Mapping[str, Any]) -> dict[str, Any]:
     for key, label in (("spearman", "Spearman’s rank correlation"), ("kendall", "Kendall’s")):
         held = ranks.get(key)
         number = held.get("value") if isinstance(held, Mapping) else held
-        if number is not None and headline.is_number(number):
-            ends = headline.ends_of(ranks.get("ci95")) if key == "spearman" else None
+        if number is not None and metric_table.is_number(number):
+            ends = metric_table.ends_of(ranks.get("ci95")) if key == "spearman" else None
             more = f" [{plots.number(ends[0])}, {plots.number(ends[1])}]" if ends else ""
             found.append(f"{label} {plots.number(float(number))}{more}")
     return {
@@ -313,8 +313,8 @@ def _ranks(ranks: Mapping[str, Any]) -> dict[str, Any]:
                 "teacher": row.get("teacher", ""),
                 "fit_rank": row.get("fit_rank", ""),
                 "student_rank": row.get("student_rank", ""),
-                "fit": plots.number(row["fit"]) if headline.is_number(row.get("fit")) else "",
-                "accuracy": f"{percent(row['accuracy'])} %" if headline.is_number(row.get("accuracy")) else "",
+                "fit": plots.number(row["fit"]) if metric_table.is_number(row.get("fit")) else "",
+                "accuracy": f"{percent(row['accuracy'])} %" if metric_table.is_number(row.get("accuracy")) else "",
             }
             for row in rows
         ],

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from distill.ablation import teacher_ranking as teacher_ranks
+from distill.ablation import teacher_ranking
 from distill.ablation.arms import STUDENT, Arm, stage_under_study
 from distill.ablation.teacher_ranking import Fits
 from distill.artifacts.manifest import Manifest, canonical, describe, fingerprint, read_jsonl, require, write_bytes
@@ -19,7 +19,7 @@ from distill.recipe.ablate import REFERENCE, Study
 from distill.recipe.eval import BASE
 from distill.recipe.recipe import Recipe
 from distill.recipe.stages import is_traces
-from distill.stats import scaling_law as scaling
+from distill.stats import scaling_law
 
 if TYPE_CHECKING:
     from distill.reports.gallery import Card
@@ -98,12 +98,12 @@ def write(
     fits: Fits | None = None,
 ) -> Manifest:
     """Write results.json, report.html and the manifest to `folder`. `fits`: distill.teacher_ranks.fit_values."""
-    from distill.ablation import report as ablate_report
+    from distill.ablation import report
 
     results = table(recipe, folder, outcomes, skipped, fits)
     write_bytes(folder / RESULTS, orjson.dumps(results, option=orjson.OPT_INDENT_2) + b"\n")
     max_pixels = recipe.data[recipe.eval.data].max_pixels
-    ablate_report.write(folder / REPORT, results, _cards(recipe, outcomes), max_pixels=max_pixels)
+    report.write(folder / REPORT, results, _cards(recipe, outcomes), max_pixels=max_pixels)
     fields = {
         "ablate": recipe.ablate.model_dump(mode="json"),
         "arms": {
@@ -124,13 +124,13 @@ def write(
 
 def _cards(recipe: Recipe, outcomes: Outcomes) -> "list[Card]":
     """Questions with what every arm says to them, of the first seed."""
-    from distill.ablation import report as ablate_report
-    from distill.data import reader as data
+    from distill.ablation import report
+    from distill.data import reader
 
-    samples = list(data.samples(recipe, recipe.eval.data))
+    samples = list(reader.samples(recipe, recipe.eval.data))
     said = {name: next(iter(by_seed.values())).predictions for name, by_seed in outcomes.items()}
     teachers = {f"teacher_{teacher.name}": [teacher.name] for teacher in recipe.teachers}
-    return ablate_report.cards(said, samples, recipe.ablate.gallery, reference=REFERENCE, arm_teachers=teachers)
+    return report.cards(said, samples, recipe.ablate.gallery, reference=REFERENCE, arm_teachers=teachers)
 
 
 def table(
@@ -162,9 +162,9 @@ def table(
 def _analysis(recipe: Recipe, study: Study, results: Mapping[str, Any], fits: Fits | None) -> dict[str, Any]:
     """What a study asks for beside comparing its arms."""
     if study.kind == "scaling":
-        return {"fit": scaling.of_results(results, study.arms, seed=recipe.seed)}
+        return {"fit": scaling_law.of_results(results, study.arms, seed=recipe.seed)}
     if study.kind == "teacher_fit" and fits is not None:
-        return {"ranks": teacher_ranks.of_results(results, fits, seed=recipe.seed)}
+        return {"ranks": teacher_ranking.of_results(results, fits, seed=recipe.seed)}
     return {}
 
 
@@ -229,15 +229,15 @@ def effect(
     first: Mapping[int, Outcome], second: Mapping[int, Outcome], *, seed: int, domain: str | None = None
 ) -> dict[str, Any]:
     """Accuracy of one arm minus that of another, over the seeds that both have; by seed too."""
-    from distill.stats import intervals as scores
+    from distill.stats import intervals
 
     seeds = [number for number in first if number in second]
     ours, theirs = ({number: found[number] for number in seeds} for found in (first, second))
     a, b = matrix(ours, domain), matrix(theirs, domain)
-    delta, ci95, p = scores.crossed(a, b, seed=seed)
+    delta, ci95, p = intervals.crossed(a, b, seed=seed)
     by_seed: dict[str, dict[str, Any]] = {}
     for number, of_first, of_second in zip(seeds, a, b, strict=True):
-        found = scores.paired([bool(value) for value in of_first], [bool(value) for value in of_second])
+        found = intervals.paired([bool(value) for value in of_first], [bool(value) for value in of_second])
         by_seed[str(number)] = {"delta": found.delta, "ci95": found.ci95, "p": found.p}
     if ci95[0] == ci95[1]:  # arms that never differ: resamples know nothing, the questions of one seed do
         ci95 = by_seed[str(seeds[0])]["ci95"]
@@ -246,11 +246,11 @@ def effect(
 
 def _share(outcomes: list[list[float]], seed: int) -> tuple[float, tuple[float, float]]:
     """The mean of seeds x questions with its interval; Wilson's where all outcomes are equal, as resamples are."""
-    from distill.stats import intervals as scores
+    from distill.stats import intervals
 
-    accuracy, ci95 = scores.crossed_mean(outcomes, seed=seed)
+    accuracy, ci95 = intervals.crossed_mean(outcomes, seed=seed)
     n = len(outcomes[0])
-    return accuracy, scores.wilson(round(accuracy * n), n) if ci95[0] == ci95[1] else ci95
+    return accuracy, intervals.wilson(round(accuracy * n), n) if ci95[0] == ci95[1] else ci95
 
 
 def _domains(by_seed: Mapping[int, Outcome], seed: int) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from distill.ablation.arms import Budget, arm, changes, possible, stage_under_st
 from distill.ablation.teacher_ranking import Fits, fit_values
 from distill.artifacts.manifest import Manifest, fingerprint, locked, write_text
 from distill.artifacts.stage_cache import Shared, link
-from distill.data import reader as data
+from distill.data import reader
 from distill.errors import DataError, RecipeError, StaleError
 from distill.recipe.ablate import REFERENCE, Study
 from distill.recipe.recipe import Recipe
@@ -58,7 +58,7 @@ def ablate(
     `jobs` arms are trained at a time, each by a process of its own. `report` runs nothing: results and report of what
     is finished. Raises RecipeError for arms that there aren't.
     """
-    from distill.ablation import results as effects
+    from distill.ablation import results
 
     names, skipped = chosen(recipe, arms, study)
     folder = run / ABLATE
@@ -74,7 +74,7 @@ def ablate(
             raise StaleError(
                 f"{folder}: no seed of {REFERENCE} is finished; run `distill ablate {recipe.path}` first"
             )
-        effects.write(recipe, folder, found, skipped, _fits(recipe, run, found, on_progress))
+        results.write(recipe, folder, found, skipped, _fits(recipe, run, found, on_progress))
     return folder
 
 
@@ -271,7 +271,7 @@ def _filter(recipe: Recipe, run: Path, folder: Path, shared: Shared, on_progress
     traces = generated.fingerprint[:12]
     settings = {
         "filter": recipe.filter.model_dump(mode="json"),
-        "data": {name: data.source_fields(recipe, name) for name in (recipe.eval.data,) if name in recipe.data},
+        "data": {name: reader.source_fields(recipe, name) for name in (recipe.eval.data,) if name in recipe.data},
         "seed": recipe.seed,
     }
     key = f"filter-{traces}-{fingerprint(settings)[:16]}"

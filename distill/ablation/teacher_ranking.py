@@ -284,7 +284,7 @@ def _by_question(
 ) -> dict[str, dict[str, list[float]]]:
     from distill.types import Progress
     from distill.wiring import student_fit
-    from filters.tables import side_tables as side
+    from filters.tables import side_tables
 
     settings = recipe.filter.student.model_copy(
         update={"checkpoint": str(Path(checkpoint).resolve() if Path(checkpoint).exists() else checkpoint)}
@@ -305,7 +305,7 @@ def _by_question(
     found: dict[str, dict[str, dict[str, list[float]]]] = {
         teacher: {signal: {} for signal in LOW_FITS} for teacher in sorted(teachers)
     }
-    for row in (row for path in paths for row in side.read(path)):
+    for row in (row for path in paths for row in side_tables.read(path)):
         teacher, question = owners[row["id"]]
         for signal in LOW_FITS:
             value = row[f"student_{signal}"]

@@ -11,7 +11,7 @@ from decimal import Decimal
 from math import factorial
 from typing import Final
 
-from distill.answers import text_answers as texts
+from distill.answers import text_answers
 from distill.answers.compare import Finding, compare_quantities, correct, undecided, wrong
 from distill.answers.numbers import Quantity, quantities, single
 from distill.answers.pick_number import left_open, repeated, stated
@@ -37,7 +37,7 @@ class GoldAnswer:
 
 def number(text: str, gold: GoldAnswer) -> Finding:
     if gold.quantity is None:
-        return texts.compare(text, gold.text)
+        return text_answers.compare(text, gold.text)
     if (share := _share(text, gold.quantity)) is not None:
         return share
     whole = single(text)
@@ -63,7 +63,7 @@ def number(text: str, gold: GoldAnswer) -> Finding:
     if len(findings) == 1:
         if (factored := _factorial(text, gold)) is not None:
             return factored
-        if texts.looks_mathematical(text):
+        if text_answers.looks_mathematical(text):
             return replace(undecided("expression"), can_be_mathematics=True)
         finding = next(iter(findings.values()))
         return undecided("several_numbers") if finding.verdict == "correct" and repeated(text, found) else finding
@@ -96,7 +96,7 @@ def _no_number(text: str, gold: GoldAnswer) -> Finding:
     digits = re.findall(r"\d", text)
     if digits and digits == re.findall(r"\d", gold.text):
         return undecided("unreadable_number")
-    return texts.without_number(text)
+    return text_answers.without_number(text)
 
 
 def factorial_of_gold(text: str, gold: GoldAnswer) -> Finding | None:
@@ -134,7 +134,7 @@ def _among_several(
         }
         if len(alike) == 1:
             return findings[alike.pop()]
-    mathematical = texts.looks_mathematical(text)
+    mathematical = text_answers.looks_mathematical(text)
     open_reasons = {finding.reason for finding in findings.values() if finding.verdict != "wrong"}
     if open_reasons <= {"ambiguous_separator", "rounded"}:
         if re.findall(r"\d", text) == re.findall(r"\d", gold.text) or _is_ratio(text, gold):
@@ -164,7 +164,7 @@ def _agree(said: Quantity, gold: GoldAnswer, text: str) -> Finding:
 
 def year_of(text: str, gold: GoldAnswer) -> Finding:
     if gold.quantity is None:
-        return texts.compare(text, gold.text)
+        return text_answers.compare(text, gold.text)
     year = gold.quantity.value
     if year >= _LATEST_YEAR:
         return number(text, gold)
@@ -182,7 +182,7 @@ def year_of(text: str, gold: GoldAnswer) -> Finding:
     found = quantities(text)
     if not found:
         inside = set(re.findall(r"(?<!\d)\d{4}(?!\d)", text))
-        return undecided("year_inside_a_word") if gold.text in inside else texts.without_number(text)
+        return undecided("year_inside_a_word") if gold.text in inside else text_answers.without_number(text)
     dates = {reading.year for day in days(text) for reading in day}
     if len(dates) == 1 and None not in dates:
         return correct("only_year") if dates == {year} else wrong("other_year")

@@ -13,9 +13,7 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Final
 
-from distill.answers import choices, lists
-from distill.answers import math_worker as mathworker
-from distill.answers import text_answers as texts
+from distill.answers import choices, lists, math_worker, text_answers
 from distill.answers.answer_sentences import bold_part, stated_parts
 from distill.answers.answer_types import infer_type as infer_type
 from distill.answers.answer_types import items
@@ -179,7 +177,7 @@ def _compare_final(final: FinalAnswer, gold: GoldAnswer, *, ask_worker: bool) ->
         return _declined(finding, text, gold)
     ask_worker = ask_worker and len(final.text) + len(gold.text) <= _LONGEST_EXPRESSIONS
     if ask_worker and finding.verdict != "correct" and finding.relative_error is None and finding.can_be_mathematics:
-        voted = mathworker.vote(final.text, gold.text)
+        voted = math_worker.vote(final.text, gold.text)
         if voted is not None and not (voted.verdict == "wrong" and _in_degrees(gold)):
             return voted
     return finding
@@ -191,7 +189,7 @@ _TWO_SIGNS = re.compile(r"=\s*(?:±|\\pm\b)|^\s*(?:±|\\pm\b)")
 
 def _in_a_sentence(prediction: str, final: FinalAnswer, gold: GoldAnswer) -> Finding | None:
     """The gold answer as what a sentence states; what the sentence states instead is judged with all its words."""
-    if texts.is_polar(gold.text) or len(final.text) <= len(gold.text):
+    if text_answers.is_polar(gold.text) or len(final.text) <= len(gold.text):
         return None
     bold = bold_part(prediction) if "**" in prediction and not final.marked else None
     for part in (*stated_parts(final.text), *(() if bold is None else (bold,))):
@@ -320,7 +318,7 @@ def _text(text: str, gold: GoldAnswer) -> Finding:
         factorial_of_gold(text, gold)
         or _same_parts(text, gold)
         or compare_intervals(text, gold.text)
-        or texts.compare(text, gold.text)
+        or text_answers.compare(text, gold.text)
     )
 
 
@@ -328,7 +326,7 @@ def _same_parts(text: str, gold: GoldAnswer) -> Finding | None:
     """The same items in another order, also where they are no plain list: women 48%, men 52%."""
     if "," not in gold.text or text[:1] in "([{" or gold.text[:1] in "([{":
         return None
-    said, meant = (sorted(map(texts.tokens, items(side))) for side in (text, gold.text))
+    said, meant = (sorted(map(text_answers.tokens, items(side))) for side in (text, gold.text))
     return correct("same_items") if len(meant) > 1 and all(meant) and said == meant and text != gold.text else None
 
 

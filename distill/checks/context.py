@@ -50,11 +50,11 @@ class CheckContext:
     @cached_property
     def gpu(self) -> "Gpu | None":
         """The card that was named, or the one that is here."""
-        from distill import hardware as gpus
+        from distill import hardware
         from distill.commands.plan import local_gpu
 
         if self._gpu_name:
-            return gpus.named(self._gpu_name)
+            return hardware.named(self._gpu_name)
         return None if packages.missing("torch") else local_gpu()
 
     @cached_property

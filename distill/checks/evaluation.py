@@ -9,8 +9,8 @@ from distill.checks.results import CheckResult, fine, not_checked, problem
 from distill.checks.teachers import server_state
 from distill.errors import DistillError
 from distill.recipe.eval import AnyStudent
-from student.evaluation import students as targets
-from teacher.engines import export_server as trial
+from student.evaluation import students
+from teacher.engines import export_server
 from teacher.engines.remote_student import check_server
 
 _ANSWER_S = 6.0
@@ -20,7 +20,7 @@ def check_arms(context: CheckContext) -> Iterator[CheckResult]:
     """There is a student for every arm."""
     recipe = context.recipe
     if recipe.stages or recipe.eval.arms or recipe.eval.students:
-        arms = targets.arms_of(recipe)
+        arms = students.arms_of(recipe)
         yield fine("eval.arms", f"{', '.join(arms)}")
         if recipe.student is None and "base" in recipe.eval.arms.values():
             yield problem(
@@ -55,22 +55,22 @@ def _served(name: str, student: AnyStudent) -> CheckResult:
 
 def _on_disk(context: CheckContext, key: str, arm: str, student: AnyStudent) -> Iterator[CheckResult]:
     recipe = context.recipe
-    name, folder, adapter = targets.locate(key, recipe, student)
+    name, folder, adapter = students.locate(key, recipe, student)
     if folder is None:
         yield context.hub.look(f"{key}.model", name, "model", student.revision)
         return
     if packages.missing(*packages.TRAIN):
         return  # said of the extra
-    from student.models import siq_vl as model
+    from student.models import siq_vl
     from student.training import trainer
 
     with trainer.quiet():
-        target = targets.Target(
+        target = students.Target(
             arm=arm, what=name, key="", facts={}, model=str(folder), adapter=adapter, foreign=True
         )
-        targets.require_loadable(recipe, target)
+        students.require_loadable(recipe, target)
         trusted = recipe.student is not None and recipe.student.trust_remote_code
-        model.require_whole(str(folder), trust_remote_code=trusted)
+        siq_vl.require_whole(str(folder), trust_remote_code=trusted)
     yield fine(key, f"{folder} is a whole checkpoint" + (f", and {adapter} fits it" if adapter else ""))
 
 
@@ -80,16 +80,16 @@ def check_vllm(context: CheckContext) -> Iterator[CheckResult]:
     if recipe.eval.engine != "vllm":
         return
     try:
-        trial.server_of(recipe, probe=False)
+        export_server.server_of(recipe, probe=False)
         yield fine("eval.engine", "there is a program to serve students with")
     except DistillError as error:
         yield problem("eval.engine", str(error), 'set eval.engine = "embedded", or install vLLM')
     if packages.missing(*packages.TRAIN) or not recipe.stages or not context.student_is_here:
         yield not_checked("eval.engine", "whether the student has a form that vLLM serves natively")
         return
-    from student.export import convert as export
+    from student.export import convert
 
     try:
-        export.becomes_llama(context.planner.outline.config)
+        convert.becomes_llama(context.planner.outline.config)
     except DistillError as error:
         yield problem("eval.engine", str(error), 'set eval.engine = "embedded"')

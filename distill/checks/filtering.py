@@ -9,7 +9,7 @@ from distill.checks.results import CheckResult, fine, problem, warning
 from distill.errors import DistillError, RecipeError
 from distill.recipe.filter import DEFAULT_RULES, Filter
 from distill.wiring import JUDGE, STUDENT, untuned_student
-from filters.decisions import rules as conditions
+from filters.decisions import rules
 from filters.signals import registry
 from teacher.checks import require_placeholders
 from teacher.store.question_plan import SOURCE
@@ -23,12 +23,12 @@ def check_rules(context: CheckContext) -> Iterator[CheckResult]:
     bad = 0
     for rule in settings.rules:
         try:
-            conditions.check(_only(settings, rules=(rule,)))
+            rules.check(_only(settings, rules=(rule,)))
         except RecipeError as error:
             bad += 1
             yield problem(f"filter.rules.{rule.name}", str(error), f"correct filter.rules.{rule.name}.drop")
     try:
-        conditions.check(settings.model_copy(update={"rules": ()}))
+        rules.check(settings.model_copy(update={"rules": ()}))
     except RecipeError as error:
         bad += 1
         key = str(error).partition(" ")[0].rstrip(":")
@@ -47,7 +47,7 @@ def _only(settings: Filter, **update: object) -> Filter:
 def _unmeasured(settings: Filter) -> Iterator[CheckResult]:
     """Rules and selection that read what filter.signals does not measure: they would do nothing, in silence."""
     own = [rule for rule in settings.rules if rule not in DEFAULT_RULES]
-    for rule in conditions.check(_only(settings, rules=tuple(own))):
+    for rule in rules.check(_only(settings, rules=tuple(own))):
         yield from _without_values(settings, f"filter.rules.{rule.name}", rule.columns, "never drops a trace")
     ordered = settings.select.order if settings.select.order != type(settings.select)().order else ()
     columns = [entry.removeprefix("-").lower() for entry in (*ordered, *settings.select.curriculum)]
@@ -109,12 +109,12 @@ def check_likelihood_student(context: CheckContext) -> Iterator[CheckResult]:
     if not local.exists():
         yield context.hub.look(key, name, "model", revision)
         return
-    from student.models import siq_vl as model
+    from student.models import siq_vl
     from student.training import trainer
 
     trusted = recipe.student is not None and recipe.student.trust_remote_code
     with trainer.quiet():
-        model.require_whole(str(local), trust_remote_code=trusted)
+        siq_vl.require_whole(str(local), trust_remote_code=trusted)
     yield fine(key, f"{local} is a whole checkpoint")
 
 

@@ -17,7 +17,7 @@ from distill.data.sources import nearest
 from distill.errors import DistillError
 from student.train import stage_fields
 from teacher.estimate import Journal, Seen, forecast
-from teacher.store import question_plan as planning
+from teacher.store import question_plan
 from teacher.store.question_plan import SOURCE
 
 _OPEN_FILES = 256
@@ -67,7 +67,7 @@ def check_earlier_work(context: CheckContext) -> Iterator[CheckResult]:
     if not (run / "generate" / MANIFEST).is_file() or not recipe.teachers:
         return
     try:
-        fields = planning.settings(recipe, planning.check(recipe))
+        fields = question_plan.settings(recipe, question_plan.check(recipe))
         finished(run / "generate", fields, remedy="the stage would have to begin again")
         if (run / "filter" / MANIFEST).is_file() and recipe.student is not None:
             for stage, settings in stage_fields(recipe, run).items():

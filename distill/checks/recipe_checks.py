@@ -9,8 +9,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from distill import hardware as gpus
-from distill import packages
+from distill import hardware, packages
 from distill.checks import evaluation, filtering, ideal_traces, lengths, machine, overlap, sources, student, teachers
 from distill.checks.context import CheckContext
 from distill.checks.results import CheckReport, CheckResult, not_checked, ordered, problem
@@ -81,7 +80,7 @@ def check_recipe(
     """Look at everything that a run of the recipe will need. Raises RecipeError for an unknown `gpu` alone."""
     started = time.monotonic()
     if gpu:
-        gpus.named(gpu)
+        hardware.named(gpu)
     context = CheckContext(recipe, run, gpu_name=gpu, seconds=seconds)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # of libraries, about each other's names

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from distill import hardware as gpus
-from distill import packages
+from distill import hardware, packages
 from distill.checks.context import CheckContext
 from distill.checks.results import CheckResult, fine, not_checked, problem, warning
 from distill.commands.plan import StagePlan, fit
@@ -82,16 +81,16 @@ def check_checkpoints(context: CheckContext) -> Iterator[CheckResult]:
 
 
 def _whole(part: str, place: Path, settings: Student) -> CheckResult:
-    from student.models import siq_vl as model
+    from student.models import siq_vl
     from student.training import trainer
 
     with trainer.quiet():
         if part == "vision":
-            model.require_tower(str(place))
+            siq_vl.require_tower(str(place))
         elif part == "language":
-            model.require_decoder(str(place))
+            siq_vl.require_decoder(str(place))
         else:
-            model.require_whole(str(place), revision=settings.revision, trust_remote_code=settings.trust_remote_code)
+            siq_vl.require_whole(str(place), revision=settings.revision, trust_remote_code=settings.trust_remote_code)
     if part == "vision" and not (place / "preprocessor_config.json").is_file():
         return warning(
             "student.vision",
@@ -177,7 +176,7 @@ def check_plans(context: CheckContext) -> Iterator[CheckResult]:
             yield problem(key, str(error), f"change {key}.data, max_length or train")
 
 
-def _planned(key: str, planned: StagePlan, gpu: gpus.Gpu) -> Iterator[CheckResult]:
+def _planned(key: str, planned: StagePlan, gpu: hardware.Gpu) -> Iterator[CheckResult]:
     tokens = f"{planned.schedule.steps:,} steps" if planned.schedule else "steps not known yet"
     needs = planned.bytes(checkpointing=planned.stage.gradient_checkpointing is True)
     said = f"{tokens}, {needs / 2**30:.1f} GiB of GPU memory"

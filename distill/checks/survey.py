@@ -10,8 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from distill.data import reader as data
-from distill.data import sources
+from distill.data import reader, sources
 from distill.recipe.recipe import Recipe
 from distill.types import BadRow, ImageRef, Sample
 
@@ -91,7 +90,7 @@ def survey(
         found.decoded = False
         return False
 
-    for item in data.read(recipe, name, decode=decode):
+    for item in reader.read(recipe, name, decode=decode):
         if isinstance(item, Sample):
             found.count(item)
             visit(item)
@@ -102,7 +101,7 @@ def survey(
         if time.monotonic() - started > seconds:
             found.whole = False
             break
-    data.require_enough(sources.settings(recipe, name), name, found.samples, found.reasons, found.first_bad)
+    reader.require_enough(sources.settings(recipe, name), name, found.samples, found.reasons, found.first_bad)
     found.image_bytes = _mean_bytes(recipe, found)
     return found
 

@@ -119,11 +119,11 @@ def _checkpoint(teacher: Teacher, folder: Path) -> Iterator[CheckResult]:
         return
     if packages.missing(*packages.TRAIN):
         return  # said of the extra
-    from student.models import siq_vl as model
+    from student.models import siq_vl
     from student.training import trainer
 
     with trainer.quiet():
-        model.require_whole(str(folder), trust_remote_code=teacher.trust_remote_code)
+        siq_vl.require_whole(str(folder), trust_remote_code=teacher.trust_remote_code)
     yield fine(f"{_key(teacher)}.model", f"{folder} is a whole checkpoint with its processor")
 
 

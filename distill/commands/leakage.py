@@ -20,7 +20,7 @@ from distill.errors import DataError
 from distill.recipe.recipe import Recipe, Stage
 from distill.recipe.stages import TRACES, is_traces
 from distill.reports.text_table import table
-from filters.matching import source_overlap as leaks
+from filters.matching import source_overlap
 from filters.matching.source_overlap import Overlap
 from filters.signals.contamination import ASKED as ASKED
 
@@ -149,15 +149,15 @@ def measure(
     overlaps: list[Overlap] = []
     not_compared: dict[str, str] = {}
     with _place(folder) as place:
-        tests: list[leaks.Test] = []
+        tests: list[source_overlap.Test] = []
         for name in sources:
             try:
-                tests.append(leaks.Test.open(recipe, name, place / "tests" / name))
+                tests.append(source_overlap.Test.open(recipe, name, place / "tests" / name))
             except DataError as error:
                 not_compared[name] = str(error)
         for name in names if tests else ():
             try:
-                found = leaks.find(recipe, name, tests, place, deadline)
+                found = source_overlap.find(recipe, name, tests, place, deadline)
             except DataError as error:
                 not_compared[name] = str(error)
                 continue

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from distill import hardware as gpus
+from distill import hardware
 from distill.artifacts.manifest import read_jsonl
 from distill.errors import RecipeError
 from distill.hardware import Gpu
@@ -82,7 +82,7 @@ def plan(recipe: Recipe, run: Path, *, gpu: str | None = None, price: float | No
     """
     if recipe.student is None or not recipe.stages:
         raise RecipeError(f"{recipe.path}: a plan needs a [student] section and at least one [[stages]] block")
-    chosen = gpus.named(gpu) if gpu else local_gpu()
+    chosen = hardware.named(gpu) if gpu else local_gpu()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # of libraries, about each other's names
         outline, found = plans(recipe, run)
@@ -120,11 +120,11 @@ class StagePlanner:
     """Plans stages one by one, from one outline of the student. Raises what outlining the student raises."""
 
     def __init__(self, recipe: Recipe, run: Path) -> None:
-        from student.models import start_model as base
+        from student.models import start_model
         from student.models.siq_vl import parts
 
         self._recipe, self._run = recipe, run
-        self.outline, self.processor = base.outline(recipe)
+        self.outline, self.processor = start_model.outline(recipe)
         self._roles = parts(self.outline)
         self._prepared: dict[Any, Any] = {}
         self._loads: dict[str, Load] = {}
@@ -192,7 +192,7 @@ def local_gpu() -> Gpu | None:
         return None
     found = torch.cuda.get_device_properties(0)
     memory_gib = found.total_memory / 2**30
-    known = gpus.of_device(found.name, memory_gib)
+    known = hardware.of_device(found.name, memory_gib)
     if known is not None:
         return Gpu(name=found.name, memory_gib=memory_gib, bf16=known.bf16, source=known.source)
     from student.models.flops import matmul_rate
@@ -293,7 +293,7 @@ def _cards(plans: Sequence[StagePlan], price: float | None) -> str:
     """All stages on a few cards."""
     rows = []
     any_bound = any(planned.load.is_bound for planned in plans)
-    for gpu in (gpus.named(name) for name in gpus.USUAL):
+    for gpu in (hardware.named(name) for name in hardware.USUAL):
         fits = [fit(planned, gpu) for planned in plans]
         total = _total(fits)
         rows.append(
@@ -309,7 +309,7 @@ def _cards(plans: Sequence[StagePlan], price: float | None) -> str:
     notes = ["*: with gradient checkpointing; no: does not fit"]
     if plans[0].dtype != "bfloat16":
         notes.append(f"student.dtype is {plans[0].dtype}: times are foretold for bfloat16 alone")
-    notes.append("no GPU here: --gpu NAME plans for one of " + ", ".join(gpu.name for gpu in gpus.GPUS))
+    notes.append("no GPU here: --gpu NAME plans for one of " + ", ".join(gpu.name for gpu in hardware.GPUS))
     return "\n".join([table((*head, *(("cost",) if price is not None else ())), rows), *notes])
 
 

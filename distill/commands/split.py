@@ -21,15 +21,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from distill.artifacts.manifest import atomic_path, storage_errors
-from distill.data import reader as data
-from distill.data import sources
+from distill.data import reader, sources
 from distill.data.images import open_arrow, read_bytes
 from distill.data.sources import Row, Table
 from distill.errors import DataError
 from distill.recipe.recipe import Recipe
 from distill.types import BadRow, ImageRef, Sample
-from filters.matching import image_match as pictures
-from filters.run_signals import question_duplicates as questions
+from filters.matching import image_match
+from filters.run_signals import question_duplicates
 
 TRAIN, TEST = "train", "test"
 NAME = "questions"
@@ -117,7 +116,7 @@ def split(recipe: Recipe, out: Path, *, name: str = NAME, test: float = 0.1, see
 
 def _read(recipe: Recipe, name: str, table: Table) -> _Rows:
     rows = _Rows()
-    for row, found in data.read_rows(recipe, name, table):
+    for row, found in reader.read_rows(recipe, name, table):
         samples = [item for item in found if isinstance(item, Sample)]
         if not samples or not isinstance(row, Row):
             rows.left_out[next((item.reason for item in found if isinstance(item, BadRow)), "no_question")] += 1
@@ -125,7 +124,7 @@ def _read(recipe: Recipe, name: str, table: Table) -> _Rows:
         refs = {ref.sha256: ref for sample in samples for ref in sample.images}
         rows.refs |= refs
         rows.images[row.number] = tuple(refs)
-        asked = b"".join(sorted(questions.key(sample) for sample in samples))
+        asked = b"".join(sorted(question_duplicates.key(sample) for sample in samples))
         rows.asked[row.number] = hashlib.sha256(asked).hexdigest()
     return rows
 
@@ -134,17 +133,17 @@ def _clusters(rows: _Rows, max_pixels: int) -> dict[str, str]:
     """For each picture the smallest digest of those that show the same; empty for a picture that shows nothing."""
     digests = sorted(rows.refs)
 
-    def look(digest: str) -> pictures.Look:
-        return pictures.look(read_bytes(rows.refs[digest]), max_pixels=max_pixels)
+    def look(digest: str) -> image_match.Look:
+        return image_match.look(read_bytes(rows.refs[digest]), max_pixels=max_pixels)
 
     def confirm(pairs: list[tuple[int, int]]) -> Iterator[bool]:
         for pair in pairs:
             one, other = (read_bytes(rows.refs[digests[place]]) for place in pair)
-            yield pictures.same(one, other, max_pixels=max_pixels)
+            yield image_match.same(one, other, max_pixels=max_pixels)
 
     with ThreadPoolExecutor(_WORKERS) as pool:
         looks = list(pool.map(look, digests))
-    found = pictures.clusters(looks, confirm)
+    found = image_match.clusters(looks, confirm)
     return {
         digest: "" if seen.flat else digests[first] for digest, seen, first in zip(digests, looks, found, strict=True)
     }

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 
 from distill.artifacts.manifest import fingerprint
-from distill.data import reader as data
-from distill.data import sources
+from distill.data import reader, sources
 from distill.errors import StaleError
 from distill.recipe.recipe import Recipe
 from distill.types import BadRow, Sample
@@ -27,7 +26,7 @@ def pictures_digest(recipe: Recipe, name: str) -> str:
     """
     if not recipe.local(sources.settings(recipe, name).source).exists():
         return ""
-    first = list(islice(data.read(recipe, name), _LOOKED_AT))
+    first = list(islice(reader.read(recipe, name), _LOOKED_AT))
     if any(isinstance(row, BadRow) for row in first):
         return ""
     found = [ref.sha256 for row in first if isinstance(row, Sample) for ref in row.images]

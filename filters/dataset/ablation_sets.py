@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from distill.artifacts import manifest as artifacts
+from distill.artifacts import manifest
 from distill.artifacts.manifest import Manifest, atomic_path
 from distill.errors import DataError
 from distill.recipe.filter import ARMS
@@ -69,10 +69,10 @@ def materialise(recipe: Recipe, run: Path, arm: str) -> Path:
 
     Raises StaleError when the filter stage is not finished, DataError when the arm is empty.
     """
-    filtered = artifacts.require(run, "filter", next_step=f"run `distill filter {recipe.path}` first")
+    filtered = manifest.require(run, "filter", next_step=f"run `distill filter {recipe.path}` first")
     folder = run / "filter" / FOLDER / arm
     fields = {"filter": filtered.fingerprint, "arm": arm}
-    with artifacts.locked(run):
+    with manifest.locked(run):
         done = Manifest.read(folder)
         if done is not None and done.fields == fields:
             return folder
@@ -95,10 +95,10 @@ def materialise(recipe: Recipe, run: Path, arm: str) -> Path:
         dataset.replace(temporary, folder)
         Manifest(
             stage=f"filter/{FOLDER}/{arm}",
-            fingerprint=artifacts.fingerprint(fields),
+            fingerprint=manifest.fingerprint(fields),
             fields=fields,
             inputs={"filter": filtered.fingerprint},
-            outputs={name: artifacts.describe(folder / name, rows) for name, rows in sorted(written.files.items())},
+            outputs={name: manifest.describe(folder / name, rows) for name, rows in sorted(written.files.items())},
             counts={"rows": written.rows, "unreadable": len(written.unreadable)},
         ).write(folder)
     return folder

@@ -12,7 +12,7 @@ from pathlib import Path, PurePath
 import duckdb
 import orjson
 
-from distill.artifacts import manifest as artifacts
+from distill.artifacts import manifest
 from distill.artifacts.manifest import Manifest
 from distill.recipe.recipe import Recipe
 from filters.dataset.card_facts import DUPLICATES, STATES, Contamination, Facts, facts
@@ -143,7 +143,7 @@ def _lineage(recipe: Recipe, makers: Counter[Maker], generated: Manifest | None)
         ("recipe", f"`{recipe.path.name}`, seed {recipe.seed}"),
         ("fingerprint of the traces", generated.fingerprint if generated else "not known"),
         ("student", ", ".join(_public(part, recipe) for part in parts if part) or "none is named"),
-        ("made with", ", ".join(f"{name} {version}" for name, version in artifacts.versions("math-verify").items())),
+        ("made with", ", ".join(f"{name} {version}" for name, version in manifest.versions("math-verify").items())),
     ]
     listed = sorted(makers.items(), key=lambda item: astuple(item[0]))
     teachers = _table(

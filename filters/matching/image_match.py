@@ -18,7 +18,7 @@ from PIL import Image
 from scipy.fft import dctn
 
 from distill.data.images import decode
-from filters.matching import image_compare as resaves
+from filters.matching import image_compare
 
 VERSION = "1"
 """Raised whenever `look` or `same` may say something else of the same bytes."""
@@ -79,7 +79,7 @@ def look(data: bytes, *, max_pixels: int) -> Look:
 
 def same(one: bytes, other: bytes, *, max_pixels: int) -> bool:
     """Whether one picture is the other but for encoding and size. Raises ImageError."""
-    return resaves.same(one, other, max_pixels=max_pixels)
+    return image_compare.same(one, other, max_pixels=max_pixels)
 
 
 def proposals(looks: Sequence[Look], others: Sequence[Look] | None = None) -> Iterator[tuple[int, int]]:

@@ -22,12 +22,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from distill.artifacts.manifest import atomic_path, fingerprint
-from distill.data import reader as data
+from distill.data import reader
 from distill.data.images import read_bytes
 from distill.recipe.recipe import Recipe
 from distill.types import ImageRef, Sample
-from filters.matching import image_match as pictures
-from filters.matching import test_sets as testsets
+from filters.matching import image_match, test_sets
 from filters.signals import contamination
 
 EXAMPLES = 3
@@ -114,15 +113,15 @@ class Test:
 
     name: str
     digest: str
-    index: testsets.Index
+    index: test_sets.Index
     rows: Mapping[str, int]
     """Sample id to its row."""
 
     @classmethod
     def open(cls, recipe: Recipe, name: str, folder: Path) -> "Test":
         """The index in `folder`, built unless a valid one lies there. Raises DataError."""
-        digest = testsets.build(recipe, (name,), folder, images=True)
-        index = testsets.load(str(folder.resolve()), digest)
+        digest = test_sets.build(recipe, (name,), folder, images=True)
+        index = test_sets.load(str(folder.resolve()), digest)
         return cls(
             name=name,
             digest=digest,
@@ -187,8 +186,8 @@ def find(recipe: Recipe, name: str, tests: Sequence[Test], folder: Path, deadlin
     """
     made_from = fingerprint(
         {
-            "format": [_FORMAT, testsets.FORMAT, contamination.Contamination.version, pictures.VERSION],
-            "source": data.source_fields(recipe, name),
+            "format": [_FORMAT, test_sets.FORMAT, contamination.Contamination.version, image_match.VERSION],
+            "source": reader.source_fields(recipe, name),
             "tests": {test.name: test.digest for test in tests},
         }
     )
@@ -200,7 +199,7 @@ def find(recipe: Recipe, name: str, tests: Sequence[Test], folder: Path, deadlin
     found = _compare(recipe, name, tests, shown, deadline)
     if found.complete:
         path.unlink(missing_ok=True)  # the two belong together; it comes last
-        _write(files, pa.Table.from_pylist([testsets.stat_of(each) for each in sorted(shown)], schema=_FILES))
+        _write(files, pa.Table.from_pylist([test_sets.stat_of(each) for each in sorted(shown)], schema=_FILES))
         stamp = {_MADE_FROM: made_from.encode(), _ROWS: str(found.rows).encode()}
         _write(path, found.table.replace_schema_metadata(stamp))
     return found
@@ -214,7 +213,7 @@ def _known(name: str, path: Path, files: Path, made_from: str) -> Leaks | None:
         if stamp.get(_MADE_FROM) != made_from.encode():
             return None
         for row in pq.read_table(files).to_pylist():
-            if testsets.stat_of(row["path"]) != row:
+            if test_sets.stat_of(row["path"]) != row:
                 return None
     except (OSError, pa.ArrowException):
         return None
@@ -233,10 +232,10 @@ def _compare(recipe: Recipe, name: str, tests: Sequence[Test], shown: set[str], 
     groups: list[dict[str, int | None]] = [{} for _ in tests]
     leaks: list[dict[str, Any]] = []
     rows = 0
-    samples = data.samples(recipe, name)
+    samples = reader.samples(recipe, name)
 
-    def look(ref: ImageRef) -> pictures.Look:
-        return pictures.look(read_bytes(ref), max_pixels=max_pixels)
+    def look(ref: ImageRef) -> image_match.Look:
+        return image_match.look(read_bytes(ref), max_pixels=max_pixels)
 
     with ThreadPoolExecutor(_WORKERS) as pool:
         while batch := list(islice(samples, _BATCH)):

@@ -31,7 +31,7 @@ from distill.data.source_images import pictures_digest
 from distill.errors import DataError
 from distill.recipe.recipe import Recipe
 from distill.types import ImageRef, Sample
-from filters.matching import image_match as pictures
+from filters.matching import image_match
 from filters.matching.question_match import Wording, tokens, wording
 
 FORMAT = 1
@@ -101,7 +101,7 @@ class Index:
     rows: NDArray[np.int32]
     words: NDArray[np.uint64]
     refs: tuple[ImageRef, ...]
-    looks: tuple[pictures.Look, ...]
+    looks: tuple[image_match.Look, ...]
     """pictures.Look of each test picture; empty when the index was built without looking at them."""
     group_of_sha256: dict[str, int]
     group_of_pixels: dict[str, int]
@@ -195,7 +195,7 @@ def build(recipe: Recipe, sources: Sequence[str], folder: Path, *, images: bool)
     made_from = fingerprint(
         {
             "format": FORMAT,
-            "look": pictures.VERSION if images else None,
+            "look": image_match.VERSION if images else None,
             "sources": [
                 [name, fingerprint(source_fields(recipe, name)), pictures_digest(recipe, name)] for name in sources
             ],
@@ -264,21 +264,21 @@ def _sample_row(name: str, sample: Sample) -> dict[str, Any]:
 def _image_rows(refs: Sequence[ImageRef], *, images: bool, max_pixels: int) -> list[dict[str, Any]]:
     """One row a distinct picture; pictures that are the same but for their encoding are one group."""
 
-    def look(ref: ImageRef) -> pictures.Look:
-        return pictures.look(read_bytes(ref), max_pixels=max_pixels)
+    def look(ref: ImageRef) -> image_match.Look:
+        return image_match.look(read_bytes(ref), max_pixels=max_pixels)
 
-    looks: list[pictures.Look] = []
+    looks: list[image_match.Look] = []
     if images:
         with ThreadPoolExecutor(_WORKERS) as pool:
             looks = list(pool.map(look, refs))
 
     def confirm(pairs: Sequence[tuple[int, int]]) -> list[bool]:
         return [
-            pictures.same(read_bytes(refs[one]), read_bytes(refs[other]), max_pixels=max_pixels)
+            image_match.same(read_bytes(refs[one]), read_bytes(refs[other]), max_pixels=max_pixels)
             for one, other in pairs
         ]
 
-    group = pictures.clusters(looks, confirm) if images else range(len(refs))
+    group = image_match.clusters(looks, confirm) if images else range(len(refs))
     rows = []
     for place, ref in enumerate(refs):
         seen = looks[place] if looks else None
@@ -383,7 +383,8 @@ def load(folder: str, digest: str) -> Index:
         words=words,
         refs=tuple(ImageRef(**{name: row[name] for name in ImageRef.__slots__}) for row in shown),
         looks=tuple(
-            pictures.Look(phash=bytes.fromhex(row["phash"]), flat=row["flat"], pixels=row["pixels"]) for row in looked
+            image_match.Look(phash=bytes.fromhex(row["phash"]), flat=row["flat"], pixels=row["pixels"])
+            for row in looked
         ),
         group_of_sha256=group_of,
         group_of_pixels={row["pixels"]: row["group"] for row in looked},

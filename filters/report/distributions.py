@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from distill.reports import html as pages
+from distill.reports import html
 from filters.report.table import Column, Facts
 
 _BINS = 24
@@ -20,8 +20,8 @@ class Overlay:
     """A column's bars. `kept` and `dropped` are shares of their own group, of the highest of all bars."""
 
     column: Column
-    kept: list[pages.Bin]
-    dropped: list[pages.Bin]
+    kept: list[html.Bin]
+    dropped: list[html.Bin]
     medians: dict[str, float]
     counts: dict[str, int]
     clipped: bool
@@ -50,7 +50,7 @@ def measure(facts: Facts) -> Distributions:
 
 def groups(
     facts: Facts, column: Column, group: str, where: str = "true", *, bins: int = _BINS
-) -> dict[str, tuple[list[pages.Bin], int, float]]:
+) -> dict[str, tuple[list[html.Bin], int, float]]:
     """Bars, number of values and median of a column by group, on one axis for all."""
     summary = _summary(facts, column, group, where)
     if not summary:
@@ -112,7 +112,7 @@ Counted = tuple[list[int], tuple[float, float]]
 def _binned(
     facts: Facts, column: Column, group: str, where: str, low: float, high: float, bins: int
 ) -> dict[str, Counted]:
-    start, width, number = pages.edges(low, high, bins, whole=column.kind == "count")
+    start, width, number = html.edges(low, high, bins, whole=column.kind == "count")
     if column.kind == "number":  # the greatest value belongs to the last bar, as in a share of 0 to 1
         number = max(1, math.ceil((high - start) / width - 1e-9))
     # 1e-9: a value that stands on an edge, such as 0.3 at a width of 0.1, belongs to the bar that begins there.
@@ -126,10 +126,10 @@ def _binned(
     return counted
 
 
-def _bins(counts: Sequence[int], edges: tuple[float, float], highest: float) -> list[pages.Bin]:
+def _bins(counts: Sequence[int], edges: tuple[float, float], highest: float) -> list[html.Bin]:
     start, width = edges
     return [
-        pages.Bin(low=start + place * width, high=start + (place + 1) * width, count=count, share=count / highest)
+        html.Bin(low=start + place * width, high=start + (place + 1) * width, count=count, share=count / highest)
         for place, count in enumerate(counts)
     ]
 

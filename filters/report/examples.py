@@ -12,7 +12,7 @@ import orjson
 
 from distill.data import images
 from distill.errors import ImageError
-from distill.reports import html as pages
+from distill.reports import html
 from distill.types import Sample
 from filters.decisions.rules import Condition, threshold
 from filters.report.table import Facts
@@ -113,9 +113,9 @@ class _Album:
 
     def __init__(self) -> None:
         self._room = PAGE_BYTES
-        self._known: dict[str, pages.Picture | None] = {}
+        self._known: dict[str, html.Picture | None] = {}
 
-    def pictures(self, sample: Sample) -> tuple[list[pages.Picture], int]:
+    def pictures(self, sample: Sample) -> tuple[list[html.Picture], int]:
         """The readable pictures that fit, and how many do not."""
         found = [picture for ref in sample.images if (picture := self._picture(ref)) is not None]
         shown = []
@@ -125,13 +125,13 @@ class _Album:
                 shown.append(picture)
         return shown, len(found) - len(shown)
 
-    def _picture(self, ref: Any) -> pages.Picture | None:
+    def _picture(self, ref: Any) -> html.Picture | None:
         if ref.sha256 not in self._known:
             try:
                 data = images.read_bytes(ref)
-                picture = pages.picture(data)
+                picture = html.picture(data)
                 if len(picture.uri) > PICTURE_BYTES:
-                    picture = pages.picture(data, side=min(_SMALL_SIDE, max(picture.width, picture.height) - 1))
+                    picture = html.picture(data, side=min(_SMALL_SIDE, max(picture.width, picture.height) - 1))
                 self._known[ref.sha256] = picture
             except ImageError:
                 self._known[ref.sha256] = None

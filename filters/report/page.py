@@ -11,16 +11,12 @@ import duckdb
 
 from distill.artifacts.manifest import write_text
 from distill.recipe.recipe import Recipe
-from distill.reports import html as pages
+from distill.reports import html
 from filters.decisions.dataset_checks import Health
 from filters.decisions.funnel import STEPS, Funnel
 from filters.decisions.rules import NOT_SELECTED, UNREADABLE_IMAGE, Condition
-from filters.report import distributions as report_distributions
-from filters.report import examples as report_examples
+from filters.report import distributions, examples, table, teachers, thresholds
 from filters.report import overlap as report_overlap
-from filters.report import table as report_table
-from filters.report import teachers as report_teachers
-from filters.report import thresholds
 from filters.report.table import Facts
 from filters.signals.base import WORDS
 from filters.tables.trace_index import Index
@@ -39,15 +35,15 @@ def write(
     health: Health,
 ) -> None:
     """Write the page of a database with `signals` and `decisions`."""
-    facts = report_table.gather(database)
+    facts = table.gather(database)
     select = recipe.filter.select
     unit = _unit(facts)
     overlap, leaks = report_overlap.duplicates(facts), report_overlap.contamination(facts)
-    selected = report_examples.selected(facts)
+    selected = examples.selected(facts)
     dropped = _dropped(facts, rules, found)
     ids = [*selected, *leaks.examples, *(name for row in dropped for name in row["ids"])]
     ids += [name for cluster in overlap.biggest for name in (cluster.preferred, cluster.other) if name]
-    page = pages.render(
+    page = html.render(
         "filter_report.html",
         kicker="distill filter",
         title=f"{recipe.name}: what the teachers wrote, and what is worth learning from",
@@ -67,18 +63,18 @@ def write(
         without={row.rule: row for row in thresholds.without(facts, rules, select)},
         curves=[_drawn(curve) for curve in thresholds.curves(facts, rules, select)],
         mixed=bool(select.mix),
-        states=report_table.states(facts),
+        states=table.states(facts),
         absent=facts.absent,
         unit=unit,
-        distributions=report_distributions.measure(facts),
+        distributions=distributions.measure(facts),
         lengths=_by(facts, "rationale_tokens", "teacher", "selected", "traces, median {:,.0f}"),
         difficulty=_by(facts, "question_pass_rate", "domain", _FIRST, "questions, median {:.0%}", bins=10),
-        teachers=report_teachers.compare(facts, index, unit),
+        teachers=teachers.compare(facts, index, unit),
         overlap=overlap,
         leaks=leaks,
         selected=selected,
         dropped=dropped,
-        examples=report_examples.load(facts, index, ids),
+        examples=examples.load(facts, index, ids),
     )
     write_text(path, page)
 
@@ -124,7 +120,7 @@ def _rules(facts: Facts, rules: list[Condition], found: Funnel) -> list[dict[str
 
 def _unmeasured(facts: Facts, columns: tuple[str, ...]) -> str:
     """Columns of a rule that nobody asked to measure: the rule never applies."""
-    families = report_table.families()
+    families = table.families()
     absent = {column for name in facts.absent for column in families[name].names}
     return ", ".join(column for column in columns if column in absent)
 
@@ -137,7 +133,7 @@ def _dropped(facts: Facts, rules: list[Condition], found: Funnel) -> list[dict[s
         if name == NOT_SELECTED:
             continue
         rule = conditions.get(name)
-        ids, order = report_examples.worst(facts, rule) if rule else (report_examples.dropped(facts, name), "")
+        ids, order = examples.worst(facts, rule) if rule else (examples.dropped(facts, name), "")
         condition = rule.sql if rule else "an image cannot be read any more"
         rows.append({"name": name, "count": count, "condition": condition, "ids": ids, "order": order})
     return rows
@@ -147,7 +143,7 @@ def _by(facts: Facts, column: str, group: str, where: str, detail: str, *, bins:
     """A histogram of a column for each teacher or domain."""
     if not facts.has(column):
         return []
-    plots = report_distributions.groups(facts, facts.columns[column], group, where, bins=bins)
+    plots = distributions.groups(facts, facts.columns[column], group, where, bins=bins)
     return [
         {
             "caption": name or f"(no {group})",

@@ -30,10 +30,10 @@ from distill.artifacts.manifest import Journal, fingerprint
 from distill.data.images import read_bytes
 from distill.errors import ImageError
 from distill.types import ImageRef, Sample
-from filters.matching import image_match as pictures
+from filters.matching import image_match
 from filters.matching.image_match import Look
 from filters.signals.base import OK, UNDECIDABLE, family
-from filters.tables import side_tables as side
+from filters.tables import side_tables
 from filters.tables.trace_index import read_partition
 
 VERSION = "1"
@@ -102,16 +102,16 @@ def write(
     source = _Source(
         samples=samples_folder, partitions=tuple(partitions), max_pixels=max_pixels, workers=max(1, workers)
     )
-    path = side.part(folder, 0)
+    path = side_tables.part(folder, 0)
     asked = sorted(map(_asked, source.read()), key=lambda one: one.id)
-    identity = {"version": VERSION, "pictures": pictures.VERSION, "max_pixels": max_pixels}
+    identity = {"version": VERSION, "pictures": image_match.VERSION, "max_pixels": max_pixels}
     content = hashlib.sha256()
     for one in asked:
         content.update(orjson.dumps([one.id, one.text.hex(), one.pictures]))
     made_from = fingerprint(identity | {"content": content.hexdigest()})
-    known = side.metadata(path)
+    known = side_tables.metadata(path)
     # What could not be read then may be readable now.
-    if known.get(side.FINGERPRINT) == made_from and known.get(_UNREAD) == "0":
+    if known.get(side_tables.FINGERPRINT) == made_from and known.get(_UNREAD) == "0":
         return path
     folder.mkdir(parents=True, exist_ok=True)
     memory = _remembered(folder, fingerprint(identity)[:16])
@@ -119,7 +119,7 @@ def write(
     _look(source, shown, memory)
     readable = [digest for digest in shown if digest in memory.looks]
     groups, failed = _groups(source, readable, memory)
-    metadata = {side.FINGERPRINT: made_from, _UNREAD: str(failed + len(shown) - len(readable))}
+    metadata = {side_tables.FINGERPRINT: made_from, _UNREAD: str(failed + len(shown) - len(readable))}
     table = pa.Table.from_pylist(list(_rows(asked, groups)), schema=_SCHEMA.with_metadata(metadata))
     with digested_path(path) as temporary:
         pq.write_table(table, temporary, compression="zstd", row_group_size=_ROW_GROUP)
@@ -173,7 +173,7 @@ def _look(source: _Source, digests: Iterable[str], memory: _Memory) -> None:
 
     def look(ref: ImageRef) -> Look | None:
         try:
-            return pictures.look(read_bytes(ref), max_pixels=source.max_pixels)
+            return image_match.look(read_bytes(ref), max_pixels=source.max_pixels)
         except ImageError:
             return None
 
@@ -189,14 +189,14 @@ def _look(source: _Source, digests: Iterable[str], memory: _Memory) -> None:
 def _groups(source: _Source, digests: Sequence[str], memory: _Memory) -> tuple[dict[str, str], int]:
     """For each of these pictures the first of those that show the same; and how many pairs could not be compared."""
     looks = [memory.looks[digest] for digest in digests]
-    refs = _refs(source, {digests[place] for pair in pictures.proposals(looks) for place in pair})
+    refs = _refs(source, {digests[place] for pair in image_match.proposals(looks) for place in pair})
     failed = 0
 
     def same(pair: Pair) -> bool | None:
         if pair in memory.verdicts:
             return memory.verdicts[pair]
         try:
-            return pictures.same(*(read_bytes(refs[digest]) for digest in pair), max_pixels=source.max_pixels)
+            return image_match.same(*(read_bytes(refs[digest]) for digest in pair), max_pixels=source.max_pixels)
         except ImageError:
             return None
 
@@ -212,7 +212,7 @@ def _groups(source: _Source, digests: Sequence[str], memory: _Memory) -> tuple[d
 
     with Journal(memory.compared) as journal, _pool(source.workers) as mapped:
         batch = 1 if source.workers == 1 else 4 * source.workers
-        found = pictures.clusters(looks, confirm, batch=batch)
+        found = image_match.clusters(looks, confirm, batch=batch)
     return {digest: digests[first] for digest, first in zip(digests, found, strict=True)}, failed
 
 

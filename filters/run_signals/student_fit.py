@@ -23,7 +23,7 @@ from distill.artifacts.manifest import Journal, canonical, fingerprint, storage_
 from distill.errors import DistillError
 from distill.types import Outcome, Sample, Trace
 from filters.signals.base import NOT_APPLICABLE, OK, UNDECIDABLE, family
-from filters.tables import side_tables as side
+from filters.tables import side_tables
 from filters.tables.side_tables import Done, Item
 
 COLUMNS: pa.Schema = family(
@@ -64,11 +64,11 @@ class _Known:
     def of(cls, paths: Sequence[Path], identity: str) -> "_Known":
         known = cls(paths=paths)
         for number, path in enumerate(paths):
-            found = side.metadata(path)
+            found = side_tables.metadata(path)
             if found.get(_IDENTITY) != identity:
                 continue
             keys = found.get(_KEYS, "")
-            for place, row in enumerate(side.read(path)):
+            for place, row in enumerate(side_tables.read(path)):
                 known.places[row["id"]] = (keys[place * _KEY_DIGITS : (place + 1) * _KEY_DIGITS], number)
         return known
 
@@ -82,7 +82,7 @@ class _Known:
         return {
             row["id"]: row
             for number, names in wanted.items()
-            for row in side.read(self.paths[number])
+            for row in side_tables.read(self.paths[number])
             if row["id"] in names
         }
 
@@ -107,18 +107,18 @@ def measure(
     with storage_errors(folder):
         staging.mkdir(parents=True, exist_ok=True)
     for path in staging.glob("*.parquet"):
-        if side.metadata(path).get(_IDENTITY) != own:
+        if side_tables.metadata(path).get(_IDENTITY) != own:
             path.unlink()
     known: _Known | None = None
     chosen = _ordered(items) if per_teacher is None else _sampled(items, per_teacher)
     count = 0
     for part in _parts(chosen):
         keys = {name: _key(sample, trace) for name, sample, trace in sorted(part, key=lambda item: item[0])}
-        stamp = {side.FINGERPRINT: fingerprint({"identity": own, "keys": keys}), _IDENTITY: own}
+        stamp = {side_tables.FINGERPRINT: fingerprint({"identity": own, "keys": keys}), _IDENTITY: own}
         stamp[_KEYS] = "".join(keys.values())
-        places = [side.part(where, count) for where in (staging, folder)]
+        places = [side_tables.part(where, count) for where in (staging, folder)]
         count += 1
-        if any(side.metadata(path) == stamp for path in places):
+        if any(side_tables.metadata(path) == stamp for path in places):
             on_done(len(part), True)
             continue
         if known is None:
@@ -127,8 +127,10 @@ def measure(
         if rows:
             on_done(len(rows), True)
         rest = [item for item in part if item[0] not in rows]
-        rows |= _measured(rest, places[0].with_suffix(".jsonl"), stamp[side.FINGERPRINT], measure_batch, on_done)
-        side.write(places[0], list(rows.values()), COLUMNS, stamp)
+        rows |= _measured(
+            rest, places[0].with_suffix(".jsonl"), stamp[side_tables.FINGERPRINT], measure_batch, on_done
+        )
+        side_tables.write(places[0], list(rows.values()), COLUMNS, stamp)
         places[0].with_suffix(".jsonl").unlink(missing_ok=True)
     return _adopted(folder, staging, count)
 
@@ -231,7 +233,7 @@ def _parts(samples: Iterable[list[Item]]) -> Iterator[list[Item]]:
 
 def _adopted(folder: Path, staging: Path, count: int) -> list[Path]:
     """Put the new files in their places and remove what is left of an older table."""
-    paths = [side.part(folder, number) for number in range(count)]
+    paths = [side_tables.part(folder, number) for number in range(count)]
     with storage_errors(folder):
         for path in paths:
             new = staging / path.name

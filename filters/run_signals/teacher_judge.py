@@ -19,7 +19,7 @@ from distill.artifacts.manifest import Journal, fingerprint, storage_errors
 from distill.types import Sample, Trace
 from filters.signals.answer import judged
 from filters.signals.base import ERROR, OK, UNDECIDABLE, family
-from filters.tables import side_tables as side
+from filters.tables import side_tables
 from filters.tables.side_tables import Done, Item
 
 COLUMNS: pa.Schema = family(
@@ -75,11 +75,11 @@ def measure(
     names = sorted(of_trace)
     for start in range(0, len(names), _PART_ROWS):
         rows = [{"id": name, **_row(replies.get(of_trace[name], ""))} for name in names[start : start + _PART_ROWS]]
-        path = side.part(folder, len(paths))
+        path = side_tables.part(folder, len(paths))
         paths.append(path)
-        stamp = {side.FINGERPRINT: fingerprint({"identity": own, "rows": fingerprint({"rows": rows})})}
-        if side.metadata(path) != stamp:
-            side.write(path, rows, COLUMNS, stamp)
+        stamp = {side_tables.FINGERPRINT: fingerprint({"identity": own, "rows": fingerprint({"rows": rows})})}
+        if side_tables.metadata(path) != stamp:
+            side_tables.write(path, rows, COLUMNS, stamp)
     with storage_errors(folder):
         for stale in set(folder.glob("*.parquet")) - set(paths):
             stale.unlink()

@@ -26,8 +26,7 @@ from distill.data.sources import settings
 from distill.errors import DataError, ImageError
 from distill.recipe.recipe import Recipe
 from distill.types import ImageRef, Sample, Trace
-from filters.matching import image_match as pictures
-from filters.matching import test_sets as testsets
+from filters.matching import image_match, test_sets
 from filters.matching.question_match import Answers, Wording, alike, names, similarity, wording
 from filters.matching.test_sets import Index, gram_hashes, keys, text_hash, word_hash
 from filters.signals.base import LOCATION, NOT_APPLICABLE, OK, UNDECIDABLE, family
@@ -82,7 +81,7 @@ class Contamination:
     def measure(self, sample: Sample, traces: list[Trace]) -> list[dict[str, Any]]:
         if self.index is None or self.index_sha256 is None:
             return [{"contamination_state": NOT_APPLICABLE} for _ in traces]
-        row = self._row(sample, testsets.load(self.index, self.index_sha256))
+        row = self._row(sample, test_sets.load(self.index, self.index_sha256))
         return [dict(row) for _ in traces]
 
     def _row(self, sample: Sample, index: Index) -> dict[str, Any]:
@@ -123,20 +122,20 @@ class Contamination:
         if ref.sha256 not in index.seen:
             if len(index.seen) >= _SEEN:
                 index.seen.clear()
-            seen = pictures.look(read_bytes(ref), max_pixels=self.max_pixels)
+            seen = image_match.look(read_bytes(ref), max_pixels=self.max_pixels)
             (index.seen[ref.sha256],) = groups_of([seen], [ref], index, max_pixels=self.max_pixels)
         return index.seen[ref.sha256]
 
 
 def groups_of(
-    looks: Sequence[pictures.Look], refs: Sequence[ImageRef], index: Index, *, max_pixels: int
+    looks: Sequence[image_match.Look], refs: Sequence[ImageRef], index: Index, *, max_pixels: int
 ) -> list[int | None]:
     """The group of test pictures that each of these pictures belongs to by its pixels. Raises ImageError."""
     found = [index.group_of_pixels.get(seen.pixels) for seen in looks]
     others = [place for place, group in enumerate(found) if group is None]
-    for one, other in pictures.proposals([looks[place] for place in others], index.looks):
+    for one, other in image_match.proposals([looks[place] for place in others], index.looks):
         place = others[one]
-        if found[place] is None and pictures.same(
+        if found[place] is None and image_match.same(
             read_bytes(refs[place]), read_bytes(index.refs[other]), max_pixels=max_pixels
         ):
             found[place] = index.groups[other]
@@ -152,7 +151,7 @@ def prepare(recipe: Recipe, folder: Path) -> Contamination:
     if not measured.sources:
         return measured
     try:
-        digest = testsets.build(recipe, measured.sources, folder, images=measured.images != "bytes")
+        digest = test_sets.build(recipe, measured.sources, folder, images=measured.images != "bytes")
     except DataError as error:
         raise DataError(
             f"the filter must read the test sets to tell what leaks from them: {error}\n"
@@ -198,11 +197,11 @@ def _matched(sample: Sample, asked: Wording, groups: Sequence[int], places: list
 def _grams(asked: Wording, index: Index) -> tuple[dict[str, Any], list[int]]:
     """The shares of known n-grams, and the places of the test questions that the text proposes, its own first."""
     hashes = [word_hash(token) for token in asked.tokens]
-    runs = [gram_hashes(hashes, size) for size in testsets.GRAMS]
+    runs = [gram_hashes(hashes, size) for size in test_sets.GRAMS]
     places = index.find([*runs[0], *runs[1], text_hash(asked.text), *keys(asked)])
     row: dict[str, Any] = {}
     start = 0
-    for size, queries in zip(testsets.GRAMS, runs, strict=True):
+    for size, queries in zip(test_sets.GRAMS, runs, strict=True):
         known = [place >= 0 for place in places[start : start + len(queries)]]
         row[f"contamination_ngram{size}"] = sum(known) / len(known) if known else None
         start += len(queries)

@@ -12,9 +12,7 @@ import pyarrow as pa
 from distill.errors import DistillError
 from distill.recipe.recipe import Recipe
 from distill.types import Sample, Trace
-from filters.run_signals import question_duplicates as questions
-from filters.run_signals import student_fit as fit
-from filters.run_signals import teacher_judge as judge
+from filters.run_signals import question_duplicates, student_fit, teacher_judge
 from filters.signals import contamination
 from filters.signals.agreement import Agreement
 from filters.signals.answer import Answer
@@ -101,9 +99,9 @@ CORPUS = family(
 )
 SIDE: Mapping[str, tuple[Literal["id", "sample_id"], pa.Schema]] = {
     "corpus": ("id", CORPUS),
-    "question": ("sample_id", questions.COLUMNS),
-    "student": ("id", fit.COLUMNS),
-    "judge": ("id", judge.COLUMNS),
+    "question": ("sample_id", question_duplicates.COLUMNS),
+    "student": ("id", student_fit.COLUMNS),
+    "judge": ("id", teacher_judge.COLUMNS),
 }
 """What one partition alone, or this process, cannot measure: the key by which a table is joined, and its columns."""
 

@@ -16,8 +16,7 @@ from typing import Any
 import orjson
 
 from distill.artifacts.manifest import Manifest, flatten, require
-from distill.data import images
-from distill.data import reader as data
+from distill.data import images, reader
 from distill.errors import DataError
 from distill.recipe.recipe import DataSource, Recipe, Stage
 from distill.recipe.stages import is_traces
@@ -59,7 +58,7 @@ def fields(recipe: Recipe, run: Path, stage: Stage) -> dict[str, Any]:
         upstream = require(run, "filter", next_step=f"run `distill filter {recipe.path}` first")
         found[f"data.{stage.data}"] = upstream.fingerprint
     for name in sources_of(stage):
-        found |= flatten(data.source_fields(recipe, name), f"data.{name}")
+        found |= flatten(reader.source_fields(recipe, name), f"data.{name}")
     return found
 
 
@@ -87,7 +86,7 @@ def _samples(recipe: Recipe, name: str, dropped: Counter[str]) -> Iterator[Row]:
     def count(row: BadRow) -> None:
         dropped[row.reason] += 1
 
-    for sample in data.samples(recipe, name, on_bad=count):
+    for sample in reader.samples(recipe, name, on_bad=count):
         if sample.answer is None:
             dropped[NO_ANSWER] += 1
             continue

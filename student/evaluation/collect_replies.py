@@ -20,7 +20,7 @@ from distill.errors import ModelError, RecipeError
 from distill.rationale import take_apart
 from distill.recipe.recipe import Recipe
 from distill.types import Progress, ProgressCallback, Sample
-from student.evaluation import students as targets
+from student.evaluation import students
 from student.evaluation.students import Target
 from student.training import stage as stages
 
@@ -153,7 +153,7 @@ def ask(
             if each.target.server is not None
         }
         for each in work:
-            targets.require_loadable(recipe, each.target)
+            students.require_loadable(recipe, each.target)
         own = [each for each in work if each.target.server is None]
         serve = _vllm(recipe, engines)() if served and own else None
         begin()
@@ -210,7 +210,7 @@ def _embedded(recipe: Recipe, work: Work, session: stages.Session, told: Told) -
 
     gc.collect()  # the student before may still be there, and a GPU has no room for two
     with trainer.quiet():
-        student, processor = targets.load(recipe, work.target)
+        student, processor = students.load(recipe, work.target)
         student.to("cuda" if torch.cuda.is_available() else "cpu").eval()
     encoder = Encoder(processor, stages.end_ids(student))
     store = _store(work.target, session, processor, student.dtype)
@@ -287,14 +287,14 @@ def _store(target: Target, session: stages.Session, processor: Any, dtype: Any) 
 def _exported(recipe: Recipe, folder: Path, work: Work, serve: Serve, limits: Mapping[str, int], told: Told) -> None:
     """Export the student below `folder`, have it served while it is asked, and remove the export."""
     from student.data.encode import Encoder
-    from student.export import convert as export
+    from student.export import convert
     from student.inference import generation
     from student.training import trainer
 
     place = folder / _EXPORT
     shutil.rmtree(place, ignore_errors=True)
     with trainer.quiet():
-        student, processor = targets.load(recipe, work.target)
+        student, processor = students.load(recipe, work.target)
     encoder = Encoder(processor, stages.end_ids(student))
     store = _store(work.target, stages.Session(), processor, student.dtype)
     chunks: list[tuple[Round, list[Sample]]] = []
@@ -313,10 +313,10 @@ def _exported(recipe: Recipe, folder: Path, work: Work, serve: Serve, limits: Ma
     }
     try:
         with trainer.quiet():
-            export.save(_native(work.target, student), processor, place)
+            convert.save(_native(work.target, student), processor, place)
         del student
         gc.collect()
-        with serve(place, arguments={**export.server_arguments(place), **arguments}, **limits) as server:
+        with serve(place, arguments={**convert.server_arguments(place), **arguments}, **limits) as server:
             for asked, wanted in chunks:
                 begun = time.perf_counter()
                 answers = server.ask(wanted)
@@ -334,10 +334,10 @@ def _exported(recipe: Recipe, folder: Path, work: Work, serve: Serve, limits: Ma
 
 
 def _native(target: Target, student: Any) -> Any:
-    from student.export import convert as export
+    from student.export import convert
 
     try:
-        return export.to_vllm_native(student)
+        return convert.to_vllm_native(student)
     except ModelError as error:
         raise ModelError(f'arm {target.arm}: {error}; set eval.engine = "embedded"') from None
 

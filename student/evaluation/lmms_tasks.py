@@ -18,8 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from distill.artifacts.manifest import write_json, write_text
-from distill.data import images
-from distill.data import reader as data
+from distill.data import images, reader
 from distill.data.arrow import table_of
 from distill.data.gold_answers import VOTES
 from distill.data.sources import settings as settings_of
@@ -86,7 +85,7 @@ def _write(recipe: Recipe, source: str, folder: Path, final: Path) -> Task:
     limit = settings_of(recipe, source).max_pixels
     (folder / "images").mkdir(parents=True)
     ending = "" if recipe.eval.think else NO_THINK
-    rows = list(_rows(data.samples(recipe, source), folder / "images", limit, ending=ending))
+    rows = list(_rows(reader.samples(recipe, source), folder / "images", limit, ending=ending))
     if not rows:
         raise DataError(f"[data.{source}]: no question has a gold answer; nothing can be judged")
     pq.write_table(table_of(rows, _SCHEMA), folder / QUESTIONS, compression="zstd")

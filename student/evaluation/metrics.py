@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from distill.stats import intervals as scores
+from distill.stats import intervals
 from student.inference.scoring import Prediction, summary
 
 Lines = Sequence[Prediction]
@@ -221,13 +221,13 @@ def _turn(sample_id: str) -> bytes:
 def _share(name: str, flags: Iterable[bool | None]) -> dict[str, Any]:
     known = [bool(flag) for flag in flags if flag is not None]
     n, count = len(known), sum(known)
-    return {name: count / n if n else None, f"{name}_ci95": scores.wilson(count, n) if n else None, f"{name}_n": n}
+    return {name: count / n if n else None, f"{name}_ci95": intervals.wilson(count, n) if n else None, f"{name}_n": n}
 
 
 def _mean(name: str, values: Iterable[float | None]) -> dict[str, Any]:
     known = [float(value) for value in values if value is not None]
     mean = math.fsum(known) / len(known) if known else None
-    return {name: mean, f"{name}_ci95": scores.bootstrap_mean(known), f"{name}_n": len(known)}
+    return {name: mean, f"{name}_ci95": intervals.bootstrap_mean(known), f"{name}_n": len(known)}
 
 
 def _quantile(values: Sequence[float], share: float) -> float:
@@ -256,4 +256,7 @@ def _delta(later: Lines, earlier: Lines) -> dict[str, Any]:
 
 
 def _paired(first: Sequence[bool], second: Sequence[bool]) -> dict[str, Any]:
-    return {**asdict(scores.paired(first, second)), "bootstrap_ci95": scores.bootstrap_difference(first, second)}
+    return {
+        **asdict(intervals.paired(first, second)),
+        "bootstrap_ci95": intervals.bootstrap_difference(first, second),
+    }

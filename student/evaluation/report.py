@@ -10,9 +10,7 @@ from typing import Any
 
 from distill.artifacts.manifest import read_jsonl, write_text
 from distill.recipe.recipe import Recipe
-from distill.reports import gallery, plots
-from distill.reports import html as pages
-from distill.reports import metric_table as headline
+from distill.reports import gallery, html, metric_table, plots
 from distill.reports.metric_table import interval, probability
 from distill.reports.plots import percent
 from distill.types import Sample
@@ -51,8 +49,8 @@ def write(
         "figures": _figures(arms, deltas),
         "arms": arms,
         "about": {name: _origin(name, arm) for name, arm in arms.items()},
-        "headline": headline.table(arms),
-        "more": headline.table(arms, headline.MORE),
+        "headline": metric_table.table(arms),
+        "more": metric_table.table(arms, metric_table.MORE),
         "accuracy": plots.estimates(
             "Accuracy of every arm with its interval",
             [_share(name, arm) for name, arm in arms.items()],
@@ -77,7 +75,7 @@ def write(
         predictions, samples, names, recipe.eval.gallery, domain_teachers=_domain_teachers(recipe, samples)
     )
     page = gallery.fitted(
-        lambda shown: pages.render("eval_report.html", gallery=shown, **facts),
+        lambda shown: html.render("eval_report.html", gallery=shown, **facts),
         cards,
         max_pixels=recipe.data[recipe.eval.data].max_pixels,
     )
@@ -129,7 +127,7 @@ def _difference(name: str, delta: Mapping[str, Any]) -> plots.Estimate:
 
 
 def _delta_row(delta: Mapping[str, Any]) -> dict[str, Any]:
-    bootstrap = headline.ends_of(delta.get("bootstrap_ci95"))
+    bootstrap = metric_table.ends_of(delta.get("bootstrap_ci95"))
     return {
         "points": percent(delta["delta"], signed=True),
         "interval": interval(delta["ci95"], signed=True),
@@ -182,7 +180,7 @@ def _lines(path: Path) -> list[dict[str, Any]]:
 
 
 def _points(path: Path, key: str) -> list[tuple[float, float]]:
-    return [(line["step"], line[key]) for line in _lines(path) if headline.is_number(line.get(key))]
+    return [(line["step"], line[key]) for line in _lines(path) if metric_table.is_number(line.get(key))]
 
 
 def _heat(arms: Mapping[str, Any], key: str) -> plots.Heat | None:

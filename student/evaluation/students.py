@@ -229,28 +229,25 @@ def require_loadable(recipe: Recipe, target: Target) -> None:
         return
     if target.model is not None and not target.foreign:
         require_saved(Path(target.model).parents[2], target.what, digests=True)
-    from student.models import siq_vl as models
-    from student.models import start_model as base
+    from student.models import siq_vl, start_model
 
     if target.model is None:
-        base.outline(recipe)
+        start_model.outline(recipe)
         return
     trusted = _trusted(recipe)
-    outline, _ = models.outline(target.model, revision=target.revision, trust_remote_code=trusted)
+    outline, _ = siq_vl.outline(target.model, revision=target.revision, trust_remote_code=trusted)
     if target.adapter is not None:
         _require_fit(target.model, target.adapter, {name: tuple(value.shape) for name, value in _named(outline)})
 
 
 def load(recipe: Recipe, target: Target) -> tuple[Any, Any]:
     """Model and processor of a student that is not served; an adapter is merged, as the stages do."""
-    from student.models import lora
-    from student.models import siq_vl as models
-    from student.models import start_model as base
+    from student.models import lora, siq_vl, start_model
 
     if not target.foreign:
-        return base.load(recipe, None if target.model is None else Path(target.model))
+        return start_model.load(recipe, None if target.model is None else Path(target.model))
     assert target.model is not None
-    student, processor = models.load(
+    student, processor = siq_vl.load(
         target.model,
         dtype=_dtype(recipe, target),
         revision=target.revision,

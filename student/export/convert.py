@@ -24,7 +24,7 @@ from distill.artifacts.manifest import Manifest, write_json, write_text
 from distill.errors import DataError, ModelError, StaleError
 from distill.recipe.recipe import Recipe, load
 from distill.recipe.stages import is_traces
-from student.models import siq_vl as models
+from student.models import siq_vl
 from student.training.checkpoints import give_usual_modes, refused_writes
 from student.training.saved_model import require_saved
 
@@ -65,7 +65,7 @@ def export(run: Path, out: Path, *, stage: str | None = None, native: bool = Tru
     require_saved(run, name, digests=True)
     source = run / "train" / name / MODEL
     trusted = recipe.student is not None and recipe.student.trust_remote_code
-    student, processor = models.load(str(source), dtype=dtype_of(source), trust_remote_code=trusted)
+    student, processor = siq_vl.load(str(source), dtype=dtype_of(source), trust_remote_code=trusted)
     temporary = out.with_name(f".{out.name}.tmp")
     with refused_writes(out):
         shutil.rmtree(temporary, ignore_errors=True)

@@ -14,10 +14,10 @@ from distill.recipe.recipe import Recipe
 from distill.types import Sample
 from student.data.encode import Encoder
 from student.data.images import ImageStore
-from student.export import convert as export
+from student.export import convert
 from student.inference import generation
-from student.models import siq_vl as models
-from student.training import stage as stages
+from student.models import siq_vl
+from student.training import stage
 
 Tokens = tuple[Sequence[int], Sequence[int]]
 """Ids of a prompt, image tokens included, and of the reply to it, the end of the turn included."""
@@ -43,15 +43,15 @@ class Student:
 
     def __init__(self, recipe: Recipe, out: Path, samples: Sequence[Sample], source: str) -> None:
         assert recipe.student is not None
-        dtype = export.dtype_of(out)
-        self._model, self._processor = models.load(
+        dtype = convert.dtype_of(out)
+        self._model, self._processor = siq_vl.load(
             str(out), dtype=dtype, trust_remote_code=recipe.student.trust_remote_code
         )
         self._model.eval()
         self.samples = samples
         self._max_new_tokens = recipe.eval.max_new_tokens
         self.max_pixels = recipe.data[source].max_pixels
-        self._encoder = Encoder(self._processor, stages.end_ids(self._model))
+        self._encoder = Encoder(self._processor, stage.end_ids(self._model))
         self._store = ImageStore(self._processor, getattr(torch, dtype))
         self._batches = list(
             generation.batches(self._encoder, self._store, samples, batch_size=_BATCH, max_pixels=self.max_pixels)
@@ -73,7 +73,7 @@ class Student:
                 batch,
                 max_new_tokens=self._max_new_tokens,
                 max_pixels=self.max_pixels,
-                type_name=stages.type_name(self._model),
+                type_name=stage.type_name(self._model),
             )
             found |= {place: reply for (place, _), reply in zip(batch, ids, strict=True)}
             on_done(len(found))
@@ -122,7 +122,7 @@ class Student:
             self.samples,
             [(place, [*self.prompts[place], *ids])],
             max_pixels=self.max_pixels,
-            type_name=stages.type_name(self._model),
+            type_name=stage.type_name(self._model),
         )
         found = self._model(**inputs, logits_to_keep=len(ids) + 1, use_cache=False).logits[0]
         return torch.as_tensor(found[:-1].float())

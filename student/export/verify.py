@@ -16,20 +16,19 @@ from peft import PeftModel
 from transformers import PreTrainedModel, ProcessorMixin
 
 from distill.artifacts.manifest import versions, write_json
-from distill.data import reader as data
+from distill.data import reader
 from distill.errors import DataError, DistillError
 from distill.recipe.recipe import Recipe, Stage
 from distill.recipe.stages import start_of
 from distill.types import Progress, ProgressCallback, Sample, unwatched
 from student.data.encode import Encoder
 from student.data.images import ImageStore
-from student.export import convert as export
+from student.export import convert
 from student.export.reply_comparison import Student, Tokens
 from student.inference import generation
-from student.models import siq_vl as models
-from student.models import start_model as base
+from student.models import siq_vl, start_model
 from student.train import model_folder
-from student.training import saved_model as results
+from student.training import saved_model
 from student.training import stage as stages
 
 REPORT = "verify.json"
@@ -94,8 +93,8 @@ def verify(
     report: dict[str, Any] = {
         "passed": False,
         "stage": stage,
-        "form": export.form_of(out),
-        "dtype": export.dtype_of(out),
+        "form": convert.form_of(out),
+        "dtype": convert.dtype_of(out),
         "source": source,
         "prompts": len(samples),
         "with_images": sum(bool(sample.images) for sample in samples),
@@ -112,7 +111,7 @@ def verify(
         student = Student(recipe, out, samples, source)
         expected = student.replies(lambda done: told("transformers", done))
         arguments = {
-            **export.server_arguments(out),
+            **convert.server_arguments(out),
             "dtype": report["dtype"],
             "max-model-len": student.longest + recipe.eval.max_new_tokens,
             "limit-mm-per-prompt": {"image": max(len(sample.images) for sample in samples)},
@@ -155,7 +154,7 @@ def questions(recipe: Recipe, count: int) -> tuple[str, list[Sample]]:
 
 def _readable(recipe: Recipe, name: str) -> Iterator[Sample]:
     try:
-        yield from data.samples(recipe, name)
+        yield from reader.samples(recipe, name)
     except DataError:
         return
 
@@ -169,13 +168,13 @@ def weights(recipe: Recipe, run: Path, out: Path, stage: str, samples: Sequence[
     exported, _ = _load(recipe, out)
     checks = [_same_weights(merged, exported), _within("logits", logits, _logits(exported, inputs), RELOADED_LIMIT)]
     del merged, exported
-    return [*checks, *_learned(recipe, run, settings, inputs, logits, export.dtype_of(trained))]
+    return [*checks, *_learned(recipe, run, settings, inputs, logits, convert.dtype_of(trained))]
 
 
 def _load(recipe: Recipe, folder: Path) -> tuple[PreTrainedModel, ProcessorMixin]:
     """A checkpoint in float32, whatever it lies in: weights are compared here, not arithmetic."""
     assert recipe.student is not None
-    return models.load(str(folder), dtype="float32", trust_remote_code=recipe.student.trust_remote_code)
+    return siq_vl.load(str(folder), dtype="float32", trust_remote_code=recipe.student.trust_remote_code)
 
 
 def _same_weights(merged: PreTrainedModel, exported: PreTrainedModel) -> Check:
@@ -197,7 +196,7 @@ def _learned(
 ) -> list[Check]:
     """That the student is not what its stage started from, and is what the adapter makes of that."""
     before = start_of(recipe.stages, stage)
-    start, _ = base.load(recipe, None if before is None else model_folder(run, before))
+    start, _ = start_model.load(recipe, None if before is None else model_folder(run, before))
     start = start.float().eval()
     changed = float((logits - _logits(start, inputs)).abs().max())
     note = "" if changed > 0 else f"the student of stage {stage.name} is what the stage started from"
@@ -207,7 +206,7 @@ def _learned(
     if stage.lora.quantize is not None:
         # What the adapter was trained on is the start as rounded to 4 bits, and that is nowhere to be read.
         return [*checks, Check(name="adapter", value=None, limit=None, passed=True, note="not compared: 4-bit base")]
-    adapted = PeftModel.from_pretrained(start, run / "train" / stage.name / results.ADAPTER).eval()
+    adapted = PeftModel.from_pretrained(start, run / "train" / stage.name / saved_model.ADAPTER).eval()
     limit = MERGED_LIMIT if dtype == "float32" else ROUNDED_LIMIT * float(logits.abs().max())
     return [*checks, _within("adapter", logits, _logits(adapted, inputs), limit)]
 

@@ -21,8 +21,7 @@ from student.data.collate import Collator, Layout, row_bounds, spatial_positions
 from student.data.encode import Encoder, Examples, encode
 from student.data.images import ImageStore
 from student.data.rows import Row
-from student.models import attention
-from student.models import siq_vl as models
+from student.models import attention, siq_vl
 from student.training import stage
 from student.training.token_weights import require_plain_head
 
@@ -70,7 +69,7 @@ def load(
     """The student of a checkpoint on this machine's device; `dtype` None: float32 on a CPU, bfloat16 on a GPU."""
     gpu = torch.cuda.is_available()
     transformers_logging.disable_progress_bar()  # its bar would be taken for the run's
-    student, processor = models.load(
+    student, processor = siq_vl.load(
         checkpoint,
         dtype=dtype or ("bfloat16" if gpu else "float32"),
         revision=revision,

@@ -18,7 +18,7 @@ from distill.grounding.check import ground
 from distill.grounding.derivation import asked
 from distill.grounding.findings import Grounding
 from distill.rationale import Said, take_apart
-from distill.stats import intervals as scores
+from distill.stats import intervals
 from distill.types import Sample
 
 Prediction = dict[str, Any]
@@ -142,7 +142,7 @@ def summary(predictions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "n_correct": right,
         "n_undecided": sum(line["verdict"] == "undecided" for line in predictions),
         "accuracy": right / n,
-        "ci95": scores.wilson(right, n),
+        "ci95": intervals.wilson(right, n),
         "mean_rationale_tokens": _mean([line["rationale_tokens"] for line in predictions]),
         "mean_tokens": _mean([line["tokens"] for line in predictions]),
         "format_rate": sum(line["well_formed"] for line in predictions) / n,

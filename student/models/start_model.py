@@ -38,20 +38,20 @@ class Bases:
 
 def load(recipe: Recipe, start: Path | None) -> tuple[Any, Any]:
     """Model and processor as they lie on disk, or the parts of the recipe's student put together."""
-    from student.models import siq_vl as models
+    from student.models import siq_vl
 
     assert recipe.student is not None
     settings = recipe.student
     if start is not None:
-        return models.load(str(start), dtype=settings.dtype, trust_remote_code=settings.trust_remote_code)
-    return _of_recipe(recipe, models.load, partial(models.build, seed=recipe.seed))
+        return siq_vl.load(str(start), dtype=settings.dtype, trust_remote_code=settings.trust_remote_code)
+    return _of_recipe(recipe, siq_vl.load, partial(siq_vl.build, seed=recipe.seed))
 
 
 def outline(recipe: Recipe) -> tuple[Any, Any]:
     """The recipe's student without weights, from its configuration alone, and its processor."""
-    from student.models import siq_vl as models
+    from student.models import siq_vl
 
-    return _of_recipe(recipe, models.outline, models.outline_build)
+    return _of_recipe(recipe, siq_vl.outline, siq_vl.outline_build)
 
 
 def _of_recipe(

@@ -8,7 +8,7 @@ from distill.artifacts.integrity import require_whole
 from distill.artifacts.manifest import Manifest
 from distill.recipe.recipe import Recipe, Stage
 from student.distributed import processes
-from student.models import start_model as base
+from student.models import start_model
 
 if TYPE_CHECKING:
     from student.models.siq_vl import Parts
@@ -31,21 +31,21 @@ def require_saved(run: Path, stage: str, *, digests: bool = False) -> None:
 
 def whole(student: Any, recipe: Recipe, stage: Stage, start: Path | None, parts: "Parts") -> Any:
     """The student itself; if it is spread over processes, in the main one the start model with what was trained."""
-    from student.distributed import fsdp as sharding
+    from student.distributed import fsdp
     from student.models import freeze
 
-    if not sharding.is_sharded(student):
+    if not fsdp.is_sharded(student):
         return student
     trained: dict[str, Any] = {}
     for name, parameter in student.named_parameters():
         if parameter.requires_grad:
-            value = sharding.whole(parameter.detach())
+            value = fsdp.whole(parameter.detach())
             trained |= {name: value.cpu()} if processes.is_main() else {}
     if not processes.is_main():
         return None
-    made = freeze.prepare(base.load(recipe, start)[0], parts, stage.train, stage.lora)
+    made = freeze.prepare(start_model.load(recipe, start)[0], parts, stage.train, stage.lora)
     for name, value in trained.items():
-        sharding.fill(made.get_parameter(name), value)
+        fsdp.fill(made.get_parameter(name), value)
     return made
 
 

@@ -23,7 +23,7 @@ from distill.types import Progress, ProgressCallback
 from student.data import rows
 from student.distributed import processes
 from student.models.start_model import Bases
-from student.training import saved_model as results
+from student.training import saved_model
 from student.training.saved_model import ADAPTER, MODEL
 
 if TYPE_CHECKING:
@@ -71,16 +71,13 @@ def run(
     """
     import torch
 
-    from student.data import image_tokens as features
+    from student.data import image_tokens
     from student.models import freeze
     from student.models.flops import Cost
     from student.models.siq_vl import parts as find_parts
-    from student.training import checkpoints, memory, trainer
-    from student.training import freeze_checks as proof
-    from student.training import metrics_log as meter
+    from student.training import checkpoints, freeze_checks, memory, metrics_log, trainer
     from student.training.step_dataset import feed, require_something_to_learn
-    from student.validation import early_stopping as watch
-    from student.validation import measure as quality
+    from student.validation import early_stopping, measure
 
     begun = time.perf_counter()
     assert recipe.student is not None
@@ -102,7 +99,7 @@ def run(
     parts = find_parts(model)
     with processes.main_first():
         encoder, readable = _examples(recipe, run_folder, stage, model, processor, dtype, session)
-    examples, kept_out = quality.split(readable, stage)
+    examples, kept_out = measure.split(readable, stage)
     require_something_to_learn(examples, stage)
     held_out = {"held_out": len(kept_out)} if stage.validation is not None else {}
     shrunk = {"shrunk": readable.shrunk} if readable.shrunk else {}
@@ -126,13 +123,13 @@ def run(
         available=memory.available(device),
     )
     table = freeze.table(student, parts)
-    frozen = proof.frozen_digests(student, parts)
+    frozen = freeze_checks.frozen_digests(student, parts)
     if main:
         write_json(
             folder / PARTS,
             {
                 "parts": freeze.table_values(table),
-                "frozen_sha256": proof.by_role(frozen, parts),
+                "frozen_sha256": freeze_checks.by_role(frozen, parts),
                 "gradient_checkpointing": stage.gradient_checkpointing,
             },
         )
@@ -141,7 +138,7 @@ def run(
         _distributions(recipe, run_folder, stage, examples, processor, on_progress) if main else None
     )
     with processes.main_first():
-        pictures = features.for_stage(
+        pictures = image_tokens.for_stage(
             model,
             parts,
             session.store,
@@ -152,7 +149,7 @@ def run(
             max_pixels=rows.max_pixels(recipe, stage),
             folder=run_folder / "train" / CACHE,
             device=device,
-            sharers=features.sharing(recipe.stages, stage),
+            sharers=image_tokens.sharing(recipe.stages, stage),
             on_progress=on_progress,
         )
     made = feed(
@@ -170,9 +167,11 @@ def run(
         process=processes.rank(),
         processes=processes.count(),
     )
-    watched = watch.of_stage(recipe, stage, folder, student, processor, encoder, session.store, kept_out, on_progress)
+    watched = early_stopping.of_stage(
+        recipe, stage, folder, student, processor, encoder, session.store, kept_out, on_progress
+    )
     with (
-        meter.journal(folder / METRICS, checkpoints.last_step(folder / CHECKPOINTS)) if main else nullcontext()
+        metrics_log.journal(folder / METRICS, checkpoints.last_step(folder / CHECKPOINTS)) if main else nullcontext()
     ) as metrics:
 
         def on_log(log: "StepLog") -> None:
@@ -201,17 +200,17 @@ def run(
             on_log=on_log,
             watch=watched,
         )
-    proof.require_equal(frozen, proof.frozen_digests(student, parts))
+    freeze_checks.require_equal(frozen, freeze_checks.frozen_digests(student, parts))
     with trainer.quiet():
-        student = results.whole(student, recipe, stage, start, parts)
+        student = saved_model.whole(student, recipe, stage, start, parts)
         if not main:
             return None
-        results.save(folder, student, processor, parts, merged=stage.lora is not None)
+        saved_model.save(folder, student, processor, parts, merged=stage.lora is not None)
     manifest = Manifest(
         stage=f"train {stage.name}",
         fingerprint=fingerprint(fields),
         fields=orjson.loads(canonical(fields)),
-        inputs={f"frozen.{role}": digest for role, digest in proof.by_role(frozen, parts).items()}
+        inputs={f"frozen.{role}": digest for role, digest in freeze_checks.by_role(frozen, parts).items()}
         | pictures_of(recipe, rows.sources_of(stage)),
         outputs={file.relative_to(folder).as_posix(): describe(file) for file in _outputs(folder, stage)},
         counts={
@@ -235,7 +234,7 @@ def run(
 def requirement_problems(recipe: Recipe, stage: Stage) -> Iterator[InputError]:
     """Everything that a stage asks for and that is not here: RecipeError, ModelError, MissingExtra."""
     from student.models import attention, kernels, lora
-    from student.training import sft_config as sft
+    from student.training import sft_config
 
     assert recipe.student is not None
     if recipe.student.dtype == "float16":
@@ -244,7 +243,7 @@ def requirement_problems(recipe: Recipe, stage: Stage) -> Iterator[InputError]:
         partial(lora.require, stage.lora),
         partial(kernels.require, stage),
         partial(attention.require, recipe.student.attention),
-        partial(sft.require, stage),
+        partial(sft_config.require, stage),
     )
     for check in checks:
         try:
@@ -260,12 +259,11 @@ def _ready(
     import torch
 
     from student.models import attention, freeze, kernels
-    from student.training import token_weights as loss
-    from student.training import trainer
+    from student.training import token_weights, trainer
 
     assert recipe.student is not None
-    loss.require_plain_head(model, torch.tensor([encoder.prompts([("?", 0)])[0]]), type_name(model))
-    loss.attach(model)
+    token_weights.require_plain_head(model, torch.tensor([encoder.prompts([("?", 0)])[0]]), type_name(model))
+    token_weights.attach(model)
     attention.use(model, attention.choose(recipe.student.attention, device, model.dtype))
     kernels.apply(stage.kernels, model, parts)
     torch.manual_seed(recipe.seed)
@@ -275,12 +273,12 @@ def _ready(
 
 def _outputs(folder: Path, stage: Stage) -> list[Path]:
     """The files that a stage leaves, sorted."""
-    from student.validation import early_stopping as watch
+    from student.validation import early_stopping
 
     files = [*(folder / MODEL).iterdir(), folder / METRICS, folder / PARTS]
     files += [*(folder / ADAPTER).iterdir()] if stage.lora else []
     files += [folder / COVERAGE] if stage.distill else []
-    files += [path for path in watch.files(folder) if path.is_file()] if stage.validation else []
+    files += [path for path in early_stopping.files(folder) if path.is_file()] if stage.validation else []
     return sorted(files)
 
 
@@ -334,13 +332,13 @@ def _distributions(
     on_progress: ProgressCallback,
 ) -> "TopLogprobs | None":
     """The teachers' distributions for the rows of a stage that distils; says how much they cover."""
-    from student.data import teacher_logprobs as toplogprobs
+    from student.data import teacher_logprobs
 
     if stage.distill is None:
         return None
     folder = run_folder / "train" / stage.name
     stored = max((teacher.logprobs for teacher in recipe.teachers), default=stage.distill.top_k)
-    found, coverage = toplogprobs.of_examples(
+    found, coverage = teacher_logprobs.of_examples(
         run_folder / "generate",
         examples.rows,
         top_k=min(stage.distill.top_k, stored),

@@ -30,12 +30,11 @@ from trl import SFTTrainer
 from distill.artifacts.manifest import sync, write_text
 from distill.errors import DistillError
 from distill.recipe.recipe import Stage
-from student.distributed import fsdp as sharding
-from student.distributed import processes
+from student.distributed import fsdp, processes
 from student.models.flops import matmul_rate
 from student.models.freeze import plain_model
 from student.models.siq_vl import Parts
-from student.training import sft_config as sft
+from student.training import sft_config
 from student.training.callbacks import Due, LogBeforeSave, Proof, StopWhenAsked
 from student.training.checkpoints import (
     COMPLETE,
@@ -79,10 +78,10 @@ def fit(
     with quiet():
         device = "cuda" if torch.cuda.is_available() else "cpu"
         if stage.sharding == "fsdp2" and processes.count() > 1:
-            sharding.shard(model, parts, torch.device(device), processes.count())
+            fsdp.shard(model, parts, torch.device(device), processes.count())
         trainer = StageTrainer(
             model=model,
-            args=sft.settings(stage, folder, steps=len(feed.plan), seed=seed, workers=workers),
+            args=sft_config.settings(stage, folder, steps=len(feed.plan), seed=seed, workers=workers),
             train_dataset=Dataset.from_dict({"step": list(range(len(feed.plan)))}),
             data_collator=_only,
             processing_class=processor,
@@ -213,7 +212,7 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
 
     def _wrap_model(self, model: nn.Module, training: bool = True, dataloader: Any = None) -> nn.Module:
         wrapped: nn.Module = super()._wrap_model(model, training, dataloader)
-        return sharding.Sharded(model) if sharding.is_sharded(model) else wrapped
+        return fsdp.Sharded(model) if fsdp.is_sharded(model) else wrapped
 
     def training_step(
         self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: torch.Tensor | int | None = None
@@ -314,7 +313,7 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
         assert self._watch is not None
         place = (self.state.global_step, self.state.max_steps)
         model = self.accelerator.unwrap_model(self.model, keep_torch_compile=False)
-        if sharding.is_sharded(model):
+        if fsdp.is_sharded(model):
             return self._watch.measure(model, *place)  # together to the end: one that left would hang the others
         if not processes.is_main():
             return None
@@ -357,7 +356,7 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
 
     def _write_weights(self, folder: Path) -> None:
         """The trained tensors, whole; every process takes part and the main one writes."""
-        tensors = {name: sharding.whole(value.detach()).contiguous() for name, value in self._trainable()}
+        tensors = {name: fsdp.whole(value.detach()).contiguous() for name, value in self._trainable()}
         if processes.is_main():
             with refused_writes(folder):
                 folder.mkdir(parents=True, exist_ok=True)
@@ -369,7 +368,7 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
         """A checkpoint's weights are written with it, where all processes take part."""
 
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
-        state = sharding.whole_state(self.optimizer)
+        state = fsdp.whole_state(self.optimizer)
         if processes.is_main():
             torch.save(state, Path(output_dir) / _OPTIMIZER)
             torch.save(self.lr_scheduler.state_dict(), Path(output_dir) / _SCHEDULER)
@@ -378,14 +377,14 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
         if checkpoint is None:
             return
         with whole(Path(checkpoint)):
-            sharding.fill_state(self.optimizer, torch.load(Path(checkpoint) / _OPTIMIZER, map_location="cpu"))
+            fsdp.fill_state(self.optimizer, torch.load(Path(checkpoint) / _OPTIMIZER, map_location="cpu"))
             self.lr_scheduler.load_state_dict(torch.load(Path(checkpoint) / _SCHEDULER))
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
         with whole(Path(resume_from_checkpoint)):
             saved = load_file(Path(resume_from_checkpoint) / WEIGHTS)
             for name, parameter in self._trainable():
-                sharding.fill(parameter, saved[name])
+                fsdp.fill(parameter, saved[name])
 
     def _trainable(self) -> list[tuple[str, nn.Parameter]]:
         model = self.accelerator.unwrap_model(self.model, keep_torch_compile=False)

@@ -19,14 +19,14 @@ import orjson
 from distill.artifacts.damaged_lines import recovered
 from distill.artifacts.json_lines import requiring
 from distill.artifacts.manifest import canonical, write_json, write_jsonl
-from distill.data import reader as data
+from distill.data import reader
 from distill.recipe.recipe import Recipe, Stage
 from distill.recipe.validation import Validation
 from distill.types import Progress, ProgressCallback
 from student.data import rows
 from student.data.encode import Encoder, Examples
 from student.data.images import ImageStore
-from student.distributed import fsdp as sharding
+from student.distributed import fsdp
 from student.inference.scoring import Prediction
 from student.models.freeze import plain_model
 from student.training import stage as stages
@@ -65,7 +65,7 @@ def of_stage(
     questions = None
     if settings.data is not None:
         questions = quality.choose(
-            data.samples(recipe, settings.data),
+            reader.samples(recipe, settings.data),
             settings,
             processor,
             encoder,
@@ -169,7 +169,7 @@ class Watch:
         self, model: "nn.Module", step: int, steps: int, within: AbstractContextManager[None] | None = None
     ) -> Measured:
         """Ask the student; nothing is noted yet. `within` may break it off."""
-        with sharding.gathered(model):
+        with fsdp.gathered(model):
             return quality.measure(model, self._questions, self._held, step=step, steps=steps, within=within)
 
     def note(self, measured: Measured) -> Figures:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from distill.artifacts.manifest import write_text
-from distill.reports import html as pages
+from distill.reports import html
 from distill.types import Sample
 
 _SIDE, _PICTURES = 256, 4
@@ -46,12 +46,12 @@ class SamplesPage:
         self._samples = {sample.id: sample for sample in samples}
         self._gallery = gallery
         self._max_pixels = max_pixels
-        self._pictures: dict[str, list[pages.Picture]] = {}
+        self._pictures: dict[str, list[html.Picture]] = {}
 
     def write(self, path: Path, lines: Sequence[Mapping[str, Any]], predictions: Sequence[Mapping[str, Any]]) -> None:
         """`lines` are all measurements of the stage, the newest last; `predictions` are the newest replies."""
         newest = lines[-1]
-        page = pages.render(
+        page = html.render(
             "samples.html",
             kicker="distill train",
             title=self._title,
@@ -72,7 +72,7 @@ class SamplesPage:
         if name not in self._pictures:
             sample = self._samples[name]
             few = replace(sample, images=sample.images[:_PICTURES])
-            self._pictures[name] = pages.pictures(few, max_pixels=self._max_pixels, side=_SIDE)
+            self._pictures[name] = html.pictures(few, max_pixels=self._max_pixels, side=_SIDE)
         tags = [prediction["domain"], "cut off" if prediction["truncated"] else ""]
         if not prediction["truncated"] and not prediction["well_formed"]:
             tags.append("malformed")

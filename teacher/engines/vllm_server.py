@@ -26,7 +26,7 @@ import aiohttp
 from distill import redact
 from distill.errors import RecipeError, TeacherError
 from distill.recipe.teachers import Server, Teacher
-from teacher.engines import process_guard as guard
+from teacher.engines import process_guard
 from teacher.engines.vllm_options import check_arguments, is_vllm, render
 
 _TAIL_LINES = 15
@@ -163,7 +163,15 @@ class _Replica:
             log.flush()
             # -I and -S: what PYTHONPATH or the environment holds is for the server, not for its guard.
             self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-I", "-S", guard.__file__, str(os.getpid()), f"{_GRACE_S:g}", *self.command),
+                *(
+                    sys.executable,
+                    "-I",
+                    "-S",
+                    process_guard.__file__,
+                    str(os.getpid()),
+                    f"{_GRACE_S:g}",
+                    *self.command,
+                ),
                 stdin=PIPE,
                 stdout=log,
                 stderr=STDOUT,

@@ -21,8 +21,7 @@ import pyarrow.parquet as pq
 
 from distill.artifacts.json_lines import requiring, seal
 from distill.artifacts.manifest import atomic_path, describe, fingerprint, flatten, read_jsonl, write_json
-from distill.data import reader as data
-from distill.data import sources
+from distill.data import reader, sources
 from distill.errors import DataError, RecipeError
 from distill.recipe.recipe import Recipe, Teacher
 from distill.types import BadRow, Sample
@@ -50,7 +49,7 @@ class Plan:
     """Samples that each teacher covers, those left to what other teachers' traces lead to included."""
 
     def read(self) -> Iterator[Sample]:
-        return data.read_samples(self.folder / SAMPLES)
+        return reader.read_samples(self.folder / SAMPLES)
 
 
 def check(recipe: Recipe) -> dict[str, Model]:
@@ -85,7 +84,7 @@ def servers(recipe: Recipe, teacher: Teacher, folder: Path) -> Servers:
 
 def settings(recipe: Recipe, models: Mapping[str, Model]) -> dict[str, Any]:
     """The flattened settings that decide what a finished stage holds, apart from the rows of the source."""
-    source = {key: value for key, value in data.source_fields(recipe, SOURCE).items() if key != "content"}
+    source = {key: value for key, value in reader.source_fields(recipe, SOURCE).items() if key != "content"}
     fields: dict[str, Any] = {
         "seed": recipe.seed,
         "data": {SOURCE: source},
@@ -137,7 +136,7 @@ def _asking(teacher: Teacher, model: Model) -> dict[str, Any]:
 
 def content(recipe: Recipe) -> str:
     """Digest of the source's own files; empty for a hub name, which does not change under a run."""
-    return str(data.source_fields(recipe, SOURCE).get("content", ""))
+    return str(reader.source_fields(recipe, SOURCE).get("content", ""))
 
 
 def state(recipe: Recipe, folder: Path, fields: Mapping[str, Any], limit: int | None) -> dict[str, Any]:
@@ -231,7 +230,7 @@ def prepare(recipe: Recipe, folder: Path, *, limit: int | None) -> tuple[Path, d
         seen = TeacherCoverage()
         found = _routable(recipe, quarantine, seen)
         chosen = found if limit is None else iter(spread(islice(found, max(_LIMIT_POOL, 4 * limit)), limit))
-        data.write_samples(pending / SAMPLES, _counted(recipe, chosen, routed))
+        reader.write_samples(pending / SAMPLES, _counted(recipe, chosen, routed))
         _check_coverage(recipe, seen)
     return pending, dict(routed)
 
@@ -261,7 +260,7 @@ def _routable(recipe: Recipe, quarantine: IO[bytes], seen: TeacherCoverage) -> I
     def bad(row: BadRow) -> None:
         set_aside(asdict(row))
 
-    for sample in data.samples(recipe, SOURCE, on_bad=bad):
+    for sample in reader.samples(recipe, SOURCE, on_bad=bad):
         if seen.add(recipe, sample):
             yield sample
         else:

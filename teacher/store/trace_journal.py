@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from distill import redact
-from distill.artifacts import json_lines as lines
+from distill.artifacts import json_lines
 from distill.artifacts.damaged_lines import keep
 from distill.artifacts.json_lines import Damaged
 from distill.artifacts.manifest import Journal, read_jsonl, read_jsonl_at, write_jsonl
@@ -72,7 +72,7 @@ def clean(ledger: Ledger, teacher: Teacher, *, drop_errors: bool) -> None:
     chosen = ledger.spoilt | ledger.damaged | (ledger.with_errors if drop_errors else set())
     if drop_errors:
         # A Journal adds checksums to a file of an older version before it appends, and the records move.
-        chosen |= {part for part in ledger.records if part == max(ledger.records) and lines.is_plain(part)}
+        chosen |= {part for part in ledger.records if part == max(ledger.records) and json_lines.is_plain(part)}
     if not chosen:
         return
     seen: set[bytes] = set()
@@ -81,7 +81,7 @@ def clean(ledger: Ledger, teacher: Teacher, *, drop_errors: bool) -> None:
             seen.update(bytes.fromhex(record["id"]) for record in read_jsonl(part))
             continue
         if part in ledger.damaged:
-            keep(part, (piece for piece in lines.scan(part, trace_fault) if isinstance(piece, Damaged)))
+            keep(part, (piece for piece in json_lines.scan(part, trace_fault) if isinstance(piece, Damaged)))
         write_jsonl(part, _cleaned(part, teacher, seen, drop_errors=drop_errors))
     ledger.become(scan(ledger.folder, teacher))
 
