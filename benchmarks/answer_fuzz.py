@@ -26,7 +26,7 @@ from distill.answers.verdicts import ANSWER_TYPES, _judge
 MODULES = """agreement answer_types answers choices currencies declined final_answer framed intervals lists notation
     number_words number_words_abroad numbers other_spellings place_names spellings stated texts times times_abroad
     units words"""
-PAIRS = sorted((Path(__file__).parent.parent / "tests").glob("answer_pairs*.jsonl"))
+PAIRS = sorted((Path(__file__).parent.parent / "tests" / "data").glob("answer_pairs*.jsonl"))
 GOLDS = ("4", "red", "B", "3:30", "2, 5 and 7", "2010", "5 km", "3:4", "5 March 2001", "yes", "(2, 5)", "2x + 1")
 SEPARATORS = ("", "", " ", " ", "-", ",", ", ", "\n", ". ", " and ", "\t ")
 FRAMES = (("", ""), ("", ""), ("4 ", "!"), ("the answer is ", " 4x"), ("$", "}"), ("(", ")"), ("", "\\boxed{99}"))

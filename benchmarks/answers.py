@@ -34,7 +34,7 @@ import orjson
 from distill.answers.final_answer import final_answer
 from distill.answers.verdicts import exact_match, judge, relaxed_accuracy
 
-PAIRS = Path(__file__).parent.parent / "tests" / "answer_pairs.jsonl"
+PAIRS = Path(__file__).parent.parent / "tests" / "data" / "answer_pairs.jsonl"
 TIMEOUT_S = 10.0
 Pair = Mapping[str, Any]
 

@@ -2,12 +2,12 @@
 
     python benchmarks/contamination.py [--questions 700] [--seed 0] [--large 20000] [--examples 5]
 
-A test set of so many questions about charts, photographs, documents and plain text (tests/question_edits.py and
-tests/planted_leaks.py say which); each is planted once as it is and twice edited, its picture saved or resized anew,
-among questions that look like it: about the same picture with a number, a name, a thing, a colour or an opposite
-exchanged or a negation added, and the same words about another picture. A third of all questions come without gold
-answers. An exchanged word that is in none of the matcher's lists is a kind of its own. Then the cost of a sample with
-four traces, and of the index, for a test set of `large` questions.
+A test set of so many questions about charts, photographs, documents and plain text (tests/support/question_edits.py
+and tests/support/planted_leaks.py say which); each is planted once as it is and twice edited, its picture saved or
+resized anew, among questions that look like it: about the same picture with a number, a name, a thing, a colour or an
+opposite exchanged or a negation added, and the same words about another picture. A third of all questions come
+without gold answers. An exchanged word that is in none of the matcher's lists is a kind of its own. Then the cost of
+a sample with four traces, and of the index, for a test set of `large` questions.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from pathlib import Path
 
 import orjson
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "support"))
 
 from planted_leaks import Case, plant
 from question_edits import TEMPLATES, fill

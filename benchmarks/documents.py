@@ -5,7 +5,7 @@
     python benchmarks/documents.py                                                # write again from docs/results/
 
 What was measured lies in docs/results/: results.json and the page of the studies, metrics.json of the demo. A test
-holds both documents to it (tests/test_documents.py).
+holds both documents to it (tests/structure/test_documents.py).
 """
 
 import argparse

@@ -2,10 +2,10 @@
 
     python benchmarks/fit.py [--traces 256] [--words 120] [--hidden 256] [--layers 4] [--threads 1]
 
-A random student of tests/tiny_models.py reads made-up traces about random pictures. Each of its batches is then fed
-to the whole model once more (logits for every position, as a plain forward makes them), and to the model without its
-output layer, which is the least that any likelihood costs. The three take turns; medians are shown. Preparing rows
-(chat template, tokens, pictures) is shown apart: a plain forward needs it just as much.
+A random student of tests/support/tiny_models.py reads made-up traces about random pictures. Each of its batches is
+then fed to the whole model once more (logits for every position, as a plain forward makes them), and to the model
+without its output layer, which is the least that any likelihood costs. The three take turns; medians are shown.
+Preparing rows (chat template, tokens, pictures) is shown apart: a plain forward needs it just as much.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-sys.path.append(str(Path(__file__).resolve().parent.parent / "tests"))
+sys.path.append(str(Path(__file__).resolve().parent.parent / "tests" / "support"))
 
 import tiny_models
 

@@ -123,7 +123,7 @@ def stored(values: dict[str, float], rng: random.Random) -> Any:
 
 def long_cases(rng: random.Random) -> Iterator[Case]:
     """The long rationales of the tests as they are, and with each value of the chart misread once."""
-    path = Path(__file__).resolve().parent.parent / "tests" / "chart_rationales.jsonl"
+    path = Path(__file__).resolve().parent.parent / "tests" / "data" / "chart_rationales.jsonl"
     for line in path.read_bytes().splitlines():
         told = orjson.loads(line)
         case = Case(

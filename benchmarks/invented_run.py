@@ -19,7 +19,7 @@ from distill.data.arrow import table_of
 from distill.data.reader import sample_id, write_samples
 from distill.types import ImageRef, Sample
 
-sys.path.append(str(Path(__file__).resolve().parent.parent / "tests"))
+sys.path.append(str(Path(__file__).resolve().parent.parent / "tests" / "support"))
 
 TEACHERS = ("structured", "reader", "analyst", "brief")
 PICTURES = 64

@@ -27,7 +27,7 @@ import orjson
 
 from distill.artifacts.manifest import read_jsonl
 
-STUB = Path(__file__).resolve().parent.parent / "tests" / "stub_server.py"
+STUB = Path(__file__).resolve().parent.parent / "tests" / "support" / "stub_server.py"
 MARK = "DISTILL_KILLS"
 """Environment variable by which the servers of one benchmark are known, whoever their parent is now."""
 STAGES = ("align", "instruct", "reason", "answers_only")

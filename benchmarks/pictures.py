@@ -2,12 +2,12 @@
 
     .venv/bin/python benchmarks/pictures.py [--copies 2000] [--edited 2400] [--seed 0]
 
-Charts are drawn as in tests/chart_pictures.py. A copy is encoded again (JPEG of quality 30 to 95, WebP, PNG), given
-0.5 to 2 times its size, both, or is one of two copies of one original. An edited chart differs in its title, a letter
-or a digit of a label, a value, a colour, or the order of two values; some are encoded or resized as well. A pair is
-found when the hashes propose it and the pixels confirm it; `told the same` is what the pixels alone say. `weight` is
-that of the pair nearest to the other verdict, which begins at 1. In the kinds that begin with "two", neither picture
-was made from the other.
+Charts are drawn as in tests/support/chart_pictures.py. A copy is encoded again (JPEG of quality 30 to 95, WebP, PNG),
+given 0.5 to 2 times its size, both, or is one of two copies of one original. An edited chart differs in its title, a
+letter or a digit of a label, a value, a colour, or the order of two values; some are encoded or resized as well. A
+pair is found when the hashes propose it and the pixels confirm it; `told the same` is what the pixels alone say.
+`weight` is that of the pair nearest to the other verdict, which begins at 1. In the kinds that begin with "two",
+neither picture was made from the other.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from PIL import Image
 
 from filters.matching import image_compare, image_match
 
-sys.path.append(str(Path(__file__).parents[1] / "tests"))
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
 import chart_pictures as charts
 
 MAX_PIXELS = 50_000_000

@@ -4,10 +4,10 @@
 
 Without PAGE: an invented evaluation and ablation of four arms, 600 questions about as many different photographs
 (crops of the two that scikit-learn ships) with rationales of 100 words, and one with rationales of 3,000. Says how
-long each takes to write, how many bytes it has, what was made smaller, and what the rules of tests/accessibility.py
-say. With Chromium also: axe-core's findings (its axe.min.js from the npm package axe-core, MPL-2.0, is read from the
-path given and used here only), the time to load and to filter, and screenshots in --out of a phone and a desktop,
-light and dark.
+long each takes to write, how many bytes it has, what was made smaller, and what the rules of
+tests/support/accessibility.py say. With Chromium also: axe-core's findings (its axe.min.js from the npm package
+axe-core, MPL-2.0, is read from the path given and used here only), the time to load and to filter, and screenshots in
+--out of a phone and a desktop, light and dark.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-sys.path.append(str(Path(__file__).resolve().parent.parent / "tests"))
+sys.path.append(str(Path(__file__).resolve().parent.parent / "tests" / "support"))
 
 import report_worlds as worlds
 from accessibility import problems

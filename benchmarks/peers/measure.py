@@ -15,7 +15,7 @@ from typing import Any
 import duckdb
 import orjson
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "support"))
 
 import vllm_server
 

@@ -1,0 +1,351 @@
+"""What survives a crash: journals, atomic writes, locks, manifests, fingerprints, a full disk."""
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from distill.artifacts import manifest as artifacts
+from distill.artifacts.json_lines import seal
+from distill.artifacts.manifest import Journal, Manifest, Output, read_jsonl
+from distill.errors import BusyError, DataError, StaleError, StorageError
+
+
+def run_python(program: str, *arguments: Path | str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", program, *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+# --- journals ---------------------------------------------------------------------------------------------------
+
+
+def test_records_come_back_in_order_and_appending_continues(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "part.jsonl"
+    with Journal(path) as journal:
+        journal.append({"b": 1, "a": "ü\n"})
+    with Journal(path) as journal:
+        journal.append({"c": [1.5, None]})
+    assert list(read_jsonl(path)) == [{"a": "ü\n", "b": 1}, {"c": [1.5, None]}]
+    assert path.read_bytes().startswith(b'{"a":')
+
+
+@pytest.mark.parametrize("torn", [b'{"a"', b"{", b'{"a": 3}', b"\0" * 70_000])
+def test_a_torn_last_line_is_cut_off_on_opening_and_never_joined(tmp_path: Path, torn: bytes) -> None:
+    path = tmp_path / "part.jsonl"
+    whole = seal({"a": 1}) + seal({"a": 2})
+    path.write_bytes(whole + torn)
+    assert [record["a"] for record in read_jsonl(path)] == [1, 2]
+    with Journal(path) as journal:
+        journal.append({"a": 9})
+    assert path.read_bytes() == whole + seal({"a": 9})
+
+
+def test_a_file_that_is_one_torn_line_becomes_empty(tmp_path: Path) -> None:
+    path = tmp_path / "part.jsonl"
+    path.write_bytes(b"x" * 200_000)
+    Journal(path).close()
+    assert path.read_bytes() == b""
+
+
+def test_a_damaged_line_that_nobody_sets_aside_is_named_with_its_number(tmp_path: Path) -> None:
+    path = tmp_path / "part.jsonl"
+    path.write_bytes(b'{"a":1}\nnonsense\n{"a":2}\n')
+    with pytest.raises(DataError, match=r"part.jsonl:2: this line is damaged: .* `distill repair RUN`"):
+        list(read_jsonl(path))
+
+
+def test_a_missing_journal_has_no_records(tmp_path: Path) -> None:
+    assert list(read_jsonl(tmp_path / "none.jsonl")) == []
+
+
+def test_two_writers_of_one_journal_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "part.jsonl"
+    with Journal(path), pytest.raises(BusyError, match="another process"):
+        Journal(path)
+    Journal(path).close()
+
+
+def test_appends_are_fsynced_in_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(artifacts.os, "fsync", synced.append)
+    with Journal(tmp_path / "part.jsonl", flush_interval_s=3600) as journal:
+        for number in range(100):
+            journal.append({"n": number})
+        assert synced == []
+        journal.flush()
+        journal.flush()
+        assert len(synced) == 1
+        journal.append({"n": 100})
+    assert len(synced) == 2
+    with Journal(tmp_path / "part.jsonl", flush_interval_s=1e-9) as journal:
+        journal.append({"n": 101})
+        assert len(synced) == 3
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from distill.artifacts.manifest import Journal
+journal = Journal(Path(sys.argv[1]), flush_interval_s=0.001)
+number = 0
+while True:
+    journal.append({"n": number, "text": "x" * (number % 5000)})
+    journal.flush()
+    print(number, flush=True)
+    number += 1
+"""
+
+
+def test_killing_a_writer_loses_no_flushed_line_and_the_next_one_continues(tmp_path: Path) -> None:
+    path = tmp_path / "part.jsonl"
+    for _ in range(3):
+        before = sum(1 for _ in read_jsonl(path))
+        writer = run_python(WRITER, path)
+        assert writer.stdout is not None
+        told = -1
+        for line in writer.stdout:
+            told = int(line)
+            if told >= 150:
+                os.kill(writer.pid, signal.SIGKILL)
+                break
+        told = max([told, *(int(line) for line in writer.stdout if line.endswith("\n"))])
+        writer.wait()
+        found = [record["n"] for record in read_jsonl(path)][before:]
+        assert found[: told + 1] == list(range(told + 1))
+    Journal(path).close()
+    assert path.read_bytes().endswith(b"\n")
+
+
+# --- atomic files -----------------------------------------------------------------------------------------------
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    artifacts.write_text(path, "old")
+    with pytest.raises(ZeroDivisionError), artifacts.atomic_path(path) as temporary:
+        temporary.write_text("half")
+        raise ZeroDivisionError
+    assert path.read_text() == "old"
+    assert [file.name for file in tmp_path.iterdir()] == ["a.txt"]
+    artifacts.write_text(path, "new")
+    assert path.read_text() == "new"
+
+
+def test_a_file_is_never_seen_half_written_even_when_its_writer_is_killed(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    program = """
+import sys
+from pathlib import Path
+from distill.artifacts.manifest import write_json
+print("ready", flush=True)
+for number in range(10**9):
+    write_json(Path(sys.argv[1]), {"n": number, "filling": [number] * 20000})
+"""
+    for _ in range(3):
+        writer = run_python(program, path)
+        assert writer.stdout is not None
+        writer.stdout.readline()
+        deadline = time.monotonic() + 0.3
+        while time.monotonic() < deadline:
+            if path.exists():
+                value = json.loads(path.read_bytes())
+                assert value["filling"] == [value["n"]] * 20000
+        os.kill(writer.pid, signal.SIGKILL)
+        writer.wait()
+        value = json.loads(path.read_bytes())
+        assert value["filling"] == [value["n"]] * 20000
+
+
+FULL_DISK = """
+import resource, signal, sys
+from pathlib import Path
+from distill.artifacts import manifest as artifacts
+from distill.artifacts.json_lines import seal
+from distill.errors import StorageError
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+folder = Path(sys.argv[1])
+journal = artifacts.Journal(folder / "part.jsonl")
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+written = 0
+try:
+    while True:
+        journal.append({"n": written, "text": "x" * 300})
+        written += 1
+except StorageError as error:
+    print(written, error)
+try:
+    artifacts.write_bytes(folder / "big.bin", b"x" * 30_000)
+except StorageError as error:
+    print(error)
+"""
+
+
+def test_a_full_disk_is_one_plain_error_and_keeps_every_whole_line(tmp_path: Path) -> None:
+    artifacts.write_bytes(tmp_path / "big.bin", b"old")
+    writer = run_python(FULL_DISK, tmp_path)
+    out, err = writer.communicate(timeout=60)
+    assert writer.returncode == 0, err
+    journal, file = out.splitlines()
+    written = int(journal.split()[0])
+    assert written > 10
+    assert [record["n"] for record in read_jsonl(tmp_path / "part.jsonl")] == list(range(written))
+    assert (tmp_path / "part.jsonl").read_bytes().endswith(b"\n")
+    assert "free space" in journal and "free space" in file
+    assert (tmp_path / "big.bin").read_bytes() == b"old"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["big.bin", "part.jsonl"]
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EROFS])
+def test_a_refused_write_names_the_file_the_cause_and_the_next_step(tmp_path: Path, code: int) -> None:
+    path = tmp_path / "a"
+    with pytest.raises(StorageError) as caught, artifacts.storage_errors(path):
+        raise OSError(code, "refused")
+    for part in (str(path), os.strerror(code), "run the same command again"):
+        assert part in str(caught.value)
+    with pytest.raises(FileNotFoundError), artifacts.storage_errors(path):
+        raise FileNotFoundError(errno.ENOENT, "gone")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")
+def test_a_device_without_space_is_a_storage_error() -> None:
+    with pytest.raises(StorageError), artifacts.storage_errors(Path("/dev/full")):
+        Path("/dev/full").write_bytes(b"x" * 100_000)
+
+
+# --- locks ------------------------------------------------------------------------------------------------------
+
+
+LOCKER = """
+import sys, time
+from pathlib import Path
+from distill.artifacts.manifest import locked
+with locked(Path(sys.argv[1])):
+    print("locked", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_run_is_held_by_one_process_and_freed_by_its_death(tmp_path: Path) -> None:
+    holder = run_python(LOCKER, tmp_path)
+    assert holder.stdout is not None and holder.stdout.readline() == "locked\n"
+    with pytest.raises(BusyError, match="another process"), artifacts.locked(tmp_path):
+        pass
+    os.kill(holder.pid, signal.SIGKILL)
+    holder.wait()
+    with artifacts.locked(tmp_path):
+        pass
+    with artifacts.locked(tmp_path):
+        pass
+
+
+# --- manifests and fingerprints ---------------------------------------------------------------------------------
+
+
+FIELDS = {"seed": 0, "teachers": [{"name": "a", "samples": 2, "sampling": {"top_p": 0.9}}], "data": {"limit": None}}
+
+
+def manifest(fields: dict[str, object]) -> Manifest:
+    flat = artifacts.flatten(fields)
+    return Manifest(
+        stage="generate",
+        fingerprint=artifacts.fingerprint(flat),
+        fields=flat,
+        inputs={"recipe": "ab"},
+        outputs={"part.jsonl": Output(sha256="cd", bytes=7, count=2)},
+        counts={"traces": 2},
+    )
+
+
+def test_a_manifest_reads_back_as_it_was_written(tmp_path: Path) -> None:
+    assert Manifest.read(tmp_path) is None
+    written = manifest(FIELDS).write(tmp_path)
+    assert Manifest.read(tmp_path) == written
+    assert artifacts.finished(tmp_path, artifacts.flatten(FIELDS), remedy="use --fresh") == written
+    (tmp_path / "manifest.json").write_text("{")
+    with pytest.raises(DataError, match="not valid JSON"):
+        Manifest.read(tmp_path)
+
+
+def test_a_stale_stage_names_exactly_the_fields_that_differ_and_the_remedy(tmp_path: Path) -> None:
+    manifest(FIELDS).write(tmp_path)
+    changed = {"seed": 0, "teachers": [{"name": "a", "samples": 4, "sampling": {"top_p": 0.9}}], "data": {"limit": 9}}
+    with pytest.raises(StaleError) as caught:
+        artifacts.finished(
+            tmp_path, artifacts.flatten({**changed, "extra": True}), remedy="use --fresh to start over"
+        )
+    lines = str(caught.value).splitlines()
+    assert lines[1:-1] == [
+        "  data.limit: None -> 9",
+        "  extra: '(not set)' -> True",
+        "  teachers.a.samples: 2 -> 4",
+    ]
+    assert lines[-1] == "use --fresh to start over"
+
+
+def test_a_stage_that_is_needed_and_not_finished_says_what_to_run(tmp_path: Path) -> None:
+    with pytest.raises(StaleError, match="has not been run; run distill generate"):
+        artifacts.require(tmp_path, "generate", next_step="run distill generate")
+    (tmp_path / "generate").mkdir()
+    with pytest.raises(StaleError, match="is unfinished; run distill generate"):
+        artifacts.require(tmp_path, "generate", next_step="run distill generate")
+    written = manifest(FIELDS).write(tmp_path / "generate")
+    assert artifacts.require(tmp_path, "generate", next_step="x") == written
+
+
+def test_a_fingerprint_depends_on_values_and_not_on_their_order() -> None:
+    assert artifacts.fingerprint({"a": 1, "b": 2.5}) == artifacts.fingerprint({"b": 2.5, "a": 1})
+    assert artifacts.fingerprint({"a": 1}) != artifacts.fingerprint({"a": 1.0})
+    assert artifacts.fingerprint({"a": 1}) == "015abd7f5cc57a2dd94b7590f04ad8084273905ee33ec5cebeae62276a97f862"
+
+
+def test_flattening_names_list_items_and_keeps_empty_sections() -> None:
+    assert artifacts.flatten({"a": {"b": 1, "c": []}, "l": [{"name": "x", "v": 1}, {"v": 2}], "t": (1, 2)}) == {
+        "a.b": 1,
+        "a.c": [],
+        "l.x.name": "x",
+        "l.x.v": 1,
+        "l.1.v": 2,
+        "t": (1, 2),
+    }
+
+
+def test_the_digest_of_a_directory_follows_names_and_contents(tmp_path: Path) -> None:
+    def folder(name: str, **files: str) -> Path:
+        (tmp_path / name / "sub").mkdir(parents=True)
+        for file, text in files.items():
+            (tmp_path / name / "sub" / file).write_text(text)
+        return tmp_path / name
+
+    first = artifacts.directory_sha256(folder("a", x="1", y="2"))
+    assert artifacts.directory_sha256(folder("b", y="2", x="1")) == first
+    assert artifacts.directory_sha256(folder("c", x="2", y="1")) != first
+    (folder("d", x="1", y="2") / ".cache").write_text("ignored")
+    assert artifacts.directory_sha256(tmp_path / "d") == first
+
+
+def test_a_description_holds_digest_size_and_count(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"abc")
+    digest = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    assert artifacts.describe(tmp_path / "a", 3) == Output(sha256=digest, bytes=3, count=3)
+
+
+def test_starting_over_keeps_the_last_result_aside(tmp_path: Path) -> None:
+    stage = tmp_path / "filter"
+    for text in ("first", "second"):
+        artifacts.write_text(stage / "a", text)
+        artifacts.set_aside(stage)
+    assert not stage.exists()
+    assert (tmp_path / "filter.previous" / "a").read_text() == "second"
+    artifacts.set_aside(stage)
+    assert (tmp_path / "filter.previous" / "a").read_text() == "second"
+
+
+def test_versions_leave_out_what_is_not_installed() -> None:
+    found = artifacts.versions("pyarrow", "no-such-distribution")
+    assert "pyarrow" in found and "no-such-distribution" not in found

@@ -1,0 +1,165 @@
+"""The tiny world keeps its promises: disjoint splits, gold answers that follow from the content, able teachers."""
+
+import importlib.util
+import io
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from distill.data import reader
+from distill.recipe import recipe
+
+TINY = Path(__file__).parents[2] / "recipes" / "tiny"
+FILES = ("questions", "instruct", "captions", "validation", "test")
+
+
+@pytest.fixture(scope="module")
+def scripts() -> Iterator[dict[str, ModuleType]]:
+    """The build scripts, which are no package, imported from their folder."""
+    names = ("world", "questions", "pretrain", "teach", "build")
+    sys.path.insert(0, str(TINY))
+    try:
+        modules = {}
+        for name in names:
+            spec = importlib.util.spec_from_file_location(name, TINY / f"{name}.py")
+            assert spec and spec.loader
+            modules[name] = sys.modules[name] = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(modules[name])
+        yield modules
+    finally:
+        sys.path.remove(str(TINY))
+        for name in names:
+            sys.modules.pop(name, None)
+
+
+def rows(name: str) -> list[dict[str, Any]]:
+    return [
+        {**row, "meta": json.loads(row["meta"])}
+        for row in pq.read_table(TINY / "data" / f"{name}.parquet").to_pylist()
+    ]
+
+
+def content(row: dict[str, Any]) -> str:
+    shown = {key: value for key, value in row["meta"].items() if key not in ("kind", "terms")}
+    return json.dumps([row["domain"], shown], sort_keys=True)
+
+
+def test_no_two_rows_share_a_picture() -> None:
+    seen = [content(row) for name in FILES for row in rows(name)]
+    assert len(seen) == len(set(seen))
+
+
+def test_digits_of_different_splits_come_from_different_originals() -> None:
+    originals = {
+        name: {index for row in rows(name) if row["domain"] == "digits" for index in row["meta"]["originals"]}
+        for name in FILES
+    }
+    train = originals["questions"] | originals["instruct"] | originals["captions"]
+    assert not train & originals["test"]
+    assert not train & originals["validation"]
+    assert not originals["validation"] & originals["test"]
+
+
+def recomputed(row: dict[str, Any]) -> int:
+    """The answer from the picture's content alone, written apart from the code that made it."""
+    meta = row["meta"]
+    terms, kind = meta["terms"], meta["kind"]
+    if row["domain"] == "scenes":
+        first, second = (sum(term in cell.split(" ") for cell in meta["cells"]) for term in terms)
+        return first + second if kind == "total" else first - second
+    if row["domain"] == "charts":
+        values = list(meta["bars"].values())
+        chosen = [meta["bars"][term] for term in terms]
+        return {
+            "sum": sum(chosen),
+            "difference": chosen[0] - chosen[1] if chosen else 0,
+            "range": max(values) - min(values),
+            "total": sum(values),
+        }[kind]
+    digits = meta["digits"]
+    row_of = {"top": digits[:3], "bottom": digits[3:]}
+    if kind == "row":
+        return sum(row_of[terms[0]])
+    return max(digits) - min(digits) if kind == "range" else max(digits[:3]) + max(digits[3:])
+
+
+@pytest.mark.parametrize("name", ["questions", "validation", "test"])
+def test_gold_answers_follow_from_the_content(name: str) -> None:
+    for row in rows(name):
+        assert row["answer"] == str(recomputed(row)), row
+        assert row["answer_type"] == "number"
+
+
+def test_guessing_the_commonest_answer_is_weak() -> None:
+    answers = [row["answer"] for row in rows("test")]
+    assert max(answers.count(answer) for answer in set(answers)) < 0.2 * len(answers)
+
+
+def test_the_toolkit_reads_every_file_of_the_recipe_without_a_bad_row() -> None:
+    tiny = recipe.load("tiny")
+    for name, count in (("questions", 3000), ("captions", 2400), ("instruct", 6000), ("test", 900)):
+        read = list(reader.read(tiny, name))
+        assert len([one for one in read if hasattr(one, "question")]) == count, name
+        assert {one.domain for one in read} == {"scenes", "charts", "digits"}
+
+
+def test_checkpoints_stay_within_thirteen_megabytes_and_hold_no_pickle() -> None:
+    files = [file for part in ("tower", "decoder", "teachers") for file in (TINY / part).rglob("*") if file.is_file()]
+    assert sum(file.stat().st_size for file in files) <= 13_000_000
+    assert {file.suffix for file in files} <= {".safetensors", ".json", ".jinja", ".txt"}
+
+
+def test_drawing_the_world_is_deterministic(scripts: dict[str, ModuleType]) -> None:
+    world = scripts["world"]
+
+    def draw() -> tuple[str, bytes]:
+        rng = np.random.default_rng(7)
+        pictures = [world.imagine(domain, rng) for domain in world.DOMAINS]
+        return "".join(picture.key for picture in pictures), b"".join(
+            world.paint(picture, rng).tobytes() for picture in pictures
+        )
+
+    assert draw() == draw()
+
+
+def test_the_rationale_of_every_style_ends_in_the_gold_answer(scripts: dict[str, ModuleType]) -> None:
+    world, questions = scripts["world"], scripts["questions"]
+    rng = np.random.default_rng(3)
+    for domain in world.DOMAINS:
+        for _ in range(50):
+            picture = world.imagine(domain, rng)
+            question = questions.ask(picture, rng)
+            reasoning = questions.rationale(picture, question, rng)
+            assert reasoning.rstrip(".").endswith(f" {question.answer}")
+
+
+@pytest.mark.parametrize(
+    ("teacher", "domain"), [("structured", "scenes"), ("analyst", "charts"), ("reader", "digits")]
+)
+def test_a_teacher_is_right_on_ninety_per_cent_of_its_own_domain_and_weaker_elsewhere(
+    scripts: dict[str, ModuleType], teacher: str, domain: str
+) -> None:
+    shares = scripts["build"].accuracy(TINY / "teachers" / teacher, limit=300)
+    assert shares[domain] >= 0.9, shares
+    assert all(share < shares[domain] - 0.3 for other, share in shares.items() if other != domain), shares
+
+
+def test_the_card_states_the_measured_accuracies() -> None:
+    card = (TINY / "README.md").read_text()
+    measured = json.loads((TINY / "results.json").read_text())["teachers"]
+    for teacher in ("structured", "analyst", "reader"):
+        for share in measured[teacher]["accuracy"].values():
+            assert f"{100 * share:.1f}" in card
+
+
+def test_pictures_are_96_pixels_square() -> None:
+    for row in rows("validation"):
+        assert Image.open(io.BytesIO(row["image"]["bytes"])).size == (96, 96)

@@ -1,0 +1,196 @@
+"""The promises of the architecture: layers, light imports, the wheel's contents, the command line's start-up time."""
+
+import ast
+import importlib
+import os
+import subprocess
+import sys
+import tomllib
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("distill", "teacher", "filters", "student")
+SIBLINGS = ("teacher", "filters", "student")
+HEAVY = ("torch", "transformers", "trl", "peft", "datasets", "accelerate", "ray", "vllm")
+ROOF = {"__main__", "ablation", "checks", "cli", "commands", "wiring"}
+"""Modules of distill/ that stand above the verbs. Every other one is floor."""
+
+
+def may_be_heavy() -> set[str]:
+    """Modules that exist for the heavy packages and may import them at the top: the linter's list."""
+    lint = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["ruff"]["lint"]
+    found: set[str] = set()
+    for pattern, rules in lint["per-file-ignores"].items():
+        folder, _, names = pattern.removesuffix(".py").rpartition("/")
+        if "TID253" in rules and folder.split("/")[0] in PACKAGES:
+            each = (
+                [path.stem for path in (ROOT / folder).glob("*.py")] if names == "*" else names.strip("{}").split(",")
+            )
+            found |= {f"{folder.replace('/', '.')}.{name}" for name in each}
+    return found
+
+
+def modules() -> Iterator[tuple[str, Path]]:
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            yield ".".join(part for part in parts if part != "__init__"), path
+
+
+MODULES = dict(modules())
+HEAVY_MODULES = may_be_heavy()
+LIGHT = [name for name in MODULES if name not in HEAVY_MODULES and not name.endswith("__main__")]
+
+
+def imported(path: Path, *, top_level_only: bool = False) -> set[str]:
+    """Every module that a file imports, dotted; `from a import b` counts as a.b, for b may be a module."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    nodes = _top_level(tree.body) if top_level_only else ast.walk(tree)
+    found: set[str] = set()
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def _top_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """Statements run on import: not those inside functions, nor under TYPE_CHECKING."""
+    for node in body:
+        yield node
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            yield from _top_level(node.orelse)
+        elif isinstance(node, ast.If | ast.Try | ast.With | ast.ClassDef | ast.For):
+            for part in ("body", "orelse", "finalbody"):
+                yield from _top_level(getattr(node, part, []))
+            for handler in getattr(node, "handlers", []):
+                yield from _top_level(handler.body)
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if name.split(".")[0] in SIBLINGS])
+def test_teacher_filters_and_student_never_import_each_other(name: str) -> None:
+    others = [package for package in SIBLINGS if package != name.split(".")[0]]
+    assert not {found for found in imported(MODULES[name]) if found.split(".")[0] in others}
+
+
+FLOOR = [name for name in MODULES if name.startswith("distill.") and name.split(".")[1] not in ROOF]
+
+
+@pytest.mark.parametrize("name", FLOOR)
+def test_the_floor_imports_neither_a_verb_nor_the_roof(name: str) -> None:
+    found = imported(MODULES[name])
+    assert not {item for item in found if item.split(".")[0] in SIBLINGS}
+    assert not {item for item in found if item.startswith("distill.") and item.split(".")[1] in ROOF}
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if name.split(".")[0] in SIBLINGS])
+def test_no_verb_imports_the_roof(name: str) -> None:
+    found = imported(MODULES[name])
+    assert not {item for item in found if item.startswith("distill.") and item.split(".")[1] in ROOF}
+
+
+@pytest.mark.parametrize("name", LIGHT)
+def test_heavy_packages_are_imported_only_inside_functions(name: str) -> None:
+    found = imported(MODULES[name], top_level_only=True)
+    assert not {item for item in found if item.split(".")[0] in HEAVY}
+
+
+BLOCKED = """
+import importlib, sys
+heavy = sys.argv[1].split(",")
+for package in heavy:
+    sys.modules[package] = None
+for name in sys.argv[2].split(","):
+    try:
+        importlib.import_module(name)
+    except ImportError as error:
+        sys.exit(f"{name}: {error}")
+"""
+
+
+def test_every_light_module_imports_without_the_heavy_packages() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", BLOCKED, ",".join(HEAVY), ",".join(LIGHT)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_only_teacher_and_student_have_modules_that_may_load_heavy_packages() -> None:
+    assert {name.split(".")[0] for name in HEAVY_MODULES} == {"teacher", "student"}
+
+
+FACES = {"distill/answers", "distill/data", "distill/recipe"}
+"""Packages with public names of their own; every other package file is empty."""
+
+
+def test_package_files_are_empty() -> None:
+    found = [path for name in PACKAGES for path in (ROOT / name).rglob("__init__.py")]
+    assert {path.parent.name for path in found} >= set(PACKAGES)
+    assert {path.parent.relative_to(ROOT).as_posix() for path in found if path.stat().st_size} == FACES
+
+
+@pytest.mark.parametrize("name", [face.replace("/", ".") for face in sorted(FACES)])
+def test_every_public_name_of_a_package_is_there(name: str) -> None:
+    package = importlib.import_module(name)
+    assert [each for each in package.__all__ if not hasattr(package, each)] == []
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = package.nothing
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The names inside a freshly built wheel."""
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    (file,) = folder.glob("*.whl")
+    with zipfile.ZipFile(file) as archive:
+        return archive.namelist()
+
+
+def test_the_wheel_holds_the_four_packages_and_nothing_else(wheel: list[str]) -> None:
+    top = {name.split("/")[0] for name in wheel}
+    assert {name for name in top if not name.endswith(".dist-info")} == set(PACKAGES)
+    assert {path.relative_to(ROOT).as_posix() for path in MODULES.values()} <= set(wheel)
+    assert not [name for name in wheel if "__pycache__" in name or "tests/" in name]
+
+
+def test_the_wheel_carries_the_recipes_and_the_data_that_modules_open(wheel: list[str]) -> None:
+    folder = ROOT / "recipes"
+    shipped = [*folder.glob("*.toml"), *folder.glob("*/*.py")]
+    recipes = {f"distill/_recipes/{path.relative_to(folder).as_posix()}" for path in shipped}
+    assert recipes <= set(wheel)
+    assert "distill/py.typed" in wheel
+    for package in PACKAGES:
+        for path in (ROOT / package).rglob("*"):
+            if path.is_file() and path.suffix in (".html", ".j2", ".css", ".js", ".json", ".toml", ".typed"):
+                assert path.relative_to(ROOT).as_posix() in wheel
+
+
+CONSOLE_SCRIPT = Path(sys.executable).with_name("distill")
+
+
+def test_help_answers_in_a_quarter_of_a_second_and_loads_nothing_heavy() -> None:
+    seconds = []
+    for _ in range(10):
+        before = os.times()
+        subprocess.run([CONSOLE_SCRIPT, "--help"], check=True, capture_output=True)
+        after = os.times()
+        # Of the processor, for on a busy machine the clock measures the other programs.
+        seconds.append(sum(after[2:4]) - sum(before[2:4]))
+    program = "import sys; sys.argv[1:] = ['--help']\nfrom distill.cli import main\n" + (
+        f"try: main()\nexcept SystemExit: pass\nprint(sorted(set({HEAVY!r}) & sys.modules.keys()), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stderr.strip().splitlines()[-1] == "[]"
+    assert min(seconds) < 0.25, f"{min(seconds):.3f} s"

@@ -1,0 +1,231 @@
+"""Every arm answers every question once; what is measured is what was said."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import orjson
+import pytest
+import student_worlds as worlds
+
+from distill.artifacts.manifest import read_jsonl
+from distill.errors import DataError, StaleError
+from distill.recipe.recipe import Recipe, load
+from distill.stats import intervals
+from distill.types import Progress, Sample
+from student import evaluate as evaluation
+from student.evaluate import evaluate
+from student.evaluation.students import arms_of
+from student.inference.scoring import judged
+from student.train import train
+
+STAGES = (
+    worlds.stage("instruct", "questions", train='["projector", "language"]', steps=40),
+    worlds.stage("reason", steps=2),
+    worlds.stage("answers", steps=2, more='start = "instruct"\ntarget = "answer"\n'),
+)
+EVAL = """
+[eval]
+max_new_tokens = 16
+batch_size = 5
+gallery = 4
+[eval.arms]
+instruct = "instruct"
+distilled = "reason"
+answers_only = "answers"
+"""
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("world")
+    worlds.parts(folder)
+    worlds.data(folder)
+    train(worlds.recipe(folder, *STAGES, more=EVAL), folder / "run")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def evaluated(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = Path(shutil.copytree(trained, tmp_path_factory.mktemp("evaluated") / "w"))
+    evaluate(load(folder / "recipe.toml"), folder / "run")
+    return folder
+
+
+@pytest.fixture
+def place(trained: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(trained, tmp_path / "w"))
+
+
+def metrics(folder: Path) -> dict:
+    return orjson.loads((folder / "run" / "eval" / "metrics.json").read_bytes())
+
+
+def predictions(folder: Path, name: str = "predictions.jsonl") -> list[dict]:
+    return list(read_jsonl(folder / "run" / "eval" / name))
+
+
+def untimed(lines: list[dict]) -> list[dict]:
+    """What was said, without how long it took."""
+    return [{key: value for key, value in line.items() if key != "seconds"} for line in lines]
+
+
+def test_metrics_have_the_agreed_shape(evaluated: Path):
+    found = metrics(evaluated)
+    assert list(found["arms"]) == ["instruct", "answers_only", "distilled"]
+    assert list(found["deltas"]) == ["answers_only-instruct", "distilled-instruct", "distilled-answers_only"]
+    assert found["seed"] == 0
+    for arm in found["arms"].values():
+        assert arm["n"] == 12 == sum(domain["n"] for domain in arm["domains"].values())
+        assert set(arm["domains"]) == {"charts", "scenes"}
+        assert arm["ci95"][0] <= arm["accuracy"] <= arm["ci95"][1]
+    assert [arm["train_steps"] for arm in found["arms"].values()] == [40, 2, 2]
+    for delta in found["deltas"].values():
+        assert delta["ci95"][0] <= delta["delta"] <= delta["ci95"][1] and 0 <= delta["p"] <= 1
+
+
+def test_metrics_are_what_the_predictions_say(evaluated: Path):
+    found, said = metrics(evaluated), predictions(evaluated)
+    assert len(said) == 36 and len({(line["arm"], line["sample_id"]) for line in said}) == 36
+    for name, arm in found["arms"].items():
+        lines = [line for line in said if line["arm"] == name]
+        right = sum(line["verdict"] == "correct" for line in lines)
+        assert arm["accuracy"] == right / 12 and tuple(arm["ci95"]) == intervals.wilson(right, 12)
+        assert arm["n_undecided"] == sum(line["verdict"] == "undecided" for line in lines)
+        assert arm["truncation_rate"] == sum(line["truncated"] for line in lines) / 12
+    gain = found["arms"]["distilled"]["n_correct"] - found["arms"]["instruct"]["n_correct"]
+    assert found["deltas"]["distilled-instruct"]["delta"] == pytest.approx(gain / 12)
+    assert any(line["verdict"] == "correct" for line in said) and any(line["verdict"] == "wrong" for line in said)
+
+
+def test_a_second_call_returns_at_once_without_torch(evaluated: Path):
+    code = (
+        "import sys; from pathlib import Path; from distill.recipe import load\n"
+        "from student.evaluate import evaluate\n"
+        f"made = evaluate(load({str(evaluated / 'recipe.toml')!r}), Path({str(evaluated / 'run')!r}))\n"
+        "assert made.counts['predictions'] == 36 and 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])
+
+
+def test_the_report_shows_every_arm_and_the_pictures(evaluated: Path):
+    page = (evaluated / "run" / "eval" / "report.html").read_text()
+    assert page.count('<article class="card entry"') == 4
+    assert page.count("base64,") == 4
+    for text in ("answers_only", "distilled", "instruct", "charts", "scenes", "<svg"):
+        assert text in page
+    assert "http://" not in page and "<script src" not in page
+
+
+def test_only_the_gallery_is_redrawn_when_only_its_size_changes(evaluated: Path, tmp_path: Path):
+    folder = Path(shutil.copytree(evaluated, tmp_path / "w"))
+    before = metrics(folder), predictions(folder)
+    evaluate(load(folder / "recipe.toml", {"eval.gallery": "2"}), folder / "run")
+    assert (metrics(folder), predictions(folder)) == before
+    assert (folder / "run" / "eval" / "report.html").read_text().count('class="card entry"') == 2
+
+
+def test_an_interrupted_evaluation_goes_on_and_ends_with_the_same_bytes(evaluated: Path, place: Path):
+    recipe = load(place / "recipe.toml")
+    asked: list[tuple[str, int]] = []
+
+    def stop(progress: Progress) -> None:
+        asked.append((progress.stage, progress.done))
+        if progress.stage == "eval answers_only":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(recipe, place / "run", on_progress=stop)
+    with (place / "run" / "eval" / "replies.jsonl").open("ab") as file:
+        file.write(b'{"sample_id": "12", "stu')
+    asked.clear()
+    evaluate(recipe, place / "run", on_progress=lambda progress: asked.append((progress.stage, progress.done)))
+    blind = " without images"
+    assert asked == [
+        ("eval answers_only", 10),
+        ("eval answers_only", 12),
+        *[(f"eval answers_only{blind}", done) for done in (5, 10, 12)],
+        *[("eval distilled", done) for done in (5, 10, 12)],
+        *[(f"eval distilled{blind}", done) for done in (5, 10, 12)],
+    ]
+    for name in ("predictions.jsonl", "predictions_without_image.jsonl"):
+        assert untimed(predictions(place, name)) == untimed(predictions(evaluated, name))
+    assert metrics(place)["deltas"] == metrics(evaluated)["deltas"]
+
+
+def test_other_settings_are_named_and_fresh_keeps_the_last_result(evaluated: Path, tmp_path: Path):
+    folder = Path(shutil.copytree(evaluated, tmp_path / "w"))
+    changed = load(folder / "recipe.toml", {"eval.max_new_tokens": "1"})
+    with pytest.raises(StaleError, match=r"eval.max_new_tokens: 16 -> 1"):
+        evaluate(changed, folder / "run")
+    evaluate(changed, folder / "run", fresh=True)
+    assert max(line["tokens"] for line in predictions(folder)) == 1
+    assert (folder / "run" / "eval.previous" / "metrics.json").is_file()
+
+
+def test_replies_are_never_taken_for_those_of_other_settings(evaluated: Path, tmp_path: Path):
+    folder = Path(shutil.copytree(evaluated, tmp_path / "w"))
+    (folder / "run" / "eval" / "manifest.json").unlink()
+    with pytest.raises(StaleError, match=r"was begun with other settings:\n  eval.max_new_tokens: 16 -> 1"):
+        evaluate(load(folder / "recipe.toml", {"eval.max_new_tokens": "1"}), folder / "run")
+    before = predictions(folder)
+    evaluate(load(folder / "recipe.toml"), folder / "run")
+    assert predictions(folder) == before
+
+
+def test_a_student_trained_anew_makes_its_evaluation_stale(evaluated: Path, tmp_path: Path):
+    folder = Path(shutil.copytree(evaluated, tmp_path / "w"))
+    changed = load(folder / "recipe.toml", {"stages.reason.max_steps": "1"})
+    train(changed, folder / "run", stage="reason", fresh=True)
+    with pytest.raises(StaleError, match=r"students\.distilled"):
+        evaluate(changed, folder / "run")
+
+
+def test_an_arm_whose_stage_is_unfinished_says_what_to_run(place: Path):
+    shutil.rmtree(place / "run" / "train" / "answers")
+    with pytest.raises(StaleError, match="run `distill train"):
+        evaluate(load(place / "recipe.toml"), place / "run")
+
+
+def test_questions_without_gold_or_without_a_source_are_refused(place: Path):
+    lines = [orjson.loads(line) for line in (place / "test.jsonl").read_bytes().splitlines()]
+    for line in lines:
+        line["answer"] = ""
+    (place / "test.jsonl").write_bytes(b"\n".join(orjson.dumps(line) for line in lines))
+    with pytest.raises(DataError, match="gold answer"):
+        evaluate(load(place / "recipe.toml"), place / "run")
+    with pytest.raises(DataError, match="known: questions, test"):
+        evaluate(load(place / "recipe.toml", {"eval.data": "tset"}), place / "run")
+
+
+def test_without_named_arms_every_stage_but_the_first_is_one(tmp_path: Path):
+    def arms(*stages: str) -> dict[str, str]:
+        recipe: Recipe = worlds.recipe(tmp_path, *stages)
+        return arms_of(recipe)
+
+    align = worlds.stage("align", "questions")
+    assert arms(align) == {"align": "align"}
+    assert list(arms(align, *STAGES)) == ["instruct", "answers", "reason"]
+
+
+def test_answers_are_judged_as_the_filter_judges_them():
+    reply = {"text": "<think>\nred\n</think>\n\npear", "tokens": 4, "rationale_tokens": 1, "truncated": False}
+    choice = Sample(
+        id="s", images=(), question="?", answers=("B",), answer_type="choice", meta={"options": ["apple", "pear"]}
+    )
+
+    def verdict(sample: Sample, reply: dict, tolerance: float = 0.0, *, plain: bool = False) -> str:
+        return judged(sample, reply, plain=plain, relative_tolerance=tolerance)["verdict"]
+
+    assert verdict(choice, reply) == "correct"
+    number = Sample(id="n", images=(), question="?", answers=("100",), answer_type="number")
+    close = {**reply, "text": "104"}
+    assert verdict(number, close) == "wrong"
+    assert verdict(number, close, 0.05) == "correct"
+    assert verdict(number, {**reply, "text": "90 and 10\n\n100"}, plain=True) == "correct"
+
+
+def test_a_student_of_two_modes_can_be_asked_for_answers_alone(place: Path):
+    recipe = load(place / "recipe.toml", {"eval.think": "false"})
+    assert all(sample.question.endswith(" /no_think") for sample in evaluation._questions(recipe))

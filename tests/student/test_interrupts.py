@@ -1,0 +1,175 @@
+"""Ctrl-C and SIGTERM while a stage trains: a checkpoint first, and the resumed run equals an unbroken one."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+import student_worlds as worlds
+import torch
+from safetensors.torch import load_file
+
+from distill.artifacts.manifest import read_jsonl
+from distill.recipe.recipe import Recipe, load
+from distill.types import Progress
+from student.train import train
+from student.validation import measure
+
+ROOT = Path(__file__).resolve().parents[2]
+STEPS = 8
+WATCHED = """[stages.validation]
+every_steps = 4
+data = "test"
+questions = 4
+max_new_tokens = 6
+hold_out = 6
+gallery = 1
+metric = "loss"
+keep = "best"
+patience = 9
+"""
+
+
+def stage(*, watched: bool = False, steps: int = STEPS) -> str:
+    lora = "[stages.lora]\nrank = 4\nalpha = 8\ndropout = 0.2\n"
+    return worlds.stage("reason", steps=steps, save=200, more=lora + (WATCHED if watched else ""))
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return load_file(folder / "run" / "train" / "reason" / "model" / "model.safetensors")
+
+
+def same(one: Path, other: Path) -> bool:
+    return all(torch.equal(value, weights(other)[name]) for name, value in weights(one).items())
+
+
+def checkpoints(folder: Path) -> list[str]:
+    found = (folder / "run" / "train" / "reason" / "checkpoints").glob("checkpoint-*/complete")
+    return sorted(path.parent.name for path in found)
+
+
+def measured(folder: Path) -> list[dict[str, Any]]:
+    clock = ("seconds", "time_share")
+    found = read_jsonl(folder / "run" / "train" / "reason" / "validation.jsonl")
+    return [{key: value for key, value in line.items() if key not in clock} for line in found]
+
+
+def interrupted(recipe: Recipe, folder: Path, number: int, step: int, times: int = 1) -> None:
+    """Train until a signal comes while a step's log is being written."""
+
+    def watch(progress: Progress) -> None:
+        if progress.stage == "train reason" and progress.done == step:
+            for _ in range(times):
+                os.kill(os.getpid(), number)
+
+    with pytest.raises(KeyboardInterrupt):
+        train(recipe, folder / "run", on_progress=watch)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_training_with_a_checkpoint_from_which_the_same_weights_come(
+    number: int, place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    recipe = worlds.recipe(place, stage())
+    other = Path(shutil.copytree(place, tmp_path / "other"))
+    train(recipe, place / "run")
+    before = signal.getsignal(number)
+    for step in (2, 5):
+        interrupted(load(other / "recipe.toml"), other, number, step)
+        assert checkpoints(other) == [f"checkpoint-{step + 1}"]
+        assert "writing a checkpoint, then stopping" in capfd.readouterr().err
+    assert signal.getsignal(number) is before
+    train(load(other / "recipe.toml"), other / "run")
+    assert same(place, other)
+
+
+def test_a_second_ctrl_c_ends_training_at_once(place: Path) -> None:
+    interrupted(worlds.recipe(place, stage()), place, signal.SIGINT, 3, times=2)
+    assert checkpoints(place) == []
+
+
+def test_a_second_sigterm_is_what_a_launcher_sends_and_changes_nothing(place: Path) -> None:
+    interrupted(worlds.recipe(place, stage()), place, signal.SIGTERM, 3, times=2)
+    assert checkpoints(place) == ["checkpoint-4"]
+
+
+def test_a_signal_after_the_last_step_is_not_forgotten(place: Path) -> None:
+    recipe = worlds.recipe(place, stage())
+    interrupted(recipe, place, signal.SIGINT, STEPS)
+    assert checkpoints(place) == [f"checkpoint-{STEPS}"]
+    assert train(recipe, place / "run").counts["steps"] == STEPS
+
+
+@pytest.mark.parametrize("moment", ["before", "within", "last"])
+def test_a_measurement_that_a_signal_breaks_off_is_made_by_the_resumed_run(
+    moment: str, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = worlds.recipe(place, stage(watched=True))
+    other = Path(shutil.copytree(place, tmp_path / "other"))
+    train(recipe, place / "run")
+    again = load(other / "recipe.toml")
+    step = STEPS if moment == "last" else 4
+    if moment == "before":
+        interrupted(again, other, signal.SIGINT, 3)
+    else:
+        ask, calls = measure.generation.replies, []
+
+        def replies(*args: Any, **options: Any) -> Any:
+            calls.append(len(measured(other)))
+            if calls.count(step // 4 - 1) == 1 and calls[-1] == step // 4 - 1:
+                os.kill(os.getpid(), signal.SIGTERM)
+            return ask(*args, **options)
+
+        monkeypatch.setattr(measure.generation, "replies", replies)
+        with pytest.raises(KeyboardInterrupt):
+            train(again, other / "run")
+        monkeypatch.undo()
+    assert checkpoints(other) == [f"checkpoint-{step}"]
+    assert [line["step"] for line in measured(other)] == ([4] if moment == "last" else [])
+    train(again, other / "run")
+    assert measured(other) == measured(place) and same(place, other)
+
+
+CHILD = """
+import sys
+from pathlib import Path
+import torch
+torch.set_num_threads(1)
+from distill import cli
+from student.training import stage
+stage._workers = lambda pictures: 2
+sys.argv = ["distill", "train", sys.argv[1], "--run", sys.argv[2]]
+cli.main()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_the_whole_group_ends_the_command_as_interrupted_after_a_checkpoint(
+    number: int, place: Path
+) -> None:
+    """As a terminal or a scheduler sends it: to the processes that decode images too."""
+    recipe = worlds.recipe(place, stage(steps=100_000))
+    child = subprocess.Popen(
+        [sys.executable, "-c", CHILD, str(recipe.path), str(place / "run")],
+        cwd=ROOT,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert child.stderr is not None
+    try:
+        next(line for line in child.stderr if line.startswith("train reason"))
+        os.killpg(child.pid, number)
+        _, said = child.communicate(timeout=120)
+    finally:
+        child.kill()
+    assert child.returncode == 130 and "run the same command again to resume" in said and "Traceback" not in said
+    (left,) = checkpoints(place)
+    state = orjson.loads((place / "run/train/reason/checkpoints" / left / "trainer_state.json").read_bytes())
+    assert state["global_step"] == int(left.removeprefix("checkpoint-"))

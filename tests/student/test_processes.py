@@ -1,0 +1,326 @@
+"""Two processes learn what one learns, from the same recipe; a kill, an error or Ctrl-C ends both."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import student_worlds as worlds
+import torch
+from safetensors.torch import load_file
+
+from distill.artifacts.manifest import Manifest, read_jsonl
+from distill.recipe.recipe import Stage, load
+from student.data.batch_plan import Plan
+from student.distributed import processes
+from student.train import train
+
+ROOT = Path(__file__).resolve().parents[2]
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1"]
+STEPS = 50
+# Projector and language model in full, embeddings tied to the head; passes of few rows, some without any image.
+WHOLE = worlds.stage(
+    "whole",
+    train='["projector", "language"]',
+    steps=STEPS,
+    save=20,
+    more="micro_batch_tokens = 150\n[stages.validation]\nevery_steps = 25\nhold_out = 8\n"
+    'data = "test"\nquestions = 4\nmax_new_tokens = 8\n',
+)
+# Adapters whose dropout draws random numbers at every step.
+ADAPTERS = worlds.stage(
+    "adapters",
+    steps=12,
+    save=4,
+    more="micro_batch_tokens = 150\n[stages.lora]\nrank = 4\nalpha = 8\ndropout = 0.2\n",
+)
+RUNS = """
+import os, shutil, signal, sys
+from pathlib import Path
+import torch
+torch.set_num_threads(1)
+from distill.recipe import load
+from student.distributed import processes
+from student.train import train
+# run:stage:sharding:step after which:the main process is killed, or the run is copied as a kill would leave it
+with processes.together():
+    for text in sys.argv[2:]:
+        run, stage, sharding, last, then = text.split(":")
+        recipe = load(sys.argv[1], {f"stages.{stage}.sharding": sharding})
+        def watch(progress):
+            if progress.unit != "steps" or str(progress.done) != last:
+                return
+            if then == "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+            shutil.copytree(run, then)
+        train(recipe, Path(run), stage=stage, on_progress=watch)
+"""
+
+
+def launched(*arguments: str, timeout_s: float = 200) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        arguments,
+        cwd=ROOT,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+    )
+
+
+def torchrun(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    return launched(*TORCHRUN, "--nproc-per-node", "2", *arguments)
+
+
+def losses(run: Path, stage: str) -> list[float]:
+    return [line["loss"] for line in read_jsonl(run / "train" / stage / "metrics.jsonl")]
+
+
+def weights(run: Path, stage: str) -> dict[str, torch.Tensor]:
+    return load_file(run / "train" / stage / "model" / "model.safetensors")
+
+
+def largest_difference(ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]) -> float:
+    assert ours.keys() == theirs.keys()
+    return max(float((ours[name] - value).abs().max()) for name, value in theirs.items())
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two stages over traces of which most have no image, trained by one process and by two, and killed."""
+    folder = tmp_path_factory.mktemp("world")
+    worlds.parts(folder)
+    worlds.data(folder)
+    file = folder / "run" / "filter" / "dataset" / "train" / "part-00000.parquet"
+    traces = pq.read_table(file).to_pylist()
+    for number, trace in enumerate(traces):
+        trace["images"] = trace["images"] if number % 4 == 0 else []
+    pq.write_table(pa.Table.from_pylist(traces), file)
+    recipe = worlds.recipe(folder, WHOLE, ADAPTERS.replace('name = "adapters"', 'name = "adapters"\nstart = "whole"'))
+    torch.set_num_threads(1)
+    train(recipe, folder / "run", stage="whole")
+    for name in ("ddp", "fsdp2"):
+        shutil.copytree(folder / "run" / "filter", folder / name / "filter")
+    script = folder / "runs.py"
+    script.write_text(RUNS, encoding="utf-8")
+    ran = torchrun(
+        *(str(script), str(recipe.path)),
+        f"{folder}/ddp:whole:none::",
+        f"{folder}/fsdp2:whole:fsdp2::",
+        f"{folder}/ddp:adapters:none:2:{folder}/killed",
+        f"{folder}/fsdp2:adapters:fsdp2:7:{folder}/fsdp2-killed",
+        f"{folder}/killed:adapters:none:7:kill",
+    )
+    assert "Signal 9" in ran.stderr and (folder / "killed" / "train" / "adapters" / "checkpoints").is_dir(), (
+        ran.stderr
+    )
+    return folder
+
+
+@pytest.mark.parametrize("name", ["ddp", "fsdp2"])
+def test_two_processes_learn_what_one_learns(name: str, world: Path):
+    one, two = losses(world / "run", "whole"), losses(world / name, "whole")
+    assert len(two) == STEPS
+    assert max(abs(ours - theirs) for ours, theirs in zip(two, one, strict=True)) < 1e-3
+    assert two[-1] < two[0] - 1
+    assert largest_difference(weights(world / name, "whole"), weights(world / "run", "whole")) < 1e-4
+    first, second = (Manifest.read(world / run / "train" / "whole") for run in ("run", name))
+    assert first.counts == second.counts and first.tokens == second.tokens and first.inputs == second.inputs
+    assert first.fingerprint == second.fingerprint
+    measured = [list(read_jsonl(world / run / "train" / "whole" / "validation.jsonl")) for run in ("run", name)]
+    assert [line["step"] for line in measured[1]] == [25, STEPS]
+    for key in ("loss", "accuracy", "mean_tokens", "token_accuracy"):
+        assert [line[key] for line in measured[1]] == pytest.approx([line[key] for line in measured[0]], abs=1e-3)
+
+
+def test_a_sharded_student_is_saved_whole_under_its_own_name(world: Path):
+    config = json.loads((world / "fsdp2" / "train" / "whole" / "model" / "config.json").read_text())
+    assert config["architectures"] == ["Idefics3ForConditionalGeneration"]
+    assert largest_difference(weights(world / "fsdp2", "adapters"), weights(world / "ddp", "adapters")) < 1e-4
+    adapters = [
+        load_file(world / run / "train" / "adapters" / "adapter" / "adapter_model.safetensors")
+        for run in ("ddp", "fsdp2")
+    ]
+    assert largest_difference(*adapters) < 1e-4
+
+
+STABLE = ("step", "loss", "tokens", "response_tokens", "images", "token_accuracy", "learning_rate", "losses")
+
+
+def trace(run: Path) -> list[list[object]]:
+    return [[line[key] for key in STABLE] for line in read_jsonl(run / "train" / "adapters" / "metrics.jsonl")]
+
+
+@pytest.fixture(scope="module")
+def resumed(world: Path) -> Path:
+    """The stage of adapters, gone on with by two processes and by two that share the model."""
+    shutil.copytree(world / "killed", world / "killed-to-fsdp2")
+    shutil.copytree(world / "killed", world / "killed-to-one")
+    ran = torchrun(
+        *(str(world / "runs.py"), str(world / "recipe.toml")),
+        f"{world}/killed:adapters:none::",
+        f"{world}/fsdp2-killed:adapters:fsdp2::",
+        f"{world}/killed-to-fsdp2:adapters:fsdp2::",
+    )
+    assert ran.returncode == 0, ran.stderr
+    return world
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["ddp", "fsdp2"])
+def test_killed_and_resumed_equals_uninterrupted_bit_for_bit(name: str, resumed: Path):
+    again = resumed / ("killed" if name == "ddp" else "fsdp2-killed")
+    assert trace(again) == trace(resumed / name)
+    assert largest_difference(weights(again, "adapters"), weights(resumed / name, "adapters")) == 0
+
+
+@pytest.mark.slow
+def test_a_checkpoint_does_not_depend_on_how_the_processes_held_it(resumed: Path):
+    other = resumed / "killed-to-fsdp2"
+    assert [line[0] for line in trace(other)] == list(range(1, 13))
+    assert largest_difference(weights(other, "adapters"), weights(resumed / "ddp", "adapters")) < 1e-4
+    # One process goes on from what two left; its dropout is another, its rows and steps are the same.
+    alone = resumed / "killed-to-one"
+    train(load(resumed / "recipe.toml"), alone, stage="adapters")
+    theirs = trace(resumed / "ddp")
+    assert [line[:1] + line[2:5] for line in trace(alone)] == [line[:1] + line[2:5] for line in theirs]
+    assert trace(alone)[-1][1] == pytest.approx(theirs[-1][1], abs=0.2)
+
+
+def test_a_bad_recipe_is_one_message(world: Path):
+    bad = world / "bad.toml"
+    bad.write_text((world / "recipe.toml").read_text().replace("learning_rate", "learning_rat"), encoding="utf-8")
+    ran = torchrun("-m", "distill", "train", str(bad))
+    assert ran.stderr.count("distill: ") == 1 and "did you mean 'learning_rate'" in ran.stderr
+    assert "exitcode  : 2 " in ran.stderr and ran.stdout == ""
+
+
+def test_commands_for_one_process_say_so():
+    ran = subprocess.run(
+        [sys.executable, "-m", "distill", "eval", "any.toml"],
+        cwd=ROOT,
+        env={**os.environ, "RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0"},
+        capture_output=True,
+        text=True,
+    )
+    assert ran.returncode == 2 and "only `distill train` takes several" in ran.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_all_processes_at_one_step_with_a_checkpoint_and_one_message(number: int, world: Path):
+    run = world / f"interrupted-{number}"
+    shutil.copytree(world / "run" / "filter", run / "filter")
+    child = subprocess.Popen(
+        [
+            *(*TORCHRUN, "--nproc-per-node", "2", "-m", "--", "distill", "train", str(world / "recipe.toml")),
+            *("--run", str(run), "--stage", "whole", "--set", "stages.whole.max_steps=100000"),
+            *("--set", "eval.allow_overlap=true"),
+        ],
+        cwd=ROOT,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert child.stderr is not None
+    try:
+        shown = next(line for line in child.stderr if line.startswith("train whole"))
+        assert "1/100,000 steps" in shown
+        os.killpg(child.pid, number)
+        _, said = child.communicate(timeout=60)
+        # Its end of the pipe is closed, so no process is left that could write.
+        assert said.count("run the same command again to resume") == 1
+        assert said.count("writing a checkpoint, then stopping") == 1
+        assert len(list((run / "train" / "whole" / "checkpoints").glob("checkpoint-*/complete"))) == 1
+    finally:
+        child.kill()
+
+
+@pytest.mark.slow
+def test_accelerate_launch_shards_without_a_change_to_the_recipe(world: Path):
+    run = world / "accelerated"
+    shutil.copytree(world / "run" / "filter", run / "filter")
+    ran = launched(
+        *(sys.executable, "-m", "accelerate.commands.launch", "--use_fsdp", "--fsdp_version", "2"),
+        *("--num_processes", "2", "--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no"),
+        *("--main_process_ip", "127.0.0.1", "--main_process_port", "0", "-m", "distill"),
+        *(
+            "train",
+            str(world / "recipe.toml"),
+            "--run",
+            str(run),
+            "--stage",
+            "whole",
+            "--set",
+            "stages.whole.max_steps=2",
+            "--set",
+            "eval.allow_overlap=true",
+        ),
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert 'sharding = "fsdp2"' in (run / "recipe.toml").read_text()
+    shapes = [{name: value.shape for name, value in weights(each, "whole").items()} for each in (run, world / "run")]
+    assert shapes[0] == shapes[1]
+    # One process speaks.
+    assert ran.stdout.count("trained  rows") == 1 and ran.stderr.count("train whole: 2/2 steps") == 1
+
+
+@pytest.mark.parametrize("settings", [{"batch_size": 256}, {"batch_tokens": 131_072}])
+@pytest.mark.parametrize("count", [2, 8])
+def test_tokens_are_shared_evenly_among_processes(settings: dict[str, int], count: int):
+    chance = np.random.default_rng(0)
+    lengths = np.minimum(4000, chance.lognormal(5.5, 0.8, 20_000)).astype(int)
+    plan = Plan(
+        lengths.tolist(),
+        [1] * len(lengths),
+        Stage(name="s", data="traces", train=("language",), max_length=4096, **settings),
+        epoch_rows=lambda epoch: chance.permutation(len(lengths)),
+        seed=0,
+        processes=count,
+    )
+    shares = np.array(
+        [
+            [sum(lengths[row] for rows in process for row in rows) for process in plan[step]]
+            for step in range(len(plan))
+        ]
+    )
+    assert shares.sum() == lengths.sum()
+    # How long the others wait for the fullest process, over the whole epoch.
+    assert shares.max(axis=1).sum() / shares.mean(axis=1).sum() < 1.01
+
+
+def test_one_process_is_the_main_one_and_waits_for_nobody():
+    assert processes.count() == 1 and processes.is_main()
+    with processes.together(), processes.main_first():
+        assert processes.share("said") == "said"
+        processes.wait()
+
+
+def test_a_step_has_as_many_tokens_however_many_processes_share_it():
+    lengths = np.random.default_rng(0).integers(20, 400, 5000)
+    stage = Stage(
+        name="s", data="traces", train=("language",), max_length=512, batch_tokens=24_000, micro_batch_tokens=8000
+    )
+    steps = [
+        len(
+            Plan(
+                lengths.tolist(),
+                [0] * len(lengths),
+                stage,
+                epoch_rows=lambda epoch: np.arange(len(lengths)),
+                seed=0,
+                processes=count,
+            )
+        )
+        for count in (1, 2, 4, 8)
+    ]
+    assert max(steps) - min(steps) <= 1

@@ -1,0 +1,107 @@
+"""A real vLLM server on a CPU, for integration tests: start, wait for health, stop what was started.
+
+The interpreter that has vLLM is named by DISTILL_VLLM_PYTHON; default: .venv-vllm/bin/python in the checkout, which
+`make test` sets up. `why_not()` says why there is none, for a test to skip with.
+"""
+
+import os
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+from teacher.engines.export_server import SITE as SITE
+
+PYTHON = Path(
+    os.environ.get("DISTILL_VLLM_PYTHON") or Path(__file__).resolve().parents[2] / ".venv-vllm" / "bin" / "python"
+)
+START_TIMEOUT_S = 240.0
+
+
+@cache
+def why_not() -> str:
+    """Why no vLLM can be started here; empty when one can."""
+    if not PYTHON.is_file():
+        return f"no vLLM environment at {PYTHON} (make setup-vllm makes one, DISTILL_VLLM_PYTHON names another)"
+    script = "import importlib.util, sys; sys.exit(importlib.util.find_spec('vllm') is None)"
+    if subprocess.run([PYTHON, "-c", script], check=False).returncode:
+        return f"{PYTHON} has no vllm package"
+    return ""
+
+
+@contextmanager
+def serve(
+    model: Path, *, name: str = "served", max_model_len: int = 512, extra: tuple[str, ...] = ()
+) -> Iterator[str]:
+    """The base URL of a server of `model`. Its whole process group ends with the block."""
+    port = _free_port()
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "sitecustomize.py").write_text(SITE)
+        log = Path(folder) / "log"
+        command = [PYTHON, "-m", "vllm.entrypoints.openai.api_server", "--model", model, "--served-model-name", name]
+        command += ["--host", "127.0.0.1", "--port", str(port), "--dtype", "float32", "--enforce-eager"]
+        # A seeded request whose prompt is split over steps ends vLLM 0.32 on a CPU ("Generator does not use offset").
+        command += ["--no-enable-chunked-prefill"]
+        command += ["--max-model-len", str(max_model_len), "--limit-mm-per-prompt", '{"image":1}', *extra]
+        environment = os.environ | {
+            "PYTHONPATH": folder,
+            "VLLM_CPU_KVCACHE_SPACE": "1",
+            "HF_HUB_OFFLINE": "1",
+            "VLLM_NO_USAGE_STATS": "1",
+        }
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [str(part) for part in command],
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                start_new_session=True,
+            )
+        try:
+            _wait(process, port, log)
+            yield f"http://127.0.0.1:{port}/v1"
+        finally:
+            _stop(process)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _wait(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise RuntimeError(f"vLLM ended with {process.returncode} while starting:\n{_tail(log)}")
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=2):
+                return
+        except OSError:
+            time.sleep(0.5)
+    raise RuntimeError(f"vLLM was not up within {START_TIMEOUT_S:.0f} s:\n{_tail(log)}")
+
+
+def _tail(log: Path) -> str:
+    return "\n".join(log.read_text(errors="replace").splitlines()[-40:])
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """End the server and the workers it started: its own process group, nothing else."""
+    for wish, patience_s in ((signal.SIGTERM, 15), (signal.SIGKILL, 15)):
+        try:
+            os.killpg(process.pid, wish)
+        except ProcessLookupError:
+            break
+        try:
+            process.wait(patience_s)
+        except subprocess.TimeoutExpired:
+            continue
+    process.wait()

@@ -1,0 +1,390 @@
+"""The HTTP client against planted faults, and what it sends."""
+
+import asyncio
+import base64
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import stub_server
+import tiny_models
+from client_helpers import answers, asked, client_of, given, seen, teacher
+
+from distill.data.images import sha256
+from distill.errors import CircuitOpen, RecipeError, TeacherError
+from distill.recipe.recipe import Sampling, Teacher
+from distill.types import ImageRef
+from teacher.engines import image_parts
+from teacher.engines.chat_protocol import sampling_body
+from teacher.engines.http_client import Breaker
+from teacher.engines.image_folders import Folders, UnreadableError
+from teacher.messages.completion import Completion
+from teacher.messages.request import Model, Request
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with stub_server.serve() as url:
+        yield url
+
+
+def test_faults_that_pass_are_retried_and_faults_of_the_row_are_not(url: str) -> None:
+    who = teacher(url, max_retries=3, timeout_s=1.0)
+    questions = ["fine", "fault=500x2", "fault=429x2", "fault=disconnectx1", "fault=garbagex1", "fault=abortx1"]
+    questions += ["fault=hangx1", "fault=400", "fault=404", "fault=422"]
+    found = answers(who, asked(who, *questions))
+    assert {question for question, done in found.items() if not done.error} == set(questions[:7])
+    for refused in questions[7:]:
+        assert found[refused].error.startswith(f"refused_request: HTTP {refused[-3:]}: planted")
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ("fault=500", "server_error: HTTP 500: planted 500 (2 tries, others passed)"),
+        ("fault=503", "server_error: HTTP 503"),
+        ("fault=429", "rate_limited: HTTP 429"),
+        ("fault=disconnect", "connection: "),
+        ("fault=garbage", "garbled_response: not a chat completion: <html>"),
+        ("fault=abort", "server_error: finish_reason abort"),
+        ("fault=hang", "timeout: nothing of the answer for 0.5 s (timeout_s = 0.5)"),
+    ],
+)
+def test_a_fault_that_stays_becomes_the_rows_error_with_its_class(url: str, fault: str, reason: str) -> None:
+    who = teacher(url, max_retries=1, timeout_s=0.5)
+    found = answers(who, asked(who, fault, *"abc"))
+    assert found[fault].error.startswith(reason)
+    assert not any(found[other].error for other in "abc")
+
+
+def test_retry_after_is_honoured(url: str) -> None:
+    who = teacher(url, max_retries=1)
+    started = time.monotonic()
+    assert not answers(who, asked(who, "fault=429x1 wait"))["fault=429x1 wait"].error
+    assert time.monotonic() - started < 0.45  # the header asks for 0.05 s; without it the wait is 0.25 s or more
+
+
+def test_no_more_requests_than_max_in_flight_are_under_way() -> None:
+    with stub_server.serve(latency_s=0.02) as url:
+        who = teacher(url, max_in_flight=5)
+        answers(who, asked(who, *(str(index) for index in range(60))))
+        assert seen(url)["most_in_flight"] == 5
+
+
+def test_requests_are_drawn_only_as_they_are_needed(url: str) -> None:
+    who = teacher(url, max_in_flight=4)
+    drawn = finished = most_ahead = 0
+
+    def source() -> Iterator[Request]:
+        nonlocal drawn, most_ahead
+        for request in asked(who, *(str(index) for index in range(200))):
+            drawn += 1
+            most_ahead = max(most_ahead, drawn - finished)
+            yield request
+
+    def done(_request: Request, _completion: Completion) -> None:
+        nonlocal finished
+        finished += 1
+
+    async def run() -> None:
+        async with client_of(who) as client:
+            await client.answer(given(source()), done)
+
+    asyncio.run(run())
+    assert finished == 200
+    assert most_ahead <= 4
+
+
+def test_the_circuit_opens_when_too_many_of_the_last_hundred_requests_fail(url: str) -> None:
+    who = teacher(url, max_retries=0, max_in_flight=4)
+    wanted = asked(who, *(f"fault=400 {index}" if index % 3 else str(index) for index in range(300)))
+    with pytest.raises(CircuitOpen, match="of the last 100 requests failed") as caught:
+        answers(who, wanted, max_failure_share=0.5)
+    assert caught.value.exit_code == 3
+
+
+def test_the_circuit_stays_closed_at_the_allowed_share() -> None:
+    breaker = Breaker.closed(0.5)
+    for index in range(400):
+        breaker.record("here", "broken" if index % 2 else "")
+    with pytest.raises(CircuitOpen):
+        breaker.record("here", "broken")
+
+
+def test_a_body_holds_images_first_and_every_sampling_value_for_vllm(url: str, tmp_path: Path) -> None:
+    path = tiny_models.picture(tmp_path / "a.png", 0)
+    ref = ImageRef(sha256=sha256(path.read_bytes()), path=str(path))
+    sampling = {"temperature": 0.5, "max_tokens": 7, "stop": ["END"]}
+    settings = {"chat_template_kwargs": {"enable_thinking": True}, "images": "base64"}
+    who = teacher(url, system="Be brief.", sampling=sampling, **settings)
+    with stub_server.serve() as fresh:
+        who = who.model_copy(update={"base_url": fresh})
+        (request,) = asked(who, "How many?", images=(ref,))
+        answers(who, [request])
+        (body,) = seen(fresh)["bodies"]
+    picture, text = body["messages"][1]["content"]
+    assert base64.b64decode(picture["image_url"]["url"].removeprefix("data:image/png;base64,")) == path.read_bytes()
+    assert text == {"type": "text", "text": "How many?"}
+    assert body["messages"][0] == {"role": "system", "content": [{"type": "text", "text": "Be brief."}]}
+    del body["messages"]
+    assert body == {
+        "model": "stub",
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "seed": request.seed,
+        "temperature": 0.5,
+        "max_tokens": 7,
+        "stop": ["END"],
+        "top_p": 1.0,
+        "top_k": 0,
+        "min_p": 0.0,
+        "repetition_penalty": 1.0,
+        "repetition_detection": {"max_pattern_size": 16, "min_pattern_size": 1, "min_count": 32},
+        "chat_template_kwargs": {"enable_thinking": True},
+    }
+
+
+def test_an_openai_server_gets_only_what_it_knows_and_what_differs_from_neutral(url: str) -> None:
+    plain = teacher(url, backend="openai", sampling={"temperature": 0.5, "max_tokens": 7})
+    assert sampling_body(plain, plain.sampling) == {"temperature": 0.5, "max_tokens": 7}
+    with pytest.raises(RecipeError, match="top_k cannot be sent by backend 'openai'"):
+        sampling_body(plain, Sampling(top_k=5))
+
+
+def test_finish_reason_usage_and_a_reasoning_field_are_kept() -> None:
+    with stub_server.serve(field=True, words=5) as url:
+        who = teacher(url)
+        done = answers(who, asked(who, "How many?"))["How many?"]
+    assert done.text.startswith("<think>step ") and "</think>" in done.text
+    assert done.finish_reason == "stop"
+    assert (done.prompt_tokens, done.image_tokens, done.completion_tokens, done.reasoning_tokens) == (30, 16, 8, 6)
+
+
+def test_an_image_that_vanished_is_the_rows_error(url: str, tmp_path: Path) -> None:
+    who = teacher(url)
+    tiny_models.picture(tmp_path / "neighbour.png", 0)
+    gone = ImageRef(sha256="00", path=str(tmp_path / "gone.png"))
+    found = answers(who, asked(who, "a", "b", images=(gone,)) + asked(who, "c"))
+    assert Counter(done.error[:21] for done in found.values()) == {"image: missing_image:": 2, "": 1}
+
+
+@pytest.mark.parametrize(("way", "reads_expected"), [("base64", 1), ("auto", 2)])
+def test_an_image_shared_by_many_samples_is_prepared_once_for_each_way_of_sending(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str, reads_expected: int
+) -> None:
+    who = teacher(url, samples=10, images=way)
+    from distill.data import images
+
+    path = tiny_models.picture(tmp_path / "a.png", 0)
+    ref = ImageRef(sha256=sha256(path.read_bytes()), path=str(path))
+    reads: list[ImageRef] = []
+    original = images.read_bytes
+    monkeypatch.setattr(images, "read_bytes", lambda wanted: (reads.append(wanted), original(wanted))[1])
+    answers(who, asked(who, "a", "b", images=(ref,)))
+    assert len(reads) == reads_expected
+
+
+def test_a_server_that_is_not_there_is_named_with_the_next_step() -> None:
+    who = teacher("http://127.0.0.1:9/v1")
+    with pytest.raises(CircuitOpen, match=r"no answer from http://127.0.0.1:9/v1.*vllm serve stub"):
+        answers(who, [])
+
+
+def test_a_server_that_serves_another_model_is_refused(url: str) -> None:
+    other = Model(name="Qwen/other", revision="", local=False)
+
+    async def check(who: Teacher, model: Model) -> str:
+        async with client_of(who, model) as client:
+            await client.check()
+            return client.served.model
+
+    with stub_server.serve(model="alias", root="Qwen/real") as aliased:
+        with pytest.raises(TeacherError, match="serves alias, not model = 'Qwen/other'"):
+            asyncio.run(check(teacher(aliased), other))
+        with pytest.raises(TeacherError, match="does not serve served_model = 'mine'"):
+            asyncio.run(check(teacher(aliased, served_model="mine"), other))
+        assert asyncio.run(check(teacher(aliased, served_model="alias"), other)) == "alias"
+        real = Model(name="Qwen/real", revision="", local=False)
+        assert asyncio.run(check(teacher(aliased), real)) == "alias"
+
+
+def test_a_local_model_is_known_at_the_server_by_its_contents(tmp_path: Path) -> None:
+    from distill.artifacts.manifest import directory_sha256
+
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "config.json").write_text("{}")
+    mine = Model(name="mine", revision=directory_sha256(tmp_path / "mine"), local=True)
+
+    async def check(url: str) -> str:
+        async with client_of(teacher(url), mine) as client:
+            await client.check()
+            return client.served.model
+
+    with stub_server.serve(model="m", root=tmp_path / "mine") as url:
+        assert asyncio.run(check(url)) == "m"
+    with stub_server.serve(model="m", root=tmp_path) as url, pytest.raises(TeacherError, match="not model"):
+        asyncio.run(check(url))
+
+
+def test_a_missing_key_is_named(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.delenv("TEACHER_KEY", raising=False)
+    with pytest.raises(RecipeError, match="TEACHER_KEY"):
+        answers(teacher(url, api_key_env="TEACHER_KEY"), [])
+
+
+def test_images_go_by_path_where_the_server_reads_files_and_inside_the_request_where_not(tmp_path: Path) -> None:
+    path = tiny_models.picture(tmp_path / "a picture.png", 0)
+    ref = ImageRef(sha256=sha256(path.read_bytes()), path=str(path))
+    sent = {}
+    for allowed in (tmp_path, ""):
+        with stub_server.serve(allowed_local_media_path=allowed) as url:
+            who = teacher(url)
+            (done,) = answers(who, asked(who, "How many?", images=(ref,))).values()
+            assert not done.error
+            sent[bool(allowed)] = [body["messages"][0]["content"][0] for body in seen(url)["bodies"]]
+    (by_path,) = sent[True]
+    assert by_path["image_url"]["url"] == path.as_uri() and "%20" in path.as_uri()
+    tried, inside = sent[False]
+    assert tried["image_url"] == by_path["image_url"]
+    assert inside["image_url"]["url"].startswith("data:image/png;base64,")
+    assert tried["uuid"] == inside["uuid"] == by_path["uuid"]
+
+
+def test_log_probabilities_come_with_token_ids_the_sampled_one_first(url: str) -> None:
+    who = teacher(url, logprobs=3)
+    (done,) = answers(who, asked(who, "How many?")).values()
+    assert done.token_ids is not None and done.token_logprobs is not None
+    assert done.token_ids.shape == done.token_logprobs.shape == (done.completion_tokens, 4)
+    assert (done.token_ids[:, 0] == done.token_ids[:, 1]).all()
+    assert done.token_logprobs[0].tolist() == [-0.25, -0.25, -1.25, -2.25]
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ("fault=reset", "connection: "),
+        ("fault=cut", "garbled_response: "),
+        ("fault=nothing", "garbled_response: "),
+        ("fault=nochoices", "garbled_response: "),
+        ("fault=bytes", "garbled_response: "),
+        ("fault=redirect", "refused_request: HTTP 302"),
+        ("fault=huge", "oversized_response: more than 64 MiB"),
+        ("fault=bomb", "oversized_response: more than 64 MiB"),
+        ("fault=null", ""),
+        ("fault=slow", ""),
+    ],
+)
+def test_strange_answers_have_their_class(url: str, fault: str, reason: str) -> None:
+    who = teacher(url, max_retries=0, timeout_s=60.0)
+    error = answers(who, asked(who, fault, "a", "b"))[fault].error
+    assert error.startswith(reason) and bool(error) == bool(reason)
+
+
+def test_requests_spread_over_replicas_by_image_and_move_when_one_breaks(tmp_path: Path) -> None:
+    refs = []
+    for number in range(12):
+        path = tiny_models.picture(tmp_path / f"{number}.png", number, size=8)
+        refs.append(ImageRef(sha256=sha256(path.read_bytes()), path=str(path)))
+    with stub_server.serve() as first, stub_server.serve(crash_after=5) as second:
+        who = teacher(first).model_copy(update={"base_url": (first, second), "images": "base64"})
+        wanted = [request for number, ref in enumerate(refs) for request in asked(who, *"abcd", images=(ref,))]
+        wanted = [replace(request, id=f"{number:020x}") for number, request in enumerate(wanted)]
+        found: dict[str, Completion] = {}
+
+        async def run() -> None:
+            async with client_of(who) as client:
+                await client.check()
+                await client.answer(given(wanted), lambda request, done: found.__setitem__(request.id, done))
+
+        asyncio.run(run())
+        assert seen(first)["requests"] >= 44
+    assert len(found) == 48 and not any(done.error for done in found.values())
+
+
+def test_a_server_left_alone_is_not_given_more_than_its_share_while_the_other_is_down() -> None:
+    with stub_server.serve(latency_s=0.02) as first, stub_server.serve(crash_after=5) as second:
+        who = teacher(first, max_in_flight=4).model_copy(update={"base_url": (first, second)})
+        found = answers(who, asked(who, *(str(number) for number in range(200))))
+        assert seen(first)["most_in_flight"] <= 8  # its own four, and those that were under way at the other
+    assert len(found) == 200 and not any(done.error for done in found.values())
+
+
+def test_a_server_that_fails_to_show_its_queue_for_a_while_is_looked_at_again() -> None:
+    with stub_server.serve(slots=8, metrics_fail=2) as url:
+        who = teacher(url)
+        until = time.monotonic() + 2
+        (request,) = asked(who, "How many?")
+
+        async def get() -> Request | None:
+            return request if time.monotonic() < until else None
+
+        async def run() -> None:
+            async with client_of(who) as client:
+                await client.answer(get, lambda *_: None)
+
+        asyncio.run(run())
+        assert seen(url)["looks"] >= 4
+
+
+def test_images_that_cannot_be_read_do_not_pile_up_in_memory(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(image_parts, "_CACHE_BYTES", 10 * image_parts._ENTRY_BYTES)
+    cache = image_parts.Pictures(
+        teacher(url), Folders(patience_s=0.5), max_pixels=10**8, local_media=True, urls=(url,)
+    )
+
+    async def run() -> None:
+        for number in range(50):
+            with pytest.raises(UnreadableError):
+                await cache.part(ImageRef(sha256=str(number), path=str(tmp_path / f"{number}.png")))
+
+    asyncio.run(run())
+    assert not cache._ready and not cache._weights
+
+
+def test_a_lost_server_that_somebody_revives_costs_no_try() -> None:
+    calls: list[str] = []
+    with stub_server.serve() as url:
+        who = teacher(url, max_retries=0)
+
+        async def revive(lost: str) -> bool:
+            calls.append(lost)
+            return True
+
+        async def run() -> Completion:
+            found: list[Completion] = []
+            async with client_of(who, revive=revive) as client:
+                await client.check()
+                await client.answer(given(asked(who, "fault=resetx2")), lambda _, done: found.append(done))
+            return found[0]
+
+        assert not asyncio.run(run()).error and calls == [url, url]
+
+
+def test_a_request_that_brings_the_server_down_again_and_again_is_given_up_and_the_others_are_not() -> None:
+    crashes = 0
+    with stub_server.serve(latency_s=0.02) as url:
+        who = teacher(url, max_retries=0)
+
+        async def revive(_: str) -> bool:
+            nonlocal crashes
+            crashes += 1
+            return True
+
+        wanted = asked(who, "fault=reset poison", *(f"well {number}" for number in range(20)))
+        found: dict[str, Completion] = {}
+
+        async def run() -> None:
+            async with client_of(who, revive=revive) as client:
+                await client.check()
+                await client.answer(
+                    given(wanted), lambda request, done: found.__setitem__(request.sample.question, done)
+                )
+
+        asyncio.run(run())
+    assert found.pop("fault=reset poison").error.startswith("server_lost: the server went down 4 times")
+    assert crashes == 4 and len(found) == 20 and not any(done.error for done in found.values())

@@ -1,0 +1,425 @@
+"""Whose fault a failure is: rows that alone fail are guilty, outages are waited for and blame no row."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import client_helpers as clients
+import pytest
+import stub_server
+import tiny_models
+from generate_world import World, asked_of
+
+from distill.artifacts.manifest import Manifest
+from distill.data.images import sha256
+from distill.errors import CircuitOpen, TeacherError
+from distill.types import ImageRef
+from teacher.engines.outage import Dependency, Failure, Suspicion
+from teacher.engines.server_info import proxy_of, queue, same_model
+from teacher.generate import generate
+from teacher.messages.completion import Completion
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def mode(url: str, name: str) -> None:
+    urllib.request.urlopen(f"{url.removesuffix('/v1')}/mode?{name}").read()
+
+
+@contextmanager
+def after(seconds: float, change: Callable[[], Any]) -> Iterator[None]:
+    timer = threading.Timer(seconds, change)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.join()
+
+
+# --- the rule ---------------------------------------------------------------------------------------------------
+
+
+def test_a_row_is_guilty_only_after_others_have_passed_between_its_failures_and_after_the_last() -> None:
+    servers, row, failure = Dependency("s"), Suspicion("row"), Failure("x", "", tries=2)
+    row.failed(servers, failure)
+    row.failed(servers, failure)
+    row.failed(servers, failure)
+    assert not row.proven(servers, failure)  # nobody passed
+    servers.passed("other")
+    assert not row.proven(servers, failure)  # one failure counts
+    row.failed(servers, failure)
+    assert not row.proven(servers, failure)  # nobody has passed since
+    servers.passed("other")
+    assert row.proven(servers, failure)
+
+
+def test_the_more_rows_fail_alike_the_more_failures_prove_one_guilty() -> None:
+    servers, failure = Dependency("s"), Failure("x", "", tries=2)
+    for number in range(50):
+        servers.passed(f"{number}")
+    assert servers.tries_needed("row", failure) == 2
+    for number in range(25):
+        servers.failed(f"bad {number}", failure)
+    assert servers.tries_needed("row", failure) == 9
+    assert servers.tries_needed("row", Failure("y", "", tries=2)) == 2
+    for number in range(25):
+        servers.convict(f"bad {number}")
+    assert servers.tries_needed("row", failure) == 2
+
+
+def test_an_outage_is_said_once_and_stops_the_run_when_it_lasts() -> None:
+    now, said = [0.0], list[str]()
+    servers = Dependency("the server", clock=lambda: now[0])
+    for number in range(3):
+        servers.failed(f"{number}", Failure("connection", "refused"))
+    for seconds in (0.0, 5.0, 899.0):
+        now[0] = seconds
+        servers.wait(900.0, said.append, idle=False)
+    assert said == ["waiting for the server, for 15 min at most: connection: refused"]
+    now[0] = 900.0
+    with pytest.raises(CircuitOpen, match="the server: nothing has passed for 15 min") as caught:
+        servers.wait(900.0, said.append, idle=False)
+    assert caught.value.exit_code == 3
+    servers.passed("0")
+    servers.wait(900.0, said.append, idle=False)
+    assert len(said) == 1
+
+
+# --- servers ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "outage", ["401", "402", "403", "404", "408", "quota", "500", "html", "login", "inner", "away"]
+)
+def test_an_outage_amid_a_run_costs_no_row_and_leaves_no_error(world: World, outage: str) -> None:
+    world.add_rows(60)
+    with stub_server.serve(latency_s=0.02) as url:
+        world.add_teacher(url, max_in_flight=8)
+        world.head = "[generate]\npatience_s = 60"
+        with after(0.4, lambda: mode(url, outage)), after(1.2, lambda: mode(url, "")):
+            manifest = world.generate()
+    assert manifest.counts["complete"] == 60 and "error" not in manifest.counts
+    assert world.ids() == world.planned()
+
+
+def test_an_outage_that_lasts_stops_the_run_with_3_and_the_next_run_asks_again(world: World) -> None:
+    world.add_rows(40)
+    said: list[Any] = []
+    with stub_server.serve(latency_s=0.1) as url:
+        world.add_teacher(url, max_in_flight=4)
+        with after(0.3, lambda: mode(url, "401")), pytest.raises(CircuitOpen, match="HTTP 401: all 401") as caught:
+            world.generate(on_progress=lambda progress: said.append(progress.facts.get("now")))
+        assert caught.value.exit_code == 3
+        assert any(str(line).startswith("waiting for teacher 'stub' at http://127.0.0.1") for line in said)
+        assert Manifest.read(world.run / "generate") is None
+        kept = world.records()
+        assert not [record for record in kept if record["error"]]
+        with pytest.raises(CircuitOpen, match="HTTP 401"):
+            world.generate(fresh=True)
+        mode(url, "")
+        assert world.generate().counts["complete"] == 40
+        assert world.records()[: len(kept)] == kept and asked_of(url) <= 40 + 4
+
+
+def test_one_replica_of_three_that_is_down_at_the_start_is_used_when_it_comes(world: World) -> None:
+    world.add_rows(30)
+    with stub_server.serve() as first, stub_server.serve() as second:
+        world.add_teacher(first)
+        world.teachers[0]["base_url"] = [first, "http://127.0.0.1:9/v1", second]
+        assert world.generate().counts["complete"] == 30
+        assert asked_of(first) and asked_of(second)
+
+
+def test_a_replica_that_fails_everything_costs_no_row(world: World) -> None:
+    world.add_rows(40)
+    with stub_server.serve() as first, stub_server.serve(fail_all=404) as second:
+        world.add_teacher(first)
+        world.teachers[0]["base_url"] = [first, second]
+        assert world.generate().counts["complete"] == 40
+
+
+def test_the_last_row_that_fails_is_proven_guilty_by_asking_again_what_is_known_to_pass(world: World) -> None:
+    world.add_rows(3)
+    with stub_server.serve() as url:
+        world.add_teacher(url, max_retries=1)
+        world.generate()
+        world.add_rows(1, text="fault=500")
+        manifest = world.generate()
+    assert manifest.counts["complete"] == 3 and manifest.counts["errors_proven"] == 1
+    (guilty,) = [record for record in world.records() if record["error"]]
+    assert guilty["proven"] is True and guilty["error"].startswith("server_error: HTTP 500")
+
+
+def test_errors_that_earlier_versions_wrote_are_asked_again(world: World) -> None:
+    import orjson
+
+    world.add_rows(4)
+    with stub_server.serve() as url:
+        world.add_teacher(url, max_retries=1)
+        world.add_rows(1, text="fault=401x3")
+        manifest = world.generate()
+        assert manifest.counts["errors_proven"] == 1
+        (part,) = world.run.glob("generate/stub/part-*.jsonl")
+        records = [{key: value for key, value in record.items() if key != "proven"} for record in world.records()]
+        part.write_bytes(b"".join(orjson.dumps(record, option=orjson.OPT_SORT_KEYS) + b"\n" for record in records))
+        path = world.run / "generate" / "manifest.json"
+        before = orjson.loads(path.read_bytes())
+        del before["counts"]["errors_proven"]
+        path.write_bytes(orjson.dumps(before))
+        assert world.generate().counts["complete"] == 5
+
+
+def test_fresh_with_a_server_down_does_not_say_that_all_is_well(world: World) -> None:
+    world.add_rows(4)
+    world.add_rows(1, text="fault=400")
+    with stub_server.serve() as url:
+        world.add_teacher(url)
+        world.generate()
+    world.head = "[generate]\npatience_s = 0.3"
+    with pytest.raises(CircuitOpen, match="no answer from"):
+        world.generate(fresh=True)
+    assert Manifest.read(world.run / "generate") is None
+
+
+# --- images -----------------------------------------------------------------------------------------------------
+
+
+def test_a_folder_of_images_that_goes_away_is_waited_for(world: World) -> None:
+    world.add_rows(60, images=60)
+    (world.folder / "images").mkdir()
+    for row in world.rows:
+        (world.folder / row["image"]).rename(world.folder / "images" / row["image"])
+        row["image"] = f"images/{row['image']}"
+    images, away = world.folder / "images", world.folder / "away"
+    with stub_server.serve(latency_s=0.03) as url:
+        world.add_teacher(url, max_in_flight=4, images="base64")
+        world.head = "[generate]\npatience_s = 60"
+        with after(0.5, lambda: images.rename(away)), after(1.3, lambda: away.rename(images)):
+            assert world.generate().counts["complete"] == 60
+        world.add_rows(1)
+        world.rows[-1]["image"] = "images/0.png"
+        world.head = "[generate]\npatience_s = 0.5"
+        images.rename(away)
+        with pytest.raises(CircuitOpen, match="cannot be read"):
+            generate(_same_rows(world), world.run)
+        away.rename(images)
+        assert world.generate().counts["complete"] == 61
+
+
+def _same_rows(world: World) -> Any:
+    """The recipe before the last row was added."""
+    last = world.rows.pop()
+    recipe = world.recipe()
+    world.rows.append(last)
+    return recipe
+
+
+def test_a_single_image_that_is_gone_is_guilty_at_once_while_its_neighbours_are_read(tmp_path: Path) -> None:
+    with stub_server.serve() as url:
+        who = clients.teacher(url, images="base64")
+        refs = []
+        for number in range(3):
+            path = tiny_models.picture(tmp_path / f"{number}.png", number)
+            refs.append(ImageRef(sha256=sha256(path.read_bytes()), path=str(path)))
+        (tmp_path / "2.png").unlink()
+        started = time.monotonic()
+        found = {}
+        for ref in refs:
+            found |= clients.answers(who, clients.asked(who, ref.path, images=(ref,)))
+    assert [bool(found[ref.path].error) for ref in refs] == [False, False, True]
+    assert found[refs[2].path].error.startswith("image: missing_image") and time.monotonic() - started < 20
+
+
+@pytest.mark.parametrize("way", ["base64", "file"])
+def test_an_image_replaced_during_a_run_leaves_its_old_digest_on_no_new_trace(tmp_path: Path, way: str) -> None:
+    path = tiny_models.picture(tmp_path / "a.png", 1)
+    tiny_models.picture(tmp_path / "neighbour.png", 3)
+    ref = ImageRef(sha256=sha256(path.read_bytes()), path=str(path))
+    with stub_server.serve(allowed_local_media_path=tmp_path) as url:
+        who = clients.teacher(url, images=way, max_in_flight=1)
+        found: list[Completion] = []
+
+        def done(_: Any, completion: Completion) -> None:
+            found.append(completion)
+            if len(found) == 2:
+                tiny_models.picture(path, 2)
+                time.sleep(0.3)
+
+        async def run() -> None:
+            async with clients.client_of(who) as client:
+                await client.check()
+                await client.answer(clients.given(clients.asked(who, *"abcd", images=(ref,))), done)
+
+        asyncio.run(run())
+    assert [done.error.split(": ")[:2] for done in found] == [[""], [""], *[["image", "changed_image"]] * 2]
+
+
+# --- hanging and long answers -----------------------------------------------------------------------------------
+
+
+def test_a_trace_that_takes_longer_than_timeout_s_is_asked_once_and_kept() -> None:
+    with stub_server.serve() as url:
+        who = clients.teacher(url, timeout_s=1.5)
+        found = clients.answers(who, clients.asked(who, "fault=drip", "fine"))
+        assert not found["fault=drip"].error and found["fault=drip"].latency_s > 2.5
+        assert clients.seen(url)["requests"] == 2
+
+
+@pytest.mark.parametrize("fault", ["fault=hang", "fault=stall"])
+def test_a_request_that_hangs_is_given_up_after_two_silences(fault: str) -> None:
+    with stub_server.serve() as url:
+        who = clients.teacher(url, timeout_s=0.5)
+        found = clients.answers(who, clients.asked(who, fault, "fine"))
+        assert found[fault].error.startswith("timeout: nothing of the answer for 0.5 s")
+        assert clients.seen(url)["requests"] <= 6  # two tries, one good row, and that again as a control
+
+
+def test_an_answer_in_pieces_is_the_answer_that_comes_whole() -> None:
+    found = []
+    for whole in (0, 1):
+        with stub_server.serve(whole=whole, field=True) as url:
+            who = clients.teacher(url, logprobs=2)
+            (done,) = clients.answers(who, clients.asked(who, "How many?")).values()
+            found.append(
+                (done.text, done.finish_reason, done.prompt_tokens, done.image_tokens, done.completion_tokens)
+            )
+            found[-1] += (done.reasoning_tokens, done.token_ids.tolist() if done.token_ids is not None else None)  # type: ignore[assignment]
+    assert found[0] == found[1]
+
+
+# --- other models, proxies, names -------------------------------------------------------------------------------
+
+
+def test_a_server_that_answers_with_another_model_is_refused_unless_allowed(world: World) -> None:
+    world.add_rows(3)
+    with stub_server.serve(mode="other") as url:
+        world.add_teacher(url)
+        with pytest.raises(TeacherError, match=r"model .another. has answered in place of 'stub'.*allow_other_model"):
+            world.generate()
+        assert world.records() == []
+        world.teachers[0]["allow_other_model"] = True
+        world.generate()
+    assert {record["engine"]["model"] for record in world.records()} == {"another"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "answered", "same"),
+    [
+        ("gpt-4o", "gpt-4o-2024-08-06", True),
+        ("Qwen/Qwen3-8B", "Qwen3-8B", True),
+        ("/models/Qwen3-8B", "qwen3-8b", True),
+        ("Qwen/Qwen3-8B", "", True),
+        ("gpt-4o", "gpt-4o-mini", False),
+        ("Qwen/Qwen3-8B", "other/Qwen3-8B", False),
+        ("Qwen3-8B", "Qwen3-4B", False),
+    ],
+)
+def test_a_dated_name_is_the_model_and_a_like_name_is_not(asked: str, answered: str, same: bool) -> None:
+    assert same_model(asked, answered) == same
+
+
+def test_proxies_of_the_environment_are_used_but_not_for_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    assert proxy_of("http://teacher.example/v1") is None
+    monkeypatch.setenv("http_proxy", "http://proxy:3128")
+    monkeypatch.setenv("no_proxy", "inner.example,.local")
+    assert proxy_of("http://teacher.example/v1") == "http://proxy:3128"
+    assert proxy_of("https://teacher.example/v1") is None
+    for url in ("http://inner.example:8000/v1", "http://127.0.0.1:8000/v1", "http://localhost/v1", "http://[::1]/v1"):
+        assert proxy_of(url) is None
+
+
+def test_a_proxy_of_the_environment_gets_the_requests(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.add_rows(2)
+    with stub_server.serve() as url:
+        monkeypatch.setenv("http_proxy", url.removesuffix("/v1"))
+        world.add_teacher("http://teacher.invalid:8000/v1", images="base64")
+        assert world.generate().counts["complete"] == 2
+        assert asked_of(url) == 2
+
+
+def test_a_renamed_teacher_buys_nothing_again(world: World) -> None:
+    world.add_rows(6)
+    with stub_server.serve() as url:
+        world.add_teacher(url, "one")
+        world.add_teacher(url, "two", prompt="Briefly: {question}")
+        world.generate()
+        texts = {record["id"]: record["text"] for record in world.records()}
+        world.teachers[0]["name"], world.teachers[1]["name"] = "two", "three"
+        manifest = world.generate(fresh=True)
+        assert asked_of(url) == 12
+    assert manifest.counts["two.complete"] == manifest.counts["three.complete"] == 6
+    planned = set(world.planned())
+    named = [record for record in world.records() if record["id"] in planned]
+    assert {record["id"]: record["text"] for record in named} == texts
+    for name in ("two", "three"):
+        folder = world.run / "generate" / name
+        assert {record["teacher"] for part in folder.glob("part-*") for record in _lines(part)} == {name}
+
+
+def _lines(part: Path) -> list[dict[str, Any]]:
+    import orjson
+
+    return [orjson.loads(line) for line in part.read_bytes().splitlines()]
+
+
+# --- numbers ----------------------------------------------------------------------------------------------------
+
+
+def test_numbers_that_cannot_be_true_are_left_out_and_counted(world: World) -> None:
+    world.add_rows(3)
+    world.add_rows(1, text="fault=odd")
+    with stub_server.serve() as url:
+        world.add_teacher(url)
+        manifest = world.generate()
+        assert manifest.counts["complete"] == 4 and manifest.counts["odd_numbers"] == 1
+        assert world.generate() == manifest
+    (odd,) = [record for record in world.records() if "notes" in record]
+    assert odd["usage"] == {"prompt": 0, "image": 0, "reasoning": 0, "answer": 0}
+    assert {"usage.prompt_tokens = -1", "usage.completion_tokens = 5000000000.0"} <= set(odd["notes"])
+
+
+def test_a_queue_of_nonsense_is_none() -> None:
+    text = "vllm:num_requests_running {}\nvllm:num_requests_waiting 3\n"
+    assert queue(text.format("7")) == (7.0, 3.0)
+    for nonsense in ("NaN", "-1", "+Inf", "1e300"):
+        assert queue(text.format(nonsense)) is None
+
+
+# --- the end ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ignored", [False, True])
+def test_sigterm_ends_a_run_as_ctrl_c_does(world: World, ignored: bool) -> None:
+    world.add_rows(200)
+    with stub_server.serve(latency_s=0.1) as url:
+        world.add_teacher(url, max_in_flight=4)
+        world.recipe()
+        command = [sys.executable, "-m", "distill", "generate", str(world.folder / "recipe.toml"), "--run"]
+
+        def background() -> None:
+            if ignored:
+                signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+        process = subprocess.Popen(
+            [*command, str(world.run)], stderr=subprocess.PIPE, text=True, preexec_fn=background, env=os.environ
+        )
+        while process.poll() is None and not list(world.run.glob("generate/stub/part-*.jsonl")):
+            time.sleep(0.02)
+        process.send_signal(signal.SIGTERM)
+        error = process.communicate()[1]
+    assert process.returncode == 130
+    assert "Unclosed" not in error and "Traceback" not in error and "run the same command again" in error
