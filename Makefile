@@ -11,7 +11,7 @@ demo: $(VENV)/.ready
 	$(VENV)/bin/distill run tiny --run runs/tiny
 
 test: $(VENV)/.ready $(VLLM_VENV)/.tried
-	$(VENV)/bin/python -m pytest
+	$(VENV)/bin/python -m pytest --numprocesses auto --dist loadfile
 
 setup: $(VENV)/.ready
 setup-vllm: $(VLLM_VENV)/.tried
@@ -36,6 +36,7 @@ $(VLLM_VENV)/.tried: tests/vllm-requirements.txt
 lint: $(VENV)/.ready
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
+	PYTHONPATH=. $(VENV)/bin/lint-imports
 
 types: $(VENV)/.ready
 	$(VENV)/bin/mypy

@@ -19,7 +19,7 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 from distill.artifacts.manifest import Journal
 from distill.traces.logprobs import encode
 from student.data.teacher_logprobs import collect
-from student.training import token_weights
+from student.models import loss_head
 from student.training.distillation_loss import from_teacher
 
 SHAPES = {
@@ -49,7 +49,7 @@ def step(name: str) -> None:
     )
     with torch.device(device):
         model = Qwen2ForCausalLM(config).to(dtype).train()
-    token_weights.attach(model)
+    loss_head.attach(model)
     ids = torch.randint(0, vocabulary, (max(1, tokens // 512), min(512, tokens)), device=device)
     at = torch.arange(0, tokens, 2, device=device)
     labels = ids.flatten()[at]

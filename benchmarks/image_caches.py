@@ -26,9 +26,8 @@ from distill.recipe.stages import Stage
 from student.data import image_tokens, rows
 from student.data.encode import Encoder, Examples, encode
 from student.data.images import ImageStore, Pictures
-from student.models import attention, freeze, siq_vl
-from student.training import token_weights
-from student.training.stage import end_ids, pad_id, type_name
+from student.models import attention, freeze, loss_head, siq_vl
+from student.models.inputs import end_ids, pad_id, type_name
 from student.training.step_dataset import MICRO_BATCHES, feed
 
 PIXELS = 50_000_000
@@ -104,7 +103,7 @@ def steps(
 ) -> None:
     """Real tokens/s from pixels and from tokens, step by step in turns."""
     parts = siq_vl.parts(model)
-    token_weights.attach(model)
+    loss_head.attach(model)
     attention.use(model, attention.choose("auto", torch.device("cpu"), torch.float32))
     student = freeze.prepare(model, parts, stage.train, stage.lora)
     refs = [ref for example in examples.rows for ref in example.row.images]

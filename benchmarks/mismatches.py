@@ -25,9 +25,8 @@ from distill.recipe import recipe as recipes
 from student.data import rows
 from student.data.encode import Encoder, encode
 from student.data.images import ImageStore
-from student.models import attention, freeze
+from student.models import attention, freeze, inputs
 from student.models.siq_vl import build, parts
-from student.training import stage as stages
 from student.training.step_dataset import feed
 
 ASSETS = Path(__file__).resolve().parent.parent / "recipes" / "tiny"
@@ -107,7 +106,7 @@ def check(recipe: recipes.Recipe, folder: Path) -> int:
     (stage,) = recipe.stages
     model, processor = build(str(ASSETS / "tower"), str(ASSETS / "decoder"), 2)
     found = parts(model)
-    encoder = Encoder(processor, stages.end_ids(model))
+    encoder = Encoder(processor, inputs.end_ids(model))
     store = ImageStore(processor, torch.float32)
     dropped: Counter[str] = Counter()
     pixels = rows.max_pixels(recipe, stage)
@@ -125,7 +124,7 @@ def check(recipe: recipes.Recipe, folder: Path) -> int:
         image_id=encoder.image_id,
         pad_id=processor.tokenizer.pad_token_id,
         max_pixels=pixels,
-        type_name=stages.type_name(model),
+        type_name=inputs.type_name(model),
         seed=0,
     )
     print(f"{len(examples):,} rows read and planned in {time.perf_counter() - begun:.0f} s; dropped: {dict(dropped)}")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from distill import hardware
-from distill.commands import plan
+from distill.planning import plan
 from distill.recipe import recipe
 from distill.reports.text_table import table
 from student.training.workload import Load

@@ -14,9 +14,9 @@ from transformers import Idefics3Config
 
 from distill.recipe.recipe import Lora
 from distill.recipe.stages import Stage
-from student.models import attention, freeze
+from student.models import attention, freeze, loss_head
 from student.models.siq_vl import parts, without_weights
-from student.training import memory, token_weights
+from student.training import memory
 from student.training.optimizer import CompensatedAdamW
 
 TRAINED = {
@@ -58,7 +58,7 @@ def measure(trained: str, dtype: str, checkpointing: bool) -> None:
 
     model = type(outline)(outline.config).to(getattr(torch, dtype))
     attention.use(model, attention.PACKED)
-    token_weights.attach(model)
+    loss_head.attach(model)
     student = freeze.prepare(model, roles, train, lora).train()
     if checkpointing:
         model.gradient_checkpointing_enable({"use_reentrant": False})

@@ -233,7 +233,7 @@ def plan(
     overrides: SetOption = None,
 ) -> None:
     """Foretell what training takes: tokens, FLOPs, memory, hours and cost. Loads no weights."""
-    from distill.commands.plan import plan as foretell
+    from distill.planning.plan import plan as foretell
 
     show(foretell(*_open(recipe, run, overrides), gpu=gpu, price=price))
 

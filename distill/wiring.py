@@ -31,6 +31,7 @@ def measurers(recipe: Recipe, run: Path) -> "dict[str, Measurer]":
 def student_fit(recipe: Recipe, folder: Path) -> "Measurer":
     """How well traces fit the student that filter.student names; the values are kept in `folder`."""
     from filters.run_signals import student_fit as fit
+    from filters.signals import schema
     from filters.tables.side_tables import Measurer
 
     packages.require(f"filter.signals = {STUDENT!r}", *packages.TRAIN)
@@ -54,7 +55,9 @@ def student_fit(recipe: Recipe, folder: Path) -> "Measurer":
             on_done=on_done,
         )
 
-    return Measurer(columns=fit.COLUMNS, identity=identity | {"per_teacher": settings.per_teacher}, measure=measure)
+    return Measurer(
+        columns=schema.STUDENT, identity=identity | {"per_teacher": settings.per_teacher}, measure=measure
+    )
 
 
 def untuned_student(recipe: Recipe) -> tuple[str, str | None]:
@@ -118,6 +121,7 @@ def _lazy_fit(
 
 def _judge(recipe: Recipe, folder: Path) -> "Measurer":
     from filters.run_signals import teacher_judge
+    from filters.signals import schema
     from filters.tables.side_tables import Measurer
     from teacher.ask import Question, asking, teacher_of
     from teacher.messages.request import model_of, precision_key
@@ -149,6 +153,4 @@ def _judge(recipe: Recipe, folder: Path) -> "Measurer":
                 on_done=on_done,
             )
 
-    return Measurer(
-        columns=teacher_judge.COLUMNS, identity=identity | {"relative_tolerance": tolerance}, measure=measure
-    )
+    return Measurer(columns=schema.JUDGE, identity=identity | {"relative_tolerance": tolerance}, measure=measure)

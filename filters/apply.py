@@ -27,8 +27,9 @@ from filters.decisions import rules as conditions
 from filters.decisions.funnel import Funnel
 from filters.decisions.rules import UNREADABLE_IMAGE
 from filters.run_signals import corpus_duplicates, question_duplicates
-from filters.signals import registry
-from filters.signals.registry import MODELS, Extractor
+from filters.signals import registry, schema
+from filters.signals.registry import Extractor
+from filters.signals.schema import MODELS
 from filters.tables import measure
 from filters.tables.side_tables import Measurer
 from filters.tables.signal_database import Tables
@@ -261,7 +262,7 @@ def _start_over(folder: Path) -> None:
     manifest.set_aside(folder)
     before = folder.with_name(f"{folder.name}.previous")
     with manifest.storage_errors(folder):
-        measured = (before / name for name in (measure.SIGNALS, registry.TEST_SETS, *registry.SIDE))
+        measured = (before / name for name in (measure.SIGNALS, registry.TEST_SETS, *schema.SIDE))
         for path in (path for found in measured for path in found.rglob("*") if path.is_file()):
             new = folder / path.relative_to(before)
             new.parent.mkdir(parents=True, exist_ok=True)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from distill.artifacts.layout import CACHE, model_folder
 from distill.artifacts.manifest import (
     MANIFEST,
     Manifest,
@@ -32,6 +33,7 @@ from student.data import rows
 from student.distributed import processes
 from student.training import saved_model
 from student.training import stage as stages
+from student.training.session import Session
 
 # Settings that change how often something is written, never what is learned.
 _WITHOUT_EFFECT = {"save_every_steps", "log_every_steps", "report_to", "sharding", "start", "name", "validation"}
@@ -76,7 +78,7 @@ def train(
 
 def _follow(recipe: Recipe, run: Path, only: str | None) -> Manifest:
     """Train with the main process what it says, until it says nothing; it alone decides and writes."""
-    session = stages.Session()
+    session = Session()
     while (order := processes.share(None)) is not None:
         stages.run(recipe, run, **order, session=session, on_progress=unwatched)
     manifest = Manifest.read(run / "train" / (only or ""))
@@ -124,11 +126,6 @@ def _validation_fields(recipe: Recipe, stage: Stage) -> dict[str, Any]:
     }
 
 
-def model_folder(run: Path, stage: str) -> Path:
-    """Where a finished stage leaves its student."""
-    return run / "train" / stage / "model"
-
-
 def student_fields(recipe: Recipe) -> dict[str, Any]:
     """The student section, local checkpoints by their content instead of their place."""
     assert recipe.student is not None
@@ -147,7 +144,7 @@ def _stages(
     on_progress: ProgressCallback,
 ) -> dict[str, Manifest]:
     manifests: dict[str, Manifest] = {}
-    session, trained = stages.Session(), set[str]()
+    session, trained = Session(), set[str]()
     for stage in recipe.stages:
         folder = run / "train" / stage.name
         if only is not None and stage.name != only:
@@ -203,7 +200,7 @@ def _set_aside(recipe: Recipe, run: Path, stage: str | None) -> None:
     """Move finished work to train.previous: everything, or one stage and its descendants."""
     if stage is None:
         set_aside(run / "train")
-        shutil.rmtree(run / "train.previous" / stages.CACHE, ignore_errors=True)
+        shutil.rmtree(run / "train.previous" / CACHE, ignore_errors=True)
         return
     redone = {stage}
     for later in recipe.stages:
@@ -235,7 +232,7 @@ def _summary_fields(fields: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _summary(run: Path, fields: Mapping[str, Mapping[str, Any]], manifests: Mapping[str, Manifest]) -> Manifest:
-    shutil.rmtree(run / "train" / stages.CACHE, ignore_errors=True)
+    shutil.rmtree(run / "train" / CACHE, ignore_errors=True)
     settings = _summary_fields(fields)
     outputs = {f"{name}/{MANIFEST}": describe(run / "train" / name / MANIFEST) for name in manifests}
     before = Manifest.read(run / "train")

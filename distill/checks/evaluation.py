@@ -62,9 +62,9 @@ def _on_disk(context: CheckContext, key: str, arm: str, student: AnyStudent) -> 
     if packages.missing(*packages.TRAIN):
         return  # said of the extra
     from student.models import siq_vl
-    from student.training import trainer
+    from student.models.quiet import quiet
 
-    with trainer.quiet():
+    with quiet():
         target = students.Target(
             arm=arm, what=name, key="", facts={}, model=str(folder), adapter=adapter, foreign=True
         )

@@ -110,10 +110,10 @@ def check_likelihood_student(context: CheckContext) -> Iterator[CheckResult]:
         yield context.hub.look(key, name, "model", revision)
         return
     from student.models import siq_vl
-    from student.training import trainer
+    from student.models.quiet import quiet
 
     trusted = recipe.student is not None and recipe.student.trust_remote_code
-    with trainer.quiet():
+    with quiet():
         siq_vl.require_whole(str(local), trust_remote_code=trusted)
     yield fine(key, f"{local} is a whole checkpoint")
 

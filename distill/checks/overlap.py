@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from distill.checks.context import CheckContext
 from distill.checks.results import CheckResult, fine, not_checked, problem, warning
-from distill.commands import leakage
+from distill.planning import leakage
 from distill.recipe.recipe import Recipe
 
 _SHARE = 0.5

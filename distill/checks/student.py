@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from distill import hardware, packages
 from distill.checks.context import CheckContext
 from distill.checks.results import CheckResult, fine, not_checked, problem, warning
-from distill.commands.plan import StagePlan, fit
 from distill.errors import DistillError
+from distill.planning.plan import StagePlan, fit
 from distill.recipe.recipe import Recipe, Student
 from distill.recipe.stages import is_traces, lineage
 
@@ -82,9 +82,9 @@ def check_checkpoints(context: CheckContext) -> Iterator[CheckResult]:
 
 def _whole(part: str, place: Path, settings: Student) -> CheckResult:
     from student.models import siq_vl
-    from student.training import trainer
+    from student.models.quiet import quiet
 
-    with trainer.quiet():
+    with quiet():
         if part == "vision":
             siq_vl.require_tower(str(place))
         elif part == "language":
@@ -127,7 +127,7 @@ def can_be_outlined(context: CheckContext) -> bool:
 
 def encoder_of(context: CheckContext) -> "Encoder":
     from student.data.encode import Encoder
-    from student.training.stage import end_ids
+    from student.models.inputs import end_ids
 
     return Encoder(context.planner.processor, end_ids(context.planner.outline))
 

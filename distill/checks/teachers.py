@@ -120,9 +120,9 @@ def _checkpoint(teacher: Teacher, folder: Path) -> Iterator[CheckResult]:
     if packages.missing(*packages.TRAIN):
         return  # said of the extra
     from student.models import siq_vl
-    from student.training import trainer
+    from student.models.quiet import quiet
 
-    with trainer.quiet():
+    with quiet():
         siq_vl.require_whole(str(folder), trust_remote_code=teacher.trust_remote_code)
     yield fine(f"{_key(teacher)}.model", f"{folder} is a whole checkpoint with its processor")
 

@@ -45,7 +45,7 @@ def _compared(recipe: Recipe, run: Path, *, asked: bool = False, stage: str | No
 
     `asked`: what teachers are asked; otherwise what the stages learn from, or one of them.
     """
-    from distill.commands import leakage
+    from distill.planning import leakage
 
     stages = [each for each in recipe.stages if stage in (None, each.name)]
     names = [leakage.ASKED] if asked and leakage.ASKED in recipe.data else []

@@ -21,7 +21,7 @@ from distill.data import images
 from distill.errors import ImageError
 from distill.recipe.recipe import Recipe
 from distill.types import Sample, Trace
-from filters.signals.registry import FACTS
+from filters.signals.schema import FACTS
 from filters.tables.signal_database import order, text
 from filters.tables.trace_index import Index
 

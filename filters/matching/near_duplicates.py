@@ -2,7 +2,7 @@
 
 Candidates share a band of their MinHash signatures (`filters.text.minhash`); a pair counts only when the exact
 Jaccard similarity of the texts' shingles reaches the threshold, and their values and names agree
-(`filters.matching.compared_forms`). What is remembered are texts, not traces: a digest of the words, so that texts of
+(`filters.text.compared_forms`). What is remembered are texts, not traces: a digest of the words, so that texts of
 the same words are one. Components do not depend on the order in which texts came, and adding texts to an index gives
 what indexing all of them at once gives: a text is only ever compared with those that share a band.
 
@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from distill.artifacts.manifest import atomic_path, storage_errors, write_json
 from distill.errors import DataError, StaleError
-from filters.matching.compared_forms import apart
+from filters.text.compared_forms import apart
 from filters.text.minhash import Cut, Digests, Scheme, Signatures, agreement, band_keys, cut, similarity
 from filters.text.shingles import Hashes
 

@@ -14,7 +14,8 @@ import orjson
 import pyarrow as pa
 
 from filters.signals.base import ERROR, NOT_APPLICABLE, OK, TIMED_OUT, UNDECIDABLE, VALUE_TYPES, WORDS
-from filters.signals.registry import FAMILIES, SIDE
+from filters.signals.registry import FAMILIES
+from filters.signals.schema import SIDE
 from filters.tables.signal_database import SCRATCH, ranges
 
 Kind = Literal["number", "count", "flag", "text"]

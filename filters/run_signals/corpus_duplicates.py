@@ -3,7 +3,7 @@
 The measuring stage leaves a digest and a signature of every text; `filters.matching.near_duplicates` groups the
 texts. Here traces are put in the place of texts: of a group the preferred trace is complete, correct, and has the
 smallest id, so no order matters. Traces without words are in no group. Traces of several groups with one template
-(`filters.matching.compared_forms`) say the same words with other values: they are marked, and are no duplicates.
+(`filters.text.compared_forms`) say the same words with other values: they are marked, and are no duplicates.
 Nothing is dropped here.
 """
 
@@ -21,7 +21,7 @@ from distill.artifacts.integrity import digested_path, is_whole
 from distill.errors import StaleError
 from filters.matching.near_duplicates import Index as Texts
 from filters.signals.base import NOT_APPLICABLE, OK
-from filters.signals.registry import CORPUS
+from filters.signals.schema import CORPUS
 from filters.tables.signal_database import Tables, connect
 from filters.tables.trace_index import Ids, Index
 from filters.text.minhash import Digests, Scheme, Signatures, cut, jaccard, sign

@@ -32,26 +32,16 @@ from distill.errors import ImageError
 from distill.types import ImageRef, Sample
 from filters.matching import image_match
 from filters.matching.image_match import Look
-from filters.signals.base import OK, UNDECIDABLE, family
+from filters.signals.base import OK, UNDECIDABLE
+from filters.signals.schema import QUESTION
 from filters.tables import side_tables
 from filters.tables.trace_index import read_partition
 
 VERSION = "1"
 """Raised whenever the same samples could get other values."""
 
-COLUMNS = family(
-    "question",
-    question_duplicate_of=("text", "id of the sample that asks the same of the same pictures and is kept before it"),
-    question_cluster_size=("count", "samples that ask the same of the same pictures, itself included"),
-    question_picture_cluster=(
-        "text",
-        "smallest id of the samples whose pictures are the same; none without pictures",
-    ),
-    question_picture_questions=("count", "samples whose pictures are the same, itself included"),
-    question_pictures=("count", "pictures of the question"),
-)
 
-_SCHEMA = pa.schema([pa.field("sample_id", pa.string()), *COLUMNS])
+_SCHEMA = pa.schema([pa.field("sample_id", pa.string()), *QUESTION])
 _ROW_GROUP = 8192
 _UNREAD = "unread"
 _CLOSING = " \t.?!:;,"

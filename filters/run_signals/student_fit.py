@@ -14,31 +14,17 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from distill.artifacts.damaged_lines import recovered
 from distill.artifacts.integrity import digest_note
 from distill.artifacts.json_lines import requiring
 from distill.artifacts.manifest import Journal, canonical, fingerprint, storage_errors
 from distill.errors import DistillError
 from distill.types import Outcome, Sample, Trace
-from filters.signals.base import NOT_APPLICABLE, OK, UNDECIDABLE, family
+from filters.signals.base import NOT_APPLICABLE, OK, UNDECIDABLE
+from filters.signals.schema import STUDENT
 from filters.tables import side_tables
 from filters.tables.side_tables import Done, Item
 
-COLUMNS: pa.Schema = family(
-    "student",
-    student_nll=("number", "surprisal of the response given image and question, nats a token of the untuned student"),
-    student_rank_surprisal=(
-        "number",
-        "sum of its tokens' ranks, at most 100 each, over the sum of their surprisals (arXiv 2601.14249): low fits",
-    ),
-    student_ifd=("number", "surprisal given image and question over that without either: high is hard to follow"),
-    student_blind_gap=("number", "how many nats a token the image takes off the surprisal; NULL without an image"),
-    student_answer_nll=("number", "surprisal of the answer given image, question and rationale, nats a token"),
-    student_tokens=("count", "length of the response in the student's tokens, the end of the turn included"),
-    student_reason=("text", "why there is no value"),
-)
 VERSION = "1"
 """Raised whenever the same trace could get another value."""
 PART_ROWS = 4096
@@ -103,7 +89,7 @@ def measure(
     the values depend on besides the trace. `on_done` hears of rows as they are done, and whether they were reused.
     """
     staging = folder / _STAGING
-    own = fingerprint({**identity, "columns": COLUMNS.names, "version": VERSION})
+    own = fingerprint({**identity, "columns": STUDENT.names, "version": VERSION})
     with storage_errors(folder):
         staging.mkdir(parents=True, exist_ok=True)
     for path in staging.glob("*.parquet"):
@@ -130,7 +116,7 @@ def measure(
         rows |= _measured(
             rest, places[0].with_suffix(".jsonl"), stamp[side_tables.FINGERPRINT], measure_batch, on_done
         )
-        side_tables.write(places[0], list(rows.values()), COLUMNS, stamp)
+        side_tables.write(places[0], list(rows.values()), STUDENT, stamp)
         places[0].with_suffix(".jsonl").unlink(missing_ok=True)
     return _adopted(folder, staging, count)
 

@@ -11,22 +11,16 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from distill.artifacts.damaged_lines import recovered
 from distill.artifacts.json_lines import requiring
 from distill.artifacts.manifest import Journal, fingerprint, storage_errors
 from distill.types import Sample, Trace
 from filters.signals.answer import judged
-from filters.signals.base import ERROR, OK, UNDECIDABLE, family
+from filters.signals.base import ERROR, OK, UNDECIDABLE
+from filters.signals.schema import JUDGE
 from filters.tables import side_tables
 from filters.tables.side_tables import Done, Item
 
-COLUMNS: pa.Schema = family(
-    "judge",
-    judge_verdict=("text", "correct, wrong or undecided: a teacher's word on an answer_verdict that is undecided"),
-    judge_reason=("text", "what the teacher said"),
-)
 VERSION = "1"
 JOURNAL = "replies.jsonl"
 ROUND = 256
@@ -61,7 +55,7 @@ def measure(
     """
     with storage_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    own = fingerprint({**identity, "columns": COLUMNS.names, "version": VERSION, "prompt": prompt})
+    own = fingerprint({**identity, "columns": JUDGE.names, "version": VERSION, "prompt": prompt})
     of_trace: dict[str, bytes] = {}
     questions: dict[bytes, str] = {}
     for name, sample, trace in items:
@@ -79,7 +73,7 @@ def measure(
         paths.append(path)
         stamp = {side_tables.FINGERPRINT: fingerprint({"identity": own, "rows": fingerprint({"rows": rows})})}
         if side_tables.metadata(path) != stamp:
-            side_tables.write(path, rows, COLUMNS, stamp)
+            side_tables.write(path, rows, JUDGE, stamp)
     with storage_errors(folder):
         for stale in set(folder.glob("*.parquet")) - set(paths):
             stale.unlink()

@@ -12,13 +12,12 @@ import pyarrow as pa
 from distill.errors import DistillError
 from distill.recipe.recipe import Recipe
 from distill.types import Sample, Trace
-from filters.run_signals import question_duplicates, student_fit, teacher_judge
 from filters.signals import contamination
 from filters.signals.agreement import Agreement
 from filters.signals.answer import Answer
 from filters.signals.answer_consistency import Conclusion
 from filters.signals.arithmetic import Arithmetic
-from filters.signals.base import ERROR, TIMED_OUT, family
+from filters.signals.base import ERROR, TIMED_OUT
 from filters.signals.contamination import Contamination
 from filters.signals.format import Format
 from filters.signals.grounding import Grounding
@@ -28,6 +27,7 @@ from filters.signals.personal_data import Sensitive
 from filters.signals.reasoning_steps import Steps
 from filters.signals.refusal import Refusal
 from filters.signals.repetition import Repetition
+from filters.signals.schema import FACTS, SIDE
 from filters.signals.time_limits import MOST_CHARACTERS, MOST_SECONDS, OutOfTime, TooMuch, processor_time, too_long
 from filters.signals.trace_duplicates import Duplicates
 
@@ -70,43 +70,10 @@ FAMILIES: Mapping[str, type[Extractor]] = {
 TEST_SETS = "testsets"
 """Where in the stage's folder the index of the test sets lies."""
 
-_FACTS: list[tuple[str, pa.DataType]] = [
-    ("id", pa.string()),
-    ("sample_id", pa.string()),
-    ("teacher", pa.string()),
-    ("k", pa.int64()),
-    ("domain", pa.string()),
-    ("outcome", pa.string()),
-    ("finish_reason", pa.string()),
-    ("hinted", pa.bool_()),
-]
-FACTS = pa.schema(_FACTS)
-"""What the signal table says of a trace before anything is measured."""
-
 LOCAL = pa.schema(
     [*FACTS, *(field for family in FAMILIES.values() for field in family.columns), ("signal_errors", pa.string())]
 )
 """What is measured partition by partition. Columns of families that were not asked for are NULL."""
-
-CORPUS = family(
-    "corpus",
-    corpus_duplicate=("flag", "another trace of the run is as good as the same and is preferred"),
-    corpus_duplicate_of=("text", "id of the preferred trace"),
-    corpus_jaccard=("number", "Jaccard similarity of the word shingles of both"),
-    corpus_cluster_size=("count", "traces in its group of near duplicates, itself included"),
-    corpus_other_values=("flag", "another trace of the run has the same words but for other numbers or names"),
-    corpus_template_size=("count", "traces with the same words but for numbers and names, itself included"),
-)
-SIDE: Mapping[str, tuple[Literal["id", "sample_id"], pa.Schema]] = {
-    "corpus": ("id", CORPUS),
-    "question": ("sample_id", question_duplicates.COLUMNS),
-    "student": ("id", student_fit.COLUMNS),
-    "judge": ("id", teacher_judge.COLUMNS),
-}
-"""What one partition alone, or this process, cannot measure: the key by which a table is joined, and its columns."""
-
-MODELS = ("student", "judge")
-"""Side tables that a model measures."""
 
 COLUMNS = pa.schema([*LOCAL, *(field for _, schema in SIDE.values() for field in schema)])
 """The signal table: one row a trace."""

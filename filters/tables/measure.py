@@ -48,7 +48,7 @@ _TEXTS: list[tuple[str, pa.DataType]] = [
 SCHEMA = pa.schema([*registry.LOCAL, *(pa.field(name, kind) for name, kind in _TEXTS)])
 """A partition's file: the signals, and what is remembered of the texts, which no rule can see: all that the trace's
 sample is measured from (`content`), and for near duplicates the digest and MinHash signature of the words, and two
-hashes of `filters.matching.compared_forms`."""
+hashes of `filters.text.compared_forms`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

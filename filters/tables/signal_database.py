@@ -14,7 +14,8 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from filters.signals.registry import COLUMNS, LOCAL, SIDE
+from filters.signals.registry import COLUMNS, LOCAL
+from filters.signals.schema import SIDE
 
 SIGNALS = "signals"
 SCRATCH = "scratch"

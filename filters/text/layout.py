@@ -2,7 +2,7 @@
 
 Goes: markdown marks, list numbers that count on from 1, the capitals of headings, HTML tags, LaTeX's wrappers,
 full-width and other compatibility forms, the many quotes and dashes of Unicode, apostrophes, thousands separators.
-Case stays, for `filters.matching.compared_forms` reads names from it. What is left of punctuation parts words there
+Case stays, for `filters.text.compared_forms` reads names from it. What is left of punctuation parts words there
 and is no word.
 """
 
@@ -56,7 +56,7 @@ def _plain(character: str) -> str:
         return ""
     if kind[0] == "S":
         return f" {character} " if kind == "Sc" or character in _OPERATORS else " "
-    # Small letters must be as long in UTF-8 as capitals: `filters.matching.compared_forms` compares them byte by
+    # Small letters must be as long in UTF-8 as capitals: `filters.text.compared_forms` compares them byte by
     # byte.
     small = character.lower()
     if len(small.encode("utf-8", "surrogatepass")) != len(character.encode("utf-8", "surrogatepass")):

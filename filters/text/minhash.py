@@ -1,6 +1,6 @@
 """MinHash signatures of texts: one written-down scheme, the same on every machine and in every version.
 
-A text is cut into shingles of its words without case and layout (`filters.matching.compared_forms`); its values are
+A text is cut into shingles of its words without case and layout (`filters.text.compared_forms`); its values are
 mixed into every shingle, so that texts of other values share none and can never be near duplicates. A signature holds
 the minimum of each of `permutations` multiplications of the shingles' hashes. Two signatures agree in a place with
 the probability of the texts' Jaccard similarity (Broder 1997). Signatures are cut into `bands`; texts that share one
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from filters.matching.compared_forms import Form, forms, same_names
+from filters.text.compared_forms import Form, forms, same_names
 from filters.text.shingles import Hashes, mixed, odd, shingled
 
 Signatures = NDArray[np.uint32]
@@ -52,7 +52,7 @@ class Scheme:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signed:
     """What is kept of each text: a digest of its words, its signature (texts, permutations), and two hashes of
-    `filters.matching.compared_forms`: its names, and its template."""
+    `filters.text.compared_forms`: its names, and its template."""
 
     digests: Digests
     signatures: Signatures

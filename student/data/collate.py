@@ -12,11 +12,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from peft import PeftModel
 from transformers import PreTrainedModel
 
+from distill.recipe.recipe import Stage
 from student.data import packing
 from student.data.encode import Example, Examples
 from student.data.images import Pictures, join_features
+from student.models import attention
 
 Positions = Callable[[torch.Tensor, torch.Tensor, dict[str, torch.Tensor]], torch.Tensor]
 """Ids, token types and image inputs of one row to its positions, int64[axes, tokens]."""
@@ -142,3 +145,31 @@ def row_bounds(layout: Layout, examples: Examples) -> list[tuple[int, int]]:
     """For each row of a pass, where its labelled tokens begin and end among those of the pass."""
     ends = np.cumsum([0, *(len(examples.rows[row].kinds) for row in layout.rows)])
     return [(int(begin), int(end)) for begin, end in pairwise(ends)]
+
+
+def collate(
+    student: PreTrainedModel | PeftModel,
+    examples: Examples,
+    store: Pictures,
+    stage: Stage,
+    *,
+    image_id: int,
+    pad_id: int,
+    max_pixels: int,
+    type_name: str | None,
+) -> Collator:
+    """What makes inputs of rows as the stage packs them."""
+    model = student.get_base_model() if isinstance(student, PeftModel) else student
+    packs = attention.can_pack(model.config, type_name)
+    bounds = packs and attention.takes_bounds(attention.of(model))
+    return Collator(
+        examples,
+        store,
+        image_id=image_id,
+        pad_id=pad_id,
+        max_pixels=max_pixels,
+        line_tokens=stage.line_tokens if packs and not bounds else None,
+        bounds=bounds,
+        type_name=type_name,
+        positions=spatial_positions(model),
+    )

@@ -22,7 +22,8 @@ from distill.recipe.recipe import Recipe
 from distill.types import Progress, ProgressCallback, Sample
 from student.evaluation import students
 from student.evaluation.students import Target
-from student.training import stage as stages
+from student.models.inputs import end_ids, type_name
+from student.training.session import Session
 
 if TYPE_CHECKING:
     from student.data.images import ImageStore
@@ -158,7 +159,7 @@ def ask(
         serve = _vllm(recipe, engines)() if served and own else None
         begin()
         journal = stack.enter_context(Journal(folder / REPLIES))
-        session = stages.Session()
+        session = Session()
         for each in work:
             told = _teller(each, journal, on_progress)
             if each.target.server is not None:
@@ -200,24 +201,24 @@ def _teller(work: Work, journal: Journal, on_progress: ProgressCallback) -> Told
     return told
 
 
-def _embedded(recipe: Recipe, work: Work, session: stages.Session, told: Told) -> None:
+def _embedded(recipe: Recipe, work: Work, session: Session, told: Told) -> None:
     """Ask in this process, batch by batch. Batches don't depend on what is missing, so neither do replies."""
     import torch
 
     from student.data.encode import Encoder
     from student.inference import generation
-    from student.training import trainer
+    from student.models.quiet import quiet
 
     gc.collect()  # the student before may still be there, and a GPU has no room for two
-    with trainer.quiet():
+    with quiet():
         student, processor = students.load(recipe, work.target)
         student.to("cuda" if torch.cuda.is_available() else "cpu").eval()
-    encoder = Encoder(processor, stages.end_ids(student))
+    encoder = Encoder(processor, end_ids(student))
     store = _store(work.target, session, processor, student.dtype)
     max_pixels = recipe.data[recipe.eval.data].max_pixels
     for asked, batch, wanted in _batches(recipe, work, encoder, store, told):
         begun = time.perf_counter()
-        with trainer.quiet():
+        with quiet():
             replies = generation.replies(
                 student,
                 processor,
@@ -227,7 +228,7 @@ def _embedded(recipe: Recipe, work: Work, session: stages.Session, told: Told) -
                 batch,
                 max_new_tokens=recipe.eval.max_new_tokens,
                 max_pixels=max_pixels,
-                type_name=stages.type_name(student),
+                type_name=type_name(student),
             )
         seconds = (time.perf_counter() - begun) / len(batch)
         told(
@@ -274,7 +275,7 @@ def _batches(
         )
 
 
-def _store(target: Target, session: stages.Session, processor: Any, dtype: Any) -> "ImageStore":
+def _store(target: Target, session: Session, processor: Any, dtype: Any) -> "ImageStore":
     """Resized images; those of the recipe's own students share them, for their processors are the same."""
     from student.data.images import ImageStore
 
@@ -289,14 +290,14 @@ def _exported(recipe: Recipe, folder: Path, work: Work, serve: Serve, limits: Ma
     from student.data.encode import Encoder
     from student.export import convert
     from student.inference import generation
-    from student.training import trainer
+    from student.models.quiet import quiet
 
     place = folder / _EXPORT
     shutil.rmtree(place, ignore_errors=True)
-    with trainer.quiet():
+    with quiet():
         student, processor = students.load(recipe, work.target)
-    encoder = Encoder(processor, stages.end_ids(student))
-    store = _store(work.target, stages.Session(), processor, student.dtype)
+    encoder = Encoder(processor, end_ids(student))
+    store = _store(work.target, Session(), processor, student.dtype)
     chunks: list[tuple[Round, list[Sample]]] = []
     longest = 0
     for asked, batch, missing in _batches(recipe, work, encoder, store, told):
@@ -312,7 +313,7 @@ def _exported(recipe: Recipe, folder: Path, work: Work, serve: Serve, limits: Ma
         "limit-mm-per-prompt": {"image": max(len(sample.images) for _, wanted in chunks for sample in wanted)},
     }
     try:
-        with trainer.quiet():
+        with quiet():
             convert.save(_native(work.target, student), processor, place)
         del student
         gc.collect()

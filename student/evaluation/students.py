@@ -12,13 +12,14 @@ from typing import Any
 import orjson
 
 from distill import redact
+from distill.artifacts.layout import ADAPTER, MODEL, model_folder
 from distill.artifacts.manifest import directory_sha256, fingerprint, require
 from distill.errors import ModelError, RecipeError
 from distill.recipe.eval import BASE, AnyStudent
 from distill.recipe.recipe import Recipe
 from distill.recipe.stages import is_traces
-from student.train import model_folder, student_fields
-from student.training.saved_model import ADAPTER, MODEL, require_saved
+from student.train import student_fields
+from student.training.saved_model import require_saved
 
 SERVED_NOTE = (
     "Known by its address and the name of its model alone: which weights answered there is the server's word, and "

@@ -17,7 +17,7 @@ from student.data.images import ImageStore
 from student.export import convert
 from student.inference import generation
 from student.models import siq_vl
-from student.training import stage
+from student.models.inputs import end_ids, type_name
 
 Tokens = tuple[Sequence[int], Sequence[int]]
 """Ids of a prompt, image tokens included, and of the reply to it, the end of the turn included."""
@@ -51,7 +51,7 @@ class Student:
         self.samples = samples
         self._max_new_tokens = recipe.eval.max_new_tokens
         self.max_pixels = recipe.data[source].max_pixels
-        self._encoder = Encoder(self._processor, stage.end_ids(self._model))
+        self._encoder = Encoder(self._processor, end_ids(self._model))
         self._store = ImageStore(self._processor, getattr(torch, dtype))
         self._batches = list(
             generation.batches(self._encoder, self._store, samples, batch_size=_BATCH, max_pixels=self.max_pixels)
@@ -73,7 +73,7 @@ class Student:
                 batch,
                 max_new_tokens=self._max_new_tokens,
                 max_pixels=self.max_pixels,
-                type_name=stage.type_name(self._model),
+                type_name=type_name(self._model),
             )
             found |= {place: reply for (place, _), reply in zip(batch, ids, strict=True)}
             on_done(len(found))
@@ -122,7 +122,7 @@ class Student:
             self.samples,
             [(place, [*self.prompts[place], *ids])],
             max_pixels=self.max_pixels,
-            type_name=stage.type_name(self._model),
+            type_name=type_name(self._model),
         )
         found = self._model(**inputs, logits_to_keep=len(ids) + 1, use_cache=False).logits[0]
         return torch.as_tensor(found[:-1].float())

@@ -15,6 +15,8 @@ import torch
 from peft import PeftModel
 from transformers import PreTrainedModel, ProcessorMixin
 
+from distill.artifacts import layout
+from distill.artifacts.layout import model_folder
 from distill.artifacts.manifest import versions, write_json
 from distill.data import reader
 from distill.errors import DataError, DistillError
@@ -27,9 +29,7 @@ from student.export import convert
 from student.export.reply_comparison import Student, Tokens
 from student.inference import generation
 from student.models import siq_vl, start_model
-from student.train import model_folder
-from student.training import saved_model
-from student.training import stage as stages
+from student.models.inputs import end_ids, type_name
 
 REPORT = "verify.json"
 RELOADED_LIMIT = 1e-5
@@ -206,7 +206,7 @@ def _learned(
     if stage.lora.quantize is not None:
         # What the adapter was trained on is the start as rounded to 4 bits, and that is nowhere to be read.
         return [*checks, Check(name="adapter", value=None, limit=None, passed=True, note="not compared: 4-bit base")]
-    adapted = PeftModel.from_pretrained(start, run / "train" / stage.name / saved_model.ADAPTER).eval()
+    adapted = PeftModel.from_pretrained(start, run / "train" / stage.name / layout.ADAPTER).eval()
     limit = MERGED_LIMIT if dtype == "float32" else ROUNDED_LIMIT * float(logits.abs().max())
     return [*checks, _within("adapter", logits, _logits(adapted, inputs), limit)]
 
@@ -219,10 +219,10 @@ def _within(name: str, expected: torch.Tensor, found: torch.Tensor, limit: float
 def _probe(
     model: PreTrainedModel, processor: ProcessorMixin, samples: Sequence[Sample], max_pixels: int
 ) -> dict[str, Any]:
-    encoder, store = Encoder(processor, stages.end_ids(model)), ImageStore(processor, torch.float32)
+    encoder, store = Encoder(processor, end_ids(model)), ImageStore(processor, torch.float32)
     (batch,) = generation.batches(encoder, store, samples, batch_size=len(samples), max_pixels=max_pixels)
     return generation.prompt_inputs(
-        processor, encoder, store, samples, batch, max_pixels=max_pixels, type_name=stages.type_name(model)
+        processor, encoder, store, samples, batch, max_pixels=max_pixels, type_name=type_name(model)
     )
 
 

@@ -22,8 +22,8 @@ from student.data.encode import Encoder, Examples, encode
 from student.data.images import ImageStore
 from student.data.rows import Row
 from student.models import attention, siq_vl
-from student.training import stage
-from student.training.token_weights import require_plain_head
+from student.models.inputs import end_ids, type_name
+from student.models.loss_head import require_plain_head
 
 RANK_CLIP = 100
 """Largest rank that counts: the clip of the rank-surprisal ratio (Yang et al. 2026, arXiv 2601.14249)."""
@@ -93,9 +93,9 @@ class Fit:
     ) -> None:
         self._model = model.eval()
         self._processor = processor
-        self._encoder = Encoder(processor, stage.end_ids(model))
+        self._encoder = Encoder(processor, end_ids(model))
         self._batch_tokens, self._max_length, self._max_pixels = batch_tokens, max_length, max_pixels
-        self._types = stage.type_name(model)
+        self._types = type_name(model)
         self._opening = self._encoder.opening()
         packs = model.device.type == "cuda" and attention.can_pack(model.config, self._types)
         self._line_tokens = _LINE_TOKENS if packs else None

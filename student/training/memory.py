@@ -28,9 +28,9 @@ from distill.hardware import usable_bytes
 from distill.recipe.stages import AUTO, Stage
 from student.models import freeze
 from student.models.flops import patch_values
+from student.models.loss_head import score
 from student.models.siq_vl import Parts, without_weights
 from student.training.optimizer import STATE_BYTES
-from student.training.token_weights import score
 
 _ADAM_STATES = 2
 _FOUR_BITS = 0.516

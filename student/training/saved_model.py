@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from distill.artifacts.integrity import require_whole
+from distill.artifacts.layout import ADAPTER, MODEL
 from distill.artifacts.manifest import Manifest
 from distill.recipe.recipe import Recipe, Stage
 from student.distributed import processes
@@ -12,8 +13,6 @@ from student.models import start_model
 
 if TYPE_CHECKING:
     from student.models.siq_vl import Parts
-
-MODEL, ADAPTER = "model", "adapter"
 
 
 def require_saved(run: Path, stage: str, *, digests: bool = False) -> None:

@@ -8,13 +8,24 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from distill.artifacts.layout import (
+    ADAPTER,
+    CACHE,
+    CHECKPOINTS,
+    COVERAGE,
+    DISTRIBUTIONS,
+    METRICS,
+    MODEL,
+    PARTS,
+    SETTINGS,
+)
 from distill.artifacts.manifest import Manifest, begin, canonical, describe, fingerprint, versions, write_json
 from distill.data.source_images import pictures_of
 from distill.errors import DataError, InputError, RecipeError
@@ -22,9 +33,9 @@ from distill.recipe.recipe import Recipe, Stage
 from distill.types import Progress, ProgressCallback
 from student.data import rows
 from student.distributed import processes
-from student.models.start_model import Bases
+from student.models.inputs import end_ids, pad_id, type_name
 from student.training import saved_model
-from student.training.saved_model import ADAPTER, MODEL
+from student.training.session import Session
 
 if TYPE_CHECKING:
     import torch
@@ -36,21 +47,7 @@ if TYPE_CHECKING:
     from student.models.siq_vl import Parts
     from student.training.metrics_log import StepLog
 
-CHECKPOINTS = "checkpoints"
-METRICS, PARTS, SETTINGS = "metrics.jsonl", "parts.json", "settings.json"
-CACHE = ".cache"
-"""Below the folder of all stages: what can be computed again (student/data/images.py,
-student/data/image_tokens.py)."""
-DISTRIBUTIONS, COVERAGE = "distributions", "distill.json"
 PACKAGES = ("torch", "transformers", "trl", "peft", "accelerate", "tokenizers")
-
-
-@dataclass(slots=True)
-class Session:
-    """What stages of one command share: resized images, and the model that several start from."""
-
-    bases: Bases = field(default_factory=Bases)
-    store: "ImageStore | None" = None
 
 
 def run(
@@ -74,6 +71,7 @@ def run(
     from student.data import image_tokens
     from student.models import freeze
     from student.models.flops import Cost
+    from student.models.quiet import quiet
     from student.models.siq_vl import parts as find_parts
     from student.training import checkpoints, freeze_checks, memory, metrics_log, trainer
     from student.training.step_dataset import feed, require_something_to_learn
@@ -94,7 +92,7 @@ def run(
             f"(with --stage {stage.name} for this stage alone)",
         )
     dtype = getattr(torch, recipe.student.dtype)
-    with trainer.quiet():
+    with quiet():
         model, processor = session.bases.take(recipe, start, again=again)
     parts = find_parts(model)
     with processes.main_first():
@@ -201,7 +199,7 @@ def run(
             watch=watched,
         )
     freeze_checks.require_equal(frozen, freeze_checks.frozen_digests(student, parts))
-    with trainer.quiet():
+    with quiet():
         student = saved_model.whole(student, recipe, stage, start, parts)
         if not main:
             return None
@@ -258,16 +256,16 @@ def _ready(
     """A loaded model as its stage trains it: our loss, attention and kernels, everything else frozen."""
     import torch
 
-    from student.models import attention, freeze, kernels
-    from student.training import token_weights, trainer
+    from student.models import attention, freeze, kernels, loss_head
+    from student.models.quiet import quiet
 
     assert recipe.student is not None
-    token_weights.require_plain_head(model, torch.tensor([encoder.prompts([("?", 0)])[0]]), type_name(model))
-    token_weights.attach(model)
+    loss_head.require_plain_head(model, torch.tensor([encoder.prompts([("?", 0)])[0]]), type_name(model))
+    loss_head.attach(model)
     attention.use(model, attention.choose(recipe.student.attention, device, model.dtype))
     kernels.apply(stage.kernels, model, parts)
     torch.manual_seed(recipe.seed)
-    with trainer.quiet():
+    with quiet():
         return freeze.prepare(model, parts, stage.train, stage.lora)
 
 
@@ -357,26 +355,6 @@ def _distributions(
         )
     )
     return found
-
-
-def end_ids(model: Any) -> list[int]:
-    """Every token that ends a turn of this model."""
-    ids = getattr(model.generation_config, "eos_token_id", None)
-    return [] if ids is None else [ids] if isinstance(ids, int) else [int(value) for value in ids]
-
-
-def pad_id(processor: Any) -> int:
-    """The token that lines are padded with."""
-    pad = processor.tokenizer.pad_token_id
-    return int(pad if pad is not None else processor.tokenizer.eos_token_id)
-
-
-def type_name(model: Any) -> str | None:
-    """The input by which a model wants to be told which tokens are image tokens, if it does."""
-    import inspect
-
-    names = inspect.signature(type(model).forward).parameters
-    return next((name for name in ("mm_token_type_ids", "token_type_ids") if name in names), None)
 
 
 def _workers(store: "ImageStore | TokenStore") -> int:

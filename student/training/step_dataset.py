@@ -18,11 +18,10 @@ from distill.errors import DataError, DistillError
 from distill.recipe.stages import Stage
 from student.data import mixture
 from student.data.batch_plan import MicroBatch, Plan
-from student.data.collate import Collator, Layout, spatial_positions
+from student.data.collate import Collator, Layout, collate
 from student.data.encode import KINDS, Examples
 from student.data.images import Pictures
 from student.data.teacher_logprobs import TopLogprobs
-from student.models import attention
 from student.models.flops import Cost
 from student.models.siq_vl import Parts
 from student.training.metrics_log import Facts
@@ -102,34 +101,6 @@ def feed(
     cost = Cost.of(student, parts)
     data = StepData(plan, examples, collator, stage, names, cost=cost, distributions=distributions, process=process)
     return Feed(plan, data, names)
-
-
-def collate(
-    student: PreTrainedModel | PeftModel,
-    examples: Examples,
-    store: Pictures,
-    stage: Stage,
-    *,
-    image_id: int,
-    pad_id: int,
-    max_pixels: int,
-    type_name: str | None,
-) -> Collator:
-    """What makes inputs of rows as the stage packs them."""
-    model = student.get_base_model() if isinstance(student, PeftModel) else student
-    packs = attention.can_pack(model.config, type_name)
-    bounds = packs and attention.takes_bounds(attention.of(model))
-    return Collator(
-        examples,
-        store,
-        image_id=image_id,
-        pad_id=pad_id,
-        max_pixels=max_pixels,
-        line_tokens=stage.line_tokens if packs and not bounds else None,
-        bounds=bounds,
-        type_name=type_name,
-        positions=spatial_positions(model),
-    )
 
 
 def require_something_to_learn(examples: Examples, stage: Stage) -> None:

@@ -4,27 +4,23 @@ A checkpoint holds the trainable tensors only (the frozen ones are the start mod
 states. Does not know about runs or manifests (student/train.py).
 """
 
-import logging
 import math
 import shutil
 import time
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 from datasets import Dataset
-from datasets import logging as datasets_logging
 from peft import PeftModel
 from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.utils.data import DataLoader
 from transformers import PreTrainedModel, PrinterCallback, ProcessorMixin, TrainerState, set_seed
 from transformers.trainer import TRAINER_STATE_NAME
-from transformers.utils import logging as transformers_logging
 from trl import SFTTrainer
 
 from distill.artifacts.manifest import sync, write_text
@@ -33,6 +29,8 @@ from distill.recipe.recipe import Stage
 from student.distributed import fsdp, processes
 from student.models.flops import matmul_rate
 from student.models.freeze import plain_model
+from student.models.loss_head import Scored
+from student.models.quiet import quiet
 from student.models.siq_vl import Parts
 from student.training import sft_config
 from student.training.callbacks import Due, LogBeforeSave, Proof, StopWhenAsked
@@ -50,7 +48,6 @@ from student.training.interrupts import Interrupts, leave_to_parent
 from student.training.metrics_log import Meter, OnLog, StepLog, flat
 from student.training.optimizer import CompensatedAdamW
 from student.training.step_dataset import FACTS, FAILED, MICRO_BATCHES, TEACHER, Feed
-from student.training.token_weights import Scored
 from student.validation.early_stopping import Measured, Watch
 
 _OPTIMIZER, _SCHEDULER = "optimizer.pt", "scheduler.pt"
@@ -102,31 +99,6 @@ def _only(items: Sequence[Any]) -> Any:
     """The one item of a batch."""
     (item,) = items
     return item
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Keep progress bars, banners and advice of the libraries off the user's terminal."""
-    bars = transformers_logging.is_progress_bar_enabled()
-    levels = transformers_logging.get_verbosity(), datasets_logging.get_verbosity()
-    others = [logging.getLogger(name) for name in ("trl", "accelerate", "peft", "torch.distributed", "torch._dynamo")]
-    kept = [logger.level for logger in others]
-    transformers_logging.disable_progress_bar()
-    transformers_logging.set_verbosity_error()
-    datasets_logging.set_verbosity_error()
-    for logger in others:
-        logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        for logger, level in zip(others, kept, strict=True):
-            logger.setLevel(level)
-        transformers_logging.set_verbosity(levels[0])
-        datasets_logging.set_verbosity(levels[1])
-        if bars:
-            transformers_logging.enable_progress_bar()
 
 
 class StageTrainer(SFTTrainer):  # type: ignore[misc]

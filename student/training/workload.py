@@ -98,7 +98,7 @@ def of_stage(recipe: Recipe, run: Path, stage: Stage, outline: Any, processor: A
         return _most(recipe, stage, total, outline, cost)
     from student.data.encode import Encoder, encode
     from student.data.images import ImageStore
-    from student.training.stage import end_ids
+    from student.models.inputs import end_ids
 
     dropped: Counter[str] = Counter()
     store = ImageStore(processor, outline.dtype, memory_bytes=1 << 28)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from distill.artifacts import layout
 from distill.artifacts.damaged_lines import recovered
 from distill.artifacts.json_lines import requiring
 from distill.artifacts.manifest import canonical, write_json, write_jsonl
@@ -24,13 +25,13 @@ from distill.recipe.recipe import Recipe, Stage
 from distill.recipe.validation import Validation
 from distill.types import Progress, ProgressCallback
 from student.data import rows
+from student.data.collate import collate
 from student.data.encode import Encoder, Examples
 from student.data.images import ImageStore
 from student.distributed import fsdp
 from student.inference.scoring import Prediction
 from student.models.freeze import plain_model
-from student.training import stage as stages
-from student.training.step_dataset import collate
+from student.models.inputs import pad_id, type_name
 from student.validation import measure as quality
 from student.validation.measure import Figures, HeldOut, Questions
 from student.validation.page import SamplesPage
@@ -61,7 +62,7 @@ def of_stage(
     settings = stage.validation
     if settings is None:
         return None
-    kind = stages.type_name(plain_model(student))
+    kind = type_name(plain_model(student))
     questions = None
     if settings.data is not None:
         questions = quality.choose(
@@ -84,7 +85,7 @@ def of_stage(
             store,
             stage,
             image_id=encoder.image_id,
-            pad_id=stages.pad_id(processor),
+            pad_id=pad_id(processor),
             max_pixels=rows.max_pixels(recipe, stage),
             type_name=kind,
         )
@@ -103,7 +104,7 @@ def of_stage(
         )
 
     title = f"{recipe.name}: {stage.name}"
-    checkpoints = folder / stages.CHECKPOINTS
+    checkpoints = folder / layout.CHECKPOINTS
     return Watch(settings, folder, checkpoints, title=title, questions=questions, held=held, on_look=on_look)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from distill.artifacts.layout import PLAN
 from distill.artifacts.manifest import Output, atomic_path, describe
 from distill.data.arrow import table_of
 from distill.recipe.recipe import Recipe
@@ -21,7 +22,6 @@ from teacher.scheduling.sampling_policy import Line, Rules
 from teacher.store.question_plan import QUARANTINE, SAMPLES, Plan
 from teacher.store.trace_index import Entry, Ledger
 
-PLAN = "plan.parquet"
 _COLUMNS: dict[str, pa.DataType] = {
     "id": pa.string(),
     "sample_id": pa.string(),

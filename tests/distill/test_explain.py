@@ -10,10 +10,10 @@ from distill.commands.explain import explain, gather
 from distill.errors import DataError
 from filters.apply import apply
 from filters.dataset.exports import export
-from filters.signals import registry
+from filters.signals import registry, schema
 from filters.signals.repetition import Repetition
 
-FACTS = registry.FACTS.names
+FACTS = schema.FACTS.names
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,7 @@ def test_every_family_is_shown_with_its_state_and_what_the_tables_remember_of_te
     row = next(item for item in table if item["id"] == traces[3].id)
     assert all(states[name] == row[f"{name}_state"] for name in registry.FAMILIES)
     shown = {column for family in known.families for column in family.values}
-    columns = {*registry.LOCAL.names, *registry.CORPUS.names} - {*FACTS, "signal_errors"}
+    columns = {*registry.LOCAL.names, *schema.CORPUS.names} - {*FACTS, "signal_errors"}
     assert shown == {name for name in columns if not name.endswith("_state")}
     text = explain(run, traces[3].id)
     assert f"  repetition: ok (version {Repetition.version}, ngram 4)\n    repetition_ngram" in text

@@ -11,8 +11,8 @@ from run_fixtures import picture
 from typer.testing import CliRunner
 
 from distill import cli
-from distill.commands import leakage
 from distill.errors import DataError
+from distill.planning import leakage
 from distill.recipe.recipe import Recipe, load
 
 RECIPE = """

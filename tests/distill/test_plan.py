@@ -10,12 +10,12 @@ import torch
 from typer.testing import CliRunner
 
 from distill import cli, hardware
-from distill.commands import plan
 from distill.errors import ModelError, RecipeError
+from distill.planning import plan
 from distill.recipe.recipe import Recipe, load
 from student.data import encode, images, rows
-from student.models import siq_vl
-from student.training import stage, workload
+from student.models import inputs, siq_vl
+from student.training import workload
 
 TOWER = {
     "model_type": "siglip_vision_model",
@@ -169,7 +169,7 @@ def test_rows_and_tokens_of_data_that_is_there_are_those_that_training_sees(worl
     for planned in found:
         examples = encode.encode(
             rows.read(recipe, world / "run", planned.stage, encode.Counter()),
-            encode.Encoder(processor, stage.end_ids(student)),
+            encode.Encoder(processor, inputs.end_ids(student)),
             images.ImageStore(processor, torch.float32),
             max_length=planned.stage.max_length,
             max_pixels=10**6,

@@ -13,10 +13,10 @@ from run_fixtures import picture
 from typer.testing import CliRunner
 
 from distill import cli
-from distill.commands import leakage
 from distill.commands.split import source_of, split
 from distill.data import reader
 from distill.errors import DataError
+from distill.planning import leakage
 from distill.recipe.recipe import load
 from distill.types import Sample
 

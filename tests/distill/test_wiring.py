@@ -16,7 +16,7 @@ from distill.errors import DataError, RecipeError
 from distill.recipe.recipe import Recipe
 from distill.wiring import measurers
 from filters.apply import apply
-from filters.run_signals import student_fit, teacher_judge
+from filters.signals import schema
 from filters.tables.side_tables import Item
 
 STUDENT = '[student]\nmodel = "model"\n[filter]\nsignals = ["student"]\n'
@@ -174,5 +174,5 @@ def test_a_resolved_recipe_names_the_checkpoint_by_its_whole_path(tmp_path: Path
 
 
 def test_every_column_begins_with_the_name_of_its_family() -> None:
-    assert all(name.startswith("student_") for name in student_fit.COLUMNS.names)
-    assert all(name.startswith("judge_") for name in teacher_judge.COLUMNS.names)
+    assert all(name.startswith("student_") for name in schema.STUDENT.names)
+    assert all(name.startswith("judge_") for name in schema.JUDGE.names)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from run_fixtures import sample, trace
 
-from filters.matching.compared_forms import apart, forms
 from filters.matching.near_duplicates import Index
 from filters.signals.trace_duplicates import Duplicates
+from filters.text.compared_forms import apart, forms
 from filters.text.layout import without_layout
 from filters.text.minhash import Scheme, cut, sign, similarity
 

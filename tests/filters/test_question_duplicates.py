@@ -17,6 +17,7 @@ from distill.types import ImageRef, Sample
 from filters.apply import apply
 from filters.matching import image_match
 from filters.run_signals import question_duplicates
+from filters.signals import schema
 from filters.tables import side_tables
 
 LIMIT = 10_000_000
@@ -269,7 +270,7 @@ def test_the_rows_are_in_the_order_of_their_ids_and_have_the_columns_that_are_to
     world.write([ask(name, "Why?", library[0]) for name in "cab"])
     table = pq.read_table(world.out / "part-00000.parquet")
     assert table["sample_id"].to_pylist() == ["a", "b", "c"]
-    assert table.schema.names == ["sample_id", *question_duplicates.COLUMNS.names]
+    assert table.schema.names == ["sample_id", *schema.QUESTION.names]
 
 
 def test_the_filter_drops_traces_of_a_repeated_question(tmp_path):

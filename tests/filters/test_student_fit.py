@@ -17,6 +17,7 @@ from distill.artifacts.integrity import digest_note
 from distill.errors import DistillError
 from distill.types import Sample, Trace
 from filters.run_signals import student_fit
+from filters.signals import schema
 from filters.tables.side_tables import Item
 
 IDENTITY = {"checkpoint": "c0ffee"}
@@ -84,7 +85,7 @@ def test_every_trace_has_one_row_with_its_values_or_the_reason_why_not(tmp_path:
     found[2] = (found[2][0], asked, replace(found[2][2], reasoning="endless"))
     paths, student = run(found, tmp_path)
     table = rows(paths)
-    assert list(pq.read_schema(paths[0]).names) == ["id", *student_fit.COLUMNS.names]
+    assert list(pq.read_schema(paths[0]).names) == ["id", *schema.STUDENT.names]
     assert pq.read_schema(paths[0]).metadata[b"fingerprint"]
     assert set(table) == {one for one, _, _ in found} and len(student.asked) == len(found) - 2
     assert [table[found[place][0]]["student_state"] for place in range(4)] == [

@@ -12,6 +12,7 @@ import run_fixtures as fixtures
 from distill.artifacts.manifest import read_jsonl
 from distill.types import Sample, Trace
 from filters.run_signals import teacher_judge
+from filters.signals import schema
 from filters.signals.answer import judged
 
 PROMPT = "Q: {question} G: {gold} P: {prediction} {other}"
@@ -69,7 +70,7 @@ def test_only_undecided_verdicts_are_asked_about_and_each_question_once(tmp_path
     assert set(rows(paths)) == open_ones
     wanted = {teacher_judge.question(PROMPT, sample, trace) for name, sample, trace in found if name in open_ones}
     assert sorted(teacher.asked) == sorted(wanted) and len(teacher.asked) < len(open_ones)
-    assert list(pq.read_schema(paths[0]).names) == ["id", *teacher_judge.COLUMNS.names]
+    assert list(pq.read_schema(paths[0]).names) == ["id", *schema.JUDGE.names]
     assert pq.read_schema(paths[0]).metadata[b"fingerprint"]
 
 

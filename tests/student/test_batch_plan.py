@@ -167,8 +167,8 @@ def test_packs_of_the_tiny_recipe_are_full(name: str):
     from distill.recipe.recipe import load
     from student.data import encode, rows
     from student.data.images import ImageStore
+    from student.models import inputs
     from student.models.siq_vl import build
-    from student.training import stage as stages
 
     recipe = load("tiny", {"stages.align.data": name, "stages.align.limit": "1500"})
     assets = recipe.path.parent / "tiny"
@@ -176,7 +176,7 @@ def test_packs_of_the_tiny_recipe_are_full(name: str):
     stage = recipe.stages[0].model_copy(update={"batch_tokens": 16_384, "max_steps": None})
     examples = encode.encode(
         rows.read(recipe, assets, stage, Counter()),
-        encode.Encoder(processor, stages.end_ids(model)),
+        encode.Encoder(processor, inputs.end_ids(model)),
         ImageStore(processor, torch.float32),
         max_length=stage.max_length,
         max_pixels=10**6,

@@ -14,7 +14,7 @@ from distill.errors import DataError
 from distill.types import ImageRef
 from student.data import collate, encode
 from student.data import images as pictures
-from student.training import stage
+from student.models import inputs
 
 PIXELS = 10**6
 
@@ -25,7 +25,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def encoded(model, processor, rows):
-    encoder = encode.Encoder(processor, stage.end_ids(model))
+    encoder = encode.Encoder(processor, inputs.end_ids(model))
     store = pictures.ImageStore(processor, torch.float32)
     examples = encode.encode(rows, encoder, store, max_length=500, max_pixels=PIXELS)
     collator = collate.Collator(
@@ -34,7 +34,7 @@ def encoded(model, processor, rows):
         image_id=encoder.image_id,
         pad_id=processor.tokenizer.pad_token_id,
         max_pixels=PIXELS,
-        type_name=stage.type_name(model),
+        type_name=inputs.type_name(model),
     )
     return examples, collator
 

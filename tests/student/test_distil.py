@@ -18,11 +18,9 @@ from student.data import images, teacher_logprobs
 from student.data.encode import Encoder
 from student.data.encode import encode as encode_rows
 from student.data.rows import read
-from student.models import freeze
+from student.models import freeze, inputs, loss_head
 from student.models.siq_vl import parts
 from student.train import train
-from student.training import stage as stages
-from student.training import token_weights
 from student.training.distillation_loss import from_teacher, topk_divergence
 from student.training.step_dataset import feed
 
@@ -83,14 +81,14 @@ def test_the_loss_is_likelihood_and_divergence_by_their_weight(place: Path):
     made = worlds.recipe(place, stage(0.3, more="no_think = 0.3\n").replace("batch_size = 8", "batch_size = 40"))
     planned = made.stages[0]
     model, processor = worlds.student("siq-vl", place)
-    encoder, store = Encoder(processor, stages.end_ids(model)), images.ImageStore(processor, torch.float32)
+    encoder, store = Encoder(processor, inputs.end_ids(model)), images.ImageStore(processor, torch.float32)
     examples = encode_rows(
         read(made, place / "run", planned, Counter()), encoder, store, max_length=500, max_pixels=10**6
     )
     found, coverage = teacher_logprobs.of_examples(
         place / "run/generate", examples.rows, top_k=20, decode=processor.tokenizer.decode, folder=place / "table"
     )
-    token_weights.attach(model)
+    loss_head.attach(model)
     student = freeze.prepare(model, parts(model), planned.train, None)
     steps = feed(
         student,

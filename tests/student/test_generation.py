@@ -12,8 +12,8 @@ from distill.types import Sample
 from student.data import encode
 from student.data import images as pictures
 from student.inference import generation
+from student.models import inputs
 from student.models.siq_vl import build
-from student.training import stage
 
 PIXELS = 10**6
 
@@ -31,7 +31,7 @@ def questions(folder: Path, count: int = 7) -> list[Sample]:
 
 
 def answers(model, processor, samples, *, batch_size: int, max_new_tokens: int = 12):
-    encoder = encode.Encoder(processor, stage.end_ids(model))
+    encoder = encode.Encoder(processor, inputs.end_ids(model))
     store = pictures.ImageStore(processor, torch.float32)
     found = {}
     for batch in generation.batches(encoder, store, samples, batch_size=batch_size, max_pixels=PIXELS):
@@ -44,7 +44,7 @@ def answers(model, processor, samples, *, batch_size: int, max_new_tokens: int =
             batch,
             max_new_tokens=max_new_tokens,
             max_pixels=PIXELS,
-            type_name=stage.type_name(model),
+            type_name=inputs.type_name(model),
         )
         found |= {samples[place].id: reply for (place, _), reply in zip(batch, replies, strict=True)}
     return found

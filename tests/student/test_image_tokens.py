@@ -12,6 +12,7 @@ import pytest
 import student_worlds as worlds
 import torch
 
+from distill.artifacts import layout
 from distill.artifacts.manifest import read_jsonl
 from distill.errors import ModelError, StorageError
 from distill.recipe.recipe import load
@@ -20,9 +21,8 @@ from distill.types import ImageRef, Progress
 from student.data import encode, image_tokens
 from student.data import images as pictures
 from student.data.disk_cache import DATA
-from student.models import freeze, siq_vl
+from student.models import freeze, inputs, siq_vl
 from student.train import train
-from student.training import stage
 
 PIXELS = 10**6
 
@@ -39,7 +39,7 @@ def prepared(kind, world, tmp_path, *, images=2, train=("language",), dtype=torc
     parts = siq_vl.parts(model)
     freeze.prepare(model, parts, train, None)
     store = pictures.ImageStore(processor, dtype)
-    encoder = encode.Encoder(processor, stage.end_ids(model))
+    encoder = encode.Encoder(processor, inputs.end_ids(model))
     rows = worlds.rows(tmp_path, 4, images=images)
     return model, parts, store, encoder, rows
 
@@ -76,7 +76,7 @@ def test_logits_and_gradients_are_those_of_the_pixels(kind, images, world, tmp_p
                 model,
                 ids,
                 source.join([source.features(ref, PIXELS) for ref in row.images]),
-                stage.type_name(model),
+                inputs.type_name(model),
                 encoder.image_id,
             )
             for source in (store, kept)
@@ -92,7 +92,7 @@ def test_an_image_that_went_through_the_tower_alone_is_equal_to_the_bit(kind, wo
     model, parts, store, encoder, rows = prepared(kind, world, tmp_path, images=1)
     for row in rows[:2]:
         kept = tokens(model, parts, store, encoder, row.images, tmp_path)
-        ids, types = ids_of(encoder, store, row), stage.type_name(model)
+        ids, types = ids_of(encoder, store, row), inputs.type_name(model)
         found = [
             passed(model, ids, source.join([source.features(row.images[0], PIXELS)]), types, encoder.image_id)
             for source in (store, kept)
@@ -107,7 +107,7 @@ def test_the_tower_is_not_asked_again_and_pixels_still_go_through_it(world, tmp_
     kept = tokens(model, parts, store, encoder, refs, tmp_path)
     asked = []
     model.get_submodule(parts.tower).register_forward_hook(lambda *_: asked.append(1))
-    row, types = rows[0], stage.type_name(model)
+    row, types = rows[0], inputs.type_name(model)
     ids = ids_of(encoder, store, row)
     passed(model, ids, kept.join([kept.features(r, PIXELS) for r in row.images]), types, encoder.image_id)
     assert not asked
@@ -293,7 +293,7 @@ def test_a_recipe_trained_on_kept_tokens_and_killed_twice_ends_as_if_nothing_hap
             text=True,
         )
         assert child.returncode == -signal.SIGKILL, child.stderr
-        assert len(list((killed / "run" / "train" / stage.CACHE).glob("tokens-*"))) == 1
+        assert len(list((killed / "run" / "train" / layout.CACHE).glob("tokens-*"))) == 1
     said: list[Progress] = []
     train(load(killed / "recipe.toml", ON_DISK), killed / "run", on_progress=said.append)
     # The tokens were there: no batch went through the tower.
@@ -302,7 +302,7 @@ def test_a_recipe_trained_on_kept_tokens_and_killed_twice_ends_as_if_nothing_hap
         assert losses(killed, name) == losses(whole, name)
         assert losses(whole, name) == pytest.approx(losses(pixels, name), abs=1e-4)
     for folder in (pixels, whole, killed):
-        assert not (folder / "run" / "train" / stage.CACHE).exists()
+        assert not (folder / "run" / "train" / layout.CACHE).exists()
 
 
 @pytest.mark.parametrize(

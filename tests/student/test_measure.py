@@ -19,9 +19,8 @@ from distill.types import Sample
 from student.data import collate, encode, images
 from student.inference import generation
 from student.inference.scoring import judged, summary
-from student.models import attention, freeze
+from student.models import attention, freeze, inputs, loss_head
 from student.models.siq_vl import parts
-from student.training import stage, token_weights
 from student.validation import measure
 
 PIXELS = 10**6
@@ -51,11 +50,11 @@ def chosen(student: tuple[Any, Any], found: list[Sample], **settings: Any) -> me
         found,
         validation,
         processor,
-        encode.Encoder(processor, stage.end_ids(model)),
+        encode.Encoder(processor, inputs.end_ids(model)),
         images.ImageStore(processor, torch.float32),
         max_length=200,
         max_pixels=PIXELS,
-        type_name=stage.type_name(model),
+        type_name=inputs.type_name(model),
         plain=False,
         relative_tolerance=0.0,
     )
@@ -72,7 +71,7 @@ def student(kind: str, world: Path) -> tuple[Any, Any]:
 def rows(built: tuple[Any, Any], folder: Path, batches: list[list[int]]) -> measure.HeldOut:
     """Rows with images and responses of different lengths."""
     model, processor = built
-    encoder = encode.Encoder(processor, stage.end_ids(model))
+    encoder = encode.Encoder(processor, inputs.end_ids(model))
     store = images.ImageStore(processor, torch.float32)
     examples = encode.encode(worlds.rows(folder, 6), encoder, store, max_length=200, max_pixels=PIXELS)
     collator = collate.Collator(
@@ -81,7 +80,7 @@ def rows(built: tuple[Any, Any], folder: Path, batches: list[list[int]]) -> meas
         image_id=encoder.image_id,
         pad_id=processor.tokenizer.pad_token_id,
         max_pixels=PIXELS,
-        type_name=stage.type_name(model),
+        type_name=inputs.type_name(model),
     )
     return measure.HeldOut(batches=batches, collate=collator)
 
@@ -181,7 +180,7 @@ def test_a_student_prepared_for_training_says_what_it_says_when_it_is_evaluated(
         questions = chosen((model, processor), samples(tmp_path), batch_size=6)
         measured: Any = model
         if prepared:
-            token_weights.attach(model)
+            loss_head.attach(model)
             attention.use(model, attention.PACKED)
             measured = freeze.prepare(model, parts(model), ["language"], Lora(dropout=0.5))
         told.append(measure.measure(measured, questions, None, step=1, steps=9)[1])

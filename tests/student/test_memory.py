@@ -9,8 +9,8 @@ from transformers import Idefics3Config
 
 from distill.recipe.recipe import Lora
 from distill.recipe.stages import Stage
-from student.models import attention, freeze, siq_vl
-from student.training import memory, token_weights
+from student.models import attention, freeze, loss_head, siq_vl
+from student.training import memory
 
 TEXT = {
     "model_type": "qwen2",
@@ -52,7 +52,7 @@ def test_a_step_on_real_tensors_holds_what_was_foretold(trained: str, checkpoint
 
     model = type(without)(without.config)
     attention.use(model, attention.PACKED)
-    token_weights.attach(model)
+    loss_head.attach(model)
     student = freeze.prepare(model, roles, *TRAINED[trained]).train()
     for parameter in student.parameters():
         parameter.grad = torch.zeros_like(parameter) if parameter.requires_grad else None

@@ -10,8 +10,7 @@ import torch
 
 from student.data import collate, encode, packing
 from student.data import images as pictures
-from student.models import attention
-from student.training import stage, token_weights
+from student.models import attention, inputs, loss_head
 
 WAYS = {"rows": (None, "sdpa"), "masked lines": (250, "sdpa"), "one line": (None, attention.PACKED)}
 """How rows may share a pass: a line each; several lines and a mask; one line whose bounds attention is told."""
@@ -23,7 +22,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def collator(model, processor, rows, *, line_tokens: int | None = None, bounds: bool = False) -> collate.Collator:
-    encoder = encode.Encoder(processor, stage.end_ids(model))
+    encoder = encode.Encoder(processor, inputs.end_ids(model))
     store = pictures.ImageStore(processor, torch.float32)
     examples = encode.encode(rows, encoder, store, max_length=500, max_pixels=10**6)
     return collate.Collator(
@@ -34,7 +33,7 @@ def collator(model, processor, rows, *, line_tokens: int | None = None, bounds: 
         max_pixels=10**6,
         line_tokens=line_tokens,
         bounds=bounds,
-        type_name=stage.type_name(model),
+        type_name=inputs.type_name(model),
         positions=collate.spatial_positions(model),
     )
 
@@ -108,7 +107,7 @@ def test_the_loss_head_gives_the_gradients_of_plain_cross_entropy(kind: str, wor
     model, processor = worlds.student(kind, world)
     layout = layout_of(model, processor, mixed_rows(tmp_path), "one line")
     expected, theirs = loss_and_gradients(model, layout)
-    token_weights.attach(model)
+    loss_head.attach(model)
     count = len(layout.labels)
     model.zero_grad()
     scored = model(

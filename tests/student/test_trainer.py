@@ -12,9 +12,9 @@ import torch
 from distill.errors import DistillError, ModelError, StorageError
 from distill.recipe.recipe import Lora, Stage
 from student.data import encode, images
-from student.models import attention, freeze, kernels
+from student.models import attention, freeze, inputs, kernels, loss_head
 from student.models.siq_vl import parts
-from student.training import freeze_checks, stage, token_weights, trainer
+from student.training import freeze_checks, trainer
 from student.training.metrics_log import Meter, StepLog
 from student.training.step_dataset import MICRO_BATCHES, Feed, feed
 
@@ -51,11 +51,11 @@ class Run:
         self.stage = Stage(**{**SETTINGS, "train": ("language",), **settings})
         self.model, self.processor = worlds.student(kind, world)
         self.parts = parts(self.model)
-        self.encoder = encode.Encoder(self.processor, stage.end_ids(self.model))
+        self.encoder = encode.Encoder(self.processor, inputs.end_ids(self.model))
         self.store = images.ImageStore(self.processor, torch.float32)
         made = [replace(row, source="traces") for row in worlds.rows(folder, 12)]
         self.examples = encode.encode(made, self.encoder, self.store, max_length=500, max_pixels=10**6)
-        token_weights.attach(self.model)
+        loss_head.attach(self.model)
         attention.use(self.model, attend)
         torch.manual_seed(0)
         self.student = freeze.prepare(self.model, self.parts, self.stage.train, self.stage.lora)
@@ -72,7 +72,7 @@ class Run:
             image_id=self.encoder.image_id,
             pad_id=self.processor.tokenizer.pad_token_id,
             max_pixels=10**6,
-            type_name=stage.type_name(self.model),
+            type_name=inputs.type_name(self.model),
             seed=0,
             **shared,
         )

@@ -2,7 +2,7 @@
 
 Every training source (what teachers are asked, what a stage learns from or replays) is compared with every evaluation
 source (`eval.data`, what stages validate on, named test sets). What counts as a leak says
-`filters.matching.source_overlap`. `measure` only counts, for a check of a whole recipe; `require` refuses to go on,
+`filters.source_overlap`. `measure` only counts, for a check of a whole recipe; `require` refuses to go on,
 for a stage that is about to begin.
 """
 
@@ -20,9 +20,9 @@ from distill.errors import DataError
 from distill.recipe.recipe import Recipe, Stage
 from distill.recipe.stages import TRACES, is_traces
 from distill.reports.text_table import table
-from filters.matching import source_overlap
-from filters.matching.source_overlap import Overlap
+from filters import source_overlap
 from filters.signals.contamination import ASKED as ASKED
+from filters.source_overlap import Overlap
 
 FOLDER = "leakage"
 """Of a run: the indexes of its evaluation sources, and what was found in each training source."""

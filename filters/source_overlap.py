@@ -7,7 +7,7 @@
 Every picture is decoded, so one that was saved or resized again is found. A picture of one colour shows nothing and
 is no leak by itself. What was found is kept beside the indexes of the evaluation sources and holds as long as the
 sources and their pictures do. Which sources are compared, and what follows, is the business of
-`distill.commands.leakage`.
+`distill.planning.leakage`.
 """
 
 import time

@@ -1,0 +1,22 @@
+"""What a model takes and ends with: tokens that end a turn, the padding token, the input of token types."""
+
+import inspect
+from typing import Any
+
+
+def end_ids(model: Any) -> list[int]:
+    """Every token that ends a turn of this model."""
+    ids = getattr(model.generation_config, "eos_token_id", None)
+    return [] if ids is None else [ids] if isinstance(ids, int) else [int(value) for value in ids]
+
+
+def pad_id(processor: Any) -> int:
+    """The token that lines are padded with."""
+    pad = processor.tokenizer.pad_token_id
+    return int(pad if pad is not None else processor.tokenizer.eos_token_id)
+
+
+def type_name(model: Any) -> str | None:
+    """The input by which a model wants to be told which tokens are image tokens, if it does."""
+    names = inspect.signature(type(model).forward).parameters
+    return next((name for name in ("mm_token_type_ids", "token_type_ids") if name in names), None)

@@ -1,0 +1,174 @@
+"""A head that scores labelled positions only.
+
+It computes the loss's gradients in its forward pass, chunk by chunk, so neither logits nor probabilities of more than
+one chunk ever exist and nothing is computed twice (the idea of Liger's fused linear cross-entropy, arXiv 2410.10989).
+TRL's own head projects every position on a CPU and the labelled ones twice on a GPU.
+"""
+
+import functools
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch.distributed.tensor import DTensor
+from torch.utils._triton import has_triton
+from transformers import PreTrainedModel
+
+from distill.errors import ModelError
+
+_LOGITS = 1 << 26
+"""Entries of the largest tensor over the vocabulary: 256 MiB of float32."""
+_FUSED_LOGITS = 1 << 28
+"""The same where one kernel works on the logits in place: 512 MiB of bfloat16, the only such tensor."""
+
+Extra = Callable[[torch.Tensor, slice], torch.Tensor]
+"""A further loss of a slice of the scored positions from their float32 logits, already weighted: a scalar."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scored:
+    """What the head says of its positions; only `loss` carries gradients."""
+
+    loss: torch.Tensor
+    nll: torch.Tensor
+    """Nats, float32[positions]."""
+    right: torch.Tensor
+    """Whether the label was the likeliest token, bool[positions]."""
+
+
+class _Head(torch.autograd.Function):
+    """Linear layer, softmax and weighted negative log-likelihood at once."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden: torch.Tensor,
+        weight: torch.Tensor,
+        bias: torch.Tensor | None,
+        labels: torch.Tensor,
+        weights: torch.Tensor,
+        extra: Extra | None,
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        needs_hidden, needs_weight, needs_bias = ctx.needs_input_grad[:3]
+        grad_hidden = torch.empty_like(hidden) if needs_hidden else None
+        # Summed in float32: chunks are many, and each adds little.
+        grad_weight = torch.zeros_like(weight, dtype=torch.float32) if needs_weight else None
+        grad_bias = torch.zeros_like(bias, dtype=torch.float32) if bias is not None and needs_bias else None
+        loss = hidden.new_zeros((), dtype=torch.float32)
+        nll = hidden.new_empty(len(labels), dtype=torch.float32)
+        right = torch.empty(len(labels), dtype=torch.bool, device=hidden.device)
+        fused = extra is None and hidden.is_cuda and has_triton()
+        size = max(1, (_FUSED_LOGITS if fused else _LOGITS) // len(weight))
+        for start in range(0, len(labels), size):
+            part = slice(start, start + size)
+            logits = nn.functional.linear(hidden[part], weight, bias)
+            if fused:
+                from student.models.loss_kernel import slopes_
+
+                nll[part], right[part] = slopes_(logits, labels[part], weights[part])
+                slope = logits
+            else:
+                slope, nll[part], right[part], added = _slopes(
+                    logits.float(), labels[part], weights[part], extra, part
+                )
+                slope, loss = slope.to(hidden.dtype), loss + added
+            if grad_hidden is not None:
+                torch.mm(slope, weight, out=grad_hidden[part])
+            if grad_weight is not None:
+                grad_weight += slope.T @ hidden[part]
+            if grad_bias is not None:
+                grad_bias += slope.sum(0)
+        ctx.save_for_backward(
+            grad_hidden,
+            None if grad_weight is None else grad_weight.to(weight.dtype),
+            None if grad_bias is None or bias is None else grad_bias.to(bias.dtype),
+        )
+        ctx.mark_non_differentiable(nll, right)
+        return loss + (nll * weights).sum(), nll, right
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        by = grads[0]
+        return (
+            *(None if saved is None else saved * by.to(saved.dtype) for saved in ctx.saved_tensors),
+            None,
+            None,
+            None,
+        )
+
+
+def _slopes(
+    logits: torch.Tensor, labels: torch.Tensor, weights: torch.Tensor, extra: Extra | None, part: slice
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor | float]:
+    """Of float32 logits [n, words]: slopes of the loss, nll, whether the label is the likeliest, `extra`."""
+    right = logits.argmax(1) == labels
+    grad: torch.Tensor | None = None
+    added: torch.Tensor | float = 0.0
+    if extra is not None:
+        with torch.enable_grad():
+            leaf = logits.detach().requires_grad_()
+            further = extra(leaf, part)
+            (grad,) = torch.autograd.grad(further, leaf)
+        added = further.detach()
+    log_probs = torch.log_softmax(logits, 1)
+    own = labels[:, None]
+    nll = -log_probs.gather(1, own)[:, 0]
+    slope = log_probs.exp_()
+    slope.scatter_add_(1, own, torch.full_like(own, -1, dtype=slope.dtype))
+    slope *= weights[:, None]
+    if grad is not None:
+        slope += grad
+    return slope, nll, right, added
+
+
+def score(
+    head: nn.Module,
+    hidden: torch.Tensor,
+    labels: torch.Tensor,
+    weights: torch.Tensor,
+    extra: Extra | None = None,
+) -> Scored:
+    """Score `labels` int64[n] under the states [n, width] that predict them; loss = weights . nll + extra."""
+    whole = [value.full_tensor() if isinstance(value, DTensor) else value for value in (head.weight, head.bias)]
+    loss, nll, right = _Head.apply(  # type: ignore[no-untyped-call]
+        hidden, *whole, labels, weights, extra
+    )
+    return Scored(loss=loss, nll=nll, right=right)
+
+
+def attach(model: PreTrainedModel) -> None:
+    """Make `model(**inputs, at=, labels=, weights=)` score `labels` at the flat positions `at`.
+
+    Without `at` the forward is the model's own. To be called before PEFT or a parallel wrapper takes the model;
+    both go on working because the pass stays one call of the model.
+    """
+    own = model.forward
+
+    @functools.wraps(type(model).forward)
+    def forward(self: PreTrainedModel, *args: Any, at: torch.Tensor | None = None, **inputs: Any) -> Any:
+        if at is None:
+            return own(*args, **inputs)
+        labels, weights, extra = inputs.pop("labels"), inputs.pop("weights"), inputs.pop("extra", None)
+        # With a cache the models skip the detection of packed lines, and rows leak into each other.
+        states = self.base_model(*args, **inputs, use_cache=False).last_hidden_state
+        return score(self.get_output_embeddings(), states.flatten(0, 1)[at], labels, weights, extra)
+
+    model.forward = types.MethodType(forward, model)  # type: ignore[method-assign]
+
+
+@torch.inference_mode()
+def require_plain_head(model: PreTrainedModel, ids: torch.Tensor, types_name: str | None) -> None:
+    """Raise ModelError for a student whose logits of `ids` int64[1, n] are more than its head of its states."""
+    inputs = {"input_ids": ids}
+    if types_name is not None:
+        inputs[types_name] = torch.zeros_like(ids)
+    whole = model(**inputs, use_cache=False).logits.float()
+    ours = model.get_output_embeddings()(model.base_model(**inputs, use_cache=False).last_hidden_state).float()
+    if whole.shape != ours.shape or not torch.allclose(whole, ours, rtol=1e-2, atol=1e-2 * float(whole.abs().max())):
+        raise ModelError(
+            f"{type(model).__name__} changes its logits after the output layer; such a student can neither be "
+            "trained nor measured here"
+        )

@@ -1,0 +1,17 @@
+"""What the stages of one command share."""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from student.models.start_model import Bases
+
+if TYPE_CHECKING:
+    from student.data.images import ImageStore
+
+
+@dataclass(slots=True)
+class Session:
+    """What stages of one command share: resized images, and the model that several start from."""
+
+    bases: Bases = field(default_factory=Bases)
+    store: "ImageStore | None" = None
