@@ -110,6 +110,7 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
         self._feed, self._projector = feed, projector
         self._meter, self._watch = meter, watch
         self._interrupts = Interrupts()
+        self._loader: DataLoader[Any] | None = None
         self.stopper = StopWhenAsked(self._interrupts)
         # One process trains on one device; several need a launcher, and nn.DataParallel is no choice for TRL.
         kwargs["args"]._n_gpu = min(1, kwargs["args"].n_gpu)
@@ -118,7 +119,10 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
     def run(self, folder: Path) -> StepLog:
         """Train to the end of the stage, unless a signal asks to stop: KeyboardInterrupt after a checkpoint."""
         with self._interrupts:
-            self._train_on(folder)
+            try:
+                self._train_on(folder)
+            finally:
+                self._end_workers()
             if self.stopper.stopped or self._interrupts.asked():
                 raise KeyboardInterrupt
         best = processes.share(self._watch.best) if self._watch is not None else None
@@ -164,7 +168,7 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
 
     def get_train_dataloader(self) -> DataLoader[Any]:
         """The steps in order. A resumed run begins at its own: the loop passes over the numbers before it, unmade."""
-        return DataLoader(
+        self._loader = DataLoader(
             self._feed.data,
             batch_size=1,
             collate_fn=_only,
@@ -175,6 +179,12 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
             worker_init_fn=leave_to_parent,
             pin_memory=self.args.dataloader_pin_memory,
         )
+        return self._loader
+
+    def _end_workers(self) -> None:
+        """End the processes that decode images. They ignore SIGTERM, so Python would wait for them for ever at exit."""
+        if self._loader is not None and self._loader._iterator is not None:
+            self._loader._iterator._shutdown_workers()  # type: ignore[attr-defined]
 
     def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
         begun = time.perf_counter()

@@ -3,6 +3,7 @@
 import json
 import math
 import resource
+import multiprocessing
 import shutil
 import signal
 from pathlib import Path
@@ -125,6 +126,8 @@ def test_an_image_that_vanishes_while_its_stage_trains_is_one_message(
     monkeypatch.setattr(stage, "_examples", then_lose)
     with pytest.raises(ImageError, match=r"\d+\.png: no such file; it could be read before: put it back"):
         train(load(recipe.path, NOTHING_KEPT | {"student.image_tokens": "off"}), place / "run")
+    # A process that is left ignores SIGTERM, and Python waits for it at exit.
+    assert multiprocessing.active_children() == []
 
 
 def test_a_file_that_the_filter_did_not_write_is_no_part_of_the_dataset(place: Path):
