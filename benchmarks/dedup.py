@@ -20,7 +20,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 
 from distill.reports.text_table import table
-from filters.matching.near_duplicates import Index
+from filters.matching.near_duplicates import LshIndex
 from filters.text.minhash import Scheme, jaccard, shingles, sign
 
 WORDS = 300
@@ -53,10 +53,10 @@ class Corpus:
         return " ".join(self.words[self.picks(number)])
 
 
-def index_texts(folder: Path, corpus: Corpus, numbers: Sequence[int], order: list[int]) -> tuple[Index, float]:
+def index_texts(folder: Path, corpus: Corpus, numbers: Sequence[int], order: list[int]) -> tuple[LshIndex, float]:
     """Add texts to the index of a folder; the seconds leave out the making of the texts."""
     scheme = Scheme()
-    index = Index.open(folder, scheme, 0.8)
+    index = LshIndex.open(folder, scheme, 0.8)
     seconds = made = 0.0
     digests, names, signatures = [], [], []
     for start in range(0, len(numbers), 10_000):
@@ -81,7 +81,7 @@ def index_texts(folder: Path, corpus: Corpus, numbers: Sequence[int], order: lis
     return index, seconds + time.perf_counter() - began - made
 
 
-def groups(index: Index, order: Sequence[int]) -> dict[int, frozenset[int]]:
+def groups(index: LshIndex, order: Sequence[int]) -> dict[int, frozenset[int]]:
     """The components with more than one text, by their members' numbers."""
     found: dict[int, set[int]] = {}
     for row, root in enumerate(index.components().tolist()):
@@ -128,7 +128,7 @@ def recall(corpus: Corpus, target: float, seed: int) -> tuple[float, float]:
         texts += pair
     folder = Path(tempfile.mkdtemp())
     try:
-        index = Index.open(folder, scheme, target - 0.08)
+        index = LshIndex.open(folder, scheme, target - 0.08)
         signed = sign(texts, scheme)
         index.add(signed.digests, iter([signed.signatures]), lambda rows: [texts[row] for row in rows])
         roots = index.components()
@@ -150,7 +150,7 @@ def main() -> None:
         index, seconds = index_texts(folder / "grown", corpus, range(options.texts), order)
         counts = dict(index.counts)
         _, added = index_texts(folder / "grown", corpus, range(options.texts, options.texts + more), order)
-        grown = groups(Index.open(folder / "grown", Scheme(), 0.8), order)
+        grown = groups(LshIndex.open(folder / "grown", Scheme(), 0.8), order)
         at_once: list[int] = []
         numbers = np.random.default_rng(options.seed).permutation(options.texts + more).tolist()
         whole, _ = index_texts(folder / "whole", corpus, numbers, at_once)

@@ -25,8 +25,8 @@ import tiny_models
 
 from distill.data import images
 from distill.types import ImageRef
-from student.data.rows import Row
-from student.inference.likelihood import Fit, Said
+from student.data.rows import TrainingRow
+from student.inference.likelihood import LikelihoodScorer, ScoredRow
 from student.models import siq_vl
 
 WORDS = [*["row", "bar", "red", "blue", "circle", "square", "north", "south", "total", "sum"], *"123456789=+-,."]
@@ -56,7 +56,7 @@ def main() -> None:
         said = traces(folder, options.traces, options.words)
         batches: list[tuple[Any, ...]] = []
 
-        class Recording(Fit):
+        class Recording(LikelihoodScorer):
             def _scores(self, *batch: Any) -> Any:
                 batches.append(batch)
                 return super()._scores(*batch)
@@ -72,7 +72,7 @@ def main() -> None:
         took: dict[str, list[float]] = {"plain forward": [], "measured": [], "without output layer": []}
         for _ in range(options.rounds):
             took["plain forward"].append(timed(lambda: [student(**one, use_cache=False).logits for one in inputs]))
-            took["measured"].append(timed(lambda: [Fit._scores(fit, *batch) for batch in batches]))
+            took["measured"].append(timed(lambda: [LikelihoodScorer._scores(fit, *batch) for batch in batches]))
             took["without output layer"].append(
                 timed(lambda: [student.base_model(**one, use_cache=False) for one in inputs])
             )
@@ -96,7 +96,7 @@ def timed(work: Callable[[], object]) -> float:
     return time.perf_counter() - started
 
 
-def traces(folder: Path, count: int, words: int) -> list[Said]:
+def traces(folder: Path, count: int, words: int) -> list[ScoredRow]:
     """Traces of half to one and a half times so many words, two about each picture."""
     found = []
     for number in range(count):
@@ -105,8 +105,10 @@ def traces(folder: Path, count: int, words: int) -> list[Said]:
         length = words // 2 + number * 7919 % max(1, words)
         head = "<think>\n" + " ".join(WORDS[(number + step * step) % len(WORDS)] for step in range(length))
         head += "\n</think>\n\n"
-        row = Row(id=str(number), images=(ref,), question="How many are there in total?", response=f"{head}{number}")
-        found.append(Said(row=row, answer_at=len(head)))
+        row = TrainingRow(
+            id=str(number), images=(ref,), question="How many are there in total?", response=f"{head}{number}"
+        )
+        found.append(ScoredRow(row=row, answer_at=len(head)))
     return found
 
 

@@ -25,7 +25,7 @@ from distill.recipe.recipe import Lora, load
 from distill.recipe.stages import Stage
 from student.data import image_tokens, rows
 from student.data.encode import Encoder, Examples, encode
-from student.data.images import ImageStore, Pictures
+from student.data.images import ImageSource, ImageStore
 from student.models import attention, freeze, loss_head, siq_vl
 from student.models.inputs import end_ids, pad_id, type_name
 from student.training.step_dataset import MICRO_BATCHES, feed
@@ -107,7 +107,7 @@ def steps(
     attention.use(model, attention.choose("auto", torch.device("cpu"), torch.float32))
     student = freeze.prepare(model, parts, stage.train, stage.lora)
     refs = [ref for example in examples.rows for ref in example.row.images]
-    kept: list[Pictures] = []
+    kept: list[ImageSource] = []
     cpu, seconds = timed(
         lambda: kept.append(
             image_tokens.token_store(

@@ -108,7 +108,7 @@ def replies(found: dict[str, Any], questions: Path) -> dict[str, tuple[str, bool
     return said
 
 
-def standard(task: lmms_tasks.Task, folder: Path, python: Path) -> Path:
+def standard(task: lmms_tasks.LmmsTask, folder: Path, python: Path) -> Path:
     """A folder with lmms-eval's own ChartQA task over the questions of `task` that have one picture."""
     rows = [
         {

@@ -32,7 +32,7 @@ from distill.types import Sample, Trace, Usage
 from filters.signals import registry
 from filters.signals.registry import FAMILIES, Extractor
 from teacher.messages.parse import parse
-from teacher.store.trace_index import Ledger, part_path
+from teacher.store.trace_index import TraceIndex, part_path
 from teacher.store.trace_journal import TraceJournal
 
 T = TypeVar("T")
@@ -121,7 +121,7 @@ class Campaign:
 
     def stored(self, traces: Sequence[Trace], folder: Path) -> list[Trace]:
         """The traces as they are read back from a journal."""
-        journal = TraceJournal(Ledger(folder), flush_interval_s=3600.0)
+        journal = TraceJournal(TraceIndex(folder), flush_interval_s=3600.0)
         for trace in traces:
             self.timed("journal", int(trace.id, 16), partial(journal.append, trace))
         journal.close()

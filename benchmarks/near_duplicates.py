@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 from run_fixtures import sample, trace
 
 from distill.reports.text_table import table
-from filters.matching.near_duplicates import Index
+from filters.matching.near_duplicates import LshIndex
 from filters.signals.trace_duplicates import Duplicates
 from filters.text.minhash import Scheme, sign
 
@@ -45,7 +45,7 @@ def groups(texts: Sequence[str]) -> list[int]:
     digests, places = np.unique(signed.digests[order], return_index=True)
     chosen = order[places]
     with tempfile.TemporaryDirectory() as folder:
-        index = Index.open(Path(folder) / "index", scheme, THRESHOLD)
+        index = LshIndex.open(Path(folder) / "index", scheme, THRESHOLD)
         index.add(
             digests,
             signed.names[chosen],

@@ -268,7 +268,7 @@ def partition_us(families: tuple[Extractor, ...], data: list[tuple[Sample, list[
         for trace in traces:
             places.append((0, start))
             start += file.write(orjson.dumps(asdict(trace), option=orjson.OPT_APPEND_NEWLINE))
-    task = measure.Task(
+    task = measure.PartitionTask(
         path=folder / "signals.parquet",
         fingerprint="",
         extractors=families,

@@ -15,12 +15,12 @@ from distill.recipe.recipe import Recipe
 from distill.types import Sample, Trace
 
 if TYPE_CHECKING:
-    from filters.tables.side_tables import Done, Item, Measurer
+    from filters.tables.side_tables import Done, Item, ModelSignal
 
 STUDENT, JUDGE = "student", "judge"
 
 
-def measurers(recipe: Recipe, run: Path) -> "dict[str, Measurer]":
+def measurers(recipe: Recipe, run: Path) -> "dict[str, ModelSignal]":
     """The measurers of the families that the recipe asks for, by name. Raises RecipeError for what cannot be done."""
     makers = {STUDENT: student_fit, JUDGE: _judge}
     return {
@@ -28,11 +28,11 @@ def measurers(recipe: Recipe, run: Path) -> "dict[str, Measurer]":
     }
 
 
-def student_fit(recipe: Recipe, folder: Path) -> "Measurer":
+def student_fit(recipe: Recipe, folder: Path) -> "ModelSignal":
     """How well traces fit the student that filter.student names; the values are kept in `folder`."""
     from filters.run_signals import student_fit as fit
     from filters.signals import schema
-    from filters.tables.side_tables import Measurer
+    from filters.tables.side_tables import ModelSignal
 
     packages.require(f"filter.signals = {STUDENT!r}", *packages.TRAIN)
     settings = recipe.filter.student
@@ -55,7 +55,7 @@ def student_fit(recipe: Recipe, folder: Path) -> "Measurer":
             on_done=on_done,
         )
 
-    return Measurer(
+    return ModelSignal(
         columns=schema.STUDENT, identity=identity | {"per_teacher": settings.per_teacher}, measure=measure
     )
 
@@ -88,7 +88,7 @@ def _lazy_fit(
     settings = recipe.filter.student
 
     def measure_batch(pairs: list[tuple[Sample, Trace]]) -> list[dict[str, Any]]:
-        from student.data.rows import Row
+        from student.data.rows import TrainingRow
         from student.inference import likelihood
 
         if not loaded:
@@ -107,23 +107,23 @@ def _lazy_fit(
         for sample, trace in pairs:
             # What would be trained on, in the teacher's own words even where the dataset has the gold's spelling.
             before = assistant(trace.reasoning.strip(), "", recipe.filter.rationale)
-            row = Row(
+            row = TrainingRow(
                 id=trace.id,
                 images=sample.images,
                 question=sample.question,
                 response=before + trace.answer.strip(),
             )
-            said.append(likelihood.Said(row=row, answer_at=len(before)))
+            said.append(likelihood.ScoredRow(row=row, answer_at=len(before)))
         return loaded[0](said)
 
     return measure_batch
 
 
-def _judge(recipe: Recipe, folder: Path) -> "Measurer":
+def _judge(recipe: Recipe, folder: Path) -> "ModelSignal":
     from filters.run_signals import teacher_judge
     from filters.signals import schema
-    from filters.tables.side_tables import Measurer
-    from teacher.ask import Question, asking, teacher_of
+    from filters.tables.side_tables import ModelSignal
+    from teacher.ask import AskedQuestion, asking, teacher_of
     from teacher.messages.request import model_of, precision_key
 
     settings = recipe.filter.judge
@@ -146,11 +146,11 @@ def _judge(recipe: Recipe, folder: Path) -> "Measurer":
             return teacher_judge.measure(
                 items,
                 folder,
-                lambda texts: ask([Question(text=text) for text in texts]),
+                lambda texts: ask([AskedQuestion(text=text) for text in texts]),
                 prompt=settings.prompt,
                 identity=identity,
                 relative_tolerance=tolerance,
                 on_done=on_done,
             )
 
-    return Measurer(columns=schema.JUDGE, identity=identity | {"relative_tolerance": tolerance}, measure=measure)
+    return ModelSignal(columns=schema.JUDGE, identity=identity | {"relative_tolerance": tolerance}, measure=measure)

@@ -31,9 +31,9 @@ from filters.signals import registry, schema
 from filters.signals.registry import Extractor
 from filters.signals.schema import MODELS
 from filters.tables import measure
-from filters.tables.side_tables import Measurer
+from filters.tables.side_tables import ModelSignal
 from filters.tables.signal_database import Tables
-from filters.tables.trace_index import Index, index
+from filters.tables.trace_index import PlannedTraces, index
 from filters.text.minhash import Scheme
 
 _TEMPORARY = ".dataset.tmp"
@@ -45,7 +45,7 @@ def apply(
     run: Path | str,
     *,
     fresh: bool = False,
-    measurers: Mapping[str, Measurer] | None = None,
+    measurers: Mapping[str, ModelSignal] | None = None,
     on_progress: ProgressCallback = unwatched,
 ) -> Manifest:
     """Filter the traces of a run's finished generate stage; returns the manifest of `<run>/filter`.
@@ -131,9 +131,9 @@ def _only_traces_differ(before: Manifest | None, fields: dict[str, Any]) -> bool
 
 def _measure(
     recipe: Recipe,
-    traces: Index,
+    traces: PlannedTraces,
     extractors: tuple[Extractor, ...],
-    measurers: Mapping[str, Measurer],
+    measurers: Mapping[str, ModelSignal],
     folder: Path,
     watch: "_Watch",
 ) -> Tables:
@@ -169,7 +169,7 @@ def _measure(
 
 
 def _decide(
-    recipe: Recipe, rules: list[conditions.Condition], traces: Index, tables: Tables, folder: Path
+    recipe: Recipe, rules: list[conditions.Condition], traces: PlannedTraces, tables: Tables, folder: Path
 ) -> tuple[dict[str, int], dict[str, Output]]:
     """Decisions, dataset and report from the signals; returns counts and outputs of the stage."""
     from filters.report import page
@@ -205,7 +205,12 @@ def _decide(
 
 
 def _write_dataset(
-    recipe: Recipe, rules: list[conditions.Condition], traces: Index, tables: Tables, decisions: Path, folder: Path
+    recipe: Recipe,
+    rules: list[conditions.Condition],
+    traces: PlannedTraces,
+    tables: Tables,
+    decisions: Path,
+    folder: Path,
 ) -> tuple[duckdb.DuckDBPyConnection, writer.Written]:
     """Decide, and write what was chosen; again without them where images of chosen questions cannot be read."""
     unreadable: dict[str, str] = {}
@@ -228,7 +233,7 @@ def _write_dataset(
         unreadable |= written.unreadable
 
 
-def _counts(found: Funnel, traces: Index, recipe: Recipe) -> dict[str, int]:
+def _counts(found: Funnel, traces: PlannedTraces, recipe: Recipe) -> dict[str, int]:
     return {
         "input": traces.count,
         "missing": traces.planned - traces.count,

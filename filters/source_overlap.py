@@ -113,7 +113,7 @@ class Test:
 
     name: str
     digest: str
-    index: test_sets.Index
+    index: test_sets.TestSetIndex
     rows: Mapping[str, int]
     """Sample id to its row."""
 
@@ -234,7 +234,7 @@ def _compare(recipe: Recipe, name: str, tests: Sequence[Test], shown: set[str], 
     rows = 0
     samples = reader.samples(recipe, name)
 
-    def look(ref: ImageRef) -> image_match.Look:
+    def look(ref: ImageRef) -> image_match.ImageHashes:
         return image_match.look(read_bytes(ref), max_pixels=max_pixels)
 
     with ThreadPoolExecutor(_WORKERS) as pool:

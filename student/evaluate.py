@@ -38,8 +38,8 @@ from distill.types import ProgressCallback, Sample, unwatched
 from student.data.rows import NO_THINK
 from student.evaluation import collect_replies, report, students
 from student.evaluation import metrics as figures
-from student.evaluation.collect_replies import REPLIES, Connect, Engines, Key, Reply, Round, Serve
-from student.evaluation.students import Target
+from student.evaluation.collect_replies import REPLIES, Connect, Engines, Key, QuestionSet, Reply, Serve
+from student.evaluation.students import EvaluatedStudent
 from student.inference.scoring import Prediction, judged
 
 PREDICTIONS, METRICS, REPORT, SETTINGS = "predictions.jsonl", "metrics.json", "report.html", "settings.json"
@@ -105,7 +105,7 @@ def identity(recipe: Recipe, run: Path) -> str:
     return fingerprint({**_fields(recipe, students.targets(recipe, run)), "without_image": recipe.eval.without_image})
 
 
-def _fields(recipe: Recipe, arms: Mapping[str, Target]) -> dict[str, Any]:
+def _fields(recipe: Recipe, arms: Mapping[str, EvaluatedStudent]) -> dict[str, Any]:
     """What the replies and the judging depend on. Whether images are left out once more only adds replies.
 
     Where a student from elsewhere lies does not matter, what it is does.
@@ -178,7 +178,7 @@ def _questions(recipe: Recipe) -> list[Sample]:
 
 
 def _judged(
-    recipe: Recipe, arms: Mapping[str, Target], asked: Round, said: Mapping[Key, Reply]
+    recipe: Recipe, arms: Mapping[str, EvaluatedStudent], asked: QuestionSet, said: Mapping[Key, Reply]
 ) -> dict[str, list[Prediction]]:
     """By arm, its judged replies to the questions that every arm could be asked, all in the same order."""
     replies = {
@@ -216,7 +216,7 @@ def _finish(
     recipe: Recipe,
     folder: Path,
     fields: Mapping[str, Any],
-    arms: Mapping[str, Target],
+    arms: Mapping[str, EvaluatedStudent],
     samples: Sequence[Sample],
     rounds: Sequence[Mapping[str, Sequence[Prediction]]],
     *,

@@ -23,14 +23,14 @@ from teacher.store import question_plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class AskedQuestion:
     """One prompt as the teacher gets it; its system text comes from the recipe."""
 
     text: str
     images: tuple[ImageRef, ...] = ()
 
 
-Ask = Callable[[Sequence[Question]], list[str]]
+Ask = Callable[[Sequence[AskedQuestion]], list[str]]
 """Answers without their thinking, in the order of the questions; an empty one where there is none."""
 
 
@@ -90,7 +90,7 @@ class _Embedded:
         self._recipe, self._teacher, self._model = recipe, teacher, model
         self._answer: Callable[..., None] | None = None
 
-    def __call__(self, questions: Sequence[Question]) -> list[str]:
+    def __call__(self, questions: Sequence[AskedQuestion]) -> list[str]:
         if self._answer is None:
             from teacher.engines.embedded import EmbeddedTeacher
 
@@ -117,7 +117,7 @@ class _Served:
         self._stack = AsyncExitStack()
         self._client: ChatClient | None = None
 
-    def __call__(self, questions: Sequence[Question]) -> list[str]:
+    def __call__(self, questions: Sequence[AskedQuestion]) -> list[str]:
         requests, answers = _requests(self._recipe, self._teacher, self._model, questions), _Answers(self._teacher)
         self._runner.run(self._ask(requests, answers))
         return answers.in_order(requests)
@@ -175,7 +175,7 @@ class _Answers:
         return [self._found.get(request.id, "") for request in requests]
 
 
-def _requests(recipe: Recipe, teacher: Teacher, model: Model, questions: Sequence[Question]) -> list[Request]:
+def _requests(recipe: Recipe, teacher: Teacher, model: Model, questions: Sequence[AskedQuestion]) -> list[Request]:
     found = []
     for place, question in enumerate(questions):
         asked = Prompt(system=teacher.system, images=question.images, text=question.text)

@@ -20,8 +20,8 @@ from distill.recipe.teachers import Outcomes, Price
 from distill.traces.trace_lines import trace_fault
 from distill.types import Outcome, Sample
 from teacher.scheduling.gpu_rounds import rounds
-from teacher.scheduling.sampling_policy import Final, Line
-from teacher.store.trace_index import Ledger
+from teacher.scheduling.sampling_policy import Final, TeacherPolicy
+from teacher.store.trace_index import TraceIndex
 from teacher.store.trace_journal import parts
 
 _RECORD_BYTES = 1600
@@ -79,7 +79,7 @@ QUANTITIES = ("traces", "prompt", "output")
 class Seen:
     """What one teacher's settled samples took, and what is left for it to do."""
 
-    kept: "Journal"
+    kept: "JournalSummary"
     left: Counter[str] = field(default_factory=Counter)
     """Samples by domain that are not settled."""
     settled: int = 0
@@ -132,7 +132,7 @@ def _quantile(freedom: int) -> float:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Journal:
+class JournalSummary:
     """What a teacher's journals say as a whole."""
 
     samples: frozenset[str]
@@ -142,7 +142,7 @@ class Journal:
     """Output tokens in a second in which any request was under way; 0 when nothing can be said."""
 
 
-def journal(folder: Path) -> Journal:
+def journal(folder: Path) -> JournalSummary:
     """Read a teacher's journals once."""
     samples: set[str] = set()
     spans: list[tuple[float, float]] = []
@@ -156,7 +156,7 @@ def journal(folder: Path) -> Journal:
         ended = datetime.fromisoformat(record["created"]).timestamp()
         spans.append((ended - record["latency_s"], ended))
     busy_s = sum(end - start for start, end in _merged(spans))
-    return Journal(
+    return JournalSummary(
         samples=frozenset(samples),
         records=records,
         bytes=sum(part.stat().st_size for part in parts(folder)),
@@ -182,7 +182,7 @@ def _merged(spans: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float
         yield open_from, open_to
 
 
-def observed(line: Line, ledger: Ledger, sample: Sample) -> tuple[int, int, int] | None:
+def observed(line: TeacherPolicy, ledger: TraceIndex, sample: Sample) -> tuple[int, int, int] | None:
     """Traces, prompt tokens and output tokens that a sample took of a teacher; None while it is not settled."""
     look = line.look(sample)
     if not look.settled:

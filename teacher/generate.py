@@ -25,15 +25,15 @@ from teacher.engines.http_client import ChatClient
 from teacher.engines.image_folders import Folders
 from teacher.engines.outage import Dependency, Failure, Say
 from teacher.engines.provenance import noted, require_same
-from teacher.messages.completion import Completion, Served
+from teacher.messages.completion import Completion, EngineInfo
 from teacher.messages.request import Model, Request
-from teacher.progress import Watch, announce
+from teacher.progress import GenerateProgress, announce
 from teacher.scheduling.gpu_rounds import rounds
-from teacher.scheduling.request_queue import Feed
+from teacher.scheduling.request_queue import RequestQueue
 from teacher.store import question_plan
 from teacher.store.adopt import adopt
 from teacher.store.final_traces import Tally, lines, outputs, settle
-from teacher.store.trace_index import Ledger
+from teacher.store.trace_index import TraceIndex
 from teacher.store.trace_journal import TraceJournal, clean, scan, trace
 
 _CHARGE_INTERVAL_S = 0.2
@@ -56,8 +56,8 @@ class _Job:
 
     teacher: Teacher
     model: Model
-    ledger: Ledger
-    feed: Feed
+    ledger: TraceIndex
+    feed: RequestQueue
 
 
 def generate(
@@ -130,7 +130,9 @@ def _wait_for_images(
     return now
 
 
-def ask(recipe: Recipe, models: Mapping[str, Model], plan: question_plan.Plan, on_progress: ProgressCallback) -> None:
+def ask(
+    recipe: Recipe, models: Mapping[str, Model], plan: question_plan.QuestionPlan, on_progress: ProgressCallback
+) -> None:
     """Have the samples of a plan answered and leave the stage unfinished; the caller holds the lock of the run.
 
     Raises what `generate` raises for teachers that are not there or fail.
@@ -147,7 +149,7 @@ class _Stage:
         self,
         recipe: Recipe,
         models: Mapping[str, Model],
-        plan: question_plan.Plan,
+        plan: question_plan.QuestionPlan,
         on_progress: ProgressCallback,
         *,
         complete: bool = False,
@@ -159,7 +161,7 @@ class _Stage:
         self.models = models
         self.patience_s = recipe.generate.patience_s
         self.check_patience_s = 0.0 if complete else self.patience_s
-        self.ledgers: dict[str, Ledger] = {}
+        self.ledgers: dict[str, TraceIndex] = {}
         for teacher in recipe.teachers:
             ledger = self.ledgers[teacher.name] = scan(plan.folder / teacher.name, teacher)
             if ledger.damaged:
@@ -173,7 +175,7 @@ class _Stage:
         total = sum(
             plan.routed[teacher.name] * teacher.samples for teacher in recipe.teachers if teacher.after is None
         )
-        self.watch = Watch(on_progress, done=outcomes.total(), total=total, outcomes=outcomes)
+        self.watch = GenerateProgress(on_progress, done=outcomes.total(), total=total, outcomes=outcomes)
         for note in notes:
             self.watch.note(note)
 
@@ -198,7 +200,7 @@ class _Stage:
         for teacher in group:
             before = jobs.get(teacher.after or "")
             ledger = self.ledgers[teacher.name]
-            feed = Feed(found[teacher.name], self.plan.read(), before.feed if before else None)
+            feed = RequestQueue(found[teacher.name], self.plan.read(), before.feed if before else None)
             request = feed.take()
             if request is not None:
                 feed.put_back(request)
@@ -325,7 +327,7 @@ class _Stage:
 class _Writer:
     """Puts finished requests of one teacher on disk and on the screen, and hears what follows from them."""
 
-    def __init__(self, stage: _Stage, job: _Job, served: Served) -> None:
+    def __init__(self, stage: _Stage, job: _Job, served: EngineInfo) -> None:
         self.job = job
         self._served = noted(job.ledger.folder, served)
         self._watch = stage.watch
@@ -378,7 +380,7 @@ def _stopped(absent: Absent, *more: str) -> DistillError:
 
 
 def _counts(
-    plan: question_plan.Plan, tallies: Mapping[str, Tally], outcomes: Mapping[str, int], traces: int, odd: int
+    plan: question_plan.QuestionPlan, tallies: Mapping[str, Tally], outcomes: Mapping[str, int], traces: int, odd: int
 ) -> dict[str, int]:
     counts = {"samples": plan.samples, "quarantined": plan.quarantined.total(), "traces": traces, **outcomes}
     for name, tally in tallies.items():

@@ -28,7 +28,7 @@ from teacher.store.trace_journal import scan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Probe(question_plan.Plan):
+class _Probe(question_plan.QuestionPlan):
     """A few samples of a plan."""
 
     chosen: tuple[Sample, ...]
@@ -77,7 +77,7 @@ def preflight(
     return "\n\n".join([_rows(plan, found), _teachers(recipe, plan, seen, folder)])
 
 
-def _probe(recipe: Recipe, plan: question_plan.Plan, count: int) -> _Probe:
+def _probe(recipe: Recipe, plan: question_plan.QuestionPlan, count: int) -> _Probe:
     chosen = tuple(question_plan.spread(plan.read(), count))
     routed = Counter(teacher.name for sample in chosen for teacher in route(recipe.teachers, sample))
     return _Probe(folder=plan.folder, samples=len(chosen), quarantined=plan.quarantined, routed=routed, chosen=chosen)
@@ -101,7 +101,7 @@ class _Found:
 
 
 def _look(
-    recipe: Recipe, models: Mapping[str, Model], plan: question_plan.Plan, folder: Path
+    recipe: Recipe, models: Mapping[str, Model], plan: question_plan.QuestionPlan, folder: Path
 ) -> tuple[_Found, dict[str, Seen]]:
     """Go through the samples of a plan: what they are, and what each teacher has done about them."""
     ledgers = {teacher.name: scan(folder / teacher.name, teacher) for teacher in recipe.teachers}
@@ -125,14 +125,14 @@ def _look(
     return _Found(images=len(images), domains=domains), seen
 
 
-def _rows(plan: question_plan.Plan, found: _Found) -> str:
+def _rows(plan: question_plan.QuestionPlan, found: _Found) -> str:
     rows = [("usable questions", f"{plan.samples:,}"), ("different images", f"{found.images:,}")]
     rows += [(f"domain {name}", f"{count:,}") for name, count in found.domains.most_common(20) if name]
     rows += [(f"set aside: {reason}", f"{count:,}") for reason, count in plan.quarantined.most_common()]
     return table(("source", "count"), rows)
 
 
-def _teachers(recipe: Recipe, plan: question_plan.Plan, seen: Mapping[str, Seen], folder: Path) -> str:
+def _teachers(recipe: Recipe, plan: question_plan.QuestionPlan, seen: Mapping[str, Seen], folder: Path) -> str:
     rows, notes = [], []
     forecasts: dict[str, Forecast] = {}
     for teacher in recipe.teachers:

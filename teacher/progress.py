@@ -16,7 +16,7 @@ def announce(on_progress: ProgressCallback, what: str) -> None:
     on_progress(Progress(stage="generate", done=0, total=1, unit="traces", facts={"now": what}))
 
 
-class Watch:
+class GenerateProgress:
     """Turns finished traces into reports, a few a second."""
 
     def __init__(self, on_progress: ProgressCallback, *, done: int, total: int, outcomes: Mapping[str, int]) -> None:

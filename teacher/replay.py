@@ -13,14 +13,14 @@ from typing import Any
 import orjson
 
 from distill import redact
-from distill.artifacts.json_lines import Reader
+from distill.artifacts.json_lines import LineReader
 from distill.data import reader
 from distill.errors import DataError, RecipeError, StaleError, TeacherError
 from distill.recipe.recipe import Recipe, Sampling, Teacher
 from distill.traces.trace_lines import trace_fault
 from distill.types import Sample
 from teacher.engines.http_client import ChatClient
-from teacher.messages.completion import Completion, Served
+from teacher.messages.completion import Completion, EngineInfo
 from teacher.messages.prompts import messages
 from teacher.messages.request import Author, Model, Request, model_of
 from teacher.scheduling.sampling_policy import draft_text
@@ -76,7 +76,7 @@ def _beginning(part: Path, wanted: str) -> Iterator[dict[str, Any]]:
     with part.open("rb") as lines:
         for line in lines:
             if mark in line and line.endswith(b"\n"):
-                for read in Reader(trace_fault, plain=True).read(line, 0):
+                for read in LineReader(trace_fault, plain=True).read(line, 0):
                     if isinstance(read, tuple) and read[1]["id"].startswith(wanted):
                         yield read[1]
 
@@ -188,7 +188,7 @@ async def _over_http(
             replica.in_flight += 1
             answer = await client.ask(request, replica)
         else:
-            client.served = Served(model=record["engine"].get("model", client.served.model), engine={})
+            client.served = EngineInfo(model=record["engine"].get("model", client.served.model), engine={})
         headers = {"content-type": "application/json"}
         if teacher.api_key_env:
             headers["authorization"] = f"Bearer ${teacher.api_key_env}"

@@ -26,7 +26,7 @@ def cards(
     *,
     reference: str,
     arm_teachers: Mapping[str, Sequence[str]] | None = None,
-) -> list[gallery.Card]:
+) -> list[gallery.GalleryCard]:
     """The gallery's questions from the predictions of one seed of every arm, whatever name its own run gave it.
 
     Questions gained and lost are those of the reference against the student before the stage under study, else
@@ -41,7 +41,7 @@ def cards(
 def write(
     path: Path,
     results: Mapping[str, Any],
-    cards: Sequence[gallery.Card],
+    cards: Sequence[gallery.GalleryCard],
     *,
     max_pixels: int = 50_000_000,
 ) -> None:
@@ -117,12 +117,12 @@ def _column(label: str, effects: Mapping[str, Mapping[str, Any] | None]) -> dict
     found = {}
     for name, effect in effects.items():
         if effect is None:
-            found[name] = metric_table.Cell(text="reference")
+            found[name] = metric_table.MetricCell(text="reference")
             continue
         text = interval(effect["ci95"], signed=True) if effect.get("ci95") else ""
         if p := probability(effect.get("p")):
             text += f" p {p}" if p.startswith("<") else f" p = {p}"
-        found[name] = metric_table.Cell(text=percent(effect["delta"], signed=True), interval=text.strip())
+        found[name] = metric_table.MetricCell(text=percent(effect["delta"], signed=True), interval=text.strip())
     return {"label": label, "cells": found}
 
 

@@ -22,7 +22,7 @@ from distill.recipe.stages import is_traces
 from distill.stats import scaling_law
 
 if TYPE_CHECKING:
-    from distill.reports.gallery import Card
+    from distill.reports.gallery import GalleryCard
 
 RESULTS, REPORT = "results.json", "report.html"
 HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "undecided"
@@ -31,7 +31,7 @@ _CURVE_POINTS = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class ArmResult:
     """One arm with one seed: its predictions, figures, cost and learning curve."""
 
     about: str
@@ -46,10 +46,10 @@ class Outcome:
     """Fingerprint of its evaluation."""
 
 
-Outcomes = Mapping[str, Mapping[int, Outcome]]
+Outcomes = Mapping[str, Mapping[int, ArmResult]]
 
 
-def outcome(planned: Arm, folder: Path, changed: Mapping[str, Any]) -> Outcome:
+def outcome(planned: Arm, folder: Path, changed: Mapping[str, Any]) -> ArmResult:
     """What a finished arm left in its run directory."""
     figures = orjson.loads((folder / "eval" / "metrics.json").read_bytes())["arms"][STUDENT]
     lines = sorted(read_jsonl(folder / "eval" / "predictions.jsonl"), key=lambda line: str(line["sample_id"]))
@@ -59,7 +59,7 @@ def outcome(planned: Arm, folder: Path, changed: Mapping[str, Any]) -> Outcome:
     if planned.stage != BASE:
         logs = [(int(log["step"]), float(log["loss"])) for log in _logs(folder / "train" / planned.stage)]
         curve = tuple(logs[:: max(1, len(logs) // _CURVE_POINTS)])
-    return Outcome(
+    return ArmResult(
         about=planned.about,
         changed=changed,
         folder=folder,
@@ -122,7 +122,7 @@ def write(
     ).write(folder)
 
 
-def _cards(recipe: Recipe, outcomes: Outcomes) -> "list[Card]":
+def _cards(recipe: Recipe, outcomes: Outcomes) -> "list[GalleryCard]":
     """Questions with what every arm says to them, of the first seed."""
     from distill.ablation import report
     from distill.data import reader
@@ -182,7 +182,7 @@ def _require_same_questions(outcomes: Outcomes) -> None:
 
 
 def _arm(
-    by_seed: Mapping[int, Outcome], reference: Mapping[int, Outcome] | None, folder: Path, seed: int
+    by_seed: Mapping[int, ArmResult], reference: Mapping[int, ArmResult] | None, folder: Path, seed: int
 ) -> dict[str, Any]:
     some = next(iter(by_seed.values()))
     accuracy, ci95 = _share(matrix(by_seed), seed)
@@ -217,7 +217,7 @@ def _numbers(figures: Mapping[str, Any]) -> dict[str, Any]:
     return {**figures, **{f"without_image_{key}": unseen[key] for key in ("accuracy", "n") if key in unseen}}
 
 
-def matrix(by_seed: Mapping[int, Outcome], domain: str | None = None) -> list[list[float]]:
+def matrix(by_seed: Mapping[int, ArmResult], domain: str | None = None) -> list[list[float]]:
     """Seeds x questions: 1 where the answer is correct."""
     return [
         [float(line["verdict"] == CORRECT) for line in found.predictions if domain in (None, line["domain"])]
@@ -226,7 +226,7 @@ def matrix(by_seed: Mapping[int, Outcome], domain: str | None = None) -> list[li
 
 
 def effect(
-    first: Mapping[int, Outcome], second: Mapping[int, Outcome], *, seed: int, domain: str | None = None
+    first: Mapping[int, ArmResult], second: Mapping[int, ArmResult], *, seed: int, domain: str | None = None
 ) -> dict[str, Any]:
     """Accuracy of one arm minus that of another, over the seeds that both have; by seed too."""
     from distill.stats import intervals
@@ -253,7 +253,7 @@ def _share(outcomes: list[list[float]], seed: int) -> tuple[float, tuple[float, 
     return accuracy, intervals.wilson(round(accuracy * n), n) if ci95[0] == ci95[1] else ci95
 
 
-def _domains(by_seed: Mapping[int, Outcome], seed: int) -> dict[str, Any]:
+def _domains(by_seed: Mapping[int, ArmResult], seed: int) -> dict[str, Any]:
     some = next(iter(by_seed.values()))
     found = {}
     for domain in sorted({str(line["domain"]) for line in some.predictions}):

@@ -28,7 +28,7 @@ from distill.recipe.stages import is_traces, lineage
 from distill.types import Progress, ProgressCallback, unwatched
 
 if TYPE_CHECKING:
-    from distill.ablation.results import Outcome
+    from distill.ablation.results import ArmResult
 
 ABLATE, ARMS, SHARED = "ablate", "arms", "shared"
 
@@ -294,7 +294,7 @@ def _filter(recipe: Recipe, run: Path, folder: Path, shared: Shared, on_progress
     shared.keep(key, target)
 
 
-def _outcomes(recipe: Recipe, run: Path, name: str) -> "dict[int, Outcome]":
+def _outcomes(recipe: Recipe, run: Path, name: str) -> "dict[int, ArmResult]":
     """By seed, what is known of a finished arm."""
     from distill.ablation.results import outcome
 
@@ -308,7 +308,7 @@ def _outcomes(recipe: Recipe, run: Path, name: str) -> "dict[int, Outcome]":
 
 
 def _fits(
-    recipe: Recipe, run: Path, found: "Mapping[str, Mapping[int, Outcome]]", on_progress: ProgressCallback
+    recipe: Recipe, run: Path, found: "Mapping[str, Mapping[int, ArmResult]]", on_progress: ProgressCallback
 ) -> Fits | None:
     """How each teacher's traces fit the student before it learns from any; None where no study asks."""
     asked = [study for study in recipe.ablate.studies.values() if study.kind == "teacher_fit"]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from filters.tables.trace_index import Index
+    from filters.tables.trace_index import PlannedTraces
 
     Values = NDArray[np.float64]
 
@@ -334,7 +334,7 @@ def _kept(run: Path) -> dict[str, tuple[str, str]]:
     return kept
 
 
-def _index(recipe: Recipe, run: Path, samples: Path) -> "Index":
+def _index(recipe: Recipe, run: Path, samples: Path) -> "PlannedTraces":
     from filters.tables.trace_index import index
 
     return index(run / "generate", samples, recipe.filter.partition_rows)

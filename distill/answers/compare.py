@@ -1,6 +1,6 @@
 """Whether two stated quantities agree: value, percent sign, currency and unit.
 
-Also defines `Finding`, what every comparison of answers gives.
+Also defines `CompareResult`, what every comparison of answers gives.
 """
 
 import re
@@ -15,7 +15,7 @@ from distill.answers.units import loosely_equal, unit_factor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class CompareResult:
     """The outcome of one comparison. `can_be_mathematics` invites the symbolic voter to speak."""
 
     verdict: str
@@ -24,19 +24,21 @@ class Finding:
     can_be_mathematics: bool = False
 
 
-def correct(reason: str) -> Finding:
-    return Finding(verdict="correct", reason=reason)
+def correct(reason: str) -> CompareResult:
+    return CompareResult(verdict="correct", reason=reason)
 
 
-def wrong(reason: str) -> Finding:
-    return Finding(verdict="wrong", reason=reason)
+def wrong(reason: str) -> CompareResult:
+    return CompareResult(verdict="wrong", reason=reason)
 
 
-def undecided(reason: str) -> Finding:
-    return Finding(verdict="undecided", reason=reason)
+def undecided(reason: str) -> CompareResult:
+    return CompareResult(verdict="undecided", reason=reason)
 
 
-def compare_quantities(said: Quantity, meant: Quantity, gold_type: str, tolerance: Decimal, text: str) -> Finding:
+def compare_quantities(
+    said: Quantity, meant: Quantity, gold_type: str, tolerance: Decimal, text: str
+) -> CompareResult:
     """One stated quantity against the gold one: signs and units first, then the value.
 
     `gold_type` is "number" only where the data says so: there a percent sign that the gold lacks adds nothing.
@@ -85,7 +87,7 @@ def compare_quantities(said: Quantity, meant: Quantity, gold_type: str, toleranc
     return same
 
 
-def _by_table(said: Quantity, meant: Quantity, tolerance: Decimal, one_is_known: bool) -> Finding | None:
+def _by_table(said: Quantity, meant: Quantity, tolerance: Decimal, one_is_known: bool) -> CompareResult | None:
     """Two amounts by the unit table of pint; None where it does not know them, or as different things."""
     one, other = said.written_unit, meant.written_unit
     if not one or not other or not (one_is_known or (may_be_symbol(one) and may_be_symbol(other))):
@@ -117,7 +119,7 @@ def _same_yen(said: Quantity, meant: Quantity) -> bool:
     return "¥" in (said.currency, meant.currency) and {said.currency, meant.currency} & {"JPY", "CNY"} != set()
 
 
-def _unless_wrong(finding: Finding, reason: str) -> Finding:
+def _unless_wrong(finding: CompareResult, reason: str) -> CompareResult:
     return finding if finding.verdict == "wrong" else replace(finding, verdict="undecided", reason=reason)
 
 
@@ -129,7 +131,9 @@ def _times(values: Sequence[Decimal], factor: Decimal) -> tuple[Decimal, ...]:
     return tuple(value * factor for value in values)
 
 
-def _across_percent(said: Quantity, meant: Quantity, gold_type: str, tolerance: Decimal, same: Finding) -> Finding:
+def _across_percent(
+    said: Quantity, meant: Quantity, gold_type: str, tolerance: Decimal, same: CompareResult
+) -> CompareResult:
     """One side has a percent sign. A bare 50 for 50% only leaves the sign out; a bare 0.5 may mean either."""
     other = said.unit or said.currency if meant.percent else meant.unit or meant.currency
     if same.verdict == "correct" and not other:
@@ -159,7 +163,7 @@ _DEGREES: Final = ({"angle", "celsius"}, {"angle", "fahrenheit"})
 _TINY: Final = Decimal("1e-12")
 
 
-def _values(said: Quantity, meant: Quantity, tolerance: Decimal) -> Finding:
+def _values(said: Quantity, meant: Quantity, tolerance: Decimal) -> CompareResult:
     """The numbers alone."""
     try:
         difference = abs(said.value - meant.value)
@@ -170,19 +174,19 @@ def _values(said: Quantity, meant: Quantity, tolerance: Decimal) -> Finding:
     if not difference or (not exact and difference <= _TINY * abs(meant.value)):
         alike = said.others and (said.value, said.others) == (meant.value, meant.others)
         if (said.certain and meant.certain) or alike or said.abroad or meant.abroad:
-            return Finding(verdict="correct", reason="equal", relative_error=error)
-        return Finding(verdict="undecided", reason="ambiguous_separator", relative_error=error)
+            return CompareResult(verdict="correct", reason="equal", relative_error=error)
+        return CompareResult(verdict="undecided", reason="ambiguous_separator", relative_error=error)
     if difference <= tolerance * abs(meant.value):
-        return Finding(verdict="correct", reason="within_tolerance", relative_error=error)
+        return CompareResult(verdict="correct", reason="within_tolerance", relative_error=error)
     if {said.value, *said.others} & {meant.value, *meant.others}:
         if said.abroad or meant.abroad:
-            return Finding(verdict="correct", reason="equal", relative_error=0.0)
-        return Finding(verdict="undecided", reason="ambiguous_separator", relative_error=error)
+            return CompareResult(verdict="correct", reason="equal", relative_error=0.0)
+        return CompareResult(verdict="undecided", reason="ambiguous_separator", relative_error=error)
     if _is_rounding(said, meant):
-        return Finding(verdict="undecided", reason="rounded", relative_error=error)
+        return CompareResult(verdict="undecided", reason="rounded", relative_error=error)
     if _is_rounding(meant, said):
-        return Finding(verdict="undecided", reason="more_precise", relative_error=error)
-    return Finding(verdict="wrong", reason="other_value", relative_error=error)
+        return CompareResult(verdict="undecided", reason="more_precise", relative_error=error)
+    return CompareResult(verdict="wrong", reason="other_value", relative_error=error)
 
 
 def _is_rounding(said: Quantity, meant: Quantity) -> bool:

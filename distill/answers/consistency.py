@@ -32,7 +32,7 @@ ASIDE: Final = re.compile(
 """A sentence after the conclusion, not the conclusion."""
 
 
-class Said(NamedTuple):
+class StatedAnswer(NamedTuple):
     """The words that should state the answer."""
 
     text: str
@@ -64,17 +64,17 @@ def conclusion(
     return "contradicts" if found.answer_type == "choice" and _RESULT.search(said.text) else None
 
 
-def concluded(reasoning: str) -> Said | None:
+def concluded(reasoning: str) -> StatedAnswer | None:
     """What of a rationale should state its answer; None for a rationale without words."""
     tail = reasoning.strip()[-_TAIL:]
     final = final_answer(tail)
     if final.marked:
-        return Said(final.text, True, final.text) if final.text.strip() else None
+        return StatedAnswer(final.text, True, final.text) if final.text.strip() else None
     sentences = [part.strip() for part in _BREAK.split(tail) if part.strip()]
-    return Said(sentences[-1], False, " ".join(sentences[-2:])) if sentences else None
+    return StatedAnswer(sentences[-1], False, " ".join(sentences[-2:])) if sentences else None
 
 
-def _other_number(said: Said, reason: str, answer: str) -> bool:
+def _other_number(said: StatedAnswer, reason: str, answer: str) -> bool:
     """Whether an unmarked sentence names one result, and the answer's number stands nowhere near."""
     if reason not in ("other_value", "other_year") or ASIDE.search(said.text):
         return False

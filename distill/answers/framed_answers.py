@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from distill.answers.answer_sentences import trusted
-from distill.answers.compare import Finding, correct, wrong
+from distill.answers.compare import CompareResult, correct, wrong
 from distill.answers.words import ABBREVIATIONS, tokens, unabbreviated
 
 COPULA = re.compile(
@@ -54,7 +54,7 @@ def _first_letters(word: str) -> str:
     return word[:3] if word in ABBREVIATIONS or word in ABBREVIATIONS.values() else word
 
 
-def framed(text: str, said: Sequence[str], meant: Sequence[str]) -> Finding | None:
+def framed(text: str, said: Sequence[str], meant: Sequence[str]) -> CompareResult | None:
     """The gold words with nothing around them but the words of a sentence that states them."""
     if not {*map(_first_letters, meant)} <= {*map(_first_letters, said)}:
         return None

@@ -7,16 +7,16 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 from distill.answers.answer_types import items
-from distill.answers.compare import Finding, correct, undecided, wrong
+from distill.answers.compare import CompareResult, correct, undecided, wrong
 from distill.answers.numbers import single
 
-Compare = Callable[[str, str], Finding]
+Compare = Callable[[str, str], CompareResult]
 """Judges a stated item by a gold one."""
 _SPACED_NUMBERS = re.compile(r"-?\d+(?:\.\d+)?(?: -?\d+(?:\.\d+)?)+")
 _SPAN = re.compile(r"\d+(?:\.\d+)?\s?(?:-|to)\s?\d+(?:\.\d+)?")
 
 
-def compare(text: str, gold: str, judge_item: Compare) -> Finding:
+def compare(text: str, gold: str, judge_item: Compare) -> CompareResult:
     """A stated list against the gold one."""
     meant, said = items(gold), items(text)
     numeric = all(single(item) for item in meant)
@@ -36,8 +36,8 @@ def compare(text: str, gold: str, judge_item: Compare) -> Finding:
     return _in_any_order(said, meant, judge_item)
 
 
-def _in_any_order(said: Sequence[str], meant: Sequence[str], judge_item: Compare) -> Finding:
-    findings: list[Finding] = []
+def _in_any_order(said: Sequence[str], meant: Sequence[str], judge_item: Compare) -> CompareResult:
+    findings: list[CompareResult] = []
     left = list(meant)
     for one in said:
         judged = [(judge_item(one, other), other) for other in left]
@@ -50,7 +50,9 @@ def _in_any_order(said: Sequence[str], meant: Sequence[str], judge_item: Compare
     return _all(findings)
 
 
-def _of_other_lengths(said: Sequence[str], meant: Sequence[str], is_short: bool, judge_item: Compare) -> Finding:
+def _of_other_lengths(
+    said: Sequence[str], meant: Sequence[str], is_short: bool, judge_item: Compare
+) -> CompareResult:
     """Surely wrong when nothing agrees, when items are missing, or when items are added that are surely none."""
     verdicts = [{judge_item(one, other).verdict for other in meant} for one in said]
     if all(found == {"wrong"} for found in verdicts):
@@ -62,7 +64,7 @@ def _of_other_lengths(said: Sequence[str], meant: Sequence[str], is_short: bool,
     return wrong("other_length") if added else undecided("other_length")
 
 
-def _all(findings: Iterable[Finding]) -> Finding:
+def _all(findings: Iterable[CompareResult]) -> CompareResult:
     verdicts = {finding.verdict for finding in findings}
     if verdicts == {"correct"}:
         return correct("same_items")

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import orjson
 
-from distill.answers.compare import Finding, correct, undecided, wrong
+from distill.answers.compare import CompareResult, correct, undecided, wrong
 
 START_TIMEOUT_S: Final = 60.0
 """For importing SymPy in a fresh worker, which takes seconds on a busy machine."""
@@ -25,7 +25,7 @@ VOTE_TIMEOUT_S: Final = 3.0
 _MEMORY_BYTES: Final = 2 << 30
 
 
-def vote(prediction: str, gold: str, *, timeout_s: float = VOTE_TIMEOUT_S) -> Finding | None:
+def vote(prediction: str, gold: str, *, timeout_s: float = VOTE_TIMEOUT_S) -> CompareResult | None:
     """What math-verify says of two expressions; None when one of them is none that it can read."""
     match _worker.ask([_as_latex(prediction), _as_latex(gold)], timeout_s):
         case "equal":

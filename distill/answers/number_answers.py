@@ -12,7 +12,7 @@ from math import factorial
 from typing import Final
 
 from distill.answers import text_answers
-from distill.answers.compare import Finding, compare_quantities, correct, undecided, wrong
+from distill.answers.compare import CompareResult, compare_quantities, correct, undecided, wrong
 from distill.answers.numbers import Quantity, quantities, single
 from distill.answers.pick_number import left_open, repeated, stated
 from distill.answers.times import compare_ratios, days
@@ -35,7 +35,7 @@ class GoldAnswer:
     """Too long to be judged by; the text is only a part of it."""
 
 
-def number(text: str, gold: GoldAnswer) -> Finding:
+def number(text: str, gold: GoldAnswer) -> CompareResult:
     if gold.quantity is None:
         return text_answers.compare(text, gold.text)
     if (share := _share(text, gold.quantity)) is not None:
@@ -54,7 +54,7 @@ def number(text: str, gold: GoldAnswer) -> Finding:
     if all(quantity.negated for quantity in found):
         return undecided("negated")
     found = tuple(quantity for quantity in found if not quantity.negated)
-    findings: dict[tuple[Decimal, bool], Finding] = {}
+    findings: dict[tuple[Decimal, bool], CompareResult] = {}
     for quantity in found:
         finding = _agree(quantity, gold, text)
         if (quantity.bound or quantity.label) and finding.verdict != "wrong":
@@ -73,7 +73,7 @@ def number(text: str, gold: GoldAnswer) -> Finding:
 _OUT_OF = re.compile(r"(?:about |around |roughly )?(?:an? )?(\S+) (?:in|out of|of) (?:every )?(\S+)", re.IGNORECASE)
 
 
-def _share(text: str, gold: Quantity) -> Finding | None:
+def _share(text: str, gold: Quantity) -> CompareResult | None:
     """A share in words for a percentage: one in eight for 12.5%; and 1.5 to 1, a ratio, for 1.5."""
     if gold.percent:
         if (match := _OUT_OF.fullmatch(text)) is not None:
@@ -92,14 +92,14 @@ _TO_ONE = re.compile(r"(\d+(?:\.\d+)?)\s?(?:to|:)\s?1")
 _TINY_SHARE: Final = Decimal("1e-9")
 
 
-def _no_number(text: str, gold: GoldAnswer) -> Finding:
+def _no_number(text: str, gold: GoldAnswer) -> CompareResult:
     digits = re.findall(r"\d", text)
     if digits and digits == re.findall(r"\d", gold.text):
         return undecided("unreadable_number")
     return text_answers.without_number(text)
 
 
-def factorial_of_gold(text: str, gold: GoldAnswer) -> Finding | None:
+def factorial_of_gold(text: str, gold: GoldAnswer) -> CompareResult | None:
     """3628800 for a gold of 10!; None when the gold is no factorial."""
     match = re.fullmatch(r"(\d\d?)!", gold.text)
     said = single(text)
@@ -110,7 +110,7 @@ def factorial_of_gold(text: str, gold: GoldAnswer) -> Finding | None:
     return undecided("factorial_or_emphasis") if said.value == int(match[1]) else wrong("other_value")
 
 
-def _factorial(text: str, gold: GoldAnswer) -> Finding | None:
+def _factorial(text: str, gold: GoldAnswer) -> CompareResult | None:
     """5! is 120, but it may be 5 with emphasis."""
     match = re.fullmatch(r"(\d\d?)!", text)
     if match is None or gold.quantity is None:
@@ -121,8 +121,8 @@ def _factorial(text: str, gold: GoldAnswer) -> Finding | None:
 
 
 def _among_several(
-    found: Sequence[Quantity], findings: Mapping[tuple[Decimal, bool], Finding], gold: GoldAnswer, text: str
-) -> Finding:
+    found: Sequence[Quantity], findings: Mapping[tuple[Decimal, bool], CompareResult], gold: GoldAnswer, text: str
+) -> CompareResult:
     """Several numbers: the one with the gold's unit if it is the only one, else the question stays open."""
     assert gold.quantity is not None
     sign = (gold.quantity.percent, gold.quantity.currency, gold.quantity.unit)
@@ -152,7 +152,7 @@ def _is_ratio(text: str, gold: GoldAnswer) -> bool:
     return finding is not None and finding.verdict == "correct"
 
 
-def _agree(said: Quantity, gold: GoldAnswer, text: str) -> Finding:
+def _agree(said: Quantity, gold: GoldAnswer, text: str) -> CompareResult:
     assert gold.quantity is not None
     if gold.text[:1] == "0" and gold.text.isdigit() and len(gold.text) > 1 and not text.startswith("0"):
         if text[said.start : said.start + len(gold.text)] == gold.text:
@@ -162,7 +162,7 @@ def _agree(said: Quantity, gold: GoldAnswer, text: str) -> Finding:
     return compare_quantities(said, gold.quantity, kind, gold.tolerance, text)
 
 
-def year_of(text: str, gold: GoldAnswer) -> Finding:
+def year_of(text: str, gold: GoldAnswer) -> CompareResult:
     if gold.quantity is None:
         return text_answers.compare(text, gold.text)
     year = gold.quantity.value

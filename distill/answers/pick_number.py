@@ -9,7 +9,7 @@ from decimal import Decimal
 from itertools import combinations
 from typing import Final
 
-from distill.answers.compare import Finding, undecided
+from distill.answers.compare import CompareResult, undecided
 from distill.answers.numbers import Quantity, single
 
 _CONCLUDES = re.compile(
@@ -61,7 +61,7 @@ def _before(text: str, quantity: Quantity) -> str:
     return text[max(0, quantity.start - _LOOKED_BACK) : quantity.start]
 
 
-def left_open(text: str, found: Sequence[Quantity], gold: Decimal) -> Finding | None:
+def left_open(text: str, found: Sequence[Quantity], gold: Decimal) -> CompareResult | None:
     """Why numbers that are all other than the gold may still answer: a range around it, a sum that gives it."""
     values = [quantity.value for quantity in found]
     if len(found) == 2 and min(values) < gold < max(abs(value) for value in values):

@@ -9,7 +9,7 @@ import unicodedata
 from functools import lru_cache
 from typing import Final
 
-from distill.answers.compare import Finding, correct, undecided, wrong
+from distill.answers.compare import CompareResult, correct, undecided, wrong
 
 _LANGUAGES: Final = ("en", "de", "fr", "es", "it", "pt", "nl", "zh", "ja", "ko", "ar", "hi", "ru", "pl", "tr", "sv")
 _OTHER_NAMES_TEXT: Final = """
@@ -45,7 +45,7 @@ _NEVER: Final = frozenset({"world", "georgia", "us", "car", "jersey", "turkey", 
 _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
 
 
-def compare_places(one: str, other: str) -> Finding | None:
+def compare_places(one: str, other: str) -> CompareResult | None:
     """Whether two texts name the same country; None when one of them names none. A translation stays open."""
     ours, theirs = _code(one), _code(other)
     if ours is None or theirs is None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
 
-from distill.answers.compare import Finding, correct, undecided, wrong
+from distill.answers.compare import CompareResult, correct, undecided, wrong
 from distill.answers.numbers import single
 
 _INFINITE: Final = Decimal("Infinity")
@@ -43,7 +43,7 @@ _LATEX: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Interval:
+class NumberInterval:
     """From `low` to `high`; True where the end itself belongs to it."""
 
     low: Decimal
@@ -54,7 +54,7 @@ class Interval:
     """In brackets that also hold a point or a list."""
 
 
-def compare_intervals(text: str, gold: str) -> Finding | None:
+def compare_intervals(text: str, gold: str) -> CompareResult | None:
     """An interval or the solutions of an equation against the gold ones; None when one of them is neither."""
     said, meant = _interval(_plain(text)), _interval(_plain(gold))
     if said is not None and meant is not None:
@@ -67,7 +67,7 @@ def compare_intervals(text: str, gold: str) -> Finding | None:
     return correct("same_solutions") if ours == theirs else wrong("other_solutions")
 
 
-def _compare(said: Interval, meant: Interval) -> Finding | None:
+def _compare(said: NumberInterval, meant: NumberInterval) -> CompareResult | None:
     same_ends = (said.low, said.high) == (meant.low, meant.high)
     if said.may_be_list and meant.may_be_list:
         open_still = same_ends and said.low_closed != meant.low_closed
@@ -85,11 +85,11 @@ def _plain(text: str) -> str:
     return text.strip(" $.")
 
 
-def _interval(text: str) -> Interval | None:
+def _interval(text: str) -> NumberInterval | None:
     if len(text) > 80:
         return None
     if text.lower() in ("all real numbers", "all reals", "all x", "ℝ", "\\mathbb{r}"):
-        return Interval(low=-_INFINITE, high=_INFINITE, low_closed=False, high_closed=False)
+        return NumberInterval(low=-_INFINITE, high=_INFINITE, low_closed=False, high_closed=False)
     if (match := _BRACKETS.fullmatch(text)) is not None:
         low, high = _end(match["low"]), _end(match["high"])
         low_closed, high_closed = match["open"] == "[", match["close"] == "]"
@@ -116,10 +116,12 @@ def _interval(text: str) -> Interval | None:
     return None
 
 
-def _ordered(low: Decimal, high: Decimal, low_closed: bool, high_closed: bool, may_be_list: bool) -> Interval | None:
+def _ordered(
+    low: Decimal, high: Decimal, low_closed: bool, high_closed: bool, may_be_list: bool
+) -> NumberInterval | None:
     if not may_be_list and low > high:
         return None
-    return Interval(low=low, high=high, low_closed=low_closed, high_closed=high_closed, may_be_list=may_be_list)
+    return NumberInterval(low=low, high=high, low_closed=low_closed, high_closed=high_closed, may_be_list=may_be_list)
 
 
 def _sign(sign: str) -> str:

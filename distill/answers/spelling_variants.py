@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Final
 
-from distill.answers.compare import Finding, correct, undecided
+from distill.answers.compare import CompareResult, correct, undecided
 from distill.answers.number_words import SMALL, TENS, spelled
 from distill.answers.place_names import compare_places
 
@@ -117,7 +117,7 @@ _FULL: Final = {
 _DAY_OR_MONTH = re.compile(rf"\b({'|'.join(sorted(_FULL, key=len, reverse=True))})\b\.?")
 
 
-def same_otherwise(text: str, gold: str, said: Sequence[str], meant: Sequence[str]) -> Finding | None:
+def same_otherwise(text: str, gold: str, said: Sequence[str], meant: Sequence[str]) -> CompareResult | None:
     """Whether two answers are one in other spellings; None where that is not sure. `said`, `meant`: their words."""
     one, other = " ".join(said), " ".join(meant)
     whole = frozenset((text.casefold(), gold.casefold()))
@@ -190,7 +190,7 @@ def _same_line(text: str, gold: str) -> bool:
     )
 
 
-def _shortened(said: Sequence[str], meant: Sequence[str]) -> Finding | None:
+def _shortened(said: Sequence[str], meant: Sequence[str]) -> CompareResult | None:
     """Words of which some are written short on one side."""
     if len(said) != len(meant) or len(said) > 30:
         return None
@@ -271,7 +271,7 @@ def _spells(acronym: re.Match[str]) -> bool:
     return initials == acronym["short"].replace(".", "").replace("&", "")
 
 
-def _accents_apart(text: str, gold: str) -> Finding | None:
+def _accents_apart(text: str, gold: str) -> CompareResult | None:
     """One side wholly without accents: sure for several words, open for one (naive, resume, año)."""
     if text.isascii() == gold.isascii():
         return None

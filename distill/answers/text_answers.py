@@ -11,7 +11,7 @@ from typing import Final
 
 from rapidfuzz.distance import Levenshtein, Prefix
 
-from distill.answers.compare import Finding, correct, undecided, wrong
+from distill.answers.compare import CompareResult, correct, undecided, wrong
 from distill.answers.framed_answers import ARTICLES_ABROAD, COPULA, framed
 from distill.answers.number_words import SMALL, TENS
 from distill.answers.numbers import quantities, single
@@ -56,19 +56,19 @@ def looks_mathematical(text: str) -> bool:
     return len(text) <= 400 and _MATHS.search(text) is not None and _WORDS_OR_SIGNS.search(text) is None
 
 
-def without_number(text: str) -> Finding:
+def without_number(text: str) -> CompareResult:
     """A prediction with no number for a numeric gold: wrong, unless its words may stand for one."""
     words = set(tokens(text))
     if words & _VAGUE_NUMBERS or any(map(_nearly_a_number, words)) or (len(words) <= 2 and _ROMAN.search(text)):
         return undecided("number_in_words")
-    return Finding(verdict="wrong", reason="no_number", can_be_mathematics=looks_mathematical(text))
+    return CompareResult(verdict="wrong", reason="no_number", can_be_mathematics=looks_mathematical(text))
 
 
 def _nearly_a_number(word: str) -> bool:
     return len(word) >= 4 and any(Levenshtein.distance(word, number, score_cutoff=1) <= 1 for number in _SPELLABLE)
 
 
-def compare(text: str, gold: str) -> Finding:
+def compare(text: str, gold: str) -> CompareResult:
     """A free-text prediction against a gold text."""
     said, meant = tokens(text), tokens(gold)
     mathematical = looks_mathematical(gold) or looks_mathematical(text)
@@ -76,7 +76,7 @@ def compare(text: str, gold: str) -> Finding:
         said, meant = unabbreviated(said), unabbreviated(meant)
     if said == meant or _name(said) == _name(meant):
         if mathematical and _symbols(text) != _symbols(gold):
-            return Finding(verdict="undecided", reason="expression", can_be_mathematics=True)
+            return CompareResult(verdict="undecided", reason="expression", can_be_mathematics=True)
         same_symbols = bool(meant) or text.casefold() == gold.casefold()
         return correct("same_words") if same_symbols else wrong("other_symbols")
     if len(meant) == 1 and meant[0] in _POLAR:
@@ -86,7 +86,7 @@ def compare(text: str, gold: str) -> Finding:
     if (stated := framed(text, said, meant)) is not None:
         return stated
     if not said or not meant:
-        return Finding(verdict="undecided", reason="nothing_to_compare", can_be_mathematics=mathematical)
+        return CompareResult(verdict="undecided", reason="nothing_to_compare", can_be_mathematics=mathematical)
     if "and" in meant and sorted(said) == sorted(meant) and set(_joined(said)) == set(_joined(meant)):
         return correct("same_words_in_other_order")
     if _same_letters(said, meant):
@@ -99,7 +99,7 @@ def compare(text: str, gold: str) -> Finding:
     finding = finding or _contrary(said, meant) or _numbers_in_order(text, gold)
     if finding is None:
         finding = undecided("other_script") if _script(text) != _script(gold) else _words(said, meant)
-    return Finding(verdict=finding.verdict, reason=finding.reason, can_be_mathematics=mathematical)
+    return CompareResult(verdict=finding.verdict, reason=finding.reason, can_be_mathematics=mathematical)
 
 
 def _symbols(text: str) -> str:
@@ -130,7 +130,7 @@ def _without_accents(text: str) -> str:
     return "".join(character for character in split if not unicodedata.combining(character))
 
 
-def _polar(text: str, said: Sequence[str], meant: str) -> Finding:
+def _polar(text: str, said: Sequence[str], meant: str) -> CompareResult:
     copula = COPULA.fullmatch(text)
     if copula is not None:
         said = tokens(copula["rest"])
@@ -171,7 +171,7 @@ def is_polar(text: str) -> bool:
     return len(words) == 1 and (words[0] in _POLAR or words[0] in _POLAR_ABROAD)
 
 
-def _polar_abroad(text: str, said: Sequence[str], meant: str) -> Finding | None:
+def _polar_abroad(text: str, said: Sequence[str], meant: str) -> CompareResult | None:
     """Yes and no of other languages; what is in another language than the gold answer counts when it stands alone."""
     first = said[0] if said else ""
     if len(said) > 1 and not re.match(r"\s*[^\s\d,.!;:，。、،]+\s*[,.!;:，。、،]", text):
@@ -182,7 +182,7 @@ def _polar_abroad(text: str, said: Sequence[str], meant: str) -> Finding | None:
     return correct("same_words") if verdict == _POLAR_ABROAD[meant] else wrong("other_words")
 
 
-def _assigned(text: str, gold: str) -> Finding | None:
+def _assigned(text: str, gold: str) -> CompareResult | None:
     """x = 3 and 3."""
     sides = [(match[1], single(match[2])) for side in (text, gold) if (match := _ASSIGNED.fullmatch(side))]
     if len(sides) != 2 or (sides[0][0] and sides[1][0] and sides[0][0] != sides[1][0]) or sides[0][0] == sides[1][0]:
@@ -193,7 +193,7 @@ def _assigned(text: str, gold: str) -> Finding | None:
     return correct("same_value") if one.value == other.value else wrong("other_value")
 
 
-def _contrary(said: Sequence[str], meant: Sequence[str]) -> Finding | None:
+def _contrary(said: Sequence[str], meant: Sequence[str]) -> CompareResult | None:
     """Answers of the same form in which one word is the opposite, or a letter or number is another one."""
     if opposite("".join(said), "".join(meant)):
         return wrong("opposite")
@@ -231,7 +231,7 @@ def _script(text: str) -> str:
     return next((unicodedata.name(letter, "?").split()[0] for letter in text if letter.isalpha()), "LATIN")
 
 
-def _numbers_in_order(text: str, gold: str) -> Finding | None:
+def _numbers_in_order(text: str, gold: str) -> CompareResult | None:
     """Ranges and labels with numbers: the numbers decide when the gold is little else."""
     meant = quantities(gold)
     if not meant or sum(len(word) > 2 for word in re.findall(r"[^\W\d_]+", gold)) > 1:
@@ -247,7 +247,7 @@ def _numbers_in_order(text: str, gold: str) -> Finding | None:
     return undecided("some_numbers_shared") if said else None
 
 
-def _words(said: Sequence[str], meant: Sequence[str]) -> Finding:
+def _words(said: Sequence[str], meant: Sequence[str]) -> CompareResult:
     if len(meant) > _LONG:
         return undecided("free_text")
     ours, theirs = set(said), set(meant)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Final
 
-from distill.answers.compare import Finding, correct, undecided, wrong
+from distill.answers.compare import CompareResult, correct, undecided, wrong
 from distill.answers.foreign_times import in_figures
 from distill.answers.number_words import SMALL, TENS
 from distill.answers.numbers import quantities, single
@@ -155,7 +155,7 @@ def _same_zone(one: str, other: str) -> bool:
     return one == other or (one[0] == other[0] and 2 in (len(one), len(other)))
 
 
-def compare_times(text: str, gold: str, declared: bool) -> Finding | None:
+def compare_times(text: str, gold: str, declared: bool) -> CompareResult | None:
     """A stated time against the gold one; None when the gold is no time."""
     meant = clocks(gold)
     if len(meant) != 1:
@@ -291,7 +291,7 @@ def _same_reading(one: Day, other: Day) -> bool | None:
     return None if any(left != right for left, right in pairs) else True
 
 
-def compare_dates(text: str, gold: str) -> Finding | None:
+def compare_dates(text: str, gold: str) -> CompareResult | None:
     """A stated date against the gold one; None when the gold is no date and the prediction neither."""
     span, spans = _day_ranges(gold), _day_ranges(text)
     if len(span) == 1 and spans:
@@ -352,7 +352,7 @@ def _same_ratios(text: str, other: str) -> bool:
     return len(ours) == len(theirs) == 1 and same_ratio(ours[0], theirs[0])
 
 
-def compare_ratios(text: str, gold: str) -> Finding | None:
+def compare_ratios(text: str, gold: str) -> CompareResult | None:
     """A stated ratio against the gold one; None when the gold is no ratio, nor a number that the ratio could be."""
     meant, found = ratios(gold), ratios(text)
     if len(meant) != 1:

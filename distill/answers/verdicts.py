@@ -17,7 +17,7 @@ from distill.answers import choices, lists, math_worker, text_answers
 from distill.answers.answer_sentences import bold_part, stated_parts
 from distill.answers.answer_types import infer_type as infer_type
 from distill.answers.answer_types import items
-from distill.answers.compare import Finding, correct, undecided, wrong
+from distill.answers.compare import CompareResult, correct, undecided, wrong
 from distill.answers.declined import declines
 from distill.answers.final_answer import MAX_CHARACTERS, FinalAnswer, final_answer
 from distill.answers.normalize import normalise
@@ -153,7 +153,7 @@ def _gold(text: str, kind: str, declared: bool, tolerance: float, options: tuple
     )
 
 
-def _compare(prediction: str, gold: GoldAnswer, *, ask_worker: bool) -> Finding:
+def _compare(prediction: str, gold: GoldAnswer, *, ask_worker: bool) -> CompareResult:
     if not prediction.strip():
         return wrong("empty_prediction")
     final = final_answer(prediction)
@@ -168,7 +168,7 @@ def _compare(prediction: str, gold: GoldAnswer, *, ask_worker: bool) -> Finding:
     return undecided("too_long") if final.cut and found.verdict == "correct" else found
 
 
-def _compare_final(final: FinalAnswer, gold: GoldAnswer, *, ask_worker: bool) -> Finding:
+def _compare_final(final: FinalAnswer, gold: GoldAnswer, *, ask_worker: bool) -> CompareResult:
     text = _plain(_NEW_LINE.sub("; ", final.text) if gold.answer_type == "list" else final.text)
     if text == gold.text:
         return _same_text(gold)
@@ -187,7 +187,7 @@ _TWO_SIGNS = re.compile(r"=\s*(?:±|\\pm\b)|^\s*(?:±|\\pm\b)")
 """x = ±2 gives two values; 5 ± 0.1 is one with its error."""
 
 
-def _in_a_sentence(prediction: str, final: FinalAnswer, gold: GoldAnswer) -> Finding | None:
+def _in_a_sentence(prediction: str, final: FinalAnswer, gold: GoldAnswer) -> CompareResult | None:
     """The gold answer as what a sentence states; what the sentence states instead is judged with all its words."""
     if text_answers.is_polar(gold.text) or len(final.text) <= len(gold.text):
         return None
@@ -205,7 +205,7 @@ _WORDED: Final = frozenset({"text", "list", "date", "time"})
 """Types of which the answer is found by its words; the others find their number in a sentence by themselves."""
 
 
-def _declined(finding: Finding, text: str, gold: GoldAnswer) -> Finding:
+def _declined(finding: CompareResult, text: str, gold: GoldAnswer) -> CompareResult:
     """One side says that there is no answer: right if the other does too; what else it mentions is none."""
     if gold.answer_type == "choice":
         refusing = {letter for letter, option in zip(choices.LETTERS, gold.options, strict=False) if declines(option)}
@@ -239,23 +239,23 @@ _NEW_LINE = re.compile(r"(?<=[^\s,;:])[ \t]*\n\s*")
 """The items of a list may be its lines."""
 
 
-def _same_text(gold: GoldAnswer) -> Finding:
+def _same_text(gold: GoldAnswer) -> CompareResult:
     numeric = gold.answer_type in ("number", "percent", "money") and gold.quantity is not None
-    return Finding(verdict="correct", reason="same_text", relative_error=0.0 if numeric else None)
+    return CompareResult(verdict="correct", reason="same_text", relative_error=0.0 if numeric else None)
 
 
 # --- times, dates, ratios ---------------------------------------------------------------------------------------
 
 
-def _time(text: str, gold: GoldAnswer) -> Finding:
+def _time(text: str, gold: GoldAnswer) -> CompareResult:
     return compare_times(text, gold.text, gold.declared) or _text(text, gold)
 
 
-def _ratio(text: str, gold: GoldAnswer) -> Finding:
+def _ratio(text: str, gold: GoldAnswer) -> CompareResult:
     return compare_ratios(text, gold.text) or (number(text, gold) if gold.quantity else _text(text, gold))
 
 
-def _date(text: str, gold: GoldAnswer) -> Finding:
+def _date(text: str, gold: GoldAnswer) -> CompareResult:
     finding = compare_dates(text, gold.text) or _text(text, gold)
     if finding.verdict == "correct" and _NEAR_A_DATE.search(text) and not _NEAR_A_DATE.search(gold.text):
         return undecided("near_the_date")
@@ -268,7 +268,7 @@ _NEAR_A_DATE = re.compile(r"\b(?:before|after|since|until|till|prior to) (?:the 
 # --- choices and lists ------------------------------------------------------------------------------------------
 
 
-def _choice(text: str, gold: GoldAnswer) -> Finding:
+def _choice(text: str, gold: GoldAnswer) -> CompareResult:
     letter = choices.letter_of(gold.text, gold.options)
     if letter is None:
         return _text(text, gold)
@@ -288,7 +288,7 @@ def _covers(options: Sequence[str], letter: str) -> bool:
     return index < len(options) and options[index].lower().startswith(("all", "both", "any", "none", "neither"))
 
 
-def _list(text: str, gold: GoldAnswer) -> Finding:
+def _list(text: str, gold: GoldAnswer) -> CompareResult:
     text = _LISTED.sub("", text)
     return compare_intervals(text, gold.text) or lists.compare(
         text, gold.text, lambda said, meant: _item(said, meant, gold)
@@ -303,7 +303,7 @@ _LISTED = re.compile(
 """The words around a list: Both B and D are correct."""
 
 
-def _item(said: str, meant: str, gold: GoldAnswer) -> Finding:
+def _item(said: str, meant: str, gold: GoldAnswer) -> CompareResult:
     kind = infer_type(meant)
     if kind in ("list", "choice"):
         kind = "text"
@@ -311,7 +311,7 @@ def _item(said: str, meant: str, gold: GoldAnswer) -> Finding:
     return correct("same_text") if said == item.text else _JUDGES[kind](said, item)
 
 
-def _text(text: str, gold: GoldAnswer) -> Finding:
+def _text(text: str, gold: GoldAnswer) -> CompareResult:
     if gold.answer_type == "text" and infer_type(gold.text) == infer_type(text) == "date":
         return _date(text, gold)
     return (
@@ -322,7 +322,7 @@ def _text(text: str, gold: GoldAnswer) -> Finding:
     )
 
 
-def _same_parts(text: str, gold: GoldAnswer) -> Finding | None:
+def _same_parts(text: str, gold: GoldAnswer) -> CompareResult | None:
     """The same items in another order, also where they are no plain list: women 48%, men 52%."""
     if "," not in gold.text or text[:1] in "([{" or gold.text[:1] in "([{":
         return None
@@ -330,7 +330,7 @@ def _same_parts(text: str, gold: GoldAnswer) -> Finding | None:
     return correct("same_items") if len(meant) > 1 and all(meant) and said == meant and text != gold.text else None
 
 
-_JUDGES: Final[Mapping[str, Callable[[str, GoldAnswer], Finding]]] = {
+_JUDGES: Final[Mapping[str, Callable[[str, GoldAnswer], CompareResult]]] = {
     "number": number,
     "percent": number,
     "money": number,

@@ -66,7 +66,7 @@ def scan(path: Path, check: Check = no_check) -> Iterator[tuple[int, Record] | D
     except FileNotFoundError:
         return
     with file:
-        reader, start = Reader(check, plain=_is_plain(file)), 0
+        reader, start = LineReader(check, plain=_is_plain(file)), 0
         file.seek(0)
         for line in file:
             if not line.endswith(b"\n"):
@@ -79,7 +79,7 @@ def record_at(file: IO[bytes], start: int) -> Record | None:
     """The record that begins at this byte of an open file; None when none does any more."""
     file.seek(start)
     line = file.readline()
-    found = next(Reader(plain=True).read(line, start), None) if line.endswith(b"\n") else None
+    found = next(LineReader(plain=True).read(line, start), None) if line.endswith(b"\n") else None
     return found[1] if isinstance(found, tuple) and found[0] == start else None
 
 
@@ -129,7 +129,7 @@ def requiring(*names: str) -> Check:
     return check
 
 
-class Reader:
+class LineReader:
     """Takes the lines of one file in their order and says which records they hold.
 
     `plain`: the file is of an older version and its lines have no checksums.

@@ -65,7 +65,7 @@ def _on_disk(context: CheckContext, key: str, arm: str, student: AnyStudent) -> 
     from student.models.quiet import quiet
 
     with quiet():
-        target = students.Target(
+        target = students.EvaluatedStudent(
             arm=arm, what=name, key="", facts={}, model=str(folder), adapter=adapter, foreign=True
         )
         students.require_loadable(recipe, target)

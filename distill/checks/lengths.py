@@ -10,7 +10,7 @@ from distill.errors import DistillError
 from distill.recipe.recipe import Recipe, Stage
 from distill.recipe.stages import is_traces
 from distill.types import Sample
-from student.data.rows import Row
+from student.data.rows import TrainingRow
 from teacher.store.question_plan import SOURCE
 
 _FEW_FIT = 0.5
@@ -43,7 +43,7 @@ def _prompt_lengths(context: CheckContext, samples: list[Sample]) -> list[int]:
     from student.data.encode import encode
     from student.data.images import ImageStore
 
-    rows = [Row(id=each.id, images=each.images, question=each.question, response="?") for each in samples]
+    rows = [TrainingRow(id=each.id, images=each.images, question=each.question, response="?") for each in samples]
     store = ImageStore(context.planner.processor, context.planner.outline.dtype, memory_bytes=1 << 28)
     limit = max(source.max_pixels for source in context.recipe.data.values())
     return encode(rows, encoder_of(context), store, max_length=1 << 30, max_pixels=limit).lengths

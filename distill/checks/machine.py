@@ -16,7 +16,7 @@ from distill.checks.results import CheckResult, fine, not_checked, problem, warn
 from distill.data.sources import nearest
 from distill.errors import DistillError
 from student.train import stage_fields
-from teacher.estimate import Journal, Seen, forecast
+from teacher.estimate import JournalSummary, Seen, forecast
 from teacher.store import question_plan
 from teacher.store.question_plan import SOURCE
 
@@ -26,7 +26,7 @@ _KEPT_CHECKPOINTS = 2
 """Of a stage at once: the next one is written before the last is removed."""
 _CHECKPOINT_BYTES = 12
 """Of a trained number: itself and its optimizer's state."""
-_NO_TRACES = Journal(samples=frozenset(), records=0, bytes=0, tokens_per_s=0.0)
+_NO_TRACES = JournalSummary(samples=frozenset(), records=0, bytes=0, tokens_per_s=0.0)
 
 
 def check_run_directory(context: CheckContext) -> Iterator[CheckResult]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from distill.artifacts.json_lines import Reader, record_at
+from distill.artifacts.json_lines import LineReader, record_at
 from distill.commands.explain_text import Explanation, Family, Twin, as_text, fate
 from distill.errors import DataError
 from distill.traces.trace_lines import trace_fault
@@ -191,7 +191,7 @@ def _mentions(journal: Path, trace_id: str) -> Iterable[dict[str, Any]]:
             while place >= 0:
                 start, end = lines.rfind(b"\n", 0, place) + 1, lines.find(b"\n", place)
                 end = len(lines) if end < 0 else end
-                for found in Reader(trace_fault, plain=True).read(lines[start:end] + b"\n", start):
+                for found in LineReader(trace_fault, plain=True).read(lines[start:end] + b"\n", start):
                     if isinstance(found, tuple) and found[1]["id"] == trace_id:
                         yield found[1]
                 place = lines.find(wanted, end)

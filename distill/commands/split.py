@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from distill.artifacts.manifest import atomic_path, storage_errors
 from distill.data import reader, sources
 from distill.data.images import open_arrow, read_bytes
-from distill.data.sources import Row, Table
+from distill.data.sources import SourceRow, SourceTable
 from distill.errors import DataError
 from distill.recipe.recipe import Recipe
 from distill.types import BadRow, ImageRef, Sample
@@ -114,11 +114,11 @@ def split(recipe: Recipe, out: Path, *, name: str = NAME, test: float = 0.1, see
     )
 
 
-def _read(recipe: Recipe, name: str, table: Table) -> _Rows:
+def _read(recipe: Recipe, name: str, table: SourceTable) -> _Rows:
     rows = _Rows()
     for row, found in reader.read_rows(recipe, name, table):
         samples = [item for item in found if isinstance(item, Sample)]
-        if not samples or not isinstance(row, Row):
+        if not samples or not isinstance(row, SourceRow):
             rows.left_out[next((item.reason for item in found if isinstance(item, BadRow)), "no_question")] += 1
             continue
         refs = {ref.sha256: ref for sample in samples for ref in sample.images}
@@ -133,7 +133,7 @@ def _clusters(rows: _Rows, max_pixels: int) -> dict[str, str]:
     """For each picture the smallest digest of those that show the same; empty for a picture that shows nothing."""
     digests = sorted(rows.refs)
 
-    def look(digest: str) -> image_match.Look:
+    def look(digest: str) -> image_match.ImageHashes:
         return image_match.look(read_bytes(rows.refs[digest]), max_pixels=max_pixels)
 
     def confirm(pairs: list[tuple[int, int]]) -> Iterator[bool]:
@@ -191,7 +191,7 @@ def _chosen(groups: Iterable[tuple[str, list[int]]], test: float, seed: int, lab
     return chosen
 
 
-def _link(rows: _Rows, table: Table, recipe: Recipe, name: str, out: Path) -> Path:
+def _link(rows: _Rows, table: SourceTable, recipe: Recipe, name: str, out: Path) -> Path:
     """The images_root of the new files: `out` when the pictures beside the table could be linked there."""
     own = recipe.data[name].images_root is None
     paths = {Path(ref.path) for ref in rows.refs.values() if not ref.column}
@@ -214,22 +214,22 @@ Parts = Mapping[int, str]
 """Number of a row to the file that it goes to."""
 
 
-def _write_json(table: Table, files: Mapping[str, Path], parts: Parts) -> None:
+def _write_json(table: SourceTable, files: Mapping[str, Path], parts: Parts) -> None:
     with ExitStack() as stack:
         opened = {
             part: stack.enter_context(stack.enter_context(atomic_path(path)).open("wb"))
             for part, path in files.items()
         }
         for row in sources.rows(table):
-            if isinstance(row, Row) and row.number in parts:
+            if isinstance(row, SourceRow) and row.number in parts:
                 opened[parts[row.number]].write(orjson.dumps(dict(row.values), option=orjson.OPT_APPEND_NEWLINE))
 
 
-def _write_csv(table: Table, files: Mapping[str, Path], parts: Parts) -> None:
+def _write_csv(table: SourceTable, files: Mapping[str, Path], parts: Parts) -> None:
     with ExitStack() as stack:
         writers: dict[str, csv.DictWriter[str]] = {}
         for row in sources.rows(table):
-            if not isinstance(row, Row) or row.number not in parts:
+            if not isinstance(row, SourceRow) or row.number not in parts:
                 continue
             part = parts[row.number]
             if part not in writers:
@@ -241,7 +241,7 @@ def _write_csv(table: Table, files: Mapping[str, Path], parts: Parts) -> None:
             writers[part].writerow(row.values)
 
 
-def _write_tables(table: Table, files: Mapping[str, Path], parts: Parts) -> None:
+def _write_tables(table: SourceTable, files: Mapping[str, Path], parts: Parts) -> None:
     """Rows as they lie in columns, pictures included, with the schema and its metadata."""
     number = 0
     with ExitStack() as stack:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from distill.recipe.eval import AnyStudent
     from distill.recipe.teachers import Server
     from student.evaluation.collect_replies import Serve
-    from teacher.engines.remote_student import Attached
+    from teacher.engines.remote_student import RemoteStudent
 
 
 def generate_stage(recipe: Recipe, run: Path, *, limit: int | None = None, fresh: bool = False) -> str:
@@ -242,7 +242,7 @@ def _vllm(recipe: Recipe) -> "Serve":
     return partial(serving, server=server_of(recipe))
 
 
-def _connect(name: str, student: "AnyStudent", **limits: int) -> "AbstractContextManager[Attached]":
+def _connect(name: str, student: "AnyStudent", **limits: int) -> "AbstractContextManager[RemoteStudent]":
     from teacher.engines.remote_student import attached
 
     return attached(name, student, **limits)

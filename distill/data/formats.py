@@ -28,7 +28,7 @@ _ANSWERING = frozenset({"gpt", "assistant", "model", "chatgpt"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class ImageCell:
     """One image of a row: a path, candidate paths, or a cell with bytes at `column`, item `index`."""
 
     column: str
@@ -37,7 +37,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class RowQuestion:
     """One question of a row."""
 
     text: str
@@ -48,14 +48,14 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parsed:
+class ParsedRow:
     """What a row holds: its images and the questions about them."""
 
-    images: tuple[Cell, ...]
-    questions: tuple[Question, ...]
+    images: tuple[ImageCell, ...]
+    questions: tuple[RowQuestion, ...]
 
 
-def parse(values: Mapping[str, Any], source: DataSource) -> Parsed:
+def parse(values: Mapping[str, Any], source: DataSource) -> ParsedRow:
     """Images and questions of one row. Raises RowError."""
     # Data frames write a missing cell as NaN.
     present = {name: value for name, value in values.items() if not _is_nan(value)}
@@ -119,14 +119,14 @@ def _pick(values: Mapping[str, Any], names: Sequence[str]) -> tuple[str, Any]:
 
 def _cells(
     values: Mapping[str, Any], source: DataSource, *, required: bool, others: Sequence[str] = ()
-) -> tuple[Cell, ...]:
+) -> tuple[ImageCell, ...]:
     if source.columns.image == "":
         return ()
     column, value = _pick(values, _image_names(source, *others))
     if isinstance(value, str) and value.lstrip().startswith("["):
         value = _json_list(value)
     items = value if isinstance(value, list) else [value]
-    cells = tuple(Cell(column=column, index=index, value=item) for index, item in enumerate(items))
+    cells = tuple(ImageCell(column=column, index=index, value=item) for index, item in enumerate(items))
     if any(cell.value in (None, "", b"") for cell in cells):
         if required or len(cells) > 1:
             raise RowError("empty_image_cell", f"column {column!r} holds no image")
@@ -144,18 +144,18 @@ def _json_list(text: str) -> Any:
     return value if isinstance(value, list) else text
 
 
-def _plain(values: Mapping[str, Any], source: DataSource) -> Parsed:
+def _plain(values: Mapping[str, Any], source: DataSource) -> ParsedRow:
     columns = source.columns
     answer_names = (columns.answer,) if "answer" in columns.model_fields_set else (columns.answer, "answers")
     answers = _pick(values, answer_names)[1]
-    question = Question(
+    question = RowQuestion(
         text=_question(values.get(columns.question)),
         answers=golds(answers),
         answer_type=_answer_type(values, source),
         domain=_domain(values, source),
         meta={**_difficulty(values, source), **votes(answers), **_meta(values.get("meta"))},
     )
-    return Parsed(images=_cells(values, source, required=True), questions=(question,))
+    return ParsedRow(images=_cells(values, source, required=True), questions=(question,))
 
 
 def _difficulty(values: Mapping[str, Any], source: DataSource) -> Mapping[str, Any]:
@@ -179,10 +179,10 @@ def _meta(value: Any) -> Mapping[str, Any]:
     return value
 
 
-def _finevision(values: Mapping[str, Any], source: DataSource) -> Parsed:
+def _finevision(values: Mapping[str, Any], source: DataSource) -> ParsedRow:
     turns = _records(values.get("texts"), "texts")
     questions = tuple(
-        Question(
+        RowQuestion(
             text=_question(turn.get("user")),
             answers=golds(turn.get("assistant")),
             answer_type=_answer_type(values, source),
@@ -190,13 +190,13 @@ def _finevision(values: Mapping[str, Any], source: DataSource) -> Parsed:
         )
         for turn in turns
     )
-    return Parsed(images=_cells(values, source, required=False), questions=questions)
+    return ParsedRow(images=_cells(values, source, required=False), questions=questions)
 
 
-def _llava(values: Mapping[str, Any], source: DataSource) -> Parsed:
+def _llava(values: Mapping[str, Any], source: DataSource) -> ParsedRow:
     column, value = _pick(values, _TURNS)
     images = _cells(values, source, required=False)
-    questions: list[Question] = []
+    questions: list[RowQuestion] = []
     asked: str | None = None
     placeholders = 0
     for turn in _records(value, column):
@@ -214,14 +214,14 @@ def _llava(values: Mapping[str, Any], source: DataSource) -> Parsed:
     questions.extend(_asked(asked, None, values, source))
     if placeholders and placeholders != len(images):
         raise RowError("image_count_mismatch", f"{placeholders} <image> placeholders for {len(images)} images")
-    return Parsed(images=images, questions=tuple(questions))
+    return ParsedRow(images=images, questions=tuple(questions))
 
 
-def _asked(text: str | None, answer: str | None, values: Mapping[str, Any], source: DataSource) -> list[Question]:
+def _asked(text: str | None, answer: str | None, values: Mapping[str, Any], source: DataSource) -> list[RowQuestion]:
     if text is None:
         return []
     return [
-        Question(
+        RowQuestion(
             text=_question(text),
             answers=golds(answer),
             answer_type=_answer_type(values, source),
@@ -241,8 +241,8 @@ def _content(value: Any) -> tuple[str, int]:
     raise RowError("malformed_row", f"a turn's text is {type(value).__name__}")
 
 
-def _chartqa(values: Mapping[str, Any], source: DataSource) -> Parsed:
-    question = Question(
+def _chartqa(values: Mapping[str, Any], source: DataSource) -> ParsedRow:
+    question = RowQuestion(
         text=_question(_pick(values, ("query", "question"))[1]),
         answers=golds(_pick(values, ("label", "answer"))[1]),
         answer_type=_answer_type(values, source),
@@ -254,14 +254,14 @@ def _chartqa(values: Mapping[str, Any], source: DataSource) -> Parsed:
     named = (
         _candidates(cell, cell.value, f"png/{cell.value}") if isinstance(cell.value, str) else cell for cell in images
     )
-    return Parsed(images=tuple(named), questions=(question,))
+    return ParsedRow(images=tuple(named), questions=(question,))
 
 
-def _cocoqa(values: Mapping[str, Any], source: DataSource) -> Parsed:
+def _cocoqa(values: Mapping[str, Any], source: DataSource) -> ParsedRow:
     if "texts" in values:
         return _finevision(values, source)
     kind = values.get("type")
-    question = Question(
+    question = RowQuestion(
         text=_question(values.get("question")),
         answers=golds(values.get("answer")),
         answer_type=_answer_type(values, source),
@@ -269,10 +269,10 @@ def _cocoqa(values: Mapping[str, Any], source: DataSource) -> Parsed:
         meta={} if kind is None else {"type": kind},
     )
     images = _cells(values, source, required=True, others=("image_id", "img_id"))
-    return Parsed(images=tuple(_coco_image(cell) for cell in images), questions=(question,))
+    return ParsedRow(images=tuple(_coco_image(cell) for cell in images), questions=(question,))
 
 
-def _coco_image(cell: Cell) -> Cell:
+def _coco_image(cell: ImageCell) -> ImageCell:
     """A COCO image given by its number, under any of the names and folders that COCO has used."""
     text = str(cell.value) if isinstance(cell.value, int | str) else ""
     if not text.isdecimal():
@@ -284,11 +284,11 @@ def _coco_image(cell: Cell) -> Cell:
     return _candidates(cell, *names)
 
 
-def _candidates(cell: Cell, *names: str) -> Cell:
-    return Cell(column=cell.column, index=cell.index, value=names)
+def _candidates(cell: ImageCell, *names: str) -> ImageCell:
+    return ImageCell(column=cell.column, index=cell.index, value=names)
 
 
-def _scienceqa(values: Mapping[str, Any], source: DataSource) -> Parsed:
+def _scienceqa(values: Mapping[str, Any], source: DataSource) -> ParsedRow:
     choices = values.get("choices")
     if isinstance(choices, str):
         choices = _json_list(choices)
@@ -306,14 +306,14 @@ def _scienceqa(values: Mapping[str, Any], source: DataSource) -> Parsed:
     lines = [f"{hint}\n"] if hint else []
     lines += [_question(values.get(source.columns.question))]
     lines += [f"{letter}. {option}" for letter, option in zip(LETTERS, options, strict=False)]
-    question = Question(
+    question = RowQuestion(
         text="\n".join(lines),
         answers=() if index is None else (LETTERS[index],),
         answer_type="choice",
         domain=_domain(values, source),
         meta={**_difficulty(values, source), **_explanations(values), "options": options},
     )
-    return Parsed(images=_cells(values, source, required=False), questions=(question,))
+    return ParsedRow(images=_cells(values, source, required=False), questions=(question,))
 
 
 def _explanations(values: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -25,8 +25,8 @@ import pyarrow.parquet as pq
 from distill.artifacts.manifest import atomic_path, file_sha256, fingerprint
 from distill.data import formats, images, sources
 from distill.data.arrow import table_of
-from distill.data.formats import Cell, Question, RowError
-from distill.data.sources import Row, Table
+from distill.data.formats import ImageCell, RowError, RowQuestion
+from distill.data.sources import SourceRow, SourceTable
 from distill.errors import DataError, ImageError
 from distill.recipe.recipe import DataSource, Recipe
 from distill.types import BadRow, ImageRef, Sample
@@ -118,7 +118,7 @@ def read(
     """
     source = sources.settings(recipe, name)
     table = sources.locate(recipe, name)
-    reader = _Reader(source, table, decode)
+    reader = _SampleReader(source, table, decode)
     seen: dict[bytes, int] = {}
     good = 0
     for row, found in _ordered(reader.prepare, _checked_columns(table, source, name)):
@@ -136,13 +136,17 @@ def read(
                 return
 
 
-def read_rows(recipe: Recipe, name: str, table: Table) -> Iterator[tuple[Row | BadRow, list[Sample | BadRow]]]:
+def read_rows(
+    recipe: Recipe, name: str, table: SourceTable
+) -> Iterator[tuple[SourceRow | BadRow, list[Sample | BadRow]]]:
     """Every row of a source as it lies there, with the samples that it holds; repeated ones too, and no limit."""
     source = sources.settings(recipe, name)
-    yield from _ordered(_Reader(source, table, lambda number: True).prepare, _checked_columns(table, source, name))
+    yield from _ordered(
+        _SampleReader(source, table, lambda number: True).prepare, _checked_columns(table, source, name)
+    )
 
 
-def _repeated(sample: Sample, number: int, table: Table, *, same: bool) -> BadRow:
+def _repeated(sample: Sample, number: int, table: SourceTable, *, same: bool) -> BadRow:
     reason = "duplicate_row" if same else "conflicting_answer"
     detail = f"same question and images as an earlier row (sample {sample.id})"
     if not same:
@@ -150,11 +154,11 @@ def _repeated(sample: Sample, number: int, table: Table, *, same: bool) -> BadRo
     return BadRow(source=table.label, row=number, reason=reason, detail=detail)
 
 
-def _checked_columns(table: Table, source: DataSource, name: str) -> Iterator[Row | BadRow]:
+def _checked_columns(table: SourceTable, source: DataSource, name: str) -> Iterator[SourceRow | BadRow]:
     """The rows of a table, once its first ones have shown that the mapped columns exist."""
     rows = sources.rows(table)
     head = list(islice(rows, _COLUMNS_FROM if table.kind in ("jsonl", "json") else 1))
-    columns = {column for row in head if isinstance(row, Row) for column in row.values}
+    columns = {column for row in head if isinstance(row, SourceRow) for column in row.values}
     if columns:
         formats.check_columns(columns, source, f"[data.{name}] {table.label}")
     yield from head
@@ -163,11 +167,11 @@ def _checked_columns(table: Table, source: DataSource, name: str) -> Iterator[Ro
 
 
 def _ordered(
-    work: Callable[[Row | BadRow], list[Sample | BadRow]], rows: Iterator[Row | BadRow]
-) -> Iterator[tuple[Row | BadRow, list[Sample | BadRow]]]:
+    work: Callable[[SourceRow | BadRow], list[Sample | BadRow]], rows: Iterator[SourceRow | BadRow]
+) -> Iterator[tuple[SourceRow | BadRow, list[Sample | BadRow]]]:
     """The rows with the results of `work`, in order, computed by a few threads a few rows ahead."""
     pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="images")
-    waiting: deque[tuple[Row | BadRow, Future[list[Sample | BadRow]]]] = deque()
+    waiting: deque[tuple[SourceRow | BadRow, Future[list[Sample | BadRow]]]] = deque()
     try:
         for row in rows:
             waiting.append((row, pool.submit(work, row)))
@@ -181,16 +185,16 @@ def _ordered(
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-class _Reader:
+class _SampleReader:
     """Turns rows into samples; remembers the files it has already checked, for several questions an image."""
 
-    def __init__(self, source: DataSource, table: Table, decode: Callable[[int], bool]) -> None:
+    def __init__(self, source: DataSource, table: SourceTable, decode: Callable[[int], bool]) -> None:
         self.source = source
         self.table = table
         self._decode = decode
         self._checked: OrderedDict[Path, str | ImageError] = OrderedDict()
 
-    def prepare(self, row: Row | BadRow) -> list[Sample | BadRow]:
+    def prepare(self, row: SourceRow | BadRow) -> list[Sample | BadRow]:
         if isinstance(row, BadRow):
             return [row]
         try:
@@ -200,7 +204,7 @@ class _Reader:
             return [BadRow(source=self.table.label, row=row.number, reason=error.reason, detail=_brief(str(error)))]
         return [_sample(question, refs) for question in parsed.questions]
 
-    def _reference(self, cell: Cell, row: Row) -> ImageRef:
+    def _reference(self, cell: ImageCell, row: SourceRow) -> ImageRef:
         """A reference to one image that has been decoded once. Raises ImageError."""
         value = cell.value
         if isinstance(value, dict) and not value.get("bytes") and isinstance(value.get("path"), str):
@@ -268,7 +272,7 @@ def _exists(path: Path) -> bool:
         return False
 
 
-def _sample(question: Question, refs: tuple[ImageRef, ...]) -> Sample:
+def _sample(question: RowQuestion, refs: tuple[ImageRef, ...]) -> Sample:
     return Sample(
         id=sample_id(question.text, [ref.sha256 for ref in refs]),
         images=refs,
@@ -302,7 +306,7 @@ def source_fields(recipe: Recipe, name: str = "questions") -> dict[str, Any]:
     return fields | {"content": next(iter(digests.values())) if len(digests) == 1 else fingerprint(digests)}
 
 
-def _content_files(table: Table) -> list[Path]:
+def _content_files(table: SourceTable) -> list[Path]:
     return [file for path in table.files for file in (sorted(path.glob("*.txt")) if path.is_dir() else [path])]
 
 

@@ -1,8 +1,8 @@
 """Where the rows of a data source lie, and reading them one by one.
 
-A source is a file, a directory or a hub name; whatever it is, it ends up as a `Table`: files of one kind, read in
-order. Rows come out as plain mappings; what their columns mean is `distill.data.formats`' business. A row that cannot
-be read is a BadRow; a source that cannot be read is a DataError.
+A source is a file, a directory or a hub name; whatever it is, it ends up as a `SourceTable`: files of one kind, read
+in order. Rows come out as plain mappings; what their columns mean is `distill.data.formats`' business. A row that
+cannot be read is a BadRow; a source that cannot be read is a DataError.
 """
 
 import csv
@@ -40,7 +40,7 @@ _BATCH_ROWS = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class SourceTable:
     """The files of one source. `root` is the folder image paths are relative to, symbolic links resolved."""
 
     label: str
@@ -52,7 +52,7 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class SourceRow:
     """One row. `number` counts from 1 over the source; `table` and `table_row` (from 0) are set when image bytes lie
     in the file itself and can be referred to."""
 
@@ -76,13 +76,13 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {found[0]!r}?" if found else ""
 
 
-def locate(recipe: Recipe, name: str) -> Table:
+def locate(recipe: Recipe, name: str) -> SourceTable:
     """The files a source consists of. Raises DataError with the next step when there are none."""
     source = settings(recipe, name)
     path = recipe.local(source.source)
     where = f"[data.{name}] source = {source.source!r}"
     if path.is_file():
-        table = Table(label=str(path), kind=_kind(path, where), files=(path,), root=path.parent)
+        table = SourceTable(label=str(path), kind=_kind(path, where), files=(path,), root=path.parent)
     elif path.is_dir():
         table = _directory(path, source, where)
     elif is_hub_name(source):
@@ -92,14 +92,14 @@ def locate(recipe: Recipe, name: str) -> Table:
     return _with_root(table, recipe, source, name)
 
 
-def _with_root(table: Table, recipe: Recipe, source: DataSource, name: str) -> Table:
+def _with_root(table: SourceTable, recipe: Recipe, source: DataSource, name: str) -> SourceTable:
     root = table.root if source.images_root is None else recipe.local(source.images_root)
     if not root.is_dir():
         raise DataError(
             f"[data.{name}] images_root = {source.images_root!r}: {root} is not a directory{_nearest_path(root)}; "
             "paths are relative to the recipe"
         )
-    return Table(label=table.label, kind=table.kind, files=table.files, root=root.resolve(), hub=table.hub)
+    return SourceTable(label=table.label, kind=table.kind, files=table.files, root=root.resolve(), hub=table.hub)
 
 
 def _nearest_path(path: Path) -> str:
@@ -116,7 +116,7 @@ def _kind(path: Path, where: str) -> str:
     return kind
 
 
-def _directory(path: Path, source: DataSource, where: str) -> Table:
+def _directory(path: Path, source: DataSource, where: str) -> SourceTable:
     """The table inside a directory: a saved datasets directory, Parquet files, or an image folder's table."""
     base = path / source.subset if source.subset and (path / source.subset).is_dir() else path
     if (base / "dataset_dict.json").is_file():
@@ -126,24 +126,24 @@ def _directory(path: Path, source: DataSource, where: str) -> Table:
         base = base / source.split
     if (base / "state.json").is_file():
         files = [base / item["filename"] for item in orjson.loads((base / "state.json").read_bytes())["_data_files"]]
-        return Table(label=str(base), kind="arrow", files=tuple(files), root=base)
+        return SourceTable(label=str(base), kind="arrow", files=tuple(files), root=base)
     folders = [folder for folder in (base / source.split, base) if folder.is_dir()]
     if source.format == "cocoqa":
         for folder in folders:
             if all((folder / file).is_file() for file in ("questions.txt", "answers.txt", "img_ids.txt")):
-                return Table(label=str(folder), kind="cocoqa", files=(folder,), root=folder)
+                return SourceTable(label=str(folder), kind="cocoqa", files=(folder,), root=folder)
     for suffix in ("jsonl", "csv", "parquet"):
         for folder in folders:
             file = folder / f"metadata.{suffix}"
             if file.is_file():
-                return Table(label=str(file), kind=KINDS[file.suffix], files=(file,), root=folder)
+                return SourceTable(label=str(file), kind=KINDS[file.suffix], files=(file,), root=folder)
     shards = _of_split([file for file in sorted(base.rglob("*.parquet")) if _is_visible(file, base)], source, where)
     if shards:
-        return Table(label=str(base), kind="parquet", files=tuple(shards), root=base)
+        return SourceTable(label=str(base), kind="parquet", files=tuple(shards), root=base)
     tables = [file for folder in folders[-1:] for file in sorted(folder.iterdir()) if file.suffix.lower() in KINDS]
     named = [file for file in tables if file.stem == source.split] or tables
     if len(named) == 1:
-        return Table(label=str(named[0]), kind=_kind(named[0], where), files=(named[0],), root=base)
+        return SourceTable(label=str(named[0]), kind=_kind(named[0], where), files=(named[0],), root=base)
     found = f"several tables ({', '.join(file.name for file in named)})" if named else "no table"
     raise DataError(
         f"{where}: {base} holds {found}; name one file as source, or add metadata.jsonl with one row an image"
@@ -186,7 +186,7 @@ def check_hub(source: DataSource, path: Path, where: str) -> None:
         raise DataError(f"{where}: split = {source.split!r}: slices are not read; use limit")
 
 
-def _hub(source: DataSource, path: Path, where: str) -> Table:
+def _hub(source: DataSource, path: Path, where: str) -> SourceTable:
     """A dataset of the hub, downloaded and cached by the datasets library."""
     check_hub(source, path, where)
     import datasets
@@ -202,10 +202,10 @@ def _hub(source: DataSource, path: Path, where: str) -> Table:
         ) from None
     if not files:
         raise DataError(f"{where}: the datasets library kept no cache files; unset HF_DATASETS_IN_MEMORY_MAX_SIZE")
-    return Table(label=source.source, kind="arrow", files=tuple(files), root=files[0].parent, hub=source.source)
+    return SourceTable(label=source.source, kind="arrow", files=tuple(files), root=files[0].parent, hub=source.source)
 
 
-def rows(table: Table) -> Iterator[Row | BadRow]:
+def rows(table: SourceTable) -> Iterator[SourceRow | BadRow]:
     """Every row of a table in order. Raises DataError when a file cannot be read at all."""
     number = 0
     for file in table.files:
@@ -216,9 +216,9 @@ def rows(table: Table) -> Iterator[Row | BadRow]:
                     yield BadRow(source=str(file), row=number, reason="malformed_row", detail=item)
                 elif table.kind in ("parquet", "arrow"):
                     values, table_row = item
-                    yield Row(number=number, values=values, table=str(file), table_row=table_row)
+                    yield SourceRow(number=number, values=values, table=str(file), table_row=table_row)
                 else:
-                    yield Row(number=number, values=item)
+                    yield SourceRow(number=number, values=item)
         except (OSError, pa.ArrowException, csv.Error) as error:
             raise DataError(f"{file}: cannot be read after row {number}: {error}") from None
 

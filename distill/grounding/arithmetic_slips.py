@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from distill.grounding.canonical_text import MARK, Canonical, canonical, most_numbers
-from distill.grounding.equations import Claim, claims
+from distill.grounding.equations import ArithmeticClaim, claims
 from distill.grounding.unit_equations import quantity_claims
 from distill.grounding.worded_equations import worded_claims
 
@@ -51,7 +51,7 @@ def find_slips(text: str) -> Slips:
     """Every claim of a text that does not come out."""
     known = canonical(text, most_numbers(text))
     scaled = _SCALED.search(known.text) is not None
-    found: list[Claim] = []
+    found: list[ArithmeticClaim] = []
     offset = 0
     for sentence in _sentences(known.text):
         count = sentence.count(MARK)
@@ -75,7 +75,7 @@ def _sentences(text: str) -> Iterator[str]:
             yield from (piece[at : at + _SENTENCE_CHARACTERS] for at in range(0, len(piece), _SENTENCE_CHARACTERS))
 
 
-def _written(known: Canonical, claim: Claim) -> str:
+def _written(known: Canonical, claim: ArithmeticClaim) -> str:
     start = max(0, known.numbers[claim.first].start - _AROUND)
     end = known.numbers[claim.last].end
     return " ".join(known.plain[start:end].split())

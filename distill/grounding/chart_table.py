@@ -114,7 +114,7 @@ CLASSES: Final = (COLOURS, MONTHS, DAYS, QUARTERS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class ChartTable:
     values: tuple[float, ...]
     """In reading order."""
     under: Mapping[str, tuple[float, ...]]
@@ -135,7 +135,7 @@ class Table:
     """Whether labels are years."""
 
 
-def find_table(meta: Mapping[str, Any], key: str | None = None) -> Table | None:
+def find_table(meta: Mapping[str, Any], key: str | None = None) -> ChartTable | None:
     """The table a sample's meta holds under `key`, or under the first of TABLE_KEYS that holds one."""
     for name in TABLE_KEYS if key is None else (key,):
         if (raw := meta.get(name)) is not None and (table := read_table(raw)) is not None:
@@ -143,7 +143,7 @@ def find_table(meta: Mapping[str, Any], key: str | None = None) -> Table | None:
     return None
 
 
-def read_table(raw: Any) -> Table | None:
+def read_table(raw: Any) -> ChartTable | None:
     """The table in any of the known forms; None when it holds no numbers or is something else."""
     if isinstance(raw, str):
         raw = _from_text(raw)
@@ -279,7 +279,7 @@ def _number(cell: str) -> float | None:
     return float(quantity.value) if quantity is not None else None
 
 
-def _build(header: list[str], rows: list[tuple[str, list[float | None]]]) -> Table | None:
+def _build(header: list[str], rows: list[tuple[str, list[float | None]]]) -> ChartTable | None:
     values = tuple(value for _, row in rows for value in row if value is not None)
     if not values:
         return None
@@ -320,7 +320,7 @@ def _build(header: list[str], rows: list[tuple[str, list[float | None]]]) -> Tab
         for kind in CLASSES
         if len(kind & words) > 1 and sum(not kind.isdisjoint(_words(label)) for label in under) > 1
     )
-    return Table(
+    return ChartTable(
         values=values,
         under=under,
         axis=axis,

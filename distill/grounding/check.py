@@ -13,9 +13,9 @@ import sys
 from collections.abc import Sequence
 from typing import Final, Literal
 
-from distill.grounding.chart_table import Table
+from distill.grounding.chart_table import ChartTable
 from distill.grounding.derivation import NOTHING_ASKED, Asked, Reckoning
-from distill.grounding.findings import Grounding, Reason, Unsupported
+from distill.grounding.findings import GroundingResult, Reason, Unsupported
 from distill.grounding.ignored_numbers import axis_words, counts, enumerated, of_others, passed_over
 from distill.grounding.labels import lower_case, read_items
 from distill.grounding.number_links import follows, joined, of_these, points_ahead, points_back
@@ -31,17 +31,17 @@ _MOST_WORDS: Final = 300
 
 
 def ground(
-    text: str, table: Table, question: Asked = NOTHING_ASKED, tolerance: float = 0.0, most: int = sys.maxsize
-) -> Grounding:
+    text: str, table: ChartTable, question: Asked = NOTHING_ASKED, tolerance: float = 0.0, most: int = sys.maxsize
+) -> GroundingResult:
     """What of a rationale is unsupported by its chart's table and its question; `most` of it is written out."""
     text = plain(text)
     items = read_items(text, table, question.words)
     if items is None:
-        return Grounding(checked=0, complete=False)
-    return _Check(text, items, table, question, tolerance, most).run()
+        return GroundingResult(checked=0, complete=False)
+    return _RationaleCheck(text, items, table, question, tolerance, most).run()
 
 
-class _Check:
+class _RationaleCheck:
     """One rationale against one table, read from left to right."""
 
     __slots__ = (
@@ -50,7 +50,7 @@ class _Check:
     )  # fmt: skip
 
     def __init__(
-        self, text: str, items: list[Item], table: Table, question: Asked, tolerance: float, most: int
+        self, text: str, items: list[Item], table: ChartTable, question: Asked, tolerance: float, most: int
     ) -> None:
         self.text, self.items, self.table = text, items, table
         self.lower = lower_case(text)
@@ -70,7 +70,7 @@ class _Check:
         self.groups: dict[tuple[float, ...], list[float]] = {}
         """The values of the labels that operands stand for ("A and B make 8 + 6")."""
 
-    def run(self) -> Grounding:
+    def run(self) -> GroundingResult:
         checked = end = 0
         text, reckoning = self.text, self.reckoning
         for place, item in enumerate(self.items):
@@ -90,7 +90,7 @@ class _Check:
                     reckoning.said.append(number.value)
                 self.chain = []
             end = after
-        return Grounding(checked=checked, unsupported=tuple(self.problems), count=self.count)
+        return GroundingResult(checked=checked, unsupported=tuple(self.problems), count=self.count)
 
     # --- labels ---------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from distill.grounding.chart_table import Table
+from distill.grounding.chart_table import ChartTable
 from distill.grounding.labels import labels
 from distill.grounding.numbers_in_text import EXTREMES, Item, last_break, numbers, plain, written_numbers
 from distill.grounding.operations import announced, any_close, results
@@ -40,7 +40,7 @@ _EVERYTHING = re.compile(
 )
 
 
-def asked(question: str, table: Table, around: str = "") -> Asked:
+def asked(question: str, table: ChartTable, around: str = "") -> Asked:
     """What a question and the words around it (options, title) give; once a sample, not once a trace."""
     text, given, steps, words, counting = _question(question)
     _, more_given, _, more_words, _ = _question(around)
@@ -92,7 +92,7 @@ class Reckoning:
 
     __slots__ = ("asked", "derived", "read", "row", "said", "sentence", "table", "tolerance")
 
-    def __init__(self, table: Table, question: Asked, tolerance: float) -> None:
+    def __init__(self, table: ChartTable, question: Asked, tolerance: float) -> None:
         self.table, self.asked, self.tolerance = table, question, tolerance
         self.read: dict[str, float] = {}
         """Values as the rationale reads them, by label."""

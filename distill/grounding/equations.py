@@ -110,7 +110,7 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class ArithmeticClaim:
     """One claim that can be checked."""
 
     first: int
@@ -122,17 +122,17 @@ class Claim:
     """What is computed, whatever is said to come out."""
 
 
-def claims(sentence: str, numbers: Sequence[Number], offset: int) -> Iterator[Claim]:
+def claims(sentence: str, numbers: Sequence[Number], offset: int) -> Iterator[ArithmeticClaim]:
     """What a sentence of a canonical text says that arithmetic gives; its first number is that at `offset`."""
     if not _SOME_EQUALITY.search(sentence) or not _SOME_OPERATOR.search(sentence) or _OVERRULED.search(sentence):
         return
     for pattern, word in _PHRASES:
         sentence = pattern.sub(word, sentence)
-    for chain in _Reader(sentence, offset).chains():
+    for chain in _EquationReader(sentence, offset).chains():
         yield from _checked(chain, numbers)
 
 
-class _Reader:
+class _EquationReader:
     """Reads the tokens of a sentence into chains: runs of sides with equality between them."""
 
     def __init__(self, sentence: str, offset: int) -> None:
@@ -258,7 +258,7 @@ class _Reader:
         return None
 
 
-def _checked(chain: list[Side], numbers: Sequence[Number]) -> Iterator[Claim]:
+def _checked(chain: list[Side], numbers: Sequence[Number]) -> Iterator[ArithmeticClaim]:
     if len(chain) < 2 or not any(side.operators for side in chain):
         if len(chain) == 2 and not chain[1].weak:
             yield from _percentage(chain, numbers)
@@ -278,7 +278,7 @@ def _checked(chain: list[Side], numbers: Sequence[Number]) -> Iterator[Claim]:
         if found is not None:
             right, expected = found
             key = (tuple(one.operators), tuple(numbers[n].value for n in one.numbers))
-            yield Claim(one.numbers[0], other.numbers[-1], right, expected, key)
+            yield ArithmeticClaim(one.numbers[0], other.numbers[-1], right, expected, key)
 
 
 def _claimed(one: Side, other: Side, numbers: Sequence[Number]) -> bool:
@@ -298,7 +298,7 @@ def _claimed(one: Side, other: Side, numbers: Sequence[Number]) -> bool:
     return True
 
 
-def _percentage(chain: list[Side], numbers: Sequence[Number]) -> Iterator[Claim]:
+def _percentage(chain: list[Side], numbers: Sequence[Number]) -> Iterator[ArithmeticClaim]:
     """A share and the same as a percentage ("0.7 is the same as 70%")."""
     one, other = chain
     if not (one.sound and other.sound) or len(one.numbers) != 1 or len(other.numbers) != 1 or one.unit or other.unit:
@@ -314,7 +314,7 @@ def _percentage(chain: list[Side], numbers: Sequence[Number]) -> Iterator[Claim]
     right = stands_for(percent.value, percent.unit, 100 * share.value, False) or (
         share.unit <= 0.01 and stands_for(share.value, share.unit, percent.value / 100, False)
     )
-    yield Claim(one.numbers[0], other.numbers[0], right, 100 * share.value, ("percentage", share.value))
+    yield ArithmeticClaim(one.numbers[0], other.numbers[0], right, 100 * share.value, ("percentage", share.value))
 
 
 def _compared(one: Side, other: Side, first: Side, numbers: Sequence[Number]) -> tuple[bool, float | None] | None:

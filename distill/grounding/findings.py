@@ -20,7 +20,7 @@ class Unsupported:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Grounding:
+class GroundingResult:
     checked: int
     """Numbers and strange labels that were judged."""
     unsupported: tuple[Unsupported, ...] = ()

@@ -8,7 +8,7 @@ from bisect import bisect_left
 from functools import lru_cache
 from typing import Final
 
-from distill.grounding.chart_table import Table
+from distill.grounding.chart_table import ChartTable
 from distill.grounding.numbers_in_text import Item, word_set
 
 _ENUMERATED = re.compile(
@@ -71,7 +71,7 @@ def of_others(lower: str, end: int) -> bool:
     return lower[end : end + 1] == " " and _OF_OTHERS.match(lower, end) is not None
 
 
-def passed_over(lower: str, item: Item, sentence_start: int, axes: list[tuple[int, int]], table: Table) -> bool:
+def passed_over(lower: str, item: Item, sentence_start: int, axes: list[tuple[int, int]], table: ChartTable) -> bool:
     """Whether a number is nothing that the table speaks of."""
     number = item.number
     assert number is not None
@@ -96,7 +96,7 @@ def passed_over(lower: str, item: Item, sentence_start: int, axes: list[tuple[in
     return "to" in lower[before:start] and _RANGE_END.search(lower, before, start) is not None
 
 
-def counts(lower: str, item: Item, table: Table) -> bool:
+def counts(lower: str, item: Item, table: ChartTable) -> bool:
     """Whether a small number counts bars, rows, values or labels, or is how often something was done."""
     number = item.number
     assert number is not None

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Final
 
 from distill.grounding.canonical_text import most_numbers
-from distill.grounding.chart_table import COLOURS, DAYS, MONTHS, QUARTERS, Table
+from distill.grounding.chart_table import COLOURS, DAYS, MONTHS, QUARTERS, ChartTable
 from distill.grounding.numbers_in_text import Item, numbers, word_set, written_numbers
 
 _PARTS: Final = ("bar", "column", "slice", "segment", "wedge", "sector", "category", "portion")
@@ -58,7 +58,7 @@ _GENERIC: Final = word_set(
 )
 
 
-def read_items(text: str, table: Table, familiar: frozenset[str]) -> list[Item] | None:
+def read_items(text: str, table: ChartTable, familiar: frozenset[str]) -> list[Item] | None:
     """The labels and numbers of a plain text in their order; None where it holds more than are judged.
 
     `familiar` are the words of question and title.
@@ -80,7 +80,9 @@ def lower_case(text: str) -> str:
     return lower if len(lower) == len(text) else text
 
 
-def labels(text: str, lower: str, table: Table, familiar: frozenset[str], spans: list[tuple[int, int]]) -> list[Item]:
+def labels(
+    text: str, lower: str, table: ChartTable, familiar: frozenset[str], spans: list[tuple[int, int]]
+) -> list[Item]:
     """Every label and strange label in the order of the text.
 
     `familiar` are the words of question and title, `spans` the places of numbers.

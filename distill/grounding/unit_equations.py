@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from distill.grounding.canonical_text import MARK, Number
-from distill.grounding.equations import Claim
+from distill.grounding.equations import ArithmeticClaim
 from distill.grounding.expressions import stands_for
 
 _UNITS: Final[dict[str, tuple[str, float]]] = {
@@ -38,7 +38,7 @@ _DOZEN: Final = re.compile(r"\bN dozen (?:[a-z]+ )?(?:is|are|=|equals?|makes?) ?
 _READ: Final = re.compile(rf"N ?({_UNIT})(?![a-z(/^])")
 
 
-def quantity_claims(sentence: str, numbers: Sequence[Number], offset: int) -> Iterator[Claim]:
+def quantity_claims(sentence: str, numbers: Sequence[Number], offset: int) -> Iterator[ArithmeticClaim]:
     """Quantities of a sentence that are said twice; its first number is that at `offset`."""
     for match in _SAME.finditer(sentence):
         units = [_UNITS[unit] for unit in _READ.findall(match[0])]
@@ -48,10 +48,12 @@ def quantity_claims(sentence: str, numbers: Sequence[Number], offset: int) -> It
             sizes = [number.value * size for number, (_, size) in zip(own, units, strict=True)]
             size = units[-1][1]
             right = stands_for(own[-1].value, own[-1].unit, sum(sizes[:-1]) / size, False)
-            yield Claim(first, first + len(units) - 1, right, sum(sizes[:-1]) / size, ("units", *sizes[:-1]))
+            yield ArithmeticClaim(
+                first, first + len(units) - 1, right, sum(sizes[:-1]) / size, ("units", *sizes[:-1])
+            )
     if " dozen " in sentence:
         for match in _DOZEN.finditer(sentence):
             first = offset + sentence.count(MARK, 0, match.start())
             one, other = numbers[first : first + 2]
             right = other.value == 12 * one.value
-            yield Claim(first, first + 1, right, 12 * one.value, ("dozen", one.value))
+            yield ArithmeticClaim(first, first + 1, right, 12 * one.value, ("dozen", one.value))

@@ -13,7 +13,7 @@ from statistics import mean, median
 from typing import Final, NamedTuple
 
 from distill.grounding.canonical_text import MARK, Number
-from distill.grounding.equations import Claim
+from distill.grounding.equations import ArithmeticClaim
 from distill.grounding.expressions import stands_for
 
 _EQ: Final = (
@@ -173,7 +173,7 @@ _CLUES: Final[Mapping[str, tuple[int, ...]]] = {
 _WORD: Final = re.compile(r"[a-z]+")
 
 
-def worded_claims(sentence: str, numbers: Sequence[Number], offset: int) -> Iterator[Claim]:
+def worded_claims(sentence: str, numbers: Sequence[Number], offset: int) -> Iterator[ArithmeticClaim]:
     """What a sentence says in words that arithmetic gives; its first number is that at `offset`."""
     if _OVERRULED.search(sentence):
         return
@@ -207,7 +207,7 @@ def _signed(match: re.Match[str], own: list[Number]) -> Values:
     return found
 
 
-def _judged(one: Pattern, match: re.Match[str], own: list[Number], first: int) -> Claim | None:
+def _judged(one: Pattern, match: re.Match[str], own: list[Number], first: int) -> ArithmeticClaim | None:
     said = own[one.stated]
     values = _signed(match, own)
     stated = values.pop(one.stated)
@@ -231,7 +231,7 @@ def _judged(one: Pattern, match: re.Match[str], own: list[Number], first: int) -
         right = stands_for(stated, said.unit, _change(values), hedged) and any(shares)
     if not right and (_NAMES.search(match[0]) or ("year" not in match[0] and any(map(is_year, others)))):
         return None  # "2017 exceeds 2014 by 40" speaks of bars
-    return Claim(first, first + len(own) - 1, right, expected, (one.pattern.pattern, *values))
+    return ArithmeticClaim(first, first + len(own) - 1, right, expected, (one.pattern.pattern, *values))
 
 
 def is_year(number: Number) -> bool:
@@ -239,7 +239,7 @@ def is_year(number: Number) -> bool:
     return 1900 <= number.value <= 2100 and number.unit == 1
 
 
-def _comparisons(sentence: str, numbers: Sequence[Number], offset: int) -> Iterator[Claim]:
+def _comparisons(sentence: str, numbers: Sequence[Number], offset: int) -> Iterator[ArithmeticClaim]:
     if "than" not in sentence and "<" not in sentence and ">" not in sentence:
         return
     for pattern, more in _COMPARED:
@@ -251,10 +251,10 @@ def _comparisons(sentence: str, numbers: Sequence[Number], offset: int) -> Itera
             if is_year(one) or is_year(other):
                 continue
             right = one.value > other.value if more else one.value < other.value
-            yield Claim(first, first + 1, right, None, (more, one.value, other.value))
+            yield ArithmeticClaim(first, first + 1, right, None, (more, one.value, other.value))
 
 
-def _solutions(sentence: str, numbers: Sequence[Number], offset: int) -> Iterator[Claim]:
+def _solutions(sentence: str, numbers: Sequence[Number], offset: int) -> Iterator[ArithmeticClaim]:
     """An equation of one unknown with the value that it is said to have."""
     for match in _EQUATION.finditer(sentence):
         own, first = _own(match, sentence, numbers, offset)
@@ -265,24 +265,26 @@ def _solutions(sentence: str, numbers: Sequence[Number], offset: int) -> Iterato
         if factor:
             expected = (total - shift) / factor
             right = stands_for(-said if match[4] else said, own[-1].unit, expected, False)
-            yield Claim(first, first + len(own) - 1, right, expected, ("solution", factor, shift, total))
+            yield ArithmeticClaim(first, first + len(own) - 1, right, expected, ("solution", factor, shift, total))
 
 
-def _colons(sentence: str, numbers: Sequence[Number], offset: int) -> Iterator[Claim]:
+def _colons(sentence: str, numbers: Sequence[Number], offset: int) -> Iterator[ArithmeticClaim]:
     """Ratios that are simplified, and times of the day."""
     for match in _RATIO.finditer(sentence):
         own, first = _own(match, sentence, numbers, offset)
         a, b, c, d = (number.value for number in own)
         if "ratio" in sentence or "simplif" in match[0] or "reduce" in match[0]:
-            yield Claim(first, first + 3, a * d == b * c, None, ("ratio", a, b))
+            yield ArithmeticClaim(first, first + 3, a * d == b * c, None, ("ratio", a, b))
     for match in _CLOCK.finditer(sentence):
         own, first = _own(match, sentence, numbers, offset)
         a, b, c, d, said = (number.value for number in own)
         minutes = (c * 60 + d - a * 60 - b) % 720
         stated = said * (60 if match[1].startswith("h") else 1)
-        yield Claim(first, first + 4, stated % 720 == minutes, minutes, ("clock", a, b, c, d))
+        yield ArithmeticClaim(first, first + 4, stated % 720 == minutes, minutes, ("clock", a, b, c, d))
     for match in _ARRIVAL.finditer(sentence):
         own, first = _own(match, sentence, numbers, offset)
         a, b, takes, c, d = (number.value for number in own)
         minutes = takes * (60 if match[1].startswith("h") else 1)
-        yield Claim(first, first + 4, (a * 60 + b + minutes - c * 60 - d) % 720 == 0, None, ("arrival", a, b, takes))
+        yield ArithmeticClaim(
+            first, first + 4, (a * 60 + b + minutes - c * 60 - d) % 720 == 0, None, ("arrival", a, b, takes)
+        )

@@ -62,7 +62,7 @@ class StagePlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fit:
+class GpuFit:
     """How a stage goes on a card."""
 
     checkpointing: bool
@@ -92,7 +92,7 @@ def plan(recipe: Recipe, run: Path, *, gpu: str | None = None, price: float | No
     return "\n\n".join(block for block in blocks if block)
 
 
-def fit(planned: StagePlan, gpu: Gpu) -> Fit:
+def fit(planned: StagePlan, gpu: Gpu) -> GpuFit:
     """Whether a stage fits a card, with checkpointing only where it is asked for or needed, and how long it takes."""
     available = gpu.usable_bytes
     asked = planned.stage.gradient_checkpointing is True
@@ -107,7 +107,7 @@ def fit(planned: StagePlan, gpu: Gpu) -> Fit:
         seconds = planned.load.flops(cost, planned.schedule.tokens) / gpu.bf16
         low, high = MFU_RANGE
         hours = (seconds / MFU / 3600, seconds / high / 3600, seconds / low / 3600)
-    return Fit(checkpointing=checkpointing, fits=fits, most_tokens=most, hours=hours)
+    return GpuFit(checkpointing=checkpointing, fits=fits, most_tokens=most, hours=hours)
 
 
 def plans(recipe: Recipe, run: Path) -> tuple[Any, list[StagePlan]]:
@@ -313,7 +313,7 @@ def _cards(plans: Sequence[StagePlan], price: float | None) -> str:
     return "\n".join([table((*head, *(("cost",) if price is not None else ())), rows), *notes])
 
 
-def _advice(plans: Sequence[StagePlan], fits: Sequence[Fit], gpu: Gpu) -> list[str]:
+def _advice(plans: Sequence[StagePlan], fits: Sequence[GpuFit], gpu: Gpu) -> list[str]:
     """What to change, by stage."""
     lines = []
     if plans[0].dtype != "bfloat16":
@@ -355,7 +355,7 @@ def _measured(plans: Sequence[StagePlan]) -> str:
     return table(("measured in this run", "tokens/s", "tokens", "time"), rows) if rows else ""
 
 
-def _total(fits: Sequence[Fit]) -> tuple[float, float, float] | None:
+def _total(fits: Sequence[GpuFit]) -> tuple[float, float, float] | None:
     known = [found.hours for found in fits if found.hours is not None]
     if len(known) < len(fits):
         return None
@@ -363,7 +363,7 @@ def _total(fits: Sequence[Fit]) -> tuple[float, float, float] | None:
     return middle, low, high
 
 
-def _verdict(found: Fit) -> str:
+def _verdict(found: GpuFit) -> str:
     if not found.fits:
         return "no"
     return "checkpointed" if found.checkpointing else "yes"
@@ -374,7 +374,7 @@ def _range() -> str:
     return f"{high:.2f} to {low:.2f}"
 
 
-def _cell(found: Fit) -> str:
+def _cell(found: GpuFit) -> str:
     said = _duration(found.hours[0]) if found.hours else "fits" if found.fits else "no"
     return f"{said}*" if found.fits and found.checkpointing else said
 

@@ -14,7 +14,7 @@ REFERENCE = "distilled"
 """The arm that is the recipe as it stands."""
 
 
-class Own(Section):
+class CustomArm(Section):
     """An arm of the user's own: values of the recipe that differ in it."""
 
     about: str = ""
@@ -65,7 +65,7 @@ class Ablate(Section):
     """Every arm trains that stage for as many steps as the reference does, however many rows it has."""
     arms: tuple[Name, ...] = Field(default=(), strict=False)
     """Ready arms, or own ones by name; default: the arms of all studies, else every ready one that is possible."""
-    own: Mapping[Name, Own] = Field(default_factory=dict)
+    own: Mapping[Name, CustomArm] = Field(default_factory=dict)
     studies: Mapping[Name, Study] = Field(default_factory=dict)
     gallery: int = Field(default=60, ge=0)
     """Questions shown with pictures in the report."""

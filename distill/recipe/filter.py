@@ -167,7 +167,7 @@ class Select(Section):
     """SQL over the signals: what a row counts in the student's loss. No number counts 1, a negative one 0."""
 
 
-class Card(Section):
+class DatasetCard(Section):
     """What the dataset's card says that nobody can measure."""
 
     license: str = Field(default="other", pattern=r"^[a-z0-9][a-z0-9.-]*$")
@@ -229,7 +229,7 @@ class Filter(Section):
     """How a rationale enters the assistant turn: inside <think> tags, or as plain text before the answer."""
     exports: tuple[ExportName, ...] = Field(default=(), strict=False)
     """Further forms of the dataset, for other trainers, below filter/exports."""
-    card: Card = Card()
+    card: DatasetCard = DatasetCard()
     partition_rows: int = Field(default=10_000, ge=1)
     workers: int = Field(default=1, ge=1)
 

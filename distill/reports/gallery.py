@@ -32,7 +32,7 @@ FAILURES_FIRST = (LOST, NEITHER, WRONG, UNDECIDED, GAINED, BOTH, RIGHT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class CardReply:
     """What one arm says."""
 
     arm: str
@@ -46,13 +46,13 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Card:
+class GalleryCard:
     question: str
     gold: str
     domain: str
     kind: str
     images: tuple[ImageRef, ...]
-    replies: tuple[Reply, ...]
+    replies: tuple[CardReply, ...]
     difficulty: str = ""
     teachers: tuple[str, ...] = ()
     """Who is asked questions of this domain."""
@@ -71,7 +71,7 @@ class Text:
 class Gallery:
     """What the template draws."""
 
-    cards: tuple[Card, ...]
+    cards: tuple[GalleryCard, ...]
     total: int
     arms: tuple[str, ...]
     domains: tuple[str, ...]
@@ -88,7 +88,7 @@ class Gallery:
     def text(self, rationale: str) -> Text:
         return split(rationale, self.limit)
 
-    def shown(self, card: Card) -> list[Thumbnail]:
+    def shown(self, card: GalleryCard) -> list[Thumbnail]:
         """The pictures of a card that are on the page."""
         found = (self.album.pictures.get(ref.sha256) for ref in card.images[: self.pictures])
         return [picture for picture in found if picture is not None]
@@ -106,7 +106,7 @@ def cards(
     pair: tuple[str, str] | None = None,
     arm_teachers: Mapping[str, Sequence[str]] | None = None,
     domain_teachers: Mapping[str, Sequence[str]] | None = None,
-) -> list[Card]:
+) -> list[GalleryCard]:
     """Up to `size` questions that every arm answered: a fixed mix over domains and over who was right.
 
     `predictions`: lines of predictions.jsonl, each with its "arm". `pair`: (before, after), the arms that tell gained
@@ -142,7 +142,7 @@ def kind_of(said: Mapping[str, Mapping[str, Any]], before: str, after: str) -> s
     return LOST if first == RIGHT else NEITHER
 
 
-def _right(card: Card) -> int:
+def _right(card: GalleryCard) -> int:
     return sum(reply.verdict == RIGHT for reply in card.replies)
 
 
@@ -154,9 +154,9 @@ def _card(
     after: str,
     arm_teachers: Mapping[str, Sequence[str]],
     domain_teachers: Mapping[str, Sequence[str]],
-) -> Card:
+) -> GalleryCard:
     difficulty = next((said[arm]["difficulty"] for arm in arms if said[arm].get("difficulty") is not None), "")
-    return Card(
+    return GalleryCard(
         question=sample.question,
         gold=" or ".join(sample.answers),
         domain=sample.domain,
@@ -165,7 +165,7 @@ def _card(
         difficulty=str(difficulty),
         teachers=tuple(domain_teachers.get(sample.domain, ())),
         replies=tuple(
-            Reply(
+            CardReply(
                 arm=arm,
                 answer=said[arm]["answer"],
                 verdict=said[arm]["verdict"],
@@ -211,7 +211,7 @@ class _Page:
 
     render: Render
     total: int
-    cards: tuple[Card, ...]
+    cards: tuple[GalleryCard, ...]
     limit: int = _RATIONALE_LIMITS[0]
     album: Album = field(default_factory=Album)
 
@@ -220,7 +220,7 @@ class _Page:
 
 
 def fitted(
-    render: Render, found: Sequence[Card], *, max_pixels: int = 50_000_000, page_bytes: int = PAGE_BYTES
+    render: Render, found: Sequence[GalleryCard], *, max_pixels: int = 50_000_000, page_bytes: int = PAGE_BYTES
 ) -> str:
     """The page that `render` makes of these cards, at most `page_bytes` long as UTF-8.
 
@@ -249,7 +249,7 @@ def _length(text: str) -> int:
     return len(text.encode())
 
 
-def _refs(found: Sequence[Card]) -> list[tuple[ImageRef, int]]:
+def _refs(found: Sequence[GalleryCard]) -> list[tuple[ImageRef, int]]:
     """Every different picture of the cards, with the number of cards that show it."""
     refs: dict[str, tuple[ImageRef, int]] = {}
     for card in found:
@@ -258,7 +258,7 @@ def _refs(found: Sequence[Card]) -> list[tuple[ImageRef, int]]:
     return list(refs.values())
 
 
-def _gallery(found: tuple[Card, ...], total: int, limit: int, pictures: Album) -> Gallery:
+def _gallery(found: tuple[GalleryCard, ...], total: int, limit: int, pictures: Album) -> Gallery:
     replies = [reply for card in found for reply in card.replies]
     arm_teachers = sorted({name for reply in replies for name in reply.teachers})
     card_teachers = sorted({name for card in found for name in card.teachers})

@@ -30,7 +30,7 @@ _NICE_STEPS = (1, 2, 2.5, 5, 10)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Picture:
+class PageImage:
     """An image ready to be shown: its data URI and its size on the page in CSS pixels."""
 
     uri: str
@@ -62,7 +62,7 @@ def data_uri(data: bytes, mime: str) -> str:
     return f"data:{mime};base64,{base64.b64encode(data).decode()}"
 
 
-def picture(data: bytes, *, max_pixels: int = 50_000_000, side: int = PICTURE_SIDE) -> Picture:
+def picture(data: bytes, *, max_pixels: int = 50_000_000, side: int = PICTURE_SIDE) -> PageImage:
     """Encoded bytes as a picture of at most `side` pixels; tiny ones are enlarged. Raises ImageError."""
     decoded = images.decode(data, max_pixels=max_pixels)
     width, height = decoded.size
@@ -71,13 +71,13 @@ def picture(data: bytes, *, max_pixels: int = 50_000_000, side: int = PICTURE_SI
         decoded.thumbnail((side, side))
         buffer = io.BytesIO()
         decoded.save(buffer, "JPEG", quality=82, optimize=True)
-        return Picture(uri=data_uri(buffer.getvalue(), "image/jpeg"), width=decoded.width, height=decoded.height)
+        return PageImage(uri=data_uri(buffer.getvalue(), "image/jpeg"), width=decoded.width, height=decoded.height)
     data, mime = images.portable(data, max_pixels=max_pixels)
     scale = min(MAX_ENLARGEMENT, max(1, _ENLARGED_SIDE // longest))
-    return Picture(uri=data_uri(data, mime), width=width * scale, height=height * scale, pixelated=scale > 1)
+    return PageImage(uri=data_uri(data, mime), width=width * scale, height=height * scale, pixelated=scale > 1)
 
 
-def pictures(sample: Sample, *, max_pixels: int = 50_000_000, side: int = PICTURE_SIDE) -> list[Picture]:
+def pictures(sample: Sample, *, max_pixels: int = 50_000_000, side: int = PICTURE_SIDE) -> list[PageImage]:
     """The pictures of a sample that can still be read; a page is no reason to fail."""
     found = []
     for ref in sample.images:

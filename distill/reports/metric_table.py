@@ -76,21 +76,21 @@ _VALUES = ("rate", "share", "accuracy", "mean", "value")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class MetricCell:
     text: str
     interval: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class MetricTable:
     measures: tuple[Measure, ...]
-    rows: Mapping[str, tuple[Cell, ...]]
+    rows: Mapping[str, tuple[MetricCell, ...]]
 
 
-def table(arms: Mapping[str, Mapping[str, Any]], measures: Sequence[Measure] = HEADLINE) -> Table:
+def table(arms: Mapping[str, Mapping[str, Any]], measures: Sequence[Measure] = HEADLINE) -> MetricTable:
     """One column for every measure that some arm has; an empty cell where another has not."""
     shown = tuple(measure for measure in measures if any(value(arm, measure) is not None for arm in arms.values()))
-    return Table(
+    return MetricTable(
         measures=shown, rows={name: tuple(cell(arm, measure) for measure in shown) for name, arm in arms.items()}
     )
 
@@ -100,11 +100,13 @@ def value(arm: Mapping[str, Any], measure: Measure) -> float | None:
     return _found(arm, measure)[0]
 
 
-def cell(arm: Mapping[str, Any], measure: Measure) -> Cell:
+def cell(arm: Mapping[str, Any], measure: Measure) -> MetricCell:
     found, ends = _found(arm, measure)
     if found is None:
-        return Cell(text="")
-    return Cell(text=write(found, measure.kind), interval=interval(ends) if ends and measure.kind == "share" else "")
+        return MetricCell(text="")
+    return MetricCell(
+        text=write(found, measure.kind), interval=interval(ends) if ends and measure.kind == "share" else ""
+    )
 
 
 def _found(arm: Mapping[str, Any], measure: Measure) -> tuple[float | None, Sequence[float] | None]:

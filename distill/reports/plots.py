@@ -41,7 +41,7 @@ class Axis:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class PlotLine:
     """One series: its name and style number, the points of its line, its dots and its band."""
 
     name: str
@@ -64,7 +64,7 @@ class Chart:
     x: Axis
     y: Axis
     x_name: str
-    lines: tuple[Line, ...]
+    lines: tuple[PlotLine, ...]
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     """The same as a table; thinned where there are many points."""
@@ -86,7 +86,7 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class EstimateRow:
     """An estimate in its place on an axis."""
 
     label: str
@@ -104,11 +104,11 @@ class Estimates:
     axis: Axis
     zero: float | None
     """Where no difference lies; None for shares."""
-    rows: tuple[Row, ...]
+    rows: tuple[EstimateRow, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class HeatCell:
     text: str
     detail: str
     shade: int
@@ -119,7 +119,7 @@ class Heat:
     columns: tuple[str, ...]
     counts: tuple[str, ...]
     """Questions of every column."""
-    rows: tuple[tuple[str, tuple[Cell | None, ...]], ...]
+    rows: tuple[tuple[str, tuple[HeatCell | None, ...]], ...]
     low: str
     high: str
 
@@ -196,7 +196,7 @@ def chart(
     order = list(series)
     scatter = len(known) > 1 and all(len(points) == 1 for points in known.values())
     lines = [
-        Line(
+        PlotLine(
             name=key,
             style=(styles or {}).get(key, order.index(key)),
             line="" if key in dotted or len(points) == 1 else " ".join(place(x, y) for x, y in points),
@@ -277,7 +277,7 @@ def estimates(caption: str, found: Sequence[Estimate], *, zero: bool) -> Estimat
         axis=across,
         zero=across.place(0.0) if zero else None,
         rows=tuple(
-            Row(
+            EstimateRow(
                 label=item.label,
                 text=item.text,
                 left=across.place(item.low),
@@ -301,12 +301,12 @@ def heat(shares: Mapping[str, Mapping[str, tuple[float, str]]], counts: Mapping[
         return None
     low, high = min(values), max(values)
 
-    def cell(found: tuple[float, str] | None) -> Cell | None:
+    def cell(found: tuple[float, str] | None) -> HeatCell | None:
         if found is None:
             return None
         share, detail = found
         level = (share - low) / ((high - low) or 1)
-        return Cell(text=percent(share), detail=detail, shade=min(SHADES - 1, int(level * SHADES)))
+        return HeatCell(text=percent(share), detail=detail, shade=min(SHADES - 1, int(level * SHADES)))
 
     return Heat(
         columns=tuple(counts),

@@ -72,7 +72,7 @@ class Album:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Source:
+class _ReadImage:
     """A picture that could be read, no larger than a page needs."""
 
     sha256: str
@@ -116,7 +116,7 @@ def album(refs: Sequence[tuple[ImageRef, int]], limit: int, *, max_pixels: int) 
     )
 
 
-def _guessed(sources: Sequence[_Source], limit: int) -> int:
+def _guessed(sources: Sequence[_ReadImage], limit: int) -> int:
     """The best level that the pictures will likely fit at, by some of them: encoding takes the time."""
     some = sources[:: max(1, len(sources) // _TRIED)]
     for level, (side, quality) in enumerate(_LEVELS):
@@ -126,7 +126,7 @@ def _guessed(sources: Sequence[_Source], limit: int) -> int:
     return len(_LEVELS) - 1
 
 
-def _read(ref: ImageRef, uses: int, max_pixels: int) -> _Source | None:
+def _read(ref: ImageRef, uses: int, max_pixels: int) -> _ReadImage | None:
     """The picture at the largest size that is shown; None when it cannot be read any more."""
     try:
         data = images.read_bytes(ref)
@@ -138,10 +138,10 @@ def _read(ref: ImageRef, uses: int, max_pixels: int) -> _Source | None:
             image.thumbnail((SIDE, SIDE), reducing_gap=3.0)
     except ImageError:
         return None
-    return _Source(sha256=ref.sha256, image=image, original=original, uses=uses)
+    return _ReadImage(sha256=ref.sha256, image=image, original=original, uses=uses)
 
 
-def _uri(source: _Source, side: int, quality: int) -> str:
+def _uri(source: _ReadImage, side: int, quality: int) -> str:
     """The shortest way to store a picture at this size and quality."""
     image, found = source.image, []
     if max(image.size) > side:
@@ -175,7 +175,7 @@ def _scale(image: Image.Image) -> int:
     return min(MAX_ENLARGEMENT, max(1, SIDE // max(image.size)))
 
 
-def _thumbnail(place: int, source: _Source, uri: str) -> Thumbnail:
+def _thumbnail(place: int, source: _ReadImage, uri: str) -> Thumbnail:
     scale = _scale(source.image)
     return Thumbnail(
         key=_key(place),

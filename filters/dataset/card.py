@@ -15,8 +15,8 @@ import orjson
 from distill.artifacts import manifest
 from distill.artifacts.manifest import Manifest
 from distill.recipe.recipe import Recipe
-from filters.dataset.card_facts import DUPLICATES, STATES, Contamination, Facts, facts
-from filters.decisions.dataset_checks import Check, Health
+from filters.dataset.card_facts import DUPLICATES, STATES, CardFacts, ComparedQuestions, facts
+from filters.decisions.dataset_checks import DatasetCheck, Health
 from filters.decisions.funnel import STEPS, Funnel
 from filters.decisions.rules import UNREADABLE_IMAGE
 from filters.tables.trace_index import Maker
@@ -159,7 +159,7 @@ def _lineage(recipe: Recipe, makers: Counter[Maker], generated: Manifest | None)
     return [_table(("", ""), origin), teachers]
 
 
-def _selection(recipe: Recipe, found: Funnel, known: Facts) -> list[str]:
+def _selection(recipe: Recipe, found: Funnel, known: CardFacts) -> list[str]:
     rules: list[tuple[str, ...]] = [
         (rule.name, f"`{rule.drop}`", f"{found.rules.get(rule.name, 0):,}", f"{found.only.get(rule.name, 0):,}")
         for rule in recipe.filter.rules
@@ -194,7 +194,7 @@ def _chosen(recipe: Recipe) -> str:
     return ", ".join(limits) if limits else "all of them"
 
 
-def _measured(recipe: Recipe, known: Facts) -> list[str]:
+def _measured(recipe: Recipe, known: CardFacts) -> list[str]:
     states = _table(
         ("signals", *(state.replace("_", " ") for state in STATES)),
         [(name, *(f"{counts.get(state, 0):,}" for state in STATES)) for name, counts in known.states.items()],
@@ -216,7 +216,7 @@ def _measured(recipe: Recipe, known: Facts) -> list[str]:
 
 
 def _checks(health: Health) -> list[str]:
-    def cells(check: Check) -> tuple[str, ...]:
+    def cells(check: DatasetCheck) -> tuple[str, ...]:
         if not check.checked:
             return check.about, "not known", "", ""
         interval = f"{100 * check.ci95[0]:.1f} to {100 * check.ci95[1]:.1f} %"
@@ -227,7 +227,7 @@ def _checks(health: Health) -> list[str]:
     return [table, "\n".join(told) if told else "No check gave a warning."]
 
 
-def _contamination(recipe: Recipe, known: Contamination | None) -> list[str]:
+def _contamination(recipe: Recipe, known: ComparedQuestions | None) -> list[str]:
     if known is None:
         return ["Not checked: no test set was compared with these questions and pictures."]
     default = (recipe.eval.data,) if recipe.eval.data in recipe.data else ()
@@ -275,7 +275,7 @@ def _licences(recipe: Recipe, makers: Counter[Maker]) -> list[str]:
     ]
 
 
-def _hinted(known: Facts) -> str:
+def _hinted(known: CardFacts) -> str:
     if not known.hinted:
         return "No example was written by a teacher that was shown the gold answer."
     return (
@@ -284,7 +284,7 @@ def _hinted(known: Facts) -> str:
     )
 
 
-def _language(recipe: Recipe, known: Facts) -> str:
+def _language(recipe: Recipe, known: CardFacts) -> str:
     said = f"The recipe says: {', '.join(recipe.filter.card.language)}. " if recipe.filter.card.language else ""
     if known.languages is None:
         return f"{said}The language of the rationales was not measured."

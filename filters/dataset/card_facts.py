@@ -23,7 +23,7 @@ _SELECTED = "FROM signals JOIN decisions USING (id) WHERE selected"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Contamination:
+class ComparedQuestions:
     """Questions that were compared with test sets."""
 
     checked: int
@@ -34,7 +34,7 @@ class Contamination:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class CardFacts:
     verdicts: Mapping[str, int]
     """Examples by the verdict on the trace's answer; "" where it has none."""
     hinted: int
@@ -45,15 +45,15 @@ class Facts:
     """Examples by the language of their rationale; "" where it was not told."""
     duplicates: Mapping[str, tuple[int, int]]
     """Traces with each flag of DUPLICATES that was measured, and how many of them are in the dataset."""
-    contamination: Contamination | None
+    contamination: ComparedQuestions | None
 
 
-def facts(database: duckdb.DuckDBPyConnection) -> Facts:
+def facts(database: duckdb.DuckDBPyConnection) -> CardFacts:
     """Count in a database with the tables `signals` and `decisions`."""
     columns = [row[0] for row in database.execute("DESCRIBE signals").fetchall()]
     families = [name.removesuffix("_state") for name in columns if name.endswith("_state")]
     states = {name: found for name in families if (found := _states(database, name))}
-    return Facts(
+    return CardFacts(
         verdicts=_counts(database, f"SELECT coalesce(answer_verdict, ''), count(*) {_SELECTED} GROUP BY 1"),
         hinted=_row(database, f"SELECT count(*) {_SELECTED} AND hinted")[0],
         states=states,
@@ -88,7 +88,7 @@ def _flagged(database: duckdb.DuckDBPyConnection, flag: str) -> tuple[int, int] 
     return (found[0], found[1]) if measured else None
 
 
-def _contamination(database: duckdb.DuckDBPyConnection) -> Contamination:
+def _contamination(database: duckdb.DuckDBPyConnection) -> ComparedQuestions:
     rows = database.execute(
         """SELECT contamination_source, contamination, count(DISTINCT signals.sample_id),
             count(DISTINCT signals.sample_id) FILTER (selected)
@@ -100,7 +100,7 @@ def _contamination(database: duckdb.DuckDBPyConnection) -> Contamination:
             count(DISTINCT sample_id) FILTER (contamination_state = '{UNDECIDABLE}') FROM signals""",
     )
     matches = {(source, kind): (asked, chosen) for source, kind, asked, chosen in rows}
-    return Contamination(checked=checked, undecidable=undecidable, matches=matches)
+    return ComparedQuestions(checked=checked, undecidable=undecidable, matches=matches)
 
 
 def _counts(database: duckdb.DuckDBPyConnection, query: str) -> dict[str, int]:

@@ -40,18 +40,18 @@ DATASET_INFO: Mapping[str, Any] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Picture:
+class ExportImage:
     data: bytes
     suffix: str
     """Of a file's name, with its dot."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Example:
+class DatasetRow:
     """A row of the dataset. `values` are its columns besides pictures and messages."""
 
     messages: Sequence[Mapping[str, str]]
-    pictures: tuple[Picture, ...]
+    pictures: tuple[ExportImage, ...]
     values: Mapping[str, Any]
 
     @property
@@ -68,12 +68,12 @@ def without_tags(text: str, tags: Sequence[str]) -> str:
     return text
 
 
-def altered(example: Example, name: ExportName) -> bool:
+def altered(example: DatasetRow, name: ExportName) -> bool:
     """Whether the format cannot hold the example's text letter by letter."""
     return any(tag in message["content"] for message in example.messages for tag in TAGS[name])
 
 
-def llava(example: Example, paths: Sequence[str]) -> dict[str, Any]:
+def llava(example: DatasetRow, paths: Sequence[str]) -> dict[str, Any]:
     """`image` is one path, as LLaVA reads it; a list of paths where there are several, as LLaVA-NeXT does."""
     image = {} if not paths else {"image": paths[0] if len(paths) == 1 else list(paths)}
     turns = _marked(example, "llava", f"{IMAGE}\n" * len(paths))
@@ -81,15 +81,15 @@ def llava(example: Example, paths: Sequence[str]) -> dict[str, Any]:
     return {"id": example.id, **image, "conversations": talk}
 
 
-def llama_factory(example: Example, paths: Sequence[str]) -> dict[str, Any]:
+def llama_factory(example: DatasetRow, paths: Sequence[str]) -> dict[str, Any]:
     return _messages(example, "llama-factory", paths)
 
 
-def ms_swift(example: Example, paths: Sequence[str]) -> dict[str, Any]:
+def ms_swift(example: DatasetRow, paths: Sequence[str]) -> dict[str, Any]:
     return _messages(example, "ms-swift", paths)
 
 
-LINES: Mapping[ExportName, Callable[[Example, Sequence[str]], dict[str, Any]]] = {
+LINES: Mapping[ExportName, Callable[[DatasetRow, Sequence[str]], dict[str, Any]]] = {
     "llava": llava,
     "llama-factory": llama_factory,
     "ms-swift": ms_swift,
@@ -97,13 +97,13 @@ LINES: Mapping[ExportName, Callable[[Example, Sequence[str]], dict[str, Any]]] =
 """Formats that are one file of records, with the pictures beside it."""
 
 
-def _messages(example: Example, name: ExportName, paths: Sequence[str]) -> dict[str, Any]:
+def _messages(example: DatasetRow, name: ExportName, paths: Sequence[str]) -> dict[str, Any]:
     turns = _marked(example, name, IMAGE * len(paths))
     talk = [{"role": role, "content": text} for role, text in turns]
     return {"id": example.id, "messages": talk, "images": list(paths)}
 
 
-def _marked(example: Example, name: ExportName, marks: str) -> list[tuple[str, str]]:
+def _marked(example: DatasetRow, name: ExportName, marks: str) -> list[tuple[str, str]]:
     """Role and text of each turn; the marks of all pictures stand before the first question."""
     turns = []
     for message in example.messages:

@@ -20,7 +20,7 @@ from distill.artifacts.manifest import require, storage_errors
 from distill.errors import DataError
 from distill.recipe.filter import ExportName
 from distill.recipe.recipe import Recipe
-from filters.dataset.export_formats import DATASET_INFO, LINES, Example, Picture, altered
+from filters.dataset.export_formats import DATASET_INFO, LINES, DatasetRow, ExportImage, altered
 from filters.dataset.webdataset import SHARD_BYTES, Shards
 from filters.dataset.writer import replace
 
@@ -111,7 +111,7 @@ def write(
     return found
 
 
-def read(dataset: Path) -> Iterator[Example]:
+def read(dataset: Path) -> Iterator[DatasetRow]:
     """The examples of a dataset's folder in their order. Raises DataError."""
     files = sorted((dataset / "train").glob("*.parquet"))
     if not files:
@@ -126,12 +126,12 @@ def read(dataset: Path) -> Iterator[Example]:
             raise DataError(f"{file}: cannot be read as a dataset: {error}; run the filter stage again") from None
 
 
-def _example(row: dict[str, Any]) -> Example:
+def _example(row: dict[str, Any]) -> DatasetRow:
     pictures = []
     for cell in row.pop("images"):
         suffix = Path(cell["path"]).suffix
-        pictures.append(Picture(data=cell["bytes"], suffix=_SUFFIXES.get(suffix, suffix)))
-    return Example(messages=row.pop("messages"), pictures=tuple(pictures), values=row)
+        pictures.append(ExportImage(data=cell["bytes"], suffix=_SUFFIXES.get(suffix, suffix)))
+    return DatasetRow(messages=row.pop("messages"), pictures=tuple(pictures), values=row)
 
 
 def _write(
@@ -212,7 +212,7 @@ class _Pictures:
     def __init__(self, folder: Path, before: Sequence[Path]) -> None:
         self._folder, self._before = folder, [path for path in before if (path / IMAGES).is_dir()]
 
-    def add(self, picture: Picture) -> str:
+    def add(self, picture: ExportImage) -> str:
         """The path of a picture below the folder; it is written unless it is there."""
         digest = hashlib.sha256(picture.data).hexdigest()[:32]
         name = f"{IMAGES}/{digest[:2]}/{digest}{picture.suffix}"

@@ -16,7 +16,7 @@ from typing import IO
 
 import orjson
 
-from filters.dataset.export_formats import Example
+from filters.dataset.export_formats import DatasetRow
 
 SHARD_BYTES = 500_000_000
 TEXT = "text"
@@ -33,7 +33,7 @@ def key(trace_id: str) -> str:
     return trace_id if _KEY.fullmatch(trace_id) else hashlib.sha256(trace_id.encode()).hexdigest()[:32]
 
 
-def members(example: Example) -> list[tuple[str, bytes]]:
+def members(example: DatasetRow) -> list[tuple[str, bytes]]:
     """Names and contents of an example's members. The JSON holds the columns of the dataset's row, text unchanged."""
     name = key(example.id)
     pictures = [(f"{number}{picture.suffix}", picture.data) for number, picture in enumerate(example.pictures)]
@@ -52,7 +52,7 @@ class Shards:
         self._open: OrderedDict[str, tuple[str, IO[bytes]]] = OrderedDict()
         folder.mkdir(parents=True)
 
-    def add(self, example: Example) -> None:
+    def add(self, example: DatasetRow) -> None:
         series = "-".join(picture.suffix.removeprefix(".") for picture in example.pictures) or TEXT
         parts = members(example)
         size = sum(1024 + len(data) for _, data in parts)

@@ -23,7 +23,7 @@ from distill.recipe.recipe import Recipe
 from distill.types import Sample, Trace
 from filters.signals.schema import FACTS
 from filters.tables.signal_database import order, text
-from filters.tables.trace_index import Index
+from filters.tables.trace_index import PlannedTraces
 
 Style = Literal["think", "plain"]
 
@@ -70,7 +70,7 @@ class Written:
 
 def write(
     database: duckdb.DuckDBPyConnection,
-    index: Index,
+    index: PlannedTraces,
     folder: Path,
     *,
     style: Style,
@@ -155,7 +155,7 @@ def assistant(rationale: str, answer: str, style: Style) -> str:
 
 
 def _chosen(
-    database: duckdb.DuckDBPyConnection, index: Index, chosen: str, curriculum: Sequence[str], weight: str
+    database: duckdb.DuckDBPyConnection, index: PlannedTraces, chosen: str, curriculum: Sequence[str], weight: str
 ) -> Iterator[pa.RecordBatch]:
     """The signals of the chosen traces and what each counts, in their order.
 
@@ -171,7 +171,7 @@ def _chosen(
 
 
 def _rows(
-    batches: Iterable[pa.RecordBatch], index: Index, written: Written, *, style: Style, max_pixels: int
+    batches: Iterable[pa.RecordBatch], index: PlannedTraces, written: Written, *, style: Style, max_pixels: int
 ) -> Iterator[dict[str, Any]]:
     shown: tuple[str, list[dict[str, Any]] | None] = ("", None)
     for batch in batches:

@@ -21,7 +21,7 @@ from distill.recipe.filter import SPOKEN_FOR, Select
 from distill.types import Sample, Trace
 from filters.decisions.limits import MIX, Limit
 from filters.decisions.limits import measure as measure_limits
-from filters.tables.trace_index import Index
+from filters.tables.trace_index import PlannedTraces
 
 FILE = "health.json"
 SAMPLE = 4000
@@ -45,7 +45,7 @@ _WORD = re.compile(r"[^\W_]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
+class DatasetCheck:
     """One share of the selected traces."""
 
     name: str
@@ -70,7 +70,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    checks: tuple[Check, ...]
+    checks: tuple[DatasetCheck, ...]
     notes: tuple[str, ...] = ()
     """What a person should know although nothing is wrong with the dataset."""
     limits: tuple[Limit, ...] = ()
@@ -95,7 +95,7 @@ class Health:
         return {"checks": checks, "warnings": list(self.warnings), "notes": list(self.notes)}
 
 
-def measure(database: duckdb.DuckDBPyConnection, index: Index, select: Select) -> Health:
+def measure(database: duckdb.DuckDBPyConnection, index: PlannedTraces, select: Select) -> Health:
     """The health of what the `decisions` of a database, made with this selection, choose of its `signals`."""
     (row,) = database.execute(_COUNTED).fetchall()
     wrong, judged, ungrounded, grounded, contested, voted = row
@@ -163,14 +163,16 @@ _COUNTED = """
 _SAMPLED = f"SELECT id FROM decisions WHERE selected ORDER BY id LIMIT {SAMPLE}"
 
 
-def _beyond(name: str, about: str, found: tuple[int, int], limit: float, warning: str) -> Check:
+def _beyond(name: str, about: str, found: tuple[int, int], limit: float, warning: str) -> DatasetCheck:
     """A share that should be low."""
     count, checked = found
     low, high = _wilson(count, checked)
     told = ""
     if low > limit and checked >= FEWEST:
         told = warning.format(share=f"{100 * count / checked:.0f} %", count=f"{count:,} of {checked:,}")
-    return Check(name=name, about=about, count=count, checked=checked, ci95=(low, high), limit=limit, warning=told)
+    return DatasetCheck(
+        name=name, about=about, count=count, checked=checked, ci95=(low, high), limit=limit, warning=told
+    )
 
 
 def _wilson(count: int, of: int) -> tuple[float, float]:
@@ -184,7 +186,7 @@ def _wilson(count: int, of: int) -> tuple[float, float]:
     return round(max(0.0, low), 6), round(min(1.0, high), 6)
 
 
-def _undecided(database: duckdb.DuckDBPyConnection) -> tuple[Check, tuple[str, ...]]:
+def _undecided(database: duckdb.DuckDBPyConnection) -> tuple[DatasetCheck, tuple[str, ...]]:
     """Answers that the gold answer does not decide: in the dataset, what speaks for them there, and dropped."""
     (row,) = database.execute(
         f"""SELECT count(*) FILTER (selected), count(*) FILTER (selected AND judge_verdict = 'correct'),
@@ -221,7 +223,7 @@ def _conclusions(pairs: Sequence[tuple[Sample, Trace]]) -> tuple[int, int]:
 RELATED = "related"
 
 
-def _related(pairs: Sequence[tuple[Sample, Trace]]) -> Check:
+def _related(pairs: Sequence[tuple[Sample, Trace]]) -> DatasetCheck:
     """How often a rationale has more of its own question's words than the next trace's rationale has.
 
     Rare words count more (by their inverse frequency among the questions). Questions of one domain are compared, and
@@ -244,7 +246,7 @@ def _related(pairs: Sequence[tuple[Sample, Trace]]) -> Check:
             better += own > others
             decided += own != others
     low, high = _wilson(better, decided)
-    return Check(
+    return DatasetCheck(
         name=RELATED,
         about="rationale has more of its question's words than another one has",
         count=better,
@@ -267,7 +269,7 @@ def _words(text: str) -> set[str]:
 # --- templates --------------------------------------------------------------------------------------------------
 
 
-def _templated(database: duckdb.DuckDBPyConnection) -> Check:
+def _templated(database: duckdb.DuckDBPyConnection) -> DatasetCheck:
     """Traces that repeat the words of another one of the run with other values; not known without that signal."""
     ((count, checked),) = database.execute(
         """SELECT count(*) FILTER (varied), count(varied) FROM (
@@ -279,7 +281,7 @@ def _templated(database: duckdb.DuckDBPyConnection) -> Check:
     return _beyond("templated", about, (count, checked), 1.0, "")
 
 
-def _of_templates(templated: Check) -> tuple[str, ...]:
+def _of_templates(templated: DatasetCheck) -> tuple[str, ...]:
     if templated.share < TEMPLATED_NOTE:
         return ()
     return (
@@ -292,7 +294,7 @@ def _of_templates(templated: Check) -> tuple[str, ...]:
 # --- test questions ---------------------------------------------------------------------------------------------
 
 
-def _leaks(database: duckdb.DuckDBPyConnection) -> tuple[Check, tuple[str, ...]]:
+def _leaks(database: duckdb.DuckDBPyConnection) -> tuple[DatasetCheck, tuple[str, ...]]:
     """Questions that stand in a test set with their pictures: of the dataset, and dropped ones."""
     rows = database.execute(
         """SELECT contamination_source, count(*), count(*) FILTER (chosen) FROM (
@@ -306,7 +308,7 @@ def _leaks(database: duckdb.DuckDBPyConnection) -> tuple[Check, tuple[str, ...]]
     ).fetchall()
     chosen = sum(count for *_, count in rows)
     sets = ", ".join(f"[data.{source}]" for source, *_, count in rows if count)
-    check = Check(
+    check = DatasetCheck(
         name="leaked",
         about="question stands in a test set with its picture",
         count=chosen,

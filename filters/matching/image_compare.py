@@ -53,7 +53,7 @@ Values = NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class ImageDifference:
     """How two pictures differ, as shares of what there is to see at a place."""
 
     luminance: float
@@ -88,12 +88,12 @@ def same(one: bytes, other: bytes, *, max_pixels: int) -> bool:
     return found is not None and found.slight
 
 
-def difference(one: bytes, other: bytes, *, max_pixels: int) -> Difference | None:
+def difference(one: bytes, other: bytes, *, max_pixels: int) -> ImageDifference | None:
     """How they differ; None when they are of different shape or far apart. Raises ImageError."""
     # In one order, so that nothing depends on who asks.
     first, second = (_picture(data, max_pixels) for data in sorted([one, other]))
     if first.pixels.size == second.pixels.size and first.pixels.tobytes() == second.pixels.tobytes():
-        return Difference(luminance=0.0, chroma=0.0, common=0.0, side=min(first.pixels.size))
+        return ImageDifference(luminance=0.0, chroma=0.0, common=0.0, side=min(first.pixels.size))
     if not _alike_in_shape(first.pixels.size, second.pixels.size) or _far_apart(first.pixels, second.pixels):
         return None
     ways = [_derived(first, second), _derived(second, first)]
@@ -175,7 +175,7 @@ def _distance(one: NDArray[np.uint8], other: NDArray[np.uint8]) -> float:
     return float(np.square(apart, dtype=np.uint16).mean(dtype=np.float64))
 
 
-def _measured(expected: Image.Image, found: Image.Image, side: int) -> Difference:
+def _measured(expected: Image.Image, found: Image.Image, side: int) -> ImageDifference:
     counts = np.zeros(_BINS, dtype=np.int64)
     luminance = faint = chroma = 0.0
     for (light, *colours), (other_light, *other_colours) in _strips(expected, found):
@@ -191,7 +191,9 @@ def _measured(expected: Image.Image, found: Image.Image, side: int) -> Differenc
             share = np.abs(uniform_filter(ours - theirs, _COLOUR_WINDOW)) / spread
             chroma = max(chroma, float(share.max()))
     common = float(np.searchsorted(np.cumsum(counts), _USUAL * counts.sum())) * _BIN
-    return Difference(luminance=faint if common <= _EXACT else luminance, chroma=chroma, common=common, side=side)
+    return ImageDifference(
+        luminance=faint if common <= _EXACT else luminance, chroma=chroma, common=common, side=side
+    )
 
 
 def _strips(one: Image.Image, other: Image.Image) -> Iterator[tuple[list[Values], list[Values]]]:

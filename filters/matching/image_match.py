@@ -48,7 +48,7 @@ Shades = NDArray[np.uint8]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class ImageHashes:
     """What is remembered of a picture."""
 
     phash: bytes
@@ -59,7 +59,7 @@ class Look:
     """Digest of the decoded pixels."""
 
 
-def look(data: bytes, *, max_pixels: int) -> Look:
+def look(data: bytes, *, max_pixels: int) -> ImageHashes:
     """Raises ImageError when the bytes cannot be decoded."""
     image = decode(data, max_pixels=max_pixels)
     digest = hashlib.blake2b(f"{image.width} {image.height}\n".encode(), digest_size=16)
@@ -70,7 +70,7 @@ def look(data: bytes, *, max_pixels: int) -> Look:
     waves = dctn(small, norm="ortho")[:8, :8].ravel()
     bits = waves > np.median(waves[1:])
     bits[0] = False
-    return Look(
+    return ImageHashes(
         phash=np.packbits(bits).tobytes() + np.rint(cells).astype(np.uint8).tobytes(),
         flat=bool(small.std() < _FLAT),
         pixels=digest.hexdigest(),
@@ -82,7 +82,7 @@ def same(one: bytes, other: bytes, *, max_pixels: int) -> bool:
     return image_compare.same(one, other, max_pixels=max_pixels)
 
 
-def proposals(looks: Sequence[Look], others: Sequence[Look] | None = None) -> Iterator[tuple[int, int]]:
+def proposals(looks: Sequence[ImageHashes], others: Sequence[ImageHashes] | None = None) -> Iterator[tuple[int, int]]:
     """Places of pictures that may be the same: one of `looks` and one of `others`, or two of `looks`, smaller first.
 
     Every pair whose hashes and small pictures are close, once, in order.
@@ -98,7 +98,7 @@ def proposals(looks: Sequence[Look], others: Sequence[Look] | None = None) -> It
         yield from map(tuple, found.tolist())
 
 
-def clusters(looks: Sequence[Look], confirm: Confirm, *, batch: int = 1) -> list[int]:
+def clusters(looks: Sequence[ImageHashes], confirm: Confirm, *, batch: int = 1) -> list[int]:
     """For each picture the first place of a picture that shows the same, by equal pixels or confirmed proposals.
 
     `confirm` judges up to `batch` pairs at a time and is not asked about two that others already put together, so
@@ -133,7 +133,7 @@ class _Arrays:
     places: NDArray[np.int64]
 
 
-def _arrays(looks: Sequence[Look]) -> _Arrays:
+def _arrays(looks: Sequence[ImageHashes]) -> _Arrays:
     places = np.array([place for place, seen in enumerate(looks) if not seen.flat], dtype=np.int64)
     data = b"".join(looks[place].phash for place in places.tolist())
     table = np.frombuffer(data, dtype=np.uint8).reshape(len(places), HASH_BYTES + _GRID * _GRID)
@@ -141,10 +141,10 @@ def _arrays(looks: Sequence[Look]) -> _Arrays:
     return _Arrays(hashes=hashes, shades=table[:, HASH_BYTES:], places=places)
 
 
-_last: list[tuple[Sequence[Look], _Arrays]] = []
+_last: list[tuple[Sequence[ImageHashes], _Arrays]] = []
 
 
-def _remembered(looks: Sequence[Look]) -> _Arrays:
+def _remembered(looks: Sequence[ImageHashes]) -> _Arrays:
     """The arrays of looks that are asked about one picture at a time; those of the last tuple are kept."""
     for known, arrays in _last:
         if known is looks:

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from distill.artifacts.manifest import atomic_path, storage_errors, write_json
 from distill.errors import DataError, StaleError
 from filters.text.compared_forms import apart
-from filters.text.minhash import Cut, Digests, Scheme, Signatures, agreement, band_keys, cut, similarity
+from filters.text.minhash import Digests, Scheme, ShingledText, Signatures, agreement, band_keys, cut, similarity
 from filters.text.shingles import Hashes
 
 Rows = NDArray[np.int64]
@@ -72,7 +72,7 @@ class Segment:
 
 
 @dataclass(slots=True, kw_only=True)
-class Index:
+class LshIndex:
     """The near duplicates among the texts of a folder. `counts` says what the last update had to do."""
 
     folder: Path
@@ -83,7 +83,7 @@ class Index:
     counts: Counter[str] = field(default_factory=Counter)
 
     @classmethod
-    def open(cls, folder: Path, scheme: Scheme, threshold: float) -> "Index":
+    def open(cls, folder: Path, scheme: Scheme, threshold: float) -> "LshIndex":
         """The index of a folder, empty when there is none. Raises StaleError for another scheme or threshold."""
         found = cls(folder=folder, scheme=scheme, threshold=threshold)
         try:
@@ -211,7 +211,7 @@ class Index:
         for one, other in self.edges.tolist():
             parents.join(one, other)
         edges: list[tuple[int, int]] = []
-        known: dict[int, Cut] = {}
+        known: dict[int, ShingledText] = {}
         lows, highs = (pairs >> np.uint64(32)).tolist(), (pairs & np.uint64(0xFFFFFFFF)).tolist()
         for start in range(0, len(lows), _CHUNK // 16):
             chunk = list(zip(lows[start : start + _CHUNK // 16], highs[start : start + _CHUNK // 16], strict=True))

@@ -92,7 +92,7 @@ class TestSample:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Index:
+class TestSetIndex:
     """Everything that a training question is compared with. Samples, wordings and pictures go by their row."""
 
     samples: pa.Table
@@ -101,7 +101,7 @@ class Index:
     rows: NDArray[np.int32]
     words: NDArray[np.uint64]
     refs: tuple[ImageRef, ...]
-    looks: tuple[image_match.Look, ...]
+    looks: tuple[image_match.ImageHashes, ...]
     """pictures.Look of each test picture; empty when the index was built without looking at them."""
     group_of_sha256: dict[str, int]
     group_of_pixels: dict[str, int]
@@ -264,10 +264,10 @@ def _sample_row(name: str, sample: Sample) -> dict[str, Any]:
 def _image_rows(refs: Sequence[ImageRef], *, images: bool, max_pixels: int) -> list[dict[str, Any]]:
     """One row a distinct picture; pictures that are the same but for their encoding are one group."""
 
-    def look(ref: ImageRef) -> image_match.Look:
+    def look(ref: ImageRef) -> image_match.ImageHashes:
         return image_match.look(read_bytes(ref), max_pixels=max_pixels)
 
-    looks: list[image_match.Look] = []
+    looks: list[image_match.ImageHashes] = []
     if images:
         with ThreadPoolExecutor(_WORKERS) as pool:
             looks = list(pool.map(look, refs))
@@ -356,7 +356,7 @@ def _mapped(path: Path) -> NDArray[Any]:
 
 
 @cache
-def load(folder: str, digest: str) -> Index:
+def load(folder: str, digest: str) -> TestSetIndex:
     """The index that `build` wrote. Raises DataError when another one lies there now."""
     place = Path(folder)
     try:
@@ -375,7 +375,7 @@ def load(folder: str, digest: str) -> Index:
         for group in sorted({group_of[sha256] for sha256 in digests}):
             asked.setdefault(group, []).append(number)
     looked = [row for row in shown if row["pixels"]]
-    return Index(
+    return TestSetIndex(
         samples=table["samples"],
         texts=table["texts"],
         hashes=hashes,
@@ -383,7 +383,7 @@ def load(folder: str, digest: str) -> Index:
         words=words,
         refs=tuple(ImageRef(**{name: row[name] for name in ImageRef.__slots__}) for row in shown),
         looks=tuple(
-            image_match.Look(phash=bytes.fromhex(row["phash"]), flat=row["flat"], pixels=row["pixels"])
+            image_match.ImageHashes(phash=bytes.fromhex(row["phash"]), flat=row["flat"], pixels=row["pixels"])
             for row in looked
         ),
         group_of_sha256=group_of,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from distill.reports import html
-from filters.report.table import Column, Facts
+from filters.report.table import Column, TableFacts
 
 _BINS = 24
 KEPT = "CASE WHEN kept THEN 'kept' ELSE 'dropped' END"
@@ -36,7 +36,7 @@ class Distributions:
     flags: list[dict[str, Any]]
 
 
-def measure(facts: Facts) -> Distributions:
+def measure(facts: TableFacts) -> Distributions:
     overlays, constant = [], []
     for column in facts.columns.values():
         if column.kind in ("number", "count"):
@@ -49,7 +49,7 @@ def measure(facts: Facts) -> Distributions:
 
 
 def groups(
-    facts: Facts, column: Column, group: str, where: str = "true", *, bins: int = _BINS
+    facts: TableFacts, column: Column, group: str, where: str = "true", *, bins: int = _BINS
 ) -> dict[str, tuple[list[html.Bin], int, float]]:
     """Bars, number of values and median of a column by group, on one axis for all."""
     summary = _summary(facts, column, group, where)
@@ -64,7 +64,7 @@ def groups(
     }
 
 
-def _overlay(facts: Facts, column: Column) -> Overlay | float | None:
+def _overlay(facts: TableFacts, column: Column) -> Overlay | float | None:
     summary = _summary(facts, column, KEPT)
     if not summary:
         return None
@@ -89,7 +89,7 @@ Summary = dict[str, tuple[int, float, float, float, float, float]]
 """By group: number of values, median, 1 % and 99 % quantile, least and greatest."""
 
 
-def _summary(facts: Facts, column: Column, group: str, where: str = "true") -> Summary:
+def _summary(facts: TableFacts, column: Column, group: str, where: str = "true") -> Summary:
     rows = facts.rows(
         f"""SELECT {group}, count(*), quantile_cont({column.sql}, [0.5, 0.01, 0.99]),
             min({column.sql}), max({column.sql})
@@ -110,7 +110,7 @@ Counted = tuple[list[int], tuple[float, float]]
 
 
 def _binned(
-    facts: Facts, column: Column, group: str, where: str, low: float, high: float, bins: int
+    facts: TableFacts, column: Column, group: str, where: str, low: float, high: float, bins: int
 ) -> dict[str, Counted]:
     start, width, number = html.edges(low, high, bins, whole=column.kind == "count")
     if column.kind == "number":  # the greatest value belongs to the last bar, as in a share of 0 to 1
@@ -134,7 +134,7 @@ def _bins(counts: Sequence[int], edges: tuple[float, float], highest: float) -> 
     ]
 
 
-def _flags(facts: Facts) -> list[dict[str, Any]]:
+def _flags(facts: TableFacts) -> list[dict[str, Any]]:
     """For each measured flag: on how many traces, and how often it is true among the kept and the dropped."""
     found = []
     for column in facts.columns.values():

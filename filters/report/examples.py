@@ -15,8 +15,8 @@ from distill.errors import ImageError
 from distill.reports import html
 from distill.types import Sample
 from filters.decisions.rules import Condition, threshold
-from filters.report.table import Facts
-from filters.tables.trace_index import Index
+from filters.report.table import TableFacts
+from filters.tables.trace_index import PlannedTraces
 
 SELECTED, DROPPED = 9, 3
 _CANDIDATES = 48
@@ -26,17 +26,17 @@ PICTURE_BYTES, PAGE_BYTES = 120_000, 3_200_000
 _SMALL_SIDE = 288
 
 
-def selected(facts: Facts) -> list[str]:
+def selected(facts: TableFacts) -> list[str]:
     """Ids of selected traces, spread over teachers and domains."""
     return _spread(facts, "selected", (), SELECTED)
 
 
-def dropped(facts: Facts, rule: str) -> list[str]:
+def dropped(facts: TableFacts, rule: str) -> list[str]:
     """Ids of traces that a rule drops, those that it alone drops first."""
     return _spread(facts, "list_contains(rules, ?)", [rule], DROPPED)
 
 
-def worst(facts: Facts, rule: Condition) -> tuple[list[str], str]:
+def worst(facts: TableFacts, rule: Condition) -> tuple[list[str], str]:
     """Ids of a rule's worst offenders, and in what they are the worst; '' for a rule that compares no number."""
     limit = threshold(rule)
     if limit is None or not facts.has(limit.column):
@@ -48,7 +48,7 @@ def worst(facts: Facts, rule: Condition) -> tuple[list[str], str]:
 
 
 def _spread(
-    facts: Facts, where: str, values: Sequence[str], limit: int, *, order: str = "len(rules)", mix: bool = True
+    facts: TableFacts, where: str, values: Sequence[str], limit: int, *, order: str = "len(rules)", mix: bool = True
 ) -> list[str]:
     """The first traces in this order, not the same question twice, each teacher and domain in turn with `mix`."""
     rows = facts.rows(
@@ -71,7 +71,7 @@ def _spread(
     return list(chosen)
 
 
-def load(facts: Facts, index: Index, ids: Iterable[str]) -> dict[str, dict[str, Any]]:
+def load(facts: TableFacts, index: PlannedTraces, ids: Iterable[str]) -> dict[str, dict[str, Any]]:
     """What the page shows of each of these traces."""
     names = list(dict.fromkeys(ids))
     rows = facts.rows(
@@ -113,9 +113,9 @@ class _Album:
 
     def __init__(self) -> None:
         self._room = PAGE_BYTES
-        self._known: dict[str, html.Picture | None] = {}
+        self._known: dict[str, html.PageImage | None] = {}
 
-    def pictures(self, sample: Sample) -> tuple[list[html.Picture], int]:
+    def pictures(self, sample: Sample) -> tuple[list[html.PageImage], int]:
         """The readable pictures that fit, and how many do not."""
         found = [picture for ref in sample.images if (picture := self._picture(ref)) is not None]
         shown = []
@@ -125,7 +125,7 @@ class _Album:
                 shown.append(picture)
         return shown, len(found) - len(shown)
 
-    def _picture(self, ref: Any) -> html.Picture | None:
+    def _picture(self, ref: Any) -> html.PageImage | None:
         if ref.sha256 not in self._known:
             try:
                 data = images.read_bytes(ref)

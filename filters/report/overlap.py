@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from filters.report.table import Facts
+from filters.report.table import TableFacts
 
 BIGGEST = 3
 LEAKS = 3
@@ -28,7 +28,7 @@ class Cluster:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Duplicates:
+class DuplicateCounts:
     measured: bool
     traces: int = 0
     duplicates: int = 0
@@ -49,7 +49,7 @@ class Duplicates:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Contamination:
+class ContaminationCounts:
     measured: bool
     checked: int = 0
     rows: list[tuple[str, str, int, int, int, int]] = field(default_factory=list)
@@ -69,14 +69,14 @@ class Contamination:
         return sum(row[5] for row in self.rows if row[1] == LEAK)
 
 
-def duplicates(facts: Facts) -> Duplicates:
+def duplicates(facts: TableFacts) -> DuplicateCounts:
     within = [
         (name, facts.columns[name].description, facts.row(f'SELECT count(*) FILTER ("{name}") FROM page')[0])
         for name in ("exact_duplicate", "near_duplicate", "other_values")
         if facts.has(name)
     ]
     if not facts.has("corpus_duplicate", "corpus_cluster_size", "corpus_duplicate_of"):
-        return Duplicates(measured=False, within=within)
+        return DuplicateCounts(measured=False, within=within)
     traces, count, kept = facts.row(
         """SELECT count(corpus_duplicate), count(*) FILTER (corpus_duplicate),
             count(*) FILTER (corpus_duplicate AND kept) FROM page"""
@@ -93,7 +93,7 @@ def duplicates(facts: Facts) -> Duplicates:
             """SELECT count(*), coalesce(sum(1.0 / corpus_template_size), 0), coalesce(max(corpus_template_size), 0)
             FROM page WHERE corpus_other_values"""
         )
-    return Duplicates(
+    return DuplicateCounts(
         measured=True,
         varied=varied,
         templates=round(templates),
@@ -118,7 +118,7 @@ def _sizes(of_size: Sequence[tuple[int, int]]) -> list[tuple[str, int, int]]:
     return found
 
 
-def _biggest(facts: Facts) -> list[Cluster]:
+def _biggest(facts: TableFacts) -> list[Cluster]:
     rows = facts.rows(
         f"""WITH heads AS (
             SELECT id AS head FROM page WHERE corpus_cluster_size > 1 AND NOT corpus_duplicate
@@ -141,9 +141,9 @@ def _biggest(facts: Facts) -> list[Cluster]:
     ]
 
 
-def contamination(facts: Facts) -> Contamination:
+def contamination(facts: TableFacts) -> ContaminationCounts:
     if not facts.has("contamination"):
-        return Contamination(measured=False)
+        return ContaminationCounts(measured=False)
     source = "contamination_source" if facts.has("contamination_source") else "NULL::VARCHAR"
     sample = "contamination_sample" if facts.has("contamination_sample") else "NULL::VARCHAR"
     hit = "contamination IS NOT NULL AND contamination <> 'none'"
@@ -161,7 +161,7 @@ def contamination(facts: Facts) -> Contamination:
         HAVING any_value(contamination) IN ('{LEAK}', 'image')
         ORDER BY any_value(contamination) <> '{LEAK}', min(NOT selected), sample_id LIMIT {LEAKS}"""
     )
-    return Contamination(
+    return ContaminationCounts(
         measured=True,
         checked=checked,
         rows=rows,

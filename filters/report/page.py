@@ -17,9 +17,9 @@ from filters.decisions.funnel import STEPS, Funnel
 from filters.decisions.rules import NOT_SELECTED, UNREADABLE_IMAGE, Condition
 from filters.report import distributions, examples, table, teachers, thresholds
 from filters.report import overlap as report_overlap
-from filters.report.table import Facts
+from filters.report.table import TableFacts
 from filters.signals.base import WORDS
-from filters.tables.trace_index import Index
+from filters.tables.trace_index import PlannedTraces
 
 _FIRST = "id IN (SELECT min(id) FROM page GROUP BY sample_id)"
 """One trace of each question."""
@@ -29,7 +29,7 @@ def write(
     recipe: Recipe,
     rules: list[Condition],
     database: duckdb.DuckDBPyConnection,
-    index: Index,
+    index: PlannedTraces,
     found: Funnel,
     path: Path,
     health: Health,
@@ -79,7 +79,7 @@ def write(
     write_text(path, page)
 
 
-def _figures(facts: Facts, found: Funnel, unit: str) -> list[tuple[str, str]]:
+def _figures(facts: TableFacts, found: Funnel, unit: str) -> list[tuple[str, str]]:
     total = found.total
     figures = [
         ("traces asked for", f"{total['asked']:,}"),
@@ -98,14 +98,14 @@ def _share(part: int, whole: int) -> str:
     return f"{100 * part / whole:.0f} %" if whole else "none"
 
 
-def _unit(facts: Facts) -> str:
+def _unit(facts: TableFacts) -> str:
     if "length" not in facts.families:
         return "words"
     (words,) = facts.row(f"SELECT count(*) FROM page WHERE length_state = '{WORDS}'")
     return "words" if words else "student tokens"
 
 
-def _rules(facts: Facts, rules: list[Condition], found: Funnel) -> list[dict[str, Any]]:
+def _rules(facts: TableFacts, rules: list[Condition], found: Funnel) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = [
         {"name": rule.name, "condition": rule.sql, "unmeasured": _unmeasured(facts, rule.columns)} for rule in rules
     ]
@@ -118,14 +118,14 @@ def _rules(facts: Facts, rules: list[Condition], found: Funnel) -> list[dict[str
     return rows
 
 
-def _unmeasured(facts: Facts, columns: tuple[str, ...]) -> str:
+def _unmeasured(facts: TableFacts, columns: tuple[str, ...]) -> str:
     """Columns of a rule that nobody asked to measure: the rule never applies."""
     families = table.families()
     absent = {column for name in facts.absent for column in families[name].names}
     return ", ".join(column for column in columns if column in absent)
 
 
-def _dropped(facts: Facts, rules: list[Condition], found: Funnel) -> list[dict[str, Any]]:
+def _dropped(facts: TableFacts, rules: list[Condition], found: Funnel) -> list[dict[str, Any]]:
     """Rules with what they drop, the busiest first."""
     conditions = {rule.name: rule for rule in rules}
     rows = []
@@ -139,7 +139,9 @@ def _dropped(facts: Facts, rules: list[Condition], found: Funnel) -> list[dict[s
     return rows
 
 
-def _by(facts: Facts, column: str, group: str, where: str, detail: str, *, bins: int = 24) -> list[dict[str, Any]]:
+def _by(
+    facts: TableFacts, column: str, group: str, where: str, detail: str, *, bins: int = 24
+) -> list[dict[str, Any]]:
     """A histogram of a column for each teacher or domain."""
     if not facts.has(column):
         return []
@@ -154,7 +156,7 @@ def _by(facts: Facts, column: str, group: str, where: str, detail: str, *, bins:
     ]
 
 
-def _drawn(curve: thresholds.Curve) -> dict[str, Any]:
+def _drawn(curve: thresholds.ThresholdCurve) -> dict[str, Any]:
     """A curve with its points in a box of 100 by 40."""
     low, high = curve.points[0][0], curve.points[-1][0]
     span, highest = (high - low) or 1.0, curve.passing or 1

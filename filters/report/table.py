@@ -45,7 +45,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class TableFacts:
     """The table `page` with its measured columns.
 
     Besides them it has id, sample_id, teacher, domain, outcome, kept, selected; `rules`, the names of the rules that
@@ -69,7 +69,7 @@ class Facts:
         return all(name in self.columns for name in names)
 
 
-def gather(database: duckdb.DuckDBPyConnection) -> Facts:
+def gather(database: duckdb.DuckDBPyConnection) -> TableFacts:
     """Make the table `page` of a database with `signals` and `decisions`."""
     every = {name: family.columns for name, family in FAMILIES.items()} | {
         name: made for name, (_, made) in SIDE.items()
@@ -104,7 +104,7 @@ def gather(database: duckdb.DuckDBPyConnection) -> Facts:
         database.execute(f"CHECKPOINT {SCRATCH}")
     database.execute(f"CREATE OR REPLACE TEMP VIEW page AS FROM {SCRATCH}.page")
     absent = tuple(name for name in every if name not in measured)
-    return Facts(database=database, columns=columns, families=measured, absent=absent)
+    return TableFacts(database=database, columns=columns, families=measured, absent=absent)
 
 
 def families() -> dict[str, pa.Schema]:
@@ -114,7 +114,7 @@ def families() -> dict[str, pa.Schema]:
     }
 
 
-def states(facts: Facts) -> list[tuple[str, dict[str, int], str]]:
+def states(facts: TableFacts) -> list[tuple[str, dict[str, int], str]]:
     """For each measured family how many traces are in each state, and one reason why it failed."""
     found = []
     for name in facts.families:

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from filters.report.table import Facts
-from filters.tables.trace_index import Index
+from filters.report.table import TableFacts
+from filters.tables.trace_index import PlannedTraces
 
 FIT = "student_rank_surprisal"
 """What ranks teachers for a student (arXiv 2601.14249); low fits."""
@@ -23,7 +23,7 @@ _Z = 1.96
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Interval:
+class MedianInterval:
     """A median with its 95 % interval, over `count` questions."""
 
     middle: float
@@ -33,16 +33,16 @@ class Interval:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class TeacherTable:
     """`rows` are (measure, note, one text a teacher)."""
 
     teachers: list[str]
     rows: list[tuple[str, str, list[str]]]
     verdict: str
-    fits: dict[str, Interval]
+    fits: dict[str, MedianInterval]
 
 
-def compare(facts: Facts, index: Index, unit: str) -> Comparison:
+def compare(facts: TableFacts, index: PlannedTraces, unit: str) -> TeacherTable:
     teachers = [name for (name,) in facts.rows("SELECT DISTINCT teacher FROM page ORDER BY 1")]
     counts: dict[str, dict[str, int]] = {
         name: dict(zip(_COUNTS, row, strict=True))
@@ -92,7 +92,7 @@ def compare(facts: Facts, index: Index, unit: str) -> Comparison:
             "the dropped ones paid for as well",
             lambda name: _number(_per_kept(costs[name], counts[name]), 1),
         )
-    return Comparison(teachers=teachers, rows=rows, verdict=_verdict(facts, teachers, fits), fits=fits)
+    return TeacherTable(teachers=teachers, rows=rows, verdict=_verdict(facts, teachers, fits), fits=fits)
 
 
 _COUNTS = ("traces", "complete", "judged", "correct", "kept", "selected", "questions")
@@ -142,14 +142,14 @@ def _number(value: float | None, digits: int | str) -> str:
     return f"{100 * value:.1f} %" if digits == "percent" else f"{value:,.{digits}f}"
 
 
-def _interval(found: Interval | None) -> str:
+def _interval(found: MedianInterval | None) -> str:
     return "–" if found is None else f"{found.middle:.2f} ({found.low:.2f} to {found.high:.2f})"
 
 
 # --- cost -------------------------------------------------------------------------------------------------------
 
 
-def _cost(facts: Facts, index: Index, teacher: str) -> float | None:
+def _cost(facts: TableFacts, index: PlannedTraces, teacher: str) -> float | None:
     """Mean tokens of a teacher's traces with the smallest ids: a fair sample, for ids are hashes."""
     ids = facts.rows(
         f"SELECT id FROM page WHERE teacher = ? AND outcome <> 'error' ORDER BY id LIMIT {COST_SAMPLE}", [teacher]
@@ -166,7 +166,7 @@ def _per_kept(tokens: float | None, counts: dict[str, int]) -> float | None:
 # --- fit --------------------------------------------------------------------------------------------------------
 
 
-def _units(facts: Facts, teacher: str) -> str:
+def _units(facts: TableFacts, teacher: str) -> str:
     """SQL of a teacher's value for each question."""
     column = facts.columns[FIT]
     escaped = teacher.replace("'", "''")
@@ -174,14 +174,14 @@ def _units(facts: Facts, teacher: str) -> str:
         WHERE kept AND {column.finite} AND teacher = '{escaped}' GROUP BY 1"""
 
 
-def _fits(facts: Facts, teachers: Sequence[str]) -> dict[str, Interval]:
+def _fits(facts: TableFacts, teachers: Sequence[str]) -> dict[str, MedianInterval]:
     if not facts.has(FIT):
         return {}
     found = {name: _median(facts, _units(facts, name)) for name in teachers}
     return {name: interval for name, interval in found.items() if interval is not None}
 
 
-def _median(facts: Facts, units: str) -> Interval | None:
+def _median(facts: TableFacts, units: str) -> MedianInterval | None:
     """The median of `value` with the interval between the order statistics that 95 % of samples have it between."""
     (count,) = facts.row(f"SELECT count(*) FROM ({units})")
     if not count:
@@ -193,10 +193,10 @@ def _median(facts: Facts, units: str) -> Interval | None:
         f"""SELECT median(value), min(value) FILTER (place = {low}), min(value) FILTER (place = {high})
         FROM (SELECT {places})"""
     )
-    return Interval(middle=middle, low=least, high=most, count=count)
+    return MedianInterval(middle=middle, low=least, high=most, count=count)
 
 
-def _verdict(facts: Facts, teachers: Sequence[str], fits: dict[str, Interval]) -> str:
+def _verdict(facts: TableFacts, teachers: Sequence[str], fits: dict[str, MedianInterval]) -> str:
     """A plain sentence on which teacher fits this student best, and how sure that is."""
     if not facts.has(FIT):
         return (

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from distill.recipe.recipe import Select
 from filters.decisions.rules import Condition, Threshold, threshold
-from filters.report.table import Column, Facts
+from filters.report.table import Column, TableFacts
 from filters.tables.signal_database import text
 
 _POINTS = 48
@@ -20,7 +20,7 @@ _QUANTILES = (0.5, 0.75, 0.9, 0.95, 0.99, 1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class ThresholdStep:
     """What is kept when a rule's number is another one."""
 
     number: float
@@ -32,13 +32,13 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Curve:
+class ThresholdCurve:
     rule: str
     column: Column
     operator: str
     number: float
     points: list[tuple[float, int]]
-    table: list[Step]
+    table: list[ThresholdStep]
     passing: int
     """Traces that pass all other rules."""
 
@@ -53,7 +53,7 @@ class Without:
     selected: int | None
 
 
-def curves(facts: Facts, rules: Sequence[Condition], select: Select) -> list[Curve]:
+def curves(facts: TableFacts, rules: Sequence[Condition], select: Select) -> list[ThresholdCurve]:
     """A curve for every rule that compares one measured column with a number."""
     found = []
     for rule in rules:
@@ -66,7 +66,7 @@ def curves(facts: Facts, rules: Sequence[Condition], select: Select) -> list[Cur
     return found
 
 
-def without(facts: Facts, rules: Sequence[Condition], select: Select) -> list[Without]:
+def without(facts: TableFacts, rules: Sequence[Condition], select: Select) -> list[Without]:
     """For each rule what more would be kept and selected if it were not there."""
     if not rules:
         return []
@@ -84,7 +84,9 @@ def without(facts: Facts, rules: Sequence[Condition], select: Select) -> list[Wi
     ]
 
 
-def _curve(facts: Facts, rule: Condition, column: Column, limit: Threshold, select: Select) -> Curve | None:
+def _curve(
+    facts: TableFacts, rule: Condition, column: Column, limit: Threshold, select: Select
+) -> ThresholdCurve | None:
     pool = f"single IN ('', {text(rule.name)})"
     up = limit.operator.startswith(">")
     quantiles = [share if up else 1 - share for share in _QUANTILES]
@@ -105,14 +107,14 @@ def _curve(facts: Facts, rule: Condition, column: Column, limit: Threshold, sele
     numbers = [limit.number, *table, *points]
     kept = _kept(facts, [_passes(column, limit.operator, number) for number in numbers], pool)
     selected = _selected(facts, [_passes(column, limit.operator, number) for number in table], pool, select)
-    return Curve(
+    return ThresholdCurve(
         rule=rule.name,
         column=column,
         operator=limit.operator,
         number=limit.number,
         points=list(zip(points, kept[1 + len(table) :], strict=True)),
         table=[
-            Step(
+            ThresholdStep(
                 number=number,
                 kept=count,
                 change=count - kept[0],
@@ -129,12 +131,12 @@ def _passes(column: Column, operator: str, number: float) -> str:
     return f"NOT coalesce({column.sql} {operator} {number!r}, false)"
 
 
-def _kept(facts: Facts, conditions: Sequence[str], where: str) -> list[int]:
+def _kept(facts: TableFacts, conditions: Sequence[str], where: str) -> list[int]:
     counted = ", ".join(f"count(*) FILTER ({condition})" for condition in conditions)
     return list(facts.row(f"SELECT {counted} FROM page WHERE {where}"))
 
 
-def _selected(facts: Facts, conditions: Sequence[str], where: str, select: Select) -> list[int] | None:
+def _selected(facts: TableFacts, conditions: Sequence[str], where: str, select: Select) -> list[int] | None:
     """How many would be selected of the traces that meet each condition."""
     if select.mix:
         return None

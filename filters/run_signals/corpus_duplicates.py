@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 
 from distill.artifacts.integrity import digested_path, is_whole
 from distill.errors import StaleError
-from filters.matching.near_duplicates import Index as Texts
+from filters.matching.near_duplicates import LshIndex as Texts
 from filters.signals.base import NOT_APPLICABLE, OK
 from filters.signals.schema import CORPUS
 from filters.tables.signal_database import Tables, connect
-from filters.tables.trace_index import Ids, Index
+from filters.tables.trace_index import Ids, PlannedTraces
 from filters.text.minhash import Digests, Scheme, Signatures, cut, jaccard, sign
 from filters.text.shingles import Hashes
 from filters.text.words import said
@@ -51,7 +51,7 @@ class _Measured:
     templates: Hashes
 
 
-def write(index: Index, signals: tuple[Path, ...], folder: Path, scheme: Scheme, threshold: float) -> Path:
+def write(index: PlannedTraces, signals: tuple[Path, ...], folder: Path, scheme: Scheme, threshold: float) -> Path:
     """Write the side table of all measured traces below `folder`, where the index of their texts lives too."""
     path = folder / "part-00000.parquet"
     for left in folder.rglob(".*.tmp"):  # by a run that was killed
@@ -114,7 +114,12 @@ def _measured(signals: tuple[Path, ...]) -> _Measured:
 
 
 def _grouped(
-    index: Index, signals: tuple[Path, ...], measured: _Measured, folder: Path, scheme: Scheme, threshold: float
+    index: PlannedTraces,
+    signals: tuple[Path, ...],
+    measured: _Measured,
+    folder: Path,
+    scheme: Scheme,
+    threshold: float,
 ) -> Texts:
     """The index of exactly the texts that the traces have now."""
     live, places = np.unique(measured.words, return_index=True)
@@ -203,7 +208,7 @@ def _preferred(signals: tuple[Path, ...], ids: Ids, groups: NDArray[np.int64]) -
 
 
 def _similarities(
-    index: Index,
+    index: PlannedTraces,
     ids: Ids,
     words: Digests,
     duplicates: NDArray[np.int64],
@@ -245,7 +250,7 @@ def _known(path: Path) -> dict[tuple[bytes, bytes], float]:
     )
 
 
-def _read(index: Index, ids: Ids) -> list[str]:
+def _read(index: PlannedTraces, ids: Ids) -> list[str]:
     return [said(trace) for trace in index.traces(_text(ids))]
 
 

@@ -31,7 +31,7 @@ from distill.data.images import read_bytes
 from distill.errors import ImageError
 from distill.types import ImageRef, Sample
 from filters.matching import image_match
-from filters.matching.image_match import Look
+from filters.matching.image_match import ImageHashes
 from filters.signals.base import OK, UNDECIDABLE
 from filters.signals.schema import QUESTION
 from filters.tables import side_tables
@@ -52,7 +52,7 @@ Pair = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked:
+class _QuestionKey:
     id: str
     text: bytes
     """Digest of what is asked, without the pictures."""
@@ -61,7 +61,7 @@ class _Asked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Source:
+class _PlannedSamples:
     samples: Path
     partitions: tuple[int, ...]
     max_pixels: int
@@ -78,7 +78,7 @@ class _Memory:
 
     looked: Path
     compared: Path
-    looks: dict[str, Look] = field(default_factory=dict)
+    looks: dict[str, ImageHashes] = field(default_factory=dict)
     verdicts: dict[Pair, bool] = field(default_factory=dict)
 
 
@@ -89,7 +89,7 @@ def write(
 
     Its bytes depend on the samples and their pictures alone.
     """
-    source = _Source(
+    source = _PlannedSamples(
         samples=samples_folder, partitions=tuple(partitions), max_pixels=max_pixels, workers=max(1, workers)
     )
     path = side_tables.part(folder, 0)
@@ -127,11 +127,11 @@ def _plain(text: str) -> str:
     return " ".join(unicodedata.normalize("NFC", text).casefold().split()).rstrip(_CLOSING)
 
 
-def _asked(sample: Sample) -> _Asked:
-    return _Asked(id=sample.id, text=key(sample), pictures=tuple(ref.sha256 for ref in sample.images))
+def _asked(sample: Sample) -> _QuestionKey:
+    return _QuestionKey(id=sample.id, text=key(sample), pictures=tuple(ref.sha256 for ref in sample.images))
 
 
-def _rows(asked: Sequence[_Asked], groups: dict[str, str]) -> Iterator[dict[str, Any]]:
+def _rows(asked: Sequence[_QuestionKey], groups: dict[str, str]) -> Iterator[dict[str, Any]]:
     """One row a sample; `groups` names the group of every readable picture."""
     shown: dict[tuple[str, ...], list[str]] = {}
     same: dict[tuple[tuple[str, ...], bytes], list[str]] = {}
@@ -155,13 +155,13 @@ def _rows(asked: Sequence[_Asked], groups: dict[str, str]) -> Iterator[dict[str,
         yield row
 
 
-def _look(source: _Source, digests: Iterable[str], memory: _Memory) -> None:
+def _look(source: _PlannedSamples, digests: Iterable[str], memory: _Memory) -> None:
     """Look at the pictures that nobody has looked at yet, as far as they can be decoded."""
     refs = _refs(source, {digest for digest in digests if digest not in memory.looks})
     # Where they lie, so that a table with pictures in it is read once.
     new = sorted(refs.values(), key=lambda ref: (ref.path, ref.column, ref.row, ref.index))
 
-    def look(ref: ImageRef) -> Look | None:
+    def look(ref: ImageRef) -> ImageHashes | None:
         try:
             return image_match.look(read_bytes(ref), max_pixels=source.max_pixels)
         except ImageError:
@@ -176,7 +176,7 @@ def _look(source: _Source, digests: Iterable[str], memory: _Memory) -> None:
                 )
 
 
-def _groups(source: _Source, digests: Sequence[str], memory: _Memory) -> tuple[dict[str, str], int]:
+def _groups(source: _PlannedSamples, digests: Sequence[str], memory: _Memory) -> tuple[dict[str, str], int]:
     """For each of these pictures the first of those that show the same; and how many pairs could not be compared."""
     looks = [memory.looks[digest] for digest in digests]
     refs = _refs(source, {digests[place] for pair in image_match.proposals(looks) for place in pair})
@@ -212,7 +212,7 @@ def _remembered(folder: Path, name: str) -> _Memory:
     for stale in {*folder.glob("looks-*.jsonl"), *folder.glob("pairs-*.jsonl")} - {memory.looked, memory.compared}:
         stale.unlink()
     for record in recovered(memory.looked, requiring("sha256", "phash", "flat", "pixels")):
-        memory.looks[record["sha256"]] = Look(
+        memory.looks[record["sha256"]] = ImageHashes(
             phash=bytes.fromhex(record["phash"]), flat=record["flat"], pixels=record["pixels"]
         )
     for record in recovered(memory.compared, requiring("one", "other", "same")):
@@ -220,7 +220,7 @@ def _remembered(folder: Path, name: str) -> _Memory:
     return memory
 
 
-def _refs(source: _Source, wanted: set[str]) -> dict[str, ImageRef]:
+def _refs(source: _PlannedSamples, wanted: set[str]) -> dict[str, ImageRef]:
     """Where these pictures lie; of several places the first by its name."""
     found: dict[str, ImageRef] = {}
     for sample in source.read() if wanted else ():

@@ -40,14 +40,14 @@ MeasureBatch = Callable[[list[tuple[Sample, Trace]]], list[dict[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Known:
+class _EarlierValues:
     """Values from earlier files, by trace; each counts only for the content it was made from."""
 
     paths: Sequence[Path]
     places: dict[str, tuple[str, int]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, paths: Sequence[Path], identity: str) -> "_Known":
+    def of(cls, paths: Sequence[Path], identity: str) -> "_EarlierValues":
         known = cls(paths=paths)
         for number, path in enumerate(paths):
             found = side_tables.metadata(path)
@@ -95,7 +95,7 @@ def measure(
     for path in staging.glob("*.parquet"):
         if side_tables.metadata(path).get(_IDENTITY) != own:
             path.unlink()
-    known: _Known | None = None
+    known: _EarlierValues | None = None
     chosen = _ordered(items) if per_teacher is None else _sampled(items, per_teacher)
     count = 0
     for part in _parts(chosen):
@@ -108,7 +108,7 @@ def measure(
             on_done(len(part), True)
             continue
         if known is None:
-            known = _Known.of(sorted([*folder.glob("*.parquet"), *staging.glob("*.parquet")]), own)
+            known = _EarlierValues.of(sorted([*folder.glob("*.parquet"), *staging.glob("*.parquet")]), own)
         rows = known.rows(keys)
         if rows:
             on_done(len(rows), True)

@@ -28,7 +28,7 @@ from distill.recipe.recipe import Recipe
 from distill.types import ImageRef, Sample, Trace
 from filters.matching import image_match, test_sets
 from filters.matching.question_match import Answers, Wording, alike, names, similarity, wording
-from filters.matching.test_sets import Index, gram_hashes, keys, text_hash, word_hash
+from filters.matching.test_sets import TestSetIndex, gram_hashes, keys, text_hash, word_hash
 from filters.signals.base import LOCATION, NOT_APPLICABLE, OK, UNDECIDABLE, family
 
 ASKED = "questions"
@@ -84,7 +84,7 @@ class Contamination:
         row = self._row(sample, test_sets.load(self.index, self.index_sha256))
         return [dict(row) for _ in traces]
 
-    def _row(self, sample: Sample, index: Index) -> dict[str, Any]:
+    def _row(self, sample: Sample, index: TestSetIndex) -> dict[str, Any]:
         asked = wording(sample.question)
         row, places = _grams(asked, index)
         look = self.images == "all" or (self.images == "matching" and max(places) >= 0)
@@ -100,7 +100,7 @@ class Contamination:
         row["contamination"] = None if undecidable and found.kind == "none" else found.kind
         return row
 
-    def _groups(self, sample: Sample, index: Index, *, look: bool) -> tuple[list[int], bool]:
+    def _groups(self, sample: Sample, index: TestSetIndex, *, look: bool) -> tuple[list[int], bool]:
         """The groups of test pictures that the sample's pictures belong to, and whether one could not be read."""
         groups: set[int] = set()
         unreadable = False
@@ -117,7 +117,7 @@ class Contamination:
                 groups.add(group)
         return sorted(groups), unreadable
 
-    def _looked(self, ref: ImageRef, index: Index) -> int | None:
+    def _looked(self, ref: ImageRef, index: TestSetIndex) -> int | None:
         """The group of a picture by its pixels. Raises ImageError."""
         if ref.sha256 not in index.seen:
             if len(index.seen) >= _SEEN:
@@ -128,7 +128,7 @@ class Contamination:
 
 
 def groups_of(
-    looks: Sequence[image_match.Look], refs: Sequence[ImageRef], index: Index, *, max_pixels: int
+    looks: Sequence[image_match.ImageHashes], refs: Sequence[ImageRef], index: TestSetIndex, *, max_pixels: int
 ) -> list[int | None]:
     """The group of test pictures that each of these pictures belongs to by its pixels. Raises ImageError."""
     found = [index.group_of_pixels.get(seen.pixels) for seen in looks]
@@ -177,14 +177,14 @@ class Match:
             self._rank, self.kind, self.sample = rank, kind, sample
 
 
-def match(sample: Sample, groups: Sequence[int], index: Index) -> Match:
+def match(sample: Sample, groups: Sequence[int], index: TestSetIndex) -> Match:
     """The best match of a question whose pictures belong to these groups of test pictures."""
     asked = wording(sample.question)
     _, places = _grams(asked, index)
     return _matched(sample, asked, groups, places, index)
 
 
-def _matched(sample: Sample, asked: Wording, groups: Sequence[int], places: list[int], index: Index) -> Match:
+def _matched(sample: Sample, asked: Wording, groups: Sequence[int], places: list[int], index: TestSetIndex) -> Match:
     found = Match()
     for group in groups:
         for number in index.samples_of_group[group]:
@@ -194,7 +194,7 @@ def _matched(sample: Sample, asked: Wording, groups: Sequence[int], places: list
     return found
 
 
-def _grams(asked: Wording, index: Index) -> tuple[dict[str, Any], list[int]]:
+def _grams(asked: Wording, index: TestSetIndex) -> tuple[dict[str, Any], list[int]]:
     """The shares of known n-grams, and the places of the test questions that the text proposes, its own first."""
     hashes = [word_hash(token) for token in asked.tokens]
     runs = [gram_hashes(hashes, size) for size in test_sets.GRAMS]
@@ -208,14 +208,14 @@ def _grams(asked: Wording, index: Index) -> tuple[dict[str, Any], list[int]]:
     return row, places[start:]
 
 
-def _compare(found: Match, sample: Sample, asked: Wording, number: int, index: Index) -> None:
+def _compare(found: Match, sample: Sample, asked: Wording, number: int, index: TestSetIndex) -> None:
     """Offer a test sample whose picture matches: the same question makes a pair."""
     other = index.wording(number)
     kind = "pair" if _matches(sample, asked, number, index, same_picture=True) else "image"
     found.offer(kind, number, similarity(asked, other))
 
 
-def _by_text(found: Match, sample: Sample, asked: Wording, places: list[int], index: Index) -> None:
+def _by_text(found: Match, sample: Sample, asked: Wording, places: list[int], index: TestSetIndex) -> None:
     """Offer the test samples that are worded alike, wherever their pictures are."""
     exact, *near = places
     if exact >= 0:
@@ -233,7 +233,7 @@ def _by_text(found: Match, sample: Sample, asked: Wording, places: list[int], in
             found.offer("none", number, similar)
 
 
-def _offer_text(found: Match, text: int, similar: float, index: Index) -> None:
+def _offer_text(found: Match, text: int, similar: float, index: TestSetIndex) -> None:
     """A test question without a picture matches whole; of one with a picture only the words do."""
     for column, kind in (("plain", "pair"), ("pictured", "text")):
         number = index.texts[column][text].as_py()
@@ -241,7 +241,7 @@ def _offer_text(found: Match, text: int, similar: float, index: Index) -> None:
             found.offer(kind, number, similar)
 
 
-def _matches(sample: Sample, asked: Wording, number: int, index: Index, *, same_picture: bool) -> bool:
+def _matches(sample: Sample, asked: Wording, number: int, index: TestSetIndex, *, same_picture: bool) -> bool:
     other = index.sample(number)
 
     def is_name(word: str) -> bool:

@@ -33,7 +33,7 @@ _OTHER_SPACE = re.compile(r"[^\S \n]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cut:
+class TextSplit:
     """How to cut a text into pieces that are never joined."""
 
     pieces: re.Pattern[str]
@@ -45,17 +45,17 @@ class Cut:
 
 
 # The white space before a word goes with it; a run up to a line break goes with the word before.
-_AFTER_LINES = Cut(
+_AFTER_LINES = TextSplit(
     pieces=re.compile(r"[ ]*[^ \n]+(?:[ \n]*\n)?|[ ]*\n(?:[ \n]*\n)?|[ ]+"),
     regular=re.compile(r" ?\S+\n{0,2}"),
     after_lines=True,
 )
-_BEFORE_LINES = Cut(
+_BEFORE_LINES = TextSplit(
     pieces=re.compile(r"[ \n]*[^ \n]+|[ \n]+"), regular=re.compile(r"(?: |\n{0,2})\S+"), after_lines=False
 )
 
 
-def cut_of(tokenizer: str) -> Cut | None:
+def cut_of(tokenizer: str) -> TextSplit | None:
     """What cuts a text into pieces that a tokenizer (its JSON) never joins; None when that is not known."""
     settings = orjson.loads(tokenizer)
     if (settings.get("model") or {}).get("type") != "BPE" or not _plain(settings):
@@ -94,7 +94,7 @@ class _Irregular(Exception):
     """A piece with white space that is not simply a space or a line break or two before a word."""
 
 
-class _Known(dict[str, int]):
+class _KnownPieces(dict[str, int]):
     """Pieces and their numbers of tokens; one that is not known is counted when it is asked for."""
 
     def __init__(self, count: Callable[[str], int]) -> None:
@@ -108,7 +108,7 @@ class _Known(dict[str, int]):
         return number
 
 
-def looked_up(cut: Cut, count: Callable[[str], int]) -> Callable[[str], int]:
+def looked_up(cut: TextSplit, count: Callable[[str], int]) -> Callable[[str], int]:
     """A function that counts the tokens of a text by its pieces; `count` counts those of any text."""
 
     def count_marked(piece: str) -> int:
@@ -117,8 +117,8 @@ def looked_up(cut: Cut, count: Callable[[str], int]) -> Callable[[str], int]:
             raise _Irregular
         return count(found)
 
-    known = _Known(count).__getitem__
-    marked_known = _Known(count_marked).__getitem__
+    known = _KnownPieces(count).__getitem__
+    marked_known = _KnownPieces(count_marked).__getitem__
     one, two = ("\n \1", "\n\n \1") if cut.after_lines else (" \1\n", " \1\n\n")
 
     def by_pattern(text: str) -> int:

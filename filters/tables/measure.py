@@ -30,7 +30,7 @@ from distill.errors import DistillError
 from distill.types import Sample, Trace
 from filters.signals import registry
 from filters.signals.registry import Extractor
-from filters.tables.trace_index import Index, content, read_partition, read_traces
+from filters.tables.trace_index import PlannedTraces, content, read_partition, read_traces
 from filters.text.minhash import Scheme, sign
 from filters.text.words import said
 
@@ -52,7 +52,7 @@ hashes of `filters.text.compared_forms`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
+class PartitionTask:
     """One partition to measure: all that a worker needs to know."""
 
     path: Path
@@ -68,7 +68,7 @@ class Task:
 
 
 def measure(
-    index: Index,
+    index: PlannedTraces,
     extractors: tuple[Extractor, ...],
     folder: Path,
     *,
@@ -100,7 +100,7 @@ def measure(
     return paths
 
 
-def measure_partition(task: Task) -> tuple[int, int]:
+def measure_partition(task: PartitionTask) -> tuple[int, int]:
     """Measure one partition and write its file; returns its rows, and how many of them were taken over."""
     samples = {sample.id: sample for sample in read_partition(task.samples, task.number)}
     by_sample: dict[str, list[Trace]] = {}
@@ -138,10 +138,12 @@ def measure_partition(task: Task) -> tuple[int, int]:
     return len(table), len(kept)
 
 
-def _tasks(index: Index, extractors: tuple[Extractor, ...], folder: Path, scheme: Scheme | None) -> Iterator[Task]:
+def _tasks(
+    index: PlannedTraces, extractors: tuple[Extractor, ...], folder: Path, scheme: Scheme | None
+) -> Iterator[PartitionTask]:
     own = _identity(extractors, scheme)
     for number, digest in enumerate(index.digests):
-        yield Task(
+        yield PartitionTask(
             path=folder / f"part-{number:05d}.parquet",
             fingerprint=fingerprint(own | {"content": f"{digest:032x}"}),
             extractors=extractors,
@@ -162,7 +164,7 @@ def _identity(extractors: tuple[Extractor, ...], scheme: Scheme | None) -> dict[
     }
 
 
-def _made_by(task: Task) -> bytes:
+def _made_by(task: PartitionTask) -> bytes:
     return fingerprint(_identity(task.extractors, task.scheme)).encode()
 
 
@@ -170,7 +172,7 @@ def _content(sample: Sample, traces: list[Trace]) -> bytes:
     return ((content(sample) + sum(map(content, traces))) % (1 << 128)).to_bytes(16)
 
 
-def _known(task: Task) -> pa.Table:
+def _known(task: PartitionTask) -> pa.Table:
     """The rows that an earlier run left, if it measured in the same way."""
     if (_metadata(task.path) or {}).get(_MADE_BY) != _made_by(task):
         return SCHEMA.empty_table()
@@ -185,7 +187,7 @@ def _metadata(path: Path) -> dict[bytes, bytes] | None:
         return None
 
 
-def _in_processes(todo: list[Task], workers: int, on_done: Callable[[int, int], None]) -> None:
+def _in_processes(todo: list[PartitionTask], workers: int, on_done: Callable[[int, int], None]) -> None:
     # Spawned, not forked: the tokenizer and Arrow run threads that do not survive a fork.
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_start_worker) as pool:
         waiting = {pool.submit(measure_partition, task) for task in todo}

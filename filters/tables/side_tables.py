@@ -25,7 +25,7 @@ _ROW_GROUP = 8192
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measurer:
+class ModelSignal:
     """A family that something outside measures, ready to be called."""
 
     columns: pa.Schema

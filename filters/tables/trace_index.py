@@ -56,7 +56,7 @@ Item = TypeVar("Item")
 
 
 @dataclass(slots=True, kw_only=True)
-class Index:
+class PlannedTraces:
     """The planned traces in the order of their ids, each with the place of its record.
 
     `digests` has a number for each partition that changes exactly when its traces or samples do.
@@ -129,14 +129,14 @@ def partitions(traces: int, partition_rows: int) -> int:
     return 1 << max(0, -(-traces // partition_rows) - 1).bit_length()
 
 
-def index(generate: Path, samples: Path, partition_rows: int) -> Index:
+def index(generate: Path, samples: Path, partition_rows: int) -> PlannedTraces:
     """Read the plan, the journals and the samples of a finished generate stage; raises DataError.
 
     The samples that were asked are written to the folder `samples`, by partition.
     """
     ids, sample_ids = _plan(generate / "plan.parquet")
     count = partitions(len(ids), partition_rows)
-    found = Index(
+    found = PlannedTraces(
         # Quarantined rows and other notes lie beside the teachers' folders, not in them.
         journals=sorted(generate.glob("*/part-*.jsonl")),
         samples=samples,
@@ -226,7 +226,7 @@ def _rows_in(ids: Ids, wanted: Sequence[str]) -> list[int]:
 
 
 def _enter(
-    found: Index, errors: dict[int, tuple[int, Maker]], row: int, place: Place, record: dict[str, Any]
+    found: PlannedTraces, errors: dict[int, tuple[int, Maker]], row: int, place: Place, record: dict[str, Any]
 ) -> None:
     """Note where a planned trace's record lies, unless a better one is known."""
     failed = record["outcome"] == Outcome.ERROR
@@ -245,7 +245,7 @@ def _enter(
     found.digests[partition] = _added(found.digests[partition], number)
 
 
-def _copy_samples(found: Index, path: Path) -> None:
+def _copy_samples(found: PlannedTraces, path: Path) -> None:
     """Write the asked samples by partition. Raises DataError when one is not there."""
     found.asked = asked = np.unique(found.sample_ids[found.journal >= 0])
     found.asked_start = np.full(len(asked), -1, np.int64)
@@ -273,7 +273,7 @@ def _copy_samples(found: Index, path: Path) -> None:
         )
 
 
-def _write_places(found: Index, generate: Path) -> None:
+def _write_places(found: PlannedTraces, generate: Path) -> None:
     names = np.array([journal.relative_to(generate).as_posix() for journal in found.journals])
     live = np.flatnonzero(found.journal >= 0)
     schema = pa.schema([("id", pa.string()), ("journal", pa.string()), ("start", pa.int64())])

@@ -72,7 +72,7 @@ def sign(texts: Sequence[str], scheme: Scheme) -> Signed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cut:
+class ShingledText:
     """A text as another one is compared with it."""
 
     shingles: frozenset[int]
@@ -80,12 +80,12 @@ class Cut:
     form: Form
 
 
-def cut(texts: Sequence[str], size: int) -> Iterator[Cut]:
+def cut(texts: Sequence[str], size: int) -> Iterator[ShingledText]:
     """The different shingles of texts, and the words that they are made of."""
     for batch in batches(texts):
         found = forms(batch)
         for runs, form in zip(shingled(found.with_values(), size), found.split(), strict=True):
-            yield Cut(shingles=frozenset(runs.tolist()), form=form)
+            yield ShingledText(shingles=frozenset(runs.tolist()), form=form)
 
 
 def shingles(text: str, size: int) -> frozenset[int]:
@@ -94,7 +94,7 @@ def shingles(text: str, size: int) -> frozenset[int]:
     return found.shingles
 
 
-def similarity(one: Cut, other: Cut) -> float:
+def similarity(one: ShingledText, other: ShingledText) -> float:
     """Of two texts by their shingles; 0 where their values or names differ."""
     return jaccard(one.shingles, other.shingles) if same_names(one.form, other.form) else 0.0
 

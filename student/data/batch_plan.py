@@ -21,7 +21,7 @@ _WINDOW = 64
 """Micro-batches that are packed together where the order of rows matters."""
 
 
-class Plan:
+class BatchPlan:
     """The steps of a stage. `epoch_rows(epoch)` gives an epoch's rows in order."""
 
     def __init__(

@@ -18,7 +18,7 @@ from transformers import PreTrainedModel
 from distill.recipe.recipe import Stage
 from student.data import packing
 from student.data.encode import Example, Examples
-from student.data.images import Pictures, join_features
+from student.data.images import ImageSource, join_features
 from student.models import attention
 
 Positions = Callable[[torch.Tensor, torch.Tensor, dict[str, torch.Tensor]], torch.Tensor]
@@ -42,7 +42,7 @@ class Collator:
     def __init__(
         self,
         examples: Examples,
-        store: Pictures,
+        store: ImageSource,
         *,
         image_id: int,
         pad_id: int,
@@ -150,7 +150,7 @@ def row_bounds(layout: Layout, examples: Examples) -> list[tuple[int, int]]:
 def collate(
     student: PreTrainedModel | PeftModel,
     examples: Examples,
-    store: Pictures,
+    store: ImageSource,
     stage: Stage,
     *,
     image_id: int,

@@ -27,7 +27,7 @@ _Entry = tuple[int, int, int, Any]
 """Start, length, checksum and facts of an entry."""
 
 
-class Shelf:
+class DiskCache:
     """Entries of at most `max_bytes` in all, and of half the free space, below `folder`, which is made."""
 
     def __init__(self, folder: Path, *, max_bytes: int) -> None:

@@ -19,7 +19,7 @@ from transformers.utils.chat_template_utils import render_jinja_template
 from distill.errors import DataError, ImageError, ModelError
 from student.data import images as pictures
 from student.data.images import ImageStore, image_token
-from student.data.rows import Row
+from student.data.rows import TrainingRow
 
 RATIONALE, ANSWER, FORMAT = range(3)
 KINDS = ("rationale", "answer", "format")
@@ -64,7 +64,7 @@ class Encoder:
         added = asked[len(told) :] if asked.startswith(told) else ""
         return max(1, len(self._tokenizer(added, add_special_tokens=False)["input_ids"]))
 
-    def conversations(self, rows: Sequence[Row]) -> list[tuple[list[int], int, np.ndarray]]:
+    def conversations(self, rows: Sequence[TrainingRow]) -> list[tuple[list[int], int, np.ndarray]]:
         """Token ids of each row, placeholders not expanded, where its response begins, and its tokens' kinds."""
         turns = [_turns(row.question, len(row.images), row.response) for row in rows]
         if self._marks_assistant:
@@ -83,7 +83,7 @@ class Encoder:
         ]
 
     def _cut(
-        self, ids: list[int], offsets: list[tuple[int, int]], span: tuple[int, int], row: Row, text: str
+        self, ids: list[int], offsets: list[tuple[int, int]], span: tuple[int, int], row: TrainingRow, text: str
     ) -> tuple[list[int], int, np.ndarray]:
         """The row up to its end-of-turn token, which is added where the template writes none."""
         inside = [place for place, (start, end) in enumerate(offsets) if span[0] <= start < end <= span[1]]
@@ -102,7 +102,7 @@ class Encoder:
         begin = text.find(row.response.strip(), span[0]) - (len(row.response) - len(row.response.lstrip()))
         return ids[:end], first, _kinds(offsets[first:end], row, begin)
 
-    def verify(self, row: Row, ids: Sequence[int], max_pixels: int) -> None:
+    def verify(self, row: TrainingRow, ids: Sequence[int], max_pixels: int) -> None:
         """Check that a row's ids are what the processor itself makes of its text and images."""
         texts, _ = self._render([_turns(row.question, len(row.images), row.response)], ask=False)
         begin = self._tokenizer.bos_token
@@ -135,7 +135,7 @@ class Encoder:
         return self._tokenizer(texts, add_special_tokens=not doubled, **options)
 
 
-def _kinds(offsets: Sequence[tuple[int, int]], row: Row, begin: int) -> np.ndarray:
+def _kinds(offsets: Sequence[tuple[int, int]], row: TrainingRow, begin: int) -> np.ndarray:
     """The part of the response at `begin` of the text that each token's first character belongs to."""
     starts = np.asarray([start for start, _ in offsets]) - begin
     kinds = np.full(len(starts), FORMAT, dtype=np.uint8)
@@ -182,7 +182,7 @@ def expand(ids: Sequence[int], image_id: int, expansions: Sequence[Sequence[int]
 class Example:
     """One row as tokens."""
 
-    row: Row
+    row: TrainingRow
     ids: np.ndarray
     """int32, image tokens included."""
     begin: int
@@ -218,7 +218,7 @@ class Examples:
 
 
 def encode(
-    rows: Iterable[Row],
+    rows: Iterable[TrainingRow],
     encoder: Encoder,
     store: ImageStore,
     *,
@@ -268,14 +268,14 @@ def encode(
 
 
 def _shrunk(
-    row: Row,
+    row: TrainingRow,
     ids: Sequence[int],
     full: list[int],
     image_id: int,
     store: ImageStore,
     max_length: int,
     max_pixels: int,
-) -> tuple[Row, list[int]]:
+) -> tuple[TrainingRow, list[int]]:
     """The row with the largest images of a half, a quarter, ... of their sides that make it fit, if any do."""
     for divisor in _DIVISORS:
         refs = tuple(pictures.smaller(ref, divisor) for ref in row.images)

@@ -23,7 +23,7 @@ from distill.artifacts.manifest import fingerprint, versions
 from distill.errors import ModelError, StorageError
 from distill.recipe.stages import Stage, Student
 from distill.types import ImageRef, Progress, ProgressCallback
-from student.data.disk_cache import Shelf
+from student.data.disk_cache import DiskCache
 from student.data.encode import Examples
 from student.data.images import Features, ImageStore, join_features, pack, processor_fingerprint, unpack
 from student.models.siq_vl import Parts
@@ -91,7 +91,7 @@ class TokenStore:
     full = False
     """Nothing has to be computed: reading tokens is no work for processes of its own."""
 
-    def __init__(self, shelf: Shelf) -> None:
+    def __init__(self, shelf: DiskCache) -> None:
         self._shelf = shelf
 
     def features(self, ref: ImageRef, max_pixels: int) -> Features:
@@ -224,7 +224,7 @@ def token_store(
     `folder`: where the caches of a run lie. `on_image` hears how many are done. Raises ModelError when the model
     makes another number of tokens of an image than its processor writes.
     """
-    shelf = Shelf(folder / f"tokens-{_identity(model, parts, store)[:16]}", max_bytes=max_bytes)
+    shelf = DiskCache(folder / f"tokens-{_identity(model, parts, store)[:16]}", max_bytes=max_bytes)
     store.prepare(refs, max_pixels)
     images = list({ref.sha256: ref for ref in refs}.values())
     # Reading all of them finds what a power cut spoiled, while there is still a tower at hand.
@@ -263,7 +263,7 @@ def _compute(
     model: PreTrainedModel,
     store: ImageStore,
     group: Sequence[tuple[ImageRef, Features]],
-    shelf: Shelf,
+    shelf: DiskCache,
     image_id: int,
     max_pixels: int,
 ) -> None:
@@ -315,7 +315,7 @@ def _of_pixels(inner: Any) -> Callable[..., Any]:
     return bound
 
 
-def _attach(model: PreTrainedModel, shelf: Shelf) -> None:
+def _attach(model: PreTrainedModel, shelf: DiskCache) -> None:
     """Let the model take tokens, known by their three axes, in the place of pixels, which have two, four or five."""
     inner = _inner(model)
     found = shelf.get(_FORM)

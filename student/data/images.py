@@ -25,7 +25,7 @@ from distill.artifacts.manifest import fingerprint, versions
 from distill.data import images as image_files
 from distill.errors import ImageError, ModelError
 from distill.types import ImageRef
-from student.data.disk_cache import Shelf
+from student.data.disk_cache import DiskCache
 
 _PIXELS, _MASK = "pixel_values", "pixel_attention_mask"
 _TEXT_INPUTS = frozenset(("input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids"))
@@ -68,7 +68,7 @@ def _size(ref: ImageRef, size: tuple[int, int]) -> tuple[int, int]:
     return max(1, size[0] // divisor), max(1, size[1] // divisor)
 
 
-class Pictures(Protocol):
+class ImageSource(Protocol):
     """What gives a batch its images: their pixels, or tokens that were computed before
     (student/data/image_tokens.py)."""
 
@@ -101,7 +101,7 @@ class ImageStore:
         self._kept: dict[str, Features] = {}
         self._folder = folder
         self._disk_bytes = disk_bytes
-        self._shelf: Shelf | None = None
+        self._shelf: DiskCache | None = None
         self._expansions: dict[tuple[int, int], tuple[int, ...]] = {}
         self._sizes: dict[str, tuple[int, int]] = {}
         self._areas: dict[str, int] = {}
@@ -214,7 +214,7 @@ class ImageStore:
         for other in self._folder.glob("images-*"):
             if other != path:
                 shutil.rmtree(other, ignore_errors=True)
-        self._shelf = Shelf(path, max_bytes=self._disk_bytes)
+        self._shelf = DiskCache(path, max_bytes=self._disk_bytes)
 
     def _expand(self, image: Any) -> tuple[int, ...]:
         made = self.processor(text=image_token(self.processor), images=[image], add_special_tokens=False)

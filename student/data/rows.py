@@ -32,7 +32,7 @@ _COLUMNS = ("images", "messages", "answer", "rationale", "sample_id", "trace_id"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class TrainingRow:
     """One conversation of one question and one response."""
 
     id: str
@@ -74,7 +74,7 @@ def max_pixels(recipe: Recipe, stage: Stage) -> int:
     return max(limits, default=int(DataSource.model_fields["max_pixels"].default))
 
 
-def read(recipe: Recipe, run: Path, stage: Stage, dropped: Counter[str]) -> Iterator[Row]:
+def read(recipe: Recipe, run: Path, stage: Stage, dropped: Counter[str]) -> Iterator[TrainingRow]:
     """The rows of a stage in order, replayed ones last; reasons for rows left out are added to `dropped`."""
     own = _traces(recipe, run, stage, dropped) if is_traces(stage) else _samples(recipe, stage.data, dropped)
     yield from islice(own, stage.limit)
@@ -82,7 +82,7 @@ def read(recipe: Recipe, run: Path, stage: Stage, dropped: Counter[str]) -> Iter
         yield from _samples(recipe, name, dropped)
 
 
-def _samples(recipe: Recipe, name: str, dropped: Counter[str]) -> Iterator[Row]:
+def _samples(recipe: Recipe, name: str, dropped: Counter[str]) -> Iterator[TrainingRow]:
     def count(row: BadRow) -> None:
         dropped[row.reason] += 1
 
@@ -90,7 +90,7 @@ def _samples(recipe: Recipe, name: str, dropped: Counter[str]) -> Iterator[Row]:
         if sample.answer is None:
             dropped[NO_ANSWER] += 1
             continue
-        yield Row(
+        yield TrainingRow(
             id=sample.id,
             images=sample.images,
             question=sample.question,
@@ -101,7 +101,7 @@ def _samples(recipe: Recipe, name: str, dropped: Counter[str]) -> Iterator[Row]:
         )
 
 
-def _traces(recipe: Recipe, run: Path, stage: Stage, dropped: Counter[str]) -> Iterator[Row]:
+def _traces(recipe: Recipe, run: Path, stage: Stage, dropped: Counter[str]) -> Iterator[TrainingRow]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -145,7 +145,7 @@ def _require_written(stage_folder: Path, files: list[Path]) -> None:
         )
 
 
-def _trace(values: dict[str, Any], file: Path, position: int, stage: Stage, *, plain: bool) -> Row:
+def _trace(values: dict[str, Any], file: Path, position: int, stage: Stage, *, plain: bool) -> TrainingRow:
     question = "\n".join(message["content"] for message in values["messages"] if message["role"] == "user")
     answer, identity = values["answer"], values["trace_id"]
     response = values["messages"][-1]["content"] if stage.target == "rationale" else answer
@@ -160,7 +160,7 @@ def _trace(values: dict[str, Any], file: Path, position: int, stage: Stage, *, p
         )
         for index, cell in enumerate(values["images"])
     )
-    return Row(
+    return TrainingRow(
         id=identity,
         images=refs,
         question=question,

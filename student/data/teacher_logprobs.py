@@ -117,7 +117,7 @@ def collect(
             rows[trace].append(row)
     starts = np.full(len(traces), -1, np.int64)
     coverage: dict[str, Coverage] = defaultdict(Coverage)
-    checks: dict[str, _Check] = {}
+    checks: dict[str, _TokenCheck] = {}
     written = 0
     with storage_errors(folder), ExitStack() as files:
         folder.mkdir(parents=True, exist_ok=True)
@@ -126,7 +126,7 @@ def collect(
         for record in logprobs.records(generate, rows):
             teacher = record["teacher"]
             ids, values = logprobs.decode(record["logprobs"])
-            checks.setdefault(teacher, _Check(teacher, decode)).see(record, ids[:, 0])
+            checks.setdefault(teacher, _TokenCheck(teacher, decode)).see(record, ids[:, 0])
             table = likeliest(ids, values, top_k)
             for row in rows[record["id"]]:
                 places = align(responses[row], ids[:, 0])
@@ -151,7 +151,7 @@ def collect(
     return TopLogprobs(folder, top_k + 1), dict(coverage)
 
 
-class _Check:
+class _TokenCheck:
     """Whether a teacher's token ids are the student's: read by the student, they must give the teacher's text.
 
     Names of models and sizes of vocabularies say less: the stored ids are what counts.

@@ -21,7 +21,7 @@ from distill.rationale import take_apart
 from distill.recipe.recipe import Recipe
 from distill.types import Progress, ProgressCallback, Sample
 from student.evaluation import students
-from student.evaluation.students import Target
+from student.evaluation.students import EvaluatedStudent
 from student.models.inputs import end_ids, type_name
 from student.training.session import Session
 
@@ -40,7 +40,7 @@ Reply = dict[str, Any]
 """The fields of generation.Reply, and `seconds`: of its batch's wall clock an equal part, from a server its own."""
 
 
-class Served(Protocol):
+class ServedExport(Protocol):
     """A server of a checkpoint while it lives, as student/export/verify.py has it."""
 
     @property
@@ -48,7 +48,7 @@ class Served(Protocol):
         """Token ids of prompts and greedy replies, in the order of the questions."""
 
 
-class Attached(Protocol):
+class RemoteServer(Protocol):
     """A server of somebody else, found well."""
 
     @property
@@ -56,14 +56,14 @@ class Attached(Protocol):
         """Tells every greedy answer: text, tokens and reasoning_tokens (None: not counted), truncated, seconds."""
 
 
-Serve = Callable[..., AbstractContextManager[Served]]
+Serve = Callable[..., AbstractContextManager[ServedExport]]
 """serve(checkpoint, arguments=..., max_new_tokens=..., max_pixels=...); the arguments are vLLM's options by name."""
-Connect = Callable[..., AbstractContextManager[Attached]]
+Connect = Callable[..., AbstractContextManager[RemoteServer]]
 """connect(name, student, max_new_tokens=..., max_pixels=...); raises ModelError for a server that is not well."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Round:
+class QuestionSet:
     """Questions asked in the same way."""
 
     samples: Sequence[Sample]
@@ -74,8 +74,8 @@ class Round:
 class Work:
     """What one student has still to be asked, by round."""
 
-    target: Target
-    missing: Sequence[tuple[Round, frozenset[str]]]
+    target: EvaluatedStudent
+    missing: Sequence[tuple[QuestionSet, frozenset[str]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,15 +89,15 @@ class Engines:
 
 Key = tuple[str, bool, str]
 """A student's key, whether the images were left out, and the question's id."""
-Told = Callable[[Round, Sequence[tuple[Sample, Reply]]], None]
+Told = Callable[[QuestionSet, Sequence[tuple[Sample, Reply]]], None]
 
 
-def rounds(recipe: Recipe, samples: Sequence[Sample]) -> list[Round]:
+def rounds(recipe: Recipe, samples: Sequence[Sample]) -> list[QuestionSet]:
     """The questions as they are, and those that have images without them where the recipe wants it."""
-    found = [Round(samples=samples, without_image=False)]
+    found = [QuestionSet(samples=samples, without_image=False)]
     blind = [replace(sample, images=()) for sample in samples if sample.images]
     if recipe.eval.without_image and blind:
-        found.append(Round(samples=blind, without_image=True))
+        found.append(QuestionSet(samples=blind, without_image=True))
     return found
 
 
@@ -120,7 +120,9 @@ def _fault(line: Mapping[str, Any]) -> str:
     return f"it has no {missing[0]}" if missing else ""
 
 
-def unfinished(found: Mapping[str, Target], asked: Sequence[Round], known: Mapping[Key, Reply]) -> list[Work]:
+def unfinished(
+    found: Mapping[str, EvaluatedStudent], asked: Sequence[QuestionSet], known: Mapping[Key, Reply]
+) -> list[Work]:
     """What is still to be asked, in the order of arms; equal students are asked once."""
     work: dict[str, Work] = {}
     for target in found.values():
@@ -170,7 +172,9 @@ def ask(
                 _embedded(recipe, each, session, told)
 
 
-def _connection(target: Target, engines: Engines, limits: Mapping[str, int]) -> AbstractContextManager[Attached]:
+def _connection(
+    target: EvaluatedStudent, engines: Engines, limits: Mapping[str, int]
+) -> AbstractContextManager[RemoteServer]:
     if engines.connect is None:
         raise RecipeError(f"eval.students.{target.arm} is served, and nothing here asks servers; use `distill eval`")
     return engines.connect(target.arm, target.server, **limits)
@@ -188,7 +192,7 @@ def _teller(work: Work, journal: Journal, on_progress: ProgressCallback) -> Told
     """What is told of each reply: the journal, and whoever watches."""
     done = {each.without_image: len(each.samples) - len(ids) for each, ids in work.missing}
 
-    def told(asked: Round, replies: Sequence[tuple[Sample, Reply]]) -> None:
+    def told(asked: QuestionSet, replies: Sequence[tuple[Sample, Reply]]) -> None:
         for sample, reply in replies:
             key = {"student": work.target.key, "without_image": asked.without_image, "sample_id": sample.id}
             journal.append({**key, **reply})
@@ -243,7 +247,7 @@ def _embedded(recipe: Recipe, work: Work, session: Session, told: Told) -> None:
 
 def _batches(
     recipe: Recipe, work: Work, encoder: Any, store: "ImageStore", told: Told
-) -> Iterator[tuple[Round, list[tuple[int, list[int]]], frozenset[str]]]:
+) -> Iterator[tuple[QuestionSet, list[tuple[int, list[int]]], frozenset[str]]]:
     """The batches that hold something missing, with what is missing of their round.
 
     Questions that this student cannot be asked are told of as such, once the round is through.
@@ -275,7 +279,7 @@ def _batches(
         )
 
 
-def _store(target: Target, session: Session, processor: Any, dtype: Any) -> "ImageStore":
+def _store(target: EvaluatedStudent, session: Session, processor: Any, dtype: Any) -> "ImageStore":
     """Resized images; those of the recipe's own students share them, for their processors are the same."""
     from student.data.images import ImageStore
 
@@ -298,7 +302,7 @@ def _exported(recipe: Recipe, folder: Path, work: Work, serve: Serve, limits: Ma
         student, processor = students.load(recipe, work.target)
     encoder = Encoder(processor, end_ids(student))
     store = _store(work.target, Session(), processor, student.dtype)
-    chunks: list[tuple[Round, list[Sample]]] = []
+    chunks: list[tuple[QuestionSet, list[Sample]]] = []
     longest = 0
     for asked, batch, missing in _batches(recipe, work, encoder, store, told):
         wanted = [asked.samples[at] for at, _ in batch if asked.samples[at].id in missing]
@@ -334,7 +338,7 @@ def _exported(recipe: Recipe, folder: Path, work: Work, serve: Serve, limits: Ma
         shutil.rmtree(place, ignore_errors=True)
 
 
-def _native(target: Target, student: Any) -> Any:
+def _native(target: EvaluatedStudent, student: Any) -> Any:
     from student.export import convert
 
     try:
@@ -343,11 +347,11 @@ def _native(target: Target, student: Any) -> Any:
         raise ModelError(f'arm {target.arm}: {error}; set eval.engine = "embedded"') from None
 
 
-def _of_somebody(attached: Attached, work: Work, told: Told) -> None:
+def _of_somebody(attached: RemoteServer, work: Work, told: Told) -> None:
     """Ask a served student, whose tokenizer is not known: tokens are what the server says."""
     for asked, missing in work.missing:
 
-        def tell(sample: Sample, answer: Any, asked: Round = asked) -> None:
+        def tell(sample: Sample, answer: Any, asked: QuestionSet = asked) -> None:
             told(asked, [(sample, _counted(answer))])
 
         attached.ask([sample for sample in asked.samples if sample.id in missing], tell)

@@ -52,7 +52,7 @@ _SCHEMA = pa.schema(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
+class LmmsTask:
     """A task that was written."""
 
     name: str
@@ -60,7 +60,7 @@ class Task:
     questions: int
 
 
-def write(recipe: Recipe, sources: Sequence[str], out: Path) -> list[Task]:
+def write(recipe: Recipe, sources: Sequence[str], out: Path) -> list[LmmsTask]:
     """One task a source in folders of the new folder `out`; lmms-eval finds them all with --include_path OUT.
 
     Raises DataError when something is at `out`, or when a source has no question with a gold answer.
@@ -81,7 +81,7 @@ def write(recipe: Recipe, sources: Sequence[str], out: Path) -> list[Task]:
     return tasks
 
 
-def _write(recipe: Recipe, source: str, folder: Path, final: Path) -> Task:
+def _write(recipe: Recipe, source: str, folder: Path, final: Path) -> LmmsTask:
     limit = settings_of(recipe, source).max_pixels
     (folder / "images").mkdir(parents=True)
     ending = "" if recipe.eval.think else NO_THINK
@@ -104,7 +104,7 @@ def _write(recipe: Recipe, source: str, folder: Path, final: Path) -> Task:
     name = re.sub(r"\W+", "_", f"distill_{recipe.name}_{source}")
     write_text(folder / f"{name}.yaml", _yaml(name, final / QUESTIONS, recipe.eval.max_new_tokens, figures))
     write_text(folder / "utils.py", _UTILS.replace("PYTHON_HERE", repr(sys.executable)))
-    return Task(name=name, folder=final, questions=len(rows))
+    return LmmsTask(name=name, folder=final, questions=len(rows))
 
 
 def _rows(samples: Iterator[Sample], folder: Path, max_pixels: int, *, ending: str) -> Iterator[Mapping[str, Any]]:

@@ -31,7 +31,7 @@ _SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class EvaluatedStudent:
     """The student of one arm."""
 
     arm: str
@@ -78,7 +78,7 @@ def arms_of(recipe: Recipe) -> dict[str, str]:
     )
 
 
-def targets(recipe: Recipe, run: Path) -> dict[str, Target]:
+def targets(recipe: Recipe, run: Path) -> dict[str, EvaluatedStudent]:
     """The student of every arm, in the order of `arms_of`.
 
     Raises StaleError for a stage that is not finished, RecipeError or ModelError for a student that is not there.
@@ -94,10 +94,10 @@ def targets(recipe: Recipe, run: Path) -> dict[str, Target]:
     return found
 
 
-def _of_stage(recipe: Recipe, run: Path, arm: str, stage: str) -> Target:
+def _of_stage(recipe: Recipe, run: Path, arm: str, stage: str) -> EvaluatedStudent:
     manifest = require(run / "train", stage, next_step=f"run `distill train {recipe.path}` first")
     require_saved(run, stage)
-    return Target(
+    return EvaluatedStudent(
         arm=arm,
         what=stage,
         key=manifest.fingerprint,
@@ -111,11 +111,11 @@ def _of_stage(recipe: Recipe, run: Path, arm: str, stage: str) -> Target:
     )
 
 
-def _base(recipe: Recipe, arm: str) -> Target:
+def _base(recipe: Recipe, arm: str) -> EvaluatedStudent:
     if recipe.student is None:
         raise RecipeError(f"{recipe.path}: eval.arms.{arm} = {BASE!r} is the student before any stage; add [student]")
     settings = student_fields(recipe) | {"seed": recipe.seed}
-    return Target(
+    return EvaluatedStudent(
         arm=arm,
         what=BASE,
         key=fingerprint(settings),
@@ -123,14 +123,14 @@ def _base(recipe: Recipe, arm: str) -> Target:
     )
 
 
-def _elsewhere(recipe: Recipe, arm: str, student: AnyStudent) -> Target:
+def _elsewhere(recipe: Recipe, arm: str, student: AnyStudent) -> EvaluatedStudent:
     where = f"eval.students.{arm}"
     told = student.model_dump(mode="json", exclude_none=True, exclude={"api_key_env"})
     if student.base_url is not None:
         # A server is the same whoever asks it: its password is neither shown nor part of what it is.
         told["base_url"] = redact.url(student.base_url)
         identity = {"base_url": redact.url(student.base_url).rstrip("/"), "model": student.model}
-        return Target(
+        return EvaluatedStudent(
             arm=arm,
             what=student.model,
             key=fingerprint(identity),
@@ -147,7 +147,7 @@ def _elsewhere(recipe: Recipe, arm: str, student: AnyStudent) -> Target:
         **(digests if folder is not None else {"model": f"{name}@{student.revision or ''}", **digests}),
         "dtype": "" if recipe.student is None else recipe.student.dtype,
     }
-    return Target(
+    return EvaluatedStudent(
         arm=arm,
         what=student.model,
         key=fingerprint(identity),
@@ -221,7 +221,7 @@ def _adapted(where: str, recipe: Recipe, adapter: Path) -> str:
     return recipe.local_or_hub(str(name))
 
 
-def require_loadable(recipe: Recipe, target: Target) -> None:
+def require_loadable(recipe: Recipe, target: EvaluatedStudent) -> None:
     """Find out what can be found without weights: that the model is there, and that its adapter fits.
 
     Raises ModelError or MissingExtra, and DataError for a student of the run that is damaged.
@@ -241,7 +241,7 @@ def require_loadable(recipe: Recipe, target: Target) -> None:
         _require_fit(target.model, target.adapter, {name: tuple(value.shape) for name, value in _named(outline)})
 
 
-def load(recipe: Recipe, target: Target) -> tuple[Any, Any]:
+def load(recipe: Recipe, target: EvaluatedStudent) -> tuple[Any, Any]:
     """Model and processor of a student that is not served; an adapter is merged, as the stages do."""
     from student.models import lora, siq_vl, start_model
 
@@ -264,7 +264,7 @@ def load(recipe: Recipe, target: Target) -> tuple[Any, Any]:
         raise ModelError(f"{target.adapter}: this adapter cannot be laid onto {target.model}: {error}") from None
 
 
-def _dtype(recipe: Recipe, target: Target) -> str:
+def _dtype(recipe: Recipe, target: EvaluatedStudent) -> str:
     """The recipe's, so that all arms compute alike; without a [student] what the weights lie in."""
     if recipe.student is not None:
         return recipe.student.dtype

@@ -26,7 +26,7 @@ _RECORDED = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class ReplyDifference:
     """Where the replies to one question part. `margin` is how much likelier, in logits, transformers finds its own
     token there; near zero it is a tie that rounding decides."""
 
@@ -38,7 +38,7 @@ class Difference:
     margin: float
 
 
-class Student:
+class ComparedStudent:
     """The export in transformers, in its own dtype, with the questions it is asked."""
 
     def __init__(self, recipe: Recipe, out: Path, samples: Sequence[Sample], source: str) -> None:
@@ -85,7 +85,7 @@ class Student:
     def compare(self, expected: Mapping[int, list[int]], served: Sequence[Tokens]) -> dict[str, Any]:
         """Shares over questions and tokens, and the first differences."""
         same_prompts = identical = prefix = tokens = agreeing = said = 0
-        differences: list[Difference] = []
+        differences: list[ReplyDifference] = []
         for place, mine in sorted(expected.items()):
             asked, theirs = map(list, served[place])
             logits = self._following(place, theirs)
@@ -129,13 +129,13 @@ class Student:
 
     def _difference(
         self, place: int, shared: int, mine: Sequence[int], theirs: Sequence[int], logits: torch.Tensor
-    ) -> Difference:
+    ) -> ReplyDifference:
         both = [reply[shared : shared + 1] for reply in (mine, theirs)]
         margin = float("nan")
         if all(both):
             margin = float(logits[shared, both[0][0]] - logits[shared, both[1][0]])
         shown = [self._processor.tokenizer.decode(ids) if ids else "(end)" for ids in both]
-        return Difference(
+        return ReplyDifference(
             sample_id=self.samples[place].id,
             question=self.samples[place].question,
             position=shared,

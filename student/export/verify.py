@@ -26,7 +26,7 @@ from distill.types import Progress, ProgressCallback, Sample, unwatched
 from student.data.encode import Encoder
 from student.data.images import ImageStore
 from student.export import convert
-from student.export.reply_comparison import Student, Tokens
+from student.export.reply_comparison import ComparedStudent, Tokens
 from student.inference import generation
 from student.models import siq_vl, start_model
 from student.models.inputs import end_ids, type_name
@@ -47,7 +47,7 @@ _LOOKED_AT = 4096
 _SHOWN = 3
 
 
-class Server(Protocol):
+class VerifiedServer(Protocol):
     """A server of a checkpoint while it lives."""
 
     @property
@@ -59,12 +59,12 @@ class Server(Protocol):
         """Greedy replies, in the order of the questions."""
 
 
-Serve = Callable[..., AbstractContextManager[Server]]
+Serve = Callable[..., AbstractContextManager[VerifiedServer]]
 """serve(checkpoint, arguments=..., max_new_tokens=..., max_pixels=...); the arguments are vLLM's options by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
+class ExportCheck:
     """One figure, and what it may be at most. Without a figure it could not be taken; `note` says why."""
 
     name: str
@@ -108,7 +108,7 @@ def verify(
         checks = weights(recipe, run, out, stage, samples[:_PROBES])
         report["checks"] = [asdict(check) for check in checks]
         _require(out, checks)
-        student = Student(recipe, out, samples, source)
+        student = ComparedStudent(recipe, out, samples, source)
         expected = student.replies(lambda done: told("transformers", done))
         arguments = {
             **convert.server_arguments(out),
@@ -159,7 +159,7 @@ def _readable(recipe: Recipe, name: str) -> Iterator[Sample]:
         return
 
 
-def weights(recipe: Recipe, run: Path, out: Path, stage: str, samples: Sequence[Sample]) -> list[Check]:
+def weights(recipe: Recipe, run: Path, out: Path, stage: str, samples: Sequence[Sample]) -> list[ExportCheck]:
     """Export against run, run against the stage's start, and merged against adapter where there is one."""
     trained, (settings,) = model_folder(run, stage), [found for found in recipe.stages if found.name == stage]
     merged, processor = _load(recipe, trained)
@@ -177,43 +177,46 @@ def _load(recipe: Recipe, folder: Path) -> tuple[PreTrainedModel, ProcessorMixin
     return siq_vl.load(str(folder), dtype="float32", trust_remote_code=recipe.student.trust_remote_code)
 
 
-def _same_weights(merged: PreTrainedModel, exported: PreTrainedModel) -> Check:
+def _same_weights(merged: PreTrainedModel, exported: PreTrainedModel) -> ExportCheck:
     """Every weight of the run bit for bit; weights that only the export has must be zero."""
     expected, found = merged.state_dict(), exported.state_dict()
     for name in sorted(expected.keys() | found.keys()):
         if name not in found:
-            return Check(name="weights", value=None, limit=0.0, passed=False, note=f"{name} is missing")
+            return ExportCheck(name="weights", value=None, limit=0.0, passed=False, note=f"{name} is missing")
         value = found[name]
         wanted = expected.get(name, torch.zeros_like(value))
         if wanted.shape != value.shape or not torch.equal(wanted, value):
             far = float((wanted - value).abs().max()) if wanted.shape == value.shape else None
-            return Check(name="weights", value=far, limit=0.0, passed=False, note=f"{name} differs")
-    return Check(name="weights", value=0.0, limit=0.0, passed=True, note=f"{len(expected)} tensors")
+            return ExportCheck(name="weights", value=far, limit=0.0, passed=False, note=f"{name} differs")
+    return ExportCheck(name="weights", value=0.0, limit=0.0, passed=True, note=f"{len(expected)} tensors")
 
 
 def _learned(
     recipe: Recipe, run: Path, stage: Stage, inputs: Mapping[str, Any], logits: torch.Tensor, dtype: str
-) -> list[Check]:
+) -> list[ExportCheck]:
     """That the student is not what its stage started from, and is what the adapter makes of that."""
     before = start_of(recipe.stages, stage)
     start, _ = start_model.load(recipe, None if before is None else model_folder(run, before))
     start = start.float().eval()
     changed = float((logits - _logits(start, inputs)).abs().max())
     note = "" if changed > 0 else f"the student of stage {stage.name} is what the stage started from"
-    checks = [Check(name="learned", value=changed, limit=None, passed=changed > 0, note=note)]
+    checks = [ExportCheck(name="learned", value=changed, limit=None, passed=changed > 0, note=note)]
     if stage.lora is None:
         return checks
     if stage.lora.quantize is not None:
         # What the adapter was trained on is the start as rounded to 4 bits, and that is nowhere to be read.
-        return [*checks, Check(name="adapter", value=None, limit=None, passed=True, note="not compared: 4-bit base")]
+        return [
+            *checks,
+            ExportCheck(name="adapter", value=None, limit=None, passed=True, note="not compared: 4-bit base"),
+        ]
     adapted = PeftModel.from_pretrained(start, run / "train" / stage.name / layout.ADAPTER).eval()
     limit = MERGED_LIMIT if dtype == "float32" else ROUNDED_LIMIT * float(logits.abs().max())
     return [*checks, _within("adapter", logits, _logits(adapted, inputs), limit)]
 
 
-def _within(name: str, expected: torch.Tensor, found: torch.Tensor, limit: float) -> Check:
+def _within(name: str, expected: torch.Tensor, found: torch.Tensor, limit: float) -> ExportCheck:
     far = float((expected - found).abs().max()) if expected.shape == found.shape else float("inf")
-    return Check(name=name, value=far, limit=limit, passed=far <= limit)
+    return ExportCheck(name=name, value=far, limit=limit, passed=far <= limit)
 
 
 def _probe(
@@ -237,13 +240,13 @@ def _max_pixels(recipe: Recipe) -> int:
     return max(source.max_pixels for source in recipe.data.values())
 
 
-def _reply_checks(replies: Mapping[str, Any], *, exact: bool) -> list[Check]:
+def _reply_checks(replies: Mapping[str, Any], *, exact: bool) -> list[ExportCheck]:
     prompts = replies["same_prompts"] / replies["compared"]
     share = replies["identical_share"]
     note = "" if exact else "reported only: in half precision ties fall either way"
     return [
-        Check(name="same_prompts", value=prompts, limit=1.0, passed=prompts == 1.0),
-        Check(
+        ExportCheck(name="same_prompts", value=prompts, limit=1.0, passed=prompts == 1.0),
+        ExportCheck(
             name="identical_replies",
             value=share,
             limit=IDENTICAL_SHARE if exact else None,
@@ -263,7 +266,7 @@ _MEANING = {
 }
 
 
-def _require(out: Path, checks: Sequence[Check], differences: Sequence[Mapping[str, Any]] = ()) -> None:
+def _require(out: Path, checks: Sequence[ExportCheck], differences: Sequence[Mapping[str, Any]] = ()) -> None:
     """Raise DistillError naming every check that failed, with the first replies that differ."""
     failed = [check for check in checks if not check.passed]
     if not failed:

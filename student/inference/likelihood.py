@@ -20,7 +20,7 @@ from distill.errors import DataError, DistillError
 from student.data.collate import Collator, Layout, row_bounds, spatial_positions
 from student.data.encode import Encoder, Examples, encode
 from student.data.images import ImageStore
-from student.data.rows import Row
+from student.data.rows import TrainingRow
 from student.models import attention, siq_vl
 from student.models.inputs import end_ids, type_name
 from student.models.loss_head import require_plain_head
@@ -39,15 +39,15 @@ Scores = tuple[np.ndarray, np.ndarray]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class ScoredRow:
     """A row as it would be trained on. `answer_at`: the character of its response at which the answer begins."""
 
-    row: Row
+    row: TrainingRow
     answer_at: int
 
 
 @dataclass(slots=True)
-class _Known:
+class _RowTokens:
     """What is found out about one row: its tokens' places in the two passes, then their scores."""
 
     place: int
@@ -65,7 +65,7 @@ def load(
     batch_tokens: int,
     max_length: int,
     max_pixels: int,
-) -> "Fit":
+) -> "LikelihoodScorer":
     """The student of a checkpoint on this machine's device; `dtype` None: float32 on a CPU, bfloat16 on a GPU."""
     gpu = torch.cuda.is_available()
     transformers_logging.disable_progress_bar()  # its bar would be taken for the run's
@@ -76,10 +76,12 @@ def load(
         trust_remote_code=trust_remote_code,
     )
     student.to("cuda" if gpu else "cpu")  # type: ignore[arg-type]
-    return Fit(student, processor, batch_tokens=batch_tokens, max_length=max_length, max_pixels=max_pixels)
+    return LikelihoodScorer(
+        student, processor, batch_tokens=batch_tokens, max_length=max_length, max_pixels=max_pixels
+    )
 
 
-class Fit:
+class LikelihoodScorer:
     """Measures rows with one student, which it leaves in eval mode. Raises ModelError for a student it cannot use."""
 
     def __init__(
@@ -104,7 +106,7 @@ class Fit:
         ids = torch.tensor([self._encoder.prompts([("1 + 1?", 0)])[0]], device=model.device)
         require_plain_head(model, ids, self._types)
 
-    def __call__(self, said: Sequence[Said]) -> list[dict[str, Any]]:
+    def __call__(self, said: Sequence[ScoredRow]) -> list[dict[str, Any]]:
         """The values of each row, or the `reason` why it has none, in the rows' order; row ids must be distinct.
 
         nll, rank_surprisal, answer_nll, ifd, blind_gap (None without an image) and tokens. A likelihood is the mean
@@ -136,7 +138,7 @@ class Fit:
                 found[seeing.rows[one.place].row.id] = _values(first[one.place], blind, second[one.alone], one.answer)
         return [found[item.row.id] for item in said]
 
-    def _encoded(self, rows: Sequence[Row], store: ImageStore, found: dict[str, dict[str, Any]]) -> Examples:
+    def _encoded(self, rows: Sequence[TrainingRow], store: ImageStore, found: dict[str, dict[str, Any]]) -> Examples:
         """The rows that can be measured; the others get their reason."""
         try:
             examples = self._encode(rows, store)
@@ -160,7 +162,7 @@ class Fit:
             examples.rows.extend(single.rows)
         return examples
 
-    def _encode(self, rows: Sequence[Row], store: ImageStore) -> Examples:
+    def _encode(self, rows: Sequence[TrainingRow], store: ImageStore) -> Examples:
         return encode(
             rows,
             self._encoder,
@@ -171,8 +173,8 @@ class Fit:
         )
 
     def _second(
-        self, seeing: Examples, said: dict[str, Said], store: ImageStore, found: dict[str, dict[str, Any]]
-    ) -> tuple[Examples, list[_Known]]:
+        self, seeing: Examples, said: dict[str, ScoredRow], store: ImageStore, found: dict[str, dict[str, Any]]
+    ) -> tuple[Examples, list[_RowTokens]]:
         """The rows of the second pass, and where each row of the first has its own there."""
         items = [said[example.row.id] for example in seeing.rows]
         others = self._encoded([replace(item.row, images=()) for item in items if item.row.images], store, found)
@@ -195,10 +197,10 @@ class Fit:
                     begin=len(head) + opening,
                 )
             )
-            known.append(_Known(place=place, answer=answer, blind=blind.get(item.row.id), alone=len(others) - 1))
+            known.append(_RowTokens(place=place, answer=answer, blind=blind.get(item.row.id), alone=len(others) - 1))
         return others, known
 
-    def _answers(self, items: Sequence[Said], seeing: Examples) -> list[slice]:
+    def _answers(self, items: Sequence[ScoredRow], seeing: Examples) -> list[slice]:
         """Which tokens of each response are its answer."""
         if not items:
             return []
@@ -297,9 +299,11 @@ def _values(seeing: Scores, blind: Scores | None, alone: Scores, answer: slice) 
     }
 
 
-def _budgeted(items: Sequence[_Known], cost: Callable[[_Known], int], budget: int) -> Iterator[list[_Known]]:
+def _budgeted(
+    items: Sequence[_RowTokens], cost: Callable[[_RowTokens], int], budget: int
+) -> Iterator[list[_RowTokens]]:
     """Items in ascending order of cost, cut into batches whose padded size stays within the budget."""
-    batch: list[_Known] = []
+    batch: list[_RowTokens] = []
     for item in items:
         if batch and (len(batch) + 1) * cost(item) > budget:
             yield batch

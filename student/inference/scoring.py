@@ -16,8 +16,8 @@ from distill.data.gold_answers import VOTES
 from distill.grounding.chart_table import find_table
 from distill.grounding.check import ground
 from distill.grounding.derivation import asked
-from distill.grounding.findings import Grounding
-from distill.rationale import Said, take_apart
+from distill.grounding.findings import GroundingResult
+from distill.rationale import SplitReply, take_apart
 from distill.stats import intervals
 from distill.types import Sample
 
@@ -88,7 +88,7 @@ def judged(
     }
 
 
-def _consistent(sample: Sample, said: Said) -> bool | None:
+def _consistent(sample: Sample, said: SplitReply) -> bool | None:
     """Whether the answer is what the rationale concludes; None where that is left open.
 
     `conclusion` is cautious, as it accuses: it leaves open what has the answer's number somewhere near. For a rate
@@ -109,7 +109,7 @@ def _consistent(sample: Sample, said: Said) -> bool | None:
     return False if meant.verdict == "wrong" and meant.answer_type in _NUMERIC else None
 
 
-def _grounded(sample: Sample, reasoning: str, key: str | None, tolerance: float) -> Grounding | None:
+def _grounded(sample: Sample, reasoning: str, key: str | None, tolerance: float) -> GroundingResult | None:
     """What of a rationale its chart supports; None without a table, a rationale, or a value that could be judged."""
     table = find_table(sample.meta, key) if reasoning and sample.meta else None
     if table is None:

@@ -14,7 +14,7 @@ from typing import Any
 from distill.recipe.recipe import Recipe
 
 
-class Bases:
+class StartModels:
     """Loaded start models of one command. At most one is kept, in the memory of the host."""
 
     def __init__(self) -> None:

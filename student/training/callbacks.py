@@ -10,7 +10,7 @@ from transformers import TrainerCallback
 from student.models.siq_vl import Parts
 from student.training.freeze_checks import TowerWatch, prove, prove_state
 from student.training.interrupts import Interrupts
-from student.validation.early_stopping import Watch
+from student.validation.early_stopping import EarlyStopping
 
 
 class LogBeforeSave(TrainerCallback):  # type: ignore[misc]
@@ -36,7 +36,7 @@ class StopWhenAsked(TrainerCallback):  # type: ignore[misc]
 class Due(TrainerCallback):  # type: ignore[misc]
     """Ask for a measurement when one is due, and for a log beside it."""
 
-    def __init__(self, watch: Watch | None) -> None:
+    def __init__(self, watch: EarlyStopping | None) -> None:
         self._watch = watch
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:

@@ -44,7 +44,7 @@ _ATTENTION = "outlined"
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class MicroBatchMemory:
     """Bytes that a micro-batch takes at its peak, beyond what is there at all times, for some numbers of tokens.
 
     In between it is nearly linear: the head works on so many positions at once, a layer on all, so small
@@ -67,9 +67,9 @@ class Memory:
     weights: int
     gradients: int
     optimizer: int
-    plain: Step
+    plain: MicroBatchMemory
     """Without gradient checkpointing."""
-    checkpointed: Step
+    checkpointed: MicroBatchMemory
     tower_per_patch: int
     """While the tower works, before the language model begins."""
     kept_per_patch: int
@@ -146,7 +146,7 @@ def of(student: PreTrainedModel | PeftModel, parts: Parts, stage: Any) -> Memory
     )
 
 
-def _step(student: nn.Module, parts: Parts, tokens: int, *, checkpointing: bool) -> Step:
+def _step(student: nn.Module, parts: Parts, tokens: int, *, checkpointing: bool) -> MicroBatchMemory:
     """From runs of two layers, and one of three: every layer keeps as much as the third."""
     language = freeze.plain_model(student).get_submodule(parts.language)
     layers = next(module for module in language.modules() if isinstance(module, nn.ModuleList))
@@ -163,7 +163,7 @@ def _step(student: nn.Module, parts: Parts, tokens: int, *, checkpointing: bool)
     further = max(0, len(whole) - _LAYERS)
     kept = (peak(_LAYERS + 1, tokens) - peak(_LAYERS, tokens)) / tokens if further else 0.0
     knots = (tokens // 2, tokens, 4 * tokens, 8 * tokens)
-    return Step(knots, tuple(peak(_LAYERS, knot) + further * kept * knot for knot in knots))
+    return MicroBatchMemory(knots, tuple(peak(_LAYERS, knot) + further * kept * knot for knot in knots))
 
 
 def _peak(student: nn.Module, parts: Parts, tokens: int, *, checkpointing: bool) -> int:

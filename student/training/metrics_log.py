@@ -61,7 +61,7 @@ OnLog = Callable[[StepLog], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class StepFacts:
     """What is known of a step before the model has seen it."""
 
     tokens: int
@@ -75,7 +75,7 @@ class Facts:
     flops: float
 
 
-class Meter:
+class MetricsLog:
     """Sums over the steps of a stage, of which `groups` are the teachers and sources."""
 
     def __init__(self, on_log: OnLog, groups: Sequence[str], *, rate: float) -> None:
@@ -107,7 +107,7 @@ class Meter:
     def waited(self, seconds: float) -> None:
         self._waited += seconds
 
-    def step(self, facts: Facts) -> None:
+    def step(self, facts: StepFacts) -> None:
         """One step's counts."""
         for name in self.counts:
             self.counts[name] += getattr(facts, name)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from student.models.start_model import Bases
+from student.models.start_model import StartModels
 
 if TYPE_CHECKING:
     from student.data.images import ImageStore
@@ -13,5 +13,5 @@ if TYPE_CHECKING:
 class Session:
     """What stages of one command share: resized images, and the model that several start from."""
 
-    bases: Bases = field(default_factory=Bases)
+    bases: StartModels = field(default_factory=StartModels)
     store: "ImageStore | None" = None

@@ -17,14 +17,14 @@ from transformers import PreTrainedModel
 from distill.errors import DataError, DistillError
 from distill.recipe.stages import Stage
 from student.data import mixture
-from student.data.batch_plan import MicroBatch, Plan
+from student.data.batch_plan import BatchPlan, MicroBatch
 from student.data.collate import Collator, Layout, collate
 from student.data.encode import KINDS, Examples
-from student.data.images import Pictures
+from student.data.images import ImageSource
 from student.data.teacher_logprobs import TopLogprobs
 from student.models.flops import Cost
 from student.models.siq_vl import Parts
-from student.training.metrics_log import Facts
+from student.training.metrics_log import StepFacts
 from student.training.token_weights import StepWeights, counts
 
 MICRO_BATCHES, FACTS = "micro_batches", "facts"
@@ -35,10 +35,10 @@ TEACHER = "teacher_"
 
 
 @dataclass(frozen=True, slots=True)
-class Feed:
+class StepFeed:
     """What a stage trains on, in which order."""
 
-    plan: Plan
+    plan: BatchPlan
     data: "StepData"
     groups: list[str]
     """Teachers and sources, under which losses and tokens are told apart."""
@@ -48,7 +48,7 @@ def feed(
     student: PreTrainedModel | PeftModel,
     parts: Parts,
     examples: Examples,
-    store: Pictures,
+    store: ImageSource,
     stage: Stage,
     *,
     image_id: int,
@@ -59,7 +59,7 @@ def feed(
     distributions: TopLogprobs | None = None,
     process: int = 0,
     processes: int = 1,
-) -> Feed:
+) -> StepFeed:
     """The steps of a stage for a `student` that is prepared for it (student/models/freeze.py).
 
     `distributions`: the teachers' for the rows of `examples`, for a stage that distils.
@@ -87,7 +87,7 @@ def feed(
         "length": lengths,
         "difficulty": np.asarray([example.row.difficulty for example in examples.rows]),
     }.get(stage.order, np.arange(len(lengths)))
-    plan = Plan(
+    plan = BatchPlan(
         lengths.tolist(),
         [len(example.row.images) for example in examples.rows],
         stage,
@@ -100,7 +100,7 @@ def feed(
     names = sorted(set(group_of(examples)))
     cost = Cost.of(student, parts)
     data = StepData(plan, examples, collator, stage, names, cost=cost, distributions=distributions, process=process)
-    return Feed(plan, data, names)
+    return StepFeed(plan, data, names)
 
 
 def require_something_to_learn(examples: Examples, stage: Stage) -> None:
@@ -127,7 +127,7 @@ class StepData(Dataset[dict[str, Any]]):
 
     def __init__(
         self,
-        plan: Plan,
+        plan: BatchPlan,
         examples: Examples,
         collator: Collator,
         stage: Stage,
@@ -198,7 +198,7 @@ class StepData(Dataset[dict[str, Any]]):
         weights = counted * np.float32(self._distil.weight) * (ids >= 0).any(axis=1)
         return {"ids": ids.astype(np.int64), "logprobs": logprobs, "weights": weights}
 
-    def _facts(self, rows: Sequence[int], own: Sequence[MicroBatch], made: Sequence[dict[str, Any]]) -> Facts:
+    def _facts(self, rows: Sequence[int], own: Sequence[MicroBatch], made: Sequence[dict[str, Any]]) -> StepFacts:
         examples = self._examples.rows
         by_group: dict[str, int] = {}
         for row in rows:
@@ -207,7 +207,7 @@ class StepData(Dataset[dict[str, Any]]):
         mine = [examples[row] for micro_batch in own for row in micro_batch]
         own_tokens = sum(len(example.ids) for example in mine)
         patches = [self._cost.patches(inputs) for inputs in made]
-        return Facts(
+        return StepFacts(
             tokens=sum(by_group.values()),
             response_tokens=sum(len(examples[row].kinds) for row in rows),
             images=sum(len(examples[row].row.images) for row in rows),

@@ -45,10 +45,10 @@ from student.training.checkpoints import (
 )
 from student.training.distillation_loss import from_teacher
 from student.training.interrupts import Interrupts, leave_to_parent
-from student.training.metrics_log import Meter, OnLog, StepLog, flat
+from student.training.metrics_log import MetricsLog, OnLog, StepLog, flat
 from student.training.optimizer import CompensatedAdamW
-from student.training.step_dataset import FACTS, FAILED, MICRO_BATCHES, TEACHER, Feed
-from student.validation.early_stopping import Measured, Watch
+from student.training.step_dataset import FACTS, FAILED, MICRO_BATCHES, TEACHER, StepFeed
+from student.validation.early_stopping import EarlyStopping, Measured
 
 _OPTIMIZER, _SCHEDULER = "optimizer.pt", "scheduler.pt"
 
@@ -57,7 +57,7 @@ def fit(
     model: PreTrainedModel | PeftModel,
     processor: ProcessorMixin,
     parts: Parts,
-    feed: Feed,
+    feed: StepFeed,
     stage: Stage,
     *,
     folder: Path,
@@ -65,7 +65,7 @@ def fit(
     dtype: torch.dtype,
     workers: int = 0,
     on_log: OnLog,
-    watch: Watch | None = None,
+    watch: EarlyStopping | None = None,
 ) -> StepLog:
     """Train in place, from the last complete checkpoint under `folder` if there is one; what the last step said.
 
@@ -84,7 +84,7 @@ def fit(
             processing_class=processor,
             feed=feed,
             projector=plain_model(model).get_submodule(parts.projector),
-            meter=Meter(on_log, feed.groups, rate=matmul_rate(device, dtype)),
+            meter=MetricsLog(on_log, feed.groups, rate=matmul_rate(device, dtype)),
             watch=watch,
         )
         trainer.remove_callback(PrinterCallback)
@@ -106,7 +106,9 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
 
     control: Any
 
-    def __init__(self, *, feed: Feed, meter: Meter, projector: nn.Module, watch: Watch | None, **kwargs: Any) -> None:
+    def __init__(
+        self, *, feed: StepFeed, meter: MetricsLog, projector: nn.Module, watch: EarlyStopping | None, **kwargs: Any
+    ) -> None:
         self._feed, self._projector = feed, projector
         self._meter, self._watch = meter, watch
         self._interrupts = Interrupts()
@@ -182,7 +184,7 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
         return self._loader
 
     def _end_workers(self) -> None:
-        """End the processes that decode images. They ignore SIGTERM, so Python would wait for them for ever at exit."""
+        """End the processes that decode images. They ignore SIGTERM, so Python could wait for them at exit."""
         if self._loader is not None and self._loader._iterator is not None:
             self._loader._iterator._shutdown_workers()  # type: ignore[attr-defined]
 

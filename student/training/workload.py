@@ -188,7 +188,7 @@ def questions(recipe: Recipe, name: str) -> int | None:
     table = sources.locate(recipe, name)
     held = []
     for row in islice(sources.rows(table), SAMPLED_ROWS):
-        if isinstance(row, sources.Row):
+        if isinstance(row, sources.SourceRow):
             try:
                 held.append(len(formats.parse(row.values, source).questions))
             except RowError:
@@ -196,7 +196,7 @@ def questions(recipe: Recipe, name: str) -> int | None:
     return min(round(_mean(held) * _table_rows(table)), source.limit or math.inf)  # type: ignore[return-value]
 
 
-def _table_rows(table: sources.Table) -> int:
+def _table_rows(table: sources.SourceTable) -> int:
     import pyarrow.parquet as pq
 
     if table.kind == "parquet":

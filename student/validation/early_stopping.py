@@ -57,7 +57,7 @@ def of_stage(
     store: ImageStore,
     kept_out: Examples,
     on_progress: ProgressCallback,
-) -> "Watch | None":
+) -> "EarlyStopping | None":
     """The measurements that a recipe asks for; `kept_out` are the rows that quality.split has taken out."""
     settings = stage.validation
     if settings is None:
@@ -105,7 +105,7 @@ def of_stage(
 
     title = f"{recipe.name}: {stage.name}"
     checkpoints = folder / layout.CHECKPOINTS
-    return Watch(settings, folder, checkpoints, title=title, questions=questions, held=held, on_look=on_look)
+    return EarlyStopping(settings, folder, checkpoints, title=title, questions=questions, held=held, on_look=on_look)
 
 
 def files(folder: Path) -> list[Path]:
@@ -113,7 +113,7 @@ def files(folder: Path) -> list[Path]:
     return [folder / VALIDATION, folder / SAMPLES]
 
 
-class Watch:
+class EarlyStopping:
     """The measurements of one stage: when, what they said, and what follows from them.
 
     Lines are appended to `folder/validation.jsonl`, the newest replies shown on `folder/samples.html`; weights of the

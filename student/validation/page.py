@@ -22,7 +22,7 @@ _WORST_FIRST = ("wrong", "undecided", "correct")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Curve:
+class LearningCurve:
     """One figure over the steps: points in a box of 100 by 40, from `low` to `high`."""
 
     name: str
@@ -46,7 +46,7 @@ class SamplesPage:
         self._samples = {sample.id: sample for sample in samples}
         self._gallery = gallery
         self._max_pixels = max_pixels
-        self._pictures: dict[str, list[html.Picture]] = {}
+        self._pictures: dict[str, list[html.PageImage]] = {}
 
     def write(self, path: Path, lines: Sequence[Mapping[str, Any]], predictions: Sequence[Mapping[str, Any]]) -> None:
         """`lines` are all measurements of the stage, the newest last; `predictions` are the newest replies."""
@@ -117,7 +117,7 @@ def _number(loss: float | None) -> str:
     return "not a number" if loss is None else f"{loss:.4f}"
 
 
-def _accuracy(lines: Sequence[Mapping[str, Any]]) -> Curve | None:
+def _accuracy(lines: Sequence[Mapping[str, Any]]) -> LearningCurve | None:
     points = [(line["step"], line["accuracy"]) for line in lines if line["accuracy"] is not None]
     if not points:
         return None
@@ -125,7 +125,7 @@ def _accuracy(lines: Sequence[Mapping[str, Any]]) -> Curve | None:
     return _curve("accuracy", f"{100 * points[-1][1]:.1f} %", points, bands, 0.0, 1.0, lines)
 
 
-def _loss(lines: Sequence[Mapping[str, Any]]) -> Curve | None:
+def _loss(lines: Sequence[Mapping[str, Any]]) -> LearningCurve | None:
     points = [(line["step"], line["loss"]) for line in lines if line["loss"] is not None]
     if not points:
         return None
@@ -140,7 +140,7 @@ def _curve(
     low: float,
     high: float,
     lines: Sequence[Mapping[str, Any]],
-) -> Curve:
+) -> LearningCurve:
     first, last = points[0][0], points[-1][0]
     best = next((line["step"] for line in reversed(lines) if line["best"]), None)
 
@@ -152,7 +152,7 @@ def _curve(
 
     upper = [place(step, top) for step, _, top in bands]
     lower = [place(step, bottom) for step, bottom, _ in reversed(bands)]
-    return Curve(
+    return LearningCurve(
         name=name,
         newest=newest,
         line=" ".join(place(step, value) for step, value in points),

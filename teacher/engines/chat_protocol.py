@@ -104,7 +104,7 @@ def _for_others(teacher: Teacher, sampling: Sampling) -> dict[str, Any]:
     return {"top_p": sampling.top_p} if sampling.top_p != 1 else {}
 
 
-class Reader:
+class ResponseReader:
     """Takes values of a server's answer one by one; what cannot be true is left out and noted."""
 
     def __init__(self) -> None:
@@ -165,7 +165,7 @@ def completion_of(body: Any, payload: bytes, latency_s: float, *, logprobs: bool
         token_ids, token_logprobs = _logprobs(found) if found else (None, None)
     except (KeyError, IndexError, TypeError, AttributeError, ValueError, ArithmeticError):
         raise GarbledError("garbled_response", f"not a chat completion: {excerpt(payload)}") from None
-    read = Reader()
+    read = ResponseReader()
     finish = read.word("finish_reason", choice.get("finish_reason")) or "stop"
     if finish in _FAILED_FINISHES:
         raise GarbledError("server_error", f"finish_reason {finish}")

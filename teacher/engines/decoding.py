@@ -24,7 +24,7 @@ _CARRIED = ("attention_mask", "position_ids", "token_type_ids", "mm_token_type_i
 
 
 @dataclass(slots=True)
-class Row:
+class BatchRow:
     """One sequence being written."""
 
     request: Request
@@ -43,7 +43,7 @@ class Row:
 class Batch:
     """The rows to write, and how. `run` writes them."""
 
-    rows: list[Row]
+    rows: list[BatchRow]
     origin: torch.Tensor
     """The prompt that each row goes on from."""
     mask: torch.Tensor
@@ -54,8 +54,8 @@ class Batch:
     """Tokens a row may have."""
     logprobs: int = 0
     """How many of the likeliest tokens are noted at every step."""
-    stopped: Callable[[Row], bool]
-    ended: Callable[[Row, str], None]
+    stopped: Callable[[BatchRow], bool]
+    ended: Callable[[BatchRow, str], None]
     pulse: Callable[[], None]
 
     def run(self, model: Any, inputs: Mapping[str, torch.Tensor], *, pad: int) -> None:
@@ -110,7 +110,7 @@ class Batch:
             state = model._update_model_kwargs_for_generation(outputs, state)
             logits = outputs.logits[:, -1].float()
 
-    def _note(self, rows: list[Row], logits: torch.Tensor, tokens: torch.Tensor, finish: list[str]) -> None:
+    def _note(self, rows: list[BatchRow], logits: torch.Tensor, tokens: torch.Tensor, finish: list[str]) -> None:
         """Note the log-probabilities of a step: of the model as it is, before temperature, penalties and cuts."""
         values = logits.log_softmax(dim=-1)
         best, ids = values.topk(self.logprobs, dim=-1)
@@ -120,7 +120,7 @@ class Batch:
             if not reason:
                 row.likely.append((names, numbers))
 
-    def _append(self, rows: list[Row], tokens: list[int], finish: list[str]) -> None:
+    def _append(self, rows: list[BatchRow], tokens: list[int], finish: list[str]) -> None:
         """Give every row that goes on its next token, and note why rows end."""
         for position, (row, token) in enumerate(zip(rows, tokens, strict=True)):
             if finish[position]:
@@ -142,7 +142,7 @@ class Sampler:
     its logits and its seed only, not on the rows beside it.
     """
 
-    def __init__(self, sampling: Sampling, rows: Sequence[Row], most: int, vocabulary: int) -> None:
+    def __init__(self, sampling: Sampling, rows: Sequence[BatchRow], most: int, vocabulary: int) -> None:
         self._sampling = sampling
         self._step = 0
         self._seen: torch.Tensor | None = None

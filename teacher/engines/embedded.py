@@ -23,9 +23,9 @@ from distill.data import images
 from distill.errors import ImageError, ModelError
 from distill.recipe.recipe import Generate, Teacher
 from distill.types import ImageRef
-from teacher.engines.decoding import Batch, Row
+from teacher.engines.decoding import Batch, BatchRow
 from teacher.engines.image_folders import Folders
-from teacher.messages.completion import Completion, Served
+from teacher.messages.completion import Completion, EngineInfo
 from teacher.messages.parse import TAGS
 from teacher.messages.prompts import Prompt, messages
 from teacher.messages.request import Request
@@ -59,7 +59,7 @@ class EmbeddedTeacher:
         self.tokenizer = getattr(self.processor, "tokenizer", self.processor)
         self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         facts = {"torch": torch.__version__, "dtype": teacher.dtype, "device": self._device.type}
-        self.served = Served(
+        self.served = EngineInfo(
             model=teacher.model,
             engine={"name": "transformers", "version": transformers.__version__},
             facts=facts if self._device.type == "cpu" else facts | {"gpu": torch.cuda.get_device_name()},
@@ -155,7 +155,7 @@ class EmbeddedTeacher:
             prefix = _opened_thinking(question.text)
             for request in question.requests:
                 rows.append(
-                    Row(
+                    BatchRow(
                         request=request,
                         prompt_tokens=lengths[position],
                         image_tokens=counts[position],
@@ -205,14 +205,14 @@ class EmbeddedTeacher:
                 done(request, Completion(error=error, prompt_tokens=length))
         return fitting
 
-    def _stopped(self, row: Row) -> bool:
+    def _stopped(self, row: BatchRow) -> bool:
         """Whether one of the recipe's stop strings is in the end of a row."""
         if not self.teacher.sampling.stop:
             return False
         tail = self.tokenizer.decode(row.tokens[-32:], skip_special_tokens=True)
         return any(stop in tail for stop in self.teacher.sampling.stop)
 
-    def _completion(self, row: Row, finish_reason: str, latency_s: float) -> Completion:
+    def _completion(self, row: BatchRow, finish_reason: str, latency_s: float) -> Completion:
         # A character cut in half at the end is no text; servers leave it out, too.
         text = self.tokenizer.decode(row.tokens, skip_special_tokens=True).rstrip("\N{REPLACEMENT CHARACTER}")
         positions = [text.find(stop) for stop in self.teacher.sampling.stop if stop in text]

@@ -33,7 +33,7 @@ PYTHON = "DISTILL_VLLM_PYTHON"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
+class ExportServer:
     """A server of a checkpoint while it lives."""
 
     engine: str
@@ -102,7 +102,7 @@ def server_of(recipe: Recipe, *, probe: bool = True) -> Server:
 @contextmanager
 def serving(
     checkpoint: Path, *, server: Server, arguments: Mapping[str, Any], max_new_tokens: int, max_pixels: int
-) -> Iterator[Trial]:
+) -> Iterator[ExportServer]:
     """A server of `checkpoint` that lives while the block lasts.
 
     Raises TeacherError when it does not start, with the end of its log, or refuses a request.
@@ -131,7 +131,7 @@ def serving(
                 except TeacherError as error:
                     raise TeacherError(f"{error}\nits log: {folder / 'server-0.log'}") from None
 
-            yield Trial(engine=runner.run(_engine(url)), url=url, ask=ask)
+            yield ExportServer(engine=runner.run(_engine(url)), url=url, ask=ask)
         finally:
             runner.run(servers.__aexit__())
     shutil.rmtree(folder, ignore_errors=True)  # after an error its log is still to be read

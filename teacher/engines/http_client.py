@@ -22,14 +22,14 @@ from distill.errors import TeacherError
 from distill.recipe.recipe import Generate, Teacher
 from teacher.engines.chat_protocol import api_key, sampling_body
 from teacher.engines.circuit_breaker import Breaker
-from teacher.engines.concurrency import BLIND_START, START, Pace
+from teacher.engines.concurrency import BLIND_START, START, ConcurrencyLimit
 from teacher.engines.exchange import CONNECTION, TIMEOUT, Exchange, connector
 from teacher.engines.image_folders import Folders, UnreadableError
-from teacher.engines.image_parts import Pictures
+from teacher.engines.image_parts import ImageParts
 from teacher.engines.outage import Dependency, Failure, Say, Suspicion
-from teacher.engines.replicas import Place, Replica, choose, well
+from teacher.engines.replicas import Replica, Slot, choose, well
 from teacher.engines.server_info import follow_queue, same_model, server_info
-from teacher.messages.completion import Completion, Served
+from teacher.messages.completion import Completion, EngineInfo
 from teacher.messages.prompts import messages
 from teacher.messages.request import Model, Request, plain_request
 
@@ -89,8 +89,8 @@ class ChatClient:
         self.teacher = teacher
         self.model = model
         start = START if teacher.backend == "vllm" else BLIND_START
-        self.replicas = [Replica(url.rstrip("/"), Pace(teacher.max_in_flight, start)) for url in urls]
-        self.served = Served(
+        self.replicas = [Replica(url.rstrip("/"), ConcurrencyLimit(teacher.max_in_flight, start)) for url in urls]
+        self.served = EngineInfo(
             model=teacher.served_model or teacher.model, engine={"name": teacher.backend, "version": ""}
         )
         self._revive = revive
@@ -98,7 +98,7 @@ class ChatClient:
         self._patience_s = Generate().patience_s if patience_s is None else patience_s
         self._breaker = Breaker.closed(max_failure_share)
         self._folders = Folders(patience_s=self._patience_s, say=say)
-        self._pictures = Pictures(
+        self._pictures = ImageParts(
             teacher, self._folders, max_pixels=max_pixels, local_media=local_media, urls=tuple(urls)
         )
         self._shown_urls = [redact.url(replica.url) for replica in self.replicas]
@@ -214,7 +214,7 @@ class ChatClient:
         Its `error` says what is wrong with the row. Raises CircuitOpen when an outage lasts, TeacherError when the
         server is lost.
         """
-        place = Place(replica)
+        place = Slot(replica)
         suspicion = Suspicion(request.sample.id)
         inside = again = tried = False
         lost = 0

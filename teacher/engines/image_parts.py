@@ -38,7 +38,7 @@ _REFUSAL = "allowed-local-media-path"
 """vLLM's error names this option when it may not read a file."""
 
 
-class Pictures:
+class ImageParts:
     """The content parts of images, ready to be put into a body."""
 
     def __init__(

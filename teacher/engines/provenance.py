@@ -17,13 +17,13 @@ from distill.artifacts.manifest import canonical, write_json
 from distill.errors import DataError, StaleError
 from distill.recipe.teachers import Teacher
 from teacher.engines.vllm_options import deciding, render
-from teacher.messages.completion import Served
+from teacher.messages.completion import EngineInfo
 
 ENGINES = "engine.json"
 _KEY = "facts"
 
 
-def noted(folder: Path, served: Served) -> Served:
+def noted(folder: Path, served: EngineInfo) -> EngineInfo:
     """The engine as its traces name it, once what is known of it is in the teacher's folder."""
     if not served.facts:
         return served

@@ -27,7 +27,7 @@ _CHECK_TIMEOUT_S = 15.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class RemoteAnswer:
     """What a server said to one question."""
 
     text: str
@@ -40,11 +40,11 @@ class Answer:
     """From sending to the whole answer, among the other questions under way."""
 
 
-Told = Callable[[Sample, Answer], None]
+Told = Callable[[Sample, RemoteAnswer], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attached:
+class RemoteStudent:
     """A server that was found well."""
 
     ask: Callable[[Sequence[Sample], Told], None]
@@ -53,7 +53,7 @@ class Attached:
 
 
 @contextmanager
-def attached(name: str, student: AnyStudent, *, max_new_tokens: int, max_pixels: int) -> Iterator[Attached]:
+def attached(name: str, student: AnyStudent, *, max_new_tokens: int, max_pixels: int) -> Iterator[RemoteStudent]:
     """The server of the student `name`. Raises ModelError when it cannot be asked for its model."""
     teacher = _as_teacher(name, student, max_new_tokens)
     url = teacher.urls[0]
@@ -64,7 +64,7 @@ def attached(name: str, student: AnyStudent, *, max_new_tokens: int, max_pixels:
         def ask(samples: Sequence[Sample], told: Told) -> None:
             runner.run(_ask(teacher, url, samples, told, max_pixels))
 
-        yield Attached(ask=ask)
+        yield RemoteStudent(ask=ask)
 
 
 def _as_teacher(name: str, student: AnyStudent, max_new_tokens: int) -> Teacher:
@@ -136,7 +136,7 @@ async def _ask(teacher: Teacher, url: str, samples: Sequence[Sample], told: Told
             )
         told(
             request.sample,
-            Answer(
+            RemoteAnswer(
                 text=found.text,
                 tokens=found.completion_tokens or None,
                 reasoning_tokens=found.reasoning_tokens,

@@ -7,7 +7,7 @@ than the others passes some on. One that broke is left alone for a while, unless
 import hashlib
 from collections.abc import Sequence
 
-from teacher.engines.concurrency import Pace
+from teacher.engines.concurrency import ConcurrencyLimit
 from teacher.messages.request import Request
 
 _REST_S = 5.0
@@ -19,7 +19,7 @@ _OVERLOAD = 1.25
 class Replica:
     """One server and what is under way there."""
 
-    def __init__(self, url: str, pace: Pace) -> None:
+    def __init__(self, url: str, pace: ConcurrencyLimit) -> None:
         self.url = url
         self.pace = pace
         self.in_flight = 0
@@ -52,7 +52,7 @@ class Replica:
         return hashlib.blake2b(key, key=hashlib.blake2b(self._salt, digest_size=32).digest(), digest_size=8).digest()
 
 
-class Place:
+class Slot:
     """Where a request that is counted in flight is under way."""
 
     def __init__(self, replica: Replica) -> None:

@@ -15,10 +15,10 @@ import aiohttp
 from distill.artifacts.manifest import directory_sha256
 from distill.errors import TeacherError
 from distill.recipe.recipe import Teacher
-from teacher.engines.chat_protocol import Reader, excerpt, parsed
+from teacher.engines.chat_protocol import ResponseReader, excerpt, parsed
 from teacher.engines.outage import Failure
 from teacher.engines.replicas import Replica
-from teacher.messages.completion import Served
+from teacher.messages.completion import EngineInfo
 from teacher.messages.request import Model
 
 LOCAL_HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -77,7 +77,7 @@ def proxy_of(url: str) -> str | None:
     return proxies.get(parts.scheme) or proxies.get("all")
 
 
-async def server_info(session: aiohttp.ClientSession, teacher: Teacher, model: Model, url: str) -> Served:
+async def server_info(session: aiohttp.ClientSession, teacher: Teacher, model: Model, url: str) -> EngineInfo:
     """What a server is. Raises Failure when it does not say it now, TeacherError when it serves another model."""
     status, payload = await _get(session, teacher, f"{url}/models")
     if status in (401, 403, 407):
@@ -100,9 +100,9 @@ async def server_info(session: aiohttp.ClientSession, teacher: Teacher, model: M
     known = version.get("version") if isinstance(version, dict) else None
     engine = {"name": "vllm" if known else teacher.backend, "version": str(known or "")[:100]}
     card = next((card for card in cards if isinstance(card, dict) and card.get("id") == name), {})
-    max_model_len = Reader().count("max_model_len", card.get("max_model_len"))
+    max_model_len = ResponseReader().count("max_model_len", card.get("max_model_len"))
     require_room(teacher, url, max_model_len)
-    return Served(model=name, engine=engine, facts={"max_model_len": max_model_len})
+    return EngineInfo(model=name, engine=engine, facts={"max_model_len": max_model_len})
 
 
 async def _get(session: aiohttp.ClientSession, teacher: Teacher, url: str) -> tuple[int, bytes]:

@@ -42,7 +42,7 @@ class Completion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Served:
+class EngineInfo:
     """What answers: the model name the engine uses, and the engine."""
 
     model: str

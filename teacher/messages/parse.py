@@ -67,7 +67,7 @@ _WRAPPERS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parsed:
+class ParsedCompletion:
     """What a completion holds, and how it ended."""
 
     reasoning: str
@@ -85,7 +85,7 @@ def compose(content: str, reasoning: str) -> str:
     return f"<think>{reasoning}</think>{content}" if content.strip() else f"<think>{reasoning}"
 
 
-def parse(text: str, *, mode: Mode = "auto", finish_reason: str = "stop") -> Parsed:
+def parse(text: str, *, mode: Mode = "auto", finish_reason: str = "stop") -> ParsedCompletion:
     """Split a raw completion and say how it ended; every text has exactly one outcome.
 
     `auto` looks for thinking tags (the opening one may be missing: chat templates write it), then for the
@@ -96,7 +96,7 @@ def parse(text: str, *, mode: Mode = "auto", finish_reason: str = "stop") -> Par
     reasoning, content, state = _split(text, mode, cut=cut)
     answer = content.strip() if mode == "none" else _final(content)
     outcome = _outcome(text, reasoning, answer, state, finish_reason=finish_reason, cut=cut)
-    return Parsed(reasoning=reasoning, answer=answer, outcome=outcome)
+    return ParsedCompletion(reasoning=reasoning, answer=answer, outcome=outcome)
 
 
 _State = Literal["closed", "open", "malformed", "cued", "none"]

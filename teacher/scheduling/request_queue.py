@@ -12,16 +12,16 @@ from typing import Any
 from distill.types import Sample
 from teacher.messages.request import Request
 from teacher.scheduling.ordering import Lengths, Window
-from teacher.scheduling.sampling_policy import Agenda, Line
+from teacher.scheduling.sampling_policy import SamplingPolicy, TeacherPolicy
 
 HELD = 8192
 """Most samples that wait for the teacher before."""
 
 
-class Feed:
+class RequestQueue:
     """The requests of one teacher, in the order in which they are to be sent."""
 
-    def __init__(self, line: Line, samples: Iterator[Sample], before: "Feed | None" = None) -> None:
+    def __init__(self, line: TeacherPolicy, samples: Iterator[Sample], before: "RequestQueue | None" = None) -> None:
         """`before` is the feed of the teacher that this one comes after, while that one is at work, too."""
         self.line = line
         self.spared = 0
@@ -29,11 +29,11 @@ class Feed:
         self._lengths = Lengths()
         self._window = Window(samples, self._lengths)
         self._ready: deque[Request] = deque()
-        self._active: dict[str, Agenda] = {}
+        self._active: dict[str, SamplingPolicy] = {}
         self._asked: set[str] = set()
         self._held: dict[str, Sample] = {}
         self._before = before
-        self._dependents: list[Feed] = []
+        self._dependents: list[RequestQueue] = []
         self._drained = False
         self._closed = False
         self._changed = asyncio.Event()
@@ -97,7 +97,7 @@ class Feed:
         elif self._before is not None and not self._before._closed:
             self._held[sample.id] = sample
 
-    def _advance(self, agenda: Agenda, *, first: bool) -> None:
+    def _advance(self, agenda: SamplingPolicy, *, first: bool) -> None:
         """Queue what is open of a sample now, or let it go when it is settled."""
         look = agenda.look(self.line.found)
         sample = agenda.sample

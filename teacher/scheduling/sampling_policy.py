@@ -18,7 +18,7 @@ from teacher.scheduling.routing import route
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class TraceStatus:
     """A finished trace: its outcome at hand, the rest of its record read only when a policy needs it."""
 
     outcome: str
@@ -29,7 +29,7 @@ class Finding:
         return str(self.record()["answer"])
 
 
-Found = Callable[[str], Finding | None]
+Found = Callable[[str], TraceStatus | None]
 """The finished trace with an id, if there is one."""
 
 
@@ -38,7 +38,7 @@ class Final:
     """The last attempt at one k, and whether later stages see it."""
 
     request: Request
-    finding: Finding
+    finding: TraceStatus
     dropped: bool = False
     replaced: Sequence[Request] = ()
     """The attempts before it."""
@@ -49,7 +49,7 @@ class Final:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class SampleState:
     """The state of one teacher's work on one sample. Settled when nothing is open and nobody is waited for."""
 
     open: Sequence[Request] = ()
@@ -71,30 +71,30 @@ class Rules:
     relative_tolerance: float
 
 
-class Line:
+class TeacherPolicy:
     """One teacher of a run with the teacher it comes after, and where their finished traces are looked up."""
 
-    def __init__(self, author: Author, rules: Rules, found: Found, after: "Line | None") -> None:
+    def __init__(self, author: Author, rules: Rules, found: Found, after: "TeacherPolicy | None") -> None:
         self.author = author
         self.teacher = author.teacher
         self._rules = rules
         self.found = found
         self._after = after
 
-    def agenda(self, sample: Sample) -> "Agenda | None":
+    def agenda(self, sample: Sample) -> "SamplingPolicy | None":
         """What this teacher is to do about a sample; None while another teacher has to finish first."""
         if self.teacher not in route(self._rules.teachers, sample):
-            return Agenda(self.author, self._rules, sample, ())
+            return SamplingPolicy(self.author, self._rules, sample, ())
         if self._after is None:
-            return Agenda(self.author, self._rules, sample, _plain(self.teacher))
+            return SamplingPolicy(self.author, self._rules, sample, _plain(self.teacher))
         before = self._after.look(sample)
         if not before.settled:
             return None
-        return Agenda(self.author, self._rules, sample, self._slots(sample, before.finals))
+        return SamplingPolicy(self.author, self._rules, sample, self._slots(sample, before.finals))
 
-    def look(self, sample: Sample) -> Look:
+    def look(self, sample: Sample) -> SampleState:
         agenda = self.agenda(sample)
-        return Look(waiting=True) if agenda is None else agenda.look(self.found)
+        return SampleState(waiting=True) if agenda is None else agenda.look(self.found)
 
     def _slots(self, sample: Sample, before: Sequence[Final]) -> "Sequence[_Slot]":
         """The traces that follow from those of the teacher before."""
@@ -125,7 +125,7 @@ def _plain(teacher: Teacher) -> Sequence[_Slot]:
     return [_Slot(k=k) for k in range(teacher.samples)]
 
 
-class Agenda:
+class SamplingPolicy:
     """One teacher's work on one sample. Requests are worked out once and remembered."""
 
     def __init__(self, author: Author, rules: Rules, sample: Sample, slots: Sequence[_Slot]) -> None:
@@ -135,7 +135,7 @@ class Agenda:
         self._slots = slots
         self._attempts: dict[int, list[Request]] = {}
 
-    def look(self, found: Found) -> Look:
+    def look(self, found: Found) -> SampleState:
         """What is open and what is final, with these traces finished."""
         until = self._author.teacher.until
         if until is None:
@@ -147,16 +147,16 @@ class Agenda:
             look = self._look(batch, found)
             finals += look.finals
             if look.open:
-                return Look(open=look.open, finals=finals)
+                return SampleState(open=look.open, finals=finals)
             position += len(batch)
-        return Look(finals=finals)
+        return SampleState(finals=finals)
 
     @property
     def most(self) -> int:
         """Traces that may be wanted at most, repeated attempts aside."""
         return len(self._slots)
 
-    def _look(self, slots: Sequence[_Slot], found: Found) -> Look:
+    def _look(self, slots: Sequence[_Slot], found: Found) -> SampleState:
         opened: list[Request] = []
         finals: list[Final] = []
         for slot in slots:
@@ -165,7 +165,7 @@ class Agenda:
                 finals.append(last)
             else:
                 opened.append(last)
-        return Look(open=opened, finals=finals)
+        return SampleState(open=opened, finals=finals)
 
     def _last(self, slot: _Slot, found: Found) -> Request | Final:
         """The attempt at a slot that is to be made, or the final one."""

@@ -13,10 +13,10 @@ from distill.recipe.recipe import Recipe, Teacher
 from distill.traces.trace_lines import trace_fault
 from distill.types import Sample
 from teacher.messages.request import Model
-from teacher.scheduling.sampling_policy import Line
+from teacher.scheduling.sampling_policy import TeacherPolicy
 from teacher.store.final_traces import lines
-from teacher.store.question_plan import Plan
-from teacher.store.trace_index import Ledger, part_number, part_path
+from teacher.store.question_plan import QuestionPlan
+from teacher.store.trace_index import TraceIndex, part_number, part_path
 from teacher.store.trace_journal import PART_RECORDS, parts, scan
 
 _LOOKED_AT = 1000
@@ -24,7 +24,7 @@ _LOOKED_AT = 1000
 
 
 def adopt(
-    recipe: Recipe, models: Mapping[str, Model], plan: Plan, folder: Path, ledgers: dict[str, Ledger]
+    recipe: Recipe, models: Mapping[str, Model], plan: QuestionPlan, folder: Path, ledgers: dict[str, TraceIndex]
 ) -> Iterator[str]:
     """Copy what teachers have under other names to their folders; a sentence for each teacher that got something."""
     others = {path.name: path for path in sorted(folder.glob("*/")) if parts(path)}
@@ -43,7 +43,7 @@ def adopt(
             each.close()
 
 
-def _same_model(ledger: Ledger, model: Model) -> bool:
+def _same_model(ledger: TraceIndex, model: Model) -> bool:
     """Whether a trace of a folder comes from a model; the first one of each part is looked at."""
     return any(
         (record["model"], record["revision"]) == (model.name, model.revision)
@@ -52,14 +52,16 @@ def _same_model(ledger: Ledger, model: Model) -> bool:
     )
 
 
-def _elsewhere(line: Line, strangers: Sequence[Ledger], sample: Sample) -> list[tuple[str, Ledger]]:
+def _elsewhere(line: TeacherPolicy, strangers: Sequence[TraceIndex], sample: Sample) -> list[tuple[str, TraceIndex]]:
     """The open traces of a sample that lie in other folders."""
     agenda = line.agenda(sample)
     opened = agenda.look(line.found).open if agenda else ()
     return [(request.id, each) for request in opened for each in strangers if request.id in each]
 
 
-def _copied(teacher: Teacher, line: Line, strangers: Sequence[Ledger], plan: Plan, ledger: Ledger) -> tuple[int, str]:
+def _copied(
+    teacher: Teacher, line: TeacherPolicy, strangers: Sequence[TraceIndex], plan: QuestionPlan, ledger: TraceIndex
+) -> tuple[int, str]:
     """Copy traces to new parts of a teacher's folder; how many, and from which folders."""
     number = max((part_number(part) for part in ledger.records), default=-1) + 1
     count, names = 0, set()

@@ -18,9 +18,9 @@ from distill.data.arrow import table_of
 from distill.recipe.recipe import Recipe
 from distill.types import Outcome, Sample
 from teacher.messages.request import Author, Model
-from teacher.scheduling.sampling_policy import Line, Rules
-from teacher.store.question_plan import QUARANTINE, SAMPLES, Plan
-from teacher.store.trace_index import Entry, Ledger
+from teacher.scheduling.sampling_policy import Rules, TeacherPolicy
+from teacher.store.question_plan import QUARANTINE, SAMPLES, QuestionPlan
+from teacher.store.trace_index import Entry, TraceIndex
 
 _COLUMNS: dict[str, pa.DataType] = {
     "id": pa.string(),
@@ -51,7 +51,7 @@ class Tally:
     open: int = 0
     """Traces still to be made."""
 
-    def add(self, outcome: str, ledger: Ledger, trace_id: str, *, dropped: bool, hinted: bool) -> None:
+    def add(self, outcome: str, ledger: TraceIndex, trace_id: str, *, dropped: bool, hinted: bool) -> None:
         self.outcomes[outcome] += 1
         self.dropped += dropped
         self.hinted += hinted
@@ -62,7 +62,7 @@ class Tally:
             return
         self._count(entry, wasted=outcome != Outcome.COMPLETE)
 
-    def replaced(self, ledger: Ledger, trace_id: str) -> None:
+    def replaced(self, ledger: TraceIndex, trace_id: str) -> None:
         entry = ledger.entry(trace_id)
         if entry is not None:
             self.repeated += 1
@@ -75,24 +75,26 @@ class Tally:
 
 
 def lines(
-    recipe: Recipe, models: Mapping[str, Model], ledgers: Mapping[str, Ledger], *, settled: bool
-) -> dict[str, Line]:
+    recipe: Recipe, models: Mapping[str, Model], ledgers: Mapping[str, TraceIndex], *, settled: bool
+) -> dict[str, TeacherPolicy]:
     """Every teacher of a recipe with what it has finished. `settled`: what once failed counts as finished, too."""
     rules = Rules(
         teachers=recipe.teachers,
         outcomes=recipe.generate.outcomes,
         relative_tolerance=recipe.filter.answer.relative_tolerance,
     )
-    made: dict[str, Line] = {}
+    made: dict[str, TeacherPolicy] = {}
     for teacher in recipe.teachers:
         ledger = ledgers[teacher.name]
         author = Author(teacher=teacher, model=models[teacher.name], seed=recipe.seed)
         found = ledger.found_or_failed if settled else ledger.found
-        made[teacher.name] = Line(author, rules, found, made.get(teacher.after or ""))
+        made[teacher.name] = TeacherPolicy(author, rules, found, made.get(teacher.after or ""))
     return made
 
 
-def settle(plan: Plan, found: Mapping[str, Line], ledgers: Mapping[str, Ledger]) -> dict[str, Tally]:
+def settle(
+    plan: QuestionPlan, found: Mapping[str, TeacherPolicy], ledgers: Mapping[str, TraceIndex]
+) -> dict[str, Tally]:
     """Count what every teacher has finished, and write which traces later stages see to `plan.parquet`."""
     tallies = {name: Tally() for name in found}
     with atomic_path(plan.folder / PLAN) as path, pq.ParquetWriter(path, _SCHEMA, compression="zstd") as table:
@@ -107,7 +109,7 @@ def settle(plan: Plan, found: Mapping[str, Line], ledgers: Mapping[str, Ledger])
     return tallies
 
 
-def _settled(sample: Sample, line: Line, ledger: Ledger, tally: Tally) -> Iterator[dict[str, Any]]:
+def _settled(sample: Sample, line: TeacherPolicy, ledger: TraceIndex, tally: Tally) -> Iterator[dict[str, Any]]:
     """The rows of one teacher's final traces of a sample, counted."""
     look = line.look(sample)
     tally.open += len(look.open) + look.waiting
@@ -127,7 +129,7 @@ def _settled(sample: Sample, line: Line, ledger: Ledger, tally: Tally) -> Iterat
             }
 
 
-def outputs(plan: Plan, traces: int) -> dict[str, Output]:
+def outputs(plan: QuestionPlan, traces: int) -> dict[str, Output]:
     """The files of the plan with their digests and numbers of records."""
     counts = {SAMPLES: plan.samples, QUARANTINE: plan.quarantined.total(), PLAN: traces}
     return {name: describe(plan.folder / name, count) for name, count in counts.items()}

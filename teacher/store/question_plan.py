@@ -39,7 +39,7 @@ _LIMIT_POOL = 20_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class QuestionPlan:
     """The samples of a run, and the counts of what was planned."""
 
     folder: Path
@@ -343,14 +343,14 @@ def quarantined(folder: Path) -> Counter[str]:
     return Counter(row["reason"] for row in read_jsonl(folder / QUARANTINE, check=requiring("reason")))
 
 
-def planned(pending: Path, routed: Mapping[str, int]) -> Plan:
+def planned(pending: Path, routed: Mapping[str, int]) -> QuestionPlan:
     """A plan that `prepare` has written, before it is put in place."""
     with pq.ParquetFile(pending / SAMPLES) as table:
         samples = table.metadata.num_rows
-    return Plan(folder=pending, samples=samples, quarantined=quarantined(pending), routed=routed)
+    return QuestionPlan(folder=pending, samples=samples, quarantined=quarantined(pending), routed=routed)
 
 
-def read(folder: Path) -> Plan:
+def read(folder: Path) -> QuestionPlan:
     """The plan in place."""
     try:
         with pq.ParquetFile(folder / SAMPLES) as table:
@@ -360,4 +360,4 @@ def read(folder: Path) -> Plan:
         raise DataError(
             f"{folder}: the plan cannot be read ({error}); remove {folder / STATE} and run again"
         ) from None
-    return Plan(folder=folder, samples=samples, quarantined=quarantined(folder), routed=routed)
+    return QuestionPlan(folder=folder, samples=samples, quarantined=quarantined(folder), routed=routed)

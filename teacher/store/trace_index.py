@@ -16,7 +16,7 @@ from distill.artifacts.manifest import Output, describe
 from distill.errors import StorageError
 from distill.types import Outcome
 from teacher.messages.completion import ROW_FAULTS
-from teacher.scheduling.sampling_policy import Finding
+from teacher.scheduling.sampling_policy import TraceStatus
 
 _OUTCOMES = tuple(str(outcome) for outcome in Outcome)
 _USAGE = ("prompt", "image", "reasoning", "answer")
@@ -43,7 +43,7 @@ def part_path(folder: Path, number: int) -> Path:
 
 
 @dataclass(slots=True)
-class Ledger:
+class TraceIndex:
     """What the journals in `folder` hold."""
 
     folder: Path
@@ -89,7 +89,7 @@ class Ledger:
         """How the finished traces ended, those included that the recipe no longer wants."""
         return Counter(_OUTCOMES[packed[0]] for packed in self._done.values())
 
-    def become(self, other: "Ledger") -> None:
+    def become(self, other: "TraceIndex") -> None:
         """Take over what another ledger of the same folder holds: the parts have been rewritten."""
         self.close()
         for each in fields(self):
@@ -102,15 +102,15 @@ class Ledger:
         code, part, start, *usage = _ENTRY.unpack(packed)
         return Entry(outcome=_OUTCOMES[code], part=part, start=start, usage=dict(zip(_USAGE, usage, strict=True)))
 
-    def found(self, trace_id: str) -> Finding | None:
+    def found(self, trace_id: str) -> TraceStatus | None:
         """A finished trace, or an error of this run; what failed in an earlier run counts as never asked."""
         key = bytes.fromhex(trace_id)
         packed = self._done.get(key)
         if packed is not None:
-            return Finding(outcome=_OUTCOMES[packed[0]], record=lambda: self.read(trace_id))
+            return TraceStatus(outcome=_OUTCOMES[packed[0]], record=lambda: self.read(trace_id))
         return _FAILED if key in self.failed else None
 
-    def found_or_failed(self, trace_id: str) -> Finding | None:
+    def found_or_failed(self, trace_id: str) -> TraceStatus | None:
         """The same with the errors of earlier runs, for telling what there is rather than what to ask."""
         return self.found(trace_id) or (_FAILED if bytes.fromhex(trace_id) in self.errors else None)
 
@@ -153,4 +153,4 @@ class Ledger:
         self._files.clear()
 
 
-_FAILED = Finding(outcome=str(Outcome.ERROR), record=dict)
+_FAILED = TraceStatus(outcome=str(Outcome.ERROR), record=dict)

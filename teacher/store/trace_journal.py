@@ -22,10 +22,10 @@ from distill.recipe.recipe import Teacher
 from distill.traces.logprobs import encode
 from distill.traces.trace_lines import trace_fault
 from distill.types import Outcome, Trace, Usage
-from teacher.messages.completion import Completion, Served
-from teacher.messages.parse import VERSION, Parsed, parse
+from teacher.messages.completion import Completion, EngineInfo
+from teacher.messages.parse import VERSION, ParsedCompletion, parse
 from teacher.messages.request import Model, Request
-from teacher.store.trace_index import Ledger, part_number, part_path
+from teacher.store.trace_index import TraceIndex, part_number, part_path
 
 PART_RECORDS = 50_000
 """A part that holds so many records is closed for good, so that later stages have units to work on."""
@@ -35,9 +35,9 @@ def parts(folder: Path) -> list[Path]:
     return sorted(folder.glob("part-*.jsonl"))
 
 
-def scan(folder: Path, teacher: Teacher) -> Ledger:
+def scan(folder: Path, teacher: Teacher) -> TraceIndex:
     """Read every part once, changing nothing. Of several finished records with one id the first counts."""
-    ledger = Ledger(folder)
+    ledger = TraceIndex(folder)
     for part in parts(folder):
         _scan_part(ledger, part, teacher)
     ledger.errors = {key: passing for key, passing in ledger.failed.items() if key.hex() not in ledger}
@@ -45,7 +45,7 @@ def scan(folder: Path, teacher: Teacher) -> Ledger:
     return ledger
 
 
-def _scan_part(ledger: Ledger, part: Path, teacher: Teacher) -> None:
+def _scan_part(ledger: TraceIndex, part: Path, teacher: Teacher) -> None:
     ledger.records[part], ledger.ends[part] = 0, part.stat().st_size
 
     def on_damage(_: Damaged) -> None:
@@ -64,7 +64,7 @@ def _scan_part(ledger: Ledger, part: Path, teacher: Teacher) -> None:
         ledger.add(record, part_number(part), start)
 
 
-def clean(ledger: Ledger, teacher: Teacher, *, drop_errors: bool) -> None:
+def clean(ledger: TraceIndex, teacher: Teacher, *, drop_errors: bool) -> None:
     """Rewrite the spoilt parts, and with `drop_errors` those that hold errors about to be asked again.
 
     What is damaged goes to the part's side file first.
@@ -120,7 +120,7 @@ def _parsed_again(record: Mapping[str, Any], teacher: Teacher) -> dict[str, Any]
     return changed
 
 
-def trace(teacher: Teacher, model: Model, served: Served, request: Request, completion: Completion) -> Trace:
+def trace(teacher: Teacher, model: Model, served: EngineInfo, request: Request, completion: Completion) -> Trace:
     """The record of one finished request. What a server repeats of our secrets is masked before it is parsed."""
     completion = replace(
         completion,
@@ -130,7 +130,7 @@ def trace(teacher: Teacher, model: Model, served: Served, request: Request, comp
         notes=tuple(map(redact.exact, completion.notes)),
     )
     if completion.error:
-        parsed = Parsed(reasoning="", answer="", outcome=Outcome.ERROR)
+        parsed = ParsedCompletion(reasoning="", answer="", outcome=Outcome.ERROR)
     else:
         parsed = parse(completion.text, mode=teacher.reasoning, finish_reason=completion.finish_reason)
     return Trace(
@@ -176,7 +176,7 @@ def trace(teacher: Teacher, model: Model, served: Served, request: Request, comp
     )
 
 
-def _divided(total: int, reasoning_tokens: int | None, parsed: Parsed) -> dict[str, int]:
+def _divided(total: int, reasoning_tokens: int | None, parsed: ParsedCompletion) -> dict[str, int]:
     """Completion tokens as reasoning and answer; by their lengths in characters when the engine does not say."""
     if reasoning_tokens is None:
         characters = len(parsed.reasoning) + len(parsed.answer)
@@ -197,7 +197,7 @@ class TraceJournal:
     a finished trace wait for longer than the flush interval, and a slow disk makes nobody else wait.
     """
 
-    def __init__(self, ledger: Ledger, *, flush_interval_s: float) -> None:
+    def __init__(self, ledger: TraceIndex, *, flush_interval_s: float) -> None:
         self._ledger = ledger
         self._flush_interval_s = flush_interval_s
         self._journal: Journal | None = None

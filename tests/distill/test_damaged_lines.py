@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from distill.artifacts.damaged_lines import counted, recovered, side_file
-from distill.artifacts.json_lines import Damaged, Reader, record_at, requiring, seal
+from distill.artifacts.json_lines import Damaged, LineReader, record_at, requiring, seal
 from distill.artifacts.manifest import Journal, read_jsonl, read_jsonl_at
 from distill.errors import DataError, StorageError
 from distill.traces.trace_lines import trace_fault
@@ -19,7 +19,7 @@ LINES = [seal(record) for record in RECORDS]
 
 def found(data: bytes) -> tuple[list[object], list[Damaged]]:
     """Records and damaged pieces of a file's bytes."""
-    reader, start = Reader(plain=False), 0
+    reader, start = LineReader(plain=False), 0
     read: list[tuple[int, dict[str, object]] | Damaged] = []
     for line in data.splitlines(keepends=True) if b"\r" not in data else data.split(b"\n"):
         line = line if line.endswith(b"\n") else line + b"\n"

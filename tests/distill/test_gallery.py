@@ -23,10 +23,10 @@ def drawn(shown: gallery.Gallery) -> str:
     return html.render(PAGE, title="t", gallery=shown)
 
 
-def card(rationale: str = "because", images: tuple[ImageRef, ...] = (), **facts: object) -> gallery.Card:
-    reply = gallery.Reply(arm="distilled", answer="4", verdict="wrong", rationale=rationale)
+def card(rationale: str = "because", images: tuple[ImageRef, ...] = (), **facts: object) -> gallery.GalleryCard:
+    reply = gallery.CardReply(arm="distilled", answer="4", verdict="wrong", rationale=rationale)
     settings = {"question": "How many?", "gold": "5", "domain": "charts", "kind": "wrong", "images": images}
-    return gallery.Card(**{**settings, "replies": (reply,), **facts})
+    return gallery.GalleryCard(**{**settings, "replies": (reply,), **facts})
 
 
 def stored(page: str) -> list[bytes]:

@@ -16,7 +16,7 @@ from distill.data.image_metadata import without_metadata
 from distill.recipe.recipe import Teacher
 from distill.types import ImageRef
 from teacher.engines.image_folders import Folders
-from teacher.engines.image_parts import Pictures
+from teacher.engines.image_parts import ImageParts
 
 MAX_PIXELS = 10**8
 MARKS = (b"CANARY-GPS", b"CANARY-COMMENT", b"CANARY-XMP", b"CANARY-TEXT", b"CANARY-TAIL", b"CANARY-IPTC")
@@ -116,7 +116,7 @@ def test_no_server_gets_metadata_and_one_that_reads_files_gets_the_path(tmp_path
 
     def sent(url: str, backend: str) -> bytes:
         teacher = Teacher(name="t", model="m", backend=backend, base_url=url)
-        pictures = Pictures(
+        pictures = ImageParts(
             teacher, Folders(patience_s=0.0), max_pixels=MAX_PIXELS, local_media=False, urls=teacher.urls
         )
         part = orjson.loads(orjson.dumps(asyncio.run(pictures.part(ref))))

@@ -6,20 +6,20 @@ from typing import Any
 import pytest
 
 from distill.ablation import results
-from distill.ablation.results import Outcome
+from distill.ablation.results import ArmResult
 from distill.errors import DataError
 from distill.recipe import recipe
 
 STUDIES = recipe.load("tiny-studies")
 
 
-def outcome(right: list[bool], folder: Path = Path("arms/a/seed-0"), ids: str = "q") -> Outcome:
+def outcome(right: list[bool], folder: Path = Path("arms/a/seed-0"), ids: str = "q") -> ArmResult:
     lines = [
         {"sample_id": f"{ids}{place:04d}", "domain": ("charts", "scenes")[place % 2], "verdict": verdict}
         for place, verdict in enumerate("correct" if each else "wrong" for each in right)
     ]
     share = sum(right) / len(right)
-    return Outcome(
+    return ArmResult(
         about="",
         changed={},
         folder=folder,
@@ -31,7 +31,7 @@ def outcome(right: list[bool], folder: Path = Path("arms/a/seed-0"), ids: str = 
     )
 
 
-def arms(**shares: list[float]) -> dict[str, dict[int, Outcome]]:
+def arms(**shares: list[float]) -> dict[str, dict[int, ArmResult]]:
     """Of 200 questions the first so many are answered correctly, seed by seed."""
     return {
         name: {
@@ -42,7 +42,7 @@ def arms(**shares: list[float]) -> dict[str, dict[int, Outcome]]:
     }
 
 
-def table(found: dict[str, dict[int, Outcome]]) -> dict[str, Any]:
+def table(found: dict[str, dict[int, ArmResult]]) -> dict[str, Any]:
     return results.table(STUDIES, Path(), found, {"logprobs": "none stored"})
 
 

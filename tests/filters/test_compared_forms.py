@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from run_fixtures import sample, trace
 
-from filters.matching.near_duplicates import Index
+from filters.matching.near_duplicates import LshIndex
 from filters.signals.trace_duplicates import Duplicates
 from filters.text.compared_forms import apart, forms
 from filters.text.layout import without_layout
@@ -173,7 +173,7 @@ LINKS = {
 }
 
 
-def groups_of(index: Index, order: list[str]) -> set[frozenset[str]]:
+def groups_of(index: LshIndex, order: list[str]) -> set[frozenset[str]]:
     found: dict[int, set[str]] = {}
     for row, root in enumerate(index.components().tolist()):
         found.setdefault(root, set()).add(order[row])
@@ -184,7 +184,7 @@ def groups_of(index: Index, order: list[str]) -> set[frozenset[str]]:
 def test_no_chain_leads_from_one_name_to_another(tmp_path, steps: int) -> None:
     results = []
     for number, order in enumerate(permutations(LINKS)):
-        index = Index.open(tmp_path / str(number), SCHEME, 0.6)
+        index = LshIndex.open(tmp_path / str(number), SCHEME, 0.6)
         for names in np.array_split(np.array(order), steps):
             signed = sign([LINKS[name] for name in names], SCHEME)
             index.add(

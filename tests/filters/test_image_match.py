@@ -149,7 +149,7 @@ def hashed(seed, count):
         made += [value, flipped]
     shade = [bytes([level]) * 256 for level in (100, 110, 125)]
     return [
-        image_match.Look(phash=value.to_bytes(8) + shade[place % 3], flat=place % 17 == 0, pixels=str(place))
+        image_match.ImageHashes(phash=value.to_bytes(8) + shade[place % 3], flat=place % 17 == 0, pixels=str(place))
         for place, value in enumerate(made)
     ]
 
@@ -184,7 +184,7 @@ def test_looks_that_are_asked_about_again_are_remembered_only_while_they_are_the
 def test_clusters_do_not_depend_on_the_order_or_on_how_many_pairs_are_judged_at_once():
     """Six pictures in a chain of copies, and one that is not confirmed."""
     plain = bytes(8) + bytes(256)
-    seen = [image_match.Look(phash=plain, flat=False, pixels=str(place)) for place in range(8)]
+    seen = [image_match.ImageHashes(phash=plain, flat=False, pixels=str(place)) for place in range(8)]
     linked = {frozenset(pair) for pair in [(0, 3), (3, 5), (5, 1), (1, 6), (2, 4)]}
     rng = np.random.default_rng(12)
     for batch in (1, 3, 100):

@@ -8,7 +8,7 @@ import pytest
 
 from distill.errors import DataError, StaleError
 from filters.matching import near_duplicates
-from filters.matching.near_duplicates import Index
+from filters.matching.near_duplicates import LshIndex
 from filters.text.minhash import Scheme, jaccard, shingles, sign
 
 SCHEME = Scheme()
@@ -56,7 +56,7 @@ class Library:
     """Adds texts to an index as the filter does, in the order given."""
 
     def __init__(self, folder, threshold=0.8, scheme=SCHEME):
-        self.index = Index.open(folder, scheme, threshold)
+        self.index = LshIndex.open(folder, scheme, threshold)
         self.texts = {}
 
     def add(self, texts, known=()):
@@ -148,14 +148,14 @@ def test_an_index_of_another_scheme_or_threshold_is_not_read(tmp_path):
     Library(tmp_path).add(corpus(singles=5, groups=1))
     for scheme, threshold in ((Scheme(shingle=4), 0.8), (Scheme(bands=8), 0.8), (SCHEME, 0.9)):
         with pytest.raises(StaleError, match="distill-minhash"):
-            Index.open(tmp_path, scheme, threshold)
+            LshIndex.open(tmp_path, scheme, threshold)
 
 
 def test_a_damaged_index_says_what_to_do(tmp_path):
     Library(tmp_path).add(corpus(singles=5, groups=1))
     (tmp_path / "segment-00000/keys.npy").write_bytes(b"nonsense")
     with pytest.raises(DataError, match="remove"):
-        Index.open(tmp_path, SCHEME, 0.8)
+        LshIndex.open(tmp_path, SCHEME, 0.8)
 
 
 def test_what_a_kill_left_of_an_addition_is_not_part_of_the_index(tmp_path):

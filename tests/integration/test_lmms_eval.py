@@ -75,12 +75,12 @@ def run(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def task(run: Path, tmp_path: Path) -> lmms_tasks.Task:
+def task(run: Path, tmp_path: Path) -> lmms_tasks.LmmsTask:
     (found,) = lmms_tasks.write(recipe.load(run / "recipe.toml"), ["test"], tmp_path / "tasks")
     return found
 
 
-def settings(task: lmms_tasks.Task) -> dict[str, Any]:
+def settings(task: lmms_tasks.LmmsTask) -> dict[str, Any]:
     """The task file, every `!function` loaded as a module of its own, as lmms-eval does."""
 
     class Loader(yaml.SafeLoader):
@@ -182,7 +182,7 @@ def expected(run: Path) -> dict[str, float]:
 
 
 def test_a_dry_run_asks_a_server_and_comes_to_the_figures_of_distill_eval(
-    run: Path, task: lmms_tasks.Task, tmp_path: Path
+    run: Path, task: lmms_tasks.LmmsTask, tmp_path: Path
 ) -> None:
     values = settings(task)
     rows = documents(values, tmp_path / "cache")
@@ -203,7 +203,7 @@ def test_a_dry_run_asks_a_server_and_comes_to_the_figures_of_distill_eval(
 
 
 def test_a_task_shows_the_pixels_that_the_student_learned_from(
-    run: Path, task: lmms_tasks.Task, tmp_path: Path
+    run: Path, task: lmms_tasks.LmmsTask, tmp_path: Path
 ) -> None:
     values = settings(task)
     samples = {sample.id: sample for sample in reader.samples(recipe.load(run / "recipe.toml"), "test")}
@@ -224,7 +224,7 @@ def test_students_asked_for_answers_alone_are_asked_in_the_words_they_learned(ru
     assert all(values["doc_to_text"](row).endswith(" /no_think") for row in documents(values, tmp_path / "cache"))
 
 
-def test_the_task_needs_nothing_of_this_toolkit_where_lmms_eval_runs(task: lmms_tasks.Task) -> None:
+def test_the_task_needs_nothing_of_this_toolkit_where_lmms_eval_runs(task: lmms_tasks.LmmsTask) -> None:
     ours = "{'distill', 'student', 'orjson', 'pyarrow'}"
     script = f"""
 import sys
@@ -237,7 +237,7 @@ print(sorted({ours} & {{name.partition('.')[0] for name in sys.modules}}))
 
 
 def test_a_judge_that_is_not_there_is_named(
-    task: lmms_tasks.Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    task: lmms_tasks.LmmsTask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for python in (str(tmp_path / "nowhere"), "/bin/false"):
         monkeypatch.setenv("DISTILL_PYTHON", python)
@@ -277,7 +277,7 @@ LMMS_PYTHON = os.environ.get("DISTILL_LMMS_PYTHON", "")
 
 @pytest.mark.skipif(not LMMS_PYTHON, reason="DISTILL_LMMS_PYTHON names no environment that has lmms-eval")
 def test_lmms_eval_itself_runs_the_task_and_comes_to_the_figures_of_distill_eval(
-    run: Path, task: lmms_tasks.Task, tmp_path: Path
+    run: Path, task: lmms_tasks.LmmsTask, tmp_path: Path
 ) -> None:
     site = tmp_path / "site"
     site.mkdir()

@@ -15,6 +15,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("distill", "teacher", "filters", "student")
 HEAVY = ("torch", "transformers", "trl", "peft", "datasets", "accelerate", "ray", "vllm")
+
+
 def may_be_heavy() -> set[str]:
     """Modules that exist for the heavy packages and may import them at the top: the linter's list."""
     lint = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["ruff"]["lint"]

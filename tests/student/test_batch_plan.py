@@ -9,13 +9,13 @@ import pytest
 from distill.errors import RecipeError
 from distill.recipe.stages import Stage
 from student.data import mixture
-from student.data.batch_plan import Plan, Step
+from student.data.batch_plan import BatchPlan, Step
 
 LENGTHS = np.random.default_rng(0).integers(20, 400, 200)
 TEACHERS = ["structured", "analyst", "reader", "reader"] * 50
 
 
-def plan(lengths=LENGTHS, *, seed: int = 0, processes: int = 1, ranks=None, sources=None, **settings) -> Plan:
+def plan(lengths=LENGTHS, *, seed: int = 0, processes: int = 1, ranks=None, sources=None, **settings) -> BatchPlan:
     stage = Stage(**{"name": "s", "data": "traces", "train": ("language",), "micro_batch_tokens": 1000, **settings})
     groups = mixture.groups(
         lengths,
@@ -26,7 +26,7 @@ def plan(lengths=LENGTHS, *, seed: int = 0, processes: int = 1, ranks=None, sour
         weights=stage.teachers,
     )
     ranks = np.arange(len(lengths)) if ranks is None else ranks
-    return Plan(
+    return BatchPlan(
         lengths.tolist(),
         [1] * len(lengths),
         stage,
@@ -122,11 +122,11 @@ def test_packs_of_a_budget_are_full():
     chance = np.random.default_rng(1)
     lengths = np.clip(chance.lognormal(5, 0.8, 5000), 20, 2000).astype(int)
     stage = Stage(name="s", data="traces", train=("language",), micro_batch_tokens=8192, batch_tokens=32_768)
-    packed = Plan(lengths.tolist(), [1] * 5000, stage, epoch_rows=lambda epoch: np.arange(5000), seed=0)
+    packed = BatchPlan(lengths.tolist(), [1] * 5000, stage, epoch_rows=lambda epoch: np.arange(5000), seed=0)
     assert packed.fill() > 0.97
 
 
-def shares(steps: Plan, names: list[str]) -> dict[str, float]:
+def shares(steps: BatchPlan, names: list[str]) -> dict[str, float]:
     tokens: Counter[str] = Counter()
     for step in steps:
         for row in rows_of(step):
@@ -181,7 +181,7 @@ def test_packs_of_the_tiny_recipe_are_full(name: str):
         max_length=stage.max_length,
         max_pixels=10**6,
     )
-    packed = Plan(
+    packed = BatchPlan(
         examples.lengths,
         [len(example.row.images) for example in examples.rows],
         stage,

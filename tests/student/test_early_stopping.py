@@ -32,16 +32,16 @@ def losses(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
     yield waiting
 
 
-def watcher(folder: Path, **settings: Any) -> early_stopping.Watch:
+def watcher(folder: Path, **settings: Any) -> early_stopping.EarlyStopping:
     validation = Validation(**{"hold_out": 10, "every_steps": 10, **settings})
-    return early_stopping.Watch(validation, folder, folder / "checkpoints", title="stage")
+    return early_stopping.EarlyStopping(validation, folder, folder / "checkpoints", title="stage")
 
 
 def kept(folder: Path) -> list[str]:
     return sorted(path.name for path in (folder / "checkpoints").glob("*"))
 
 
-def look(watched: early_stopping.Watch, *steps: int) -> list[bool]:
+def look(watched: early_stopping.EarlyStopping, *steps: int) -> list[bool]:
     told = []
     for step in steps:
         measured = watched.measure(nn.Linear(1, 1), step, 100)

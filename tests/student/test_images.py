@@ -18,7 +18,7 @@ from distill.data import images as image_files
 from distill.errors import ImageError
 from distill.types import ImageRef
 from student.data import images as pictures
-from student.data.disk_cache import DATA, INDEX, Shelf
+from student.data.disk_cache import DATA, INDEX, DiskCache
 
 PIXELS = 10**6
 OFF: dict[str, int] = {"memory_bytes": 0}
@@ -245,7 +245,7 @@ def test_an_image_cut_short_is_found_out_by_planning_wherever_pixels_are_kept(se
 
 
 def test_what_was_torn_is_never_read(tmp_path):
-    shelf = Shelf(tmp_path, max_bytes=1000)
+    shelf = DiskCache(tmp_path, max_bytes=1000)
     for name in "abc":
         assert shelf.put(name, [name.encode() * 100], {"of": name})
     shelf.close()
@@ -254,23 +254,23 @@ def test_what_was_torn_is_never_read(tmp_path):
     with (tmp_path / DATA).open("r+b") as file:
         file.seek(150)
         file.write(b"?")
-    again = Shelf(tmp_path, max_bytes=1000)
+    again = DiskCache(tmp_path, max_bytes=1000)
     assert "d" not in again and again.get("b") is None
     assert again.get("a") == (b"a" * 100, {"of": "a"}) and again.get("c") == (b"c" * 100, {"of": "c"})
     assert again.put("b", [b"b" * 100], {"of": "b"}) and again.put("d", [b"d" * 40], None)
-    assert Shelf(tmp_path, max_bytes=0).get("b") == (b"b" * 100, {"of": "b"})
-    assert Shelf(tmp_path, max_bytes=0).get("d") == (b"d" * 40, None)
+    assert DiskCache(tmp_path, max_bytes=0).get("b") == (b"b" * 100, {"of": "b"})
+    assert DiskCache(tmp_path, max_bytes=0).get("d") == (b"d" * 40, None)
 
 
 def test_data_that_is_shorter_than_its_index_says_is_missing(tmp_path):
-    shelf = Shelf(tmp_path, max_bytes=1000)
+    shelf = DiskCache(tmp_path, max_bytes=1000)
     shelf.put("a", [b"a" * 100], None)
     os.truncate(tmp_path / DATA, 60)
     assert shelf.get("a") is None
 
 
 def test_what_does_not_fit_is_turned_away_and_the_rest_stays(tmp_path):
-    shelf = Shelf(tmp_path, max_bytes=250)
+    shelf = DiskCache(tmp_path, max_bytes=250)
     assert [shelf.put(name, [b"x" * 100], None) for name in "abc"] == [True, True, False]
     assert shelf.full and "c" not in shelf and shelf.get("b") is not None and shelf.bytes == 200
 
@@ -297,13 +297,13 @@ def test_writers_killed_at_any_time_leave_whole_entries_only(tmp_path):
         ]
         for writer in writers:
             writer.stdout.readline()
-        reader = Shelf(tmp_path, max_bytes=0)
+        reader = DiskCache(tmp_path, max_bytes=0)
         while len(reader) < 20:
             "0" in reader or reader.get("1")
         for writer in writers:
             writer.send_signal(signal.SIGKILL)
             writer.communicate()
-    whole = Shelf(tmp_path, max_bytes=0)
+    whole = DiskCache(tmp_path, max_bytes=0)
     names = list(whole._entries)
     assert len(names) >= 20 and all(whole.get(name) == (name.encode() * 3000, int(name)) for name in names)
 

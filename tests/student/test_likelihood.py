@@ -13,9 +13,9 @@ import torch
 from distill.data import images
 from distill.errors import ModelError
 from distill.types import ImageRef
-from student.data.rows import Row
+from student.data.rows import TrainingRow
 from student.inference import likelihood
-from student.inference.likelihood import RANK_CLIP, Fit, Said
+from student.inference.likelihood import RANK_CLIP, LikelihoodScorer, ScoredRow
 from student.models import siq_vl
 
 PIXELS = 10**6
@@ -35,28 +35,28 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any]:
     return siq_vl.load(str(folder))
 
 
-def said(folder: Path, count: int = 6) -> list[Said]:
+def said(folder: Path, count: int = 6) -> list[ScoredRow]:
     """Traces of different lengths about one image each, and one about no image."""
     found = []
     for number in range(count):
         path = tiny_models.picture(folder / f"{number}.png", number, size=24)
         ref = ImageRef(sha256=images.sha256(path.read_bytes()), path=str(path))
         head = "<think>\n" + "Row 1: red circle, 1 + 2 = 3.\n" * number + "</think>\n\n"
-        row = Row(
+        row = TrainingRow(
             id=f"trace{number}",
             images=(ref,) if number != 2 else (),
             question="How many red circles?" + " Count them." * (number % 3),
             response=f"{head}{7 * number} circles",
         )
-        found.append(Said(row=row, answer_at=len(head)))
+        found.append(ScoredRow(row=row, answer_at=len(head)))
     return found
 
 
-def fit_of(student: tuple[Any, Any], **options: Any) -> Fit:
-    return Fit(*student, **{"batch_tokens": 200, "max_length": 1000, "max_pixels": PIXELS, **options})
+def fit_of(student: tuple[Any, Any], **options: Any) -> LikelihoodScorer:
+    return LikelihoodScorer(*student, **{"batch_tokens": 200, "max_length": 1000, "max_pixels": PIXELS, **options})
 
 
-def naive(student: tuple[Any, Any], row: Row, text: str, *, pictures: bool) -> list[tuple[float, int]]:
+def naive(student: tuple[Any, Any], row: TrainingRow, text: str, *, pictures: bool) -> list[tuple[float, int]]:
     """Surprisal and rank of each token of the response in a whole text, one position after the other."""
     model, processor = student
     shown = [images.load(ref, max_pixels=PIXELS) for ref in row.images] if pictures else None
@@ -78,7 +78,7 @@ def mean(values: list[float]) -> float:
     return sum(values) / len(values)
 
 
-def expected(student: tuple[Any, Any], item: Said) -> dict[str, Any]:
+def expected(student: tuple[Any, Any], item: ScoredRow) -> dict[str, Any]:
     row, tokenizer = item.row, student[1].tokenizer
     answer = len(tokenizer(row.response[item.answer_at :], add_special_tokens=False)["input_ids"])
     turn = f"<|im_start|>assistant\n{row.response}<|im_end|>\n"
@@ -109,7 +109,7 @@ def test_every_value_equals_the_naive_one(tiny: tuple[Any, Any], tmp_path: Path)
 def test_every_class_of_student_can_be_measured_alone_or_in_company(kind: str, world: Path, tmp_path: Path) -> None:
     student = worlds.student(kind, world)
     rows = worlds.rows(tmp_path, 6)
-    items = [Said(row=row, answer_at=row.response.rindex("\n") + 1) for row in rows]
+    items = [ScoredRow(row=row, answer_at=row.response.rindex("\n") + 1) for row in rows]
     together, alone = fit_of(student)(items), fit_of(student, batch_tokens=1)(items)
     for one, other in zip(together, alone, strict=True):
         assert one == pytest.approx(other, abs=1e-4)
@@ -168,10 +168,10 @@ def test_what_cannot_be_measured_has_a_reason_and_costs_its_neighbours_nothing(
     good = fit_of(tiny)(items)
     lost = ImageRef(sha256="0" * 64, path=str(tmp_path / "nowhere.png"))
     broken = [
-        Said(row=replace(items[0].row, id="long", response="7 " * 2000), answer_at=0),
-        Said(row=replace(items[0].row, id="lost", images=(lost,)), answer_at=0),
-        Said(row=replace(items[0].row, id="mark", response="an <image> here"), answer_at=0),
-        Said(row=replace(items[0].row, id="empty", response=""), answer_at=0),
+        ScoredRow(row=replace(items[0].row, id="long", response="7 " * 2000), answer_at=0),
+        ScoredRow(row=replace(items[0].row, id="lost", images=(lost,)), answer_at=0),
+        ScoredRow(row=replace(items[0].row, id="mark", response="an <image> here"), answer_at=0),
+        ScoredRow(row=replace(items[0].row, id="empty", response=""), answer_at=0),
     ]
     found = fit_of(tiny)([broken[0], items[0], broken[1], *items[1:], *broken[2:]])
     reasons = [values["reason"] for values in found if "reason" in values]
@@ -203,8 +203,8 @@ def test_a_trained_student_needs_the_image_where_the_answer_is_in_it(tiny: tuple
     for number in range(4):
         path = tiny_models.picture(tmp_path / f"{number}.png", number, size=24)
         ref = ImageRef(sha256=images.sha256(path.read_bytes()), path=str(path))
-        row = Row(id=str(number), images=(ref,), question="How many?", response=f"{number + 3}")
-        items.append(Said(row=row, answer_at=0))
+        row = TrainingRow(id=str(number), images=(ref,), question="How many?", response=f"{number + 3}")
+        items.append(ScoredRow(row=row, answer_at=0))
     before = fit_of((student, processor))(items)
     optimizer = torch.optim.AdamW(student.parameters(), lr=1e-3)
     text = "<|im_start|>user\n<image>How many?<|im_end|>\n<|im_start|>assistant\n{}<|im_end|>\n"
@@ -232,7 +232,7 @@ def test_a_trained_student_needs_the_image_where_the_answer_is_in_it(tiny: tuple
 def test_rows_that_share_a_line_are_measured_as_if_alone(kind: str, world: Path, tmp_path: Path) -> None:
     """Lines are packed on GPUs only, where nothing else can be compared in a test; the path is the same here."""
     student = worlds.student(kind, world)
-    items = [Said(row=row, answer_at=row.response.rindex("\n") + 1) for row in worlds.rows(tmp_path, 7)]
+    items = [ScoredRow(row=row, answer_at=row.response.rindex("\n") + 1) for row in worlds.rows(tmp_path, 7)]
     measure = fit_of(student, batch_tokens=10**6)
     apart = measure(items)
     measure._line_tokens = 300

@@ -2,8 +2,8 @@
 
 import json
 import math
-import resource
 import multiprocessing
+import resource
 import shutil
 import signal
 from pathlib import Path

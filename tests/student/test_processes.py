@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 
 from distill.artifacts.manifest import Manifest, read_jsonl
 from distill.recipe.recipe import Stage, load
-from student.data.batch_plan import Plan
+from student.data.batch_plan import BatchPlan
 from student.distributed import processes
 from student.train import train
 
@@ -279,7 +279,7 @@ def test_accelerate_launch_shards_without_a_change_to_the_recipe(world: Path):
 def test_tokens_are_shared_evenly_among_processes(settings: dict[str, int], count: int):
     chance = np.random.default_rng(0)
     lengths = np.minimum(4000, chance.lognormal(5.5, 0.8, 20_000)).astype(int)
-    plan = Plan(
+    plan = BatchPlan(
         lengths.tolist(),
         [1] * len(lengths),
         Stage(name="s", data="traces", train=("language",), max_length=4096, **settings),
@@ -312,7 +312,7 @@ def test_a_step_has_as_many_tokens_however_many_processes_share_it():
     )
     steps = [
         len(
-            Plan(
+            BatchPlan(
                 lengths.tolist(),
                 [0] * len(lengths),
                 stage,

@@ -19,7 +19,7 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def read(place: Path, more: str = "", overrides: dict[str, str] | None = None) -> list[rows.Row]:
+def read(place: Path, more: str = "", overrides: dict[str, str] | None = None) -> list[rows.TrainingRow]:
     recipe = load(worlds.recipe(place, worlds.stage("reason", more=more)).path, overrides)
     return list(rows.read(recipe, place / "run", recipe.stages[0], Counter()))
 

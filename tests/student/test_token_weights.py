@@ -8,14 +8,14 @@ import torch
 
 from distill.recipe.stages import Loss, SpanWeights
 from student.data.encode import ANSWER, FORMAT, RATIONALE, Example
-from student.data.rows import Row
+from student.data.rows import TrainingRow
 from student.models import loss_head
 from student.training import token_weights
 
 
 def example(rationale: int, answer: int, form: int, weight: float = 1.0) -> Example:
     kinds = np.array([RATIONALE] * rationale + [ANSWER] * answer + [FORMAT] * form, dtype=np.uint8)
-    row = Row(id="r", images=(), question="", response="", weight=weight)
+    row = TrainingRow(id="r", images=(), question="", response="", weight=weight)
     return Example(row=row, ids=np.zeros(len(kinds) + 1, np.int32), begin=1, kinds=kinds)
 
 

@@ -15,8 +15,8 @@ from student.data import encode, images
 from student.models import attention, freeze, inputs, kernels, loss_head
 from student.models.siq_vl import parts
 from student.training import freeze_checks, trainer
-from student.training.metrics_log import Meter, StepLog
-from student.training.step_dataset import MICRO_BATCHES, Feed, feed
+from student.training.metrics_log import MetricsLog, StepLog
+from student.training.step_dataset import MICRO_BATCHES, StepFeed, feed
 
 SETTINGS = {
     "name": "s",
@@ -62,7 +62,7 @@ class Run:
         self.folder = folder / "checkpoints"
         self.logs: list[StepLog] = []
 
-    def feed(self, **shared: int) -> Feed:
+    def feed(self, **shared: int) -> StepFeed:
         return feed(
             self.student,
             self.parts,
@@ -166,7 +166,7 @@ def test_logs_count_real_tokens_and_not_padding(world: Path, tmp_path: Path):
 def test_a_row_that_fills_up_a_process_without_one_is_not_measured(world: Path, tmp_path: Path):
     run = Run("siq-vl", world, tmp_path, batch_size=1)
     feeds = [run.feed(process=process, processes=2) for process in (0, 1)]
-    meter = Meter(run.logs.append, feeds[0].groups, rate=1.0)
+    meter = MetricsLog(run.logs.append, feeds[0].groups, rate=1.0)
     of_process = [feed.data[0][MICRO_BATCHES] for feed in feeds]
     meter.add(loss=torch.zeros(()))
     counted = []

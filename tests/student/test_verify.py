@@ -18,7 +18,7 @@ from distill.errors import DataError, DistillError
 from distill.recipe.recipe import Recipe, load
 from distill.types import Sample
 from student.export.convert import export
-from student.export.reply_comparison import Student, Tokens
+from student.export.reply_comparison import ComparedStudent, Tokens
 from student.export.verify import questions, verify
 from student.train import train
 
@@ -63,7 +63,7 @@ def serving(recipe: Recipe, change: Change = lambda replies: replies) -> Any:
     @contextmanager
     def serve(out: Path, **_: Any) -> Iterator[Any]:
         def ask(samples: Sequence[Sample]) -> list[Tokens]:
-            student = Student(recipe, out, samples, recipe.eval.data)
+            student = ComparedStudent(recipe, out, samples, recipe.eval.data)
             found = student.replies(lambda _: None)
             return change([(student.prompts[place], found[place]) for place in range(len(samples))])
 

@@ -17,7 +17,7 @@ from PIL import Image
 from distill.artifacts.manifest import Manifest, fingerprint
 from distill.recipe.recipe import Recipe, load
 from distill.types import ImageRef
-from student.data.rows import Row
+from student.data.rows import TrainingRow
 
 COLOURS = {"red": (200, 40, 40), "green": (40, 200, 40), "blue": (40, 40, 200)}
 CORPUS = (
@@ -170,7 +170,7 @@ def recipe(folder: Path, *stages: str, more: str = "") -> Recipe:
     return load(path)
 
 
-def rows(folder: Path, count: int = 8, *, images: int = 1) -> list[Row]:
+def rows(folder: Path, count: int = 8, *, images: int = 1) -> list[TrainingRow]:
     """Rows of different lengths."""
     found = []
     for number in range(count):
@@ -179,7 +179,9 @@ def rows(folder: Path, count: int = 8, *, images: int = 1) -> list[Row]:
             path = picture(folder / "pictures" / f"{number}-{place}.png", 100 * number + place)
             refs.append(ImageRef(sha256=hashlib.sha256(path.read_bytes()).hexdigest(), path=str(path)))
         response = "<think>\n" + "row 1: red green, 1\n" * (number % 5) + f"</think>\n\n{number % 10}"
-        found.append(Row(id=f"row{number}", images=tuple(refs), question="How many red squares?", response=response))
+        found.append(
+            TrainingRow(id=f"row{number}", images=tuple(refs), question="How many red squares?", response=response)
+        )
     return found
 
 

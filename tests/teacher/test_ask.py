@@ -13,7 +13,7 @@ from distill.data.images import sha256
 from distill.errors import CircuitOpen, RecipeError
 from distill.recipe.recipe import Recipe, load
 from distill.types import ImageRef
-from teacher.ask import Question, asking, spoken
+from teacher.ask import AskedQuestion, asking, spoken
 
 
 @pytest.fixture(scope="module")
@@ -33,8 +33,8 @@ def served(folder: Path, url: str, more: str = "") -> Recipe:
     return recipe(folder, f'model = "stub"\nbase_url = "{url}"\nmax_in_flight = 4\nmax_retries = 2\n{more}')
 
 
-def questions(*texts: str) -> list[Question]:
-    return [Question(text=text) for text in texts]
+def questions(*texts: str) -> list[AskedQuestion]:
+    return [AskedQuestion(text=text) for text in texts]
 
 
 def test_answers_come_back_in_order_without_their_thinking(url: str, tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_it_asks_greedily_with_its_own_limit_and_the_teachers_system_text(url: s
     text = "Look at this very picture"
     settings = 'system = "Be brief."\nimages = "base64"\n[teachers.sampling]\ntemperature = 0.7\nmax_tokens = 999\n'
     with asking(served(tmp_path, url, settings), "judge", tmp_path, max_tokens=8) as ask:
-        ask([Question(text=text, images=(image,))])
+        ask([AskedQuestion(text=text, images=(image,))])
     (body,) = [body for body in clients.seen(url)["bodies"] if body["messages"][-1]["content"][-1]["text"] == text]
     assert body["temperature"] == 0 and body["max_tokens"] == 8
     assert body["messages"][0]["content"][0]["text"] == "Be brief."

@@ -4,7 +4,7 @@ import pytest
 
 from distill.recipe.recipe import Teacher
 from distill.types import ImageRef, Sample
-from teacher.engines.concurrency import BLIND_START, MOST, START, Pace
+from teacher.engines.concurrency import BLIND_START, MOST, START, ConcurrencyLimit
 from teacher.engines.replicas import Replica, choose
 from teacher.engines.server_info import queue
 from teacher.messages.request import Author, Model, Request
@@ -30,7 +30,7 @@ def test_the_queue_is_read_from_vllms_metrics_over_all_its_engines() -> None:
     assert queue("other_metric 1\n") is None
 
 
-def watched(pace: Pace, slots: int, looks: int = 40) -> list[int]:
+def watched(pace: ConcurrencyLimit, slots: int, looks: int = 40) -> list[int]:
     """The limits that a server with so many slots and a queue of any length leads to."""
     limits = []
     for look in range(looks):
@@ -42,23 +42,23 @@ def watched(pace: Pace, slots: int, looks: int = 40) -> list[int]:
 
 @pytest.mark.parametrize("slots", [1, 4, 64, 100, 256, 1024])
 def test_a_server_that_shows_its_queue_is_kept_full_with_a_short_queue(slots: int) -> None:
-    limits = watched(Pace(), slots)
+    limits = watched(ConcurrencyLimit(), slots)
     assert all(slots < limit <= 1.4 * slots + 8 for limit in limits[20:])
 
 
 def test_a_large_server_is_filled_within_a_few_looks() -> None:
-    assert watched(Pace(), 1024)[6] > 1024
+    assert watched(ConcurrencyLimit(), 1024)[6] > 1024
 
 
 def test_a_queue_while_the_server_still_reads_prompts_lowers_nothing() -> None:
-    pace = Pace()
+    pace = ConcurrencyLimit()
     for look, running in enumerate((20, 40, 70, 100)):
         pace.saw(running, START - running, START, now=look / 4)
     assert pace.limit == START
 
 
 def test_waves_of_prompts_lower_nothing_below_what_the_server_can_work_on() -> None:
-    pace = Pace()
+    pace = ConcurrencyLimit()
     for look in range(200):
         running = (
             min(256, pace.limit) if look % 8 else 100
@@ -69,31 +69,31 @@ def test_waves_of_prompts_lower_nothing_below_what_the_server_can_work_on() -> N
 
 
 def test_what_the_server_has_not_even_read_yet_is_not_added_to() -> None:
-    pace = Pace()
+    pace = ConcurrencyLimit()
     for look in range(20):
         pace.saw(running=4, waiting=0, in_flight=pace.limit, now=look)
     assert pace.limit <= 2 * START + 5
 
 
 def test_places_that_are_not_used_raise_nothing() -> None:
-    pace = Pace()
+    pace = ConcurrencyLimit()
     for look in range(20):
         pace.saw(running=3, waiting=0, in_flight=3, now=look)
     assert pace.limit == START
 
 
 def test_a_cap_holds_and_nothing_goes_below_one() -> None:
-    assert max(watched(Pace(cap=10), 1000)) == 10
-    assert Pace(cap=3).limit == 3
-    pace = Pace()
+    assert max(watched(ConcurrencyLimit(cap=10), 1000)) == 10
+    assert ConcurrencyLimit(cap=3).limit == 3
+    pace = ConcurrencyLimit()
     for second in range(100):
         pace.refused(1, now=10 * second)
     assert pace.limit == 1
-    assert max(watched(Pace(), 10**6)) == MOST
+    assert max(watched(ConcurrencyLimit(), 10**6)) == MOST
 
 
 def test_a_burst_of_refusals_counts_once_and_the_limit_comes_back_later() -> None:
-    pace = Pace()
+    pace = ConcurrencyLimit()
     for number in range(50):
         pace.refused(START, now=1 + number / 1000)
     lowered = pace.limit
@@ -104,7 +104,7 @@ def test_a_burst_of_refusals_counts_once_and_the_limit_comes_back_later() -> Non
     assert pace.limit > lowered
 
 
-def blind(pace: Pace, slots: int, seconds: float, *, slower: float = 0.0) -> int:
+def blind(pace: ConcurrencyLimit, slots: int, seconds: float, *, slower: float = 0.0) -> int:
     """The limit after some time with a server that shows nothing: `slots` at once, each request taking a second.
 
     `slower`: what every request beyond the slots costs all of them.
@@ -123,12 +123,12 @@ def blind(pace: Pace, slots: int, seconds: float, *, slower: float = 0.0) -> int
 
 @pytest.mark.parametrize("slots", [64, 200, 500])
 def test_a_silent_server_gets_what_its_throughput_pays_for(slots: int) -> None:
-    limit = blind(Pace(start=BLIND_START), slots, 120)
+    limit = blind(ConcurrencyLimit(start=BLIND_START), slots, 120)
     assert slots * 0.97 <= limit <= 2.6 * slots
 
 
 def test_a_silent_server_that_suffers_from_too_much_is_not_given_more() -> None:
-    assert blind(Pace(start=BLIND_START), 64, 60, slower=0.02) <= 90
+    assert blind(ConcurrencyLimit(start=BLIND_START), 64, 60, slower=0.02) <= 90
 
 
 def request_about(image: str) -> Request:
@@ -139,7 +139,7 @@ def request_about(image: str) -> Request:
 
 
 def replicas(count: int) -> list[Replica]:
-    return [Replica(f"http://127.0.0.1:{number}/v1", Pace()) for number in range(count)]
+    return [Replica(f"http://127.0.0.1:{number}/v1", ConcurrencyLimit()) for number in range(count)]
 
 
 def test_questions_about_one_image_go_to_one_server_and_images_spread_over_all() -> None:

@@ -14,7 +14,7 @@ from distill.data.images import sha256
 from distill.errors import ModelError
 from distill.recipe.recipe import Recipe, Sampling, Teacher
 from distill.types import ImageRef, Sample
-from teacher.engines.decoding import Row, Sampler
+from teacher.engines.decoding import BatchRow, Sampler
 from teacher.engines.embedded import EmbeddedTeacher
 from teacher.messages.completion import Completion
 from teacher.messages.request import Model, Request, requests
@@ -184,12 +184,12 @@ def test_an_opening_thinking_tag_written_by_the_template_stands_in_the_text(
     assert all(done.text.startswith("<think>\n") for done in found.values())
 
 
-def rows(count: int) -> list[Row]:
+def rows(count: int) -> list[BatchRow]:
     (request,) = requests(Recipe(), teacher(), MODEL, Sample(id="s", images=(), question="q"))
     made = []
     for seed in range(count):
         seeded = replace(request, seed=seed)
-        made.append(Row(request=seeded, prompt_tokens=1, image_tokens=0, prefix=""))
+        made.append(BatchRow(request=seeded, prompt_tokens=1, image_tokens=0, prefix=""))
     return made
 
 

@@ -333,7 +333,7 @@ def test_images_that_cannot_be_read_do_not_pile_up_in_memory(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(image_parts, "_CACHE_BYTES", 10 * image_parts._ENTRY_BYTES)
-    cache = image_parts.Pictures(
+    cache = image_parts.ImageParts(
         teacher(url), Folders(patience_s=0.5), max_pixels=10**8, local_media=True, urls=(url,)
     )
 

@@ -16,7 +16,7 @@ from distill.types import Sample
 from teacher.engines.chat_protocol import completion
 from teacher.engines.provenance import ENGINES, noted, read
 from teacher.generate import generate
-from teacher.messages.completion import Completion, Served
+from teacher.messages.completion import Completion, EngineInfo
 from teacher.messages.request import Model, requests
 from teacher.store.trace_journal import TraceJournal, scan, trace
 
@@ -53,11 +53,11 @@ def test_a_server_that_the_run_started_is_noted_with_its_command_and_without_its
 
 
 def test_engines_are_added_and_a_broken_file_is_set_aside(tmp_path: Path) -> None:
-    one = Served(model="m", engine={"name": "vllm", "version": "1"}, facts={"max_model_len": 8})
-    two = Served(model="m", engine={"name": "vllm", "version": "2"}, facts={"max_model_len": 8})
+    one = EngineInfo(model="m", engine={"name": "vllm", "version": "1"}, facts={"max_model_len": 8})
+    two = EngineInfo(model="m", engine={"name": "vllm", "version": "2"}, facts={"max_model_len": 8})
     keys = [noted(tmp_path, served).engine["facts"] for served in (one, two, one)]
     assert keys[0] == keys[2] != keys[1] and read(tmp_path).keys() == set(keys)
-    assert noted(tmp_path, Served(model="m", engine={})).engine == {}
+    assert noted(tmp_path, EngineInfo(model="m", engine={})).engine == {}
     (tmp_path / ENGINES).write_text("{")
     with pytest.raises(DataError, match="it if the recipe's options are still those"):
         read(tmp_path)
@@ -78,7 +78,7 @@ def test_both_are_on_the_record_only_where_the_engine_said_so(tmp_path: Path) ->
     teacher, model = Teacher(name="t", model="m"), Model(name="m", revision="", local=False)
     asked = requests(Recipe(), teacher, model, Sample(id="s", images=(), question="How many?"))[0]
     other = requests(Recipe(), teacher, model, Sample(id="r", images=(), question="How few?"))[0]
-    served = Served(model="m", engine={"name": "vllm", "version": "1"})
+    served = EngineInfo(model="m", engine={"name": "vllm", "version": "1"})
     journal = TraceJournal(scan(tmp_path, teacher), flush_interval_s=0.1)
     said = Completion(text="7", finish_reason="stop", stop_reason="\n\n", cached_tokens=0)
     journal.append(trace(teacher, model, served, asked, said))

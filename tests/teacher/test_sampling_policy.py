@@ -12,8 +12,8 @@ from distill.types import ImageRef, Outcome, Sample
 from teacher.messages.request import Author, Model, Request
 from teacher.scheduling.gpu_rounds import rounds
 from teacher.scheduling.ordering import Lengths, Window
-from teacher.scheduling.request_queue import Feed
-from teacher.scheduling.sampling_policy import Finding, Line, Look, Rules
+from teacher.scheduling.request_queue import RequestQueue
+from teacher.scheduling.sampling_policy import Rules, SampleState, TeacherPolicy, TraceStatus
 
 SAMPLE = Sample(id="s", images=(), question="How many?", answers=("4",), answer_type="number")
 NO_GOLD = Sample(id="n", images=(), question="How many?", answer_type="number")
@@ -30,23 +30,23 @@ class Desk:
             for t in teachers
         )
         rules = Rules(teachers=made, outcomes=Outcomes(**outcomes), relative_tolerance=0.0)
-        self.written: dict[str, Finding] = {}
+        self.written: dict[str, TraceStatus] = {}
         self.asked: list[Request] = []
-        self.lines: dict[str, Line] = {}
+        self.lines: dict[str, TeacherPolicy] = {}
         for teacher in made:
             author = Author(teacher=teacher, model=Model(name=teacher.model, revision="r", local=False), seed=0)
-            line = Line(author, rules, self.written.get, self.lines.get(teacher.after or ""))
+            line = TeacherPolicy(author, rules, self.written.get, self.lines.get(teacher.after or ""))
             self.lines[teacher.name] = line
 
     def write(self, request: Request, answer: str = "4", outcome: str = "complete") -> None:
         record = {"answer": answer, "reasoning": f"because {answer}", "outcome": outcome}
         self.asked.append(request)
-        self.written[request.id] = Finding(outcome=outcome, record=lambda: record)
+        self.written[request.id] = TraceStatus(outcome=outcome, record=lambda: record)
 
-    def look(self, sample: Sample = SAMPLE, name: str = "t") -> Look:
+    def look(self, sample: Sample = SAMPLE, name: str = "t") -> SampleState:
         return self.lines[name].look(sample)
 
-    def answer(self, *answers: str, sample: Sample = SAMPLE, name: str = "t") -> Look:
+    def answer(self, *answers: str, sample: Sample = SAMPLE, name: str = "t") -> SampleState:
         """Give these answers in turn to what is open, batch by batch, until nothing is."""
         left = list(answers)
         while (look := self.look(sample, name)).open:
@@ -237,14 +237,14 @@ def test_a_window_reads_no_further_ahead_than_its_size() -> None:
     assert len({sample.id for sample in drained(window)}) == 90
 
 
-def done(desk: Desk, feed: Feed, request: Request, answer: str) -> None:
+def done(desk: Desk, feed: RequestQueue, request: Request, answer: str) -> None:
     desk.write(request, answer)
     feed.done(request, {"usage": {"reasoning": 5, "answer": 1}})
 
 
 def test_a_feed_gives_every_request_once_and_what_follows_first() -> None:
     desk = Desk({"samples": 4, "until": {"agree": 2}})
-    feed = Feed(desk.lines["t"], iter([NO_GOLD, *numbered(3)]))
+    feed = RequestQueue(desk.lines["t"], iter([NO_GOLD, *numbered(3)]))
     seen: list[Request] = []
     while (request := feed.take()) is not None:
         seen.append(request)
@@ -257,8 +257,8 @@ def test_a_feed_gives_every_request_once_and_what_follows_first() -> None:
 def test_a_later_teacher_waits_for_each_sample_and_hears_when_the_first_one_is_done() -> None:
     desk = Desk({"samples": 1}, {"name": "editor", "model": "e", "after": "t", "prompt": "{question} {draft}"})
     samples = numbered(2)
-    first = Feed(desk.lines["t"], iter(samples))
-    second = Feed(desk.lines["editor"], iter(samples), first)
+    first = RequestQueue(desk.lines["t"], iter(samples))
+    second = RequestQueue(desk.lines["editor"], iter(samples), first)
 
     async def work() -> list[str]:
         waiting = asyncio.create_task(second.get())
@@ -286,8 +286,8 @@ def test_a_later_teacher_waits_for_each_sample_and_hears_when_the_first_one_is_d
 def test_nobody_waits_for_a_teacher_that_stopped() -> None:
     desk = Desk({}, BIG)
     samples = numbered(3)
-    first = Feed(desk.lines["t"], iter(samples))
-    second = Feed(desk.lines["big"], iter(samples), first)
+    first = RequestQueue(desk.lines["t"], iter(samples))
+    second = RequestQueue(desk.lines["big"], iter(samples), first)
 
     async def work() -> Request | None:
         waiting = asyncio.create_task(second.get())

@@ -11,7 +11,7 @@ import pytest
 from distill.artifacts.manifest import read_jsonl
 from distill.errors import StorageError
 from distill.types import Trace, Usage
-from teacher.store.trace_index import Ledger, part_path
+from teacher.store.trace_index import TraceIndex, part_path
 from teacher.store.trace_journal import TraceJournal
 
 
@@ -41,7 +41,7 @@ def finished(number: int) -> Trace:
 def test_a_trace_becomes_durable_while_nobody_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     durable: list[int] = []
     monkeypatch.setattr(os, "fsync", lambda descriptor: durable.append(os.fstat(descriptor).st_size))
-    journal = TraceJournal(Ledger(tmp_path), flush_interval_s=0.2)
+    journal = TraceJournal(TraceIndex(tmp_path), flush_interval_s=0.2)
     for number in range(3):
         journal.append(finished(number))
         deadline = time.monotonic() + 5  # how long it takes is a benchmark's business: other work slows this down
@@ -60,7 +60,7 @@ def test_an_fsync_that_fails_stops_the_run_at_the_next_trace_or_at_the_end(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     for ending in ("append", "close"):
-        journal = TraceJournal(Ledger(tmp_path / ending), flush_interval_s=0.01)
+        journal = TraceJournal(TraceIndex(tmp_path / ending), flush_interval_s=0.01)
         with monkeypatch.context() as patch:
             patch.setattr(os, "fsync", refuse)
             journal.append(finished(0))
@@ -77,7 +77,7 @@ def test_parts_roll_over_and_close_while_the_flusher_is_at_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("teacher.store.trace_journal.PART_RECORDS", 5)
-    journal = TraceJournal(Ledger(tmp_path), flush_interval_s=0.0001)
+    journal = TraceJournal(TraceIndex(tmp_path), flush_interval_s=0.0001)
     for number in range(200):
         journal.append(finished(number))
     journal.close()
@@ -86,7 +86,7 @@ def test_parts_roll_over_and_close_while_the_flusher_is_at_work(
 
 
 def test_half_of_a_surrogate_pair_in_a_trace_is_kept_as_the_sign_for_an_unreadable_character(tmp_path: Path) -> None:
-    journal = TraceJournal(Ledger(tmp_path), flush_interval_s=1.0)
+    journal = TraceJournal(TraceIndex(tmp_path), flush_interval_s=1.0)
     journal.append(replace(finished(0), text="<a\ud800b>\udfff", reasoning="7 \U0001f600", stop_reason="\ude00"))
     journal.append(replace(finished(1), text="\ud83d\ude00 is one character"))
     journal.close()
