@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from distill.answers.verdicts import judge
-from distill.artifacts.manifest import read_jsonl
+from distill.artifacts.journal import read_jsonl
 from distill.data import reader
 from distill.recipe.recipe import Recipe, load
 from distill.recipe.teachers import Until

@@ -22,8 +22,8 @@ from typing import Any
 import orjson
 
 from distill.artifacts.damaged_lines import side_file
+from distill.artifacts.journal import Journal, read_jsonl
 from distill.artifacts.json_lines import seal
-from distill.artifacts.manifest import Journal, read_jsonl
 from distill.recipe.recipe import Teacher
 from distill.traces.trace_lines import trace_fault
 from teacher.store.trace_journal import clean, scan

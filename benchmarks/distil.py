@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from distill.artifacts.manifest import Journal
+from distill.artifacts.journal import Journal
 from distill.traces.logprobs import encode
 from student.data.teacher_logprobs import collect
 from student.models import loss_head

@@ -32,17 +32,16 @@ from distill.reports.text_table import table
 PHASES = {
     "index": "index",
     "measure.measure": "signals",
-    "corpus.write": "near duplicates",
-    "policy.decide": "decisions",
-    "policy.write": "decisions",
-    "dataset.write": "dataset",
+    "corpus_duplicates.write": "near duplicates",
+    "decide.decide": "decisions",
+    "writer.write": "dataset",
     "funnel.measure": "funnel",
-    "arms.write": "arms",
+    "ablation_sets.write": "arms",
     "card": "card",
-    "report.write": "report",
+    "page.write": "report",
     "exports.of_stage": "exports",
-    "questions.write": "questions",
-    "artifacts.describe": "digests",
+    "question_duplicates.write": "questions",
+    "describe": "digests",
 }
 """What the stage calls, by its name in `filters.apply`, and the phase it belongs to; all else is `other`."""
 
@@ -99,20 +98,16 @@ def status(name: str) -> float:
 
 def child(recipe: str, run: str) -> None:
     """Filter a run and print what each phase cost, as JSON."""
-    import importlib
+    from functools import reduce
 
     from distill.recipe.recipe import load
     from filters import apply
 
     meter = Meter()
-    importlib.import_module("filters.report.page")
     for name, phase in PHASES.items():
-        owner: Any = apply
         *modules, attribute = name.split(".")
-        for module in modules:
-            owner = getattr(apply, module, None) or importlib.import_module(f"filters.{module}")
-        if hasattr(owner, attribute):
-            setattr(owner, attribute, meter.timed(getattr(owner, attribute), phase))
+        owner = reduce(getattr, modules, apply)
+        setattr(owner, attribute, meter.timed(getattr(owner, attribute), phase))
     started, used = time.monotonic(), time.process_time()
     manifest = apply.apply(load(recipe), run)
     total, cpu = time.monotonic() - started, time.process_time() - used

@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "suppo
 import stub_server
 import tiny_models
 
-from distill.artifacts.manifest import Journal
+from distill.artifacts.journal import Journal
 from distill.recipe.recipe import load
 from teacher.generate import generate
 

@@ -14,7 +14,8 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from distill.artifacts.manifest import Manifest, atomic_path, describe, fingerprint
+from distill.artifacts.files import atomic_path, describe
+from distill.artifacts.manifest import Manifest, fingerprint
 from distill.data.arrow import table_of
 from distill.data.reader import sample_id, write_samples
 from distill.types import ImageRef, Sample

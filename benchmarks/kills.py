@@ -25,7 +25,7 @@ from pathlib import Path
 
 import orjson
 
-from distill.artifacts.manifest import read_jsonl
+from distill.artifacts.journal import read_jsonl
 
 STUB = Path(__file__).resolve().parent.parent / "tests" / "support" / "stub_server.py"
 MARK = "DISTILL_KILLS"

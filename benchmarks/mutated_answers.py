@@ -25,7 +25,7 @@ from typing import TypeVar
 
 import orjson
 
-from distill.artifacts.manifest import read_jsonl
+from distill.artifacts.journal import read_jsonl
 from distill.recipe.filter import DEFAULT_SIGNALS
 from distill.traces.trace_lines import trace_fault
 from distill.types import Sample, Trace, Usage

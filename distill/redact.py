@@ -7,7 +7,7 @@ authentication encodes it; everything else in a text stays as it is. Places: the
 a command line, bearer tokens, secret keys of a table. They are replaced in commands, addresses and messages, however
 short they are, and never in what a model wrote.
 
-`distill.artifacts.manifest` applies this to every file, `distill.commands.progress` to all output, `distill.errors`
+`distill.artifacts` applies this to every file, `distill.commands.progress` to all output, `distill.errors`
 to every message. It imports nothing of the project. It does not find secrets in a user's own data, which nothing
 names as such.
 """

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from distill import packages
-from distill.artifacts.manifest import directory_sha256
+from distill.artifacts.files import directory_sha256
 from distill.errors import RecipeError
 from distill.recipe.recipe import Recipe
 from distill.types import Sample, Trace

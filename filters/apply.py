@@ -15,8 +15,9 @@ import duckdb
 import pyarrow.parquet as pq
 
 from distill.artifacts import manifest
+from distill.artifacts.files import Output, describe, locked, set_aside, storage_errors, write_json, write_text
 from distill.artifacts.integrity import changed
-from distill.artifacts.manifest import Manifest, Output
+from distill.artifacts.manifest import Manifest
 from distill.errors import DataError, RecipeError
 from distill.recipe.recipe import Recipe
 from distill.types import Progress, ProgressCallback, unwatched
@@ -66,7 +67,7 @@ def apply(
             "`distill.extras.measurers(recipe, run)`, as `distill filter` does"
         )
     folder = run / "filter"
-    with manifest.locked(run):
+    with locked(run):
         extractors = registry.build(recipe, folder)
         identities = registry.identity(extractors) | {name: dict(found.identity) for name, found in measurers.items()}
         if (scheme := _scheme(recipe)) is not None:
@@ -183,11 +184,11 @@ def _decide(
     listed = ablation_sets.write(database, folder / ablation_sets.FOLDER, recipe.seed)
     generated = Manifest.read(folder.parent / "generate")
     checked = dataset_checks.measure(database, traces, recipe.filter.select)
-    manifest.write_json(folder / dataset_checks.FILE, checked.as_fields())
-    parts = {name: manifest.describe(temporary / name, rows) for name, rows in written.files.items()}
+    write_json(folder / dataset_checks.FILE, checked.as_fields())
+    parts = {name: describe(temporary / name, rows) for name, rows in written.files.items()}
     digest = manifest.fingerprint({name: part.sha256 for name, part in parts.items()})
     text = card(recipe, found, database, traces.makers, written.rows, generated, checked, digest)
-    manifest.write_text(temporary / "README.md", text)
+    write_text(temporary / "README.md", text)
     writer.replace(temporary, folder / "dataset")
     page.write(recipe, rules, database, traces, found, folder / "report.html", checked)
     files = {
@@ -199,7 +200,7 @@ def _decide(
         **{path.relative_to(folder).as_posix(): rows for path, rows in listed.items()},
         **{path.relative_to(folder).as_posix(): pq.read_metadata(path).num_rows for path in tables.files()},
     }
-    outputs = {name: manifest.describe(folder / name, count) for name, count in files.items()}
+    outputs = {name: describe(folder / name, count) for name, count in files.items()}
     outputs |= {f"dataset/{name}": part for name, part in parts.items()}
     return _counts(found, traces, recipe) | checked.counts(), dict(sorted(outputs.items()))
 
@@ -264,9 +265,9 @@ def _start_over(folder: Path) -> None:
     """Set the last result aside; the new one starts from its signals, which are checked before they are reused."""
     if not (folder / manifest.MANIFEST).exists():
         return
-    manifest.set_aside(folder)
+    set_aside(folder)
     before = folder.with_name(f"{folder.name}.previous")
-    with manifest.storage_errors(folder):
+    with storage_errors(folder):
         measured = (before / name for name in (measure.SIGNALS, registry.TEST_SETS, *schema.SIDE))
         for path in (path for found in measured for path in found.rglob("*") if path.is_file()):
             new = folder / path.relative_to(before)

@@ -21,7 +21,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from distill.artifacts.manifest import atomic_path, fingerprint
+from distill.artifacts.files import atomic_path
+from distill.artifacts.manifest import fingerprint
 from distill.data import reader
 from distill.data.images import read_bytes
 from distill.recipe.recipe import Recipe

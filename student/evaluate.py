@@ -14,22 +14,10 @@ from typing import Any
 
 import orjson
 
+from distill.artifacts.files import describe, locked, set_aside, write_bytes, write_json
 from distill.artifacts.integrity import changed
-from distill.artifacts.manifest import (
-    MANIFEST,
-    Manifest,
-    changes,
-    describe,
-    differences,
-    fingerprint,
-    flatten,
-    locked,
-    set_aside,
-    versions,
-    write_bytes,
-    write_json,
-    write_jsonl,
-)
+from distill.artifacts.journal import write_jsonl
+from distill.artifacts.manifest import MANIFEST, Manifest, changes, differences, fingerprint, flatten, versions
 from distill.data import reader
 from distill.data.source_images import pictures_of, require_same_pictures
 from distill.errors import DataError, StaleError

@@ -9,19 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from distill.artifacts.files import describe, directory_sha256, locked, set_aside
 from distill.artifacts.layout import CACHE, model_folder
-from distill.artifacts.manifest import (
-    MANIFEST,
-    Manifest,
-    describe,
-    directory_sha256,
-    fingerprint,
-    finished,
-    flatten,
-    locked,
-    set_aside,
-    versions,
-)
+from distill.artifacts.manifest import MANIFEST, Manifest, fingerprint, finished, flatten, versions
 from distill.data import reader
 from distill.data.source_images import require_same_pictures
 from distill.errors import RecipeError, StaleError

@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from distill.artifacts.manifest import read_jsonl
+from distill.artifacts.journal import read_jsonl
 from distill.recipe.recipe import Recipe, Teacher
 from distill.recipe.teachers import Outcomes, Price
 from distill.traces.trace_lines import trace_fault

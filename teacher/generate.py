@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from distill.artifacts.damaged_lines import counted
+from distill.artifacts.files import Output, locked
 from distill.artifacts.integrity import changed
-from distill.artifacts.manifest import MANIFEST, Manifest, Output, fingerprint, finished, locked, versions
+from distill.artifacts.manifest import MANIFEST, Manifest, fingerprint, finished, versions
 from distill.errors import CircuitOpen, DistillError, TeacherError
 from distill.recipe.recipe import Recipe, Teacher
 from distill.types import Outcome, ProgressCallback, unwatched

@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from distill.artifacts.manifest import finished, locked
+from distill.artifacts.files import locked
+from distill.artifacts.manifest import finished
 from distill.errors import RecipeError
 from distill.recipe.recipe import Recipe
 from distill.reports.text_table import table

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from distill.artifacts.manifest import write_text
+from distill.artifacts.files import write_text
 from distill.reports import gallery, html, metric_table, plots
 from distill.reports.metric_table import interval, probability
 from distill.reports.plots import percent

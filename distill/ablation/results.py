@@ -13,7 +13,9 @@ import orjson
 from distill.ablation import teacher_ranking
 from distill.ablation.arms import STUDENT, Arm, stage_under_study
 from distill.ablation.teacher_ranking import Fits
-from distill.artifacts.manifest import Manifest, canonical, describe, fingerprint, read_jsonl, require, write_bytes
+from distill.artifacts.files import describe, write_bytes
+from distill.artifacts.journal import read_jsonl
+from distill.artifacts.manifest import Manifest, canonical, fingerprint, require
 from distill.errors import DataError
 from distill.recipe.ablate import REFERENCE, Study
 from distill.recipe.eval import BASE

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 from distill import redact
 from distill.ablation.arms import Budget, arm, changes, possible, stage_under_study
 from distill.ablation.teacher_ranking import Fits, fit_values
-from distill.artifacts.manifest import Manifest, fingerprint, locked, write_text
+from distill.artifacts.files import locked, write_text
+from distill.artifacts.manifest import Manifest, fingerprint
 from distill.artifacts.stage_cache import Shared, link
 from distill.data import reader
 from distill.errors import DataError, RecipeError, StaleError

@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from distill.artifacts.journal import Journal, read_jsonl, write_jsonl
 from distill.artifacts.json_lines import BLANK, Check, Damaged, Record, no_check
-from distill.artifacts.manifest import Journal, read_jsonl, write_jsonl
 
 SUFFIX = ".damaged"
 

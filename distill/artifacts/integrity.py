@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from distill.artifacts.manifest import Manifest, Output, atomic_path, file_sha256, write_text
+from distill.artifacts.files import Output, atomic_path, file_sha256, write_text
+from distill.artifacts.manifest import Manifest
 from distill.errors import DataError
 
 MISSING = "it is missing"

@@ -7,7 +7,8 @@ import os
 import shutil
 from pathlib import Path
 
-from distill.artifacts.manifest import Manifest, storage_errors
+from distill.artifacts.files import storage_errors
+from distill.artifacts.manifest import Manifest
 
 
 class Shared:

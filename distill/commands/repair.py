@@ -13,9 +13,10 @@ from pathlib import Path
 import orjson
 
 from distill.artifacts.damaged_lines import SUFFIX, keep, mend, side_file
+from distill.artifacts.files import Output, describe, file_sha256, locked
 from distill.artifacts.integrity import CHANGED, MISSING, changed, digest_note, digested, is_whole
 from distill.artifacts.json_lines import BLANK, Check, Damaged, no_check, scan
-from distill.artifacts.manifest import MANIFEST, Manifest, Output, describe, file_sha256, locked
+from distill.artifacts.manifest import MANIFEST, Manifest
 from distill.errors import DataError
 from distill.traces.trace_lines import trace_fault
 

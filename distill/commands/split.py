@@ -20,7 +20,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from distill.artifacts.manifest import atomic_path, storage_errors
+from distill.artifacts.files import atomic_path, storage_errors
 from distill.data import reader, sources
 from distill.data.images import open_arrow, read_bytes
 from distill.data.sources import SourceRow, SourceTable

@@ -11,7 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from distill.artifacts.manifest import MANIFEST, write_text
+from distill.artifacts.files import write_text
+from distill.artifacts.manifest import MANIFEST
 from distill.commands.progress import watch
 from distill.commands.status import damage, evaluation, funnel, parts, training, warnings
 from distill.errors import DataError, RecipeError, StaleError

@@ -22,7 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from distill.artifacts.manifest import atomic_path, file_sha256, fingerprint
+from distill.artifacts.files import atomic_path, file_sha256
+from distill.artifacts.manifest import fingerprint
 from distill.data import formats, images, sources
 from distill.data.arrow import table_of
 from distill.data.formats import ImageCell, RowError, RowQuestion

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 import pyarrow.parquet as pq
 
-from distill.artifacts.manifest import locked
+from distill.artifacts.files import locked
 from distill.errors import DataError
 from distill.recipe.recipe import Recipe, Stage
 from distill.recipe.stages import TRACES, is_traces

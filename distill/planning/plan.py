@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from distill import hardware
-from distill.artifacts.manifest import read_jsonl
+from distill.artifacts.journal import read_jsonl
 from distill.errors import RecipeError
 from distill.hardware import Gpu
 from distill.recipe.recipe import Recipe, Stage

@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from distill.artifacts.journal import read_jsonl
 from distill.artifacts.json_lines import requiring
-from distill.artifacts.manifest import read_jsonl
 from distill.errors import DataError
 
 if TYPE_CHECKING:

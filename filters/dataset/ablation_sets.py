@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from distill.artifacts import manifest
-from distill.artifacts.manifest import Manifest, atomic_path
+from distill.artifacts.files import atomic_path, describe, locked
+from distill.artifacts.manifest import Manifest
 from distill.errors import DataError
 from distill.recipe.filter import ARMS
 from distill.recipe.recipe import Recipe
@@ -72,7 +73,7 @@ def materialise(recipe: Recipe, run: Path, arm: str) -> Path:
     filtered = manifest.require(run, "filter", next_step=f"run `distill filter {recipe.path}` first")
     folder = run / "filter" / FOLDER / arm
     fields = {"filter": filtered.fingerprint, "arm": arm}
-    with manifest.locked(run):
+    with locked(run):
         done = Manifest.read(folder)
         if done is not None and done.fields == fields:
             return folder
@@ -98,7 +99,7 @@ def materialise(recipe: Recipe, run: Path, arm: str) -> Path:
             fingerprint=manifest.fingerprint(fields),
             fields=fields,
             inputs={"filter": filtered.fingerprint},
-            outputs={name: manifest.describe(folder / name, rows) for name, rows in sorted(written.files.items())},
+            outputs={name: describe(folder / name, rows) for name, rows in sorted(written.files.items())},
             counts={"rows": written.rows, "unreadable": len(written.unreadable)},
         ).write(folder)
     return folder

@@ -16,7 +16,8 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from distill.artifacts.manifest import require, storage_errors
+from distill.artifacts.files import storage_errors
+from distill.artifacts.manifest import require
 from distill.errors import DataError
 from distill.recipe.filter import ExportName
 from distill.recipe.recipe import Recipe

@@ -16,7 +16,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from distill.artifacts.manifest import atomic_path, storage_errors
+from distill.artifacts.files import atomic_path, storage_errors
 from distill.data import images
 from distill.errors import ImageError
 from distill.recipe.recipe import Recipe

@@ -12,7 +12,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from distill.artifacts.manifest import atomic_path
+from distill.artifacts.files import atomic_path
 from distill.errors import RecipeError
 from distill.recipe.recipe import Select
 from filters.decisions.quotas import Kind, targets

@@ -27,7 +27,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from distill.artifacts.manifest import atomic_path, storage_errors, write_json
+from distill.artifacts.files import atomic_path, storage_errors, write_json
 from distill.errors import DataError, StaleError
 from filters.text.compared_forms import apart
 from filters.text.minhash import Digests, Scheme, ShingledText, Signatures, agreement, band_keys, cut, similarity

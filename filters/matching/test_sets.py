@@ -23,7 +23,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from distill.artifacts.manifest import atomic_path, fingerprint, write_json
+from distill.artifacts.files import atomic_path, write_json
+from distill.artifacts.manifest import fingerprint
 from distill.data.arrow import table_of
 from distill.data.images import read_bytes
 from distill.data.reader import samples, source_fields

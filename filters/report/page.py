@@ -9,7 +9,7 @@ from typing import Any
 
 import duckdb
 
-from distill.artifacts.manifest import write_text
+from distill.artifacts.files import write_text
 from distill.recipe.recipe import Recipe
 from distill.reports import html
 from filters.decisions.dataset_checks import Health

@@ -25,8 +25,9 @@ import pyarrow.parquet as pq
 
 from distill.artifacts.damaged_lines import recovered
 from distill.artifacts.integrity import digested_path
+from distill.artifacts.journal import Journal
 from distill.artifacts.json_lines import requiring
-from distill.artifacts.manifest import Journal, fingerprint
+from distill.artifacts.manifest import fingerprint
 from distill.data.images import read_bytes
 from distill.errors import ImageError
 from distill.types import ImageRef, Sample

@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from distill.artifacts.damaged_lines import recovered
+from distill.artifacts.files import storage_errors
 from distill.artifacts.integrity import digest_note
+from distill.artifacts.journal import Journal
 from distill.artifacts.json_lines import requiring
-from distill.artifacts.manifest import Journal, canonical, fingerprint, storage_errors
+from distill.artifacts.manifest import canonical, fingerprint
 from distill.errors import DistillError
 from distill.types import Outcome, Sample, Trace
 from filters.signals.base import NOT_APPLICABLE, OK, UNDECIDABLE

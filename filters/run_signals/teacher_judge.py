@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from distill.artifacts.damaged_lines import recovered
+from distill.artifacts.files import storage_errors
+from distill.artifacts.journal import Journal
 from distill.artifacts.json_lines import requiring
-from distill.artifacts.manifest import Journal, fingerprint, storage_errors
+from distill.artifacts.manifest import fingerprint
 from distill.types import Sample, Trace
 from filters.signals.answer import judged
 from filters.signals.base import ERROR, OK, UNDECIDABLE

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 
-from distill.artifacts.manifest import file_sha256
+from distill.artifacts.files import file_sha256
 from distill.errors import ModelError
 from distill.recipe.recipe import Recipe
 from distill.types import Outcome, Sample, Trace

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final, Literal
 
 import pyarrow as pa
 
-from distill.artifacts.manifest import file_sha256
+from distill.artifacts.files import file_sha256
 from distill.errors import RecipeError
 from distill.recipe.recipe import Recipe
 from distill.types import Sample, Trace

@@ -21,8 +21,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from distill.artifacts.files import atomic_path, storage_errors
+from distill.artifacts.journal import read_jsonl, read_jsonl_at
 from distill.artifacts.json_lines import record_at, seal
-from distill.artifacts.manifest import atomic_path, read_jsonl, read_jsonl_at, storage_errors
 from distill.data.reader import from_record, read_samples, to_record
 from distill.errors import DataError
 from distill.traces.trace_lines import trace_fault

@@ -19,7 +19,7 @@ from typing import Any
 
 import orjson
 
-from distill.artifacts.manifest import storage_errors
+from distill.artifacts.files import storage_errors
 
 DATA, INDEX = "data.bin", "index.jsonl"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from distill.artifacts.manifest import storage_errors
+from distill.artifacts.files import storage_errors
 from distill.errors import DataError, ModelError
 from distill.recipe.stages import TRACES
 from distill.traces import logprobs

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from distill.artifacts.damaged_lines import recovered
-from distill.artifacts.manifest import Journal
+from distill.artifacts.journal import Journal
 from distill.errors import ModelError, RecipeError
 from distill.rationale import take_apart
 from distill.recipe.recipe import Recipe

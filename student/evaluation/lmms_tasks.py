@@ -17,7 +17,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from distill.artifacts.manifest import write_json, write_text
+from distill.artifacts.files import write_json, write_text
 from distill.data import images, reader
 from distill.data.arrow import table_of
 from distill.data.gold_answers import VOTES

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from distill.artifacts.manifest import read_jsonl, write_text
+from distill.artifacts.files import write_text
+from distill.artifacts.journal import read_jsonl
 from distill.recipe.recipe import Recipe
 from distill.reports import gallery, html, metric_table, plots
 from distill.reports.metric_table import interval, probability

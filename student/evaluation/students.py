@@ -12,8 +12,9 @@ from typing import Any
 import orjson
 
 from distill import redact
+from distill.artifacts.files import directory_sha256
 from distill.artifacts.layout import ADAPTER, MODEL, model_folder
-from distill.artifacts.manifest import directory_sha256, fingerprint, require
+from distill.artifacts.manifest import fingerprint, require
 from distill.errors import ModelError, RecipeError
 from distill.recipe.eval import BASE, AnyStudent
 from distill.recipe.recipe import Recipe

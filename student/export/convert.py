@@ -20,7 +20,8 @@ from transformers import (
     ProcessorMixin,
 )
 
-from distill.artifacts.manifest import Manifest, write_json, write_text
+from distill.artifacts.files import write_json, write_text
+from distill.artifacts.manifest import Manifest
 from distill.errors import DataError, ModelError, StaleError
 from distill.recipe.recipe import Recipe, load
 from distill.recipe.stages import is_traces

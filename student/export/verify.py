@@ -16,8 +16,9 @@ from peft import PeftModel
 from transformers import PreTrainedModel, ProcessorMixin
 
 from distill.artifacts import layout
+from distill.artifacts.files import write_json
 from distill.artifacts.layout import model_folder
-from distill.artifacts.manifest import versions, write_json
+from distill.artifacts.manifest import versions
 from distill.data import reader
 from distill.errors import DataError, DistillError
 from distill.recipe.recipe import Recipe, Stage

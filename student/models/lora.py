@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers import PreTrainedModel
 
-from distill.artifacts.manifest import write_json
+from distill.artifacts.files import write_json
 from distill.errors import MissingExtra
 from distill.recipe.recipe import Lora
 

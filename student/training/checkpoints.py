@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from safetensors import SafetensorError
 
-from distill.artifacts.manifest import storage_errors
+from distill.artifacts.files import storage_errors
 from distill.errors import DataError, DistillError, StorageError
 
 COMPLETE = "complete"

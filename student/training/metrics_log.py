@@ -15,8 +15,9 @@ import orjson
 import torch
 
 from distill.artifacts.damaged_lines import recovered
+from distill.artifacts.files import write_json
+from distill.artifacts.journal import Journal, write_jsonl
 from distill.artifacts.json_lines import requiring
-from distill.artifacts.manifest import Journal, write_json, write_jsonl
 from student.data.encode import KINDS
 
 _FILE = "meter.json"

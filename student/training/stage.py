@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from distill.artifacts.files import describe, write_json
 from distill.artifacts.layout import (
     ADAPTER,
     CACHE,
@@ -26,7 +27,7 @@ from distill.artifacts.layout import (
     PARTS,
     SETTINGS,
 )
-from distill.artifacts.manifest import Manifest, begin, canonical, describe, fingerprint, versions, write_json
+from distill.artifacts.manifest import Manifest, begin, canonical, fingerprint, versions
 from distill.data.source_images import pictures_of
 from distill.errors import DataError, InputError, RecipeError
 from distill.recipe.recipe import Recipe, Stage

@@ -23,7 +23,7 @@ from transformers import PreTrainedModel, PrinterCallback, ProcessorMixin, Train
 from transformers.trainer import TRAINER_STATE_NAME
 from trl import SFTTrainer
 
-from distill.artifacts.manifest import sync, write_text
+from distill.artifacts.files import sync, write_text
 from distill.errors import DistillError
 from distill.recipe.recipe import Stage
 from student.distributed import fsdp, processes

@@ -18,8 +18,10 @@ import orjson
 
 from distill.artifacts import layout
 from distill.artifacts.damaged_lines import recovered
+from distill.artifacts.files import write_json
+from distill.artifacts.journal import write_jsonl
 from distill.artifacts.json_lines import requiring
-from distill.artifacts.manifest import canonical, write_json, write_jsonl
+from distill.artifacts.manifest import canonical
 from distill.data import reader
 from distill.recipe.recipe import Recipe, Stage
 from distill.recipe.validation import Validation

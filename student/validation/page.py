@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from distill.artifacts.manifest import write_text
+from distill.artifacts.files import write_text
 from distill.reports import html
 from distill.types import Sample
 

@@ -13,7 +13,8 @@ from typing import Any
 import orjson
 
 from distill.artifacts.damaged_lines import side_file
-from distill.artifacts.manifest import canonical, write_json
+from distill.artifacts.files import write_json
+from distill.artifacts.manifest import canonical
 from distill.errors import DataError, StaleError
 from distill.recipe.teachers import Teacher
 from teacher.engines.vllm_options import deciding, render

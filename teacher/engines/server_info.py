@@ -12,7 +12,7 @@ from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 
-from distill.artifacts.manifest import directory_sha256
+from distill.artifacts.files import directory_sha256
 from distill.errors import TeacherError
 from distill.recipe.recipe import Teacher
 from teacher.engines.chat_protocol import ResponseReader, excerpt, parsed

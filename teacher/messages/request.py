@@ -14,7 +14,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from distill.artifacts.manifest import canonical, directory_sha256
+from distill.artifacts.files import directory_sha256
+from distill.artifacts.manifest import canonical
 from distill.recipe.recipe import Recipe, Sampling, Teacher
 from distill.types import Sample
 from teacher.messages.prompts import Prompt, prompt, prompt_sha

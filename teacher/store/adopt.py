@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
-from distill.artifacts.manifest import Journal, read_jsonl
+from distill.artifacts.journal import Journal, read_jsonl
 from distill.recipe.recipe import Recipe, Teacher
 from distill.traces.trace_lines import trace_fault
 from distill.types import Sample

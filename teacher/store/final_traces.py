@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from distill.artifacts.files import Output, atomic_path, describe
 from distill.artifacts.layout import PLAN
-from distill.artifacts.manifest import Output, atomic_path, describe
 from distill.data.arrow import table_of
 from distill.recipe.recipe import Recipe
 from distill.types import Outcome, Sample

@@ -19,8 +19,10 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from distill.artifacts.files import atomic_path, describe, write_json
+from distill.artifacts.journal import read_jsonl
 from distill.artifacts.json_lines import requiring, seal
-from distill.artifacts.manifest import atomic_path, describe, fingerprint, flatten, read_jsonl, write_json
+from distill.artifacts.manifest import fingerprint, flatten
 from distill.data import reader, sources
 from distill.errors import DataError, RecipeError
 from distill.recipe.recipe import Recipe, Teacher

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import IO, Any
 
+from distill.artifacts.files import Output, describe
 from distill.artifacts.json_lines import record_at
-from distill.artifacts.manifest import Output, describe
 from distill.errors import StorageError
 from distill.types import Outcome
 from teacher.messages.completion import ROW_FAULTS

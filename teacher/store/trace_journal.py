@@ -15,8 +15,8 @@ from typing import Any
 from distill import redact
 from distill.artifacts import json_lines
 from distill.artifacts.damaged_lines import keep
+from distill.artifacts.journal import Journal, read_jsonl, read_jsonl_at, write_jsonl
 from distill.artifacts.json_lines import Damaged
-from distill.artifacts.manifest import Journal, read_jsonl, read_jsonl_at, write_jsonl
 from distill.errors import StorageError
 from distill.recipe.recipe import Teacher
 from distill.traces.logprobs import encode

@@ -12,7 +12,7 @@ from planted_faults import COUNT, ROUNDS
 from typer.testing import CliRunner
 
 from distill import cli
-from distill.artifacts.manifest import locked
+from distill.artifacts.files import locked
 from distill.checks import hub, machine
 from distill.checks.recipe_checks import check_recipe
 from distill.checks.results import CheckReport, CheckResult

@@ -9,7 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from distill import cli
-from distill.artifacts.manifest import BusyError, locked
+from distill.artifacts.files import locked
+from distill.artifacts.manifest import BusyError
 from distill.commands import stages
 from distill.commands.progress import watch
 from distill.errors import RecipeError, StaleError

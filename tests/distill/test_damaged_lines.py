@@ -8,8 +8,8 @@ import orjson
 import pytest
 
 from distill.artifacts.damaged_lines import counted, recovered, side_file
+from distill.artifacts.journal import Journal, read_jsonl, read_jsonl_at
 from distill.artifacts.json_lines import Damaged, LineReader, record_at, requiring, seal
-from distill.artifacts.manifest import Journal, read_jsonl, read_jsonl_at
 from distill.errors import DataError, StorageError
 from distill.traces.trace_lines import trace_fault
 

@@ -9,7 +9,7 @@ import stub_server
 import tiny_models
 import torch
 
-from distill.artifacts.manifest import Journal, read_jsonl
+from distill.artifacts.journal import Journal, read_jsonl
 from distill.errors import DataError
 from distill.recipe.recipe import load
 from distill.traces.logprobs import NO_TOKEN, decode, encode, read

@@ -12,8 +12,20 @@ from pathlib import Path
 import pytest
 
 from distill.artifacts import manifest as artifacts
+from distill.artifacts.files import (
+    Output,
+    atomic_path,
+    describe,
+    directory_sha256,
+    locked,
+    set_aside,
+    storage_errors,
+    write_bytes,
+    write_text,
+)
+from distill.artifacts.journal import Journal, read_jsonl
 from distill.artifacts.json_lines import seal
-from distill.artifacts.manifest import Journal, Manifest, Output, read_jsonl
+from distill.artifacts.manifest import Manifest
 from distill.errors import BusyError, DataError, StaleError, StorageError
 
 
@@ -73,7 +85,7 @@ def test_two_writers_of_one_journal_are_refused(tmp_path: Path) -> None:
 
 def test_appends_are_fsynced_in_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[int] = []
-    monkeypatch.setattr(artifacts.os, "fsync", synced.append)
+    monkeypatch.setattr(os, "fsync", synced.append)
     with Journal(tmp_path / "part.jsonl", flush_interval_s=3600) as journal:
         for number in range(100):
             journal.append({"n": number})
@@ -91,7 +103,7 @@ def test_appends_are_fsynced_in_groups(tmp_path: Path, monkeypatch: pytest.Monke
 WRITER = """
 import sys
 from pathlib import Path
-from distill.artifacts.manifest import Journal
+from distill.artifacts.journal import Journal
 journal = Journal(Path(sys.argv[1]), flush_interval_s=0.001)
 number = 0
 while True:
@@ -127,13 +139,13 @@ def test_killing_a_writer_loses_no_flushed_line_and_the_next_one_continues(tmp_p
 
 def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
-    artifacts.write_text(path, "old")
-    with pytest.raises(ZeroDivisionError), artifacts.atomic_path(path) as temporary:
+    write_text(path, "old")
+    with pytest.raises(ZeroDivisionError), atomic_path(path) as temporary:
         temporary.write_text("half")
         raise ZeroDivisionError
     assert path.read_text() == "old"
     assert [file.name for file in tmp_path.iterdir()] == ["a.txt"]
-    artifacts.write_text(path, "new")
+    write_text(path, "new")
     assert path.read_text() == "new"
 
 
@@ -142,7 +154,7 @@ def test_a_file_is_never_seen_half_written_even_when_its_writer_is_killed(tmp_pa
     program = """
 import sys
 from pathlib import Path
-from distill.artifacts.manifest import write_json
+from distill.artifacts.files import write_json
 print("ready", flush=True)
 for number in range(10**9):
     write_json(Path(sys.argv[1]), {"n": number, "filling": [number] * 20000})
@@ -165,12 +177,12 @@ for number in range(10**9):
 FULL_DISK = """
 import resource, signal, sys
 from pathlib import Path
-from distill.artifacts import manifest as artifacts
-from distill.artifacts.json_lines import seal
+from distill.artifacts.files import write_bytes
+from distill.artifacts.journal import Journal
 from distill.errors import StorageError
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 folder = Path(sys.argv[1])
-journal = artifacts.Journal(folder / "part.jsonl")
+journal = Journal(folder / "part.jsonl")
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
 written = 0
 try:
@@ -180,14 +192,14 @@ try:
 except StorageError as error:
     print(written, error)
 try:
-    artifacts.write_bytes(folder / "big.bin", b"x" * 30_000)
+    write_bytes(folder / "big.bin", b"x" * 30_000)
 except StorageError as error:
     print(error)
 """
 
 
 def test_a_full_disk_is_one_plain_error_and_keeps_every_whole_line(tmp_path: Path) -> None:
-    artifacts.write_bytes(tmp_path / "big.bin", b"old")
+    write_bytes(tmp_path / "big.bin", b"old")
     writer = run_python(FULL_DISK, tmp_path)
     out, err = writer.communicate(timeout=60)
     assert writer.returncode == 0, err
@@ -204,17 +216,17 @@ def test_a_full_disk_is_one_plain_error_and_keeps_every_whole_line(tmp_path: Pat
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EROFS])
 def test_a_refused_write_names_the_file_the_cause_and_the_next_step(tmp_path: Path, code: int) -> None:
     path = tmp_path / "a"
-    with pytest.raises(StorageError) as caught, artifacts.storage_errors(path):
+    with pytest.raises(StorageError) as caught, storage_errors(path):
         raise OSError(code, "refused")
     for part in (str(path), os.strerror(code), "run the same command again"):
         assert part in str(caught.value)
-    with pytest.raises(FileNotFoundError), artifacts.storage_errors(path):
+    with pytest.raises(FileNotFoundError), storage_errors(path):
         raise FileNotFoundError(errno.ENOENT, "gone")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")
 def test_a_device_without_space_is_a_storage_error() -> None:
-    with pytest.raises(StorageError), artifacts.storage_errors(Path("/dev/full")):
+    with pytest.raises(StorageError), storage_errors(Path("/dev/full")):
         Path("/dev/full").write_bytes(b"x" * 100_000)
 
 
@@ -224,7 +236,7 @@ def test_a_device_without_space_is_a_storage_error() -> None:
 LOCKER = """
 import sys, time
 from pathlib import Path
-from distill.artifacts.manifest import locked
+from distill.artifacts.files import locked
 with locked(Path(sys.argv[1])):
     print("locked", flush=True)
     time.sleep(60)
@@ -234,13 +246,13 @@ with locked(Path(sys.argv[1])):
 def test_a_run_is_held_by_one_process_and_freed_by_its_death(tmp_path: Path) -> None:
     holder = run_python(LOCKER, tmp_path)
     assert holder.stdout is not None and holder.stdout.readline() == "locked\n"
-    with pytest.raises(BusyError, match="another process"), artifacts.locked(tmp_path):
+    with pytest.raises(BusyError, match="another process"), locked(tmp_path):
         pass
     os.kill(holder.pid, signal.SIGKILL)
     holder.wait()
-    with artifacts.locked(tmp_path):
+    with locked(tmp_path):
         pass
-    with artifacts.locked(tmp_path):
+    with locked(tmp_path):
         pass
 
 
@@ -322,27 +334,27 @@ def test_the_digest_of_a_directory_follows_names_and_contents(tmp_path: Path) ->
             (tmp_path / name / "sub" / file).write_text(text)
         return tmp_path / name
 
-    first = artifacts.directory_sha256(folder("a", x="1", y="2"))
-    assert artifacts.directory_sha256(folder("b", y="2", x="1")) == first
-    assert artifacts.directory_sha256(folder("c", x="2", y="1")) != first
+    first = directory_sha256(folder("a", x="1", y="2"))
+    assert directory_sha256(folder("b", y="2", x="1")) == first
+    assert directory_sha256(folder("c", x="2", y="1")) != first
     (folder("d", x="1", y="2") / ".cache").write_text("ignored")
-    assert artifacts.directory_sha256(tmp_path / "d") == first
+    assert directory_sha256(tmp_path / "d") == first
 
 
 def test_a_description_holds_digest_size_and_count(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"abc")
     digest = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-    assert artifacts.describe(tmp_path / "a", 3) == Output(sha256=digest, bytes=3, count=3)
+    assert describe(tmp_path / "a", 3) == Output(sha256=digest, bytes=3, count=3)
 
 
 def test_starting_over_keeps_the_last_result_aside(tmp_path: Path) -> None:
     stage = tmp_path / "filter"
     for text in ("first", "second"):
-        artifacts.write_text(stage / "a", text)
-        artifacts.set_aside(stage)
+        write_text(stage / "a", text)
+        set_aside(stage)
     assert not stage.exists()
     assert (tmp_path / "filter.previous" / "a").read_text() == "second"
-    artifacts.set_aside(stage)
+    set_aside(stage)
     assert (tmp_path / "filter.previous" / "a").read_text() == "second"
 
 

@@ -7,7 +7,9 @@ import orjson
 import pytest
 
 from distill import redact
-from distill.artifacts.manifest import Journal, begin, read_jsonl, write_json, write_text
+from distill.artifacts.files import write_json, write_text
+from distill.artifacts.journal import Journal, read_jsonl
+from distill.artifacts.manifest import begin
 from distill.commands.progress import visible
 from distill.errors import ImageError, RecipeError, StorageError
 

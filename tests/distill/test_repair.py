@@ -10,7 +10,8 @@ import pytest
 from run_fixtures import generate_folder, recipe, small_world
 
 from distill.artifacts.damaged_lines import side_file
-from distill.artifacts.manifest import Journal, Manifest, read_jsonl
+from distill.artifacts.journal import Journal, read_jsonl
+from distill.artifacts.manifest import Manifest
 from distill.commands.repair import repair
 from distill.commands.status import status
 from distill.errors import DataError

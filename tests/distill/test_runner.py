@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 from distill.ablation import results as effects
 from distill.ablation import runner
 from distill.ablation.runner import Job, ablate, place
-from distill.artifacts.manifest import Manifest, read_jsonl
+from distill.artifacts.journal import read_jsonl
+from distill.artifacts.manifest import Manifest
 from distill.cli import app
 from distill.errors import RecipeError, StaleError
 from distill.recipe import recipe

@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 from run_fixtures import generate_folder, recipe, sample, small_world, trace
 
-from distill.artifacts.manifest import Manifest, locked
+from distill.artifacts.files import locked
+from distill.artifacts.manifest import Manifest
 from distill.errors import BusyError, DataError, RecipeError, StaleError
 from distill.recipe.filter import DEFAULT_RULES, DEFAULT_SIGNALS
 from filters.apply import apply

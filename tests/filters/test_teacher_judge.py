@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 import run_fixtures as fixtures
 
-from distill.artifacts.manifest import read_jsonl
+from distill.artifacts.journal import read_jsonl
 from distill.types import Sample, Trace
 from filters.run_signals import teacher_judge
 from filters.signals import schema

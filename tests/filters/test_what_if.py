@@ -7,7 +7,7 @@ import pytest
 import run_fixtures as fixtures
 from typer.testing import CliRunner
 
-from distill.artifacts.manifest import file_sha256
+from distill.artifacts.files import file_sha256
 from distill.cli import app
 from distill.errors import RecipeError, StaleError
 from filters.apply import apply

@@ -10,7 +10,7 @@ import student_worlds as worlds
 import vllm_server
 from typer.testing import CliRunner
 
-from distill.artifacts.manifest import read_jsonl
+from distill.artifacts.journal import read_jsonl
 from distill.cli import app
 from distill.recipe.recipe import load
 from student.export.convert import export

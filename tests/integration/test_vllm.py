@@ -9,7 +9,7 @@ import pytest
 import tiny_models
 import vllm_server
 
-from distill.artifacts.manifest import read_jsonl
+from distill.artifacts.journal import read_jsonl
 from distill.recipe.recipe import load, recipes_folder
 from filters.apply import apply
 from student.train import train

@@ -11,7 +11,7 @@ import pytest
 import student_worlds as worlds
 import torch
 
-from distill.artifacts.manifest import Journal, read_jsonl
+from distill.artifacts.journal import Journal, read_jsonl
 from distill.errors import DataError, ModelError
 from distill.traces.logprobs import encode
 from student.data import images, teacher_logprobs

@@ -9,7 +9,7 @@ import pytest
 import student_worlds as worlds
 from torch import nn
 
-from distill.artifacts.manifest import read_jsonl
+from distill.artifacts.journal import read_jsonl
 from distill.recipe.validation import Validation
 from distill.types import Sample
 from student.validation import early_stopping

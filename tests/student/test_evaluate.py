@@ -9,7 +9,7 @@ import orjson
 import pytest
 import student_worlds as worlds
 
-from distill.artifacts.manifest import read_jsonl
+from distill.artifacts.journal import read_jsonl
 from distill.errors import DataError, StaleError
 from distill.recipe.recipe import Recipe, load
 from distill.stats import intervals

@@ -13,7 +13,7 @@ import student_worlds as worlds
 import torch
 
 from distill.artifacts import layout
-from distill.artifacts.manifest import read_jsonl
+from distill.artifacts.journal import read_jsonl
 from distill.errors import ModelError, StorageError
 from distill.recipe.recipe import load
 from distill.recipe.stages import Stage, Student

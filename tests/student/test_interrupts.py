@@ -14,7 +14,7 @@ import student_worlds as worlds
 import torch
 from safetensors.torch import load_file
 
-from distill.artifacts.manifest import read_jsonl
+from distill.artifacts.journal import read_jsonl
 from distill.recipe.recipe import Recipe, load
 from distill.types import Progress
 from student.train import train

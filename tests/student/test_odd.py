@@ -15,7 +15,8 @@ import pytest
 import student_worlds as worlds
 import torch
 
-from distill.artifacts.manifest import Manifest, fingerprint, read_jsonl
+from distill.artifacts.journal import read_jsonl
+from distill.artifacts.manifest import Manifest, fingerprint
 from distill.errors import DataError, DistillError, ImageError, ModelError, RecipeError, StorageError
 from distill.recipe.recipe import load
 from distill.types import Progress

@@ -16,7 +16,8 @@ import student_worlds as worlds
 import torch
 from safetensors.torch import load_file
 
-from distill.artifacts.manifest import Manifest, read_jsonl
+from distill.artifacts.journal import read_jsonl
+from distill.artifacts.manifest import Manifest
 from distill.recipe.recipe import Stage, load
 from student.data.batch_plan import BatchPlan
 from student.distributed import processes

@@ -14,7 +14,7 @@ from stub_server import serve
 from transformers import Qwen2ForCausalLM
 from typer.testing import CliRunner
 
-from distill.artifacts.manifest import read_jsonl
+from distill.artifacts.journal import read_jsonl
 from distill.cli import app
 from distill.commands.stages import _connect
 from distill.errors import DistillError, ModelError, RecipeError, StaleError, TeacherError
@@ -297,7 +297,7 @@ def test_other_weights_behind_the_same_name_make_the_evaluation_stale(place: Pat
     evaluate(recipe, place / "run")
     shutil.rmtree(place / "native")
     shutil.copytree(place / "run" / "train" / "instruct" / "model", place / "native")
-    from distill.artifacts.manifest import directory_sha256
+    from distill.artifacts.files import directory_sha256
 
     directory_sha256.cache_clear()
     with pytest.raises(StaleError, match=r"students\.other"):

@@ -11,7 +11,7 @@ import student_worlds as worlds
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distill.artifacts.manifest import Journal
+from distill.artifacts.journal import Journal
 from distill.errors import DataError, ModelError
 from distill.traces.logprobs import NO_TOKEN, encode
 from student.data.teacher_logprobs import TopLogprobs, align, collect, likeliest

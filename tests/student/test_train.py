@@ -15,7 +15,8 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
-from distill.artifacts.manifest import Manifest, read_jsonl
+from distill.artifacts.journal import read_jsonl
+from distill.artifacts.manifest import Manifest
 from distill.commands.status import parts
 from distill.errors import DataError, RecipeError, StaleError
 from distill.recipe.recipe import load

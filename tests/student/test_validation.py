@@ -13,7 +13,8 @@ import student_worlds as worlds
 import torch
 from safetensors.torch import load_file
 
-from distill.artifacts.manifest import Manifest, read_jsonl
+from distill.artifacts.journal import read_jsonl
+from distill.artifacts.manifest import Manifest
 from distill.errors import DataError, RecipeError, StaleError
 from distill.recipe.recipe import load
 from distill.types import Progress

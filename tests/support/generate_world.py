@@ -8,7 +8,8 @@ import orjson
 import pyarrow.parquet as pq
 import tiny_models
 
-from distill.artifacts.manifest import Manifest, read_jsonl
+from distill.artifacts.journal import read_jsonl
+from distill.artifacts.manifest import Manifest
 from distill.recipe.recipe import Recipe, load
 from teacher.generate import generate
 

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
-from distill.artifacts.manifest import Manifest, describe, fingerprint
+from distill.artifacts.files import describe
+from distill.artifacts.manifest import Manifest, fingerprint
 from distill.data.images import sha256
 from distill.data.reader import sample_id, write_samples
 from distill.recipe.recipe import Recipe, load

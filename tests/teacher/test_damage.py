@@ -12,8 +12,9 @@ import stub_server
 import tiny_models
 
 from distill.artifacts.damaged_lines import side_file
+from distill.artifacts.journal import read_jsonl
 from distill.artifacts.json_lines import seal
-from distill.artifacts.manifest import Manifest, read_jsonl
+from distill.artifacts.manifest import Manifest
 from distill.errors import CircuitOpen, DataError, StorageError
 from distill.recipe.recipe import Recipe, load
 from distill.types import Progress

@@ -9,7 +9,7 @@ import orjson
 import pytest
 import stub_server
 
-from distill.artifacts.manifest import Journal, read_jsonl
+from distill.artifacts.journal import Journal, read_jsonl
 from distill.recipe.recipe import load
 from distill.recipe.teachers import Outcomes, Teacher
 from teacher.estimate import Amount, Moments, extrapolate, growth, journal, most_traces

@@ -16,7 +16,9 @@ import stub_server
 import tiny_models
 from generate_world import World, asked_of
 
-from distill.artifacts.manifest import Manifest, file_sha256, read_jsonl
+from distill.artifacts.files import file_sha256
+from distill.artifacts.journal import read_jsonl
+from distill.artifacts.manifest import Manifest
 from distill.data.reader import read_samples
 from distill.errors import CircuitOpen, DataError, RecipeError, StaleError, StorageError
 from distill.types import Progress

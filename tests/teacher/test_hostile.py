@@ -16,7 +16,8 @@ import pytest
 import stub_server
 from hostile import COMPLETE, Case
 
-from distill.artifacts.manifest import Manifest, read_jsonl
+from distill.artifacts.journal import read_jsonl
+from distill.artifacts.manifest import Manifest
 from distill.data import reader
 from distill.data.reader import read_samples
 from distill.recipe.recipe import Recipe, load

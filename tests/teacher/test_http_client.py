@@ -212,7 +212,7 @@ def test_a_server_that_serves_another_model_is_refused(url: str) -> None:
 
 
 def test_a_local_model_is_known_at_the_server_by_its_contents(tmp_path: Path) -> None:
-    from distill.artifacts.manifest import directory_sha256
+    from distill.artifacts.files import directory_sha256
 
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "config.json").write_text("{}")

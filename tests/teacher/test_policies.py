@@ -12,7 +12,8 @@ import stub_server
 import tiny_models
 import tomli_w
 
-from distill.artifacts.manifest import Manifest, read_jsonl
+from distill.artifacts.journal import read_jsonl
+from distill.artifacts.manifest import Manifest
 from distill.errors import CircuitOpen, RecipeError
 from distill.recipe.recipe import load
 from teacher.generate import generate

@@ -15,7 +15,8 @@ import pytest
 import stub_server
 import tiny_models
 
-from distill.artifacts.manifest import Manifest, read_jsonl
+from distill.artifacts.journal import read_jsonl
+from distill.artifacts.manifest import Manifest
 from distill.errors import ModelError, RecipeError, StaleError
 from distill.recipe.recipe import Recipe, load
 from teacher.generate import generate

@@ -9,7 +9,7 @@ import pytest
 import stub_server
 import tiny_models
 
-from distill.artifacts.manifest import read_jsonl
+from distill.artifacts.journal import read_jsonl
 from distill.errors import DataError, StaleError
 from distill.recipe.recipe import Recipe, Teacher, load
 from distill.types import Sample

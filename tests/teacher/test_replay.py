@@ -12,7 +12,8 @@ import stub_server
 import tiny_models
 from typer.testing import CliRunner
 
-from distill.artifacts.manifest import directory_sha256, read_jsonl
+from distill.artifacts.files import directory_sha256
+from distill.artifacts.journal import read_jsonl
 from distill.cli import app
 from distill.data.reader import write_samples
 from distill.errors import DataError, StaleError

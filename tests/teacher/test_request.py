@@ -45,7 +45,7 @@ class World:
 
     def ids(self) -> dict[tuple[str, int], str]:
         """The trace id of every question and k."""
-        from distill.artifacts.manifest import directory_sha256
+        from distill.artifacts.files import directory_sha256
 
         directory_sha256.cache_clear()
         recipe = self.recipe()

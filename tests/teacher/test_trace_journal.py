@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from distill.artifacts.manifest import read_jsonl
+from distill.artifacts.journal import read_jsonl
 from distill.errors import StorageError
 from distill.types import Trace, Usage
 from teacher.store.trace_index import TraceIndex, part_path

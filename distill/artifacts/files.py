@@ -1,0 +1,140 @@
+"""Files that survive a crash: atomic writes, digests, the lock of a run directory.
+
+A file is written under a temporary name, fsynced and renamed. Text that is written here holds no known secret. Does
+not cover files that grow (distill/artifacts/journal.py), nor what a file means: that is each stage's business.
+"""
+
+import errno
+import fcntl
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import IO, Any
+
+import orjson
+
+from distill import redact
+from distill.errors import BusyError, StorageError
+from distill.local_paths import refuse_address
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """One finished file of a stage. `count` is its number of records, None where that has no meaning."""
+
+    sha256: str
+    bytes: int
+    count: int | None = None
+
+
+def describe(path: Path, count: int | None = None) -> Output:
+    """Digest and size of a finished file."""
+    return Output(sha256=file_sha256(path), bytes=path.stat().st_size, count=count)
+
+
+def file_sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@cache
+def directory_sha256(path: Path) -> str:
+    """Digest over the names and contents of a directory's files: the revision of a local checkpoint."""
+    digest = hashlib.sha256()
+    for file in sorted(path.rglob("*")):
+        if file.is_file() and not any(part.startswith(".") for part in file.relative_to(path).parts):
+            digest.update(f"{file.relative_to(path).as_posix()}\0{file_sha256(file)}\n".encode())
+    return digest.hexdigest()
+
+
+@contextmanager
+def storage_errors(path: Path) -> Iterator[None]:
+    """Turn a refused write into one plain message; what was written before stays."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOTDIR, errno.EISDIR, errno.EEXIST):
+            raise StorageError(
+                f"{path}: a file stands where a folder has to be, or a folder for a file; "
+                "move it away, or choose another place"
+            ) from error
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EFBIG, errno.EIO):
+            raise
+        raise StorageError(
+            f"{path}: cannot write: {os.strerror(error.errno)}; finished work is intact, "
+            "free space (or fix the permissions) and run the same command again"
+        ) from error
+
+
+@contextmanager
+def atomic_path(path: Path) -> Iterator[Path]:
+    """A temporary name beside `path` to write to; renamed over `path` on success, removed on failure."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with storage_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            yield temporary
+            with temporary.open("rb+") as file:
+                os.fsync(file.fileno())
+            temporary.replace(path)
+            sync(path.parent)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Text, encoded. Known secrets in it are masked; for other bytes there is `atomic_path`."""
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(redact.text_bytes(data))
+
+
+def write_text(path: Path, text: str) -> None:
+    write_bytes(path, text.encode())
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Indented JSON with sorted keys, for files a person may open."""
+    write_bytes(path, redact.dumps(value, orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS) + b"\n")
+
+
+def sync(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def locked(run: Path) -> Iterator[None]:
+    """Hold a run directory for one process; the lock dies with the process, so a crash leaves none behind."""
+    refuse_address(run)
+    with storage_errors(run):
+        run.mkdir(parents=True, exist_ok=True)
+        file = (run / ".lock").open("ab+", buffering=0)
+    with file:
+        lock_file(file, run)
+        yield
+
+
+def lock_file(file: IO[bytes], path: Path) -> None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        raise BusyError(f"{path}: another process is working here; wait for it, or choose another --run") from None
+
+
+def set_aside(folder: Path) -> None:
+    """Move a stage's folder to `<folder>.previous`, over an older one: --fresh never destroys the last result."""
+    if folder.exists():
+        previous = folder.with_name(f"{folder.name}.previous")
+        if previous.exists():
+            shutil.rmtree(previous)
+        folder.rename(previous)

@@ -1,0 +1,136 @@
+"""Journals: append-only files of JSON Lines, fsynced in groups.
+
+A torn last line is cut off when a journal is opened again. Every line has a checksum
+(distill/artifacts/json_lines.py). Does not cover what the records mean.
+"""
+
+import errno
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import IO, Any, Self
+
+from distill.artifacts.files import atomic_path, lock_file, storage_errors
+from distill.artifacts.json_lines import BLANK, Check, Damaged, Record, cut_torn_tail, is_plain, no_check, scan, seal
+from distill.errors import DataError, StorageError
+
+
+def write_jsonl(path: Path, records: Iterable[Any]) -> None:
+    """A whole file of records, one a line, each with its checksum."""
+    with atomic_path(path) as temporary, temporary.open("wb") as file:
+        file.writelines(map(seal, records))
+
+
+class Journal:
+    """An append-only JSONL file: whole lines with checksums, fsynced at most `flush_interval_s` after a write.
+
+    Opening cuts a torn last line off, and adds checksums to a file of an older version. One writer a file: a second
+    open fails with BusyError through a lock that dies with its process. One thread appends; another one may call
+    `flush`. StorageError when the file is deleted, replaced or shortened while it is open.
+    """
+
+    def __init__(self, path: Path, *, flush_interval_s: float = 0.2) -> None:
+        self.path = path
+        self.flush_interval_s = flush_interval_s
+        with storage_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if is_plain(path):
+                write_jsonl(path, read_jsonl(path))
+            self._file: IO[bytes] = path.open("ab+", buffering=0)
+            lock_file(self._file, path)
+            self._end = cut_torn_tail(self._file)
+        self._synced_at = time.monotonic()
+        self._dirty = False
+
+    def append(self, record: Any) -> int:
+        """Write one record as one line; the byte at which it starts.
+
+        It is durable after the next `flush`, at the latest at `close`.
+        """
+        line = seal(record)
+        with storage_errors(self.path):
+            try:
+                written = self._file.write(line)
+                if written != len(line):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            except OSError:
+                self._file.truncate(self._end)
+                raise
+            start, self._end = self._end, self._end + len(line)
+            self._dirty = True
+            if time.monotonic() - self._synced_at >= self.flush_interval_s:
+                self.flush()
+        return start
+
+    def flush(self) -> None:
+        """Make every appended line durable now."""
+        if self._dirty:
+            # Taken back before and not after the fsync: another thread may append meanwhile.
+            self._dirty = False
+            with storage_errors(self.path):
+                os.fsync(self._file.fileno())
+            self._require_whole()
+        self._synced_at = time.monotonic()
+
+    def close(self) -> None:
+        if not self._file.closed:
+            try:
+                self.flush()
+                self._require_whole()
+            finally:
+                self._file.close()
+
+    @property
+    def end(self) -> int:
+        """The byte after the last line."""
+        return self._end
+
+    def _require_whole(self) -> None:
+        end, open_file = self._end, os.fstat(self._file.fileno())
+        try:
+            named = self.path.stat()
+        except FileNotFoundError:
+            named = None
+        if named is None or not os.path.samestat(named, open_file) or open_file.st_size < end:
+            raise StorageError(
+                f"{self.path}: the file was deleted, replaced or shortened while this run was writing to it; find "
+                "out what did that, then run the same command again, which does again what was lost"
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def read_jsonl(
+    path: Path, *, check: Check = no_check, on_damage: Callable[[Damaged], None] | None = None
+) -> Iterator[Record]:
+    """The records of a JSONL file; an unfinished last line is not a record. A missing file has none.
+
+    `check` says what is wrong with a record. Damaged lines go to `on_damage`; without it they raise DataError.
+    """
+    return (record for _, record in read_jsonl_at(path, check=check, on_damage=on_damage))
+
+
+def read_jsonl_at(
+    path: Path, *, check: Check = no_check, on_damage: Callable[[Damaged], None] | None = None
+) -> Iterator[tuple[int, Record]]:
+    """The same with the byte at which each record starts."""
+    for found in scan(path, check):
+        if isinstance(found, tuple):
+            yield found
+        elif on_damage is not None:
+            on_damage(found)
+        elif found.reason != BLANK:
+            raise DataError(
+                f"{path}:{found.line}: this line is damaged: {found.reason}; `distill repair {_run_of(path)}` says "
+                "what damaged files cost and how to get the lost records again"
+            )
+
+
+def _run_of(path: Path) -> Path:
+    """The run directory that a file lies in."""
+    return next((folder for folder in path.parents if (folder / "recipe.toml").is_file()), Path("RUN"))
