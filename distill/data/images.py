@@ -1,9 +1,8 @@
 """Encoded image bytes and their safe decoding.
 
-Everything that looks at a picture goes through here, so that the teacher, the filter and the student see the same
-pixels: EXIF orientation applied, transparency over white, eight bits, RGB, first frame. Sizes are checked from the
-header before a pixel is decoded, and only formats whose decoders run in this process are opened (EPS would start
-Ghostscript). Colour profiles are not applied. Does not cover resizing, which belongs to each model's processor.
+Teacher, filter and student see the same pixels: EXIF orientation applied, transparency over white, eight bits, RGB,
+first frame, no colour profile. Sizes are checked from the header before a pixel is decoded, and only formats whose
+decoders run in this process are opened (EPS would start Ghostscript). Resizing belongs to each model's processor.
 """
 
 import hashlib
@@ -16,7 +15,7 @@ import warnings
 import zlib
 from bisect import bisect_right
 from collections import OrderedDict
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -38,6 +37,7 @@ from PIL import (
     WebPImagePlugin,
 )
 
+from distill.data.bounded_reads import bounded
 from distill.data.grey_values import eight_bits
 from distill.data.image_metadata import without_metadata
 from distill.errors import ImageError
@@ -173,7 +173,14 @@ def sha256(data: bytes) -> str:
 
 
 def read_file(path: Path) -> bytes:
-    """The bytes of a regular file of at most MAX_BYTES. Raises ImageError; never blocks on a pipe or a device."""
+    """The bytes of a regular file of at most MAX_BYTES. Raises ImageError; blocks on no pipe, device or lost disk."""
+    try:
+        return bounded(partial(_read_file, path))
+    except TimeoutError as error:
+        raise ImageError("unreadable_image", f"{path}: {error}") from None
+
+
+def _read_file(path: Path) -> bytes:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except (FileNotFoundError, NotADirectoryError):
@@ -236,12 +243,7 @@ def read_cell(path: str, column: str, row: int, index: int) -> bytes:
     the file once. Random access to a larger Parquet file reads a whole row group a cell: write small groups.
     """
     try:
-        modified_ns = Path(path).stat().st_mtime_ns
-        if path.endswith(".arrow"):
-            cell = _arrow_column(path, modified_ns, column)[row].as_py()
-        else:
-            group, offset = _row_group(path, modified_ns, row)
-            cell = _parquet_column((path, modified_ns, column, group))[offset].as_py()
+        cell = bounded(partial(_cell, path, column, row))
     except FileNotFoundError:
         raise ImageError("missing_image", f"{path}: no such file") from None
     except (OSError, ValueError, LookupError, pa.ArrowException) as error:
@@ -251,6 +253,14 @@ def read_cell(path: str, column: str, row: int, index: int) -> bytes:
             raise ImageError("missing_image", f"{path}: row {row} of column {column!r} has {len(cell)} images")
         cell = cell[index]
     return cell_bytes(cell)
+
+
+def _cell(path: str, column: str, row: int) -> Any:
+    modified_ns = Path(path).stat().st_mtime_ns
+    if path.endswith(".arrow"):
+        return _arrow_column(path, modified_ns, column)[row].as_py()
+    group, offset = _row_group(path, modified_ns, row)
+    return _parquet_column((path, modified_ns, column, group))[offset].as_py()
 
 
 def _parquet_column(key: _Group) -> Any:

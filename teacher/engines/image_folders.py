@@ -8,10 +8,12 @@ does not answer.
 import os
 import time
 from collections import OrderedDict
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
 from distill.data import images
+from distill.data.bounded_reads import bounded
 from distill.errors import ImageError
 from distill.types import ImageRef
 from teacher.engines.outage import Dependency, Failure, Say
@@ -95,12 +97,16 @@ def _has_neighbour(ref: ImageRef) -> bool:
         return False
     own = Path(ref.path)
     try:
-        with os.scandir(own.parent) as entries:
-            names = [entry.path for entry in islice(entries, _LISTED)]
+        names = bounded(partial(_listed, own.parent))
     except OSError:
         return False
     others = (path for path in map(Path, names) if path.suffix == own.suffix and path.name != own.name)
     return any(map(_has_bytes, others))
+
+
+def _listed(folder: Path) -> list[str]:
+    with os.scandir(folder) as entries:
+        return [entry.path for entry in islice(entries, _LISTED)]
 
 
 def _has_bytes(path: Path) -> bool:

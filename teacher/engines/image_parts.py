@@ -23,6 +23,7 @@ import orjson
 
 from distill.artifacts.manifest import canonical
 from distill.data import images
+from distill.data.bounded_reads import bounded
 from distill.errors import ImageError
 from distill.recipe.recipe import Teacher
 from distill.types import ImageRef
@@ -34,6 +35,8 @@ _ENTRY_BYTES = 8 << 10
 """What an entry takes beside its URL, about; paths alone are short."""
 _LOOK_AGAIN_S = 0.25
 """A file that was read is looked at again so often at most: whether it has changed."""
+_STATE_LIMIT_S = 5.0
+"""A file of which nothing is known after this time counts as changed: it is read again."""
 _REFUSAL = "allowed-local-media-path"
 """vLLM's error names this option when it may not read a file."""
 
@@ -99,9 +102,9 @@ class ImageParts:
         now = time.monotonic()
         if task is not None and now >= self._look_again.get(ref.sha256, 0.0) and ref.sha256 in self._weights:
             self._look_again[ref.sha256] = now + _LOOK_AGAIN_S
-            if self._changed(ref):
+            if await asyncio.to_thread(self._changed, ref) and self._ready.get(ref.sha256) is task:
                 self._forget(ref.sha256)
-                task = None
+            task = self._ready.get(ref.sha256)
         if task is None:
             task = self._ready[ref.sha256] = asyncio.create_task(asyncio.to_thread(self._prepare, ref, self.by_path))
             task.add_done_callback(partial(self._weigh, ref.sha256))
@@ -157,7 +160,7 @@ _State = tuple[int, int, int] | None
 def _state(path: str) -> _State:
     """What changes with the content of a file: its number, size and time of change; None when it is not there."""
     try:
-        status = os.stat(path)  # noqa: PTH116 (a Path for every request costs more than the call)
+        status = bounded(partial(os.stat, path), _STATE_LIMIT_S)
     except OSError:
         return None
     return status.st_ino, status.st_size, status.st_mtime_ns
