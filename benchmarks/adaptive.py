@@ -17,7 +17,8 @@ from typing import Any
 from distill.answers.verdicts import judge
 from distill.artifacts.journal import read_jsonl
 from distill.data import reader
-from distill.recipe.recipe import Recipe, load
+from distill.recipe.loading import load
+from distill.recipe.recipe import Recipe
 from distill.recipe.teachers import Until
 from teacher.generate import generate
 

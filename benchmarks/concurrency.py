@@ -26,7 +26,7 @@ import tiny_models
 import vllm_server
 
 from distill.data.images import sha256
-from distill.recipe.recipe import Sampling, Teacher
+from distill.recipe.teachers import Sampling, Teacher
 from distill.types import ImageRef, Sample
 from teacher.engines.http_client import ChatClient
 from teacher.messages.completion import Completion

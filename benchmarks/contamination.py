@@ -29,7 +29,7 @@ from planted_leaks import Case, plant
 from question_edits import TEMPLATES, fill
 from run_fixtures import sample, trace
 
-from distill.recipe.recipe import load
+from distill.recipe.loading import load
 from filters.signals.contamination import Contamination, prepare
 
 

@@ -19,7 +19,8 @@ from typing import Any
 
 from distill.artifacts.manifest import Manifest
 from distill.commands.status import evaluation, interval, percent
-from distill.recipe.recipe import Recipe, load
+from distill.recipe.loading import load
+from distill.recipe.recipe import Recipe
 
 ROOT = Path(__file__).resolve().parent.parent
 KEPT = ROOT / "docs" / "results"

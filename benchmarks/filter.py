@@ -100,7 +100,7 @@ def child(recipe: str, run: str) -> None:
     """Filter a run and print what each phase cost, as JSON."""
     from functools import reduce
 
-    from distill.recipe.recipe import load
+    from distill.recipe.loading import load
     from filters import apply
 
     meter = Meter()
@@ -146,7 +146,7 @@ MIX = '[[filter.select.mix]]\nby = "difficulty"\nshares = { hard = 0.1 }\n'
 
 def compare(recipe: str, run: str, other: str) -> None:
     """Compare another policy on one thread and print what that took, as JSON."""
-    from distill.recipe.recipe import load
+    from distill.recipe.loading import load
     from filters.signals import registry
     from filters.what_if import what_if
 

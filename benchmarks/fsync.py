@@ -25,7 +25,7 @@ import stub_server
 import tiny_models
 
 from distill.artifacts.journal import Journal
-from distill.recipe.recipe import load
+from distill.recipe.loading import load
 from teacher.generate import generate
 
 LIMIT_MS = 200

@@ -24,7 +24,7 @@ import stub_server
 import tiny_models
 
 from distill.data import reader
-from distill.recipe.recipe import load
+from distill.recipe.loading import load
 from teacher.engines.http_client import ChatClient
 from teacher.messages.request import Request, model_of, requests
 

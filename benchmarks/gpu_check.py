@@ -267,10 +267,10 @@ def again(ground: Ground) -> tuple[str, dict[str, Any]]:
 
 def embedded(ground: Ground) -> tuple[str, dict[str, Any]]:
     """An embedded teacher writes traces on this device."""
-    from distill.recipe import recipe
+    from distill.recipe import loading
     from teacher.generate import generate
 
-    loaded = recipe.load("tiny")
+    loaded = loading.load("tiny")
     begun = time.perf_counter()
     manifest = generate(loaded, ground.folder / "embedded", limit=20 if ground.small else 120)
     seconds = time.perf_counter() - begun
@@ -419,12 +419,12 @@ def _planned(trained: Any, stage: int, keys: dict[str, str], first: Any, last: A
     """What `distill plan` says such a step needs, all of it in one pass."""
     from train_runs import TRAINED
 
-    from distill.recipe import recipe
+    from distill.recipe.stages import Stage
     from student.models.siq_vl import parts
     from student.training import memory
 
     tokens = (last.tokens - first.tokens) / steps
-    section = recipe.Stage(name="stage", data="questions", train=TRAINED[stage])
+    section = Stage(name="stage", data="questions", train=TRAINED[stage])
     found = memory.of_stage(trained.model, parts(trained.model), section)
     return found.needed(tokens=tokens, patches=100 * 196, checkpointing=False)
 

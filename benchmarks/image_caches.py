@@ -21,8 +21,8 @@ from typing import Any
 import torch
 import train_world as world
 
-from distill.recipe.recipe import Lora, load
-from distill.recipe.stages import Stage
+from distill.recipe.loading import load
+from distill.recipe.stages import Lora, Stage
 from student.data import image_tokens, rows
 from student.data.encode import Encoder, Examples, encode
 from student.data.images import ImageSource, ImageStore

@@ -23,7 +23,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from distill.recipe import recipe as recipes
+from distill.recipe import loading
 from distill.reports.text_table import table
 from student.evaluation import lmms_tasks
 from student.export import convert
@@ -143,7 +143,7 @@ def main() -> None:
     parser.add_argument("--environment", type=Path, default=ROOT / ".venv-lmms-eval")
     parser.add_argument("--limit", type=int, help="questions, of each task")
     options = parser.parse_args()
-    recipe = recipes.load(options.run / "recipe.toml")
+    recipe = loading.load(options.run / "recipe.toml")
     python = environment(options.environment.absolute())
     limit = ["--limit", str(options.limit)] if options.limit else []
     with tempfile.TemporaryDirectory() as temporary:

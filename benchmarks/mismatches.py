@@ -21,7 +21,8 @@ import pyarrow.parquet as pq
 import torch
 from PIL import Image
 
-from distill.recipe import recipe as recipes
+from distill.recipe import loading
+from distill.recipe.recipe import Recipe
 from student.data import rows
 from student.data.encode import Encoder, encode
 from student.data.images import ImageStore
@@ -98,10 +99,10 @@ def main() -> None:
         write(folder, chosen.rows)
         text = RECIPE.format(assets=ASSETS, batch_tokens=chosen.batch_tokens, micro_batch_tokens=8192)
         (folder / "recipe.toml").write_text(text, encoding="utf-8")
-        raise SystemExit(check(recipes.load(folder / "recipe.toml"), folder))
+        raise SystemExit(check(loading.load(folder / "recipe.toml"), folder))
 
 
-def check(recipe: recipes.Recipe, folder: Path) -> int:
+def check(recipe: Recipe, folder: Path) -> int:
     begun = time.perf_counter()
     (stage,) = recipe.stages
     model, processor = build(str(ASSETS / "tower"), str(ASSETS / "decoder"), 2)

@@ -15,7 +15,7 @@ import orjson
 from PIL import Image
 from sklearn.datasets import load_sample_images
 
-from distill.recipe.recipe import load
+from distill.recipe.loading import load
 from teacher.preflight import preflight
 
 

@@ -14,7 +14,8 @@ from typing import Any
 
 from distill import hardware
 from distill.planning import plan
-from distill.recipe import recipe
+from distill.recipe import loading
+from distill.recipe.recipe import Recipe
 from distill.reports.text_table import table
 from student.training.workload import Load
 
@@ -107,9 +108,9 @@ MODELS: dict[str, dict[str, Any]] = {
 }
 
 
-def local(name: str, folder: Path) -> recipe.Recipe:
+def local(name: str, folder: Path) -> Recipe:
     """The shipped recipe with configurations in `folder` in place of the hub's models."""
-    student = recipe.load(name).student
+    student = loading.load(name).student
     assert student is not None
     overrides = {}
     for key in ("model", "vision", "language"):
@@ -118,10 +119,10 @@ def local(name: str, folder: Path) -> recipe.Recipe:
             (folder / model).mkdir(parents=True, exist_ok=True)
             (folder / model / "config.json").write_text(json.dumps(MODELS[model]))
             overrides[f"student.{key}"] = str(folder / model)
-    return recipe.load(name, overrides)
+    return loading.load(name, overrides)
 
 
-def patches_of(found: recipe.Recipe) -> tuple[int, int]:
+def patches_of(found: Recipe) -> tuple[int, int]:
     """Patches and tokens of an image."""
     student = found.student
     assert student is not None

@@ -30,7 +30,7 @@ import filters.signals.agreement
 import filters.signals.answer
 from distill.data.reader import to_record
 from distill.recipe.filter import DEFAULT_SIGNALS
-from distill.recipe.recipe import load
+from distill.recipe.loading import load
 from distill.types import Sample, Trace, Usage
 from filters.signals.registry import FAMILIES, Extractor, build, rows
 from filters.tables import measure

@@ -12,8 +12,7 @@ from pathlib import Path
 import torch
 from transformers import Idefics3Config
 
-from distill.recipe.recipe import Lora
-from distill.recipe.stages import Stage
+from distill.recipe.stages import Lora, Stage
 from student.models import attention, freeze, loss_head
 from student.models.siq_vl import parts, without_weights
 from student.training import memory

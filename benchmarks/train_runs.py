@@ -140,7 +140,7 @@ def measure(job: Job) -> Result:
 
 
 def ours(job: Job) -> Trained:
-    from distill.recipe import recipe
+    from distill.recipe import loading
     from distill.types import Progress
     from student import train
     from student.models import siq_vl
@@ -176,7 +176,7 @@ def ours(job: Job) -> Trained:
         if progress.unit == "steps":
             times.append(now())
 
-    train.train(recipe.load(path), run, on_progress=on_progress)
+    train.train(loading.load(path), run, on_progress=on_progress)
     peak = peak_bytes()
     ticks, places = [], 0.0
     lines = (run / "train" / "stage" / "metrics.jsonl").read_bytes().splitlines()

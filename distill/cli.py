@@ -379,7 +379,7 @@ def export(
 def recipes(context: typer.Context) -> None:
     """List the shipped recipes."""
     if context.invoked_subcommand is None:
-        from distill.recipe.recipe import shipped
+        from distill.recipe.loading import shipped
 
         for name, path in shipped().items():
             purpose = path.read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
@@ -402,7 +402,7 @@ def print_schema() -> None:
     """Print the JSON schema of a recipe, for editors."""
     import json
 
-    from distill.recipe.recipe import schema
+    from distill.recipe.loading import schema
 
     show(json.dumps(schema(), indent=2))
 
@@ -417,7 +417,7 @@ def _open(
 ) -> "tuple[Recipe, Path]":
     """The recipe and its run directory, for a command that takes `several` processes or not."""
     from distill.recipe.eval import student_values
-    from distill.recipe.recipe import load
+    from distill.recipe.loading import load
 
     if not several:
         processes.require_one()

@@ -16,8 +16,8 @@ from distill.data import reader
 from distill.data.source_images import require_same_pictures
 from distill.errors import RecipeError, StaleError
 from distill.recipe.eval import BASE
-from distill.recipe.recipe import Recipe, Stage
-from distill.recipe.stages import lineage, start_of
+from distill.recipe.recipe import Recipe
+from distill.recipe.stages import Stage, lineage, start_of
 from distill.types import ProgressCallback, unwatched
 from student.data import rows
 from student.distributed import processes

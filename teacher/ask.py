@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from distill.errors import RecipeError
-from distill.recipe.recipe import Recipe, Sampling, Teacher
+from distill.recipe.recipe import Recipe
+from distill.recipe.teachers import Sampling, Teacher
 from distill.types import ImageRef, Sample
 from teacher.engines.http_client import ChatClient
 from teacher.messages.completion import Completion

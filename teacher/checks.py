@@ -16,8 +16,8 @@ from distill import packages
 from distill.data import sources
 from distill.data.lfs_pointers import explanation
 from distill.errors import InputError, ModelError, RecipeError
-from distill.recipe.recipe import Recipe, Teacher
-from distill.recipe.teachers import Server
+from distill.recipe.recipe import Recipe
+from distill.recipe.teachers import Server, Teacher
 from teacher.engines.chat_protocol import api_key, sampling_body
 from teacher.engines.vllm_options import check_arguments, is_vllm
 from teacher.engines.vllm_server import server_program

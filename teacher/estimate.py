@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from distill.artifacts.journal import read_jsonl
-from distill.recipe.recipe import Recipe, Teacher
-from distill.recipe.teachers import Outcomes, Price
+from distill.recipe.generate import Outcomes
+from distill.recipe.recipe import Recipe
+from distill.recipe.teachers import Price, Teacher
 from distill.traces.trace_lines import trace_fault
 from distill.types import Outcome, Sample
 from teacher.scheduling.gpu_rounds import rounds

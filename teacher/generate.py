@@ -20,7 +20,8 @@ from distill.artifacts.files import Output, locked
 from distill.artifacts.integrity import changed
 from distill.artifacts.manifest import MANIFEST, Manifest, fingerprint, finished, versions
 from distill.errors import CircuitOpen, DistillError, TeacherError
-from distill.recipe.recipe import Recipe, Teacher
+from distill.recipe.recipe import Recipe
+from distill.recipe.teachers import Teacher
 from distill.types import Outcome, ProgressCallback, unwatched
 from teacher.engines.http_client import ChatClient
 from teacher.engines.image_folders import Folders

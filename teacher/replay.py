@@ -16,7 +16,8 @@ from distill import redact
 from distill.artifacts.json_lines import LineReader
 from distill.data import reader
 from distill.errors import DataError, RecipeError, StaleError, TeacherError
-from distill.recipe.recipe import Recipe, Sampling, Teacher
+from distill.recipe.recipe import Recipe
+from distill.recipe.teachers import Sampling, Teacher
 from distill.traces.trace_lines import trace_fault
 from distill.types import Sample
 from teacher.engines.http_client import ChatClient

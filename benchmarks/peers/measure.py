@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "support"
 import vllm_server
 
 from distill.data import reader
-from distill.recipe.recipe import load
+from distill.recipe.loading import load
 from teacher.messages.request import model_of, requests
 
 ROOT = Path(__file__).resolve().parents[2]

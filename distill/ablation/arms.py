@@ -12,8 +12,9 @@ from distill.artifacts.manifest import flatten
 from distill.errors import RecipeError
 from distill.recipe.ablate import REFERENCE
 from distill.recipe.eval import BASE
-from distill.recipe.recipe import Recipe, Stage, put
-from distill.recipe.stages import is_traces, lineage
+from distill.recipe.loading import derived_recipe, put
+from distill.recipe.recipe import Recipe
+from distill.recipe.stages import Stage, is_traces, lineage
 
 STUDENT = "student"
 """What the measured student is called in the run of an arm, so that equal students are asked once."""
@@ -114,7 +115,7 @@ def arm(recipe: Recipe, name: str, *, seed: int, budget: Budget | None = None) -
         draft.studied.setdefault("max_steps", budget.steps[studied])
     values["seed"] = seed
     values["eval"] = {**values.get("eval", {}), "arms": {STUDENT: measured}, "students": {}, "gallery": 0}
-    return Arm(name=name, about=about, recipe=recipe.derived(values, f"arm {name}"), stage=measured)
+    return Arm(name=name, about=about, recipe=derived_recipe(recipe, values, f"arm {name}"), stage=measured)
 
 
 def changes(recipe: Recipe, changed: Recipe) -> dict[str, Any]:

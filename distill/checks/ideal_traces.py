@@ -7,7 +7,7 @@ import pyarrow as pa
 from distill.checks.context import CheckContext
 from distill.checks.results import CheckResult, warning
 from distill.errors import DistillError
-from distill.recipe.recipe import Rule
+from distill.recipe.filter import Rule
 from distill.types import Outcome, Sample, Trace, Usage
 from filters.signals import registry
 from filters.tables.signal_database import closed_database

@@ -7,8 +7,8 @@ from distill.checks.context import CheckContext
 from distill.checks.results import CheckResult, not_checked, problem, warning
 from distill.checks.student import can_be_outlined, encoder_of
 from distill.errors import DistillError
-from distill.recipe.recipe import Recipe, Stage
-from distill.recipe.stages import is_traces
+from distill.recipe.recipe import Recipe
+from distill.recipe.stages import Stage, is_traces
 from distill.types import Sample
 from student.data.rows import TrainingRow
 from teacher.store.question_plan import SOURCE

@@ -6,8 +6,7 @@ from distill.checks.context import TEACHERS, TEST_SETS, CheckContext
 from distill.checks.results import CheckResult, fine, problem, warning
 from distill.checks.survey import Survey
 from distill.data import sources
-from distill.recipe.recipe import Stage
-from distill.recipe.stages import is_traces
+from distill.recipe.stages import Stage, is_traces
 from teacher.store.question_plan import SOURCE, coverage_problems
 
 _MANY_REPEATED = 0.2

@@ -10,8 +10,9 @@ from distill.checks.context import CheckContext
 from distill.checks.results import CheckResult, fine, not_checked, problem, warning
 from distill.errors import DistillError
 from distill.planning.plan import StagePlan, fit
-from distill.recipe.recipe import Recipe, Student
+from distill.recipe.recipe import Recipe
 from distill.recipe.stages import is_traces, lineage
+from distill.recipe.student import Student
 
 if TYPE_CHECKING:
     from student.data.encode import Encoder

@@ -15,7 +15,8 @@ from distill import packages
 from distill.checks.context import CheckContext
 from distill.checks.results import CheckResult, fine, not_checked, problem, warning
 from distill.errors import DistillError
-from distill.recipe.recipe import Recipe, Teacher
+from distill.recipe.recipe import Recipe
+from distill.recipe.teachers import Teacher
 from teacher import checks
 from teacher.engines.chat_protocol import api_key, excerpt
 from teacher.engines.http_client import ChatClient

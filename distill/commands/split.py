@@ -278,7 +278,7 @@ def source_of(
     A TOML file is a recipe, whose [data.NAME] is split; anything else is a table, with the settings of a data section
     and columns as KEY=COLUMN. Raises RecipeError.
     """
-    from distill.recipe.recipe import load
+    from distill.recipe.loading import derived_recipe, load
 
     if Path(source).suffix == ".toml":
         return load(source), name or NAME
@@ -286,4 +286,4 @@ def source_of(
     values = {"source": source, **{key: value for key, value in settings.items() if value is not None}}
     if mapped:
         values["columns"] = mapped
-    return Recipe().derived({"data": {NAME: values}}, "the source to split"), NAME
+    return derived_recipe(Recipe(), {"data": {NAME: values}}, "the source to split"), NAME

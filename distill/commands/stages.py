@@ -16,7 +16,8 @@ from distill.artifacts.manifest import MANIFEST
 from distill.commands.progress import watch
 from distill.commands.status import damage, evaluation, funnel, parts, training, warnings
 from distill.errors import DataError, RecipeError, StaleError
-from distill.recipe.recipe import Recipe, find, load, recipes_folder
+from distill.recipe.loading import find, load, recipes_folder
+from distill.recipe.recipe import Recipe
 from distill.types import ProgressCallback, unwatched
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from distill.data.gold_answers import golds as golds
 from distill.data.gold_answers import votes
 from distill.data.sources import nearest
 from distill.errors import DataError
-from distill.recipe.recipe import AnswerType, DataSource
+from distill.recipe.data import AnswerType, DataSource
 
 ANSWER_TYPES: tuple[str, ...] = get_args(AnswerType)
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"

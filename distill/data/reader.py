@@ -29,7 +29,8 @@ from distill.data.arrow import table_of
 from distill.data.formats import ImageCell, RowError, RowQuestion
 from distill.data.sources import SourceRow, SourceTable
 from distill.errors import DataError, ImageError
-from distill.recipe.recipe import DataSource, Recipe
+from distill.recipe.data import DataSource
+from distill.recipe.recipe import Recipe
 from distill.types import BadRow, ImageRef, Sample
 
 _WORKERS = min(4, os.cpu_count() or 1)

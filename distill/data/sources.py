@@ -21,7 +21,8 @@ import pyarrow.parquet as pq
 from distill import packages
 from distill.data.images import open_arrow
 from distill.errors import DataError
-from distill.recipe.recipe import DataSource, Recipe
+from distill.recipe.data import DataSource
+from distill.recipe.recipe import Recipe
 from distill.types import BadRow
 
 KINDS = {

@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 
 from distill.artifacts.files import locked
 from distill.errors import DataError
-from distill.recipe.recipe import Recipe, Stage
-from distill.recipe.stages import TRACES, is_traces
+from distill.recipe.recipe import Recipe
+from distill.recipe.stages import TRACES, Stage, is_traces
 from distill.reports.text_table import table
 from filters import source_overlap
 from filters.signals.contamination import ASKED as ASKED

@@ -15,7 +15,8 @@ from distill import hardware
 from distill.artifacts.journal import read_jsonl
 from distill.errors import RecipeError
 from distill.hardware import Gpu
-from distill.recipe.recipe import Recipe, Stage
+from distill.recipe.recipe import Recipe
+from distill.recipe.stages import Stage
 from distill.reports.text_table import table
 
 if TYPE_CHECKING:

@@ -6,20 +6,28 @@ from distill.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from distill.recipe.ablate import Ablate
+    from distill.recipe.data import Columns, DataSource
     from distill.recipe.eval import Eval
     from distill.recipe.filter import Filter, Rule, Select
-    from distill.recipe.recipe import Columns, DataSource, Recipe, load, schema, shipped
-    from distill.recipe.stages import Lora, Stage, Student
-    from distill.recipe.teachers import Generate, Sampling, Teacher
+    from distill.recipe.generate import Generate
+    from distill.recipe.loading import load, schema, shipped
+    from distill.recipe.recipe import Recipe
+    from distill.recipe.stages import Lora, Stage
+    from distill.recipe.student import Student
+    from distill.recipe.teachers import Sampling, Teacher
     from distill.recipe.validation import Validation
 
 _MODULES = {
-    "recipe": ("Columns", "DataSource", "Recipe", "load", "schema", "shipped"),
     "ablate": ("Ablate",),
+    "data": ("Columns", "DataSource"),
     "eval": ("Eval",),
     "filter": ("Filter", "Rule", "Select"),
-    "stages": ("Lora", "Stage", "Student"),
-    "teachers": ("Generate", "Sampling", "Teacher"),
+    "generate": ("Generate",),
+    "loading": ("load", "schema", "shipped"),
+    "recipe": ("Recipe",),
+    "stages": ("Lora", "Stage"),
+    "student": ("Student",),
+    "teachers": ("Sampling", "Teacher"),
     "validation": ("Validation",),
 }
 __all__ = [

@@ -1,6 +1,6 @@
 """The recipe's section about held-out evaluation.
 
-Part of the recipe models: distill/recipe/recipe.py reads the file and checks what refers to what.
+Part of the recipe models: distill/recipe/recipe.py checks what refers to what.
 """
 
 import json

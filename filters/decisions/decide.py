@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from distill.artifacts.files import atomic_path
 from distill.errors import RecipeError
-from distill.recipe.recipe import Select
+from distill.recipe.filter import Select
 from filters.decisions.quotas import Kind, targets
 from filters.decisions.rules import NOT_SELECTED, UNREADABLE_IMAGE, Condition, first_line
 from filters.tables.signal_database import Tables, connect, identifier, order, ranges, text

@@ -14,7 +14,7 @@ import duckdb
 import orjson
 
 from distill.errors import RecipeError
-from distill.recipe.recipe import Filter, Rule
+from distill.recipe.filter import Filter, Rule
 from filters.decisions.allowed_functions import ALLOWED, LOCAL_TYPES, NAMES
 from filters.signals.registry import COLUMNS
 from filters.tables.signal_database import empty_database

@@ -15,7 +15,7 @@ import torch
 from peft import PeftModel
 from transformers import PreTrainedModel
 
-from distill.recipe.recipe import Stage
+from distill.recipe.stages import Stage
 from student.data import packing
 from student.data.encode import Example, Examples
 from student.data.images import ImageSource, join_features

@@ -21,7 +21,8 @@ from transformers import PreTrainedModel
 
 from distill.artifacts.manifest import fingerprint, versions
 from distill.errors import ModelError, StorageError
-from distill.recipe.stages import Stage, Student
+from distill.recipe.stages import Stage
+from distill.recipe.student import Student
 from distill.types import ImageRef, Progress, ProgressCallback
 from student.data.disk_cache import DiskCache
 from student.data.encode import Examples

@@ -18,8 +18,9 @@ import orjson
 from distill.artifacts.manifest import Manifest, flatten, require
 from distill.data import images, reader
 from distill.errors import DataError
-from distill.recipe.recipe import DataSource, Recipe, Stage
-from distill.recipe.stages import is_traces
+from distill.recipe.data import DataSource
+from distill.recipe.recipe import Recipe
+from distill.recipe.stages import Stage, is_traces
 from distill.types import BadRow, ImageRef
 
 NO_ANSWER = "no_answer"

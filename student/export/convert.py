@@ -23,7 +23,8 @@ from transformers import (
 from distill.artifacts.files import write_json, write_text
 from distill.artifacts.manifest import Manifest
 from distill.errors import DataError, ModelError, StaleError
-from distill.recipe.recipe import Recipe, load
+from distill.recipe.loading import load
+from distill.recipe.recipe import Recipe
 from distill.recipe.stages import is_traces
 from student.models import siq_vl
 from student.training.checkpoints import give_usual_modes, refused_writes

@@ -21,8 +21,8 @@ from distill.artifacts.layout import model_folder
 from distill.artifacts.manifest import versions
 from distill.data import reader
 from distill.errors import DataError, DistillError
-from distill.recipe.recipe import Recipe, Stage
-from distill.recipe.stages import start_of
+from distill.recipe.recipe import Recipe
+from distill.recipe.stages import Stage, start_of
 from distill.types import Progress, ProgressCallback, Sample, unwatched
 from student.data.encode import Encoder
 from student.data.images import ImageStore

@@ -8,7 +8,7 @@ from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 from trl import SFTConfig
 
 from distill.errors import MissingExtra, RecipeError
-from distill.recipe.recipe import Stage
+from distill.recipe.stages import Stage
 
 
 def require(stage: Stage) -> None:

@@ -30,7 +30,8 @@ from distill.artifacts.layout import (
 from distill.artifacts.manifest import Manifest, begin, canonical, fingerprint, versions
 from distill.data.source_images import pictures_of
 from distill.errors import DataError, InputError, RecipeError
-from distill.recipe.recipe import Recipe, Stage
+from distill.recipe.recipe import Recipe
+from distill.recipe.stages import Stage
 from distill.types import Progress, ProgressCallback
 from student.data import rows
 from student.distributed import processes

@@ -25,7 +25,7 @@ from trl import SFTTrainer
 
 from distill.artifacts.files import sync, write_text
 from distill.errors import DistillError
-from distill.recipe.recipe import Stage
+from distill.recipe.stages import Stage
 from student.distributed import fsdp, processes
 from student.models.flops import matmul_rate
 from student.models.freeze import plain_model

@@ -17,8 +17,8 @@ from distill.data import formats, sources
 from distill.data.formats import RowError
 from distill.data.images import open_arrow
 from distill.errors import DataError
-from distill.recipe.recipe import Recipe, Stage
-from distill.recipe.stages import is_traces
+from distill.recipe.recipe import Recipe
+from distill.recipe.stages import Stage, is_traces
 from student.data import rows as stage_rows
 
 if TYPE_CHECKING:

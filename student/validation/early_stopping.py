@@ -23,7 +23,8 @@ from distill.artifacts.journal import write_jsonl
 from distill.artifacts.json_lines import requiring
 from distill.artifacts.manifest import canonical
 from distill.data import reader
-from distill.recipe.recipe import Recipe, Stage
+from distill.recipe.recipe import Recipe
+from distill.recipe.stages import Stage
 from distill.recipe.validation import Validation
 from distill.types import Progress, ProgressCallback
 from student.data import rows

@@ -9,7 +9,7 @@ import orjson
 
 from distill import redact
 from distill.errors import RecipeError
-from distill.recipe.recipe import Sampling, Teacher
+from distill.recipe.teachers import Sampling, Teacher
 from teacher.messages.completion import Completion
 from teacher.messages.parse import compose
 

@@ -21,7 +21,8 @@ from transformers import AutoModelForImageTextToText, AutoProcessor
 
 from distill.data import images
 from distill.errors import ImageError, ModelError
-from distill.recipe.recipe import Generate, Teacher
+from distill.recipe.generate import Generate
+from distill.recipe.teachers import Teacher
 from distill.types import ImageRef
 from teacher.engines.decoding import Batch, BatchRow
 from teacher.engines.image_folders import Folders

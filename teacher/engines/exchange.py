@@ -11,7 +11,7 @@ from email.utils import parsedate_to_datetime
 import aiohttp
 import orjson
 
-from distill.recipe.recipe import Teacher
+from distill.recipe.teachers import Teacher
 from teacher.engines.chat_protocol import GarbledError, completion, excerpt
 from teacher.engines.outage import MOST_TRIES, REFUSED, Failure
 from teacher.engines.replicas import Replica

@@ -22,8 +22,8 @@ import orjson
 
 from distill.data import images
 from distill.errors import RecipeError, TeacherError
-from distill.recipe.recipe import Recipe, Teacher
-from distill.recipe.teachers import Server
+from distill.recipe.recipe import Recipe
+from distill.recipe.teachers import Server, Teacher
 from distill.types import Sample
 from teacher.engines.vllm_options import render
 from teacher.engines.vllm_server import Servers

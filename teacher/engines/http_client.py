@@ -19,7 +19,8 @@ import orjson
 
 from distill import redact
 from distill.errors import TeacherError
-from distill.recipe.recipe import Generate, Teacher
+from distill.recipe.generate import Generate
+from distill.recipe.teachers import Teacher
 from teacher.engines.chat_protocol import api_key, sampling_body
 from teacher.engines.circuit_breaker import Breaker
 from teacher.engines.concurrency import BLIND_START, START, ConcurrencyLimit

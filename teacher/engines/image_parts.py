@@ -25,7 +25,7 @@ from distill.artifacts.manifest import canonical
 from distill.data import images
 from distill.data.bounded_reads import bounded
 from distill.errors import ImageError
-from distill.recipe.recipe import Teacher
+from distill.recipe.teachers import Teacher
 from distill.types import ImageRef
 from teacher.engines.image_folders import Folders, UnreadableError
 from teacher.engines.server_info import LOCAL_HOSTS

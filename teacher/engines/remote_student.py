@@ -15,7 +15,7 @@ import aiohttp
 
 from distill.errors import DataError, ModelError, TeacherError
 from distill.recipe.eval import AnyStudent
-from distill.recipe.recipe import Sampling, Teacher
+from distill.recipe.teachers import Sampling, Teacher
 from distill.types import Sample
 from teacher.engines.chat_protocol import api_key, parsed
 from teacher.engines.http_client import ChatClient

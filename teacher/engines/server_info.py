@@ -14,7 +14,7 @@ import aiohttp
 
 from distill.artifacts.files import directory_sha256
 from distill.errors import TeacherError
-from distill.recipe.recipe import Teacher
+from distill.recipe.teachers import Teacher
 from teacher.engines.chat_protocol import ResponseReader, excerpt, parsed
 from teacher.engines.outage import Failure
 from teacher.engines.replicas import Replica

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from distill.artifacts.manifest import canonical
-from distill.recipe.recipe import Teacher
+from distill.recipe.teachers import Teacher
 from distill.types import ImageRef, Sample
 
 

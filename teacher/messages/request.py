@@ -16,7 +16,8 @@ from typing import Any
 
 from distill.artifacts.files import directory_sha256
 from distill.artifacts.manifest import canonical
-from distill.recipe.recipe import Recipe, Sampling, Teacher
+from distill.recipe.recipe import Recipe
+from distill.recipe.teachers import Sampling, Teacher
 from distill.types import Sample
 from teacher.messages.prompts import Prompt, prompt, prompt_sha
 

@@ -7,7 +7,7 @@ teacher never comes in an earlier round than the one it comes after.
 
 from collections.abc import Sequence
 
-from distill.recipe.recipe import Teacher
+from distill.recipe.teachers import Teacher
 
 
 def rounds(teachers: Sequence[Teacher]) -> list[list[Teacher]]:

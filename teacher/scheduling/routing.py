@@ -10,7 +10,7 @@ appending, and a larger weight only adds samples. What other teachers' traces le
 import hashlib
 from collections.abc import Sequence
 
-from distill.recipe.recipe import Teacher
+from distill.recipe.teachers import Teacher
 from distill.types import Sample
 
 NO_TEACHER = "no_teacher"

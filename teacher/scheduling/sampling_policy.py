@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from distill.answers.verdicts import equivalent, judge
-from distill.recipe.recipe import Sampling, Teacher
-from distill.recipe.teachers import Outcomes
+from distill.recipe.generate import Outcomes
+from distill.recipe.teachers import Sampling, Teacher
 from distill.types import Outcome, Sample
 from teacher.messages.request import Author, Request
 from teacher.scheduling.routing import route

@@ -9,7 +9,8 @@ from itertools import islice
 from pathlib import Path
 
 from distill.artifacts.journal import Journal, read_jsonl
-from distill.recipe.recipe import Recipe, Teacher
+from distill.recipe.recipe import Recipe
+from distill.recipe.teachers import Teacher
 from distill.traces.trace_lines import trace_fault
 from distill.types import Sample
 from teacher.messages.request import Model

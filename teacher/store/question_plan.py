@@ -25,7 +25,8 @@ from distill.artifacts.json_lines import requiring, seal
 from distill.artifacts.manifest import fingerprint, flatten
 from distill.data import reader, sources
 from distill.errors import DataError, RecipeError
-from distill.recipe.recipe import Recipe, Teacher
+from distill.recipe.recipe import Recipe
+from distill.recipe.teachers import Teacher
 from distill.types import BadRow, Sample
 from teacher import checks
 from teacher.engines.vllm_server import Servers

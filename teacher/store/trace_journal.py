@@ -18,7 +18,7 @@ from distill.artifacts.damaged_lines import keep
 from distill.artifacts.journal import Journal, read_jsonl, read_jsonl_at, write_jsonl
 from distill.artifacts.json_lines import Damaged
 from distill.errors import StorageError
-from distill.recipe.recipe import Teacher
+from distill.recipe.teachers import Teacher
 from distill.traces.logprobs import encode
 from distill.traces.trace_lines import trace_fault
 from distill.types import Outcome, Trace, Usage

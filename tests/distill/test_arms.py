@@ -9,11 +9,11 @@ from distill.ablation import arms
 from distill.ablation.arms import STUDENT, Budget, Impossible
 from distill.commands.stages import copy_shipped
 from distill.errors import RecipeError
-from distill.recipe import recipe
+from distill.recipe import loading
 from distill.recipe.recipe import Recipe
 from distill.recipe.stages import lineage
 
-STUDIES = recipe.load("tiny-studies")
+STUDIES = loading.load("tiny-studies")
 BUDGET = Budget(
     steps={"align": 100, "instruct": 250, "reason": 120}, tokens={"align": 400, "instruct": 600, "reason": 1000}
 )
@@ -25,7 +25,7 @@ def changed(name: str, of: Recipe = STUDIES, budget: Budget | None = BUDGET) -> 
 
 
 def with_values(**values: str) -> Recipe:
-    return recipe.load("tiny-studies", {key.replace("__", "."): value for key, value in values.items()})
+    return loading.load("tiny-studies", {key.replace("__", "."): value for key, value in values.items()})
 
 
 def test_the_reference_changes_nothing_but_the_seed() -> None:
@@ -79,7 +79,7 @@ def test_a_stage_left_out_leaves_the_others_in_order() -> None:
 
 
 def test_a_control_stage_beside_the_one_under_study_is_left_out() -> None:
-    tiny = recipe.load("tiny")
+    tiny = loading.load("tiny")
     assert [stage.name for stage in arms.arm(tiny, "distilled", seed=0).recipe.stages] == [
         "align",
         "instruct",
@@ -97,11 +97,11 @@ def test_an_arm_with_fewer_rows_trains_as_many_steps_as_the_reference() -> None:
     epochs = with_values(stages__reason__epochs="2", stages__reason__max_steps="120")
     values = epochs.model_dump(mode="json", exclude_unset=True)
     values["stages"][2].pop("max_steps")
-    by_epochs = epochs.derived(values, "test")
+    by_epochs = loading.derived_recipe(epochs, values, "test")
     assert changed("size_250", by_epochs)["stages.reason.max_steps"] == 120
     assert "stages.reason.max_steps" not in changed("distilled", by_epochs)
     values["ablate"]["equal_steps"] = False
-    assert "stages.reason.max_steps" not in changed("size_250", epochs.derived(values, "test"))
+    assert "stages.reason.max_steps" not in changed("size_250", loading.derived_recipe(epochs, values, "test"))
 
 
 def test_stored_log_probabilities_are_learned_or_left_out() -> None:
@@ -129,21 +129,21 @@ def test_an_arm_that_cannot_be_says_why(name: str, reason: str) -> None:
 
 
 def test_an_own_arm_sets_any_value(tmp_path: Path) -> None:
-    text = recipe.find("tiny-studies").read_text(encoding="utf-8")
+    text = loading.find("tiny-studies").read_text(encoding="utf-8")
     own = '[ablate.own.faster]\nabout = "a higher rate"\nset = { "stages.reason.learning_rate" = 3e-3 }\n'
     path = tmp_path / "mine.toml"
     path.write_text(text + own, encoding="utf-8")
-    mine = recipe.load(path)
+    mine = loading.load(path)
     assert changed("faster", mine) == {"stages.reason.learning_rate": 3e-3}
     assert arms.arm(mine, "faster", seed=0).about == "a higher rate"
 
 
 def test_an_own_arm_with_a_misspelt_key_is_refused_by_name(tmp_path: Path) -> None:
-    text = recipe.find("tiny-studies").read_text(encoding="utf-8")
+    text = loading.find("tiny-studies").read_text(encoding="utf-8")
     path = tmp_path / "mine.toml"
     path.write_text(text + '[ablate.own.odd]\nset = { "stages.reason.learning_rat" = 1 }\n', encoding="utf-8")
     with pytest.raises(RecipeError, match=r"arm odd.*\n.*learning_rat: unknown key; did you mean 'learning_rate'"):
-        arms.arm(recipe.load(path), "odd", seed=0)
+        arms.arm(loading.load(path), "odd", seed=0)
 
 
 def test_every_ready_arm_is_offered_or_refused_with_a_reason() -> None:
@@ -155,10 +155,10 @@ def test_every_ready_arm_is_offered_or_refused_with_a_reason() -> None:
 
 def test_a_study_that_compares_an_arm_it_lacks_is_refused() -> None:
     with pytest.raises(RecipeError, match="arms lacks distilled"):
-        recipe.load("tiny-studies", {"ablate.studies.scaling.arms": '["size_125"]'})
+        loading.load("tiny-studies", {"ablate.studies.scaling.arms": '["size_125"]'})
 
 
 def test_a_copied_recipe_brings_the_assets_that_it_shares_with_another(tmp_path: Path) -> None:
-    copied = recipe.load(copy_shipped("tiny-studies", tmp_path / "mine"))
+    copied = loading.load(copy_shipped("tiny-studies", tmp_path / "mine"))
     for path in (copied.student.vision, copied.teachers[-1].model, copied.data["test"].source):
         assert copied.local(path).exists()

@@ -16,7 +16,7 @@ from distill.artifacts.files import locked
 from distill.checks import hub, machine
 from distill.checks.recipe_checks import check_recipe
 from distill.checks.results import CheckReport, CheckResult
-from distill.recipe.recipe import load
+from distill.recipe.loading import load
 
 
 @pytest.fixture(scope="module")

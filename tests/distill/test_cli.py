@@ -14,7 +14,7 @@ from distill.artifacts.manifest import BusyError
 from distill.commands import stages
 from distill.commands.progress import watch
 from distill.errors import RecipeError, StaleError
-from distill.recipe.recipe import load
+from distill.recipe.loading import load
 from distill.types import Progress
 
 RECIPE = """

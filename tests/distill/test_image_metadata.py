@@ -13,7 +13,7 @@ from PIL import ExifTags, Image, PngImagePlugin
 
 from distill.data import images
 from distill.data.image_metadata import without_metadata
-from distill.recipe.recipe import Teacher
+from distill.recipe.teachers import Teacher
 from distill.types import ImageRef
 from teacher.engines.image_folders import Folders
 from teacher.engines.image_parts import ImageParts

@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 from distill import cli
 from distill.errors import DataError
 from distill.planning import leakage
-from distill.recipe.recipe import Recipe, load
+from distill.recipe.loading import load
+from distill.recipe.recipe import Recipe
 
 RECIPE = """
 [data.questions]

@@ -11,7 +11,7 @@ import torch
 
 from distill.artifacts.journal import Journal, read_jsonl
 from distill.errors import DataError
-from distill.recipe.recipe import load
+from distill.recipe.loading import load
 from distill.traces.logprobs import NO_TOKEN, decode, encode, read
 from teacher.generate import generate
 

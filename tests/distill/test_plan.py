@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 from distill import cli, hardware
 from distill.errors import ModelError, RecipeError
 from distill.planning import plan
-from distill.recipe.recipe import Recipe, load
+from distill.recipe.loading import load
+from distill.recipe.recipe import Recipe
 from student.data import encode, images, rows
 from student.models import inputs, siq_vl
 from student.training import workload

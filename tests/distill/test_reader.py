@@ -20,7 +20,8 @@ from PIL import Image
 
 from distill.data import images, reader
 from distill.errors import DataError, MissingExtra
-from distill.recipe import recipe
+from distill.recipe import loading
+from distill.recipe.recipe import Recipe
 from distill.types import BadRow, Sample
 
 Rows = Sequence[dict[str, Any]]
@@ -51,12 +52,12 @@ def write_jsonl(path: Path, rows: Rows) -> Path:
     return path
 
 
-def made(folder: Path, source: str = "q.jsonl", columns: str = "", **settings: Any) -> recipe.Recipe:
+def made(folder: Path, source: str = "q.jsonl", columns: str = "", **settings: Any) -> Recipe:
     """A recipe in `folder` whose questions come from `source`."""
     values = {"source": source, **settings}
     lines = ["[data.questions]", *(f"{key} = {json.dumps(value)}" for key, value in values.items())]
     (folder / "r.toml").write_text("\n".join([*lines, "[data.questions.columns]", columns]))
-    return recipe.load(folder / "r.toml")
+    return loading.load(folder / "r.toml")
 
 
 def read(folder: Path, rows: Rows, **settings: Any) -> list[Sample | BadRow]:

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from distill.errors import RecipeError
-from distill.recipe import recipe
+from distill.recipe import loading
 from distill.recipe.recipe import Recipe
 
-SHIPPED = sorted(recipe.shipped())
+SHIPPED = sorted(loading.shipped())
 
 WHOLE = """
 seed = 7
@@ -61,13 +61,13 @@ def refused(path: Path, old: str = "", new: str = "", **overrides: str) -> str:
         assert old in WHOLE
         path.write_text(WHOLE.replace(old, new, 1))
     with pytest.raises(RecipeError) as caught:
-        recipe.load(path, overrides)
+        loading.load(path, overrides)
     assert str(path) in str(caught.value) or overrides
     return str(caught.value)
 
 
 def test_a_recipe_is_read_with_every_default_filled_in(path: Path) -> None:
-    found = recipe.load(path)
+    found = loading.load(path)
     assert (found.seed, found.name, found.path) == (7, "mine", path)
     assert found.data["questions"].split == "train"
     assert found.teachers[0].backend == "vllm"
@@ -77,7 +77,7 @@ def test_a_recipe_is_read_with_every_default_filled_in(path: Path) -> None:
 
 def test_nothing_but_an_empty_file_is_needed(tmp_path: Path) -> None:
     (tmp_path / "empty.toml").touch()
-    assert recipe.load(tmp_path / "empty.toml").model_dump() == Recipe().model_dump()
+    assert loading.load(tmp_path / "empty.toml").model_dump() == Recipe().model_dump()
 
 
 @pytest.mark.parametrize(
@@ -144,13 +144,13 @@ def test_a_file_that_is_not_toml_or_cannot_be_read_is_one_message(path: Path, tm
     assert "not valid TOML" in refused(path, "seed = 7", "seed = ")
     (tmp_path / "latin.toml").write_bytes(b'a = "\xff"')
     with pytest.raises(RecipeError, match="not valid TOML"):
-        recipe.load(tmp_path / "latin.toml")
+        loading.load(tmp_path / "latin.toml")
     with pytest.raises(RecipeError, match="is a directory"):
-        recipe.load(tmp_path)
+        loading.load(tmp_path)
 
 
 def test_overrides_reach_every_kind_of_key(path: Path) -> None:
-    found = recipe.load(
+    found = loading.load(
         path,
         {
             "seed": "3",
@@ -185,14 +185,14 @@ def test_an_override_that_points_nowhere_is_refused(path: Path, key: str, expect
 
 
 def test_an_overridden_recipe_differs_from_the_file_only_there(path: Path) -> None:
-    plain, changed = recipe.load(path), recipe.load(path, {"seed": "8"})
+    plain, changed = loading.load(path), loading.load(path, {"seed": "8"})
     assert plain != changed
     assert changed.model_copy(update={"seed": 7}) == plain
 
 
 def test_relative_paths_belong_to_the_folder_of_the_recipe(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir("/")
-    found = recipe.load(path)
+    found = loading.load(path)
     assert found.local("images") == path.parent / "images"
     assert found.local("/elsewhere") == Path("/elsewhere")
     assert found.local_or_hub("somebody/teacher") == "somebody/teacher"
@@ -203,12 +203,12 @@ def test_relative_paths_belong_to_the_folder_of_the_recipe(path: Path, monkeypat
 def test_a_resolved_recipe_reads_back_as_the_same_one_from_anywhere(path: Path, tmp_path: Path) -> None:
     (path.parent / "questions.jsonl").touch()
     (path.parent / "images").mkdir()
-    found = recipe.load(path)
+    found = loading.load(path)
     text = found.to_toml()
     elsewhere = tmp_path / "run" / "recipe.toml"
     elsewhere.parent.mkdir()
     elsewhere.write_text(text)
-    again = recipe.load(elsewhere)
+    again = loading.load(elsewhere)
     assert again.to_toml() == text
     # A default column stays one that may be absent; naming it would make it one that has to be there.
     assert all(
@@ -221,7 +221,7 @@ def test_a_resolved_recipe_reads_back_as_the_same_one_from_anywhere(path: Path, 
 
 
 def test_the_schema_lists_every_section_and_refuses_others() -> None:
-    schema = recipe.schema()
+    schema = loading.schema()
     assert set(schema["properties"]) == {
         "seed",
         "data",
@@ -240,13 +240,13 @@ def test_the_schema_lists_every_section_and_refuses_others() -> None:
 
 def test_an_unknown_name_lists_the_shipped_recipes(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="none shipped under that name"):
-        recipe.load("no-such-recipe")
-    assert recipe.recipes_folder().is_dir()
+        loading.load("no-such-recipe")
+    assert loading.recipes_folder().is_dir()
 
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_every_shipped_recipe_loads_by_its_name_and_states_its_purpose(name: str) -> None:
-    found = recipe.load(name)
+    found = loading.load(name)
     assert found.name == name
     assert found.path.read_text().startswith("# ")
     for stage in found.stages:

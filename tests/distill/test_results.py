@@ -8,9 +8,9 @@ import pytest
 from distill.ablation import results
 from distill.ablation.results import ArmResult
 from distill.errors import DataError
-from distill.recipe import recipe
+from distill.recipe import loading
 
-STUDIES = recipe.load("tiny-studies")
+STUDIES = loading.load("tiny-studies")
 
 
 def outcome(right: list[bool], folder: Path = Path("arms/a/seed-0"), ids: str = "q") -> ArmResult:

@@ -15,7 +15,7 @@ from distill.artifacts.journal import read_jsonl
 from distill.artifacts.manifest import Manifest
 from distill.cli import app
 from distill.errors import RecipeError, StaleError
-from distill.recipe import recipe
+from distill.recipe import loading
 from distill.recipe.recipe import Recipe
 
 TINY = Path(__file__).parents[2] / "recipes" / "tiny"
@@ -98,7 +98,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory, one_thread: None) -> Path
     """A recipe beside its run, with every arm of it."""
     folder = tmp_path_factory.mktemp("ablation")
     (folder / "mine.toml").write_text(RECIPE, encoding="utf-8")
-    ablate(recipe.load(folder / "mine.toml"), folder / "run")
+    ablate(loading.load(folder / "mine.toml"), folder / "run")
     return folder
 
 
@@ -108,7 +108,7 @@ def here(finished: Path, tmp_path: Path) -> Path:
 
 
 def load(folder: Path) -> Recipe:
-    return recipe.load(folder / "mine.toml")
+    return loading.load(folder / "mine.toml")
 
 
 def results(folder: Path) -> dict[str, Any]:

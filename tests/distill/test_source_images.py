@@ -8,7 +8,8 @@ from PIL import Image
 
 from distill.data.source_images import pictures_digest, pictures_of, require_same_pictures
 from distill.errors import StaleError
-from distill.recipe.recipe import Recipe, load
+from distill.recipe.loading import load
+from distill.recipe.recipe import Recipe
 from teacher.store import question_plan
 
 

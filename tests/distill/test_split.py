@@ -17,7 +17,7 @@ from distill.commands.split import source_of, split
 from distill.data import reader
 from distill.errors import DataError
 from distill.planning import leakage
-from distill.recipe.recipe import load
+from distill.recipe.loading import load
 from distill.types import Sample
 
 ASKED = ("How many dots are left of the tallest tower?", "What colour is the smallest square?", "Is it round?")

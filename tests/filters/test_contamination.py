@@ -15,7 +15,7 @@ from run_fixtures import recipe as recipe_of
 
 from distill.data.images import sha256
 from distill.errors import DataError, StaleError
-from distill.recipe.recipe import load
+from distill.recipe.loading import load
 from distill.types import ImageRef
 from filters.apply import apply
 from filters.matching import test_sets

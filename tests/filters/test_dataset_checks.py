@@ -5,7 +5,7 @@ import pytest
 from run_fixtures import generate_folder, recipe, sample, small_world, trace
 from scipy.stats import binomtest
 
-from distill.recipe.recipe import load
+from distill.recipe.loading import load
 from filters.apply import apply
 from filters.dataset.card import _elsewhere
 from filters.decisions.dataset_checks import FEWEST, _beyond, _related, _wilson

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from distill.artifacts.journal import read_jsonl
 from distill.cli import app
-from distill.recipe.recipe import load
+from distill.recipe.loading import load
 from student.export.convert import export
 from student.train import train
 from teacher.engines import export_server

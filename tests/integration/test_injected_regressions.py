@@ -25,7 +25,8 @@ from distill.commands.stages import filter_stage
 from distill.commands.status import status
 from distill.data import reader
 from distill.data.images import read_bytes, sha256
-from distill.recipe.recipe import Recipe, load
+from distill.recipe.loading import load
+from distill.recipe.recipe import Recipe
 from distill.types import ImageRef, Sample, Trace
 from student.evaluation import metrics
 from student.inference.scoring import judged

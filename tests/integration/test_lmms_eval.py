@@ -27,7 +27,7 @@ from typer.testing import CliRunner
 from distill import cli
 from distill.data import images, reader
 from distill.errors import DataError
-from distill.recipe import recipe
+from distill.recipe import loading
 from student.evaluation import lmms_tasks, metrics
 from student.inference.scoring import judged
 from teacher.engines.export_server import SITE
@@ -76,7 +76,7 @@ def run(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def task(run: Path, tmp_path: Path) -> lmms_tasks.LmmsTask:
-    (found,) = lmms_tasks.write(recipe.load(run / "recipe.toml"), ["test"], tmp_path / "tasks")
+    (found,) = lmms_tasks.write(loading.load(run / "recipe.toml"), ["test"], tmp_path / "tasks")
     return found
 
 
@@ -161,7 +161,7 @@ def ask(url: str, question: str, pictures: list[Image.Image], limits: dict[str, 
 
 def expected(run: Path) -> dict[str, float]:
     """The figures that `distill eval` has for the replies above."""
-    found = recipe.load(run / "recipe.toml")
+    found = loading.load(run / "recipe.toml")
     replies = {row["question"]: reply for row, reply in ASKED}
     lines = [
         judged(
@@ -206,7 +206,7 @@ def test_a_task_shows_the_pixels_that_the_student_learned_from(
     run: Path, task: lmms_tasks.LmmsTask, tmp_path: Path
 ) -> None:
     values = settings(task)
-    samples = {sample.id: sample for sample in reader.samples(recipe.load(run / "recipe.toml"), "test")}
+    samples = {sample.id: sample for sample in reader.samples(loading.load(run / "recipe.toml"), "test")}
     for row in documents(values, tmp_path / "cache"):
         sample = samples[row["id"]]
         assert values["doc_to_text"](row, {"pre_prompt": "not ours"}) == sample.question
@@ -218,7 +218,7 @@ def test_a_task_shows_the_pixels_that_the_student_learned_from(
 
 
 def test_students_asked_for_answers_alone_are_asked_in_the_words_they_learned(run: Path, tmp_path: Path) -> None:
-    here = recipe.load(run / "recipe.toml", {"eval.think": "false"})
+    here = loading.load(run / "recipe.toml", {"eval.think": "false"})
     (task,) = lmms_tasks.write(here, ["test"], tmp_path / "tasks")
     values = settings(task)
     assert all(values["doc_to_text"](row).endswith(" /no_think") for row in documents(values, tmp_path / "cache"))
@@ -263,7 +263,7 @@ def test_the_command_line_writes_tasks_and_names_them(run: Path, tmp_path: Path)
 
 
 def test_a_failed_export_leaves_nothing(run: Path, tmp_path: Path) -> None:
-    found = recipe.load(run / "recipe.toml")
+    found = loading.load(run / "recipe.toml")
     with pytest.raises(DataError, match="did you mean 'test'"):
         lmms_tasks.write(found, ["test", "tset"], tmp_path / "tasks")
     (run / "test.jsonl").write_text('{"image": "0.jpg", "question": "Nobody knows?"}\n')

@@ -16,7 +16,8 @@ import tiny_models
 import vllm_server
 
 from distill.errors import TeacherError
-from distill.recipe.recipe import Teacher, recipes_folder
+from distill.recipe.loading import recipes_folder
+from distill.recipe.teachers import Teacher
 from teacher.engines.vllm_server import Servers
 
 MODEL = sorted((recipes_folder() / "tiny" / "teachers").glob("*/config.json"))[0].parent

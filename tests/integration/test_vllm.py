@@ -10,7 +10,7 @@ import tiny_models
 import vllm_server
 
 from distill.artifacts.journal import read_jsonl
-from distill.recipe.recipe import load, recipes_folder
+from distill.recipe.loading import load, recipes_folder
 from filters.apply import apply
 from student.train import train
 from teacher.generate import generate

@@ -13,7 +13,8 @@ from distill.answers import reference_metrics
 from distill.answers.verdicts import judge
 from distill.data import reader
 from distill.data.gold_answers import RowError, golds, votes
-from distill.recipe import recipe
+from distill.recipe import loading
+from distill.recipe.recipe import Recipe
 from distill.types import BadRow, Sample
 
 IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
@@ -94,7 +95,7 @@ def read(tmp_path: Path, name: str, source: str, kind: str, *rows: dict[str, Any
     full = [{field: row.get(field) for field in schema.names} for row in rows]
     pq.write_table(pa.Table.from_pylist(full, schema=schema), file)
     bad: list[BadRow] = []
-    here = recipe.load(name, {f"data.{source}.source": str(file), f"data.{source}.split": "train"})
+    here = loading.load(name, {f"data.{source}.source": str(file), f"data.{source}.split": "train"})
     found = list(reader.samples(here, source, on_bad=bad.append))
     assert not bad, bad
     return found
@@ -117,7 +118,7 @@ def test_chartqa_tells_peoples_questions_from_machines(source: str, tmp_path: Pa
         1,
     )
     assert [sample.meta["difficulty"] for sample in (human, machine)] == ["0", "1"]
-    tolerance = recipe.load("chartqa").filter.answer.relative_tolerance
+    tolerance = loading.load("chartqa").filter.answer.relative_tolerance
     assert judge("about 15.1", human.answers, human.answer_type, relative_tolerance=tolerance).verdict == "correct"
     assert judge("16", human.answers, human.answer_type, relative_tolerance=tolerance).verdict == "wrong"
 
@@ -180,7 +181,7 @@ def test_coco_qa_comes_from_the_files_its_authors_publish(tmp_path: Path) -> Non
     for number in (7, 12):
         (pictures / f"COCO_val2014_{number:012d}.jpg").write_bytes(picture(number)["bytes"])
     overrides = {"data.test.source": str(folder.parent), "data.test.images_root": str(tmp_path / "coco")}
-    plane, cats = reader.samples(recipe.load("coco-qa", overrides), "test")
+    plane, cats = reader.samples(loading.load("coco-qa", overrides), "test")
     assert (plane.question, plane.answers, plane.domain) == ("what is there", ("plane",), "coco-qa")
     assert plane.images[0].path.endswith("COCO_val2014_000000000007.jpg")
     assert judge("2", cats.answers, cats.answer_type).verdict == "correct"
@@ -243,7 +244,7 @@ def test_scienceqa_goes_by_subject_and_grade_with_and_without_a_picture(source: 
     assert "cardinal" not in seen.question + hinted.question and "farthest north." not in seen.question
 
 
-def trained(found: recipe.Recipe) -> set[str]:
+def trained(found: Recipe) -> set[str]:
     """The sources that a recipe asks its teachers about or trains on."""
     names = {"questions"} & set(found.data)
     for stage in found.stages:
@@ -253,7 +254,7 @@ def trained(found: recipe.Recipe) -> set[str]:
 
 @pytest.mark.parametrize("name", ["chartqa", "coco-qa", "textvqa-docvqa", "scienceqa"])
 def test_what_a_recipe_evaluates_on_is_never_trained_on_and_kept_out_of_the_traces(name: str) -> None:
-    found = recipe.load(name)
+    found = loading.load(name)
     held_out = set(found.data) - trained(found)
     assert found.eval.data in held_out
     assert set(found.filter.contamination.sources) <= held_out

@@ -19,7 +19,8 @@ from PIL import Image
 from distill.artifacts.manifest import Manifest, fingerprint
 from distill.data.source_images import pictures_digest
 from distill.recipe.base import Section
-from distill.recipe.recipe import Recipe, load, put
+from distill.recipe.loading import load, put
+from distill.recipe.recipe import Recipe
 from distill.recipe.teachers import Teacher
 from distill.types import Sample
 from distill.wiring import measurers

@@ -15,12 +15,12 @@ from PIL import Image
 from distill.commands import stages
 from distill.data import reader
 from distill.grounding import chart_table
-from distill.recipe import recipe
-from distill.recipe.recipe import DataSource
+from distill.recipe import loading
+from distill.recipe.data import DataSource
 from distill.types import Sample
 from filters.decisions import rules
 
-RECIPES = {name: recipe.load(name) for name in recipe.shipped()}
+RECIPES = {name: loading.load(name) for name in loading.shipped()}
 RATINGS = ("relevance", "image_correspondence", "formatting", "visual_dependency")
 
 
@@ -158,7 +158,7 @@ def test_a_row_of_the_hub_is_read_with_its_question_and_its_answers(
         mapped = f"{source.source}: {source.columns.answer}"
         row, question, answers = HUB[mapped if mapped in HUB else source.source]
     table = written(tmp_path / "rows.parquet", row)
-    (sample,) = reader.read(recipe.load(name, {f"data.{key}.source": str(table)}), key)
+    (sample,) = reader.read(loading.load(name, {f"data.{key}.source": str(table)}), key)
     assert isinstance(sample, Sample), sample
     assert (sample.question, sample.answers, len(sample.images)) == (question, answers, 1)
     assert sample.domain == row.get(source.columns.domain, source.domain)
@@ -172,14 +172,14 @@ def test_downloaded_subsets_become_one_source_and_every_teacher_gets_its_own(nam
         row = finevision(subset) | {"images": [picture(number)]}
         written(tmp_path / "questions" / subset / "train-00000-of-00001.parquet", row)
     (tmp_path / "questions" / ".cache" / "huggingface").mkdir(parents=True)
-    here = recipe.load(name, {"data.questions.source": str(tmp_path / "questions")})
+    here = loading.load(name, {"data.questions.source": str(tmp_path / "questions")})
     domains = {sample.domain for sample in reader.samples(here)}
     assert domains == set(wanted)
     assert sorted(domain for teacher in found.teachers for domain in teacher.domains) == sorted(wanted)
 
 
 def test_charts_come_with_the_tables_behind_them(tmp_path: Path) -> None:
-    script = runpy.run_path(str(recipe.recipes_folder() / "charts-only" / "questions.py"))
+    script = runpy.run_path(str(loading.recipes_folder() / "charts-only" / "questions.py"))
     dataset = tmp_path / "ChartQA" / "ChartQA Dataset"
     for split in ("train", "test"):
         for folder in ("png", "tables"):
@@ -193,7 +193,7 @@ def test_charts_come_with_the_tables_behind_them(tmp_path: Path) -> None:
     overrides = {
         f"data.{key}.source": str(dataset / f"{file}.jsonl") for key, file in (("questions",) * 2, ("test",) * 2)
     }
-    here = recipe.load("charts-only", overrides)
+    here = loading.load("charts-only", overrides)
     for key in ("questions", "test"):
         human, augmented = reader.samples(here, key)
         assert (human.answer, human.domain, human.meta["difficulty"]) == ("83", "charts", "human")
@@ -211,8 +211,8 @@ def test_every_rule_and_order_of_a_recipe_is_one_that_the_filter_takes(name: str
 @pytest.mark.parametrize("name", sorted(RECIPES))
 def test_a_copied_recipe_is_the_shipped_one(name: str, tmp_path: Path) -> None:
     copied = stages.copy_shipped(name, tmp_path)
-    assert recipe.load(copied).model_dump() == RECIPES[name].model_dump()
-    folder = recipe.recipes_folder() / name
+    assert loading.load(copied).model_dump() == RECIPES[name].model_dump()
+    folder = loading.recipes_folder() / name
     assets = {path.relative_to(folder) for path in folder.rglob("*.py")}
     assert assets == {path.relative_to(tmp_path / name) for path in (tmp_path / name).rglob("*.py")}
 
@@ -237,4 +237,4 @@ def test_a_header_says_how_to_run_it_on_what_and_what_to_expect(name: str) -> No
 
 @pytest.mark.parametrize("name", sorted(RECIPES))
 def test_a_recipe_stands_in_the_table_of_recipes(name: str) -> None:
-    assert f"[{name}]({name}.toml)" in (recipe.recipes_folder() / "README.md").read_text()
+    assert f"[{name}]({name}.toml)" in (loading.recipes_folder() / "README.md").read_text()

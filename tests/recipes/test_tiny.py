@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 from distill.data import reader
-from distill.recipe import recipe
+from distill.recipe import loading
 
 TINY = Path(__file__).parents[2] / "recipes" / "tiny"
 FILES = ("questions", "instruct", "captions", "validation", "test")
@@ -104,7 +104,7 @@ def test_guessing_the_commonest_answer_is_weak() -> None:
 
 
 def test_the_toolkit_reads_every_file_of_the_recipe_without_a_bad_row() -> None:
-    tiny = recipe.load("tiny")
+    tiny = loading.load("tiny")
     for name, count in (("questions", 3000), ("captions", 2400), ("instruct", 6000), ("test", 900)):
         read = list(reader.read(tiny, name))
         assert len([one for one in read if hasattr(one, "question")]) == count, name

@@ -164,7 +164,7 @@ def test_a_share_for_rows_that_are_not_there_is_an_error():
 def test_packs_of_the_tiny_recipe_are_full(name: str):
     import torch
 
-    from distill.recipe.recipe import load
+    from distill.recipe.loading import load
     from student.data import encode, rows
     from student.data.images import ImageStore
     from student.models import inputs

@@ -20,7 +20,8 @@ from transformers import (
 )
 
 from distill.errors import MissingExtra, ModelError, RecipeError
-from distill.recipe.recipe import Recipe, load
+from distill.recipe.loading import load
+from distill.recipe.recipe import Recipe
 from student.models import processors, siq_vl
 from student.train import train
 

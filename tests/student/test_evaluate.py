@@ -11,7 +11,8 @@ import student_worlds as worlds
 
 from distill.artifacts.journal import read_jsonl
 from distill.errors import DataError, StaleError
-from distill.recipe.recipe import Recipe, load
+from distill.recipe.loading import load
+from distill.recipe.recipe import Recipe
 from distill.stats import intervals
 from distill.types import Progress, Sample
 from student import evaluate as evaluation

@@ -9,7 +9,7 @@ from PIL import Image
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import Idefics3Config, Idefics3ForConditionalGeneration
 
-from distill.recipe.recipe import Lora
+from distill.recipe.stages import Lora
 from student.data.images import image_token
 from student.models import freeze
 from student.models.flops import Cost, matmul_rate

@@ -15,7 +15,8 @@ import torch
 from safetensors.torch import load_file
 
 from distill.artifacts.journal import read_jsonl
-from distill.recipe.recipe import Recipe, load
+from distill.recipe.loading import load
+from distill.recipe.recipe import Recipe
 from distill.types import Progress
 from student.train import train
 from student.validation import measure

@@ -13,7 +13,7 @@ import torch
 
 from distill.errors import DataError
 from distill.rationale import take_apart
-from distill.recipe.recipe import Lora
+from distill.recipe.stages import Lora
 from distill.recipe.validation import Validation
 from distill.types import Sample
 from student.data import collate, encode, images

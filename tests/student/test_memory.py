@@ -7,8 +7,7 @@ import student_worlds as worlds
 import torch
 from transformers import Idefics3Config
 
-from distill.recipe.recipe import Lora
-from distill.recipe.stages import Stage
+from distill.recipe.stages import Lora, Stage
 from student.models import attention, freeze, loss_head, siq_vl
 from student.training import memory
 

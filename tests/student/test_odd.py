@@ -18,7 +18,7 @@ import torch
 from distill.artifacts.journal import read_jsonl
 from distill.artifacts.manifest import Manifest, fingerprint
 from distill.errors import DataError, DistillError, ImageError, ModelError, RecipeError, StorageError
-from distill.recipe.recipe import load
+from distill.recipe.loading import load
 from distill.types import Progress
 from student.data import image_tokens, images
 from student.export import convert

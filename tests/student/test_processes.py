@@ -18,7 +18,8 @@ from safetensors.torch import load_file
 
 from distill.artifacts.journal import read_jsonl
 from distill.artifacts.manifest import Manifest
-from distill.recipe.recipe import Stage, load
+from distill.recipe.loading import load
+from distill.recipe.stages import Stage
 from student.data.batch_plan import BatchPlan
 from student.distributed import processes
 from student.train import train

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 import student_worlds as worlds
 
-from distill.recipe.recipe import load
+from distill.recipe.loading import load
 from student.data import rows
 
 

@@ -18,7 +18,8 @@ from distill.artifacts.journal import read_jsonl
 from distill.cli import app
 from distill.commands.stages import _connect
 from distill.errors import DistillError, ModelError, RecipeError, StaleError, TeacherError
-from distill.recipe.recipe import Recipe, load
+from distill.recipe.loading import load
+from distill.recipe.recipe import Recipe
 from distill.types import Progress
 from student.evaluate import evaluate
 from student.evaluation import collect_replies

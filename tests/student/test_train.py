@@ -19,7 +19,7 @@ from distill.artifacts.journal import read_jsonl
 from distill.artifacts.manifest import Manifest
 from distill.commands.status import parts
 from distill.errors import DataError, RecipeError, StaleError
-from distill.recipe.recipe import load
+from distill.recipe.loading import load
 from distill.types import Progress
 from student.models import start_model
 from student.train import train

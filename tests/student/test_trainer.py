@@ -10,7 +10,7 @@ import student_worlds as worlds
 import torch
 
 from distill.errors import DistillError, ModelError, StorageError
-from distill.recipe.recipe import Lora, Stage
+from distill.recipe.stages import Lora, Stage
 from student.data import encode, images
 from student.models import attention, freeze, inputs, kernels, loss_head
 from student.models.siq_vl import parts

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from distill.artifacts.journal import read_jsonl
 from distill.artifacts.manifest import Manifest
 from distill.errors import DataError, RecipeError, StaleError
-from distill.recipe.recipe import load
+from distill.recipe.loading import load
 from distill.types import Progress
 from student.train import train
 

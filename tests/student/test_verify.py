@@ -15,7 +15,8 @@ from safetensors.torch import load_file, save_file
 
 from distill.artifacts import integrity
 from distill.errors import DataError, DistillError
-from distill.recipe.recipe import Recipe, load
+from distill.recipe.loading import load
+from distill.recipe.recipe import Recipe
 from distill.types import Sample
 from student.export.convert import export
 from student.export.reply_comparison import ComparedStudent, Tokens

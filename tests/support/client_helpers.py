@@ -7,7 +7,8 @@ from typing import Any
 
 import orjson
 
-from distill.recipe.recipe import Recipe, Teacher
+from distill.recipe.recipe import Recipe
+from distill.recipe.teachers import Teacher
 from distill.types import ImageRef, Sample
 from teacher.engines.http_client import ChatClient, Get
 from teacher.messages.completion import Completion

@@ -17,7 +17,8 @@ from question_edits import TEMPLATES, edited, fill, innocents
 from run_fixtures import sample
 
 from distill.data.images import sha256
-from distill.recipe.recipe import Recipe, load
+from distill.recipe.loading import load
+from distill.recipe.recipe import Recipe
 from distill.types import ImageRef, Sample
 
 RECIPE = """

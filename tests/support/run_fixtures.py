@@ -15,7 +15,8 @@ from distill.artifacts.files import describe
 from distill.artifacts.manifest import Manifest, fingerprint
 from distill.data.images import sha256
 from distill.data.reader import sample_id, write_samples
-from distill.recipe.recipe import Recipe, load
+from distill.recipe.loading import load
+from distill.recipe.recipe import Recipe
 from distill.types import ImageRef, Sample, Trace, Usage
 
 RECIPE = """

@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 from PIL import Image
 
 from distill.artifacts.manifest import Manifest, fingerprint
-from distill.recipe.recipe import Recipe, load
+from distill.recipe.loading import load
+from distill.recipe.recipe import Recipe
 from distill.types import ImageRef
 from student.data.rows import TrainingRow
 

@@ -11,7 +11,8 @@ import tiny_models
 
 from distill.data.images import sha256
 from distill.errors import CircuitOpen, RecipeError
-from distill.recipe.recipe import Recipe, load
+from distill.recipe.loading import load
+from distill.recipe.recipe import Recipe
 from distill.types import ImageRef
 from teacher.ask import AskedQuestion, asking, spoken
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from distill.recipe.recipe import Teacher
+from distill.recipe.teachers import Teacher
 from distill.types import ImageRef, Sample
 from teacher.engines.concurrency import BLIND_START, MOST, START, ConcurrencyLimit
 from teacher.engines.replicas import Replica, choose

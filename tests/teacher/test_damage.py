@@ -16,7 +16,8 @@ from distill.artifacts.journal import read_jsonl
 from distill.artifacts.json_lines import seal
 from distill.artifacts.manifest import Manifest
 from distill.errors import CircuitOpen, DataError, StorageError
-from distill.recipe.recipe import Recipe, load
+from distill.recipe.loading import load
+from distill.recipe.recipe import Recipe
 from distill.types import Progress
 from filters.tables.trace_index import index
 from teacher.generate import generate

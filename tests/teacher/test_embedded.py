@@ -12,7 +12,8 @@ from PIL import Image
 
 from distill.data.images import sha256
 from distill.errors import ModelError
-from distill.recipe.recipe import Recipe, Sampling, Teacher
+from distill.recipe.recipe import Recipe
+from distill.recipe.teachers import Sampling, Teacher
 from distill.types import ImageRef, Sample
 from teacher.engines.decoding import BatchRow, Sampler
 from teacher.engines.embedded import EmbeddedTeacher

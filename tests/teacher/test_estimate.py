@@ -10,8 +10,9 @@ import pytest
 import stub_server
 
 from distill.artifacts.journal import Journal, read_jsonl
-from distill.recipe.recipe import load
-from distill.recipe.teachers import Outcomes, Teacher
+from distill.recipe.generate import Outcomes
+from distill.recipe.loading import load
+from distill.recipe.teachers import Teacher
 from teacher.estimate import Amount, Moments, extrapolate, growth, journal, most_traces
 from teacher.generate import generate
 from teacher.preflight import preflight

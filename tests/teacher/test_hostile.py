@@ -20,7 +20,8 @@ from distill.artifacts.journal import read_jsonl
 from distill.artifacts.manifest import Manifest
 from distill.data import reader
 from distill.data.reader import read_samples
-from distill.recipe.recipe import Recipe, load
+from distill.recipe.loading import load
+from distill.recipe.recipe import Recipe
 from distill.types import BadRow, Progress, Sample
 from teacher.generate import generate
 

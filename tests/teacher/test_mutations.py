@@ -12,7 +12,7 @@ import stub_server
 import tiny_models
 import tomli_w
 
-from distill.recipe.recipe import load
+from distill.recipe.loading import load
 from teacher.generate import generate
 
 ROWS, IMAGES, SAMPLES = 6, 3, 2

@@ -15,7 +15,7 @@ import tomli_w
 from distill.artifacts.journal import read_jsonl
 from distill.artifacts.manifest import Manifest
 from distill.errors import CircuitOpen, RecipeError
-from distill.recipe.recipe import load
+from distill.recipe.loading import load
 from teacher.generate import generate
 
 

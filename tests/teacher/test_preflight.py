@@ -18,7 +18,8 @@ import tiny_models
 from distill.artifacts.journal import read_jsonl
 from distill.artifacts.manifest import Manifest
 from distill.errors import ModelError, RecipeError, StaleError
-from distill.recipe.recipe import Recipe, load
+from distill.recipe.loading import load
+from distill.recipe.recipe import Recipe
 from teacher.generate import generate
 from teacher.preflight import preflight
 from teacher.store import question_plan

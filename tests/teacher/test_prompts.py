@@ -1,6 +1,6 @@
 """A sample and a template become a chat."""
 
-from distill.recipe.recipe import Teacher
+from distill.recipe.teachers import Teacher
 from distill.types import ImageRef, Sample
 from teacher.messages.prompts import messages, prompt, prompt_sha
 

@@ -11,7 +11,9 @@ import tiny_models
 
 from distill.artifacts.journal import read_jsonl
 from distill.errors import DataError, StaleError
-from distill.recipe.recipe import Recipe, Teacher, load
+from distill.recipe.loading import load
+from distill.recipe.recipe import Recipe
+from distill.recipe.teachers import Teacher
 from distill.types import Sample
 from teacher.engines.chat_protocol import completion
 from teacher.engines.provenance import ENGINES, noted, read

@@ -17,7 +17,7 @@ from distill.artifacts.journal import read_jsonl
 from distill.cli import app
 from distill.data.reader import write_samples
 from distill.errors import DataError, StaleError
-from distill.recipe.recipe import load
+from distill.recipe.loading import load
 from teacher.generate import generate
 from teacher.replay import replay
 

@@ -10,7 +10,8 @@ import tiny_models
 import tomli_w
 
 from distill.data import reader
-from distill.recipe.recipe import Recipe, load
+from distill.recipe.loading import load
+from distill.recipe.recipe import Recipe
 from teacher.messages.request import model_of, requests
 
 

@@ -2,7 +2,7 @@
 
 import random
 
-from distill.recipe.recipe import Teacher
+from distill.recipe.teachers import Teacher
 from distill.types import Sample
 from teacher.scheduling.routing import covers, route
 

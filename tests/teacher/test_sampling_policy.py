@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from distill.recipe.recipe import Teacher
-from distill.recipe.teachers import Outcomes
+from distill.recipe.generate import Outcomes
+from distill.recipe.teachers import Teacher
 from distill.types import ImageRef, Outcome, Sample
 from teacher.messages.request import Author, Model, Request
 from teacher.scheduling.gpu_rounds import rounds

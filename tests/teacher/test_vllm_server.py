@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from distill.errors import RecipeError, TeacherError
-from distill.recipe.recipe import Teacher
-from distill.recipe.teachers import Server
+from distill.recipe.teachers import Server, Teacher
 from teacher.engines.vllm_options import check_arguments, options, render
 from teacher.engines.vllm_server import Servers, build_command
 

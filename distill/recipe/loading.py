@@ -1,0 +1,131 @@
+"""Reading a recipe: from a TOML file or by the name of a shipped one, with overrides of single keys.
+
+Loading touches the recipe file only: no data source, model or server, so a typo is reported within a second.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import orjson
+from pydantic import ValidationError
+
+from distill import redact
+from distill.errors import RecipeError
+from distill.local_paths import refuse_address
+from distill.recipe.filter import DEFAULT_RULES
+from distill.recipe.messages import explain_problems, nearest_name, unknown_value
+from distill.recipe.recipe import Recipe
+
+
+def load(path_or_name: str | Path, overrides: Mapping[str, str] | None = None) -> Recipe:
+    """Read a recipe from a TOML file or by the name of a shipped one.
+
+    `overrides` maps dotted keys to TOML values as text (`{"filter.select.per_question": "2"}`); a value that
+    is not TOML is taken as a string. List items are addressed by name or position (`stages.reason.epochs`).
+
+    Raises RecipeError naming file, key, nearest known key and allowed values.
+    """
+    path = find(path_or_name)
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise RecipeError(f"{path}: not valid TOML: {error}") from None
+    except OSError as error:
+        raise RecipeError(f"{path}: cannot be read: {error.strerror}") from None
+    for key, text in (overrides or {}).items():
+        _override(values, key, text)
+    return _parse(values, path)
+
+
+def derived_recipe(recipe: Recipe, values: dict[str, Any], what: str) -> Recipe:
+    """The recipe of other values, such as an arm of an ablation, as if the file of `recipe` held them.
+
+    Raises RecipeError that names `what`.
+    """
+    return _parse(values, recipe.path, what)
+
+
+def _parse(values: dict[str, Any], path: Path, part: str = "") -> Recipe:
+    """A recipe of values that stand for the file at `path`, or for a `part` of it that is made of them."""
+    where = f"{path}: {part}" if part else f"{path}"
+    redact.know_environment()
+    redact.know_recipe(values)
+    try:
+        recipe = Recipe.model_validate_json(orjson.dumps(values), strict=True)
+    except ValidationError as error:
+        problems = "\n".join(f"  {line}" for line in explain_problems(error, values, Recipe))
+        raise RecipeError(f"{where}: this recipe cannot be used:\n{problems}") from None
+    except TypeError as error:
+        raise RecipeError(f"{where}: {error}") from None
+    return recipe.read_from(path)
+
+
+def schema() -> dict[str, Any]:
+    """The JSON schema of a recipe, for editors."""
+    return Recipe.model_json_schema()
+
+
+def shipped() -> dict[str, Path]:
+    """The recipes that come with the toolkit, by name, wherever it is installed."""
+    folder = recipes_folder()
+    return {path.stem: path for path in sorted(folder.glob("*.toml"))}
+
+
+def recipes_folder() -> Path:
+    """The folder of shipped recipes: package data in a wheel, beside the package in a checkout."""
+    packaged = Path(str(files("distill") / "_recipes"))
+    return packaged if packaged.is_dir() else Path(__file__).resolve().parents[2] / "recipes"
+
+
+def find(path_or_name: str | Path) -> Path:
+    """The file that a recipe argument means: an existing path first, then a shipped name."""
+    refuse_address(path_or_name)
+    path = Path(path_or_name).expanduser()
+    if path.is_file():
+        return path
+    known = shipped()
+    if str(path_or_name) in known:
+        return known[str(path_or_name)]
+    if path.is_dir():
+        raise RecipeError(f"{path} is a directory; give a TOML file or one of: {', '.join(known)}")
+    nearest = nearest_name(str(path_or_name), list(known))
+    hint = f"; did you mean {nearest!r}?" if nearest else ""
+    raise RecipeError(
+        f"no recipe at {path} and none shipped under that name{hint} (shipped: {', '.join(known) or 'none'})"
+    )
+
+
+def _override(values: dict[str, Any], key: str, text: str) -> None:
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text
+    put(values, key, value)
+
+
+def put(values: dict[str, Any], key: str, value: Any) -> None:
+    """Set the value of a dotted key in a recipe's values; list items go by name or position."""
+    if key.startswith("filter.rules."):  # one of the rules that hold when the recipe has none of its own
+        values.setdefault("filter", {}).setdefault("rules", [rule.model_dump() for rule in DEFAULT_RULES])
+    *parents, last = key.split(".")
+    node: Any = values
+    for part in parents:
+        node = _child(node, part, key)
+    if isinstance(node, list):
+        raise RecipeError(f"--set {key}: {parents[-1]} is a list; name one of its items, then a key")
+    node[last] = value
+
+
+def _child(node: Any, part: str, key: str) -> Any:
+    if isinstance(node, list):
+        for position, item in enumerate(node):
+            if part in (item.get("name"), str(position)):
+                return item
+        names = [str(item.get("name", position)) for position, item in enumerate(node)]
+        raise RecipeError(f"--set {unknown_value(key, part, names)}")
+    if not isinstance(node.setdefault(part, {}), dict | list):
+        raise RecipeError(f"--set {key}: {part} holds a value, not a section")
+    return node[part]

@@ -1,0 +1,75 @@
+"""What is wrong with a recipe, in words that name the key, the nearest known key and the allowed values."""
+
+import difflib
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import ValidationError
+
+from distill.recipe.base import Section
+
+
+def unknown_value(where: str, value: str, known: list[str]) -> str:
+    nearest = nearest_name(value, known)
+    hint = f"did you mean {nearest!r}? " if nearest else ""
+    return f"{where} = {value!r} is not known; {hint}known: {', '.join(known) or 'none'}"
+
+
+def nearest_name(value: str, known: list[str]) -> str | None:
+    """The name that was probably meant: one that is nearly equal, else the longest that `value` begins with
+    (evaluate: eval), else a similar one."""
+    equal = difflib.get_close_matches(value, known, n=1, cutoff=0.9)
+    begun = sorted((name for name in known if value.startswith(name)), key=len, reverse=True)
+    return next(iter(equal or begun or difflib.get_close_matches(value, known, n=1)), None)
+
+
+def explain_problems(error: ValidationError, values: Any, root: type[Section]) -> Iterator[str]:
+    for problem in error.errors(include_url=False):
+        where, model = _locate(problem["loc"], values, root)
+        message = problem["msg"].removeprefix("Value error, ")
+        if problem["type"] == "extra_forbidden":
+            known = sorted(model.model_fields) if model else []
+            nearest = nearest_name(str(problem["loc"][-1]), known)
+            hint = f"; did you mean {nearest!r}?" if nearest else ""
+            yield f"{where}: unknown key{hint} (known: {', '.join(known)})"
+        elif problem["type"] == "missing":
+            yield f"{where}: required key is missing"
+        elif problem["type"] == "value_error":
+            yield f"{where}: {message}" if where else message
+        else:
+            yield f"{where} = {problem['input']!r}: {message}"
+
+
+def _locate(location: tuple[int | str, ...], values: Any, root: type[Section]) -> tuple[str, type[Section] | None]:
+    """The dotted name of a place in the recipe (list items by name) and the section model it lies in."""
+    parts: list[str] = []
+    model: Any = root
+    for item in location:
+        name: str | None = None
+        if isinstance(item, int) and isinstance(values, list) and item < len(values):
+            values = values[item]
+            name = str(values.get("name", item)) if isinstance(values, dict) else str(item)
+        else:
+            values = values.get(item) if isinstance(values, dict) else None
+        if item != location[-1] or isinstance(values, dict):
+            model = _section_of(model, item)
+        parts.append(name or str(item))
+    return ".".join(parts), model
+
+
+def _section_of(model: Any, item: int | str) -> Any:
+    """The section model found under `item` of `model`, walking through mappings and tuples."""
+    if isinstance(model, type) and issubclass(model, Section):
+        field = model.model_fields.get(str(item))
+        return _unwrap(field.annotation) if field else model
+    return model
+
+
+def _unwrap(annotation: Any) -> Any:
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        return annotation
+    for argument in getattr(annotation, "__args__", ()):
+        found = _unwrap(argument)
+        if found is not None:
+            return found
+    return None
