@@ -26,12 +26,11 @@ from pathlib import Path
 import numpy as np
 import orjson
 
-import filters.signals.agreement
-import filters.signals.answer
 from distill.data.reader import to_record
 from distill.recipe.filter import DEFAULT_SIGNALS
 from distill.recipe.loading import load
 from distill.types import Sample, Trace, Usage
+from filters.signals import agreement, answer
 from filters.signals.registry import FAMILIES, Extractor, build, rows
 from filters.tables import measure
 from filters.text.minhash import Scheme
@@ -285,8 +284,8 @@ def partition_us(families: tuple[Extractor, ...], data: list[tuple[Sample, list[
 
 
 def _forget() -> None:
-    filters.answer._judged.cache_clear()
-    filters.agreement._equivalent.cache_clear()
+    answer._judged.cache_clear()
+    agreement._equivalent.cache_clear()
 
 
 def main() -> None:

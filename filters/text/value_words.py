@@ -61,9 +61,7 @@ UNITS: Final = frozenset(_UNITS.split())
 CHOICES: Final = frozenset(["option", "options", "choice", "choices", "letter", "opción", "opzione", "opção"])
 """Words after which a single letter is one of several, even "a"."""
 
-FUNCTION_WORDS: Final = frozenset(word.decode() for word in STOP_WORDS).union(
-    ["i", "a", "an", "he", "she", "they", "his", "her"]
-)
+FUNCTION_WORDS: Final = frozenset(["i", "a", "an", "he", "she", "they", "his", "her"]).union(*STOP_WORDS.values())
 """Words that are no name even with a capital in the middle of a sentence, as titles have them."""
 
 _OPENERS: Final = (

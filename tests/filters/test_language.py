@@ -1,11 +1,15 @@
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 from run_fixtures import sample, trace
 
-from filters.signals.language import Language, language
+from filters.signals.language import Guess, Language, guess_language, main_script
 from filters.text.scripts import latin_alone, scripts
 
+ROOT = Path(__file__).resolve().parents[2]
 ENGLISH = "How many apples are there in the chart of this year?"
 
 
@@ -107,27 +111,32 @@ def test_latin_names_in_a_chinese_text_are_no_mix_but_a_phrase_is():
     )
 
 
-@pytest.mark.parametrize(
-    ("text", "code"),
-    [
-        ("The bar on the left is the highest of them all, so it is five.", "en"),
-        ("Der Balken auf der linken Seite ist der höchste und zeigt daher fünf.", "de"),
-        ("La barre de gauche est la plus haute, donc la réponse est cinq.", "fr"),
-        ("La barra de la izquierda es la más alta, por lo que el valor es cinco.", "es"),
-        ("La barra di sinistra è la più alta, quindi il valore della barra è cinque.", "it"),
-        ("A barra da esquerda é a mais alta, então o valor dela não é cinco.", "pt"),
-        ("De balk aan de linkerkant is het hoogst, dus het antwoord is vijf en niet zes.", "nl"),
-        ("Słupek po lewej stronie jest najwyższy, więc odpowiedź to pięć, a nie sześć.", "pl"),
-        ("Cột bên trái là cao nhất trong các cột, vậy đáp án là năm.", "vi"),
-        ("Soldaki çubuk en yüksek olan ve bu nedenle değer beş, altı değil.", "tr"),
-        ("Batang di sebelah kiri adalah yang tertinggi, jadi jawabannya lima dan tidak enam.", "id"),
-        ("Столбец слева самый высокий, поэтому ответ не шесть, а пять, как и на графике.", "ru"),
-        ("red 6, blue 8: 6 + 8 = 14.", "und"),
-        ("Norway Sweden Denmark", "und"),
-    ],
-)
-def test_the_language_is_guessed_by_stop_words_or_left_open(text, code):
-    assert language(text, "cyrillic" if code == "ru" else "latin") == code
+def test_the_language_of_short_texts_is_right_and_names_and_numbers_have_none():
+    rows = (ROOT / "tests/data/short_texts_by_language.tsv").read_text(encoding="utf-8").splitlines()
+    expected = {text: code for code, text in (row.split("\t") for row in rows)}
+    assert len(expected) == 61 and len({*expected.values()}) == 41
+    assert {text: guess_language(text, main_script(scripts(text))).language for text in expected} == expected
+
+
+def test_the_language_is_guessed_without_a_network():
+    code = (
+        "import socket; socket.socket.connect = socket.getaddrinfo = None\n"
+        "from filters.signals.language import guess_language\n"
+        "print(guess_language('Der Balken auf der linken Seite ist der höchste.', 'latin').language)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert done.stdout == "de\n", done.stderr
+
+
+def test_close_languages_are_not_surely_different():
+    indonesian = Guess("id", {"id": 0.54, "ms": 0.31})
+    assert not indonesian.excludes(Guess("ms", {"ms": 0.9, "id": 0.06}))
+    assert indonesian.excludes(Guess("en", {"en": 0.97}))
+
+
+def test_a_sentence_in_a_language_without_a_word_list_is_seen():
+    row = measured("The red bar is at six. Pöydän ympärillä on neljä tuolia, joten vastaus on neljä. So it is four.")
+    assert row["language"] == "fi" or row["language_mix"] > 0.4
 
 
 def test_another_language_in_the_same_script_is_told_only_when_both_are_certain():
