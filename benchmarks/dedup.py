@@ -161,7 +161,7 @@ def main() -> None:
             table(
                 ("", "texts", "us a text", "texts/s"),
                 [
-                    ("filters.dedup, end to end", f"{options.texts:,}", f"{1e6 * ours:.1f}", f"{1 / ours:,.0f}"),
+                    ("near_duplicates, end to end", f"{options.texts:,}", f"{1e6 * ours:.1f}", f"{1 / ours:,.0f}"),
                     ("datasketch bulk + LSH", f"{DATASKETCH_TEXTS:,}", f"{1e6 * theirs:.1f}", f"{1 / theirs:,.0f}"),
                 ],
             )

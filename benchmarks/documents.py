@@ -66,25 +66,26 @@ def _introduction(results: Mapping[str, Any], facts: Mapping[str, Any], recipe: 
     versions = ", ".join([facts["python"], *(f"{name} {version}" for name, version in facts["versions"].items())])
     return f"""# Results
 
-Does the method work, why, and for whom? Six studies on the [tiny world](../recipes/tiny/README.md), each arm the
-same recipe with one thing changed. `python benchmarks/documents.py` writes this page from what the commands left:
-[results](results/studies.json), [page with curves and gallery](results/tiny-studies.html).
+Which parts of the method help, and on what? Six studies on the [tiny world](../recipes/tiny/README.md) measure it. Each
+arm is the same recipe with one thing changed. `python benchmarks/documents.py` writes this page from the files of the
+runs: [results](results/studies.json), [page with curves and gallery](results/tiny-studies.html).
 
-- **Arms**: {arms}, each trained with seeds {seeds}, each asked the same {n} held-out questions.
-- **Intervals** hold at 95 %, over questions and training seeds (the pigeonhole bootstrap of
-  `distill/stats/intervals.py`).
-  So few seeds know the luck of training badly: differences by seed stand beside them.
-- **Verdicts**: a claim holds where its whole interval is above zero, does not hold where it is below, and is
-  undecided otherwise. There are {claims} claims; one interval in twenty misses by chance.
-- **Reach**: a toy world of three domains, a student of 1.2 M parameters, teachers sampled at temperature
-  {temperature:g} so that they err ({correct:,} of {complete:,} complete traces are correct). It shows how the method
-  behaves where everything can be checked, not what your data will give. The stage under study, `{studied.name}`,
-  has {studied.max_steps} steps to keep the studies short; students are far from the {percent(demo)} % of the demo's.
-- **Made with** {versions}, no GPU; the
-  {facts["cores"]} CPU cores did other work too, so seconds are left out.
+- **Arms**: {arms}. Each is trained with seeds {seeds}, and answers the same {n} held-out questions.
+- **Intervals** are 95 % intervals over questions and training seeds (the pigeonhole bootstrap of
+  `distill/stats/intervals.py`). A few seeds say little about the variation between training runs, so the tables also
+  give the difference of every seed.
+- **Verdicts**: a claim *holds* if its whole interval is above zero, *does not hold* if the whole interval is below zero,
+  and is *undecided* otherwise. There are {claims} claims, and a 95 % interval misses the true value one time in twenty.
+- **Reach**: this is a toy world of three domains, with a student of 1.2 M parameters. The teachers sample at temperature
+  {temperature:g} so that they make errors ({correct:,} of {complete:,} complete traces are correct). The studies show how
+  the method behaves where everything can be checked. They do not show what your data will give. The stage under study,
+  `{studied.name}`, has {studied.max_steps} steps, which keeps the studies short; the demo's student reaches \
+{percent(demo)} %.
+- **Made with** {versions}, without a GPU. The
+  {facts["cores"]} CPU cores also did other work, so this page gives no seconds.
 
-All studies: `distill ablate {RECIPE} --jobs 2`. They share traces, datasets and stages in one run directory, and
-resume; `--study NAME` runs one of them."""
+To repeat all studies: `distill ablate {RECIPE} --jobs 2`. They share traces, datasets and stages in one run directory,
+and resume; `--study NAME` runs one of them."""
 
 
 def _claims(results: Mapping[str, Any]) -> str:
@@ -184,16 +185,17 @@ def _figures() -> str:
     results = json.loads(STUDIES.read_text(encoding="utf-8"))
     claims = [claim for study in results["studies"].values() for claim in study["claims"]]
     holds, fails, open_ = (sum(claim["verdict"] == verdict for claim in claims) for verdict in _MARK)
-    return f"""The demo took {minutes:.0f} minutes on two CPU cores, set-up aside. It prints, and draws in
+    return f"""The demo takes {minutes:.0f} minutes on two CPU cores, without the set-up. It prints this table, and draws
 `runs/tiny/eval/report.html`:
 
 ```
 {evaluation(DEMO)}
 ```
 
-`distill ablate tiny-studies` asks what made the difference: {len(results["arms"])} arms, {len(results["seeds"])} \
-seeds each, {results["n"]} questions. Of {len(claims)} claims
-of the method {holds} hold on this world, {fails} turned out the other way, {open_} are undecided:
+`distill ablate tiny-studies` measures which parts of the method make the difference: {len(results["arms"])} arms, \
+{len(results["seeds"])} seeds each,
+{results["n"]} questions. Of {len(claims)} claims of the method, {holds} hold on this world, {fails} do not hold, \
+and {open_} are undecided:
 [docs/results.md](docs/results.md)."""
 
 

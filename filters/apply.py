@@ -53,7 +53,7 @@ def apply(
 
     A finished stage of the same settings is returned as it is. `fresh` sets the old result aside and decides anew;
     signals that are still valid are not measured again. Other traces than last time do the same: more questions were
-    asked, say, or failed ones again. Signals that need a model come from `measurers` (distill.extras), by name.
+    asked, say, or failed ones again. Signals that need a model come from `measurers` (distill.wiring), by name.
     Raises RecipeError before anything is read when a rule cannot be right, StaleError when the stage was made from
     other settings, DataError when nothing is kept.
     """

@@ -1,6 +1,6 @@
 """Accepted answers of a row: one cell, a list of them, or what several annotators said.
 
-Does not decide which column holds them (distill.formats) or what agrees with them (distill.answers).
+Does not decide which column holds them (distill.data.formats) or what agrees with them (distill.answers).
 """
 
 import ast

@@ -1,7 +1,7 @@
-"""The judge of an exported lmms-eval task, as a process: `python -m student.lmms_judge FOLDER`.
+"""The judge of an exported lmms-eval task, as a process: `python -m student.evaluation.lmms_judge FOLDER`.
 
-Each line in is `[question, reply]` (a row of the task's questions without its images), each line out the figures of
-that reply by name. The verdict is that of `distill eval`, reached by the same function.
+Each input line is `[question, reply]` (a row of the task's questions without its images); each output line is the
+metrics of that reply by name. The function that scores is the one of `distill eval`.
 """
 
 import sys

@@ -1,8 +1,8 @@
 """Held-out questions of a recipe as tasks of lmms-eval, with this toolkit's judge.
 
-lmms-eval, vLLM and this toolkit pin versions of their own, so that each lives in an environment of its own. A task
-is a folder: questions.parquet, images/, a YAML file and utils.py, which needs nothing beyond what lmms-eval has. What
-a reply is worth is asked of a process of this environment (student.lmms_judge). Starts no server and no lmms-eval.
+lmms-eval, vLLM and this toolkit pin different versions, so each has an environment of its own. A task is a folder:
+questions.parquet, images/, a YAML file and utils.py, which needs nothing beyond lmms-eval. A process of this
+environment (student.evaluation.lmms_judge) scores the replies. Starts no server and no lmms-eval.
 """
 
 import re
@@ -160,7 +160,7 @@ def _yaml(name: str, questions: Path, max_new_tokens: int, figures: Sequence[str
 _UTILS = '''\
 """What lmms-eval calls for the task in this folder. Written by `distill export --lmms-eval`.
 
-Replies are judged by the toolkit in its own environment: PYTHON -m student.lmms_judge, asked over pipes. The
+The toolkit scores the replies in its own environment: PYTHON -m student.evaluation.lmms_judge, over pipes. The
 environment variable DISTILL_PYTHON names another interpreter that has the toolkit.
 """
 
@@ -213,8 +213,8 @@ def process_results(doc, results):
             line = b""
     if not line:
         raise RuntimeError(
-            f"{PYTHON} -m student.lmms_judge gave no verdict; name an interpreter that has the toolkit, with its "
-            "[train] extra, in DISTILL_PYTHON"
+            f"{PYTHON} -m student.evaluation.lmms_judge gave no verdict; name an interpreter that has the toolkit, "
+            "with its [train] extra, in DISTILL_PYTHON"
         )
     return json.loads(line)
 '''

@@ -49,7 +49,7 @@ def judged(
     reference metrics of the answer as it stands. `rouge_l` compares the whole reply with the gold answers,
     `rationale_rouge_l` the rationale with the sample's own. `unsupported` are values of the rationale that neither
     picture nor question support, among `checked_values` that could be judged. `consistent`: whether the answer is
-    what the rationale concludes (distill.conclusion). None: there is nothing to say this by.
+    what the rationale concludes (distill.answers.consistency). None: there is nothing to say this by.
     """
     said = take_apart(reply["text"], plain=plain)
     verdict = judge(

@@ -297,13 +297,13 @@ def test_a_server_that_hangs_is_ended_and_started_anew(
 CLIENT = """\
 import asyncio, os, signal, sys, time
 from pathlib import Path
-import teacher.server
+from teacher.engines import vllm_server
 from distill.recipe import Teacher
-teacher.server._GRACE_S = 1.0
+vllm_server._GRACE_S = 1.0
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job would ignore it
 async def main():
     who = Teacher(name="t", model="m", server={"command": sys.argv[3:5], "extra": sys.argv[6:]})
-    async with teacher.server.Servers(who, "m", Path(sys.argv[1])):
+    async with vllm_server.Servers(who, "m", Path(sys.argv[1])):
         if sys.argv[5] == "fork" and os.fork() == 0:  # a helper that outlives the client and has all that it had open
             time.sleep(30)
             os._exit(0)

@@ -1,0 +1,72 @@
+"""Links, anchors and file names in the documents lead to something, and the trees they draw are the tree."""
+
+import re
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+HISTORY = {"docs/log.md", "CHANGELOG.md"}
+"""They keep the module paths of their time."""
+_PACKAGES = ("distill", "teacher", "filters", "student")
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+_FILE = re.compile(r"\b(?:distill|teacher|filters|student|tests|benchmarks|docs|recipes)/[\w/.-]*\w\.(?:py|md|toml|html)\b")
+_FENCE = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
+
+
+def documents() -> dict[str, str]:
+    listed = subprocess.run(["git", "ls-files", "--", "*.md"], cwd=ROOT, capture_output=True, text=True, check=True)
+    names = [name for name in listed.stdout.split() if not name.startswith("tests/data/")]
+    return {name: (ROOT / name).read_text(encoding="utf-8") for name in names if (ROOT / name).is_file()}
+
+
+def anchors(text: str) -> set[str]:
+    """The anchors that GitHub gives to the headings of a page."""
+    seen: Counter[str] = Counter()
+    result = set()
+    for heading in re.findall(r"^#+ +(.+?) *$", _FENCE.sub("", text), re.MULTILINE):
+        plain = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading)
+        anchor = re.sub(r"[^\w\- ]", "", plain.lower()).replace(" ", "-")
+        result.add(f"{anchor}-{seen[anchor]}" if seen[anchor] else anchor)
+        seen[anchor] += 1
+    return result
+
+
+def broken_links(pages: dict[str, str]) -> Iterator[str]:
+    for name, text in pages.items():
+        for target in _LINK.findall(_FENCE.sub("", text)):
+            if "://" in target or target.startswith("mailto:"):
+                continue
+            path, _, anchor = target.partition("#")
+            file = ((ROOT / name).parent / path).resolve()
+            if path and not file.exists():
+                yield f"{name}: {target}"
+            elif anchor and anchor not in anchors(file.read_text(encoding="utf-8") if path else text):
+                yield f"{name}: {target} (no such heading)"
+
+
+def test_every_link_and_anchor_of_the_documents_leads_somewhere() -> None:
+    assert list(broken_links(documents())) == []
+
+
+def test_a_broken_link_and_a_broken_anchor_are_found() -> None:
+    pages = {"docs/x.md": "[a](nowhere.md) [b](log.md#no-such-heading) [c](#here) [d](log.md#index)\n# Here\n"}
+    assert list(broken_links(pages)) == [
+        "docs/x.md: nowhere.md",
+        "docs/x.md: log.md#no-such-heading (no such heading)",
+    ]
+
+
+def test_every_file_that_a_document_names_exists() -> None:
+    names = [
+        (page, file) for page, text in documents().items() if page not in HISTORY for file in _FILE.findall(text)
+    ]
+    assert [f"{page}: {file}" for page, file in names if not (ROOT / file).exists()] == []
+
+
+def test_the_tree_of_the_readme_names_every_package_folder() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    tree = text.partition("## Where things are")[2].partition("```\n")[2].partition("```")[0]
+    folders = {path.parent.name for package in _PACKAGES for path in (ROOT / package).glob("*/__init__.py")}
+    assert {folder for folder in folders if f"{folder}/" not in tree} == set()
