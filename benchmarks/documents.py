@@ -1,11 +1,12 @@
-"""Write docs/results.md and the figures of README.md from measured results, so that no number is typed by hand.
+"""Write docs/results.md and the figures of README.md from measured results, so that no number is typed by hand, and
+the layers of docs/architecture.md from the contracts in pyproject.toml.
 
     distill ablate tiny-studies --jobs 2 && make demo
     python benchmarks/documents.py --studies runs/tiny-studies --demo runs/tiny    # take results over, then write
     python benchmarks/documents.py                                                # write again from docs/results/
 
-What was measured lies in docs/results/: results.json and the page of the studies, metrics.json of the demo. A test
-holds both documents to it (tests/structure/test_documents.py).
+The measured results are in docs/results/: results.json and the page of the studies, metrics.json of the demo. A test
+compares the documents with them (tests/structure/test_documents.py).
 """
 
 import argparse
@@ -13,6 +14,7 @@ import json
 import os
 import platform
 import re
+import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,8 @@ from distill.recipe.recipe import Recipe
 ROOT = Path(__file__).resolve().parent.parent
 KEPT = ROOT / "docs" / "results"
 STUDIES, DEMO, FACTS, PAGE = KEPT / "studies.json", KEPT / "tiny", KEPT / "facts.json", KEPT / "tiny-studies.html"
+README, ARCHITECTURE = ROOT / "README.md", ROOT / "docs" / "architecture.md"
+LAYERS_BEGIN, LAYERS_END = "<!-- layers: python benchmarks/documents.py -->", "<!-- end of layers -->"
 BEGIN, END = "<!-- figures: python benchmarks/documents.py -->", "<!-- end of figures -->"
 RECIPE = "tiny-studies"
 _RATES = ("without_image_accuracy", "hallucination_rate")
@@ -66,26 +70,27 @@ def _introduction(results: Mapping[str, Any], facts: Mapping[str, Any], recipe: 
     versions = ", ".join([facts["python"], *(f"{name} {version}" for name, version in facts["versions"].items())])
     return f"""# Results
 
-Which parts of the method help, and on what? Six studies on the [tiny world](../recipes/tiny/README.md) measure it. Each
-arm is the same recipe with one thing changed. `python benchmarks/documents.py` writes this page from the files of the
-runs: [results](results/studies.json), [page with curves and gallery](results/tiny-studies.html).
+Which parts of the method help, and on what? Six studies on the [tiny world](../recipes/tiny/README.md) measure it.
+Each arm is the same recipe with one thing changed. `python benchmarks/documents.py` writes this page from the files
+of the runs: [results](results/studies.json), [page with curves and gallery](results/tiny-studies.html).
 
 - **Arms**: {arms}. Each is trained with seeds {seeds}, and answers the same {n} held-out questions.
 - **Intervals** are 95 % intervals over questions and training seeds (the pigeonhole bootstrap of
-  `distill/stats/intervals.py`). A few seeds say little about the variation between training runs, so the tables also
-  give the difference of every seed.
-- **Verdicts**: a claim *holds* if its whole interval is above zero, *does not hold* if the whole interval is below zero,
-  and is *undecided* otherwise. There are {claims} claims, and a 95 % interval misses the true value one time in twenty.
-- **Reach**: this is a toy world of three domains, with a student of 1.2 M parameters. The teachers sample at temperature
-  {temperature:g} so that they make errors ({correct:,} of {complete:,} complete traces are correct). The studies show how
-  the method behaves where everything can be checked. They do not show what your data will give. The stage under study,
-  `{studied.name}`, has {studied.max_steps} steps, which keeps the studies short; the demo's student reaches \
-{percent(demo)} %.
+  `distill/stats/intervals.py`). A few seeds say little about the variation between training runs, so the tables
+  also give the difference of every seed.
+- **Verdicts**: a claim *holds* if its whole interval is above zero, *does not hold* if the whole interval is below
+  zero, and is *undecided* otherwise. There are {claims} claims, and a 95 % interval misses the true value one time
+  in twenty.
+- **Reach**: this is a toy world of three domains, with a student of 1.2 M parameters. The teachers sample at
+  temperature {temperature:g} so that they make errors ({correct:,} of {complete:,} complete traces are correct). The
+  studies show how the method behaves where everything can be checked. They do not show what your data will give. The
+  stage under study, `{studied.name}`, has {studied.max_steps} steps, which keeps the studies short; the demo's
+  student reaches {percent(demo)} %.
 - **Made with** {versions}, without a GPU. The
   {facts["cores"]} CPU cores also did other work, so this page gives no seconds.
 
-To repeat all studies: `distill ablate {RECIPE} --jobs 2`. They share traces, datasets and stages in one run directory,
-and resume; `--study NAME` runs one of them."""
+To repeat all studies: `distill ablate {RECIPE} --jobs 2`. They share traces, datasets and stages in one run
+directory, and resume; `--study NAME` runs one of them."""
 
 
 def _claims(results: Mapping[str, Any]) -> str:
@@ -173,11 +178,28 @@ def _demo() -> str:
 
 
 def readme() -> str:
-    """README.md with its figures written anew."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{_figures()}\n{END}{after}"
+    """README.md with new figures."""
+    return _replaced(README, BEGIN, _figures(), END)
+
+
+def architecture() -> str:
+    """docs/architecture.md with the layers of today."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+    blocks = [
+        "\n".join([f"# {contract['name']}, highest layer first", *contract["layers"]])
+        for contract in contracts
+        if contract["type"] == "layers"
+    ]
+    text = "\n\n".join(blocks)
+    return _replaced(ARCHITECTURE, LAYERS_BEGIN, f"```\n{text}\n```", LAYERS_END)
+
+
+def _replaced(path: Path, begin: str, text: str, end: str) -> str:
+    before, _, rest = path.read_text(encoding="utf-8").partition(begin)
+    _, _, after = rest.partition(end)
+    return f"{before}{begin}\n{text}\n{end}{after}"
 
 
 def _figures() -> str:
@@ -185,8 +207,8 @@ def _figures() -> str:
     results = json.loads(STUDIES.read_text(encoding="utf-8"))
     claims = [claim for study in results["studies"].values() for claim in study["claims"]]
     holds, fails, open_ = (sum(claim["verdict"] == verdict for claim in claims) for verdict in _MARK)
-    return f"""The demo takes {minutes:.0f} minutes on two CPU cores, without the set-up. It prints this table, and draws
-`runs/tiny/eval/report.html`:
+    return f"""The demo takes {minutes:.0f} minutes on two CPU cores, without the set-up. It prints this table, and
+draws `runs/tiny/eval/report.html`:
 
 ```
 {evaluation(DEMO)}
@@ -247,7 +269,8 @@ def main() -> None:
     if arguments.studies or arguments.demo:
         take_over(arguments.studies, arguments.demo)
     _write(ROOT / "docs" / "results.md", results_page())
-    _write(ROOT / "README.md", readme())
+    _write(README, readme())
+    _write(ARCHITECTURE, architecture())
 
 
 if __name__ == "__main__":

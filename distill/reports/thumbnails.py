@@ -1,7 +1,7 @@
 """Small pictures for a page within a number of bytes: each stored once, in the format that needs the fewest.
 
-Sizes and qualities are tried from the best down until all pictures fit together. Reads images through distill.data.images;
-draws nothing.
+Sizes and qualities are tried from the best down until all pictures fit together. Reads images through
+distill.data.images; draws nothing.
 """
 
 import io

@@ -1,10 +1,12 @@
-"""Numbers in README.md and docs/results.md are those that were measured."""
+"""The generated parts of the documents are up to date: measured figures, and the layers of the code."""
 
 import runpy
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[2]
 
@@ -22,6 +24,10 @@ def test_the_figures_of_the_readme_are_what_the_results_say(documents: dict[str,
     assert (ROOT / "README.md").read_text(encoding="utf-8") == documents["readme"]()
 
 
+def test_the_layers_of_the_architecture_page_are_the_contracts(documents: dict[str, Any]) -> None:
+    assert (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8") == documents["architecture"]()
+
+
 def test_every_study_has_three_seeds_and_at_least_600_questions_an_arm(documents: dict[str, Any]) -> None:
     results = documents["json"].loads(documents["STUDIES"].read_text(encoding="utf-8"))
     assert set(results["studies"]) == {"stages", "teachers", "filtering", "traces", "fit", "scaling"}
@@ -32,3 +38,14 @@ def test_every_study_has_three_seeds_and_at_least_600_questions_an_arm(documents
 
 def test_the_page_of_the_studies_is_small_enough_to_be_sent(documents: dict[str, Any]) -> None:
     assert documents["PAGE"].stat().st_size <= 5_000_000
+
+
+def test_the_citation_names_the_version_and_licence_of_the_package() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert {"cff-version", "message", "title", "authors"} <= citation.keys()
+    assert (citation["title"], citation["version"], citation["license"]) == (
+        project["name"],
+        project["version"],
+        project["license"],
+    )

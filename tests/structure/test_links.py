@@ -11,7 +11,9 @@ HISTORY = {"docs/log.md", "CHANGELOG.md"}
 """They keep the module paths of their time."""
 _PACKAGES = ("distill", "teacher", "filters", "student")
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
-_FILE = re.compile(r"\b(?:distill|teacher|filters|student|tests|benchmarks|docs|recipes)/[\w/.-]*\w\.(?:py|md|toml|html)\b")
+_FILE = re.compile(
+    r"\b(?:distill|teacher|filters|student|tests|benchmarks|docs|recipes)/[\w/.-]*\w\.(?:py|md|toml|html)\b"
+)
 _FENCE = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
 
 
