@@ -26,7 +26,7 @@ from distill.answers.verdicts import ANSWER_TYPES, _judge
 MODULES = """agreement answer_types answers choices currencies declined final_answer framed intervals lists notation
     number_words number_words_abroad numbers other_spellings place_names spellings stated texts times times_abroad
     units words"""
-PAIRS = sorted((Path(__file__).parent.parent / "tests" / "data").glob("answer_pairs*.jsonl"))
+PAIRS = Path(__file__).parent / "data" / "answers" / "pairs.jsonl"
 GOLDS = ("4", "red", "B", "3:30", "2, 5 and 7", "2010", "5 km", "3:4", "5 March 2001", "yes", "(2, 5)", "2x + 1")
 SEPARATORS = ("", "", " ", " ", "-", ",", ", ", "\n", ". ", " and ", "\t ")
 FRAMES = (("", ""), ("", ""), ("4 ", "!"), ("the answer is ", " 4x"), ("$", "}"), ("(", ")"), ("", "\\boxed{99}"))
@@ -63,7 +63,7 @@ def repeats(chance: random.Random, characters: int) -> Callable[[], Case]:
 
 
 def mutations(chance: random.Random, characters: int) -> Callable[[], Case]:
-    pairs = [orjson.loads(line) for path in PAIRS for line in path.read_bytes().splitlines()]
+    pairs = [orjson.loads(line) for line in PAIRS.read_bytes().splitlines()]
     sides = [pair[side] for pair in pairs for side in ("gold", "prediction")]
     answers = [side if isinstance(side, str) else side[0] for side in sides]
     signs = [sign for sign in vocabulary() if sign]

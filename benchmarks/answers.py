@@ -1,24 +1,24 @@
-"""Scores of answer judges on the labelled pairs of the tests: this project's, math-verify's, MathRuler's.
+"""Error rates of answer judges on the labelled pairs: this project's, other projects', or your own.
 
-    python benchmarks/answers.py [--peers FOLDER] [--part "held out"] [--families] [--show NAME]
+    python benchmarks/answers.py                                      this project's judge
+    python benchmarks/answers.py JUDGE... [--by family] [--split held-out] [--source suite] [--final-answer] [--show]
 
-MathRuler is no dependency; its scores need a folder made by
-`pip install --target FOLDER --no-deps mathruler==0.1.0 pylatexenc`.
+A JUDGE is `distill`, `relaxed_accuracy` or `exact_match` (of distill.answers), or `FILE.py:FUNCTION`, followed by
+`@PYTHON` where it needs the interpreter of another environment. The function gets prediction, gold, answer type (or
+None) and options (or None), and gives correct, wrong or undecided, or a bool. The judges of other projects are in
+benchmarks/judges/; each file says what to install:
 
-A false accept is a pair labelled wrong that is called correct, a false reject one labelled correct that is called
-wrong. Pairs that careful readers may leave open are counted apart, as "open": called correct, called wrong. The peers
-and the reference metrics know two verdicts, so that they never leave a pair open; a pair that takes a peer longer
-than ten seconds counts as wrong, as it does where they are used.
+    python benchmarks/answers.py distill benchmarks/judges/math_verify.py:judge \\
+        benchmarks/judges/vlmevalkit.py:judge@/path/to/env/bin/python
 
-The peers are called the way their own pages show: math-verify with its default extraction and once more with its
-extraction of strings, for which it has to know the words that may occur, and LaTeX between the dollar signs that it
-wants; MathRuler on what stands in a box, if there is one. "On the final answer" gives them the part of the prediction
-that this project takes for its answer. Most pairs are short answers about pictures, few are mathematics, which is
-what the two were made for: see `--families`.
+The pairs are benchmarks/data/answers/pairs.jsonl; docs/answers.md says what their columns mean. A false accept is a
+pair labelled wrong that is called correct, a false reject one labelled correct that is called wrong; each share has
+its 95 % interval (Wilson). Pairs that careful readers may leave open count apart. A judge of two verdicts leaves
+nothing open; a pair that takes another process longer than ten seconds counts as wrong, as it does where such a
+judge is used. `--final-answer` gives a judge the part of the prediction that this project takes for its answer.
 """
 
 import argparse
-import os
 import select
 import subprocess
 import sys
@@ -33,77 +33,42 @@ import orjson
 
 from distill.answers.final_answer import final_answer
 from distill.answers.verdicts import exact_match, judge, relaxed_accuracy
+from distill.stats.intervals import wilson
 
-PAIRS = Path(__file__).parent.parent / "tests" / "data" / "answer_pairs.jsonl"
-TIMEOUT_S = 10.0
+PAIRS = Path(__file__).parent / "data" / "answers" / "pairs.jsonl"
+CHILD = Path(__file__).parent / "judges" / "child.py"
+START_TIMEOUT_S, TIMEOUT_S = 60.0, 10.0
+CORRECT, WRONG, UNDECIDED = "correct", "wrong", "undecided"
 Pair = Mapping[str, Any]
 
-_LOOP = """
-import sys, json
-for line in sys.stdin:
-    gold, said = json.loads(line)
-    try:
-        same = bool(compare(gold, said))
-    except Exception:
-        same = False
-    print(json.dumps(same), flush=True)
-"""
-_READY = "print('ready', flush=True)\n"
-PROGRAMS = {
-    "math-verify": """
-import logging; logging.disable()
-from math_verify import parse, verify
-def compare(gold, said):
-    return verify(*(parse(f"${text}$" if "\\\\" in text and "$" not in text else text) for text in (gold, said)))
-""",
-    "math-verify, strings": """
-import logging; logging.disable()
-from math_verify import ExprExtractionConfig, LatexExtractionConfig, StringExtractionConfig, parse, verify
-words = StringExtractionConfig(strings=("A", "B", "C", "D", "yes", "no"))
-how = [LatexExtractionConfig(), ExprExtractionConfig(), words]
-def compare(gold, said):
-    return verify(*(parse(f"${text}$" if "\\\\" in text and "$" not in text else text, how) for text in (gold, said)))
-""",
-    "MathRuler": """
-from mathruler.grader import extract_boxed_content, grade_answer
-def compare(gold, said):
-    return grade_answer(extract_boxed_content(said) if "boxed" in said else said, gold)
-""",
-}
 
-
-class Peer:
+class ChildJudge:
     """A judge in a process of its own, which is killed when it does not answer."""
 
-    def __init__(self, program: str, folder: Path | None, extracted: bool) -> None:
-        self._program = program + _READY + _LOOP
-        self._environment = {**os.environ, **({"PYTHONPATH": str(folder)} if folder else {})}
+    def __init__(self, name: str) -> None:
+        target, _, python = name.partition("@")
+        path, _, function = target.rpartition(":")
+        self._command = [python or sys.executable, str(CHILD), path, function]
         self._process: subprocess.Popen[bytes] | None = None
-        self._extracted = extracted
         self.late = 0
 
     def __call__(self, pair: Pair) -> str:
         process = self._process or self._start()
         assert process.stdin is not None
-        said = final_answer(pair["prediction"]).text if self._extracted else pair["prediction"]
-        process.stdin.write(orjson.dumps([pair["gold"], said]) + b"\n")
+        process.stdin.write(
+            orjson.dumps([pair["prediction"], pair["gold"], pair["type"], pair.get("options")]) + b"\n"
+        )
         process.stdin.flush()
         line = self._line(process, TIMEOUT_S)
         if not line:
             self.late += 1
             self.stop()
-        return "correct" if line == b"true\n" else "wrong"
+        return line.decode().strip() or WRONG
 
     def _start(self) -> "subprocess.Popen[bytes]":
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", self._program],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=self._environment,
-        )
-        if self._line(self._process, 60.0) != b"ready\n":
-            raise SystemExit("a peer does not start: is it installed, and is --peers its folder?")
+        self._process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        if self._line(self._process, START_TIMEOUT_S) != b"ready\n":
+            raise SystemExit(f"the judge does not start: {' '.join(self._command)}")
         return self._process
 
     @staticmethod
@@ -119,80 +84,94 @@ class Peer:
             self._process = None
 
 
-def ours(pair: Pair) -> str:
+def judge_pair(pair: Pair) -> str:
     return judge(pair["prediction"], pair["gold"], pair["type"], options=pair.get("options")).verdict
 
 
-def metric(score: Callable[[str, str], float]) -> Callable[[Pair], str]:
-    return lambda pair: "correct" if score(pair["prediction"], pair["gold"]) == 1 else "wrong"
+def by_metric(score: Callable[[str, str], float]) -> Callable[[Pair], str]:
+    return lambda pair: CORRECT if score(pair["prediction"], pair["gold"]) == 1 else WRONG
 
 
-def scored(judge_pair: Callable[[Pair], str], pairs: Sequence[Pair], show: bool) -> tuple[Counter[str], float]:
-    """Counts of label and verdict; median seconds a pair, of a judge that has started."""
-    counts: Counter[str] = Counter()
+OWN: dict[str, Callable[[Pair], str]] = {
+    "distill": judge_pair,
+    "relaxed_accuracy": by_metric(relaxed_accuracy),
+    "exact_match": by_metric(exact_match),
+}
+
+
+def score(judge_one: Callable[[Pair], str], pairs: Sequence[Pair]) -> tuple[list[str], float]:
+    """The verdict on each pair; median seconds a pair, of a judge that has started."""
+    verdicts: list[str] = []
     times: list[float] = []
-    judge_pair(pairs[0])
+    judge_one(pairs[0])
     for pair in pairs:
         started = time.perf_counter()
-        verdict = judge_pair(pair)
+        verdicts.append(judge_one(pair))
         times.append(time.perf_counter() - started)
-        counts[f"{pair['verdict']} {verdict}"] += 1
-        if show and verdict != pair["verdict"]:
-            print(
-                f"  {pair['family']}: {pair['gold']!r} said {pair['prediction']!r}: {verdict}, is {pair['verdict']}"
-            )
-    return counts, median(times)
+    return verdicts, median(times)
 
 
-def row(name: str, counts: Counter[str], seconds: float) -> str:
-    labels = {
-        label: sum(counts[f"{label} {verdict}"] for verdict in ("correct", "wrong", "undecided"))
-        for label in ("correct", "wrong", "undecided")
-    }
+def share(count: int, total: int) -> str:
+    if not total:
+        return f"{'none':>27}"
+    low, high = wilson(count, total)
+    return f"{count:5}/{total:<5}{100 * count / total:5.1f} % [{100 * low:4.1f}, {100 * high:4.1f}]"
 
-    def share(label: str, verdict: str) -> str:
-        count = counts[f"{label} {verdict}"]
-        return f"{count:5} {100 * count / max(1, labels[label]):5.1f} %"
 
-    left_open = counts["correct undecided"] + counts["wrong undecided"]
-    decided = labels["correct"] + labels["wrong"]
-    return (
-        f"{name:40} {share('wrong', 'correct'):>14} {share('correct', 'wrong'):>14}"
-        f" {left_open:6} {100 * left_open / max(1, decided):5.1f} %"
-        f" {share('undecided', 'correct'):>14} {share('undecided', 'wrong'):>14} {seconds * 1e6:9.0f}"
-    )
+def line(name: str, pairs: Sequence[Pair], verdicts: Sequence[str]) -> str:
+    counts = Counter((pair["label"], verdict) for pair, verdict in zip(pairs, verdicts, strict=True))
+    labels = Counter(pair["label"] for pair in pairs)
+    columns = ((WRONG, CORRECT), (CORRECT, WRONG), (CORRECT, UNDECIDED), (WRONG, UNDECIDED), (UNDECIDED, CORRECT))
+    return f"{name:34}" + "".join(f"{share(counts[key], labels[key[0]]):>31}" for key in columns)
+
+
+HEADS = ("false accept", "false reject", "undecided, right", "undecided, wrong", "open called right")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--peers", type=Path, help="the folder with MathRuler")
-    parser.add_argument("--part", help="only this part of the pairs")
-    parser.add_argument("--families", action="store_true", help="a table for each family")
-    parser.add_argument("--show", default="", help="print the disagreements of this judge")
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        usage="%(prog)s [JUDGE ...] [options]",
+    )
+    parser.add_argument("judges", nargs="*", metavar="JUDGE", default=["distill"])
+    parser.add_argument("--pairs", type=Path, default=PAIRS, help="another file of pairs")
+    parser.add_argument(
+        "--by", default="split", help="a table for each value of this column: split, part, family, ..."
+    )
+    parser.add_argument("--split", help="only these pairs: tuned or held-out")
+    parser.add_argument("--source", help="only the pairs of this source")
+    parser.add_argument("--final-answer", action="store_true", help="judge the final answer of a prediction")
+    parser.add_argument("--show", action="store_true", help="print every pair that is not judged as labelled")
     options = parser.parse_args()
-    pairs: list[Pair] = [orjson.loads(line) for line in PAIRS.read_bytes().splitlines()]
-    if options.part:
-        pairs = [pair for pair in pairs if pair["part"] == options.part]
-    judges: dict[str, Callable[[Pair], str]] = {"distill": ours}
-    for name, program in PROGRAMS.items():
-        if options.peers or name != "MathRuler":
-            judges[name] = Peer(program, options.peers, extracted=False)
-            judges[f"{name}, on the final answer"] = Peer(program, options.peers, extracted=True)
-    judges |= {"relaxed accuracy": metric(relaxed_accuracy), "exact match": metric(exact_match)}
-    families = sorted({pair["family"] for pair in pairs}) if options.families else []
-    for family in [*families, None]:
-        chosen = [pair for pair in pairs if family in (None, pair["family"])]
-        print(
-            f"\n{family or options.part or 'all'}: {len(chosen)} pairs, {dict(Counter(p['verdict'] for p in chosen))}"
+    pairs: list[Pair] = [orjson.loads(row) for row in options.pairs.read_bytes().splitlines()]
+    pairs = [pair for pair in pairs if options.split in (None, pair["split"])]
+    pairs = [pair for pair in pairs if options.source in (None, pair["source"])]
+    if not pairs:
+        raise SystemExit("no pair has this split and source")
+    if options.final_answer:
+        pairs = [{**pair, "prediction": final_answer(pair["prediction"]).text} for pair in pairs]
+    results: dict[str, list[str]] = {}
+    for name in options.judges:
+        judge_one = OWN.get(name) or ChildJudge(name)
+        results[name], seconds = score(judge_one, pairs)
+        late = (
+            f"; {judge_one.late} pairs took longer than {TIMEOUT_S:g} s" if isinstance(judge_one, ChildJudge) else ""
         )
-        heads = ("false accepts", "false rejects", "left open", "open: accepted", "open: rejected", "median us")
-        print(f"{'':40} {heads[0]:>14} {heads[1]:>14} {heads[2]:>14} {heads[3]:>14} {heads[4]:>14} {heads[5]:>9}")
-        for name, judge_pair in judges.items():
-            print(row(name, *scored(judge_pair, chosen, name == options.show)))
-    for name, peer in judges.items():
-        if isinstance(peer, Peer):
-            peer.stop()
-            print(f"{name}: {peer.late} pairs took longer than {TIMEOUT_S:g} s")
+        print(f"{name}: {len(pairs)} pairs, median {seconds * 1e6:.0f} us a pair{late}")
+        if isinstance(judge_one, ChildJudge):
+            judge_one.stop()
+        for pair, verdict in zip(pairs, results[name], strict=True):
+            if options.show and verdict != pair["label"]:
+                print(
+                    f"  {pair['family']}: {pair['gold']!r} said {pair['prediction']!r}: {verdict}, is {pair['label']}"
+                )
+    for value in [*sorted({str(pair.get(options.by)) for pair in pairs}), None]:
+        chosen = [index for index, pair in enumerate(pairs) if value in (None, str(pair.get(options.by)))]
+        print(f"\n{value or 'all':34}" + "".join(f"{head:>31}" for head in HEADS))
+        for name, verdicts in results.items():
+            short = name.partition("@")[0].removeprefix("benchmarks/judges/")
+            print(line(short, [pairs[index] for index in chosen], [verdicts[index] for index in chosen]))
 
 
 if __name__ == "__main__":

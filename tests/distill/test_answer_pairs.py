@@ -1,15 +1,13 @@
-"""The answer judge on labelled pairs: each pair, the error budget of each part, and what no presentation may change.
+"""The answer judge on labelled pairs: every pair of each family, error budgets, what no presentation may change.
 
-A pair is labelled by what a careful reader of both texts would say; undecided where two careful readers could differ.
-`judged` is there where the judge says something else, so that a change is seen either way. There are parts because
-a judge mended on a suite says little by its score on it: "first", "second" and "third" were used to mend the judge,
-the latter two after it had been measured on them once; "held out" was labelled before the judge had seen it, and
-nothing was mended for it.
+docs/answers.md says where the pairs are from and what their columns mean. `judged` is there where the judge says
+something else than the label, so that a change is seen either way.
 """
 
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,73 +19,110 @@ from distill.answers.verdicts import judge
 
 CORRECT, WRONG, UNDECIDED = "correct", "wrong", "undecided"
 Pair = Mapping[str, Any]
-PAIRS: list[Pair] = [
-    orjson.loads(line)
-    for line in (Path(__file__).parents[1] / "data" / "answer_pairs.jsonl").read_bytes().splitlines()
-]
+_FILE = Path(__file__).parents[2] / "benchmarks" / "data" / "answers" / "pairs.jsonl"
+ALL_PAIRS: list[Pair] = [orjson.loads(line) for line in _FILE.read_bytes().splitlines()]
+PAIRS = [pair for pair in ALL_PAIRS if pair["source"] == "suite"]
+ADVERSARIAL = [pair for pair in ALL_PAIRS if pair["source"] == "adversarial"]
+PARTS = sorted({(pair["source"], pair["part"]) for pair in ALL_PAIRS})
 FALSE_ACCEPTS = 0.005
-"""Of the pairs not labelled correct, the share that may be called correct."""
+"""Of the wrong pairs, the share that may be called correct."""
 FALSE_REJECTS = 0.02
-"""Of the pairs not labelled wrong, the share that may be called wrong."""
+"""Of the right pairs, the share that may be called wrong."""
+NEEDLESSLY_OPEN = 0.06
+"""Of the right pairs, the share that may be left undecided."""
 
 
-def name(pair: Pair) -> str:
-    return f"{pair['family']}: {pair['gold']!r} said {pair['prediction']!r}"
-
-
-def verdict(pair: Pair) -> str:
+@cache
+def verdict_at(index: int) -> str:
+    pair = ALL_PAIRS[index]
     return judge(pair["prediction"], pair["gold"], pair["type"], options=pair.get("options")).verdict
+
+
+def shares(source: str, part: str) -> Counter[str]:
+    """Shares of the pairs of one part that are judged otherwise than labelled."""
+    chosen = [index for index, pair in enumerate(ALL_PAIRS) if (pair["source"], pair["part"]) == (source, part)]
+    counts = Counter((ALL_PAIRS[index]["label"], verdict_at(index)) for index in chosen)
+    right, wrong = (sum(counts[label, said] for said in (CORRECT, WRONG, UNDECIDED)) for label in (CORRECT, WRONG))
+    return Counter(
+        {
+            "false accepts": counts[WRONG, CORRECT] / wrong,
+            "false rejects": counts[CORRECT, WRONG] / right,
+            "needlessly open": counts[CORRECT, UNDECIDED] / right,
+        }
+    )
 
 
 def test_the_labelled_pairs_are_many_distinct_and_of_every_family() -> None:
     assert len(PAIRS) >= 2500
-    keys = {(pair["gold"], pair["prediction"], pair["type"], tuple(pair.get("options", ()))) for pair in PAIRS}
-    assert len(keys) == len(PAIRS)
+    keys = {
+        (pair["source"], str(pair["gold"]), pair["prediction"], pair["type"], *pair.get("options", ()))
+        for pair in ALL_PAIRS
+    }
+    assert len(keys) == len(ALL_PAIRS)
     kinds = {"numbers", "percent", "money", "units", "years", "times", "ratios", "dates", "scale words", "text"}
     ways = {"choices", "lists", "unicode", "locale", "mathematics", "prose", "traps"}
     assert {pair["family"] for pair in PAIRS} == kinds | ways
     assert min(Counter(pair["family"] for pair in PAIRS).values()) >= 40
     assert {pair["type"] for pair in PAIRS} == {*verdicts.ANSWER_TYPES, None}
-    assert {pair["verdict"] for pair in PAIRS} == {CORRECT, WRONG, UNDECIDED}
+    for benchmark in {pair["benchmark"] for pair in ADVERSARIAL if "benchmark" in pair}:
+        labels = Counter(pair["label"] for pair in ADVERSARIAL if pair.get("benchmark") == benchmark)
+        assert min(labels[CORRECT], labels[WRONG]) >= 50, (benchmark, labels)
 
 
-@pytest.mark.parametrize("pair", PAIRS, ids=name)
-def test_a_labelled_pair_gets_its_verdict(pair: Pair) -> None:
-    assert verdict(pair) == pair.get("judged", pair["verdict"])
+def test_every_row_of_the_benchmark_file_has_its_columns() -> None:
+    for pair in ALL_PAIRS:
+        assert {"version", "source", "part", "split", "family", "type", "gold", "prediction", "label"} <= set(pair)
+        assert pair["split"] in ("tuned", "held-out")
+        assert {pair["label"], pair.get("judged", CORRECT)} <= {CORRECT, WRONG, UNDECIDED}
+        assert pair["label"] != pair.get("judged"), "judged is for what the judge says otherwise"
 
 
-def table(pairs: Iterable[Pair]) -> tuple[str, Counter[str]]:
-    """Counts by family, a line each, and over all."""
-    families: dict[str, Counter[str]] = {}
-    for pair in pairs:
-        counts = families.setdefault(pair["family"], Counter())
-        label, said = pair["verdict"], verdict(pair)
-        counts["pairs"] += 1
-        counts["not correct"] += label != CORRECT
-        counts["not wrong"] += label != WRONG
-        counts["false accepts"] += said == CORRECT != label
-        counts["false rejects"] += said == WRONG != label
-        counts["undecided"] += said == UNDECIDED
-        counts["undecided needlessly"] += said == UNDECIDED != label
-    total = sum(families.values(), Counter())
-    lines = [f"{family}: {dict(counts)}" for family, counts in sorted(families.items())]
-    return "\n".join([*lines, f"all: {dict(total)}"]), total
+def assert_judged_as_recorded(indices: Iterable[int]) -> None:
+    changed = [
+        f"{pair['family']}: {pair['gold']!r} said {pair['prediction']!r}: {said}, was {recorded}"
+        for index in indices
+        if (said := verdict_at(index)) != (recorded := (pair := ALL_PAIRS[index]).get("judged", pair["label"]))
+    ]
+    assert not changed, "\n" + "\n".join(changed)
 
 
-def test_false_accepts_and_false_rejects_stay_within_the_budget() -> None:
-    shown, counts = table(PAIRS)
-    print(shown)
-    assert counts["false accepts"] <= FALSE_ACCEPTS * counts["not correct"], shown
-    assert counts["false rejects"] <= FALSE_REJECTS * counts["not wrong"], shown
+@pytest.mark.parametrize("family", sorted({pair["family"] for pair in PAIRS}))
+def test_every_pair_of_a_family_gets_its_verdict(family: str) -> None:
+    assert_judged_as_recorded(
+        index for index, pair in enumerate(ALL_PAIRS) if pair["source"] == "suite" and pair["family"] == family
+    )
 
 
-@pytest.mark.parametrize("part", ["first", "second", "third", "held out"])
-def test_pairs_that_are_not_open_stay_within_the_budget_in_every_part(part: str) -> None:
-    """In 140 wrong pairs held out one false accept would be 0.7 %, so that there may be none."""
-    shown, counts = table(pair for pair in PAIRS if pair["part"] == part and pair["verdict"] != UNDECIDED)
-    print(shown)
-    assert counts["false accepts"] <= FALSE_ACCEPTS * counts["not correct"], shown
-    assert counts["false rejects"] <= FALSE_REJECTS * counts["not wrong"], shown
+@pytest.mark.parametrize(("source", "part"), [item for item in PARTS if item[0] != "suite"])
+def test_every_pair_of_a_later_part_gets_its_verdict(source: str, part: str) -> None:
+    assert_judged_as_recorded(
+        index for index, pair in enumerate(ALL_PAIRS) if (pair["source"], pair["part"]) == (source, part)
+    )
+
+
+BUDGETS = {
+    ("adversarial", "held out"): (0.008, 0.035, 0.13),
+    ("adversarial", "held out 2"): (0.005, 0.02, 0.21),
+    ("adversarial", "dev 2"): (0.005, 0.03, 0.06),
+}
+"""False accepts, false rejects, needlessly open of the parts that are above the targets."""
+
+
+@pytest.mark.parametrize(("source", "part"), PARTS)
+def test_each_part_stays_within_its_budget_the_held_out_ones_too(source: str, part: str) -> None:
+    accepts, rejects, is_open = BUDGETS.get((source, part), (FALSE_ACCEPTS, FALSE_REJECTS, NEEDLESSLY_OPEN))
+    found = shares(source, part)
+    assert found["false accepts"] <= accepts, found
+    assert found["false rejects"] <= rejects, found
+    assert found["needlessly open"] <= is_open, found
+
+
+def test_what_careful_readers_leave_open_is_seldom_decided() -> None:
+    open_pairs = [
+        index for index, pair in enumerate(ALL_PAIRS) if (pair["source"], pair["label"]) == ("suite", UNDECIDED)
+    ]
+    decided = [index for index in open_pairs if verdict_at(index) != UNDECIDED]
+    assert len(decided) <= 0.05 * len(open_pairs), [ALL_PAIRS[index] for index in decided]
 
 
 def test_equivalence_is_symmetric_and_is_what_the_judge_says_in_either_direction() -> None:
@@ -122,4 +157,4 @@ def test_how_an_answer_is_presented_does_not_change_its_verdict(wrapping: str) -
             r"[-$€]?[\w.,:%/ ]+", said
         ):
             judged = verdicts._judge(wrapping.format(said), pair["gold"], pair["type"], 0.0, None, ask_worker=False)
-            assert judged.verdict == pair.get("judged", pair["verdict"]), (pair, judged)
+            assert judged.verdict == pair.get("judged", pair["label"]), (pair, judged)

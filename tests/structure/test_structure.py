@@ -74,6 +74,22 @@ def test_layers_hold() -> None:
     assert done.returncode == 0, done.stdout
 
 
+def test_the_contract_of_the_answer_judge_names_all_that_is_not_the_floor() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    floor = {"answers", "errors", "types", "rationale", "redact", "bidi", "lazy_exports"}
+    forbidden = {
+        name
+        for contract in contracts
+        if contract["type"] == "forbidden" and contract["source_modules"] == ["distill.answers"]
+        for name in contract["forbidden_modules"]
+    }
+    entries = {
+        path.stem for path in (ROOT / "distill").iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()
+    }
+    others = {f"distill.{name}" for name in entries - floor if not name.startswith("__")}
+    assert forbidden == others | {"teacher", "filters", "student"}
+
+
 def test_heavy_packages_are_imported_only_inside_functions() -> None:
     found = {name: imported(MODULES[name]) for name in LIGHT}
     assert not {name: items for name, items in found.items() if {item.split(".")[0] for item in items} & {*HEAVY}}

@@ -1,0 +1,7 @@
+"""MathRuler, on what stands in a box, if there is one."""
+
+from mathruler.grader import extract_boxed_content, grade_answer
+
+
+def judge(prediction: str, gold: str, answer_type: str | None, options: list[str] | None) -> bool:
+    return bool(grade_answer(extract_boxed_content(prediction) if "boxed" in prediction else prediction, gold))
