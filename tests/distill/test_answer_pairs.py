@@ -55,7 +55,7 @@ def shares(source: str, part: str) -> Counter[str]:
 def test_the_labelled_pairs_are_many_distinct_and_of_every_family() -> None:
     assert len(PAIRS) >= 2500
     keys = {
-        (pair["source"], str(pair["gold"]), pair["prediction"], pair["type"], *pair.get("options", ()))
+        (pair["source"], pair["part"], str(pair["gold"]), pair["prediction"], pair["type"], *pair.get("options", ()))
         for pair in ALL_PAIRS
     }
     assert len(keys) == len(ALL_PAIRS)
