@@ -19,8 +19,8 @@ from distill.errors import InputError, ModelError, RecipeError
 from distill.recipe.recipe import Recipe
 from distill.recipe.teachers import Server, Teacher
 from teacher.engines.chat_protocol import api_key, sampling_body
-from teacher.engines.vllm_options import check_arguments, is_vllm
-from teacher.engines.vllm_server import server_program
+from teacher.engines.vllm_options import check_arguments, check_options, is_vllm
+from teacher.engines.vllm_server import server_program, with_program
 from teacher.messages.prompts import PLACEHOLDERS
 
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json")
@@ -131,9 +131,10 @@ def _check_key(recipe: Recipe, teacher: Teacher) -> None:
 
 
 def _check_server(recipe: Recipe, teacher: Teacher) -> None:
-    """Raises RecipeError when the program of a server that the run would start is not there."""
+    """Raises RecipeError when the program of a server that the run would start is not there, or lacks an option."""
     if teacher.managed:
-        server_program(teacher, recipe.path.parent)
+        server = with_program(teacher.server, server_program(teacher, recipe.path.parent))
+        check_options(server, f"{recipe.path}: teachers.{teacher.name}.server")
 
 
 def _check_model(recipe: Recipe, teacher: Teacher) -> None:

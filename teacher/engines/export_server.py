@@ -25,7 +25,7 @@ from distill.errors import RecipeError, TeacherError
 from distill.recipe.recipe import Recipe
 from distill.recipe.teachers import Server, Teacher
 from distill.types import Sample
-from teacher.engines.vllm_options import render
+from teacher.engines.vllm_options import interpreter, render
 from teacher.engines.vllm_server import Servers
 from teacher.messages.prompts import Prompt, messages
 
@@ -108,18 +108,19 @@ def serving(
     Raises TeacherError when it does not start, with the end of its log, or refuses a request.
     """
     folder = Path(tempfile.mkdtemp(prefix="distill-vllm-"))
+    fitted = _fitted(server, folder, {"enforce-eager": True, **arguments})
     with asyncio.Runner() as runner:
         servers = Servers(
             Teacher(
                 name=SERVED_NAME,
                 model=str(checkpoint),
                 served_model=SERVED_NAME,
-                server=_fitted(server, folder, {"enforce-eager": True, **arguments}),
+                server=fitted,
             ),
             str(checkpoint.absolute()),
             folder,
             subject=f"vLLM does not serve {checkpoint}: the server",
-            remedy=f"its options were {' '.join(render(arguments))}",
+            remedy=f"its options were {' '.join(render(fitted))}",
         )
         runner.run(servers.__aenter__())
         try:
@@ -151,16 +152,13 @@ def _fitted(server: Server, folder: Path, arguments: dict[str, Any]) -> Server:
 
 
 def _probed(server: Server) -> dict[str, bool]:
-    """What the interpreter behind a server's command says of itself; nothing where none is found."""
-    program = shutil.which(server.command[0], path=server.environment.get("PATH")) or ""
-    return _said(program, tuple(sorted(server.environment.items())))
+    """What the interpreter behind a server's command can import and use; nothing where none is found."""
+    python = interpreter(server)
+    return _probe(python, tuple(sorted(server.environment.items()))) if python else {}
 
 
 @cache
-def _said(program: str, environment: tuple[tuple[str, str], ...]) -> dict[str, bool]:
-    python = Path(program) if Path(program).name.startswith("python") else Path(program).with_name("python")
-    if not python.is_file():
-        return {}
+def _probe(python: Path, environment: tuple[tuple[str, str], ...]) -> dict[str, bool]:
     told = {**os.environ, **dict(environment)}
     done = subprocess.run([python, "-c", _PROBE], capture_output=True, env=told, check=False)
     lines = done.stdout.splitlines()

@@ -51,7 +51,7 @@ def require_same(folder: Path, teacher: Teacher) -> None:
     if not commands or not any(path.stat().st_size for path in folder.glob("part-*.jsonl")):
         return
     server = teacher.server
-    now = deciding([*server.command, *render(server.arguments), *server.extra])
+    now = deciding([*server.command, *render(server), *server.extra])
     known = [deciding(command) for command in commands]
     if now not in known:
         raise StaleError(

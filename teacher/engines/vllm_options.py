@@ -1,12 +1,19 @@
-"""The options of a vLLM server: which there are, how a recipe's values become arguments.
+"""The options of a vLLM server: which there are, how a recipe's values become arguments, which change its answers.
 
-The list in vllm_options.txt is vLLM's own, printed by its parser (benchmarks/vllm_options.py), a section for each
-version. It names options; whether a value suits is the server's to say.
+The options are asked from the vLLM that will be started (vllm_probe.py, run by its interpreter); its answer is kept
+in the user's cache folder by interpreter and version. Where no vLLM answers, the options are not checked here: the
+server refuses at its start what it does not know. Whether a value suits is the server's to say.
 """
 
 import difflib
+import hashlib
+import os
 import re
+import shutil
+import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,10 +21,10 @@ from typing import Any
 import orjson
 
 from distill import redact
+from distill.artifacts.files import write_json
 from distill.errors import RecipeError
 from distill.recipe.teachers import Server
 
-_LIST = Path(__file__).with_name("vllm_options.txt")
 _OWN = {
     "model": "`model` of the teacher",
     "model-tag": "`model` of the teacher",
@@ -29,87 +36,151 @@ _OWN = {
     "revision": "`revision` of the teacher",
 }
 
-_DECIDING = frozenset(
-    [
-        *("dtype", "quantization", "quantization-config", "kv-cache-dtype", "mm-encoder-attn-dtype", "hf-overrides"),
-        *(
-            "tokenizer",
-            "tokenizer-revision",
-            "code-revision",
-            "lora-modules",
-            "default-mm-loras",
-            "mm-processor-kwargs",
-        ),
-        *("chat-template", "chat-template-content-format", "default-chat-template-kwargs", "interleave-mm-strings"),
-        *("generation-config", "override-generation-config"),
-    ]
+_SPEED = re.compile(
+    # HTTP and files
+    r"allow-credentials|allowed-.*|api-key|api-server-count|ssl-.*|uvicorn-.*|h11-.*|root-path|middleware|grpc.*|hf-token"
+    r"|download-dir|ignore-patterns|load-format|safetensors-load-strategy|use-tqdm-on-load|trust-remote-code"
+    # logs and measurements
+    r"|(en|dis)able-log-.*|(en|dis)able-uvicorn-access-log|disable-access-log-.*|log-.*|logging-config|max-log-len"
+    r"|otlp-.*|collect-detailed-traces|profiler-config|.*-metrics|show-hidden-metrics-.*|disable-fastapi-docs"
+    # several GPUs and machines
+    r"|(tensor|pipeline|data|expert)-parallel-.*|tp|pp|dp|nnodes|node-rank|master-(addr|port)|distributed-.*"
+    r"|enable-expert-parallel|disable-custom-all-reduce|max-parallel-loading-workers|numa-.*|device-ids|mm-encoder-tp-mode"
+    # memory and scheduling
+    r"|gpu-memory-utilization|max-model-len|max-num-.*|max-(cpu-)?loras|max-lora-rank|block-size|swap-space|cpu-offload-.*"
+    r"|kv-offloading-.*|kv-cache-memory-bytes|num-gpu-blocks-override|(en|dis)able-(prefix-caching|chunked-prefill)"
+    r"|async-scheduling|scheduling-policy|long-prefill-.*|stream-interval|limit-mm-per-prompt|mm-processor-cache-.*"
+    r"|mm-shm-.*|skip-mm-profiling|enable-sleep-mode|renderer-num-workers|max-logprobs"
+    # how the same numbers are computed
+    r"|enforce-eager|cudagraph-.*|max-cudagraph-.*|compilation-config|optimization-level|attention-backend|mm-encoder-attn-backend"
 )
-"""Options that change what a server answers to the same request: its weights, its numbers, or the prompt it sees."""
+"""Options that may differ between two starts: they change speed, memory and logs. Every other option changes what a
+server answers to the same request (its weights, its numbers, the prompt it sees), or may do so."""
+
+_PROBE = Path(__file__).with_name("vllm_probe.py")
+_PROBE_TIMEOUT_S = 300.0
+_FIND_VERSION = """\
+from importlib.util import find_spec
+from pathlib import Path
+print(Path(find_spec("vllm").submodule_search_locations[0], "_version.py").read_text())
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class VllmOptions:
+    version: str = ""
+    """Empty where no vLLM could be asked."""
+    by_name: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """Each option by name without dashes: its kind and its spelling."""
+
+    def find(self, option: str) -> tuple[str, str] | None:
+        return self.by_name.get(option.partition(".")[0])
+
+
+def interpreter(server: Server) -> Path | None:
+    """The Python that runs a server's command; None where it is not found."""
+    if not (found := shutil.which(server.command[0], path=server.environment.get("PATH"))):
+        return None
+    program = Path(found)
+    python = program if program.name.startswith("python") else program.with_name("python")
+    return python if python.is_file() else None
+
+
+def installed_options(server: Server) -> VllmOptions:
+    """The options of the vLLM that a server's command starts."""
+    python = interpreter(server) if is_vllm(server) else None
+    return _asked(str(python), tuple(sorted(server.environment.items()))) if python else VllmOptions()
 
 
 @cache
-def options() -> dict[str, dict[str, tuple[str, str]]]:
-    """By version, newest first: each option by name without dashes, its kind and its spelling."""
-    found: dict[str, dict[str, tuple[str, str]]] = {}
-    for line in _LIST.read_text(encoding="utf-8").splitlines():
-        if line.startswith("# vllm "):
-            section = found[line.removeprefix("# vllm ")] = {}
-        else:
-            kind, *names = line.split()
-            for name in names:
-                inverse = kind == "switch" and name == _inverse(names[0])
-                section[name.lstrip("-")] = ("inverse" if inverse else kind, name)
-    return found
+def _asked(python: str, environment: tuple[tuple[str, str], ...]) -> VllmOptions:
+    settings = {**os.environ, **dict(environment)}
+    version = _run(python, _FIND_VERSION, settings)
+    if not version:
+        return VllmOptions()
+    key = hashlib.sha256(orjson.dumps([python, version.decode(errors="replace")])).hexdigest()[:16]
+    cached = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "cot-distill" / f"vllm-{key}.json"
+    with suppress(OSError, orjson.JSONDecodeError, KeyError, TypeError, ValueError):
+        return _parsed(orjson.loads(cached.read_bytes()))
+    lines = _run(python, _PROBE.read_text(encoding="utf-8"), settings).splitlines()
+    if not lines:
+        return VllmOptions()
+    answer = orjson.loads(lines[-1])
+    with suppress(OSError):  # without a cache it is asked again the next time
+        cached.parent.mkdir(parents=True, exist_ok=True)
+        write_json(cached, answer)
+    return _parsed(answer)
+
+
+def _run(python: str, script: str, environment: Mapping[str, str]) -> bytes:
+    """What a script prints; nothing where it fails."""
+    with suppress(OSError, subprocess.TimeoutExpired):
+        done = subprocess.run(
+            [python, "-c", script], capture_output=True, env=environment, check=False, timeout=_PROBE_TIMEOUT_S
+        )
+        return b"" if done.returncode else done.stdout
+    return b""
+
+
+def _parsed(answer: Mapping[str, Any]) -> VllmOptions:
+    found: dict[str, tuple[str, str]] = {}
+    for kind, *names in answer["options"]:
+        for name in names:
+            inverse = kind == "switch" and name == _inverse(names[0])
+            found[name.lstrip("-")] = ("inverse" if inverse else kind, name)
+    return VllmOptions(answer["version"], found)
 
 
 def is_vllm(server: Server) -> bool:
-    """Whether a server's command is vLLM's, so that the list of options holds for it."""
+    """Whether a server's command is vLLM's."""
     program = Path(server.command[0]).name
     return program == "vllm" or any(re.match(r"vllm(\.|$)", part) for part in server.command[1:])
 
 
 def check_arguments(server: Server, where: str) -> None:
-    """Raises RecipeError for an argument that vLLM does not have, that is the run's own, or of the wrong kind."""
+    """Raises RecipeError for an argument that holds a masked secret or is the run's own."""
     given = [*server.command, *server.extra, *server.environment.values(), *map(str, server.arguments.values())]
     if any(map(redact.is_masked, given)):
         raise RecipeError(
             f"{where}: a secret in it is masked, because this is the copy of a recipe that a run keeps; use the "
             "recipe itself, or set the value again"
         )
-    for name, value in server.arguments.items():
-        option = _plain(name)
-        if option in _OWN:
-            raise RecipeError(f"{where}.arguments.{name}: is set by {_OWN[option]}; leave it out here")
-        if is_vllm(server):
-            _check(option, name, value, where)
+    for name in server.arguments:
+        if owner := _OWN.get(_plain(name)):
+            raise RecipeError(f"{where}.arguments.{name}: is set by {owner}; leave it out here")
     for argument in server.extra:
         option = _plain(argument.partition("=")[0])
         if argument.startswith("--") and option in _OWN:
             raise RecipeError(f"{where}.extra: {argument} is set by {_OWN[option]}; leave it out here")
 
 
-def _check(option: str, name: str, value: Any, where: str) -> None:
-    known = _known(option)
-    if known is None:
-        everything = options()
-        near = difflib.get_close_matches(option, {key for each in everything.values() for key in each}, n=1)
-        raise RecipeError(
-            f"{where}.arguments.{name}: vLLM {next(iter(everything))} has no option --{option}"
-            + (f"; did you mean {near[0]!r}?" if near else "")
-            + " (an option of another version goes into `extra`, unchecked)"
-        )
-    bare = known[0] in ("flag", "switch", "inverse")
-    if known[0] != "optional" and bare != isinstance(value, bool):
-        wants = "true or false" if bare else "a value"
-        raise RecipeError(f"{where}.arguments.{name} = {value!r}: --{option} takes {wants}")
-
-
-def render(arguments: Mapping[str, Any]) -> list[str]:
-    """A recipe's arguments as a command line has them."""
-    found: list[str] = []
-    for name, value in arguments.items():
+def check_options(server: Server, where: str) -> None:
+    """Raises RecipeError for an argument that the installed vLLM does not have, or of the wrong kind."""
+    options = installed_options(server) if server.arguments else VllmOptions()
+    for name, value in server.arguments.items() if options.version else ():
         option = _plain(name)
-        kind, spelling = _known(option) or ("", f"--{option}")
+        known = options.find(option)
+        if known is None:
+            near = difflib.get_close_matches(option, options.by_name, n=1)
+            raise RecipeError(
+                f"{where}.arguments.{name}: vLLM {options.version} has no option --{option}"
+                + (f"; did you mean {near[0]!r}?" if near else "")
+                + " (`extra` passes options on unchecked)"
+            )
+        bare = known[0] in ("flag", "switch", "inverse")
+        if known[0] != "optional" and bare != isinstance(value, bool):
+            wants = "true or false" if bare else "a value"
+            raise RecipeError(f"{where}.arguments.{name} = {value!r}: --{option} takes {wants}")
+
+
+def render(server: Server) -> list[str]:
+    """A server's arguments as a command line has them."""
+    options = installed_options(server) if server.arguments else VllmOptions()
+    unknown = "switch" if is_vllm(server) else ""
+    found: list[str] = []
+    for name, value in server.arguments.items():
+        option = _plain(name)
+        kind, spelling = options.find(option) or (unknown, f"--{option}")
         _, dot, key = option.partition(".")
         dashed = spelling.partition(".")[0] + dot + key
         if value is True:
@@ -126,19 +197,31 @@ def render(arguments: Mapping[str, Any]) -> list[str]:
 
 
 def deciding(command: Sequence[str]) -> dict[str, list[str]]:
-    """The options of a command line that change what its server answers, with their values."""
+    """The options of a command line that change what its server answers, with their values.
+
+    A list is the same as words, as JSON and as a repeated option.
+    """
     found: dict[str, list[str]] = {}
     values: list[str] | None = None
     for part in command:
         if part.startswith("-"):
             name, equals, value = part.partition("=")
             option = _plain("quantization" if name == "-q" else name)
-            values = found.setdefault(option, []) if option.partition(".")[0] in _DECIDING else None
+            base = option.partition(".")[0].removeprefix("no-")
+            values = None if base in _OWN or _SPEED.fullmatch(base) else found.setdefault(option, [])
             if values is not None and equals:
-                values.append(value)
+                values += _items(value)
         elif values is not None:
-            values.append(part)
+            values += _items(part)
     return found
+
+
+def _items(text: str) -> list[str]:
+    with suppress(orjson.JSONDecodeError):
+        items = orjson.loads(text)
+        if isinstance(items, list):
+            return [item if isinstance(item, str) else orjson.dumps(item).decode() for item in items]
+    return [text]
 
 
 def _inverse(spelling: str) -> str:
@@ -153,11 +236,6 @@ def _plain(name: str) -> str:
     """`--max_model_len` and `max-model-len` are one option; what follows a dot is a key of its JSON value."""
     option, dot, rest = name.strip().lstrip("-").partition(".")
     return option.replace("_", "-") + dot + rest
-
-
-def _known(option: str) -> tuple[str, str] | None:
-    base = option.partition(".")[0]
-    return next((section[base] for section in options().values() if base in section), None)
 
 
 def _text(value: Any) -> str:

@@ -27,7 +27,7 @@ from distill import redact
 from distill.errors import RecipeError, TeacherError
 from distill.recipe.teachers import Server, Teacher
 from teacher.engines import process_guard
-from teacher.engines.vllm_options import check_arguments, is_vllm, render
+from teacher.engines.vllm_options import check_arguments, check_options, is_vllm, render
 
 _TAIL_LINES = 15
 _CAUSES = 3
@@ -73,6 +73,7 @@ class Servers:
         )
         check_arguments(server, f"teachers.{teacher.name}.server")
         program = server_program(teacher, base or Path())
+        check_options(with_program(server, program), f"teachers.{teacher.name}.server")
         media_root = media_root and media_root.absolute()
         self._replicas = [
             _Replica(
@@ -284,15 +285,15 @@ def build_command(
     teacher: Teacher, model: str, port: int, *, program: str | None = None, media_root: Path | None = None
 ) -> list[str]:
     """The command line of a teacher's server."""
-    server = teacher.server
-    command = [program or server.command[0], *server.command[1:]]
+    server = with_program(teacher.server, program or teacher.server.command[0])
+    command = [*server.command]
     command += [model] if command[-1] == "serve" else ["--model", model]
     command += ["--host", "127.0.0.1", "--port", str(port)]
     if teacher.served_model:
         command += ["--served-model-name", teacher.served_model]
     if teacher.revision:
         command += ["--revision", teacher.revision]
-    given = render(server.arguments)
+    given = render(server)
     if is_vllm(server):
         taken = {*given, *server.extra}
         if media_root and _MEDIA not in taken:
@@ -302,6 +303,11 @@ def build_command(
         if not taken & {_QUIET, _QUIET.replace("disable", "enable"), _QUIET.replace("--", "--no-", 1)}:
             command += [_QUIET]  # a line a request, which nobody reads
     return [*command, *given, *server.extra]
+
+
+def with_program(server: Server, program: str) -> Server:
+    """A server whose command names its program as it is called."""
+    return server.model_copy(update={"command": (program, *server.command[1:])})
 
 
 def server_program(teacher: Teacher, base: Path) -> str:

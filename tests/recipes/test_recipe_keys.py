@@ -106,7 +106,7 @@ def identities(recipe: Recipe, folder: Path) -> dict[str, str]:
 
 
 def deciding_options(teacher: Teacher) -> object:
-    return deciding([*teacher.server.command, *render(teacher.server.arguments), *teacher.server.extra])
+    return deciding([*teacher.server.command, *render(teacher.server), *teacher.server.extra])
 
 
 def recipe_with(folder: Path, key: str, value: Any) -> Recipe:

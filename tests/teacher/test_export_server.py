@@ -139,7 +139,7 @@ def test_what_the_image_library_of_a_cpu_needs_is_declared_to_the_server_only_wh
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = {"vllm": True, "broken_torchvision": True, "gpu": False}
-    monkeypatch.setattr(export_server, "_said", lambda *_: found)
+    monkeypatch.setattr(export_server, "_probe", lambda *_: found)
     fitted = export_server._fitted(Server(environment={"PYTHONPATH": "mine"}), tmp_path, {})
     assert fitted.environment["PYTHONPATH"] == f"{tmp_path}{os.pathsep}mine"
     assert "nms" in (tmp_path / "sitecustomize.py").read_text()
