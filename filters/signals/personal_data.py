@@ -1,15 +1,17 @@
 """Personal data in what a teacher wrote, and words of a list that the user gives. Off unless the recipe asks for it.
 
-What is found has a form that checks itself (checksums of cards, accounts and national numbers) or a form that little
-else has; a number is no phone number unless it is written as one. Names, addresses and free-form secrets are not
-found, and nothing says that a trace without a finding is harmless. The findings themselves are not kept, only kinds.
+What is found has a form that little else has, or a checksum; a number is no phone number unless it is written as one.
+With the extra `pii` python-stdnum checks national numbers and phonenumbers checks numbers with a country code.
+Without it their form alone counts, which finds as much and raises more false alarms. Names, addresses and free-form
+secrets are not found; a trace without a finding may still hold personal data. Only the kinds of findings are kept.
 """
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import date
 from functools import cache
+from importlib import import_module, metadata
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal
@@ -31,9 +33,11 @@ class Sensitive:
     words: str | None = field(default=None, metadata=LOCATION)
     """Path of a list of words and phrases, one a line; lines that begin with # are remarks."""
     words_sha256: str | None = None
+    checked_by: str = ""
+    """The libraries that check national and phone numbers, with their versions."""
 
     name: ClassVar[str] = "sensitive"
-    version: ClassVar[str] = "2"
+    version: ClassVar[str] = "3"
     scope: ClassVar[Literal["trace", "sample"]] = "trace"
     columns: ClassVar[pa.Schema] = family(
         "sensitive",
@@ -46,10 +50,10 @@ class Sensitive:
     @classmethod
     def from_recipe(cls, recipe: Recipe) -> "Sensitive":
         if recipe.filter.sensitive.words is None:
-            return cls()
+            return cls(checked_by=checked_by())
         path = recipe.local(recipe.filter.sensitive.words)
         word_list(str(path))  # an unreadable list is said now, not after an hour of measuring
-        return cls(words=str(path), words_sha256=file_sha256(path))
+        return cls(words=str(path), words_sha256=file_sha256(path), checked_by=checked_by())
 
     def measure(self, sample: Sample, traces: list[Trace]) -> list[dict[str, Any]]:
         return [self._row(written(trace)) for trace in traces]
@@ -107,12 +111,25 @@ _IPV4: Final = re.compile(r"(\d(?<![\w.]\d)\d{0,2})\.(\d{1,3})\.(\d{1,3})\.(\d{1
 _IPV6: Final = re.compile(r"[0-9A-Fa-f](?<![\w:].)[0-9A-Fa-f]{0,3}:[0-9A-Fa-f:]{3,38}(?![\w:])")
 _VERSION: Final = re.compile(r"(?i:version|release|section|chapter|figure|\bv)\W{0,3}$")
 
-_CHINESE: Final = re.compile(r"[1-9](?<![\dA-Za-z].)\d{16}[\dXx](?![\dA-Za-z])")
+_DAY: Final = r"(?:0[1-9]|[12]\d|3[01])"
+_MONTH: Final = r"(?:0[1-9]|1[0-2])"
+_CHINESE: Final = re.compile(rf"[1-9](?<![\dA-Za-z].)\d{{5}}(?:19|20)\d\d{_MONTH}{_DAY}\d{{3}}[\dXx](?![\dA-Za-z])")
 _BRAZILIAN: Final = re.compile(r"\d(?<![\d.]\d)\d\d\.\d{3}\.\d{3}-\d\d(?!\d)")
-_SPANISH: Final = re.compile(r"[XYZ\d](?<![\dA-Za-z-].)\d{7}-?[A-Z](?![\dA-Za-z])")
+_SPANISH: Final = re.compile(r"\d(?<![\dA-Za-z-].)\d{7}-?[A-Z](?![\dA-Za-z])")
+_SPANISH_FOREIGNER: Final = re.compile(r"[XYZ](?<![\dA-Za-z-].)\d{7}-?[A-Z](?![\dA-Za-z])")
 _FRENCH: Final = re.compile(r"[12](?<!\d.) ?\d\d ?(?:0[1-9]|1[0-2]) ?(?:\d\d|2[AB]) ?\d{3} ?\d{3} ?\d\d(?!\d)")
 _ITALIAN: Final = re.compile(r"[A-Z](?<!\w.)[A-Z]{5}\d\d[A-EHLMPRST]\d\d[A-Z]\d{3}[A-Z]\b")
-_FINNISH: Final = re.compile(r"\d(?<![\dA-Za-z]\d)\d{5}[-+A-FU-Y]\d{3}[0-9A-FHJ-NPR-Y](?![\dA-Za-z])")
+_FINNISH: Final = re.compile(rf"[0-3](?<![\dA-Za-z]\d)\d{_MONTH}\d\d[-+A-FU-Y]\d{{3}}[0-9A-FHJ-NPR-Y](?![\dA-Za-z])")
+# The module of python-stdnum that checks what a pattern finds.
+_NATIONAL: Final = (
+    (_CHINESE, "stdnum.cn.ric"),
+    (_BRAZILIAN, "stdnum.br.cpf"),
+    (_SPANISH, "stdnum.es.dni"),
+    (_SPANISH_FOREIGNER, "stdnum.es.nie"),
+    (_FRENCH, "stdnum.fr.nir"),
+    (_ITALIAN, "stdnum.it.codicefiscale"),
+    (_FINNISH, "stdnum.fi.hetu"),
+)
 
 
 def emails(text: str) -> Iterator[str]:
@@ -126,7 +143,8 @@ def phones(text: str) -> Iterator[str]:
     for found in _PLUS.finditer(text) if "+" in text else ():
         if 8 <= len(_digits(found[0])) <= 15:
             taken = found.end()
-            yield found[0]
+            if _possible_phone(found[0]):
+                yield found[0]
     for found in _PARENTHESES.finditer(text) if "(" in text else ():
         if not _fictional(_digits(found[0])):
             yield found[0]
@@ -201,62 +219,39 @@ def _global(text: str) -> bool:
 
 
 def national_ids(text: str) -> Iterator[str]:
-    """Numbers of persons whose checksum is right: Brazil, China, Finland, France, Italy and Spain."""
-    for pattern, check in _NATIONAL:
-        yield from (found[0] for found in pattern.finditer(text) if check(found[0]))
+    """Numbers of persons in Brazil, China, Finland, France, Italy and Spain."""
+    for pattern, module in _NATIONAL:
+        yield from (found[0] for found in pattern.finditer(text) if _valid(module, found[0]))
 
 
-def _chinese(number: str) -> bool:
-    weighted = sum(int(digit) * pow(2, 17 - place, 11) for place, digit in enumerate(number[:17]))
-    born = _is_date(number[6:10], number[10:12], number[12:14])
-    return born and "10X98765432"[weighted % 11] == number[17].upper()
+def checked_by() -> str:
+    """The libraries of the extra `pii` that are installed, with their versions."""
+    found = []
+    for name in ("python-stdnum", "phonenumbers"):
+        with suppress(metadata.PackageNotFoundError):
+            found.append(f"{name} {metadata.version(name)}")
+    return ", ".join(found)
 
 
-def _brazilian(number: str) -> bool:
-    digits = [int(digit) for digit in _digits(number)]
-    checks = [sum(d * w for d, w in zip(digits, range(n + 1, 1, -1), strict=False)) * 10 % 11 % 10 for n in (9, 10)]
-    return checks == digits[9:] and len(set(digits)) > 1
-
-
-def _spanish(number: str) -> bool:
-    bare = number.replace("-", "")
-    value = int(bare[:-1].translate(str.maketrans("XYZ", "012")))
-    return "TRWAGMYFPDXBNJZSQVHLCKE"[value % 23] == bare[-1]
-
-
-def _french(number: str) -> bool:
-    bare = number.replace(" ", "")
-    value = int(bare[:13].replace("2A", "19").replace("2B", "18"))
-    return 97 - value % 97 == int(bare[13:])
-
-
-def _italian(number: str) -> bool:
-    odd = [1, 0, 5, 7, 9, 13, 15, 17, 19, 21, 2, 4, 18, 20, 11, 3, 6, 8, 12, 14, 16, 10, 22, 25, 24, 23]
-    values = [int(letter) if letter.isdigit() else ord(letter) - ord("A") for letter in number[:15]]
-    total = sum(odd[value] if place % 2 == 0 else value for place, value in enumerate(values))
-    return chr(ord("A") + total % 26) == number[15]
-
-
-def _finnish(number: str) -> bool:
-    day, month = number[:2], number[2:4]
-    check = "0123456789ABCDEFHJKLMNPRSTUVWXY"[int(number[:6] + number[7:10]) % 31]
-    return check == number[10] and _is_date("2000", month, day)
-
-
-_NATIONAL: Final[list[tuple[re.Pattern[str], Callable[[str], bool]]]] = [
-    (_CHINESE, _chinese),
-    (_BRAZILIAN, _brazilian),
-    (_SPANISH, _spanish),
-    (_FRENCH, _french),
-    (_ITALIAN, _italian),
-    (_FINNISH, _finnish),
-]
-
-
-def _is_date(year: str, month: str, day: str) -> bool:
+@cache
+def _library(name: str) -> Any:
+    """A module of the extra `pii`; None where it is not installed."""
     try:
-        return 1900 <= date(int(year), int(month), int(day)).year <= 2100
-    except ValueError:
+        return import_module(name)
+    except ModuleNotFoundError:
+        return None
+
+
+def _valid(module: str, number: str) -> bool:
+    checker = _library(module)
+    return checker is None or bool(checker.is_valid(number))
+
+
+def _possible_phone(number: str) -> bool:
+    library = _library("phonenumbers")
+    try:
+        return library is None or bool(library.is_possible_number(library.parse(number)))
+    except library.NumberParseException:
         return False
 
 

@@ -4,6 +4,7 @@ import pytest
 from run_fixtures import recipe, sample, trace
 
 from distill.errors import RecipeError
+from filters.signals import personal_data
 from filters.signals.personal_data import FINDERS, Sensitive
 from filters.signals.registry import build, identity
 
@@ -82,6 +83,26 @@ def test_numbers_that_only_look_like_personal_data_are_none(text):
     assert kinds("The chart. " + text) is None
 
 
+CHECKED = ["110105194912310021", "CPF 529.982.247-26", "DNI 12345678A", "RSSMRA85T10A562T", "131052-308U"]
+
+
+@pytest.mark.parametrize("text", CHECKED)
+def test_without_the_extra_the_form_of_a_national_number_counts(text, monkeypatch):
+    assert kinds(text) is None
+    monkeypatch.setattr(personal_data, "_library", lambda _: None)
+    assert kinds(text) == "national_id"
+    assert kinds("Call +49 30 1234567 and write 2 55 08 14 168 025 38") == "phone+national_id"
+
+
+def test_the_identity_names_the_libraries_that_check(tmp_path, monkeypatch):
+    made = recipe(tmp_path, '[filter]\nsignals = ["sensitive"]\n')
+    (family,) = build(made)
+    assert "python-stdnum 2" in family.checked_by and "phonenumbers" in family.checked_by
+    with_extra = identity((family,))
+    monkeypatch.setattr(personal_data, "checked_by", lambda: "")
+    assert identity(build(made)) != with_extra
+
+
 def test_every_finding_counts_and_none_is_kept():
     (row,) = Sensitive().measure(sample(), [trace(reasoning="a@b.de, c@d.fr", answer="Tel. 030 1234567")])
     assert row == {
@@ -112,7 +133,7 @@ def test_words_of_a_list_are_found_as_whole_words_in_any_case(tmp_path):
     assert count("这里有炸弹。") == 1
     assert count("NAÏVE") == 1
     assert count("The bombastic speech; they hate a speech.") == 0
-    assert identity((family,))["sensitive"].keys() == {"version", "words_sha256"}
+    assert identity((family,))["sensitive"].keys() == {"version", "words_sha256", "checked_by"}
 
 
 @pytest.mark.parametrize("content", [None, b"# nothing\n", b"\xff\xfe\x00"])

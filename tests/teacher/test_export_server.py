@@ -138,14 +138,14 @@ def test_without_any_vllm_the_message_says_how_to_name_one(tmp_path: Path) -> No
 def test_what_the_image_library_of_a_cpu_needs_is_declared_to_the_server_only_where_it_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = {"vllm": True, "broken_torchvision": True, "gpu": False}
+    found, command = {"vllm": True, "broken_torchvision": True, "gpu": False}, (sys.executable, "-m", "vllm")
     monkeypatch.setattr(export_server, "_probe", lambda *_: found)
-    fitted = export_server._fitted(Server(environment={"PYTHONPATH": "mine"}), tmp_path, {})
+    fitted = export_server._fitted(Server(command=command, environment={"PYTHONPATH": "mine"}), tmp_path, {})
     assert fitted.environment["PYTHONPATH"] == f"{tmp_path}{os.pathsep}mine"
     assert "nms" in (tmp_path / "sitecustomize.py").read_text()
     assert fitted.environment["VLLM_CPU_KVCACHE_SPACE"] == "1"
     found.update(broken_torchvision=False, gpu=True)
-    assert export_server._fitted(Server(), tmp_path, {}).environment == {}
+    assert export_server._fitted(Server(command=command), tmp_path, {}).environment == {}
 
 
 def test_bodies_state_every_sampling_value(tmp_path: Path) -> None:
