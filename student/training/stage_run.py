@@ -1,0 +1,360 @@
+"""The steps of one training stage, over what they have made so far: model, rows, memory plan, step dataset, weights.
+
+student/training/stage.py calls them in their order. Does not decide which stages run (student/train.py) and holds no
+training loop (student/training/trainer.py).
+"""
+
+import os
+import time
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+import torch
+from peft import PeftModel
+from transformers import PreTrainedModel, ProcessorMixin
+
+from distill.artifacts.files import describe, write_json
+from distill.artifacts.layout import (
+    ADAPTER,
+    CACHE,
+    CHECKPOINTS,
+    COVERAGE,
+    DISTRIBUTIONS,
+    METRICS,
+    MODEL,
+    PARTS,
+    SETTINGS,
+)
+from distill.artifacts.manifest import Manifest, begin, canonical, fingerprint, versions
+from distill.data.source_images import pictures_of
+from distill.errors import DataError
+from distill.recipe.recipe import Recipe
+from distill.recipe.stages import Stage, Student
+from distill.types import Progress, ProgressCallback
+from student.data import image_tokens, rows, teacher_logprobs
+from student.data.encode import Encoder, Examples, encode
+from student.data.image_tokens import TokenStore
+from student.data.images import ImageStore
+from student.data.teacher_logprobs import TopLogprobs
+from student.distributed import processes
+from student.models import attention, freeze, kernels, loss_head
+from student.models.flops import Cost
+from student.models.inputs import end_ids, pad_id, type_name
+from student.models.quiet import quiet
+from student.models.siq_vl import Parts, parts
+from student.training import checkpoints, freeze_checks, memory, metrics_log, saved_model, step_dataset, trainer
+from student.training.metrics_log import StepLog
+from student.training.session import Session
+from student.training.step_dataset import StepFeed
+from student.validation import early_stopping, measure
+
+PACKAGES = ("torch", "transformers", "trl", "peft", "accelerate", "tokenizers")
+
+
+@dataclass(slots=True, kw_only=True)
+class StageRun:
+    """One stage while it is trained. Each method is one step and leaves its results here; all processes take part."""
+
+    recipe: Recipe
+    run: Path
+    stage: Stage
+    """From `plan_memory` on with the settings that fit the memory."""
+    fields: Mapping[str, Any]
+    """The settings that the fingerprint covers."""
+    start: Path | None
+    """The model folder of the stage before; None: the recipe's student."""
+    session: Session
+    on_progress: ProgressCallback
+    begun: float = field(default_factory=time.perf_counter)
+
+    processor: ProcessorMixin = field(init=False)
+    model: PreTrainedModel = field(init=False)
+    parts: Parts = field(init=False)
+    store: ImageStore = field(init=False)
+    encoder: Encoder = field(init=False)
+    examples: Examples = field(init=False)
+    held_out: Examples = field(init=False)
+    """Rows that validation measures and the stage does not train on."""
+    row_counts: dict[str, int] = field(init=False)
+    """Rows held out and images made smaller, where there can be any."""
+    student: PreTrainedModel | PeftModel = field(init=False)
+    """The model as it is trained: with adapters, everything else frozen."""
+    table: list[freeze.PartRow] = field(init=False)
+    frozen: dict[str, str] = field(init=False)
+    """Digests of the frozen tensors before training."""
+    distributions: TopLogprobs | None = field(init=False)
+    images: ImageStore | TokenStore = field(init=False)
+    steps: StepFeed = field(init=False)
+    last: StepLog = field(init=False)
+
+    @property
+    def folder(self) -> Path:
+        return self.run / "train" / self.stage.name
+
+    @property
+    def settings(self) -> Student:
+        assert self.recipe.student is not None
+        return self.recipe.student
+
+    @property
+    def dtype(self) -> torch.dtype:
+        dtype: torch.dtype = getattr(torch, self.settings.dtype)
+        return dtype
+
+    @property
+    def device(self) -> torch.device:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+    @property
+    def max_pixels(self) -> int:
+        return rows.max_pixels(self.recipe, self.stage)
+
+    def note_settings(self) -> None:
+        """Write down what the stage is trained with. Raises StaleError where it was begun with other settings."""
+        if processes.is_main():
+            begin(
+                self.folder / SETTINGS,
+                self.fields,
+                begun=any(self.folder.glob(f"{CHECKPOINTS}/*")),
+                remedy="take the change back to resume it, or add --fresh "
+                f"(with --stage {self.stage.name} for this stage alone)",
+            )
+
+    def load_model(self, *, again: bool) -> None:
+        """Load the start model; `again`: a later stage of this command starts from the same."""
+        with quiet():
+            self.model, self.processor = self.session.bases.take(self.recipe, self.start, again=again)
+        self.parts = parts(self.model)
+
+    def read_rows(self) -> None:
+        """Read and tokenise the rows, and hold some out for validation. Raises DataError where none can be used."""
+        with processes.main_first():
+            readable = self._readable()
+        self.examples, self.held_out = measure.split(readable, self.stage)
+        step_dataset.require_something_to_learn(self.examples, self.stage)
+        self.row_counts = {"held_out": len(self.held_out)} if self.stage.validation is not None else {}
+        self.row_counts |= {"shrunk": readable.shrunk} if readable.shrunk else {}
+        dropped = dict(sorted(readable.dropped.items()))
+        self._report("read", len(readable), len(readable), "rows", dropped | self.row_counts | self.store.facts)
+
+    def _readable(self) -> Examples:
+        self.session.store = self.session.store or ImageStore(
+            self.processor,
+            self.dtype,
+            memory_bytes=int(self.settings.image_memory_gb * 1e9),
+            disk_bytes=int(self.settings.image_disk_gb * 1e9),
+            folder=self.run / "train" / CACHE,
+        )
+        self.store = self.session.store
+        self.encoder = Encoder(self.processor, end_ids(self.model))
+        dropped: Counter[str] = Counter()
+        examples = encode(
+            rows.read(self.recipe, self.run, self.stage, dropped),
+            self.encoder,
+            self.store,
+            max_length=self.stage.max_length,
+            max_pixels=self.max_pixels,
+            too_long=self.stage.too_long,
+            dropped=dropped,
+        )
+        if not len(examples):
+            reasons = ", ".join(f"{reason}: {count}" for reason, count in sorted(dropped.items()))
+            raise DataError(
+                f"stage '{self.stage.name}': no row of data = {self.stage.data!r} can be trained on "
+                f"({reasons or 'the data is empty'}); max_length is {self.stage.max_length} tokens, image tokens "
+                "included"
+            )
+        return examples
+
+    def prepare_model(self) -> None:
+        """Give the model our loss, attention and kernels, add adapters, and freeze everything else."""
+        model = self.model
+        loss_head.require_plain_head(model, torch.tensor([self.encoder.prompts([("?", 0)])[0]]), type_name(model))
+        loss_head.attach(model)
+        attention.use(model, attention.choose(self.settings.attention, self.device, model.dtype))
+        kernels.apply(self.stage.kernels, model, self.parts)
+        torch.manual_seed(self.recipe.seed)
+        with quiet():
+            self.student = freeze.prepare(model, self.parts, self.stage.train, self.stage.lora)
+
+    def plan_memory(self) -> None:
+        """Settle micro-batches and gradient checkpointing by the memory of the device."""
+        patches_per_token = Cost.of(self.student, self.parts).patches_per_token
+        self.stage = memory.settled(
+            self.stage,
+            self.model,
+            self.parts,
+            patches_per_token=self.examples.image_share(self.encoder.image_id) * patches_per_token,
+            available=memory.available(self.device),
+        )
+
+    def note_parts(self) -> None:
+        """Write down which parts are trained, and the digests of those that are not."""
+        self.table = freeze.table(self.student, self.parts)
+        self.frozen = freeze_checks.frozen_digests(self.student, self.parts)
+        if processes.is_main():
+            write_json(
+                self.folder / PARTS,
+                {
+                    "parts": freeze.table_values(self.table),
+                    "frozen_sha256": freeze_checks.by_role(self.frozen, self.parts),
+                    "gradient_checkpointing": self.stage.gradient_checkpointing,
+                },
+            )
+
+    def read_distributions(self) -> None:
+        """Read the teachers' log-probabilities of a stage that distils; the main process reads for all."""
+        self.distributions = processes.share(self._distributions() if processes.is_main() else None)
+
+    def _distributions(self) -> TopLogprobs | None:
+        distill = self.stage.distill
+        if distill is None:
+            return None
+        stored = max((teacher.logprobs for teacher in self.recipe.teachers), default=distill.top_k)
+        distributions, coverage = teacher_logprobs.of_examples(
+            self.run / "generate",
+            self.examples.rows,
+            top_k=min(distill.top_k, stored),
+            decode=lambda ids: str(self.processor.tokenizer.decode(ids, skip_special_tokens=True)),
+            folder=self.folder / DISTRIBUTIONS,
+        )
+        teachers = dict(sorted(coverage.items()))
+        by_teacher = {name: asdict(covered) for name, covered in teachers.items()}
+        write_json(self.folder / COVERAGE, {"rows": len(self.examples), "teachers": by_teacher})
+        self._report(
+            "distributions",
+            sum(covered.traces for covered in teachers.values()),
+            len(self.examples),
+            "rows",
+            {name: f"{covered.share:.1%} of its tokens" for name, covered in teachers.items()},
+        )
+        return distributions
+
+    def encode_images(self) -> None:
+        """Compute image tokens once where the stage trains nothing that they go through."""
+        with processes.main_first():
+            self.images = image_tokens.for_stage(
+                self.model,
+                self.parts,
+                self.store,
+                self.examples,
+                self.stage,
+                self.settings,
+                image_id=self.encoder.image_id,
+                max_pixels=self.max_pixels,
+                folder=self.run / "train" / CACHE,
+                device=self.device,
+                sharers=image_tokens.sharing(self.recipe.stages, self.stage),
+                on_progress=self.on_progress,
+            )
+
+    def build_steps(self) -> None:
+        """Plan which rows every step holds."""
+        self.steps = step_dataset.feed(
+            self.student,
+            self.parts,
+            self.examples,
+            self.images,
+            self.stage,
+            image_id=self.encoder.image_id,
+            pad_id=pad_id(self.processor),
+            max_pixels=self.max_pixels,
+            type_name=type_name(self.model),
+            seed=self.recipe.seed,
+            distributions=self.distributions,
+            process=processes.rank(),
+            processes=processes.count(),
+        )
+
+    def train(self) -> None:
+        """Train from the last checkpoint, measuring on the way; then check that nothing frozen has changed."""
+        validation = early_stopping.of_stage(
+            self.recipe,
+            self.stage,
+            self.folder,
+            self.student,
+            self.processor,
+            self.encoder,
+            self.store,
+            self.held_out,
+            self.on_progress,
+        )
+        done = checkpoints.last_step(self.folder / CHECKPOINTS)
+        log = metrics_log.journal(self.folder / METRICS, done) if processes.is_main() else nullcontext()
+        with log as metrics:
+
+            def on_log(entry: StepLog) -> None:
+                if metrics is not None:
+                    metrics.append(asdict(entry))
+                facts = {"loss": entry.loss, "tokens/s": round(entry.tokens_per_s)}
+                self._report("train", entry.step, entry.steps, "steps", facts)
+
+            self.last = trainer.fit(
+                self.student,
+                self.processor,
+                self.parts,
+                self.steps,
+                self.stage,
+                folder=self.folder / CHECKPOINTS,
+                seed=self.recipe.seed,
+                dtype=self.dtype,
+                workers=decoding_processes(self.images),
+                on_log=on_log,
+                watch=validation,
+            )
+        freeze_checks.require_equal(self.frozen, freeze_checks.frozen_digests(self.student, self.parts))
+
+    def save_model(self) -> None:
+        """Gather the student in the main process, and write it and its adapters there."""
+        with quiet():
+            student = saved_model.whole(self.student, self.recipe, self.stage, self.start, self.parts)
+            if processes.is_main():
+                merged = self.stage.lora is not None
+                saved_model.save(self.folder, student, self.processor, self.parts, merged=merged)
+
+    def write_manifest(self) -> Manifest:
+        """Write the manifest, in the main process: the stage is finished."""
+        folder, frozen = self.folder, freeze_checks.by_role(self.frozen, self.parts)
+        return Manifest(
+            stage=f"train {self.stage.name}",
+            fingerprint=fingerprint(self.fields),
+            fields=orjson.loads(canonical(self.fields)),
+            inputs={f"frozen.{role}": digest for role, digest in frozen.items()}
+            | pictures_of(self.recipe, rows.sources_of(self.stage)),
+            outputs={file.relative_to(folder).as_posix(): describe(file) for file in self._outputs()},
+            counts={
+                "rows": len(self.examples),
+                **self.row_counts,
+                "steps": self.last.step,
+                "images": self.last.images,
+                "trainable_parameters": sum(row.trainable for row in self.table),
+                "parameters": sum(row.parameters for row in self.table),
+                **{f"dropped_{reason}": count for reason, count in sorted(self.examples.dropped.items())},
+            },
+            tokens={"trained": self.last.tokens, "response": self.last.response_tokens},
+            versions=versions(*PACKAGES),
+            seconds=round(time.perf_counter() - self.begun, 3),
+        ).write(folder)
+
+    def _outputs(self) -> list[Path]:
+        """The files that the stage leaves, sorted."""
+        folder, stage = self.folder, self.stage
+        files = [*(folder / MODEL).iterdir(), folder / METRICS, folder / PARTS]
+        files += [*(folder / ADAPTER).iterdir()] if stage.lora else []
+        files += [folder / COVERAGE] if stage.distill else []
+        files += [path for path in early_stopping.files(folder) if path.is_file()] if stage.validation else []
+        return sorted(files)
+
+    def _report(self, step: str, done: int, total: int, unit: str, facts: Mapping[str, Any]) -> None:
+        name = f"{step} {self.stage.name}"
+        self.on_progress(Progress(stage=name, done=done, total=total, unit=unit, facts=dict(facts)))
+
+
+def decoding_processes(images: ImageStore | TokenStore) -> int:
+    """Processes that decode images: none while all features are in memory."""
+    return min(4, max(1, (os.cpu_count() or 1) // processes.local_count())) if images.full else 0
