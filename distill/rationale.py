@@ -1,37 +1,99 @@
-"""What a student said, taken apart into reasoning and answer. Reads text only (student/inference/generation.py makes
-it)."""
+"""Think tags: how a text is split into rationale and answer, and how the two become one text.
 
-from dataclasses import dataclass
+Everything that knows a think tag is here: the parser of teachers' completions, the judge, the dataset's rows, a
+student's replies. Pure, and linear in the length of a text. Does not look for an answer inside the part after the
+thinking (teacher/messages/parse.py, distill/answers/final_answer.py).
+"""
 
-OPEN, CLOSE = "<think>", "</think>"
+import re
+from typing import Literal, NamedTuple
+
+TAGS = (
+    ("<think>", "</think>"),
+    ("<thinking>", "</thinking>"),
+    ("<reasoning>", "</reasoning>"),
+    ("<thought>", "</thought>"),
+    ("[THINK]", "[/THINK]"),
+    ("◁think▷", "◁/think▷"),
+)
+OPEN, CLOSE = TAGS[0]
+ANY_TAG = re.compile(r"</?\s*(?:think|thinking|thought|reasoning)\s*>", re.IGNORECASE)
+"""A think tag as a model may misspell it: any case, blanks before the bracket closes."""
+NO_THINK = " /no_think"
+"""The end of a question that asks a student of two modes for the answer alone."""
+
+Style = Literal["think", "plain"]
+"""How a rationale stands before its answer: in think tags, or as plain text and a blank line."""
+State = Literal["closed", "open", "malformed", "none"]
+"""One closed think block; a block that does not close; tags in another order or number; no tag."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SplitReply:
-    """A reply taken apart."""
+class SplitText(NamedTuple):
+    """A text as rationale and answer."""
 
-    reasoning: str
+    rationale: str
+    """Without blanks around it."""
     answer: str
-    well_formed: bool
-    """One closed think block, or none, and an answer after it."""
+    """All that follows the thinking, as it stands."""
+    state: State
+
+    @property
+    def well_formed(self) -> bool:
+        """One closed think block, or none, and an answer after it."""
+        return self.state in ("closed", "none") and bool(self.answer.strip())
 
 
-def take_apart(text: str, *, plain: bool = False) -> SplitReply:
-    """Reasoning and answer of a reply; with `plain`, the rationale is everything before the last blank line.
+def split(text: str, style: Style = "think") -> SplitText:
+    """Split a text at its think tags, of the kind that occurs first; in plain style at its last blank line.
 
-    A think block that never closes holds no answer. The opening tag may be missing: templates may write it.
+    The opening tag may be missing, as chat templates write it. A block that does not close has no answer.
     """
-    if plain:
-        reasoning, _, answer = text.rpartition("\n\n")
-        return SplitReply(reasoning=reasoning.strip(), answer=answer.strip(), well_formed=bool(answer.strip()))
-    before, closed, after = text.partition(CLOSE)
-    if closed:
-        reasoning = before.partition(OPEN)[2] if OPEN in before else before
-        extra = OPEN in after or CLOSE in after or before.count(OPEN) > 1
-        answer = after.rpartition(CLOSE)[2] if CLOSE in after else after
-        return SplitReply(
-            reasoning=reasoning.strip(), answer=answer.strip(), well_formed=bool(answer.strip()) and not extra
-        )
-    if OPEN in text:
-        return SplitReply(reasoning=text.partition(OPEN)[2].strip(), answer="", well_formed=False)
-    return SplitReply(reasoning="", answer=text.strip(), well_formed=bool(text.strip()))
+    if style == "plain":
+        rationale, _, answer = text.rpartition("\n\n")
+        return SplitText(rationale.strip(), answer, "none")
+    tags = _tags_in(text)
+    if tags is None:
+        return SplitText("", text, "none")
+    opening, closing = tags
+    opens, closes = text.count(opening), text.count(closing)
+    before, _, after = text.rpartition(closing) if closes else (text, "", "")
+    start = before.find(opening)
+    inside = before[start + len(opening) :] if start >= 0 else before
+    well_formed = closes <= 1 and opens <= 1 and opening not in after and not before[: max(start, 0)].strip()
+    rationale = inside.replace(opening, "").replace(closing, "").strip()
+    if not well_formed:
+        return SplitText(rationale, after.replace(opening, ""), "malformed")
+    return SplitText(rationale, after, "closed" if closes else "open")
+
+
+def _tags_in(text: str) -> tuple[str, str] | None:
+    """The kind of think tags that occurs first."""
+    first, kind = len(text), None
+    for pair in TAGS:
+        for tag in pair:
+            position = text.find(tag, 0, first)  # only what comes before the first one known so far
+            if position >= 0:
+                first, kind = position, pair
+    return kind
+
+
+def thinking_end(text: str) -> int:
+    """Where the text after the last closing tag of any kind begins; 0 without one."""
+    return max((text.rfind(closing) + len(closing) for _, closing in TAGS if closing in text), default=0)
+
+
+def join(rationale: str, answer: str, style: Style) -> str:
+    """The turn that a student learns: an empty rationale leaves an empty think block, or nothing in plain style."""
+    if style == "think":
+        return f"{OPEN}\n{rationale}\n{CLOSE}\n\n{answer}"
+    return f"{rationale}\n\n{answer}" if rationale else answer
+
+
+def enclose(rationale: str, answer: str) -> str:
+    """The raw text of a completion whose rationale came in a field of its own; `split` gives both back.
+
+    Without an answer nothing shows that the thinking ended, so the tag stays open.
+    """
+    if not rationale:
+        return answer
+    return f"{OPEN}{rationale}{CLOSE}{answer}" if answer.strip() else f"{OPEN}{rationale}"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from distill import packages
 from distill.artifacts.files import directory_sha256
 from distill.errors import RecipeError
+from distill.rationale import join
 from distill.recipe.recipe import Recipe
 from distill.types import Sample, Trace
 
@@ -82,8 +83,6 @@ def _lazy_fit(
     recipe: Recipe, checkpoint: str, revision: str | None
 ) -> Callable[[list[tuple[Sample, Trace]]], list[dict[str, Any]]]:
     """A function that loads the student with the first traces it is given."""
-    from filters.dataset.writer import assistant
-
     loaded: list[Callable[[Sequence[Any]], list[dict[str, Any]]]] = []
     settings = recipe.filter.student
 
@@ -106,7 +105,7 @@ def _lazy_fit(
         said = []
         for sample, trace in pairs:
             # What would be trained on, in the teacher's own words even where the dataset has the gold's spelling.
-            before = assistant(trace.reasoning.strip(), "", recipe.filter.rationale)
+            before = join(trace.reasoning.strip(), "", recipe.filter.rationale)
             row = TrainingRow(
                 id=trace.id,
                 images=sample.images,

@@ -21,9 +21,9 @@ from distill.artifacts.manifest import MANIFEST, Manifest, changes, differences,
 from distill.data import reader
 from distill.data.source_images import pictures_of, require_same_pictures
 from distill.errors import DataError, StaleError
+from distill.rationale import NO_THINK
 from distill.recipe.recipe import Recipe
 from distill.types import ProgressCallback, Sample, unwatched
-from student.data.rows import NO_THINK
 from student.evaluation import collect_replies, report, students
 from student.evaluation import metrics as figures
 from student.evaluation.collect_replies import REPLIES, Connect, Engines, Key, QuestionSet, Reply, Serve

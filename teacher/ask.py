@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from distill.errors import RecipeError
+from distill.rationale import TAGS, thinking_end
 from distill.recipe.recipe import Recipe
 from distill.recipe.teachers import Sampling, Teacher
 from distill.types import ImageRef, Sample
 from teacher.engines.http_client import ChatClient
 from teacher.messages.completion import Completion
-from teacher.messages.parse import TAGS
 from teacher.messages.prompts import Prompt, prompt_sha
 from teacher.messages.request import Model, Request, model_of
 from teacher.store import question_plan
@@ -78,9 +78,8 @@ def spoken(text: str, *, tagged: bool = False) -> str:
     `tagged`: the chat template opens the thinking, so a text without a closing tag is all thinking. Other than in a
     trace, nothing is cut out of the rest: how an answer is read is the asker's business.
     """
-    closed = [text.rfind(closing) + len(closing) for _, closing in TAGS if closing in text]
-    if closed:
-        return text[max(closed) :].strip()
+    if end := thinking_end(text):
+        return text[end:].strip()
     if tagged or text.lstrip().startswith(tuple(opening for opening, _ in TAGS)):
         return ""
     return text.strip()

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+from distill.rationale import thinking_end
+
 MAX_CHARACTERS: Final = 2_000
 """Of a final answer; what follows is no answer any more, and comparisons need not be fast on it."""
 
@@ -58,8 +60,7 @@ def _found(text: str) -> FinalAnswer:
     if not text.isascii() and _SURROGATE.search(text):
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     marked = False
-    if "</think" in text:
-        text = text[max(text.rfind(end) + len(end) if end in text else 0 for end in ("</think>", "</thinking>")) :]
+    text = text[thinking_end(text) :]
     if "<answer>" in text:
         text, marked = text.rpartition("<answer>")[2].partition("</answer>")[0], True
     boxed = _boxed(text)

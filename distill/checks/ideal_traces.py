@@ -7,6 +7,7 @@ import pyarrow as pa
 from distill.checks.context import CheckContext
 from distill.checks.results import CheckResult, warning
 from distill.errors import DistillError
+from distill.rationale import enclose
 from distill.recipe.filter import Rule
 from distill.types import Outcome, Sample, Trace, Usage
 from filters.signals import registry
@@ -66,7 +67,7 @@ def _ideal(sample: Sample, sentences: int) -> Trace:
         seed=0,
         reasoning=reasoning,
         answer=answer,
-        text=f"<think>{reasoning}</think>{answer}",
+        text=enclose(reasoning, answer),
         outcome=Outcome.COMPLETE,
         finish_reason="stop",
         usage=Usage(prompt=64, image=49, reasoning=words, answer=2),

@@ -14,6 +14,7 @@ import orjson
 
 from distill.artifacts import manifest
 from distill.artifacts.manifest import Manifest
+from distill.rationale import CLOSE, OPEN
 from distill.recipe.recipe import Recipe
 from filters.dataset.card_facts import DUPLICATES, STATES, CardFacts, ComparedQuestions, facts
 from filters.decisions.dataset_checks import DatasetCheck, Health
@@ -118,7 +119,7 @@ def _header(recipe: Recipe, rows: int, digest: str) -> str:
 
 def _contents(recipe: Recipe) -> str:
     style = (
-        "`<think>` rationale `</think>` answer"
+        f"`{OPEN}` rationale `{CLOSE}` answer"
         if recipe.filter.rationale == "think"
         else "the rationale, a blank line, the answer"
     )

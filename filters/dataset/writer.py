@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import duckdb
 import orjson
@@ -19,13 +19,12 @@ import pyarrow.parquet as pq
 from distill.artifacts.files import atomic_path, storage_errors
 from distill.data import images
 from distill.errors import ImageError
+from distill.rationale import Style, join
 from distill.recipe.recipe import Recipe
 from distill.types import Sample, Trace
 from filters.signals.schema import FACTS
 from filters.tables.signal_database import order, text
 from filters.tables.trace_index import PlannedTraces
-
-Style = Literal["think", "plain"]
 
 _IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 _MESSAGE = pa.struct([("role", pa.string()), ("content", pa.string())])
@@ -134,7 +133,7 @@ def row(
         "images": pictures,
         "messages": [
             {"role": "user", "content": sample.question},
-            {"role": "assistant", "content": assistant(rationale, answer, style)},
+            {"role": "assistant", "content": join(rationale, answer, style)},
         ],
         "sample_id": sample.id,
         "trace_id": trace.id,
@@ -145,13 +144,6 @@ def row(
         "weight": weight,
         "signals": orjson.dumps(signals, option=orjson.OPT_SORT_KEYS).decode(),
     }
-
-
-def assistant(rationale: str, answer: str, style: Style) -> str:
-    """The assistant's turn: an empty rationale leaves an empty think block, or nothing at all in plain style."""
-    if style == "think":
-        return f"<think>\n{rationale}\n</think>\n\n{answer}"
-    return f"{rationale}\n\n{answer}" if rationale else answer
 
 
 def _chosen(

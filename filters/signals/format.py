@@ -10,11 +10,11 @@ from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 
+from distill.rationale import ANY_TAG
 from distill.recipe.recipe import Recipe
 from distill.types import Outcome, Sample, Trace
 from filters.signals.base import NOT_APPLICABLE, OK, family
 
-_THINK_TAG = re.compile(r"</?\s*(?:think|thinking|thought|reasoning)\s*>", re.IGNORECASE)
 # A placeholder left in the text makes the trainer look for an image that is not there.
 _IMAGE_PLACEHOLDER = re.compile(
     r"<image(?:_soft_token)?>|<img>|</img>|<IMG_CONTEXT>|\[IMG\]|<\|?(?:image|image_pad|vision_start|vision_end)\|?>"
@@ -91,8 +91,8 @@ def format_problem(reasoning: str, answer: str) -> str | None:
     tags = "<" in both or "[" in both
     found = {
         "empty_answer": not answer.strip(),
-        "think_tag_in_answer": tags and _THINK_TAG.search(answer),
-        "think_tag_in_reasoning": tags and _THINK_TAG.search(reasoning),
+        "think_tag_in_answer": tags and ANY_TAG.search(answer),
+        "think_tag_in_reasoning": tags and ANY_TAG.search(reasoning),
         "image_placeholder": tags and _IMAGE_PLACEHOLDER.search(both),
         "special_token": tags and _SPECIAL_TOKEN.search(both),
         "unreadable_characters": _unreadable(both),
@@ -113,7 +113,7 @@ def truncated_by(trace: Trace) -> str | None:
     if trace.finish_reason == "length" or trace.outcome in (Outcome.TRUNCATED_THINKING, Outcome.TRUNCATED_ANSWER):
         return "length"
     reasoning, answer = trace.reasoning.rstrip(), trace.answer.rstrip()
-    tags = _THINK_TAG.findall(trace.text) if "<" in trace.text else ()
+    tags = ANY_TAG.findall(trace.text) if "<" in trace.text else ()
     if tags and not tags[-1].startswith("</"):
         return "open_think_tag"
     last = answer or reasoning

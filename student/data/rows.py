@@ -18,6 +18,7 @@ import orjson
 from distill.artifacts.manifest import Manifest, flatten, require
 from distill.data import images, reader
 from distill.errors import DataError
+from distill.rationale import NO_THINK, Style, join
 from distill.recipe.data import DataSource
 from distill.recipe.recipe import Recipe
 from distill.recipe.stages import Stage, is_traces
@@ -26,8 +27,6 @@ from distill.types import BadRow, ImageRef
 NO_ANSWER = "no_answer"
 MALFORMED = "malformed_row"
 """A trace that lacks what it must have, such as after the dataset was edited by hand."""
-NO_THINK = " /no_think"
-"""What a question ends with that asks a student of two modes for the answer alone."""
 _READ_ROWS = 256
 _COLUMNS = ("images", "messages", "answer", "rationale", "sample_id", "trace_id", "teacher", "weight", "signals")
 
@@ -120,7 +119,7 @@ def _traces(recipe: Recipe, run: Path, stage: Stage, dropped: Counter[str]) -> I
                 for batch in table.iter_batches(batch_size=_READ_ROWS, columns=there):
                     for values in batch.to_pylist():
                         try:
-                            row = _trace(values, file, position, stage, plain=recipe.filter.rationale == "plain")
+                            row = _trace(values, file, position, stage, recipe.filter.rationale)
                         except (TypeError, ValueError, AttributeError, IndexError):
                             dropped[MALFORMED] += 1
                         else:
@@ -146,12 +145,12 @@ def _require_written(stage_folder: Path, files: list[Path]) -> None:
         )
 
 
-def _trace(values: dict[str, Any], file: Path, position: int, stage: Stage, *, plain: bool) -> TrainingRow:
+def _trace(values: dict[str, Any], file: Path, position: int, stage: Stage, style: Style) -> TrainingRow:
     question = "\n".join(message["content"] for message in values["messages"] if message["role"] == "user")
     answer, identity = values["answer"], values["trace_id"]
     response = values["messages"][-1]["content"] if stage.target == "rationale" else answer
     if stage.target == "rationale" and _share(identity) < stage.no_think:
-        question, response = question + NO_THINK, answer if plain else f"<think>\n\n</think>\n\n{answer}"
+        question, response = question + NO_THINK, join("", answer, style)
     rationale = values.get("rationale") or ""
     begin = response.find(rationale) if rationale else -1
     pass_rate = orjson.loads(values.get("signals") or "{}").get("question_pass_rate")

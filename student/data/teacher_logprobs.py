@@ -19,9 +19,9 @@ import numpy as np
 
 from distill.artifacts.files import storage_errors
 from distill.errors import DataError, ModelError
+from distill.rationale import NO_THINK
 from distill.recipe.stages import TRACES
 from distill.traces import logprobs
-from student.data.rows import NO_THINK
 
 if TYPE_CHECKING:
     from student.data.encode import Example

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from distill.artifacts.damaged_lines import recovered
 from distill.artifacts.journal import Journal
 from distill.errors import ModelError, RecipeError
-from distill.rationale import take_apart
+from distill.rationale import split
 from distill.recipe.recipe import Recipe
 from distill.types import Progress, ProgressCallback, Sample
 from student.evaluation import students
@@ -362,7 +362,7 @@ def _counted(answer: Any) -> Reply:
     rationale = answer.reasoning_tokens
     if rationale is None and answer.tokens is not None:
         text = answer.text.strip()
-        rationale = round(answer.tokens * len(take_apart(text).reasoning) / len(text)) if text else 0
+        rationale = round(answer.tokens * len(split(text).rationale) / len(text)) if text else 0
     return {
         "text": answer.text,
         "tokens": answer.tokens,

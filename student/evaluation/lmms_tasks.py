@@ -23,9 +23,9 @@ from distill.data.arrow import table_of
 from distill.data.gold_answers import VOTES
 from distill.data.sources import settings as settings_of
 from distill.errors import DataError
+from distill.rationale import NO_THINK
 from distill.recipe.recipe import Recipe
 from distill.types import Sample
-from student.data.rows import NO_THINK
 
 QUESTIONS, JUDGE = "questions.parquet", "judge.json"
 FIGURES = ("accuracy", "undecided_rate", "format_rate")

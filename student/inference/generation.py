@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from transformers import GenerationConfig, PreTrainedModel, ProcessorMixin
 
-from distill.rationale import take_apart
+from distill.rationale import split
 from distill.types import Sample
 from student.data.encode import Encoder, expand
 from student.data.images import ImageStore
@@ -144,6 +144,6 @@ def reply_of(ids: Sequence[int], encoder: Encoder, tokenizer: object) -> Reply:
     said = ids[: _end(ids, encoder)]
     # Special tokens stay visible: think tags may be special, and a stray one is a finding.
     text: str = tokenizer.decode(said, skip_special_tokens=False)  # type: ignore[attr-defined]
-    reasoning = take_apart(text).reasoning
+    reasoning = split(text).rationale
     rationale = len(tokenizer(reasoning, add_special_tokens=False)["input_ids"]) if reasoning else 0  # type: ignore[operator]
     return Reply(text=text, tokens=len(ids), rationale_tokens=rationale, truncated=len(said) == len(ids))

@@ -17,7 +17,7 @@ from distill.grounding.chart_table import find_table
 from distill.grounding.check import ground
 from distill.grounding.derivation import asked
 from distill.grounding.findings import GroundingResult
-from distill.rationale import SplitReply, take_apart
+from distill.rationale import split
 from distill.stats import intervals
 from distill.types import Sample
 
@@ -51,15 +51,16 @@ def judged(
     picture nor question support, among `checked_values` that could be judged. `consistent`: whether the answer is
     what the rationale concludes (distill.answers.consistency). None: there is nothing to say this by.
     """
-    said = take_apart(reply["text"], plain=plain)
+    parts = split(reply["text"], "plain" if plain else "think")
+    rationale, answer = parts.rationale, parts.answer.strip()
     verdict = judge(
-        said.answer,
+        answer,
         sample.answers,
         sample.answer_type,
         relative_tolerance=relative_tolerance,
         options=sample.options,
     )
-    values = _grounded(sample, said.reasoning, table, reading_tolerance)
+    values = _grounded(sample, rationale, table, reading_tolerance)
     references, votes = _references(sample), sample.meta.get(VOTES)
     return {
         "sample_id": sample.id,
@@ -69,43 +70,43 @@ def judged(
         "gold": list(sample.answers),
         "answer_type": verdict.answer_type,
         **reply,
-        "reasoning": said.reasoning,
-        "answer": said.answer,
-        "well_formed": said.well_formed and not reply["truncated"],
+        "reasoning": rationale,
+        "answer": answer,
+        "well_formed": parts.well_formed and not reply["truncated"],
         "verdict": verdict.verdict,
         "reason": verdict.reason,
         "relative_error": verdict.relative_error,
-        "exact": bool(exact_match(said.answer, sample.answers)),
-        "relaxed": any(relaxed_accuracy(said.answer, gold) for gold in sample.answers),
-        "anls": anls(said.answer, sample.answers),
-        "vqa_accuracy": vqa_accuracy(said.answer, votes) if votes else None,
-        "rouge_l": rouge_l(f"{said.reasoning} {said.answer}", sample.answers),
-        "rationale_rouge_l": rouge_l(said.reasoning, references) if references and said.reasoning else None,
-        "consistent": _consistent(sample, said),
+        "exact": bool(exact_match(answer, sample.answers)),
+        "relaxed": any(relaxed_accuracy(answer, gold) for gold in sample.answers),
+        "anls": anls(answer, sample.answers),
+        "vqa_accuracy": vqa_accuracy(answer, votes) if votes else None,
+        "rouge_l": rouge_l(f"{rationale} {answer}", sample.answers),
+        "rationale_rouge_l": rouge_l(rationale, references) if references and rationale else None,
+        "consistent": _consistent(sample, rationale, answer),
         "checked_values": None if values is None else values.checked,
         "unsupported_values": None if values is None else values.count,
         "unsupported": None if values is None else [item.value for item in values.unsupported],
     }
 
 
-def _consistent(sample: Sample, said: SplitReply) -> bool | None:
+def _consistent(sample: Sample, rationale: str, answer: str) -> bool | None:
     """Whether the answer is what the rationale concludes; None where that is left open.
 
     `conclusion` is cautious, as it accuses: it leaves open what has the answer's number somewhere near. For a rate
     that is one-sided, so the right side of a last equation also decides: after "8 - 1 = 7" the answer 1 is another.
     """
-    if not said.reasoning:
+    if not rationale:
         return None
-    found = conclusion(said.reasoning, said.answer, sample.answer_type, sample.options)
+    found = conclusion(rationale, answer, sample.answer_type, sample.options)
     if found is not None:
         return found == "agrees"
-    last = concluded(said.reasoning)
-    if last is None or last.marked or not said.answer or ASIDE.search(last.text):
+    last = concluded(rationale)
+    if last is None or last.marked or not answer or ASIDE.search(last.text):
         return None
     result = last.text.rpartition("=")[2].strip(" .") if "=" in last.text else ""
-    if single(result) is None or set(_DIGITS.findall(result)) & set(_DIGITS.findall(said.answer)):
+    if single(result) is None or set(_DIGITS.findall(result)) & set(_DIGITS.findall(answer)):
         return None
-    meant = judge(result, said.answer, sample.answer_type, options=sample.options)
+    meant = judge(result, answer, sample.answer_type, options=sample.options)
     return False if meant.verdict == "wrong" and meant.answer_type in _NUMERIC else None
 
 

@@ -9,9 +9,9 @@ import orjson
 
 from distill import redact
 from distill.errors import RecipeError
+from distill.rationale import enclose
 from distill.recipe.teachers import Sampling, Teacher
 from teacher.messages.completion import Completion
-from teacher.messages.parse import compose
 
 if TYPE_CHECKING:
     import numpy as np
@@ -174,7 +174,7 @@ def completion_of(body: Any, payload: bytes, latency_s: float, *, logprobs: bool
     of_prompt = read.table("usage.prompt_tokens_details", usage.get("prompt_tokens_details"))
     media = read.table("usage.prompt_tokens_details.multimodal_tokens", of_prompt.get("multimodal_tokens"))
     return Completion(
-        text=compose(content or refusal, reasoning),
+        text=enclose(reasoning, content or refusal),
         finish_reason="content_filter" if refusal and not content else finish,
         stop_reason=read.word("stop_reason", choice.get("stop_reason")),
         prompt_tokens=read.count("usage.prompt_tokens", usage.get("prompt_tokens")) or 0,

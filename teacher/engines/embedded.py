@@ -21,13 +21,13 @@ from transformers import AutoModelForImageTextToText, AutoProcessor
 
 from distill.data import images
 from distill.errors import ImageError, ModelError
+from distill.rationale import TAGS, thinking_end
 from distill.recipe.generate import Generate
 from distill.recipe.teachers import Teacher
 from distill.types import ImageRef
 from teacher.engines.decoding import Batch, BatchRow
 from teacher.engines.image_folders import Folders
 from teacher.messages.completion import Completion, EngineInfo
-from teacher.messages.parse import TAGS
 from teacher.messages.prompts import Prompt, messages
 from teacher.messages.request import Request
 
@@ -219,10 +219,9 @@ class EmbeddedTeacher:
         positions = [text.find(stop) for stop in self.teacher.sampling.stop if stop in text]
         if positions:
             text, finish_reason = text[: min(positions)], "stop"
-        thought = [text.rfind(closing) + len(closing) for _, closing in TAGS if closing in text]
         reasoning_tokens = None
-        if thought:
-            head = self.tokenizer(text[: max(thought)], add_special_tokens=False)["input_ids"]
+        if thought := thinking_end(text):
+            head = self.tokenizer(text[:thought], add_special_tokens=False)["input_ids"]
             reasoning_tokens = min(len(head), len(row.tokens))
         return Completion(
             text=row.prefix + text,

@@ -1,15 +1,16 @@
 """A raw completion to reasoning, answer and outcome.
 
 Pure and repeatable: a trace keeps its raw text, so a better parser is applied to old traces without a GPU. When a
-server hands the reasoning over in a field of its own, `compose` writes it back between tags first, so the text
-alone always suffices. The time is linear in the length of any text (5 ms for 64 kB), so the event loop may call it:
-no pattern here tries the same characters twice. Does not judge whether an answer is right.
+server hands the reasoning over in a field of its own, `rationale.enclose` writes it back between tags first, so the
+text alone always suffices. The time is linear in the length of any text (5 ms for 64 kB), so the event loop may call
+it: no pattern here tries the same characters twice. Does not judge whether an answer is right.
 """
 
 import re
 from dataclasses import dataclass
 from typing import Literal
 
+from distill import rationale
 from distill.types import Outcome
 
 VERSION = 2
@@ -17,14 +18,6 @@ VERSION = 2
 
 Mode = Literal["auto", "field", "tags", "none"]
 
-TAGS = (
-    ("<think>", "</think>"),
-    ("<thinking>", "</thinking>"),
-    ("<reasoning>", "</reasoning>"),
-    ("<thought>", "</thought>"),
-    ("[THINK]", "[/THINK]"),
-    ("◁think▷", "◁/think▷"),
-)
 _ANSWER_TAG, _ANSWER_END = "<answer>", "</answer>"
 # The dot takes the whole text first and gives it back from the end, so that the last cue is found; what follows the
 # word is possessive, so that a run of blanks is read once.
@@ -75,22 +68,12 @@ class ParsedCompletion:
     outcome: Outcome
 
 
-def compose(content: str, reasoning: str) -> str:
-    """The raw text of an answer whose reasoning came in a field of its own.
-
-    Without content nothing shows that the thinking ended, so the tag stays open.
-    """
-    if not reasoning:
-        return content
-    return f"<think>{reasoning}</think>{content}" if content.strip() else f"<think>{reasoning}"
-
-
 def parse(text: str, *, mode: Mode = "auto", finish_reason: str = "stop") -> ParsedCompletion:
     """Split a raw completion and say how it ended; every text has exactly one outcome.
 
     `auto` looks for thinking tags (the opening one may be missing: chat templates write it), then for the
     last "Answer:", "The answer is", <answer> or \\boxed, else the whole text is the answer. `tags` demands tags,
-    `field` trusts the server (its field was written as tags by `compose`), `none` splits nothing.
+    `field` trusts the server (its field was written as tags by `rationale.enclose`), `none` splits nothing.
     """
     cut = finish_reason == "length"
     reasoning, content, state = _split(text, mode, cut=cut)
@@ -99,16 +82,16 @@ def parse(text: str, *, mode: Mode = "auto", finish_reason: str = "stop") -> Par
     return ParsedCompletion(reasoning=reasoning, answer=answer, outcome=outcome)
 
 
-_State = Literal["closed", "open", "malformed", "cued", "none"]
+_State = rationale.State | Literal["cued"]
 
 
 def _split(text: str, mode: Mode, *, cut: bool) -> tuple[str, str, _State]:
     """Reasoning, the rest, and how they were told apart."""
     if mode == "none":
         return "", text, "none"
-    tags = _tags_in(text)
-    if tags is not None:
-        return _by_tags(text, *tags)
+    by_tags = rationale.split(text)
+    if by_tags.state != "none":
+        return by_tags
     if mode == "tags":
         # The chat template may have opened the thinking, so a text that was cut had not left it yet.
         return text.strip(), "", "open" if cut else "malformed" if text.strip() else "none"
@@ -118,29 +101,6 @@ def _split(text: str, mode: Mode, *, cut: bool) -> tuple[str, str, _State]:
     if position is None:
         return "", text, "none"
     return _clean_end(text[:position]), text[position:], "cued"
-
-
-def _tags_in(text: str) -> tuple[str, str] | None:
-    """The kind of thinking tags that a text uses: the kind that occurs first."""
-    first, kind = len(text), None
-    for pair in TAGS:
-        for tag in pair:
-            position = text.find(tag, 0, first)  # only what comes before the first one known so far
-            if position >= 0:
-                first, kind = position, pair
-    return kind
-
-
-def _by_tags(text: str, opening: str, closing: str) -> tuple[str, str, _State]:
-    opens, closes = text.count(opening), text.count(closing)
-    before, _, after = text.rpartition(closing) if closes else (text, "", "")
-    start = before.find(opening)
-    inside = before[start + len(opening) :] if start >= 0 else before
-    well_formed = closes <= 1 and opens <= 1 and opening not in after and not before[: max(start, 0)].strip()
-    reasoning = inside.replace(opening, "").replace(closing, "").strip()
-    if not well_formed:
-        return reasoning, after.replace(opening, ""), "malformed"
-    return reasoning, after, "closed" if closes else "open"
 
 
 def _outcome(text: str, reasoning: str, answer: str, state: _State, *, finish_reason: str, cut: bool) -> Outcome:

@@ -7,7 +7,6 @@ import student_worlds as worlds
 import torch
 
 from distill.data import images
-from distill.rationale import take_apart
 from distill.types import Sample
 from student.data import encode
 from student.data import images as pictures
@@ -100,26 +99,3 @@ def test_a_checkpoints_own_sampling_settings_do_not_leak_in(world: Path, tmp_pat
     before = answers(model, processor, samples, batch_size=3)
     model.generation_config.update(do_sample=True, temperature=9.0, repetition_penalty=3.0, no_repeat_ngram_size=2)
     assert answers(model, processor, samples, batch_size=3) == before
-
-
-@pytest.mark.parametrize(
-    ("text", "reasoning", "answer", "well_formed"),
-    [
-        ("<think>\nrow 1: 2\n</think>\n\n7", "row 1: 2", "7", True),
-        ("row 1: 2\n</think>\n7", "row 1: 2", "7", True),
-        ("7", "", "7", True),
-        ("<think>\nrow 1: 2", "row 1: 2", "", False),
-        ("<think>a</think>", "a", "", False),
-        ("<think>a</think>b</think>7", "a", "7", False),
-        ("", "", "", False),
-    ],
-)
-def test_a_reply_comes_apart(text: str, reasoning: str, answer: str, well_formed: bool):
-    said = take_apart(text)
-    assert (said.reasoning, said.answer, said.well_formed) == (reasoning, answer, well_formed)
-
-
-def test_a_plain_rationale_ends_at_the_last_blank_line():
-    said = take_apart("one row\n\nthen another\n\n7", plain=True)
-    assert (said.reasoning, said.answer) == ("one row\n\nthen another", "7")
-    assert take_apart("7", plain=True).answer == "7"

@@ -12,7 +12,7 @@ import student_worlds as worlds
 import torch
 
 from distill.errors import DataError
-from distill.rationale import take_apart
+from distill.rationale import split
 from distill.recipe.stages import Lora
 from distill.recipe.validation import Validation
 from distill.types import Sample
@@ -158,7 +158,7 @@ def test_figures_are_what_evaluation_says_of_the_same_replies(world: Path, tmp_p
         )
         truth.append(reply)
     # Gold answers that make some replies right: those of the replies themselves.
-    golds = [take_apart(reply.text).answer if place % 2 else "!" for place, reply in enumerate(truth)]
+    golds = [split(reply.text).answer.strip() if place % 2 else "!" for place, reply in enumerate(truth)]
     asked = [replace(sample, answers=(gold,)) for sample, gold in zip(questions.samples, golds, strict=True)]
     figures, predictions = measure.measure(model, replace(questions, samples=asked), None, step=7, steps=9)
     expected = [

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 import student_worlds as worlds
 
+from distill.rationale import NO_THINK
 from distill.recipe.loading import load
 from student.data import rows
 
@@ -48,18 +49,18 @@ def test_a_limit_holds_for_the_stages_own_rows(place: Path):
 
 def test_a_share_of_the_traces_is_learned_without_their_rationale_and_asked_for_in_words(place: Path):
     whole, some = read(place), read(place, more="no_think = 0.5")
-    short = [row for row in some if row.question.endswith(rows.NO_THINK)]
+    short = [row for row in some if row.question.endswith(NO_THINK)]
     assert 10 < len(short) < 30
     for before, row in zip(whole, some, strict=True):
         answer = row.response[slice(*row.answer)]
         assert answer == before.response[slice(*before.answer)]
         if row in short:
-            assert row.question == f"{before.question}{rows.NO_THINK}"
+            assert row.question == f"{before.question}{NO_THINK}"
             assert row.response == f"<think>\n\n</think>\n\n{answer}"
         else:
             assert row == before
     more = read(place, more="no_think = 0.8")
-    assert {row.id for row in short} < {row.id for row in more if row.question.endswith(rows.NO_THINK)}
+    assert {row.id for row in short} < {row.id for row in more if row.question.endswith(NO_THINK)}
     plain = read(place, more="no_think = 1.0", overrides={"filter.rationale": "plain"})
     assert all(row.response == row.response[slice(*row.answer)] for row in plain)
 

@@ -4,8 +4,9 @@ import time
 
 import pytest
 
+from distill.rationale import enclose
 from distill.types import Outcome
-from teacher.messages.parse import compose, parse
+from teacher.messages.parse import parse
 
 C, TT, TA, EA = Outcome.COMPLETE, Outcome.TRUNCATED_THINKING, Outcome.TRUNCATED_ANSWER, Outcome.EMPTY_ANSWER
 RE, RF, MA = Outcome.REPETITION, Outcome.REFUSAL, Outcome.MALFORMED
@@ -104,13 +105,13 @@ def test_any_prefix_of_a_completion_is_parsed_without_failing(text: str) -> None
 
 
 def test_a_reasoning_field_is_written_back_so_that_the_text_suffices() -> None:
-    whole = parse(compose("7", "3 + 4"), mode="auto")
+    whole = parse(enclose("3 + 4", "7"), mode="auto")
     assert (whole.reasoning, whole.answer, whole.outcome) == ("3 + 4", "7", C)
-    cut = parse(compose("", "3 +"), mode="auto", finish_reason="length")
+    cut = parse(enclose("3 +", ""), mode="auto", finish_reason="length")
     assert (cut.reasoning, cut.outcome) == ("3 +", TT)
-    ended_inside = parse(compose("", "3 + 4"), mode="auto", finish_reason="stop")
+    ended_inside = parse(enclose("3 + 4", ""), mode="auto", finish_reason="stop")
     assert ended_inside.outcome == EA
-    assert compose("7", "") == "7"
+    assert enclose("", "7") == "7"
 
 
 def test_a_long_ordinary_text_is_no_loop() -> None:
