@@ -9,13 +9,13 @@ text says what so few can show at most.
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import permutations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from distill.errors import DataError
 from distill.recipe.recipe import Recipe
+from distill.stats.rank_correlation import LOW_FITS, rank_correlation
 from distill.types import ProgressCallback, unwatched
 
 if TYPE_CHECKING:
@@ -26,27 +26,12 @@ if TYPE_CHECKING:
 
     Values = NDArray[np.float64]
 
-LOW_FITS = {"rank_surprisal": True, "nll": True, "ifd": True, "answer_nll": True, "blind_gap": False}
-"""The signals that may rank teachers, and whether a low value is a good fit. `blind_gap` is the use of the image."""
 SHOWN = "rank_surprisal"
 """The signal that the filter's report ranks by."""
-NAMES = {
-    "rank_surprisal": "rank over surprisal",
-    "nll": "surprisal",
-    "ifd": "IFD",
-    "answer_nll": "surprisal of the answer",
-    "blind_gap": "what the image tells",
-}
 ARM = "teacher_"
 """An arm of one teacher alone is named so, followed by the teacher."""
-FEWEST = 3
-REPLICATES = 4000
-_ALL_ORDERS_UP_TO = 8
-_RANDOM_ORDERS = 20_000
 _SUMMARY = ("rows", "spearman", "kendall", "p", "ci95")
 
-Answers = Sequence[tuple[int, int]]
-"""(correct, questions) of the student of each training seed."""
 Fits = Mapping[str, Mapping[str, Sequence[float]]]
 """Teacher to signal to the teacher's value on each question."""
 
@@ -77,171 +62,6 @@ def of_results(results: Mapping[str, Any], fits: Fits, *, seed: int = 0) -> dict
     return by_signal[SHOWN] | {
         "signals": {signal: {key: found[key] for key in _SUMMARY} for signal, found in by_signal.items()}
     }
-
-
-def rank_correlation(
-    signal: str, fits: Mapping[str, Sequence[float]], answers: Mapping[str, Answers], *, seed: int = 0
-) -> dict[str, Any]:
-    """How far the ranking of teachers by a signal is that of the students trained on each alone.
-
-    `fits`: each teacher's values by question, of which the median counts. Correlations are positive when teachers
-    that fit better make better students. `p` is two-sided, by all orders of up to 8 teachers. `ci95`, of
-    Spearman's, is a bootstrap over teachers, questions, seeds and answers; `ci95_measured` holds the teachers fixed.
-    Raises DataError where the two do not speak of the same teachers.
-    """
-    import numpy as np
-
-    if set(fits) != set(answers):
-        raise DataError(
-            f"fit is known of {', '.join(fits) or 'no teacher'}, students of {', '.join(answers) or 'none'}"
-        )
-    for teacher in fits:
-        if not fits[teacher] or not answers[teacher]:
-            raise DataError(f"teacher {teacher}: there is no value of its fit, or no student trained on it")
-    teachers = sorted(fits)
-    fit = np.array([float(np.median(fits[name])) for name in teachers])
-    accuracy = np.array([_accuracy(answers[name]) for name in teachers])
-    goodness = -fit if LOW_FITS[signal] else fit
-    ranks = [_ranked(-goodness), _ranked(-accuracy)]
-    rows = [
-        {
-            "teacher": name,
-            "fit": float(fit[place]),
-            "fit_rank": _plain(ranks[0][place]),
-            "accuracy": float(accuracy[place]),
-            "student_rank": _plain(ranks[1][place]),
-        }
-        for place, name in enumerate(teachers)
-    ]
-    found: dict[str, Any] = {"signal": signal, "rows": sorted(rows, key=lambda row: row["student_rank"])}
-    rho = spearman(goodness, accuracy)
-    if len(teachers) < FEWEST or rho is None:
-        why = (
-            f"A rank correlation needs {FEWEST} teachers; there are {len(teachers)}."
-            if len(teachers) < FEWEST
-            else "All teachers are tied in one of the two rankings, so there is nothing to correlate."
-        )
-        empty = dict.fromkeys(("spearman", "kendall", "p", "ci95", "ci95_measured"))
-        return found | empty | {"text": why}
-    rng = np.random.default_rng(seed)
-    sign = -1 if LOW_FITS[signal] else 1
-    medians = sign * np.stack([_resampled_medians(fits[name], rng) for name in teachers], axis=1)
-    shares = np.stack([_resampled_accuracy(answers[name], rng) for name in teachers], axis=1)
-    found |= {
-        "spearman": rho,
-        "kendall": kendall(goodness, accuracy),
-        "p": exact_p(goodness, accuracy),
-        "ci95": _interval(medians, shares, rng.integers(len(teachers), size=medians.shape)),
-        "ci95_measured": _interval(medians, shares, None),
-    }
-    return found | {"text": _text(found, len(teachers))}
-
-
-def spearman(first: "Values", second: "Values") -> float | None:
-    """Pearson's correlation of mid-ranks; None where one side is all ties."""
-    (found,) = _spearmans(first[None], second[None])
-    return None if math.isnan(found) else float(found)
-
-
-def _spearmans(first: "Values", second: "Values") -> "Values":
-    """Spearman's correlation of each pair of rows; NaN where one side is all ties."""
-    import numpy as np
-
-    one, other = (_ranked(values) - (first.shape[1] + 1) / 2 for values in (first, second))
-    spread = np.sqrt((one**2).sum(axis=1) * (other**2).sum(axis=1))
-    rho: Values = np.divide((one * other).sum(axis=1), spread, out=np.full(len(one), np.nan), where=spread > 0)
-    return np.clip(rho, -1, 1)
-
-
-def kendall(first: "Values", second: "Values") -> float | None:
-    """Kendall's tau-b: pairs in the same order less pairs in the other one, corrected for ties."""
-    import numpy as np
-
-    one, other = (np.sign(values[:, None] - values[None, :]) for values in (first, second))
-    spread = math.sqrt(float((one**2).sum()) * float((other**2).sum()))
-    return float((one * other).sum() / spread) if spread else None
-
-
-def exact_p(first: "Values", second: "Values", seed: int = 0) -> float:
-    """Share of orders whose Spearman correlation is at least as far from 0: of all, or of many random ones."""
-    import numpy as np
-
-    one, other = (_ranked(values) - (len(first) + 1) / 2 for values in (first, second))
-    held = abs(float(one @ other)) - 1e-9
-    count = len(first)
-    if count <= _ALL_ORDERS_UP_TO:
-        orders = np.array(list(permutations(range(count))))
-        return float(np.mean(np.abs(one[orders] @ other) >= held))
-    rng = np.random.default_rng(seed)
-    orders = rng.permuted(np.tile(np.arange(count), (_RANDOM_ORDERS, 1)), axis=1)
-    return float((1 + np.sum(np.abs(one[orders] @ other) >= held)) / (1 + _RANDOM_ORDERS))
-
-
-def _ranked(values: "Values") -> "Values":
-    """Ranks from 1 along the last axis, ties share their mean."""
-    import numpy as np
-
-    below = (values[..., None, :] < values[..., :, None]).sum(axis=-1)
-    alike = (values[..., None, :] == values[..., :, None]).sum(axis=-1)
-    ranks: Values = np.asarray(below + (alike + 1) / 2, dtype=np.float64)
-    return ranks
-
-
-def _plain(rank: float) -> int | float:
-    return int(rank) if rank == int(rank) else float(rank)
-
-
-def _accuracy(answers: Answers) -> float:
-    return math.fsum(correct / n for correct, n in answers) / len(answers)
-
-
-def _resampled_medians(values: Sequence[float], rng: "np.random.Generator") -> "Values":
-    import numpy as np
-
-    held = np.asarray(values, dtype=np.float64)
-    drawn: Values = np.array([np.median(rng.choice(held, size=len(held))) for _ in range(REPLICATES)])
-    return drawn
-
-
-def _resampled_accuracy(answers: Answers, rng: "np.random.Generator") -> "Values":
-    """Seeds drawn anew, then their answers; the mean of the seeds."""
-    import numpy as np
-
-    chosen = rng.integers(len(answers), size=(REPLICATES, len(answers)))
-    correct, n = (np.array(column)[chosen] for column in zip(*answers, strict=True))
-    drawn: Values = (rng.binomial(n, correct / n) / n).mean(axis=1)
-    return drawn
-
-
-def _interval(medians: "Values", shares: "Values", teachers: "NDArray[np.int64] | None") -> list[float]:
-    """Between the 2.5 and 97.5 % quantiles of Spearman's correlation, over replicates that have one."""
-    import numpy as np
-
-    if teachers is not None:
-        medians, shares = (np.take_along_axis(values, teachers, axis=1) for values in (medians, shares))
-    found = _spearmans(medians, shares)
-    found = found[~np.isnan(found)]
-    return [float(end) for end in np.quantile(found, [0.025, 0.975])] if len(found) else [-1.0, 1.0]
-
-
-def _text(found: Mapping[str, Any], count: int) -> str:
-    name, rho, p = NAMES[found["signal"]], found["spearman"], found["p"]
-    low, high = found["ci95"]
-    least, most = found["ci95_measured"]
-    agreement = "agrees with" if rho > 0 else "runs against" if rho < 0 else "has nothing to do with"
-    chance = "" if p <= 0.05 else ", no more than chance often has it"
-    at_best = 2 / math.factorial(count)
-    few = (
-        f" So few teachers cannot settle it: even two equal rankings of {count} have p = {at_best:.2g}, and the "
-        "interval over teachers is wide."
-        if at_best > 0.01
-        else ""
-    )
-    return (
-        f"The ranking of {count} teachers by {name} {agreement} that of their students{chance}: Spearman {rho:+.2f} "
-        f"(95 % interval over teachers {low:+.2f} to {high:+.2f}; these teachers measured again {least:+.2f} to "
-        f"{most:+.2f}), Kendall {found['kendall']:+.2f}, exact p = {p:.2g}.{few}"
-    )
 
 
 # --- measuring the fit ---------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from distill.errors import DataError
+from distill.stats.intervals import Z95, wilson
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,7 +26,6 @@ FEWEST_SIZES = 3
 LEAST_EXPONENT, MOST_EXPONENT = 0.01, 3.0
 _GRID = 240
 _CURVE_POINTS = 41
-_Z95 = 1.959963984540054
 _DECISIVE = 2.0
 """Difference of AICc from which the worse of two models has considerably less support (Burnham and Anderson 2002)."""
 
@@ -122,10 +122,8 @@ def _point(x: float, group: Sequence[Observation]) -> dict[str, Any]:
         variance = math.fsum((one.correct / one.n - accuracy) ** 2 for one in group) / (len(group) - 1)
         spread = variance / len(group)
     # All seeds answer the same questions, so more seeds are not more questions.
-    scale = 1 + _Z95**2 / questions
-    centre = (accuracy + _Z95**2 / (2 * questions)) / scale
-    half = math.sqrt(accuracy * (1 - accuracy) / questions + _Z95**2 / (4 * questions**2)) / scale
-    half = _Z95 * math.sqrt(half**2 + spread)
+    low, high = wilson(accuracy * questions, questions)
+    centre, half = (low + high) / 2, math.hypot((high - low) / 2, Z95 * math.sqrt(spread))
     ci95 = [min(accuracy, max(0.0, centre - half)), max(accuracy, min(1.0, centre + half))]
     arms = sorted({one.arm for one in group})
     return {"x": x, "accuracy": accuracy, "ci95": ci95, "arm": ", ".join(arms), "seeds": len(group)}
@@ -265,7 +263,7 @@ def _trend(x: "Values", error: "Values", variance: "Values") -> list[float]:
     doublings = np.log2(x)
     centred = doublings - weight @ doublings / weight.sum()
     slope = -float(weight * centred @ error / (weight @ centred**2))
-    half = _Z95 / math.sqrt(float(weight @ centred**2))
+    half = Z95 / math.sqrt(float(weight @ centred**2))
     return [slope, slope - half, slope + half]
 
 

@@ -18,6 +18,7 @@ import duckdb
 
 from distill.answers.consistency import conclusion
 from distill.recipe.filter import SPOKEN_FOR, Select
+from distill.stats.intervals import wilson
 from distill.types import Sample, Trace
 from filters.decisions.limits import MIX, Limit
 from filters.decisions.limits import measure as measure_limits
@@ -40,7 +41,6 @@ UNDECIDED_LIMIT = 0.1
 RELATED_LIMIT = 0.65
 """Rationales mixed up at random come out at 0.5; those of the tiny world at 1.00."""
 
-_Z95 = 1.959963984540054
 _WORD = re.compile(r"[^\W_]+")
 
 
@@ -91,7 +91,10 @@ class Health:
 
     def as_fields(self) -> dict[str, Any]:
         """For `FILE`."""
-        checks = [asdict(check) | {"share": round(check.share, 6)} for check in self.checks]
+        checks = [
+            asdict(check) | {"share": round(check.share, 6), "ci95": [round(end, 6) for end in check.ci95]}
+            for check in self.checks
+        ]
         return {"checks": checks, "warnings": list(self.warnings), "notes": list(self.notes)}
 
 
@@ -166,24 +169,13 @@ _SAMPLED = f"SELECT id FROM decisions WHERE selected ORDER BY id LIMIT {SAMPLE}"
 def _beyond(name: str, about: str, found: tuple[int, int], limit: float, warning: str) -> DatasetCheck:
     """A share that should be low."""
     count, checked = found
-    low, high = _wilson(count, checked)
+    low, high = wilson(count, checked)
     told = ""
     if low > limit and checked >= FEWEST:
         told = warning.format(share=f"{100 * count / checked:.0f} %", count=f"{count:,} of {checked:,}")
     return DatasetCheck(
         name=name, about=about, count=count, checked=checked, ci95=(low, high), limit=limit, warning=told
     )
-
-
-def _wilson(count: int, of: int) -> tuple[float, float]:
-    """Wilson's score interval (1927) at 95 %. Closed form: scipy.stats would load torch where there is one."""
-    if not of:
-        return 0.0, 1.0
-    share = count / of
-    centre = share + _Z95**2 / (2 * of)
-    spread = _Z95 * math.sqrt(share * (1 - share) / of + _Z95**2 / (4 * of * of))
-    low, high = ((centre + side) / (1 + _Z95**2 / of) for side in (-spread, spread))
-    return round(max(0.0, low), 6), round(min(1.0, high), 6)
 
 
 def _undecided(database: duckdb.DuckDBPyConnection) -> tuple[DatasetCheck, tuple[str, ...]]:
@@ -245,7 +237,7 @@ def _related(pairs: Sequence[tuple[Sample, Trace]]) -> DatasetCheck:
             )
             better += own > others
             decided += own != others
-    low, high = _wilson(better, decided)
+    low, high = wilson(better, decided)
     return DatasetCheck(
         name=RELATED,
         about="rationale has more of its question's words than another one has",
@@ -313,7 +305,7 @@ def _leaks(database: duckdb.DuckDBPyConnection) -> tuple[DatasetCheck, tuple[str
         about="question stands in a test set with its picture",
         count=chosen,
         checked=questions,
-        ci95=_wilson(chosen, questions),
+        ci95=wilson(chosen, questions),
         limit=0.0,
         warning=f"{chosen:,} questions of the dataset stand in {sets} with their pictures: a score there would be "
         "too high. Drop them with a rule: \"contamination = 'pair'\""

@@ -9,18 +9,10 @@ import run_fixtures
 import tiny_models
 from scipy import stats
 
-from distill.ablation.teacher_ranking import (
-    LOW_FITS,
-    exact_p,
-    fit_values,
-    kendall,
-    measure,
-    of_results,
-    rank_correlation,
-    spearman,
-)
+from distill.ablation.teacher_ranking import fit_values, measure, of_results
 from distill.commands.stages import filter_stage
 from distill.errors import DataError, StaleError
+from distill.stats.rank_correlation import LOW_FITS, kendall, permutation_p, rank_correlation, spearman
 from filters.decisions import decide
 from filters.tables.signal_database import Tables
 
@@ -45,17 +37,17 @@ def test_correlations_are_scipys_with_and_without_ties() -> None:
 
 def test_the_p_value_is_the_share_of_orders_that_go_as_far() -> None:
     up = np.arange(4.0)
-    assert exact_p(up, up) == exact_p(up, up[::-1]) == 2 / 24
+    assert permutation_p(up, up) == permutation_p(up, up[::-1]) == 2 / 24
     # One neighbouring pair exchanged: rho 0.8, which 4 orders reach upwards and 4 downwards.
-    assert exact_p(up, np.array([1.0, 0.0, 2.0, 3.0])) == 8 / 24
+    assert permutation_p(up, np.array([1.0, 0.0, 2.0, 3.0])) == 8 / 24
     rng = np.random.default_rng(1)
     one, other = rng.normal(size=6), rng.normal(size=6)
     reference = stats.permutation_test(
         (one,), lambda x: stats.spearmanr(x, other).statistic, permutation_type="pairings", n_resamples=np.inf
     )
-    assert exact_p(one, other) == pytest.approx(reference.pvalue)
+    assert permutation_p(one, other) == pytest.approx(reference.pvalue)
     many = np.arange(12.0)
-    assert exact_p(many, many) == pytest.approx(1 / 20_001) and exact_p(many, np.roll(many, 6)) > 0.05
+    assert permutation_p(many, many) == pytest.approx(1 / 20_001) and permutation_p(many, np.roll(many, 6)) > 0.05
 
 
 def test_teachers_that_fit_better_and_make_better_students_correlate_positively() -> None:
@@ -95,7 +87,7 @@ def test_many_teachers_are_not_called_few() -> None:
     names = "abcdefgh"
     fits = {name: [float(place)] * 3 for place, name in enumerate(names)}
     found = rank_correlation("ifd", fits, answers(*(0.8 - 0.05 * place for place in range(8))))
-    assert found["spearman"] == found["kendall"] == 1 and found["p"] < 0.001
+    assert found["spearman"] == pytest.approx(1) and found["kendall"] == pytest.approx(1) and found["p"] < 0.001
     assert "cannot settle" not in found["text"]
 
 
@@ -119,8 +111,8 @@ def test_arms_of_one_teacher_alone_are_found_by_their_names() -> None:
     }
     found = of_results({"arms": arms | {"distilled": {"n": 600, "seeds": {}}}}, fits)
     assert [row["teacher"] for row in found["rows"]] == ["reader", "structured", "analyst"]
-    assert found["spearman"] == 1 and set(found["signals"]) == set(LOW_FITS)
-    assert found["signals"]["blind_gap"]["spearman"] == -1
+    assert found["spearman"] == pytest.approx(1) and set(found["signals"]) == set(LOW_FITS)
+    assert found["signals"]["blind_gap"]["spearman"] == pytest.approx(-1)
     for values in fits.values():
         values["rank_surprisal"] = []
     with pytest.raises(DataError, match="rank_surprisal was measured on no trace of analyst, reader, structured"):

@@ -1,14 +1,12 @@
 """The dataset as a whole: a handful warns of nothing, nor does what is not known; intervals are right."""
 
 import pyarrow.parquet as pq
-import pytest
 from run_fixtures import generate_folder, recipe, sample, small_world, trace
-from scipy.stats import binomtest
 
 from distill.recipe.loading import load
 from filters.apply import apply
 from filters.dataset.card import _elsewhere
-from filters.decisions.dataset_checks import FEWEST, _beyond, _related, _wilson
+from filters.decisions.dataset_checks import FEWEST, _beyond, _related
 from filters.signals.answer_consistency import Conclusion
 
 PAIRS = [
@@ -19,12 +17,6 @@ PAIRS = [
     for word in ("height", "width", "colour", "pattern", "depth", "label")
     for other in ("red", "green", "blue", "orange", "black", "white")
 ]
-
-
-@pytest.mark.parametrize(("count", "of"), [(0, 20), (1, 7), (6, 20), (300, 1000), (20, 20)])
-def test_intervals_are_wilsons(count: int, of: int) -> None:
-    expected = binomtest(count, of).proportion_ci(method="wilson")
-    assert _wilson(count, of) == pytest.approx((expected.low, expected.high), abs=1e-6)
 
 
 def test_a_share_warns_when_its_interval_lies_beyond_the_limit_and_enough_is_known() -> None:

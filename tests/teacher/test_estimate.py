@@ -50,6 +50,13 @@ def test_domains_count_by_what_is_left_of_them_not_by_what_was_seen() -> None:
     assert extrapolate(seen, {"never seen": 10}).mean == 550
 
 
+def test_the_interval_of_two_samples_is_as_wide_as_students_t_says() -> None:
+    expected = extrapolate({"": moments([4.0, 6.0])}, {"": 2})
+    # The mean is 5 with a variance of 2: 2 left samples cost 10, and their sum has a variance of 2 (4 / 2 + 2) = 8.
+    assert expected.mean == 10 and expected.low == 0
+    assert expected.high == pytest.approx(10 + 12.7062 * math.sqrt(8), rel=1e-5)
+
+
 def test_nothing_left_is_nothing_and_a_single_sample_bounds_nothing() -> None:
     assert extrapolate({"": moments([5.0])}, {}) == Amount()
     assert extrapolate({"": moments([5.0])}, {"": 3}) == Amount(mean=15.0, low=0.0, high=math.inf)

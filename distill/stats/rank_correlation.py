@@ -1,0 +1,194 @@
+"""Do two rankings of teachers agree: by how well their traces fit a student, and by the students trained on them?
+
+Spearman's and Kendall's correlation, a permutation test, and bootstrap intervals. There are few teachers, so the
+p-value is exact, the interval is wide, and the text says what so few can show at most. Reads and writes nothing.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from distill.errors import DataError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Values = NDArray[np.float64]
+
+LOW_FITS = {"rank_surprisal": True, "nll": True, "ifd": True, "answer_nll": True, "blind_gap": False}
+"""The signals that may rank teachers, and whether a low value is a good fit. `blind_gap` is the use of the image."""
+NAMES = {
+    "rank_surprisal": "rank over surprisal",
+    "nll": "surprisal",
+    "ifd": "IFD",
+    "answer_nll": "surprisal of the answer",
+    "blind_gap": "what the image tells",
+}
+FEWEST = 3
+REPLICATES = 4000
+_ALL_ORDERS_UP_TO = 8
+_RANDOM_ORDERS = 20_000
+
+Answers = Sequence[tuple[int, int]]
+"""(correct, questions) of the student of each training seed."""
+
+
+def rank_correlation(
+    signal: str, fits: Mapping[str, Sequence[float]], answers: Mapping[str, Answers], *, seed: int = 0
+) -> dict[str, Any]:
+    """How far the ranking of teachers by a signal is that of the students trained on each alone.
+
+    `fits`: each teacher's values by question, of which the median counts. Correlations are positive when teachers
+    that fit better make better students. `p` is two-sided, by all orders of up to 8 teachers. `ci95`, of
+    Spearman's, is a bootstrap over teachers, questions, seeds and answers; `ci95_measured` holds the teachers fixed.
+    Raises DataError where the two do not speak of the same teachers.
+    """
+    import numpy as np
+    from scipy.stats import rankdata
+
+    if set(fits) != set(answers):
+        raise DataError(
+            f"fit is known of {', '.join(fits) or 'no teacher'}, students of {', '.join(answers) or 'none'}"
+        )
+    for teacher in fits:
+        if not fits[teacher] or not answers[teacher]:
+            raise DataError(f"teacher {teacher}: there is no value of its fit, or no student trained on it")
+    teachers = sorted(fits)
+    fit = np.array([float(np.median(fits[name])) for name in teachers])
+    accuracy = np.array([_accuracy(answers[name]) for name in teachers])
+    goodness = -fit if LOW_FITS[signal] else fit
+    ranks = [rankdata(-goodness), rankdata(-accuracy)]
+    rows = [
+        {
+            "teacher": name,
+            "fit": float(fit[place]),
+            "fit_rank": _plain(ranks[0][place]),
+            "accuracy": float(accuracy[place]),
+            "student_rank": _plain(ranks[1][place]),
+        }
+        for place, name in enumerate(teachers)
+    ]
+    found: dict[str, Any] = {"signal": signal, "rows": sorted(rows, key=lambda row: row["student_rank"])}
+    rho = spearman(goodness, accuracy)
+    if len(teachers) < FEWEST or rho is None:
+        why = (
+            f"A rank correlation needs {FEWEST} teachers; there are {len(teachers)}."
+            if len(teachers) < FEWEST
+            else "All teachers are tied in one of the two rankings, so there is nothing to correlate."
+        )
+        empty = dict.fromkeys(("spearman", "kendall", "p", "ci95", "ci95_measured"))
+        return found | empty | {"text": why}
+    rng = np.random.default_rng(seed)
+    sign = -1 if LOW_FITS[signal] else 1
+    medians = sign * np.stack([_resampled_medians(fits[name], rng) for name in teachers], axis=1)
+    shares = np.stack([_resampled_accuracy(answers[name], rng) for name in teachers], axis=1)
+    found |= {
+        "spearman": rho,
+        "kendall": kendall(goodness, accuracy),
+        "p": permutation_p(goodness, accuracy),
+        "ci95": _interval(medians, shares, rng.integers(len(teachers), size=medians.shape)),
+        "ci95_measured": _interval(medians, shares, None),
+    }
+    return found | {"text": _text(found, len(teachers))}
+
+
+def spearman(first: "Values", second: "Values") -> float | None:
+    """Pearson's correlation of mid-ranks; None where one side is all ties."""
+    (rho,) = _spearmans(first[None], second[None])
+    return None if math.isnan(rho) else float(rho)
+
+
+def _spearmans(first: "Values", second: "Values") -> "Values":
+    """Spearman's correlation of each pair of rows; NaN where one side is all ties."""
+    import warnings
+
+    from scipy.stats import ConstantInputWarning, pearsonr, rankdata
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConstantInputWarning)
+        rho: Values = pearsonr(rankdata(first, axis=1), rankdata(second, axis=1), axis=1).statistic
+    return rho
+
+
+def kendall(first: "Values", second: "Values") -> float | None:
+    """Kendall's tau-b, which corrects for ties; None where one side is all ties."""
+    from scipy.stats import kendalltau
+
+    tau = float(kendalltau(first, second).statistic)
+    return None if math.isnan(tau) else tau
+
+
+def permutation_p(first: "Values", second: "Values", seed: int = 0) -> float:
+    """Share of orders whose Spearman correlation is at least as far from 0: of all, or of many random ones."""
+    import numpy as np
+    from scipy.stats import permutation_test, rankdata
+
+    ranks, others = (rankdata(values) - (len(values) + 1) / 2 for values in (first, second))
+    test = permutation_test(
+        (ranks,),
+        lambda orders, axis: np.abs((orders * others).sum(axis=axis)),
+        permutation_type="pairings",
+        alternative="greater",
+        vectorized=True,
+        n_resamples=math.factorial(len(ranks)) if len(ranks) <= _ALL_ORDERS_UP_TO else _RANDOM_ORDERS,
+        rng=np.random.default_rng(seed),
+    )
+    return float(test.pvalue)
+
+
+def _plain(rank: float) -> int | float:
+    return int(rank) if rank == int(rank) else float(rank)
+
+
+def _accuracy(answers: Answers) -> float:
+    return math.fsum(correct / n for correct, n in answers) / len(answers)
+
+
+def _resampled_medians(values: Sequence[float], rng: "np.random.Generator") -> "Values":
+    import numpy as np
+
+    held = np.asarray(values, dtype=np.float64)
+    drawn: Values = np.array([np.median(rng.choice(held, size=len(held))) for _ in range(REPLICATES)])
+    return drawn
+
+
+def _resampled_accuracy(answers: Answers, rng: "np.random.Generator") -> "Values":
+    """Seeds drawn anew, then their answers; the mean of the seeds."""
+    import numpy as np
+
+    chosen = rng.integers(len(answers), size=(REPLICATES, len(answers)))
+    correct, n = (np.array(column)[chosen] for column in zip(*answers, strict=True))
+    drawn: Values = (rng.binomial(n, correct / n) / n).mean(axis=1)
+    return drawn
+
+
+def _interval(medians: "Values", shares: "Values", teachers: "NDArray[np.int64] | None") -> list[float]:
+    """Between the 2.5 and 97.5 % quantiles of Spearman's correlation, over replicates that have one."""
+    import numpy as np
+
+    if teachers is not None:
+        medians, shares = (np.take_along_axis(values, teachers, axis=1) for values in (medians, shares))
+    found = _spearmans(medians, shares)
+    found = found[~np.isnan(found)]
+    return [float(end) for end in np.quantile(found, [0.025, 0.975])] if len(found) else [-1.0, 1.0]
+
+
+def _text(found: Mapping[str, Any], count: int) -> str:
+    name, rho, p = NAMES[found["signal"]], found["spearman"], found["p"]
+    low, high = found["ci95"]
+    least, most = found["ci95_measured"]
+    agreement = "agrees with" if rho > 0 else "runs against" if rho < 0 else "has nothing to do with"
+    chance = "" if p <= 0.05 else ", no more than chance often has it"
+    at_best = 2 / math.factorial(count)
+    few = (
+        f" So few teachers cannot settle it: even two equal rankings of {count} have p = {at_best:.2g}, and the "
+        "interval over teachers is wide."
+        if at_best > 0.01
+        else ""
+    )
+    return (
+        f"The ranking of {count} teachers by {name} {agreement} that of their students{chance}: Spearman {rho:+.2f} "
+        f"(95 % interval over teachers {low:+.2f} to {high:+.2f}; these teachers measured again {least:+.2f} to "
+        f"{most:+.2f}), Kendall {found['kendall']:+.2f}, exact p = {p:.2g}.{few}"
+    )
