@@ -34,7 +34,8 @@ from distill.artifacts.manifest import Manifest, begin, canonical, fingerprint, 
 from distill.data.source_images import pictures_of
 from distill.errors import DataError
 from distill.recipe.recipe import Recipe
-from distill.recipe.stages import Stage, Student
+from distill.recipe.stages import Stage
+from distill.recipe.student import Student
 from distill.types import Progress, ProgressCallback
 from student.data import image_tokens, rows, teacher_logprobs
 from student.data.encode import Encoder, Examples, encode
