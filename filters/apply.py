@@ -19,6 +19,7 @@ from distill.artifacts.files import Output, describe, locked, set_aside, storage
 from distill.artifacts.integrity import changed
 from distill.artifacts.manifest import Manifest
 from distill.errors import DataError, RecipeError
+from distill.recipe.effects import affecting
 from distill.recipe.recipe import Recipe
 from distill.types import Progress, ProgressCallback, unwatched
 from filters.dataset import ablation_sets, exports, writer
@@ -102,7 +103,7 @@ def apply(
 def _fields(recipe: Recipe, generated: Manifest, extractors: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """What the result depends on; how the work is cut into partitions and processes is not part of it."""
     return {
-        "filter": recipe.filter.model_dump(mode="json", exclude={"workers", "partition_rows", "card", "exports"}),
+        "filter": affecting(recipe.filter, "filter"),
         "extractors": extractors,
         "seed": recipe.seed,
         "generate": {
@@ -120,8 +121,7 @@ def _scheme(recipe: Recipe) -> Scheme | None:
 
 def _dressed(recipe: Recipe) -> str:
     """What card and exports depend on besides the dataset: they are made anew, and nothing trained is stale."""
-    settings = recipe.filter.model_dump(mode="json", include={"card", "exports"})
-    return manifest.fingerprint(settings | {"version": VERSION})
+    return manifest.fingerprint(affecting(recipe.filter, "card") | {"version": VERSION})
 
 
 def _only_traces_differ(before: Manifest | None, fields: dict[str, Any]) -> bool:

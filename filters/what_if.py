@@ -14,6 +14,7 @@ import duckdb
 
 from distill.artifacts import manifest
 from distill.artifacts.manifest import Manifest
+from distill.recipe.effects import affecting
 from distill.recipe.filter import DEFAULT_RULES, Filter
 from distill.recipe.recipe import Recipe
 from distill.reports.text_table import table
@@ -158,7 +159,7 @@ def _moved(database: duckdb.DuckDBPyConnection) -> dict[str, tuple[int, tuple[st
 
 
 def _notes(settings: Filter, rules: Iterable[Condition], done: Manifest) -> Iterable[str]:
-    now = manifest.flatten({"filter": settings.model_dump(mode="json", exclude={"workers", "partition_rows"})})
+    now = manifest.flatten({"filter": affecting(settings, "filter")})
     measured = set(done.fields["filter.signals"])
     for key, (old, new) in manifest.changes(done.fields, now).items():
         section, _, rest = key.partition(".")

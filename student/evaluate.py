@@ -22,6 +22,7 @@ from distill.data import reader
 from distill.data.source_images import pictures_of, require_same_pictures
 from distill.errors import DataError, StaleError
 from distill.rationale import NO_THINK
+from distill.recipe.effects import affecting
 from distill.recipe.recipe import Recipe
 from distill.types import ProgressCallback, Sample, unwatched
 from student.evaluation import collect_replies, report, students
@@ -98,15 +99,12 @@ def _fields(recipe: Recipe, arms: Mapping[str, EvaluatedStudent]) -> dict[str, A
 
     Where a student from elsewhere lies does not matter, what it is does.
     """
-    apart = {"gallery", "arms", "students", "without_image", "allow_overlap"}
     return {
-        **flatten(recipe.eval.model_dump(mode="json", exclude=apart), "eval"),
+        **flatten(affecting(recipe.eval, "eval"), "eval"),
         **{f"eval.arms.{arm}": target.what for arm, target in arms.items() if arm not in recipe.eval.students},
         **{f"students.{arm}": target.key for arm, target in arms.items()},
         **flatten(reader.source_fields(recipe, recipe.eval.data), f"data.{recipe.eval.data}"),
-        "filter.rationale": recipe.filter.rationale,
-        "filter.answer.relative_tolerance": recipe.filter.answer.relative_tolerance,
-        **flatten(recipe.filter.grounding.model_dump(mode="json"), "filter.grounding"),
+        **flatten(affecting(recipe.filter, "eval"), "filter"),
         "seed": recipe.seed,
     }
 

@@ -15,6 +15,7 @@ from distill.artifacts.manifest import MANIFEST, Manifest, fingerprint, finished
 from distill.data import reader
 from distill.data.source_images import require_same_pictures
 from distill.errors import RecipeError, StaleError
+from distill.recipe.effects import affecting
 from distill.recipe.eval import BASE
 from distill.recipe.recipe import Recipe
 from distill.recipe.stages import Stage, lineage, start_of
@@ -24,10 +25,6 @@ from student.distributed import processes
 from student.training import saved_model
 from student.training import stage as stages
 from student.training.session import Session
-
-# Settings that change how often something is written, never what is learned.
-_WITHOUT_EFFECT = {"save_every_steps", "log_every_steps", "report_to", "sharding", "start", "name", "validation"}
-_WHERE_IMAGES_LIE = {"image_memory_gb", "image_disk_gb", "image_tokens", "image_tokens_gb"}
 
 
 def train(
@@ -89,7 +86,7 @@ def stage_fields(recipe: Recipe, run: Path, only: str | None = None) -> dict[str
             continue
         start = start_of(recipe.stages, stage)
         fields[stage.name] = {
-            **flatten(stage.model_dump(mode="json", exclude=_WITHOUT_EFFECT), "stage"),
+            **flatten(affecting(stage, "train"), "stage"),
             **student,
             **rows.fields(recipe, run, stage),
             **_validation_fields(recipe, stage),
@@ -105,25 +102,25 @@ def _validation_fields(recipe: Recipe, stage: Stage) -> dict[str, Any]:
     settings = stage.validation
     if settings is None or not settings.decides:
         return {"stage.validation.hold_out": settings.hold_out} if settings is not None and settings.hold_out else {}
-    fields = flatten(settings.model_dump(mode="json", exclude={"gallery"}), "stage.validation")
+    fields = flatten(affecting(settings, "train"), "stage.validation")
     if settings.metric == "loss" or settings.data is None:
         return fields
     return {
         **fields,
         **flatten(reader.source_fields(recipe, settings.data), f"data.{settings.data}"),
-        "filter.rationale": recipe.filter.rationale,
-        "filter.answer.relative_tolerance": recipe.filter.answer.relative_tolerance,
+        **flatten(affecting(recipe.filter, "train"), "filter"),
     }
 
 
 def student_fields(recipe: Recipe) -> dict[str, Any]:
     """The student section, local checkpoints by their content instead of their place."""
     assert recipe.student is not None
-    values = recipe.student.model_dump(mode="json", exclude_none=True, exclude=_WHERE_IMAGES_LIE)
-    for key in ("model", "vision", "language"):
-        if key in values and recipe.local(values[key]).is_dir():
-            values[key] = f"sha256:{directory_sha256(recipe.local(values[key]))}"
-    return flatten(values, "student")
+    values = affecting(recipe.student, "train")
+    for part in ("model", "vision", "language"):
+        name = getattr(recipe.student, part)
+        local = name is not None and recipe.local(name).is_dir()
+        values[part] = f"sha256:{directory_sha256(recipe.local(name))}" if local else name
+    return flatten({name: value for name, value in values.items() if value is not None}, "student")
 
 
 def _stages(

@@ -18,6 +18,7 @@ from distill.artifacts.journal import read_jsonl
 from distill.artifacts.manifest import Manifest, canonical, fingerprint, require
 from distill.errors import DataError
 from distill.recipe.ablate import REFERENCE, Study
+from distill.recipe.effects import affecting
 from distill.recipe.eval import BASE
 from distill.recipe.recipe import Recipe
 from distill.recipe.stages import is_traces
@@ -107,7 +108,7 @@ def write(
     max_pixels = recipe.data[recipe.eval.data].max_pixels
     report.write(folder / REPORT, results, _cards(recipe, outcomes), max_pixels=max_pixels)
     fields = {
-        "ablate": recipe.ablate.model_dump(mode="json"),
+        "ablate": affecting(recipe.ablate, "ablate"),
         "arms": {
             f"{name}.{seed}": found.evaluation
             for name, by_seed in outcomes.items()

@@ -24,6 +24,7 @@ from distill.artifacts.stage_cache import Shared, link
 from distill.data import reader
 from distill.errors import DataError, RecipeError, StaleError
 from distill.recipe.ablate import REFERENCE, Study
+from distill.recipe.effects import affecting
 from distill.recipe.recipe import Recipe
 from distill.recipe.stages import is_traces, lineage
 from distill.types import Progress, ProgressCallback, unwatched
@@ -271,7 +272,7 @@ def _filter(recipe: Recipe, run: Path, folder: Path, shared: Shared, on_progress
     assert generated is not None
     traces = generated.fingerprint[:12]
     settings = {
-        "filter": recipe.filter.model_dump(mode="json"),
+        "filter": affecting(recipe.filter, "filter") | affecting(recipe.filter, "card"),
         "data": {name: reader.source_fields(recipe, name) for name in (recipe.eval.data,) if name in recipe.data},
         "seed": recipe.seed,
     }

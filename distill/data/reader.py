@@ -30,6 +30,7 @@ from distill.data.formats import ImageCell, RowError, RowQuestion
 from distill.data.sources import SourceRow, SourceTable
 from distill.errors import DataError, ImageError
 from distill.recipe.data import DataSource
+from distill.recipe.effects import affecting
 from distill.recipe.recipe import Recipe
 from distill.types import BadRow, ImageRef, Sample
 
@@ -298,7 +299,7 @@ def source_fields(recipe: Recipe, name: str = "questions") -> dict[str, Any]:
     Files are digested whole, pictures beside a table are not (their bytes are part of the sample ids).
     """
     source = sources.settings(recipe, name)
-    fields = source.model_dump(mode="json", exclude={"source", "images_root"})
+    fields = affecting(source, "source")
     path = recipe.local(source.source)
     if not path.exists():
         return fields | {"source": source.source}

@@ -6,9 +6,9 @@ Part of the recipe models. What an arm changes is worked out by distill/ablation
 from collections.abc import Mapping
 from typing import Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
-from distill.recipe.base import Name, Section
+from distill.recipe.base import Name, Section, key
 
 REFERENCE = "distilled"
 """The arm that is the recipe as it stands."""
@@ -17,33 +17,41 @@ REFERENCE = "distilled"
 class CustomArm(Section):
     """An arm of the user's own: values of the recipe that differ in it."""
 
-    about: str = ""
-    set: Mapping[str, Any]
-    """Dotted key to value, as with --set: { "stages.reason.learning_rate" = 1e-4 }."""
+    about: str = key("", "What the arm changes, in words, for the table and the report.", affects="ablate")
+    set: Mapping[str, Any] = key(
+        ...,
+        'Dotted keys and their values in this arm, as with --set: { "stages.reason.learning_rate" = 1e-4 }.',
+        affects="ablate",
+    )
 
 
 class Claim(Section):
-    """A sentence that the figures may bear out: one arm answers better than another."""
+    """A statement that the results may support: one arm answers better than another."""
 
-    text: str
-    better: Name
-    than: Name
-    domain: str | None = None
-    """Only the questions of this domain."""
+    text: str = key(..., "The statement, as the report prints it.", affects="ablate")
+    better: Name = key(..., "The arm that is expected to answer better.", affects="ablate")
+    than: Name = key(..., "The arm that it is compared with.", affects="ablate")
+    domain: str | None = key(
+        None, "Compare on the questions of this domain only; default: all questions.", affects="ablate"
+    )
 
 
 class Study(Section):
     """A question, and the arms that answer it."""
 
-    question: str
-    arms: tuple[Name, ...] = Field(strict=False)
-    reference: Name = REFERENCE
-    """The arm that the others of this study are compared with."""
-    claims: tuple[Claim, ...] = Field(default=(), strict=False)
-    kind: Literal["compare", "scaling", "teacher_fit"] = "compare"
-    """scaling: fit a curve of accuracy over traces. teacher_fit: does the filter rank teachers as students do?"""
-    notes: tuple[str, ...] = Field(default=(), strict=False)
-    """What a reader has to know to take the figures for what they are."""
+    question: str = key(..., "The question that the study answers.", affects="ablate")
+    arms: tuple[Name, ...] = key(..., "The arms that are compared.", affects="ablate", strict=False)
+    reference: Name = key(REFERENCE, "The arm that the other arms of this study are compared with.", affects="ablate")
+    claims: tuple[Claim, ...] = key((), "Statements that the results support or not.", strict=False)
+    kind: Literal["compare", "scaling", "teacher_fit"] = key(
+        "compare",
+        "compare: differences between arms. scaling: also fit a curve of accuracy over the number of traces. "
+        "teacher_fit: also test whether the filter ranks the teachers as the accuracy of their students does.",
+        affects="ablate",
+    )
+    notes: tuple[str, ...] = key(
+        (), "Remarks that a reader needs to interpret the results.", affects="ablate", strict=False
+    )
 
     @model_validator(mode="after")
     def _coherent(self) -> Self:
@@ -57,15 +65,29 @@ class Study(Section):
 class Ablate(Section):
     """Controlled comparisons: the same recipe, trained again with one thing changed."""
 
-    seeds: tuple[int, ...] = Field(default=(0, 1, 2), strict=False, min_length=1)
-    """Each arm is trained once a seed. Traces are made once, with the recipe's own seed."""
-    stage: Name | None = None
-    """The stage that arms change and whose student is measured; default: the last that learns rationales."""
-    equal_steps: bool = True
-    """Every arm trains that stage for as many steps as the reference does, however many rows it has."""
-    arms: tuple[Name, ...] = Field(default=(), strict=False)
-    """Ready arms, or own ones by name; default: the arms of all studies, else every ready one that is possible."""
-    own: Mapping[Name, CustomArm] = Field(default_factory=dict)
-    studies: Mapping[Name, Study] = Field(default_factory=dict)
-    gallery: int = Field(default=60, ge=0)
-    """Questions shown with pictures in the report."""
+    seeds: tuple[int, ...] = key(
+        (0, 1, 2),
+        "Each arm is trained once with each of these seeds. Traces are made once, with the recipe's own seed.",
+        affects="ablate",
+        strict=False,
+        min_length=1,
+    )
+    stage: Name | None = key(
+        None,
+        "The stage that arms change and whose student is measured; default: the last stage that learns rationales.",
+        affects="ablate",
+    )
+    equal_steps: bool = key(
+        True,
+        "Every arm trains that stage for as many steps as the reference does, however many rows it has.",
+        affects="ablate",
+    )
+    arms: tuple[Name, ...] = key(
+        (),
+        "Ready arms, or own ones by name; default: the arms of all studies, else every ready arm that is possible.",
+        affects="ablate",
+        strict=False,
+    )
+    own: Mapping[Name, CustomArm] = key({}, "Arms of your own, by name.")
+    studies: Mapping[Name, Study] = key({}, "Studies, by name: questions and the arms that answer them.")
+    gallery: int = key(60, "Number of questions that the report shows with pictures.", affects="ablate", ge=0)

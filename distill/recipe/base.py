@@ -1,6 +1,7 @@
-"""What every section of a recipe is made of: the strict base model and the shared kinds of values."""
+"""What every section of a recipe is made of: the strict base model, its keys, and the shared kinds of values."""
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
@@ -9,6 +10,51 @@ from distill.local_paths import address_problem
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=100)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Dtype = Literal["float32", "bfloat16", "float16"]
+
+EFFECTS: Mapping[str, str] = {
+    "traces": "the traces of this teacher are asked again",
+    "engine": "traces of a server that the run starts are refused until the folder of the teacher is moved away",
+    "generate": "generate runs again; traces that are still wanted stay",
+    "source": "every stage that reads this source runs again",
+    "signals": "this signal is measured again",
+    "filter": "decisions and dataset are made again; valid signals stay",
+    "card": "card and exports of the dataset are written again",
+    "train": "the stages that use this key, and those that start from them, are trained again",
+    "eval": "students are evaluated again",
+    "ablate": "the results of the ablation are written again; finished arms stay",
+}
+"""What a change of a key makes stale, in the order of the pipeline. `traces` includes `generate`, `signals` includes
+`filter`. What follows downstream is left out: filter starts from generate, and so on."""
+
+_INCLUDED = {"traces": ("generate",), "signals": ("filter",)}
+
+
+def key(
+    default: Any,
+    description: str,
+    *,
+    affects: str = "",
+    because: str = "",
+    compared_by: str = "",
+    omit_default: str = "",
+    **constraints: Any,
+) -> Any:
+    """A key of a recipe: its default (`...` where it is required), what it says, and what a change of it makes stale.
+
+    `affects` names entries of EFFECTS; a key without any says in `because` why no result depends on it. A fingerprint
+    holds the values of the keys that affect it (`distill.recipe.effects`), with two exceptions: `compared_by` names
+    what is compared instead of the value, such as the content of a file; and the effects in `omit_default` leave a
+    default out, so that a new key changes no old fingerprint. A key that holds a section has the effects of its keys.
+    """
+    affected = affects.split()
+    if unknown := [name for name in affected if name not in EFFECTS]:
+        raise ValueError(f"{description}: affects {unknown}, which EFFECTS does not name")
+    everything = {*affected, *(more for name in affected for more in _INCLUDED.get(name, ()))}
+    extra: dict[str, Any] = {"affects": [name for name in EFFECTS if name in everything]}
+    extra |= {"because": because} if because else {}
+    extra |= {"compared_by": compared_by} if compared_by else {}
+    extra |= {"omit_default": omit_default.split()} if omit_default else {}
+    return Field(default, description=description, json_schema_extra=extra, **constraints)
 
 
 def _not_an_address(value: str) -> str:

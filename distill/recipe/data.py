@@ -2,9 +2,7 @@
 
 from typing import Literal
 
-from pydantic import Field
-
-from distill.recipe.base import LocalOrHub, Section, Share
+from distill.recipe.base import LocalOrHub, Section, Share, key
 
 AnswerType = Literal["number", "year", "percent", "money", "time", "ratio", "choice", "list", "date", "text"]
 
@@ -12,30 +10,51 @@ AnswerType = Literal["number", "year", "percent", "money", "time", "ratio", "cho
 class Columns(Section):
     """Which column of a source holds what; a column that is not there leaves its default."""
 
-    image: str = "image"
-    question: str = "question"
-    answer: str = "answer"
-    answer_type: str = "answer_type"
-    domain: str = "domain"
-    difficulty: str = "difficulty"
+    image: str = key("image", "Column with the image, or a list of images: paths or bytes.", affects="source")
+    question: str = key("question", "Column with the question.", affects="source")
+    answer: str = key("answer", "Column with the gold answer, or a list of accepted answers.", affects="source")
+    answer_type: str = key("answer_type", "Column with the type of the answer.", affects="source")
+    domain: str = key("domain", "Column with the domain.", affects="source")
+    difficulty: str = key("difficulty", "Column with the difficulty.", affects="source")
 
 
 class DataSource(Section):
     """A named source of samples."""
 
-    source: LocalOrHub
-    """File (.jsonl, .json, .csv, .parquet), directory, image folder with a table, or hub name."""
-    subset: str | None = None
-    split: str = "train"
-    format: Literal["plain", "finevision", "llava", "chartqa", "cocoqa", "scienceqa"] = "plain"
-    images_root: LocalOrHub | None = None
-    """Folder that image paths are relative to; default: the folder of the source."""
-    columns: Columns = Columns()
-    domain: str = ""
-    """Domain of rows whose domain column is absent or empty."""
-    answer_type: AnswerType | None = None
-    limit: int | None = Field(default=None, ge=1)
-    allow_outside_root: bool = False
-    max_pixels: int = Field(default=50_000_000, ge=1)
-    max_bad_share: Share = 0.2
-    """More unusable rows than this share stop the run: a wrong images_root is not a few bad rows."""
+    source: LocalOrHub = key(
+        ...,
+        "File (.jsonl, .json, .csv, .parquet), dataset directory, image folder with a table, or hub name.",
+        affects="source",
+        compared_by="the content of the files; for a hub name the name",
+    )
+    subset: str | None = key(None, "Subset (configuration) of a dataset of the hub.", affects="source")
+    split: str = key("train", "Split of a dataset of the hub or of a dataset directory.", affects="source")
+    format: Literal["plain", "finevision", "llava", "chartqa", "cocoqa", "scienceqa"] = key(
+        "plain", "Layout of the rows: the dataset whose columns they have, or plain columns.", affects="source"
+    )
+    images_root: LocalOrHub | None = key(
+        None,
+        "Folder that image paths are relative to; default: the folder of the source.",
+        affects="source",
+        compared_by="the bytes of the images, and in generate the folder",
+    )
+    columns: Columns = key(Columns(), "Which column of the source holds what.")
+    domain: str = key("", "Domain of rows whose domain column is absent or empty.", affects="source")
+    answer_type: AnswerType | None = key(
+        None,
+        "Type of the answers of rows that have no answer_type; default: inferred from the gold answer.",
+        affects="source",
+    )
+    limit: int | None = key(
+        None, "Read at most so many rows from the start; default: all rows.", affects="source", ge=1
+    )
+    allow_outside_root: bool = key(False, "Also read images whose path leads out of images_root.", affects="source")
+    max_pixels: int = key(
+        50_000_000, "A row whose image has more pixels is set aside and not read.", affects="source", ge=1
+    )
+    max_bad_share: Share = key(
+        0.2,
+        "If more than this share of the rows cannot be used, the run stops: that many bad rows mean a wrong "
+        "images_root or a wrong column.",
+        affects="source",
+    )

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from distill.errors import RecipeError
-from distill.recipe.base import LocalOrHub, Name, Section
+from distill.recipe.base import LocalOrHub, Name, Section, key
 
 BASE = "base"
 """The student before any stage, where a stage could be named."""
@@ -20,15 +20,23 @@ BASE = "base"
 class AnyStudent(Section):
     """A student that no stage of the recipe made."""
 
-    model: LocalOrHub
-    """Directory (checkpoint or export) or hub name; with base_url the name that the server knows it by."""
-    revision: str | None = None
-    adapter: LocalOrHub | None = None
-    """Directory of a PEFT adapter for `model`."""
-    base_url: str | None = None
-    """An OpenAI-compatible server that has it, such as http://127.0.0.1:8000/v1."""
-    api_key_env: str | None = None
-    """Name of the environment variable that holds the server's key; the key itself never enters a recipe."""
+    model: LocalOrHub = key(
+        ...,
+        "Directory (checkpoint or export) or hub name; with base_url the name that the server knows it by.",
+        affects="eval",
+    )
+    revision: str | None = key(
+        None, "Revision (branch, tag or commit) of a hub name; default: the newest.", affects="eval"
+    )
+    adapter: LocalOrHub | None = key(None, "Directory of a PEFT adapter for `model`.", affects="eval")
+    base_url: str | None = key(
+        None, "An OpenAI-compatible server that has it, such as http://127.0.0.1:8000/v1.", affects="eval"
+    )
+    api_key_env: str | None = key(
+        None,
+        "Name of the environment variable that holds the server's key; the key itself never enters a recipe.",
+        because="it says where the key is",
+    )
 
     @model_validator(mode="after")
     def _coherent(self) -> Self:
@@ -42,23 +50,49 @@ class AnyStudent(Section):
 class Eval(Section):
     """Held-out evaluation: which stages' students answer which questions."""
 
-    data: str = "test"
-    max_new_tokens: int = Field(default=512, ge=1)
-    batch_size: int = Field(default=32, ge=1)
-    arms: Mapping[Name, Name] = Field(default_factory=dict)
-    """Arm name to stage name, or "base"; default: every stage but the first, under its own name."""
-    students: Mapping[Name, AnyStudent] = Field(default_factory=dict)
-    """Further arms: students from anywhere."""
-    engine: Literal["embedded", "vllm"] = "embedded"
-    """vllm: every arm is exported and served while it is asked."""
-    think: bool = True
-    """False: questions end with "/no_think", which students know that stages.no_think has taught."""
-    without_image: bool = True
-    """Ask every question that has images once more without them: what a student says unseen, it does not see."""
-    allow_overlap: bool = False
-    """Go on although training data shows pictures or asks questions of evaluation data (distill.leakage)."""
-    gallery: int = Field(default=24, ge=0)
-    """Questions shown with pictures in the report."""
+    data: str = key("test", "The source whose questions are asked.", affects="signals eval")
+    max_new_tokens: int = key(512, "Largest number of tokens of a reply.", affects="eval", ge=1)
+    batch_size: int = key(32, "Number of questions answered at once by an embedded student.", affects="eval", ge=1)
+    arms: Mapping[Name, Name] = key(
+        {},
+        'Arm name and stage name, or "base" for the student before any stage; default: every stage but the first, '
+        "under its own name.",
+        affects="eval",
+        compared_by="the student of each arm",
+    )
+    students: Mapping[Name, AnyStudent] = key(
+        {},
+        "Further arms: students from anywhere.",
+        compared_by="what each student is, wherever it lies",
+    )
+    engine: Literal["embedded", "vllm"] = key(
+        "embedded",
+        "embedded: students answer in this process. vllm: every arm is exported, and served while it is asked.",
+        affects="eval",
+    )
+    think: bool = key(
+        True,
+        'False: questions end with "/no_think", which students know that stages.no_think has taught.',
+        affects="eval",
+    )
+    without_image: bool = key(
+        True,
+        "Ask every question that has images once more without them, to measure what the images contribute. Replies "
+        "with images stay.",
+        affects="eval",
+        compared_by="a count of the manifest",
+    )
+    allow_overlap: bool = key(
+        False,
+        "Go on although training data shows pictures or asks questions of evaluation data.",
+        because="it says whether an overlap with the training data is refused; it is counted either way",
+    )
+    gallery: int = key(
+        24,
+        "Number of questions that the report shows with pictures.",
+        because="it changes only how many questions the page shows; the page is written again",
+        ge=0,
+    )
 
     @model_validator(mode="after")
     def _distinct(self) -> Self:

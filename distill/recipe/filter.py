@@ -6,9 +6,9 @@ Defaults live here; `filters/` reads them. Loading touches no data.
 from collections.abc import Mapping
 from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
-from distill.recipe.base import Dtype, LocalOrHub, Name, Section
+from distill.recipe.base import Dtype, LocalOrHub, Name, Section, key
 
 SignalName = Literal[
     "answer",
@@ -55,64 +55,111 @@ ExportName = Literal["llava", "llama-factory", "ms-swift", "webdataset"]
 
 
 class AnswerSignal(Section):
-    relative_tolerance: float = Field(default=0.0, ge=0)
-    """Numbers within this relative error of the gold count as correct."""
+    """Whether the answer of a trace is the gold answer."""
+
+    relative_tolerance: float = key(
+        0.0,
+        "Numbers within this relative error of the gold answer are correct.",
+        affects="generate signals train eval",
+        ge=0,
+    )
 
 
 class RepetitionSignal(Section):
-    ngram: int = Field(default=4, ge=1)
+    """How much a trace repeats itself."""
+
+    ngram: int = key(4, "Number of words of the n-grams whose repetition is counted.", affects="signals", ge=1)
 
 
 class DuplicatesSignal(Section):
-    threshold: float = Field(default=0.9, gt=0, le=1)
-    """Jaccard similarity of word shingles from which two traces of one question are near duplicates."""
-    shingle: int = Field(default=3, ge=1)
+    """Near duplicates among the traces of one question."""
+
+    threshold: float = key(
+        0.9,
+        "Jaccard similarity of word shingles from which two traces of one question are near duplicates.",
+        affects="signals",
+        gt=0,
+        le=1,
+    )
+    shingle: int = key(3, "Number of words of a shingle.", affects="signals", ge=1)
 
 
 class CorpusSignal(Section):
-    threshold: float = Field(default=0.8, gt=0, le=1)
-    """Jaccard similarity of word shingles from which two traces of the run, of any questions, are near duplicates."""
-    shingle: int = Field(default=5, ge=1)
+    """Near duplicates among all traces of the run."""
+
+    threshold: float = key(
+        0.8,
+        "Jaccard similarity of word shingles from which two traces of the run, of any questions, are equal.",
+        affects="filter",
+        gt=0,
+        le=1,
+    )
+    shingle: int = key(5, "Number of words of a shingle.", affects="signals", ge=1)
 
 
 class ContaminationSignal(Section):
-    sources: tuple[str, ...] | None = Field(default=None, strict=False)
-    """Data sources of the recipe that nothing may be trained on; default: the one that [eval] asks about."""
-    images: Literal["all", "matching", "bytes"] = "matching"
-    """Which pictures are decoded to find them saved or resized anew: all, those whose question matches a test one
-    in words, or none, so that a picture is known by its bytes only."""
+    """Whether question and picture stand in a test set."""
+
+    sources: tuple[str, ...] | None = key(
+        None,
+        "Data sources of the recipe that must not be trained on; default: the one that [eval] asks about.",
+        affects="signals",
+        strict=False,
+    )
+    images: Literal["all", "matching", "bytes"] = key(
+        "matching",
+        "Which pictures are decoded to find those that were saved or resized again. all: every picture. matching: "
+        "those whose question has the words of a test question. bytes: none, so that a picture is known by its bytes "
+        "only.",
+        affects="signals",
+    )
 
 
 class SensitiveSignal(Section):
-    words: LocalOrHub | None = None
-    """A text file of words and phrases, one a line, that no trace should hold; personal data is looked for anyway."""
+    """Personal data, and words that no trace should hold."""
+
+    words: LocalOrHub | None = key(
+        None,
+        "A text file of words and phrases to find, one a line; personal data is searched for in any case.",
+        affects="signals",
+    )
 
 
 class StudentSignal(Section):
     """How well traces fit the student, measured with the untuned student itself; needs the train extra."""
 
-    checkpoint: LocalOrHub | None = None
-    """Directory or hub name of the untuned student; default: student.model."""
-    batch_tokens: int = Field(default=16_384, ge=1)
-    """Tokens of one forward pass, image tokens and padding included: what fits into memory."""
-    max_length: int = Field(default=4096, ge=1)
-    """Longer traces, image tokens included, are not measured."""
-    dtype: Dtype | None = None
-    """Default: float32 on a CPU, bfloat16 on a GPU."""
-    per_teacher: int | None = Field(default=None, ge=1)
-    """Measure at most so many traces of each teacher: some 200 are enough to rank teachers. Default: all."""
+    checkpoint: LocalOrHub | None = key(
+        None, "Directory or hub name of the untuned student; default: student.model.", affects="signals"
+    )
+    batch_tokens: int = key(
+        16_384,
+        "Tokens of one forward pass, image tokens and padding included: as many as fit into memory.",
+        affects="filter",
+        ge=1,
+    )
+    max_length: int = key(4096, "Longer traces, image tokens included, are not measured.", affects="signals", ge=1)
+    dtype: Dtype | None = key(
+        None, "Data type of the weights; default: float32 on a CPU, bfloat16 on a GPU.", affects="signals"
+    )
+    per_teacher: int | None = key(
+        None,
+        "Measure at most so many traces of each teacher: some 200 are enough to rank teachers. Default: all.",
+        affects="signals",
+        ge=1,
+    )
 
 
 class JudgeSignal(Section):
-    """A teacher's word on answers that the typed judge leaves undecided. It never overrules a verdict."""
+    """The verdict of a teacher on answers that the typed judge leaves undecided. It never overrules a verdict."""
 
-    teacher: Name | None = None
-    prompt: str = (
+    teacher: Name | None = key(None, "The teacher that is asked, by its name.", affects="signals")
+    prompt: str = key(
         "Question: {question}\nReference answer: {gold}\nProposed answer: {prediction}\n\n"
-        "Does the proposed answer say the same as the reference answer? Reply with yes or no."
+        "Does the proposed answer say the same as the reference answer? Reply with yes or no.",
+        "Prompt with {question}, {gold} and {prediction}; the reply must begin or end with a clear yes or no.",
+        affects="signals",
     )
-    """{question}, {gold}, {prediction}; the reply must begin or end with a clear yes or no."""
-    max_tokens: int = Field(default=512, ge=1)
+    max_tokens: int = key(512, "Largest number of tokens of a reply.", affects="signals", ge=1)
 
     @model_validator(mode="after")
     def _asks_about_both(self) -> Self:
@@ -122,25 +169,39 @@ class JudgeSignal(Section):
 
 
 class GroundingSignal(Section):
-    table: str | None = None
-    """The key of a sample's meta that holds the table behind its chart; without it the usual keys are tried."""
-    relative_tolerance: float = Field(default=0.0, ge=0)
-    """Readings within this relative error of the table are supported: for charts whose values are not printed."""
+    """Whether the rationale says what the table behind the chart says."""
+
+    table: str | None = key(
+        None,
+        "The key of a sample's meta that holds the table behind its chart; default: the usual keys are tried.",
+        affects="signals eval",
+    )
+    relative_tolerance: float = key(
+        0.0,
+        "Readings within this relative error of the table are supported: for charts whose values are not printed.",
+        affects="signals eval",
+        ge=0,
+    )
 
 
 class Rule(Section):
     """A trace for which the SQL condition over the signal table is true is dropped under this name."""
 
-    name: Name
-    drop: str
+    name: Name = key(..., "Name of the rule: the reason of each trace that it drops.", affects="filter")
+    drop: str = key(
+        ..., "SQL condition over the signals of one trace; the trace is dropped where it is true.", affects="filter"
+    )
 
 
 class Mix(Section):
     """Shares of the dataset by the values of one SQL expression, such as teacher or rationale_tokens > 400."""
 
-    by: str
-    shares: dict[str, float]
-    """Value, as text, to its share; what is left of 1 goes to all other values as they come. NULL is written null."""
+    by: str = key(..., "SQL expression over the signals of one trace.", affects="filter")
+    shares: dict[str, float] = key(
+        ...,
+        "Value, as text, and its share; all other values share what is left of 1. NULL is written null.",
+        affects="filter",
+    )
 
     @model_validator(mode="after")
     def _shares_of_one(self) -> Self:
@@ -152,35 +213,63 @@ class Mix(Section):
 class Select(Section):
     """Which of the traces that no rule drops enter the dataset."""
 
-    per_question: int | None = Field(default=None, ge=1)
-    per_teacher: int | None = Field(default=None, ge=1)
-    """Of one question; `per_question` limits over all its teachers."""
-    order: tuple[str, ...] = Field(default=("-self_consistency", "near_duplicate", "rationale_tokens"), strict=False)
-    """Signals, best first by ascending value; a leading '-' reverses. Ties fall to the trace id."""
-    mix: tuple[Mix, ...] = Field(default=(), strict=False)
-    """Quotas, all of them met at once; which traces of a kind are left out is random (by `seed`)."""
-    limit: int | None = Field(default=None, ge=1)
-    """At most so many examples, chosen at random (by `seed`)."""
-    curriculum: tuple[str, ...] = Field(default=(), strict=False)
-    """Signals that the dataset's rows are ordered by, such as "-question_pass_rate" for easy questions first."""
-    weight: str = "1.0"
-    """SQL over the signals: what a row counts in the student's loss. No number counts 1, a negative one 0."""
+    per_question: int | None = key(
+        None, "Largest number of traces of one question; default: no limit.", affects="filter", ge=1
+    )
+    per_teacher: int | None = key(
+        None,
+        "Largest number of traces of one teacher for one question; default: no limit. `per_question` limits over all "
+        "teachers.",
+        affects="filter",
+        ge=1,
+    )
+    order: tuple[str, ...] = key(
+        ("-self_consistency", "near_duplicate", "rationale_tokens"),
+        "Signals that order the traces of a question, smallest value first; a leading '-' reverses. Ties are broken "
+        "by the trace id.",
+        affects="filter",
+        strict=False,
+    )
+    mix: tuple[Mix, ...] = key(
+        (),
+        "Quotas, all of them met at once; which traces of a kind are left out is random (by `seed`).",
+        strict=False,
+    )
+    limit: int | None = key(
+        None, "Largest number of examples, chosen at random (by `seed`); default: no limit.", affects="filter", ge=1
+    )
+    curriculum: tuple[str, ...] = key(
+        (),
+        'Signals that order the rows of the dataset, such as "-question_pass_rate" for easy questions first.',
+        affects="filter",
+        strict=False,
+    )
+    weight: str = key(
+        "1.0",
+        "SQL expression over the signals: the weight of a row in the student's loss. No number counts as 1, a "
+        "negative one as 0.",
+        affects="filter",
+    )
 
 
 class DatasetCard(Section):
-    """What the dataset's card says that nobody can measure."""
+    """What the dataset's card states and no measurement can tell."""
 
-    license: str = Field(default="other", pattern=r"^[a-z0-9][a-z0-9.-]*$")
-    """As the Hugging Face hub spells it, such as cc-by-4.0; "other" when it is none of these or not known."""
-    license_name: str | None = None
-    """With license = "other": what it is called."""
-    license_link: str | None = None
-    language: tuple[str, ...] = Field(default=(), strict=False)
-    """Languages of the text by their codes, such as "en"."""
-    sources: Mapping[Name, str] = Field(default_factory=dict)
-    """Licence of each data source of the recipe, by its name."""
-    teachers: Mapping[Name, str] = Field(default_factory=dict)
-    """Licence of each teacher's output, by its name."""
+    license: str = key(
+        "other",
+        'Licence as the Hugging Face hub spells it, such as cc-by-4.0; "other" where it has none or is not known.',
+        affects="card",
+        pattern=r"^[a-z0-9][a-z0-9.-]*$",
+    )
+    license_name: str | None = key(None, 'Name of the licence, with license = "other".', affects="card")
+    license_link: str | None = key(
+        None, 'Address of the text of the licence, with license = "other".', affects="card"
+    )
+    language: tuple[str, ...] = key(
+        (), 'Languages of the text by their codes, such as "en".', affects="card", strict=False
+    )
+    sources: Mapping[Name, str] = key({}, "Licence of each data source of the recipe, by its name.", affects="card")
+    teachers: Mapping[Name, str] = key({}, "Licence of each teacher's output, by its name.", affects="card")
 
     @model_validator(mode="after")
     def _one_license(self) -> Self:
@@ -213,25 +302,51 @@ DEFAULT_RULES = (
 class Filter(Section):
     """What is measured, what is dropped, what is chosen. Rules change without measuring again."""
 
-    signals: tuple[SignalName, ...] = Field(default=DEFAULT_SIGNALS, strict=False)
-    answer: AnswerSignal = AnswerSignal()
-    repetition: RepetitionSignal = RepetitionSignal()
-    duplicates: DuplicatesSignal = DuplicatesSignal()
-    grounding: GroundingSignal = GroundingSignal()
-    contamination: ContaminationSignal = ContaminationSignal()
-    corpus: CorpusSignal = CorpusSignal()
-    sensitive: SensitiveSignal = SensitiveSignal()
-    student: StudentSignal = StudentSignal()
-    judge: JudgeSignal = JudgeSignal()
-    rules: tuple[Rule, ...] = Field(default=DEFAULT_RULES, strict=False)
-    select: Select = Select()
-    rationale: Literal["think", "plain"] = "think"
-    """How a rationale enters the assistant turn: inside <think> tags, or as plain text before the answer."""
-    exports: tuple[ExportName, ...] = Field(default=(), strict=False)
-    """Further forms of the dataset, for other trainers, below filter/exports."""
-    card: DatasetCard = DatasetCard()
-    partition_rows: int = Field(default=10_000, ge=1)
-    workers: int = Field(default=1, ge=1)
+    signals: tuple[SignalName, ...] = key(
+        DEFAULT_SIGNALS,
+        "The families of signals that are measured; default: those that need no model, no word list, and not every "
+        "picture decoded.",
+        affects="signals",
+        strict=False,
+    )
+    answer: AnswerSignal = key(AnswerSignal(), "Whether the answer is the gold answer.")
+    repetition: RepetitionSignal = key(RepetitionSignal(), "How much a trace repeats itself.")
+    duplicates: DuplicatesSignal = key(DuplicatesSignal(), "Near duplicates among the traces of one question.")
+    grounding: GroundingSignal = key(GroundingSignal(), "Whether the rationale agrees with the chart's table.")
+    contamination: ContaminationSignal = key(
+        ContaminationSignal(), "Whether question and picture stand in a test set."
+    )
+    corpus: CorpusSignal = key(CorpusSignal(), "Near duplicates among all traces of the run.")
+    sensitive: SensitiveSignal = key(SensitiveSignal(), "Personal data and unwanted words.")
+    student: StudentSignal = key(StudentSignal(), "How well traces fit the untuned student.")
+    judge: JudgeSignal = key(JudgeSignal(), "The verdict of a teacher on undecided answers.")
+    rules: tuple[Rule, ...] = key(
+        DEFAULT_RULES,
+        "Conditions that drop a trace; a recipe that has rules replaces all of the default ones.",
+        strict=False,
+    )
+    select: Select = key(Select(), "Which of the traces that no rule drops enter the dataset.")
+    rationale: Literal["think", "plain"] = key(
+        "think",
+        "How a rationale enters the assistant turn: inside <think> tags, or as plain text before the answer.",
+        affects="signals train eval",
+    )
+    exports: tuple[ExportName, ...] = key(
+        (), "Further forms of the dataset, for other trainers, below filter/exports.", affects="card", strict=False
+    )
+    card: DatasetCard = key(DatasetCard(), "What the dataset's card states and no measurement can tell.")
+    partition_rows: int = key(
+        10_000,
+        "Number of rows of a partition, the unit of work.",
+        because="it changes only how the work is divided; the same bytes come out",
+        ge=1,
+    )
+    workers: int = key(
+        1,
+        "Number of processes that measure.",
+        because="it changes only how the work is shared; the same bytes come out",
+        ge=1,
+    )
 
     @model_validator(mode="after")
     def _distinct_rules(self) -> Self:

@@ -2,9 +2,7 @@
 
 from typing import Literal
 
-from pydantic import Field
-
-from distill.recipe.base import Section, Share
+from distill.recipe.base import Section, Share, key
 
 OutcomePolicy = Literal["keep", "resample", "raise_cap", "budget", "drop"]
 
@@ -17,16 +15,35 @@ class Outcomes(Section):
     stays in the journals, and later stages don't see it. What was asked again is replaced by its last attempt.
     """
 
-    truncated_thinking: OutcomePolicy = "keep"
-    truncated_answer: OutcomePolicy = "keep"
-    empty_answer: OutcomePolicy = "resample"
-    repetition: OutcomePolicy = "resample"
-    refusal: OutcomePolicy = "keep"
-    malformed: OutcomePolicy = "resample"
-    attempts: int = Field(default=2, ge=1, le=16)
-    """Most attempts at one trace, the first included."""
-    cap_factor: float = Field(default=2.0, gt=1)
-    budget_share: float = Field(default=0.5, gt=0, lt=1)
+    truncated_thinking: OutcomePolicy = key(
+        "keep", "What follows a trace that reached max_tokens inside the thinking.", affects="generate"
+    )
+    truncated_answer: OutcomePolicy = key(
+        "keep", "What follows a trace that reached max_tokens inside the answer.", affects="generate"
+    )
+    empty_answer: OutcomePolicy = key(
+        "resample", "What follows a trace that ended inside the thinking or has no answer.", affects="generate"
+    )
+    repetition: OutcomePolicy = key(
+        "resample", "What follows a trace that repeats itself without end.", affects="generate"
+    )
+    refusal: OutcomePolicy = key("keep", "What follows a trace that declines to answer.", affects="generate")
+    malformed: OutcomePolicy = key(
+        "resample", "What follows a trace whose thinking tags do not match.", affects="generate"
+    )
+    attempts: int = key(
+        2, "Largest number of attempts at one trace, the first included.", affects="generate", ge=1, le=16
+    )
+    cap_factor: float = key(
+        2.0, "raise_cap: the next attempt has max_tokens times this factor.", affects="generate", gt=1
+    )
+    budget_share: float = key(
+        0.5,
+        "budget: the next attempt has a thinking budget of this share of max_tokens.",
+        affects="generate",
+        gt=0,
+        lt=1,
+    )
 
     @property
     def policies(self) -> frozenset[str]:
@@ -37,11 +54,22 @@ class Outcomes(Section):
 class Generate(Section):
     """Settings of the generate stage that belong to no single teacher."""
 
-    outcomes: Outcomes = Outcomes()
-
-    flush_interval_s: float = Field(default=0.2, gt=0)
-    """Longest time a finished trace may wait for its fsync."""
-    max_failure_share: Share = 0.5
-    """Of the last 100 requests; more failures than this open the circuit breaker (exit 3)."""
-    patience_s: float = Field(default=900.0, ge=0)
-    """How long to wait for a server or a folder of images that is away for all rows; then the run stops (exit 3)."""
+    outcomes: Outcomes = key(Outcomes(), "What follows a trace that ended badly.")
+    flush_interval_s: float = key(
+        0.2,
+        "Longest time in seconds until a finished trace is safe on disk.",
+        because="it changes only how soon a trace is durable",
+        gt=0,
+    )
+    max_failure_share: Share = key(
+        0.5,
+        "Largest share of failures among the last 100 requests; more of them stop the run (exit code 3).",
+        because="it changes only when a run stops early; the next run continues",
+    )
+    patience_s: float = key(
+        900.0,
+        "How many seconds to wait for a server or a folder of images that is away for all rows; then the run stops "
+        "(exit code 3).",
+        because="it changes only how long the run waits; requests that waited are asked again",
+        ge=0,
+    )

@@ -6,14 +6,14 @@ Paths stay as written; `Recipe.local()` resolves one against the recipe's folder
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import tomli_w
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from distill import redact
 from distill.recipe.ablate import Ablate
-from distill.recipe.base import Name, Section
+from distill.recipe.base import Name, Section, key
 from distill.recipe.data import DataSource
 from distill.recipe.eval import BASE, Eval
 from distill.recipe.filter import ARMS, Filter
@@ -27,15 +27,21 @@ from distill.recipe.teachers import Teacher
 class Recipe(Section):
     """A whole run. A command needs only the sections that it uses."""
 
-    seed: int = Field(default=0, ge=0, lt=2**31)
-    data: Mapping[Name, DataSource] = Field(default_factory=dict)
-    teachers: tuple[Teacher, ...] = Field(default=(), strict=False)
-    generate: Generate = Generate()
-    filter: Filter = Filter()
-    student: Student | None = None
-    stages: tuple[Stage, ...] = Field(default=(), strict=False)
-    eval: Eval = Eval()
-    ablate: Ablate = Ablate()
+    seed: int = key(
+        0,
+        "Seed of everything random: traces, selection, order of the rows, initial adapters, intervals.",
+        affects="traces filter train eval",
+        ge=0,
+        lt=2**31,
+    )
+    data: Mapping[Name, DataSource] = key({}, "Sources of samples, by name; teachers are asked `questions`.")
+    teachers: tuple[Teacher, ...] = key((), "The models that write traces.", strict=False)
+    generate: Generate = key(Generate(), "Settings of the generate stage that belong to no single teacher.")
+    filter: Filter = key(Filter(), "What is measured, what is dropped, what is chosen.")
+    student: Student | None = key(None, "The model that is trained.")
+    stages: tuple[Stage, ...] = key((), "The training stages, in order.", strict=False)
+    eval: Eval = key(Eval(), "Held-out evaluation.")
+    ablate: Ablate = key(Ablate(), "Controlled comparisons.")
 
     _path: Path = Path("recipe.toml")
 
@@ -51,13 +57,13 @@ class Recipe(Section):
         names = [teacher.name for teacher in self.teachers]
         if self.filter.judge.teacher is not None and self.filter.judge.teacher not in names:
             raise ValueError(unknown_value("filter.judge.teacher", self.filter.judge.teacher, names))
-        for key, licences, known in (
+        for part, licences, known in (
             ("sources", self.filter.card.sources, list(self.data)),
             ("teachers", self.filter.card.teachers, names),
         ):
             for name in licences:
                 if name not in known:
-                    raise ValueError(unknown_value(f"filter.card.{key}", name, known))
+                    raise ValueError(unknown_value(f"filter.card.{part}", name, known))
         asked: list[str] = []
         for teacher in self.teachers:
             if teacher.after is not None and teacher.after not in asked:
@@ -120,23 +126,29 @@ class Recipe(Section):
 
         It serves to look up what a run was made with; a server whose address or options are masked cannot be asked.
         """
-        values = redact.settings(self.model_dump(mode="json", exclude_none=True))
+        values = self.resolved(exclude_none=True)
         for name, source in values["data"].items():
             # A column that is named must be there; one of the same name by default need not.
             source["columns"] = self.data[name].columns.model_dump(mode="json", exclude_unset=True)
-            for key in ("source", "images_root"):
-                if key in source:
-                    source[key] = self.local_or_hub(source[key])
+        return tomli_w.dumps(values)
+
+    def resolved(self, *, exclude_none: bool = False) -> dict[str, Any]:
+        """The values of all keys, local paths absolute and secrets masked."""
+        values: dict[str, Any] = redact.settings(self.model_dump(mode="json", exclude_none=exclude_none))
+        for source in values["data"].values():
+            for path in ("source", "images_root"):
+                if source.get(path) is not None:
+                    source[path] = self.local_or_hub(source[path])
         for teacher in values["teachers"]:
             teacher["model"] = self.local_or_hub(teacher["model"])
-        for key in ("model", "vision", "language"):
-            if key in values.get("student", {}):
-                values["student"][key] = self.local_or_hub(values["student"][key])
+        for part in ("model", "vision", "language"):
+            if (values.get("student") or {}).get(part) is not None:
+                values["student"][part] = self.local_or_hub(values["student"][part])
         for student in values["eval"]["students"].values():
-            for key in ("model", "adapter") if "base_url" not in student else ():
-                if key in student:
-                    student[key] = self.local_or_hub(student[key])
+            for part in ("model", "adapter") if student.get("base_url") is None else ():
+                if student.get(part) is not None:
+                    student[part] = self.local_or_hub(student[part])
         of_student = values["filter"]["student"]
-        if "checkpoint" in of_student:
+        if of_student.get("checkpoint") is not None:
             of_student["checkpoint"] = self.local_or_hub(of_student["checkpoint"])
-        return tomli_w.dumps(values)
+        return values

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from distill.recipe.base import Name, Section, Share
+from distill.recipe.base import Name, Section, Share, key
 from distill.recipe.validation import Validation
 
 AUTO: Literal["auto"] = "auto"
@@ -17,24 +17,27 @@ TRACES = "traces"
 
 
 class Lora(Section):
-    rank: int = Field(default=16, ge=1)
-    alpha: int = Field(default=32, ge=1)
-    dropout: float = Field(default=0.05, ge=0, lt=1)
-    rslora: bool = False
-    """Scale by alpha / sqrt(rank) instead of alpha / rank."""
-    dora: bool = False
-    """Learn the length of each weight row apart from its direction; slower."""
-    quantize: Literal["nf4"] | None = None
-    """Lay the language model's adapted weights in 4 bits while the stage trains (QLoRA; the extra qlora). The student
-    it leaves has plain weights: what the 4 bits stood for, plus what was learned."""
+    """Adapters of the language model, trained in place of its weights."""
+
+    rank: int = key(16, "Rank of the adapters.", affects="train", ge=1)
+    alpha: int = key(32, "The adapters' output is scaled by alpha / rank.", affects="train", ge=1)
+    dropout: float = key(0.05, "Dropout of the adapters' input.", affects="train", ge=0, lt=1)
+    rslora: bool = key(False, "Scale by alpha / sqrt(rank) instead of alpha / rank.", affects="train")
+    dora: bool = key(False, "Learn the length of each weight row apart from its direction; slower.", affects="train")
+    quantize: Literal["nf4"] | None = key(
+        None,
+        "Hold the language model's adapted weights in 4 bits while the stage trains (QLoRA; the extra qlora). The "
+        "student it leaves has plain weights: the values of the 4 bits plus what was learned.",
+        affects="train",
+    )
 
 
 class SpanWeights(Section):
-    """What a token counts by its part of the response; format is the tags, blank lines and the end of the turn."""
+    """The weight of a token by its part of the response."""
 
-    rationale: float = Field(default=1.0, ge=0)
-    answer: float = Field(default=1.0, ge=0)
-    format: float = Field(default=1.0, ge=0)
+    rationale: float = key(1.0, "Weight of the tokens of the rationale.", affects="train", ge=0)
+    answer: float = key(1.0, "Weight of the tokens of the answer.", affects="train", ge=0)
+    format: float = key(1.0, "Weight of the tags, the blank lines and the end of the turn.", affects="train", ge=0)
 
     @model_validator(mode="after")
     def _count(self) -> Self:
@@ -46,79 +49,168 @@ class SpanWeights(Section):
 class Loss(SpanWeights):
     """The weights of a stage's tokens in its loss."""
 
-    normalise: Literal["tokens", "spans"] = "tokens"
-    """tokens: every token counts alike. spans: every part of a row does, so long rationales don't drown answers."""
-    final: SpanWeights | None = None
-    """Weights at the last step, reached in equal parts from those at the first."""
-    sample_weights: bool = True
-    """Whether the dataset's `weight` of a row counts."""
+    normalise: Literal["tokens", "spans"] = key(
+        "tokens",
+        "tokens: every token has the same weight. spans: every part of a row has the same weight, so that long "
+        "rationales do not outweigh answers.",
+        affects="train",
+    )
+    final: SpanWeights | None = key(
+        None, "Weights at the last step, reached in equal parts from those at the first step; default: constant."
+    )
+    sample_weights: bool = key(True, "Use the dataset's `weight` of each row.", affects="train")
 
 
 class Distill(Section):
     """Learning the teachers' distributions of tokens (`logprobs` under [[teachers]]) beside their text."""
 
-    weight: Share = 0.5
-    """Of the divergence from the teacher; the likelihood of the text has the rest, and all of it where a token has no
-    distribution."""
-    top_k: int = Field(default=20, ge=1, le=20)
-    """Likeliest tokens used of each stored distribution; all others are one."""
+    weight: Share = key(
+        0.5,
+        "Weight of the divergence from the teacher. The likelihood of the text has the rest, and all of it where a "
+        "token has no distribution.",
+        affects="train",
+    )
+    top_k: int = key(
+        20,
+        "Number of likeliest tokens used of each stored distribution; all other tokens count as one.",
+        affects="train",
+        ge=1,
+        le=20,
+    )
 
 
 class Stage(Section):
     """One training stage. It starts from the stage before it unless `start` names another."""
 
-    name: Name
-    data: str
-    """A source by name, "traces" (the filtered dataset), or an arm to compare with: "traces:unfiltered" (every
-    complete trace) or "traces:random" (a random part of them with as many tokens as the dataset)."""
-    train: tuple[Literal["projector", "language"], ...] = Field(strict=False, min_length=1)
-    start: str | None = None
-    target: Literal["rationale", "answer"] = "rationale"
-    """What the assistant says: rationale and answer, or the answer alone (rows of a source have no rationale)."""
-    lora: Lora | None = None
-    learning_rate: float = Field(default=2e-5, gt=0)
-    epochs: float = Field(default=1.0, gt=0)
-    max_steps: int | None = Field(default=None, ge=1)
-    """Overrides epochs."""
-    batch_size: int = Field(default=16, ge=1)
-    """Samples an optimisation step, over all micro-batches and processes."""
-    batch_tokens: int | None = Field(default=None, ge=1)
-    """Overrides batch_size: tokens an optimisation step. Rows are packed best-fit over the whole epoch."""
-    micro_batch_tokens: int = Field(default=8192, ge=1)
-    """Tokens in memory at once. Changes memory and speed, not what is learned (unless batch_tokens is given)."""
-    micro_batch_images: int = Field(default=256, ge=1)
-    """Images in memory at once."""
-    line_tokens: int = Field(default=2048, ge=1)
-    """Width of a packed line where attention has to mask the other rows of a line (student.attention)."""
-    order: Literal["shuffle", "data", "length", "difficulty"] = "shuffle"
-    """Rows of an epoch at random, as the data has them (filter.select.curriculum), or short or easy ones first."""
-    replay: Mapping[Name, Annotated[float, Field(gt=0, lt=1)]] = Field(default_factory=dict)
-    """Source to its share of the tokens, such as the data of an earlier stage against forgetting."""
-    teachers: Mapping[Name, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
-    """Teacher to its weight among the tokens of the traces; default: as many as there are."""
-    no_think: Share = 0.0
-    """Share of the traces learned without their rationale, asked for by "/no_think": a student with two modes."""
-    loss: Loss = Loss()
-    distill: Distill | None = None
-    max_length: int = Field(default=1024, ge=1)
-    """Tokens, image tokens included. A longer row is never cut."""
-    too_long: Literal["drop", "shrink_image", "error"] = "drop"
-    """What happens to a longer row: it is left out and counted, its images are made smaller, or the stage stops."""
-    warmup_share: Share = 0.03
-    schedule: Literal["cosine", "linear", "constant"] = "cosine"
-    weight_decay: float = Field(default=0.0, ge=0)
-    max_grad_norm: float = Field(default=1.0, gt=0)
-    gradient_checkpointing: bool | Literal["auto"] = AUTO
-    """Compute activations again in the backward pass. auto: where the stage does not fit the GPU otherwise."""
-    kernels: Literal["none", "compile", "liger", "hub"] = "none"
-    """Faster layers: compiled, of the package liger-kernel, or of the hub (package kernels)."""
-    sharding: Literal["none", "fsdp2"] = "none"
-    """fsdp2: each of several processes holds a share of the language model and of its optimizer's state."""
-    save_every_steps: int = Field(default=200, ge=1)
-    log_every_steps: int = Field(default=10, ge=1)
-    limit: int | None = Field(default=None, ge=1)
-    report_to: tuple[str, ...] = Field(default=(), strict=False)
-    validation: Validation | None = None
+    name: Name = key(
+        ..., "Name of the stage, and of its folder.", affects="train", compared_by="the folder of the stage"
+    )
+    data: str = key(
+        ...,
+        'A source by name, "traces" (the filtered dataset), or an arm to compare with: "traces:unfiltered" (every '
+        'complete trace) or "traces:random" (a random part of them with as many tokens as the dataset).',
+        affects="train",
+    )
+    train: tuple[Literal["projector", "language"], ...] = key(
+        ..., "The parts that are trained; the vision tower never is.", affects="train", strict=False, min_length=1
+    )
+    start: str | None = key(
+        None,
+        "The stage whose student it starts from; default: the stage before it, else the untrained student.",
+        affects="train",
+        compared_by="the fingerprint of that stage",
+    )
+    target: Literal["rationale", "answer"] = key(
+        "rationale",
+        "What the student learns to say: rationale and answer, or the answer alone (rows of a source have no "
+        "rationale).",
+        affects="train",
+    )
+    lora: Lora | None = key(None, "Train adapters of the language model; default: its weights.")
+    learning_rate: float = key(2e-5, "Largest learning rate of the schedule.", affects="train", gt=0)
+    epochs: float = key(1.0, "Number of passes over the rows.", affects="train", gt=0)
+    max_steps: int | None = key(None, "Number of steps; overrides epochs.", affects="train", ge=1)
+    batch_size: int = key(
+        16, "Samples of an optimisation step, over all micro-batches and processes.", affects="train", ge=1
+    )
+    batch_tokens: int | None = key(
+        None,
+        "Tokens of an optimisation step; overrides batch_size. Rows are packed best-fit over the whole epoch.",
+        affects="train",
+        ge=1,
+    )
+    micro_batch_tokens: int = key(
+        8192,
+        "Tokens in memory at once. It changes memory and speed, not what is learned (unless batch_tokens is given).",
+        affects="train",
+        ge=1,
+    )
+    micro_batch_images: int = key(256, "Images in memory at once.", affects="train", ge=1)
+    line_tokens: int = key(
+        2048,
+        "Width of a packed line where attention has to mask the other rows of a line (student.attention).",
+        affects="train",
+        ge=1,
+    )
+    order: Literal["shuffle", "data", "length", "difficulty"] = key(
+        "shuffle",
+        "Order of the rows of an epoch. shuffle: random. data: as the dataset has them (filter.select.curriculum). "
+        "length: short ones first. difficulty: easy ones first.",
+        affects="train",
+    )
+    replay: Mapping[Name, Annotated[float, Field(gt=0, lt=1)]] = key(
+        {},
+        "Further sources and their shares of the tokens, such as the data of an earlier stage against forgetting.",
+        affects="train",
+    )
+    teachers: Mapping[Name, Annotated[float, Field(gt=0)]] = key(
+        {},
+        "Teachers and their weights among the tokens of the traces; default: all traces as they are.",
+        affects="train",
+    )
+    no_think: Share = key(
+        0.0,
+        'Share of the traces learned without their rationale, with "/no_think" after the question: two '
+        "modes of one student.",
+        affects="train",
+    )
+    loss: Loss = key(Loss(), "The weights of tokens in the loss.")
+    distill: Distill | None = key(
+        None, "Learn the teachers' distributions of tokens beside their text; default: the text alone."
+    )
+    max_length: int = key(
+        1024,
+        "Largest length of a row in tokens, image tokens included. A longer row is never cut.",
+        affects="train",
+        ge=1,
+    )
+    too_long: Literal["drop", "shrink_image", "error"] = key(
+        "drop",
+        "What happens to a longer row. drop: it is left out and counted. shrink_image: its images are made smaller. "
+        "error: the stage stops.",
+        affects="train",
+    )
+    warmup_share: Share = key(0.03, "Share of the steps in which the learning rate rises.", affects="train")
+    schedule: Literal["cosine", "linear", "constant"] = key(
+        "cosine", "How the learning rate falls after the warm-up.", affects="train"
+    )
+    weight_decay: float = key(0.0, "Weight decay of AdamW.", affects="train", ge=0)
+    max_grad_norm: float = key(1.0, "Gradients are scaled down to this norm.", affects="train", gt=0)
+    gradient_checkpointing: bool | Literal["auto"] = key(
+        AUTO,
+        "Compute activations again in the backward pass: less memory, more time. auto: where the stage does not fit "
+        "the GPU otherwise.",
+        affects="train",
+    )
+    kernels: Literal["none", "compile", "liger", "hub"] = key(
+        "none",
+        "Faster layers: compiled, of the package liger-kernel, or of the hub (package kernels).",
+        affects="train",
+    )
+    sharding: Literal["none", "fsdp2"] = key(
+        "none",
+        "fsdp2: each of several processes holds a share of the language model and of its optimizer's state.",
+        because="it changes only where weights are held; sums differ by rounding, and a run may go on with other "
+        "processes",
+    )
+    save_every_steps: int = key(
+        200, "Steps between two checkpoints.", because="it changes only how much an interruption costs", ge=1
+    )
+    log_every_steps: int = key(
+        10, "Steps between two lines of metrics.jsonl.", because="it changes only how much is logged", ge=1
+    )
+    limit: int | None = key(
+        None, "Use only so many rows of the stage's own data, from its start; default: all.", affects="train", ge=1
+    )
+    report_to: tuple[str, ...] = key(
+        (),
+        "Experiment trackers that get the metrics too: trackio, wandb, tensorboard.",
+        because="it changes only who else gets the metrics",
+        strict=False,
+    )
+    validation: Validation | None = key(
+        None, "Measure the student while it trains; default: not.", compared_by="the keys that change what is learned"
+    )
 
     @model_validator(mode="after")
     def _coherent(self) -> Self:

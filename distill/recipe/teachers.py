@@ -1,6 +1,6 @@
-"""The recipe's sections about teachers: who is asked, how, what follows a trace that ended badly.
+"""The recipe's sections about teachers: which models are asked, how, and how their text is read.
 
-Values and their checks only; what they lead to is the `teacher` package's business.
+Values and their checks only; the `teacher` package acts on them.
 """
 
 from collections.abc import Mapping
@@ -8,35 +8,79 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from distill.recipe.base import Dtype, LocalOrHub, Name, Section, Share
+from distill.recipe.base import Dtype, LocalOrHub, Name, Section, Share, key
+
+_ONLY_TIME = "it changes only how long is waited; what failed is asked again"
+_ONLY_COST = "it is used for estimates only"
 
 
 class Sampling(Section):
     """Sampling parameters of one teacher, named as the OpenAI and vLLM APIs name them."""
 
-    temperature: float = Field(default=0.8, ge=0)
-    top_p: float = Field(default=1.0, gt=0, le=1)
-    top_k: int = Field(default=0, ge=0)
-    """0: off."""
-    min_p: Share = 0.0
-    repetition_penalty: float = Field(default=1.0, gt=0)
-    max_tokens: int = Field(default=1024, ge=1)
-    stop: tuple[str, ...] = Field(default=(), strict=False)
-    stop_repetition: bool = True
-    """End a text that repeats itself without end (a vLLM server does it; elsewhere it runs into max_tokens)."""
-    thinking_budget: int | None = Field(default=None, ge=1)
-    """Tokens of thinking after which a vLLM server closes the thinking (vLLM's thinking_token_budget)."""
+    temperature: float = key(0.8, "Sampling temperature; 0 is greedy.", affects="traces", ge=0)
+    top_p: float = key(
+        1.0,
+        "Sample among the likeliest tokens that have this probability together; 1 is off.",
+        affects="traces",
+        omit_default="traces generate",
+        gt=0,
+        le=1,
+    )
+    top_k: int = key(
+        0, "Sample among so many likeliest tokens; 0 is off.", affects="traces", omit_default="traces generate", ge=0
+    )
+    min_p: Share = key(
+        0.0,
+        "Leave out tokens that are less probable than this share of the likeliest one; 0 is off.",
+        affects="traces",
+        omit_default="traces generate",
+    )
+    repetition_penalty: float = key(
+        1.0,
+        "Penalty of tokens that have occurred before; 1 is off.",
+        affects="traces",
+        omit_default="traces generate",
+        gt=0,
+    )
+    max_tokens: int = key(1024, "Largest number of tokens of a reply, thinking included.", affects="traces", ge=1)
+    stop: tuple[str, ...] = key(
+        (), "Texts that end a reply.", affects="traces", omit_default="traces generate", strict=False
+    )
+    stop_repetition: bool = key(
+        True,
+        "End a text that repeats itself without end. Only a vLLM server does this; elsewhere such a text runs into "
+        "max_tokens.",
+        affects="traces",
+        omit_default="traces generate",
+    )
+    thinking_budget: int | None = key(
+        None,
+        "Tokens of thinking after which a vLLM server closes the thinking (vLLM's thinking_token_budget); default: "
+        "no limit.",
+        affects="traces",
+        omit_default="traces generate",
+        ge=1,
+    )
 
 
 class Until(Section):
     """Adaptive sampling: fewer than `samples` traces where fewer are enough."""
 
-    correct: int | None = Field(default=None, ge=1)
-    """Enough when so many traces are verified against the gold answer; for questions that have one."""
-    agree: int | None = Field(default=None, ge=2)
-    """Enough when so many traces give the same answer; for questions without a gold answer."""
-    at_once: int | None = Field(default=None, ge=1)
-    """Traces asked before looking again; default: as many as could be enough."""
+    correct: int | None = key(
+        None,
+        "Stop when so many traces are verified against the gold answer; for questions that have one.",
+        affects="generate",
+        ge=1,
+    )
+    agree: int | None = key(
+        None,
+        "Stop when so many traces give the same answer; for questions without a gold answer.",
+        affects="generate",
+        ge=2,
+    )
+    at_once: int | None = key(
+        None, "Traces asked before the next decision; default: as many as could be enough.", affects="generate", ge=1
+    )
 
     @model_validator(mode="after")
     def _something(self) -> Self:
@@ -48,91 +92,221 @@ class Until(Section):
 class Server(Section):
     """How a server is started for a `vllm` teacher without base_url."""
 
-    command: tuple[str, ...] = Field(default=("vllm", "serve"), strict=False, min_length=1)
-    """Program and first arguments, of any environment; the model, host, port and `arguments` are appended."""
-    environment: Mapping[str, str] = Field(default_factory=dict)
-    arguments: Mapping[str, Any] = Field(default_factory=dict)
-    """vLLM's options by name: `max-model-len = 8192`; true gives a bare flag, tables and lists become JSON."""
-    extra: tuple[str, ...] = Field(default=(), strict=False)
-    """Arguments passed as they are, unchecked."""
-    gpus: tuple[str, ...] = Field(default=(), strict=False)
-    """CUDA_VISIBLE_DEVICES of each replica, such as ["0", "1"] or ["0,1"]; default: one replica that sees all."""
-    start_timeout_s: float = Field(default=1800.0, gt=0)
-    restarts: int = Field(default=5, ge=0)
-    """Crashes in one run after which a server is given up."""
+    command: tuple[str, ...] = key(
+        ("vllm", "serve"),
+        "Program and first arguments, of any environment; the model, host, port and `arguments` are appended. "
+        "Only options in it that change answers have an effect.",
+        affects="engine",
+        strict=False,
+        min_length=1,
+    )
+    environment: Mapping[str, str] = key(
+        {},
+        "Environment variables of the server.",
+        because="it says how the server is run; values are not written down, because they may hold keys",
+    )
+    arguments: Mapping[str, Any] = key(
+        {},
+        "vLLM's options by name: `max-model-len = 8192`; true gives a bare flag, tables and lists become JSON. Only "
+        "options that change answers, such as quantization, have an effect.",
+        affects="engine",
+    )
+    extra: tuple[str, ...] = key(
+        (),
+        "Arguments passed as they are, unchecked. Only options that change answers have an effect.",
+        affects="engine",
+        strict=False,
+    )
+    gpus: tuple[str, ...] = key(
+        (),
+        'CUDA_VISIBLE_DEVICES of each replica, such as ["0", "1"] or ["0,1"]; default: one replica that sees all '
+        "GPUs.",
+        because="it says where the server runs",
+        strict=False,
+    )
+    start_timeout_s: float = key(
+        1800.0,
+        "Longest time in seconds until a started server answers.",
+        because="it changes only how long is waited",
+        gt=0,
+    )
+    restarts: int = key(
+        5,
+        "Number of crashes in one run after which a server is given up.",
+        because="it changes only how often a crashed server is started again",
+        ge=0,
+    )
 
 
 class Price(Section):
     """What a teacher costs, for the progress line and the estimate; any currency."""
 
-    input: float = Field(default=0.0, ge=0)
-    """A million prompt tokens."""
-    output: float = Field(default=0.0, ge=0)
-    """A million generated tokens."""
-    hour: float = Field(default=0.0, ge=0)
-    """An hour of the server."""
+    input: float = key(0.0, "Price of a million prompt tokens.", because=_ONLY_COST, ge=0)
+    output: float = key(0.0, "Price of a million generated tokens.", because=_ONLY_COST, ge=0)
+    hour: float = key(0.0, "Price of an hour of the server.", because=_ONLY_COST, ge=0)
 
 
 class Teacher(Section):
     """One teacher: which model answers which samples, how it is asked and how its text is read."""
 
-    name: Name
-    model: LocalOrHub
-    revision: str | None = None
-    backend: Literal["embedded", "vllm", "openai"] = "vllm"
-    base_url: str | Annotated[tuple[str, ...], Field(strict=False, min_length=1)] | None = None
-    """One URL, or one for each replica of the same server. Without it the vllm backend starts a server."""
-    server: Server = Server()
-    api_key_env: str | None = None
-    """Name of the environment variable that holds the key; the key itself never enters a recipe."""
-    served_model: str | None = None
-    """Model name to ask the server for; default: what the server says it serves."""
-    domains: tuple[str, ...] = Field(default=(), strict=False)
-    """Domains it answers; empty: every domain. So for difficulty."""
-    difficulty: tuple[str, ...] = Field(default=(), strict=False)
-    modality: Literal["any", "image", "text"] = "any"
-    """Only samples with images, or only those without."""
-    weight: float = Field(default=1.0, gt=0)
-    """Share of the samples it covers that it answers; 1 or more is all of them."""
-    fallback: bool = False
-    """Answers only the samples that no teacher without this mark covers."""
-    after: Name | None = None
-    """A teacher that answers first. `when` says which of its samples this one answers, too."""
-    when: Literal["always", "unsure", "failed"] = "always"
-    """unsure: its answers agree less than `sure_share`, or the common one is wrong; failed: none is complete."""
-    sure_share: Share = 0.75
-    samples: int = Field(default=1, ge=1, le=1024)
-    """Traces a question; with `until`, at most."""
-    until: Until | None = None
-    system: str = ""
-    prompt: str = "{question}"
-    """{question}, {draft} (a trace of the teacher named by `after`), {answer} (the gold one; needs hinted = true)."""
-    hinted: bool = False
-    """The gold answer is shown to the teacher; its traces are marked as hinted all the way into the dataset."""
-    reasoning: Literal["auto", "field", "tags", "none"] = "auto"
-    sampling: Sampling = Sampling()
-    chat_template_kwargs: Mapping[str, Any] = Field(default_factory=dict)
-    mm_processor_kwargs: Mapping[str, Any] = Field(default_factory=dict)
-    """Settings of the model's image processor, sent with every request to a vLLM server."""
-    logprobs: int = Field(default=0, ge=0, le=20)
-    """Log-probabilities of so many likeliest tokens kept for every token of a trace; 0: none."""
-    images: Literal["auto", "file", "base64"] = "auto"
-    """How images reach a server: by path where it may read them (auto finds out), or inside the request."""
-    max_in_flight: int | None = Field(default=None, ge=1)
-    """Most requests under way at once (HTTP; default: as many as the server keeps busy), or sequences in one batch
-    (embedded; default 64)."""
-    timeout_s: float = Field(default=600.0, gt=0)
-    """Longest silence of a server: nothing of an answer that comes in pieces, or no answer where it comes whole."""
-    longest_s: float = Field(default=3600.0, gt=0)
-    """Longest time of one answer, however alive its server is; at least timeout_s."""
-    max_retries: int = Field(default=5, ge=0)
-    """A row that fails is tried again until it passes; so often at least before it may count as guilty."""
-    allow_other_model: bool = False
-    """Keep answers of another model than the one asked for; each trace says which model it was."""
-    price: Price = Price()
-    dtype: Dtype = "float32"
-    """Weights of an embedded teacher; a server chooses its own."""
-    trust_remote_code: bool = False
+    name: Name = key(
+        ..., "Name of the teacher: the name of its folder, and of its rows everywhere.", affects="generate"
+    )
+    model: LocalOrHub = key(
+        ...,
+        "Directory or hub name of the model.",
+        affects="signals traces",
+        compared_by="the content of a directory; for a hub name the name and the revision",
+    )
+    revision: str | None = key(
+        None,
+        "Revision (branch, tag or commit) of a hub name; default: the newest.",
+        affects="signals traces",
+        compared_by="the model",
+    )
+    backend: Literal["embedded", "vllm", "openai"] = key(
+        "vllm",
+        "embedded: the model runs in this process. vllm: a vLLM server, started by the run without base_url. "
+        "openai: any server with the OpenAI API.",
+        because="the same model asked the same thing is the same attempt over HTTP or in this process; the engine is "
+        "recorded",
+    )
+    base_url: str | Annotated[tuple[str, ...], Field(strict=False, min_length=1)] | None = key(
+        None,
+        "One URL, or one for each replica of the same server. Without it the vllm backend starts a server.",
+        because="the address of a server says nothing about its model; it is recorded",
+    )
+    server: Server = key(Server(), "How a server is started for a `vllm` teacher without base_url.")
+    api_key_env: str | None = key(
+        None,
+        "Name of the environment variable that holds the key; the key itself never enters a recipe.",
+        because="it says where the key is",
+    )
+    served_model: str | None = key(
+        None,
+        "Model name to ask the server for; default: what the server says it serves.",
+        because="it is the server's name for `model`, which with `revision` says what answers; it is recorded",
+    )
+    domains: tuple[str, ...] = key(
+        (), "Domains whose samples it answers; empty: every domain.", affects="generate", strict=False
+    )
+    difficulty: tuple[str, ...] = key(
+        (), "Difficulties whose samples it answers; empty: every difficulty.", affects="generate", strict=False
+    )
+    modality: Literal["any", "image", "text"] = key(
+        "any", "image: only samples with images. text: only samples without.", affects="generate"
+    )
+    weight: float = key(
+        1.0, "Share of the samples it covers that it answers; 1 or more is all of them.", affects="generate", gt=0
+    )
+    fallback: bool = key(
+        False, "It answers only the samples that no teacher without this mark covers.", affects="generate"
+    )
+    after: Name | None = key(
+        None,
+        "A teacher that answers first. `when` says which of its samples this one answers too.",
+        affects="generate",
+    )
+    when: Literal["always", "unsure", "failed"] = key(
+        "always",
+        "unsure: samples where less than `sure_share` of the first teacher's answers agree, or the common answer is "
+        "wrong. failed: samples where none of its traces is complete. always: every sample that it answered.",
+        affects="generate",
+    )
+    sure_share: Share = key(
+        0.75, "Share of equal answers from which the first teacher counts as sure.", affects="generate"
+    )
+    samples: int = key(
+        1, "Number of traces for each question; with `until`, the largest number.", affects="generate", ge=1, le=1024
+    )
+    until: Until | None = key(None, "Adaptive sampling: stop before `samples` traces where fewer are enough.")
+    system: str = key("", "System prompt; empty: none.", affects="signals traces", compared_by="the rendered prompt")
+    prompt: str = key(
+        "{question}",
+        "Prompt with the placeholders {question}, {draft} (a trace of the teacher named by `after`) and {answer} "
+        "(the gold answer; needs hinted = true).",
+        affects="traces",
+        compared_by="the rendered prompt",
+    )
+    hinted: bool = key(
+        False,
+        "The gold answer is shown to the teacher; its traces are marked as hinted all the way into the dataset.",
+        affects="generate",
+    )
+    reasoning: Literal["auto", "field", "tags", "none"] = key(
+        "auto",
+        "How the rationale is told from the answer. field: the server's own field. tags: thinking tags in the text. "
+        "none: all text is the answer. auto: the field or the tags, whichever is there.",
+        affects="generate",
+    )
+    sampling: Sampling = key(Sampling(), "Sampling parameters.")
+    chat_template_kwargs: Mapping[str, Any] = key(
+        {},
+        "Arguments of the chat template, such as { enable_thinking = false }.",
+        affects="signals traces",
+    )
+    mm_processor_kwargs: Mapping[str, Any] = key(
+        {},
+        "Settings of the model's image processor, sent with every request to a vLLM server.",
+        affects="traces",
+        omit_default="traces",
+    )
+    logprobs: int = key(
+        0,
+        "For every token of a trace keep the log-probabilities of so many likeliest tokens; 0: none.",
+        affects="traces",
+        omit_default="traces",
+        ge=0,
+        le=20,
+    )
+    images: Literal["auto", "file", "base64"] = key(
+        "auto",
+        "How images reach a server. file: by path. base64: inside the request. auto: by path where the server can "
+        "read it.",
+        because="the same pixels reach the server",
+    )
+    max_in_flight: int | None = key(
+        None,
+        "Largest number of requests at once (HTTP; default: as many as keep the server busy), or of sequences in one "
+        "batch (embedded; default 64).",
+        because="it changes only the speed",
+        ge=1,
+    )
+    timeout_s: float = key(
+        600.0,
+        "Longest silence of a server in seconds: no piece of an answer that comes in pieces, or no whole answer.",
+        because=_ONLY_TIME,
+        gt=0,
+    )
+    longest_s: float = key(
+        3600.0,
+        "Longest time in seconds of one answer, even if its pieces keep coming; at least timeout_s.",
+        because=_ONLY_TIME,
+        gt=0,
+    )
+    max_retries: int = key(
+        5,
+        "How often a row that fails is tried again, at least, before the failure counts as the row's own.",
+        because="it changes only how often is tried; what failed is asked again",
+        ge=0,
+    )
+    allow_other_model: bool = key(
+        False,
+        "Keep answers of another model than the one asked for.",
+        because="each trace names the model that wrote it",
+    )
+    price: Price = key(Price(), "What the teacher costs, for the progress line and the estimate.")
+    dtype: Dtype = key(
+        "float32",
+        "Data type of the weights of an embedded teacher; a server chooses its own.",
+        affects="signals traces",
+        compared_by="the data type of an embedded teacher",
+    )
+    trust_remote_code: bool = key(
+        False,
+        "Run the code that comes with the checkpoint.",
+        because="it says whether a model may be loaded at all; its code is part of the checkpoint",
+    )
 
     @model_validator(mode="after")
     def _coherent(self) -> Self:

@@ -4,33 +4,53 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from distill.recipe.base import Section
+from distill.recipe.base import Section, key
 
 Rows = Annotated[int, Field(ge=0)] | Annotated[float, Field(gt=0, lt=1)]
 
 
 class Validation(Section):
-    """Quality of a student while a stage trains it: greedy answers to a few questions, loss of rows kept out."""
+    """Quality of a student while a stage trains it: greedy answers to a few questions, loss of rows kept out.
 
-    every_steps: int = Field(default=100, ge=1)
-    """Measure after so many steps, and after the last one."""
-    data: str | None = None
-    """A source whose questions are asked; without one nothing is generated."""
-    questions: int = Field(default=64, ge=1)
-    """Of that source, chosen by their content: every run asks the same ones."""
-    max_new_tokens: int = Field(default=256, ge=1)
-    batch_size: int = Field(default=32, ge=1)
-    """Questions answered at once."""
-    hold_out: Rows = 0
-    """Rows of the stage's own data to measure the loss on, a number or a share of them; they are not trained on."""
-    metric: Literal["loss", "accuracy"] = "loss"
-    """What "better" means: a smaller loss or a larger accuracy."""
-    patience: int | None = Field(default=None, ge=1)
-    """Stop the stage after so many measurements in a row that are no better than the best one; default: never."""
-    keep: Literal["best", "last"] = "last"
-    """Whose weights the stage leaves: those of the best measurement, or those of its last step."""
-    gallery: int = Field(default=24, ge=0)
-    """Replies shown with pictures on the page of samples."""
+    Without `patience` and `keep = "best"` only `hold_out` changes what is learned.
+    """
+
+    every_steps: int = key(100, "Measure every so many steps, and after the last step.", affects="train", ge=1)
+    data: str | None = key(
+        None, "The source whose questions are asked; default: no question is asked.", affects="train"
+    )
+    questions: int = key(
+        64,
+        "Number of questions of that source. They are chosen by their content, so every run asks the same ones.",
+        affects="train",
+        ge=1,
+    )
+    max_new_tokens: int = key(256, "Largest number of tokens of an answer.", affects="train", ge=1)
+    batch_size: int = key(32, "Number of questions answered at once.", affects="train", ge=1)
+    hold_out: Rows = key(
+        0,
+        "Rows of the stage's own data on which the loss is measured, as a number or as a share of the rows. They are "
+        "not trained on.",
+        affects="train",
+    )
+    metric: Literal["loss", "accuracy"] = key(
+        "loss", 'What "better" means: a smaller loss or a higher accuracy.', affects="train"
+    )
+    patience: int | None = key(
+        None,
+        "Stop the stage after so many measurements in a row that are not better than the best one; default: never.",
+        affects="train",
+        ge=1,
+    )
+    keep: Literal["best", "last"] = key(
+        "last", "Which weights the stage leaves: those of the best measurement, or of its last step.", affects="train"
+    )
+    gallery: int = key(
+        24,
+        "Number of replies that samples.html shows with pictures.",
+        because="it changes only how many replies the page shows",
+        ge=0,
+    )
 
     @property
     def decides(self) -> bool:

@@ -16,6 +16,7 @@ from distill.artifacts.files import directory_sha256
 from distill.artifacts.layout import ADAPTER, MODEL, model_folder
 from distill.artifacts.manifest import fingerprint, require
 from distill.errors import ModelError, RecipeError
+from distill.recipe.effects import affecting
 from distill.recipe.eval import BASE, AnyStudent
 from distill.recipe.recipe import Recipe
 from distill.recipe.stages import is_traces
@@ -126,7 +127,7 @@ def _base(recipe: Recipe, arm: str) -> EvaluatedStudent:
 
 def _elsewhere(recipe: Recipe, arm: str, student: AnyStudent) -> EvaluatedStudent:
     where = f"eval.students.{arm}"
-    told = student.model_dump(mode="json", exclude_none=True, exclude={"api_key_env"})
+    told = {name: value for name, value in affecting(student, "eval").items() if value is not None}
     if student.base_url is not None:
         # A server is the same whoever asks it: its password is neither shown nor part of what it is.
         told["base_url"] = redact.url(student.base_url)

@@ -16,21 +16,11 @@ from typing import Any
 
 from distill.artifacts.files import directory_sha256
 from distill.artifacts.manifest import canonical
+from distill.recipe.effects import affecting
 from distill.recipe.recipe import Recipe
 from distill.recipe.teachers import Sampling, Teacher
 from distill.types import Sample
 from teacher.messages.prompts import Prompt, prompt, prompt_sha
-
-_NEUTRAL: dict[str, Any] = {
-    "top_p": 1.0,
-    "top_k": 0,
-    "min_p": 0.0,
-    "repetition_penalty": 1.0,
-    "stop": [],
-    "stop_repetition": True,
-    "thinking_budget": None,
-}
-"""Sampling values that switch something off. They are left out of an id, so new switches don't change old ids."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,8 +73,7 @@ def precision_key(teacher: Teacher) -> dict[str, str]:
 @lru_cache(maxsize=256)
 def sampling_key(sampling: Sampling) -> dict[str, Any]:
     """The sampling values in force."""
-    values = sampling.model_dump(mode="json")
-    return {key: value for key, value in values.items() if value != _NEUTRAL.get(key)}
+    return affecting(sampling, "traces")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +84,11 @@ class Author:
     model: Model
     seed: int
     _of_prompt: dict[str, tuple[Prompt, str]] = field(default_factory=dict, repr=False, compare=False)
+    _settings: dict[str, Any] = field(init=False, repr=False, compare=False)
+    """The teacher's settings that every id covers."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_settings", affecting(self.teacher, "traces") | precision_key(self.teacher))
 
     def first(self, sample: Sample, k: int, *, draft: str = "", draft_text: str = "") -> Request:
         """The first attempt at `k`; for a teacher that works on drafts, on the trace `draft`, saying `draft_text`."""
@@ -133,20 +127,15 @@ class Author:
             luck["reseeds"] = request.reseeds
         seed = int.from_bytes(_digest("seed", luck)[:4], "big") >> 1
         content = {
+            **self._settings,
             "sample": request.sample.id,
             "images": [image.sha256 for image in request.sample.images],
             "model": self.model.key,
             "prompt": request.prompt_sha,
             "sampling": sampling_key(request.sampling),
-            "chat_template_kwargs": dict(self.teacher.chat_template_kwargs),
             "seed": seed,
             "k": request.k,
-            **precision_key(self.teacher),
         }
-        if self.teacher.mm_processor_kwargs:
-            content["mm_processor_kwargs"] = dict(self.teacher.mm_processor_kwargs)
-        if self.teacher.logprobs:
-            content["logprobs"] = self.teacher.logprobs
         return replace(request, seed=seed, id=_digest("trace", content).hex()[:20])
 
 

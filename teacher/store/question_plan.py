@@ -25,13 +25,14 @@ from distill.artifacts.json_lines import requiring, seal
 from distill.artifacts.manifest import fingerprint, flatten
 from distill.data import reader, sources
 from distill.errors import DataError, RecipeError
+from distill.recipe.effects import affecting
 from distill.recipe.recipe import Recipe
 from distill.recipe.teachers import Teacher
 from distill.types import BadRow, Sample
 from teacher import checks
 from teacher.engines.vllm_server import Servers
 from teacher.messages import parse
-from teacher.messages.request import Model, model_of, precision_key, sampling_key
+from teacher.messages.request import Model, model_of, precision_key
 from teacher.scheduling.routing import NO_TEACHER, covers, may_share, route
 
 SOURCE = "questions"
@@ -92,7 +93,7 @@ def settings(recipe: Recipe, models: Mapping[str, Model]) -> dict[str, Any]:
         "seed": recipe.seed,
         "data": {SOURCE: source},
         "teachers": [_settings(teacher, models[teacher.name]) for teacher in recipe.teachers],
-        "outcomes": recipe.generate.outcomes.model_dump(mode="json"),
+        "outcomes": affecting(recipe.generate.outcomes, "generate"),
         "parser": parse.VERSION,
     }
     if any(teacher.until or teacher.when == "unsure" for teacher in recipe.teachers):
@@ -100,41 +101,18 @@ def settings(recipe: Recipe, models: Mapping[str, Model]) -> dict[str, Any]:
     return flatten(fields)
 
 
-_DECIDING = (
-    "name",
-    "domains",
-    "difficulty",
-    "modality",
-    "weight",
-    "fallback",
-    "after",
-    "when",
-    "sure_share",
-    "samples",
-    "until",
-    "hinted",
-    "reasoning",
-)
-
-
 def _settings(teacher: Teacher, model: Model) -> dict[str, Any]:
     """What decides a teacher's traces, which samples it gets, and how its text is read."""
-    values = teacher.model_dump(mode="json")
-    return {key: values[key] for key in _DECIDING} | _asking(teacher, model)
+    return affecting(teacher, "generate") | _author(teacher, model)
 
 
 def _asking(teacher: Teacher, model: Model) -> dict[str, Any]:
     """What decides the text of an attempt."""
-    return {
-        "model": model.key,
-        "system": teacher.system,
-        "prompt": teacher.prompt,
-        "sampling": dict(sampling_key(teacher.sampling)),
-        "chat_template_kwargs": dict(teacher.chat_template_kwargs),
-        "mm_processor_kwargs": dict(teacher.mm_processor_kwargs),
-        "logprobs": teacher.logprobs,
-        **precision_key(teacher),
-    }
+    return affecting(teacher, "traces") | _author(teacher, model)
+
+
+def _author(teacher: Teacher, model: Model) -> dict[str, Any]:
+    return {"model": model.key, "system": teacher.system, "prompt": teacher.prompt, **precision_key(teacher)}
 
 
 def content(recipe: Recipe) -> str:

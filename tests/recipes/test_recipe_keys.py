@@ -1,12 +1,11 @@
 """A key that changes a result changes what identifies it: the id of a trace, or the fingerprint of a stage.
 
-Every key of the recipe's models is in `tests/support/recipe_keys.py`, with what it changes or why it changes nothing;
-each is changed here in a recipe that uses it, and what identifies each result is compared.
+Every key says in its model what it makes stale. Each is changed here, to the example values of
+`tests/support/recipe_keys.py`, and what identifies each result is compared before and after.
 """
 
 import tomllib
-import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,9 @@ from PIL import Image
 
 from distill.artifacts.manifest import Manifest, fingerprint
 from distill.data.source_images import pictures_digest
+from distill.planning.redo import compare_recipes
 from distill.recipe.base import Section
+from distill.recipe.effects import affecting, inner_sections, recipe_keys
 from distill.recipe.loading import load, put
 from distill.recipe.recipe import Recipe
 from distill.recipe.teachers import Teacher
@@ -27,28 +28,13 @@ from distill.wiring import measurers
 from filters import apply
 from filters.signals import registry
 from student import evaluate
+from student.data import rows
 from student.train import stage_fields
 from teacher.engines.vllm_options import deciding, render
 from teacher.messages.request import requests
 from teacher.store import question_plan
 
-
-def keys(model: type[Section] = Recipe, before: str = "") -> Iterator[str]:
-    """Every key that a recipe may hold; a star stands for the name of a list's or table's item."""
-    for name, field in model.model_fields.items():
-        inner = list(dict.fromkeys(_sections(field.annotation)))
-        for section, stars in inner:
-            yield from keys(section, f"{before}{name}{stars}.")
-        if not inner:
-            yield f"{before}{name}"
-
-
-def _sections(annotation: Any) -> Iterator[tuple[type[Section], str]]:
-    if isinstance(annotation, type) and issubclass(annotation, Section):
-        yield annotation, ""
-    items = typing.get_origin(annotation) in (tuple, list, dict, Mapping)
-    for argument in typing.get_args(annotation):
-        yield from ((section, f".*{stars}" if items else stars) for section, stars in _sections(argument))
+KEYS = {key.path: key for key in recipe_keys(Recipe)}
 
 
 @pytest.fixture(scope="module")
@@ -83,25 +69,31 @@ def identities(recipe: Recipe, folder: Path) -> dict[str, str]:
     sample = Sample(id="s", images=(), question="How many?", answers=("4",), domain="")
     generated = Manifest(stage="generate", fingerprint="generated", fields={})
     families = registry.identity(registry.build(recipe, folder / "index"))
+    scheme = apply._scheme(recipe)
+    families |= {} if scheme is None else {"corpus": scheme.as_fields()}
     families |= {name: dict(found.identity) for name, found in measurers(recipe, folder / "run").items()}
     return {
-        "trace": fingerprint(
-            {
-                "ids": [
-                    [request.id for request in requests(recipe, teacher, models[teacher.name], sample)]
-                    for teacher in recipe.teachers
-                ]
-            }
+        "traces": fingerprint(
+            {"ids": [requests(recipe, teacher, models[teacher.name], sample)[0].id for teacher in recipe.teachers]}
         ),
-        "plan": fingerprint(question_plan.state(recipe, folder / "run" / "generate", {}, None)),
-        "generate": fingerprint(question_plan.settings(recipe, models)),
         "engine": fingerprint({"teachers": [deciding_options(teacher) for teacher in recipe.teachers]}),
-        "pictures": fingerprint({name: pictures_digest(recipe, name) for name in recipe.data}),
+        "generate": fingerprint(
+            question_plan.settings(recipe, models)
+            | question_plan.state(recipe, folder / "run" / "generate", {}, None)
+        ),
+        **{f"signals:{name}": fingerprint({name: family}) for name, family in families.items()},
         "filter": fingerprint(apply._fields(recipe, generated, families)),
         "card": apply._dressed(recipe),
-        "train": fingerprint({"stages": list(stage_fields(recipe, folder / "run").items())}),
-        "eval": evaluate.identity(recipe, folder / "run"),
-        "ablate": fingerprint(recipe.ablate.model_dump(mode="json")),
+        "train": fingerprint(
+            {
+                "stages": list(stage_fields(recipe, folder / "run").items()),
+                "pictures": [
+                    pictures_digest(recipe, name) for stage in recipe.stages for name in rows.sources_of(stage)
+                ],
+            }
+        ),
+        "eval": evaluate.identity(recipe, folder / "run") + pictures_digest(recipe, recipe.eval.data),
+        "ablate": fingerprint(affecting(recipe.ablate, "ablate")),
     }
 
 
@@ -112,7 +104,7 @@ def deciding_options(teacher: Teacher) -> object:
 def recipe_with(folder: Path, key: str, value: Any) -> Recipe:
     """The recipe of the table with one value changed; without a key as it is."""
     values = tomllib.loads(table.BASE)
-    for name, item in value.items() if key.endswith(".*") else [("", value)] if key else []:
+    for name, item in value.items() if key.endswith("*") else [("", value)] if key else []:
         put(values, f"{key.removesuffix('*')}{name}", item)
     path = folder / "recipe.toml"
     path.write_text(tomli_w.dumps(values))
@@ -124,22 +116,46 @@ def unchanged(place: Path) -> dict[str, str]:
     return identities(recipe_with(place, "", None), place)
 
 
-def test_every_key_of_a_recipe_is_in_the_table_and_no_other() -> None:
-    assert sorted({*table.CHANGES, *table.UNCHANGED}) == sorted(keys())
-    assert not table.CHANGES.keys() & table.UNCHANGED.keys()
-    assert all(why for _, _, why in table.UNCHANGED.values())
+@pytest.fixture(scope="module")
+def base(place: Path) -> Recipe:
+    return recipe_with(place, "", None)
 
 
-@pytest.mark.parametrize("key", table.CHANGES)
-def test_a_key_that_changes_a_result_changes_what_identifies_it(
-    key: str, place: Path, unchanged: dict[str, str]
+def test_every_key_of_a_recipe_has_an_example_and_no_other() -> None:
+    assert sorted(table.EXAMPLES) == sorted(KEYS)
+
+
+def sections(model: type[Section] = Recipe) -> Iterator[type[Section]]:
+    yield model
+    for field in model.model_fields.values():
+        for section, _ in inner_sections(field.annotation):
+            yield from sections(section)
+
+
+def test_every_key_has_a_description_and_says_what_it_makes_stale_or_why_nothing() -> None:
+    bare = {f"{model.__name__}.{name}" for model in sections() for name in model.model_fields}
+    described = {
+        f"{model.__name__}.{name}"
+        for model in sections()
+        for name, field in model.model_fields.items()
+        if (field.description or "").strip()
+    }
+    assert bare == described
+    assert [key.path for key in KEYS.values() if bool(key.affects) == bool(key.because)] == []
+
+
+@pytest.mark.parametrize("key", table.EXAMPLES)
+def test_a_key_changes_exactly_the_identities_that_its_model_names(
+    key: str, place: Path, base: Recipe, unchanged: dict[str, str]
 ) -> None:
-    where, value, results = table.CHANGES[key]
-    found = identities(recipe_with(place, where, value), place)
-    assert " ".join(name for name in unchanged if unchanged[name] != found[name]) == results
-
-
-@pytest.mark.parametrize("key", table.UNCHANGED)
-def test_a_key_that_changes_no_result_makes_nothing_stale(key: str, place: Path, unchanged: dict[str, str]) -> None:
-    where, value, _ = table.UNCHANGED[key]
-    assert identities(recipe_with(place, where, value), place) == unchanged
+    shown: set[str] = set()
+    for where, value in table.EXAMPLES[key]:
+        recipe = recipe_with(place, where, value)
+        found = identities(recipe, place)
+        changes = compare_recipes(base, recipe).changes
+        assert key in {change.key.path for change in changes}
+        targets = {target for change in changes for target in change.targets}
+        stale = {target if target.startswith("signals:") else target.partition(":")[0] for target in targets}
+        assert sorted(name for name in found if unchanged.get(name) != found[name]) == sorted(stale)
+        shown |= {target.partition(":")[0] for target in targets}
+    assert {*KEYS[key].affects} - {"source"} <= shown

@@ -1,0 +1,212 @@
+"""What a change of a recipe makes stale: which keys differ, and which traces, signals and stages depend on them.
+
+Reads the two recipes and what their keys say (distill.recipe.base.key); no data, model or manifest.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from distill.recipe.effects import RecipeKey, key_values
+from distill.recipe.recipe import Recipe
+from distill.recipe.stages import Stage, is_traces, start_of
+from teacher.engines.vllm_options import deciding
+
+ASKED = "questions"
+"""The source that teachers are asked about."""
+JUDGE, STUDENT, CONTAMINATION = "judge", "student", "contamination"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyChange:
+    """A key with other values in the two recipes; None where a recipe does not have it."""
+
+    path: str
+    key: RecipeKey
+    before: Any
+    now: Any
+    targets: frozenset[str] = frozenset()
+    """What it makes stale: a stage, or a part of one such as traces:TEACHER, signals:FAMILY or train:STAGE."""
+
+
+@dataclass(frozen=True, slots=True)
+class Redo:
+    """What has to be done again, and which changes ask for it."""
+
+    changes: tuple[KeyChange, ...]
+    causes: Mapping[str, list[str]] = field(default_factory=dict)
+    """Target to the paths of the keys that make it stale, or to the target that it starts from."""
+
+    def parts(self, stage: str) -> list[str]:
+        """The stale parts of a stage, such as the teachers of `traces`."""
+        return [target.partition(":")[2] for target in self.causes if target.startswith(f"{stage}:")]
+
+
+def compare_recipes(before: Recipe, now: Recipe) -> Redo:
+    """What is done again when a run of `before` goes on with `now`."""
+    changes = tuple(_changes(before, now))
+    causes: dict[str, list[str]] = defaultdict(list)
+    for change in changes:
+        for target in sorted(change.targets):
+            causes[target].append(change.path)
+    _follow(causes, now)
+    return Redo(changes, dict(causes))
+
+
+def _changes(before: Recipe, now: Recipe) -> Iterator[KeyChange]:
+    names = _renamed(before, now)
+    old = {names.get(path, path): (key, value) for path, key, value in _values(before)}
+    new = {path: (key, value) for path, key, value in _values(now)}
+    for path in dict.fromkeys([*old, *new]):
+        key = (new.get(path) or old[path])[0]
+        was, is_now = (found[path][1] if path in found else None for found in (old, new))
+        if was != is_now or (path in old) != (path in new):
+            targets = {target for effect in key.affects for target in _targets(effect, path, before, now)}
+            yield KeyChange(path=path, key=key, before=was, now=is_now, targets=frozenset(targets))
+
+
+def _values(recipe: Recipe) -> Iterator[tuple[str, RecipeKey, Any]]:
+    """The keys of a recipe with what they come to: a stage's `start` is the stage that it starts from."""
+    starts = {f"stages.{stage.name}.start": start_of(recipe.stages, stage) for stage in recipe.stages}
+    for path, key, value in key_values(Recipe, recipe.resolved()):
+        yield path, key, starts.get(path, value)
+
+
+def _renamed(before: Recipe, now: Recipe) -> dict[str, str]:
+    """Paths of teachers that only have another name now, to their paths now: their traces are found by their ids."""
+    paths: dict[str, str] = {}
+    here, there = ({teacher.name for teacher in recipe.teachers} for recipe in (before, now))
+    for old in (teacher for teacher in before.teachers if teacher.name not in there):
+        for new in (teacher for teacher in now.teachers if teacher.name not in here):
+            if old.model_copy(update={"name": new.name}) == new:
+                values = key_values(Recipe, {"teachers": [new.model_dump()]})
+                paths |= {path.replace(f".{new.name}.", f".{old.name}.", 1): path for path, _, _ in values}
+    return paths
+
+
+def _targets(effect: str, path: str, before: Recipe, now: Recipe) -> Iterator[str]:
+    """What a key with this effect makes stale in these recipes; what neither uses is not stale."""
+    root, _, rest = path.partition(".")
+    item = rest.partition(".")[0]
+    both = (before, now)
+    if effect == "source":
+        yield from _readers(item, both, is_folder=rest.endswith(".images_root"))
+    elif effect == "traces":
+        yield from (f"traces:{teacher.name}" for teacher in now.teachers if root == "seed" or teacher.name == item)
+    elif effect == "generate" and (path != _TOLERANCE or any(_compares_while_asking(recipe) for recipe in both)):
+        yield "generate"
+    elif effect == "engine" and len({*_engines(before, item), *_engines(now, item)}) > 1:
+        yield f"engine:{item}"
+    elif effect == "signals":
+        yield from _signals(path, both)
+    elif effect == "filter" and root in ("filter", "seed"):
+        yield "filter"
+    elif effect == "train":
+        yield from (f"train:{stage.name}" for stage in now.stages if _trained_with(path, stage, both))
+    elif effect in ("card", "eval", "ablate"):
+        yield effect
+
+
+_TOLERANCE = "filter.answer.relative_tolerance"
+_COMPARING = (JUDGE, "agreement", "duplicates")
+"""Signals besides `answer` that compare answers with the tolerance."""
+
+
+def _compares_while_asking(recipe: Recipe) -> bool:
+    """Whether answers are compared while teachers are asked."""
+    return any(teacher.until or teacher.when == "unsure" for teacher in recipe.teachers)
+
+
+def _readers(name: str, both: tuple[Recipe, Recipe], *, is_folder: bool) -> Iterator[str]:
+    """What reads a source; with `is_folder` what is compared by the bytes of its pictures."""
+    if name == ASKED:
+        yield "generate"
+    for recipe in both:
+        if name in _test_sets(recipe):
+            yield from (f"signals:{CONTAMINATION}", "filter")
+        yield from (f"train:{stage.name}" for stage in recipe.stages if name in _sources(stage, rows_only=is_folder))
+        if name == recipe.eval.data:
+            yield "eval"
+
+
+def _test_sets(recipe: Recipe) -> tuple[str, ...]:
+    """The sources that traces are searched for."""
+    settings = recipe.filter
+    if CONTAMINATION not in settings.signals:
+        return ()
+    return settings.contamination.sources or (recipe.eval.data,)
+
+
+def _sources(stage: Stage, *, rows_only: bool) -> set[str | None]:
+    """The sources that decide the weights of a stage: its rows, and the questions of a validation that decides."""
+    rows = {*stage.replay, *(() if is_traces(stage) else (stage.data,))}
+    asked = stage.validation
+    if rows_only or asked is None or not asked.decides or asked.metric != "accuracy":
+        return {*rows}
+    return {*rows, asked.data}
+
+
+def _engines(recipe: Recipe, name: str) -> Iterator[str]:
+    """The options of the server of a teacher that change its answers; none where the run starts no such server."""
+    for teacher in recipe.teachers:
+        if teacher.name == name and teacher.managed:
+            server = teacher.server
+            options = [f"--{name.lstrip('-')}={value}" for name, value in server.arguments.items()]
+            yield repr(deciding([*server.command, *options, *server.extra]))
+
+
+def _signals(path: str, both: tuple[Recipe, Recipe]) -> Iterator[str]:
+    """The signals that a key changes, of those that are measured."""
+    root, *parts = path.split(".")
+    before, now = both
+    measured: set[str] = {*now.filter.signals}
+    families: set[str] = set()
+    if path == "filter.signals":
+        families = measured - {*before.filter.signals}
+    elif path == "filter.rationale" or (root == STUDENT and any(_fits_student(recipe) for recipe in both)):
+        families = {STUDENT}
+    elif root == "filter":
+        families = {parts[0], *(_COMPARING if path == _TOLERANCE else ())}
+    elif root == "eval" and any(recipe.filter.contamination.sources is None for recipe in both):
+        families = {CONTAMINATION}
+    elif root == "teachers" and any(recipe.filter.judge.teacher == parts[0] for recipe in both):
+        families = {JUDGE}
+    yield from (f"signals:{family}" for family in families & measured)
+    if families & measured:
+        yield "filter"
+
+
+def _fits_student(recipe: Recipe) -> bool:
+    """Whether traces are compared with the student of the recipe."""
+    return STUDENT in recipe.filter.signals and recipe.filter.student.checkpoint is None
+
+
+def _trained_with(path: str, stage: Stage, both: tuple[Recipe, Recipe]) -> bool:
+    """Whether a key decides what a stage learns, in one of the recipes."""
+    root, *parts = path.split(".")
+    if root in ("student", "seed"):
+        return True
+    same = [each.validation for recipe in both for each in recipe.stages if each.name == stage.name]
+    deciding_ones = [each for each in same if each is not None and each.decides]
+    if root == "filter":
+        return any(each.metric == "accuracy" and each.data is not None for each in deciding_ones)
+    if parts[0] != stage.name:
+        return False
+    return parts[1] != "validation" or parts[2] == "hold_out" or bool(deciding_ones)
+
+
+def _follow(causes: dict[str, list[str]], now: Recipe) -> None:
+    """Add what starts from something stale."""
+    asked = [target for target in causes if target.partition(":")[0] in ("generate", "traces", "engine")]
+    if asked:
+        causes.setdefault("generate", []).extend(target for target in asked if target != "generate")
+        causes["filter"].append("generate")
+    for stage in now.stages:
+        start = start_of(now.stages, stage)
+        if is_traces(stage) and "filter" in causes:
+            causes[f"train:{stage.name}"].append("filter")
+        if f"train:{start}" in causes:
+            causes[f"train:{stage.name}"].append(f"train:{start}")
+    if any(target.startswith("train:") for target in causes):
+        causes["eval"].append("train")
