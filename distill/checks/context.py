@@ -126,8 +126,7 @@ class CheckContext:
         """The student without weights. Raises what outlining it raises."""
         from distill.planning.plan import StagePlanner
 
-        with self.hub.unreached():
-            return StagePlanner(self.recipe, self.run)
+        return StagePlanner(self.recipe, self.run)
 
     @cached_property
     def student_is_here(self) -> bool:

@@ -5,9 +5,12 @@ import shutil
 from pathlib import Path
 
 import check_world
+import huggingface_hub
 import orjson
 import pytest
 import stub_server
+from huggingface_hub import constants
+from huggingface_hub.errors import LocalEntryNotFoundError
 from planted_faults import COUNT, ROUNDS
 from typer.testing import CliRunner
 
@@ -53,6 +56,27 @@ def test_a_recipe_that_can_run_has_no_problem_and_no_warning(folder: Path) -> No
         *("teachers.structured.model", "student.vision", "student.language", "filter.rules", "disk", "--run"),
     }
     assert not (folder / "run").exists()
+
+
+def test_once_the_hub_was_not_reached_no_later_check_waits_for_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without network its client repeats each request for half a minute."""
+    recipe = check_world.values()
+    recipe["student"]["language"] = "owner/elsewhere"
+    check_world.save(folder, recipe)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    online: list[str] = []
+
+    def download(name: str, *_: object, **__: object) -> None:
+        if not constants.HF_HUB_OFFLINE:
+            online.append(name)
+        raise LocalEntryNotFoundError(name)
+
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", download)
+    assert of(checked(folder), "student.language", "not checked")
+    assert online == []
+    assert not constants.HF_HUB_OFFLINE
 
 
 def test_at_least_fifty_faults_are_planted() -> None:
