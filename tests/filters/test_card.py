@@ -90,6 +90,12 @@ def test_the_hubs_own_reader_accepts_the_front_matter(world):
     assert loaded.data.license == "cc-by-4.0" and loaded.data.to_dict()["configs"][0]["config_name"] == "default"
 
 
+def test_a_name_with_the_sign_of_a_column_stays_one_cell(tmp_path):
+    text = written(recipe(tmp_path), [{"sample_id": "a", "domain": "bars | lines"}])
+    assert tables(section(text, "Funnel"))["domain"]["bars \\| lines"][0] == "1"
+    assert text.endswith(".\n")
+
+
 def test_every_count_agrees_with_the_decisions_and_the_dataset(world):
     run, _, manifest, text = world
     rows = pq.read_table(run / "filter/decisions.parquet").to_pylist()
@@ -233,7 +239,7 @@ def test_contamination_is_told_by_test_set_and_kind_in_questions(tmp_path):
 def test_languages_are_told_where_they_were_measured(tmp_path):
     rows = [{"sample_id": "a", "language_state": "ok", "language": code} for code in ("en", "en", "zh", None)]
     text = written(recipe(tmp_path), rows)
-    assert "guessed by their commonest words: 2 en, 1 not told, 1 zh." in text
+    assert "as guessed: 2 en, 1 not known, 1 zh." in text
 
 
 def test_facts_of_a_database_without_a_measurement_are_none(world):
