@@ -5,13 +5,21 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 VLLM_VENV := .venv-vllm
 
-.PHONY: demo test setup setup-vllm lint types check gpu-check clean
+.PHONY: demo test test-fast setup setup-vllm lint types check gpu-check clean
 
 demo: $(VENV)/.ready
 	$(VENV)/bin/distill run tiny --run runs/tiny
 
+# A file is one worker's, the dearest first (tests/conftest.py). Tests that look at a clock have the machine for themselves.
+BESIDE := --numprocesses auto --dist loadfile --no-loadscope-reorder
 test: $(VENV)/.ready $(VLLM_VENV)/.tried
-	$(VENV)/bin/python -m pytest --numprocesses auto --dist loadfile
+	$(VENV)/bin/python -m pytest $(BESIDE) -m 'not timing'
+	$(VENV)/bin/python -m pytest -m timing
+
+# A developer's loop of two minutes: without vLLM, clocks, and the files that start servers, processes or whole runs.
+# Name those that your change touches beside it: .venv/bin/python -m pytest tests/student/test_train.py
+test-fast: $(VENV)/.ready
+	$(VENV)/bin/python -m pytest $(BESIDE) -m 'not slow and not timing and not vllm'
 
 setup: $(VENV)/.ready
 setup-vllm: $(VLLM_VENV)/.tried

@@ -6,9 +6,76 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+pytest_plugins = ("left_over",)
 
 # As the command line sets it: torch's threads must not spin while they wait, or busy cores make them crawl.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+# Workers side by side share the cores.
+if "PYTEST_XDIST_WORKER_COUNT" in os.environ:
+    share = (os.cpu_count() or 1) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, share)))
+# No test asks a hub: one that looks for a model there is answered at once, and not after many tries.
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+# No test pulls the plug: where something has to reach the disk, a test records the calls. Waiting for a busy disk
+# takes longer than most tests.
+os.fsync = lambda descriptor: None  # type: ignore[assignment]
+
+# The same examples in every run: a failure can be looked at again, and no change is blamed for another's.
+settings.register_profile("same", derandomize=True)
+settings.load_profile("same")
+
+DEAREST = (
+    "integration/test_vllm.py",
+    "integration/test_server.py",
+    "integration/test_eval.py",
+    "student/test_processes.py",
+    "integration/test_export.py",
+    "student/test_validation.py",
+    "student/test_train.py",
+    "teacher/test_hostile.py",
+    "distill/test_runner.py",
+    "student/test_interrupts.py",
+    "filters/test_apply.py",
+    "student/test_trainer.py",
+    "student/test_odd.py",
+    "distill/test_repair.py",
+    "integration/test_injected_regressions.py",
+    "integration/test_secrets.py",
+    "filters/test_writer.py",
+    "teacher/test_generate.py",
+    "student/test_damage.py",
+    "filters/test_invariance.py",
+    "teacher/test_outage.py",
+    "teacher/test_http_client.py",
+    "filters/test_report_sections.py",
+    "student/test_image_tokens.py",
+    "student/test_students.py",
+    "distill/test_checks.py",
+    "distill/test_base_install.py",
+    "student/test_memory.py",
+    "student/test_verify.py",
+    "recipes/test_tiny.py",
+    "filters/test_ablation_sets.py",
+    "teacher/test_vllm_server.py",
+    "filters/test_near_duplicates.py",
+    "filters/test_image_match.py",
+    "distill/test_teacher_ranking.py",
+    "student/test_gpu.py",
+)
+"""Files whose tests start servers, processes or whole runs, the dearest first. Workers begin with them, so that none
+has much left when the others are done; each counts as `slow`, so `make test-fast` leaves it out."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    root = Path(__file__).parent
+    places = {root / name: place for place, name in enumerate(DEAREST)}
+    items.sort(key=lambda item: places.get(item.path, len(DEAREST)))
+    for item in items:
+        if item.path in places:
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +89,7 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A student's parts, questions and a finished filter stage, never written to."""
     import student_worlds

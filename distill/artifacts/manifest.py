@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Self
@@ -137,10 +138,14 @@ def require(run: Path, stage: str, *, next_step: str) -> Manifest:
 
 def versions(*packages: str) -> dict[str, str]:
     """Installed versions of the named distributions, our own first; absent ones are left out."""
-    found = {}
-    for package in ("cot-distill", *packages):
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
+    found = {package: _version(package) for package in ("cot-distill", *packages)}
+    return {package: version for package, version in found.items() if version is not None}
+
+
+@cache
+def _version(package: str) -> str | None:
+    """Reading it parses the whole description of the package: some 10 ms."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None

@@ -44,21 +44,23 @@ _EXAMPLE = "a rule is one condition on one trace, such as \"answer_verdict = 'wr
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Condition:
-    """A checked rule, with the columns that it reads, in the table's spelling and order."""
-
-    name: str
-    sql: str
-    columns: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Threshold:
     """A trace is dropped when `column operator number`."""
 
     column: str
     operator: str
     number: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """A checked rule, with the columns that it reads, in the table's spelling and order."""
+
+    name: str
+    sql: str
+    columns: tuple[str, ...]
+    threshold: Threshold | None
+    """What it compares if it has the form `column > number`, on whichever side the number stands."""
 
 
 def check(settings: Filter) -> list[Condition]:
@@ -77,21 +79,6 @@ def check(settings: Filter) -> list[Condition]:
     return [_checked(connection, rule) for rule in settings.rules]
 
 
-def threshold(condition: Condition) -> Threshold | None:
-    """What a condition of the form `column > number` compares, whichever side the number stands on; else None."""
-    if len(condition.columns) != 1:
-        return None
-    node = _expression(empty_database(), condition.sql, condition.name)
-    operator = _ORDER.get(node["type"])
-    sides = [node.get("left", {}), node.get("right", {})]
-    if operator is not None and sides[0].get("class") == "CONSTANT":
-        operator, sides = _MIRRORED[operator], sides[::-1]
-    literal = sides[1].get("literal") or {}
-    if operator is None or sides[0]["class"] != "COLUMN_REF" or literal.get("kind") not in ("INTEGER", "NUMERIC"):
-        return None
-    return Threshold(column=condition.columns[0], operator=operator, number=float(literal["text"].replace("_", "")))
-
-
 def first_line(error: duckdb.Error) -> str:
     return str(error).strip().splitlines()[0]
 
@@ -103,7 +90,21 @@ def _checked(connection: duckdb.DuckDBPyConnection, rule: Rule) -> Condition:
     columns, kind = _check_expression(connection, rule.drop, where)
     if kind != "BOOLEAN":
         raise RecipeError(f"{where}: gives {kind.lower()}, not true or false; compare it with something")
-    return Condition(name=rule.name, sql=rule.drop, columns=columns)
+    limit = _threshold(_expression(connection, rule.drop, where), columns)
+    return Condition(name=rule.name, sql=rule.drop, columns=columns, threshold=limit)
+
+
+def _threshold(node: dict[str, Any], columns: tuple[str, ...]) -> Threshold | None:
+    operator = _ORDER.get(node["type"])
+    if operator is None or len(columns) != 1:
+        return None
+    sides = [node["left"], node["right"]]
+    if sides[0]["class"] == "CONSTANT":
+        operator, sides = _MIRRORED[operator], sides[::-1]
+    literal = sides[1].get("literal") or {}
+    if sides[0]["class"] != "COLUMN_REF" or literal.get("kind") not in ("INTEGER", "NUMERIC"):
+        return None
+    return Threshold(column=columns[0], operator=operator, number=float(literal["text"].replace("_", "")))
 
 
 def _check_expression(connection: duckdb.DuckDBPyConnection, sql: str, where: str) -> tuple[tuple[str, ...], str]:

@@ -14,7 +14,7 @@ from distill.data import images
 from distill.errors import ImageError
 from distill.reports import html
 from distill.types import Sample
-from filters.decisions.rules import Condition, threshold
+from filters.decisions.rules import Condition
 from filters.report.table import TableFacts
 from filters.tables.trace_index import PlannedTraces
 
@@ -38,7 +38,7 @@ def dropped(facts: TableFacts, rule: str) -> list[str]:
 
 def worst(facts: TableFacts, rule: Condition) -> tuple[list[str], str]:
     """Ids of a rule's worst offenders, and in what they are the worst; '' for a rule that compares no number."""
-    limit = threshold(rule)
+    limit = rule.threshold
     if limit is None or not facts.has(limit.column):
         return dropped(facts, rule.name), ""
     up = limit.operator.startswith(">")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from distill.recipe.filter import Select
-from filters.decisions.rules import Condition, Threshold, threshold
+from filters.decisions.rules import Condition, Threshold
 from filters.report.table import Column, TableFacts
 from filters.tables.signal_database import text
 
@@ -57,7 +57,7 @@ def curves(facts: TableFacts, rules: Sequence[Condition], select: Select) -> lis
     """A curve for every rule that compares one measured column with a number."""
     found = []
     for rule in rules:
-        limit = threshold(rule)
+        limit = rule.threshold
         column = facts.columns.get(limit.column) if limit is not None else None
         if limit is not None and column is not None and column.kind in ("number", "count"):
             made = _curve(facts, rule, column, limit, select)

@@ -97,6 +97,7 @@ SLOW = [
 
 
 @pytest.mark.parametrize("unit", SLOW)
+@pytest.mark.timing
 def test_64_kb_of_anything_repeated_are_judged_at_once(unit: str) -> None:
     text = unit * (CHARACTERS // len(unit))
     for said, meant in ((text, "4"), (text, "red"), (text + "4x", "3:30"), ("4", text), (text, text + "4")):

@@ -159,6 +159,7 @@ def test_a_tolerance_allows_readings_by_eye() -> None:
     assert not ground("bb is 204.", table, tolerance=0.03).unsupported
 
 
+@pytest.mark.timing
 def test_long_texts_take_time_in_proportion() -> None:
     table = read_table(BARS)
     assert table is not None

@@ -255,6 +255,7 @@ def test_every_shipped_recipe_loads_by_its_name_and_states_its_purpose(name: str
     assert found.filter.contamination.sources is None or set(found.filter.contamination.sources) <= set(found.data)
 
 
+@pytest.mark.timing
 def test_a_typo_is_reported_within_a_second_and_without_heavy_imports(path: Path) -> None:
     path.write_text(WHOLE.replace("rank", "rnak"))
     program = (

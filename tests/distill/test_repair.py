@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -18,14 +19,21 @@ from distill.errors import DataError
 from filters.apply import apply
 
 
+@pytest.fixture(scope="module")
+def filtered(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run, generated and filtered, never written to."""
+    folder = tmp_path_factory.mktemp("filtered")
+    samples, traces = small_world(folder / "pictures")
+    generate_folder(folder / "run", samples, traces)
+    apply(recipe(folder, SETTINGS), folder / "run")
+    (folder / "run" / "recipe.toml").write_text("")
+    return folder / "run"
+
+
 @pytest.fixture
-def run(tmp_path: Path) -> Path:
-    """Generated and filtered."""
-    samples, traces = small_world(tmp_path / "pictures")
-    generate_folder(tmp_path / "run", samples, traces)
-    apply(recipe(tmp_path, SETTINGS), tmp_path / "run")
-    (tmp_path / "run" / "recipe.toml").write_text("")
-    return tmp_path / "run"
+def run(filtered: Path, tmp_path: Path) -> Path:
+    """A copy of it for one test."""
+    return Path(shutil.copytree(filtered, tmp_path / "run"))
 
 
 SETTINGS = "[filter]\npartition_rows = 4\n[filter.select]\nper_question = 1\n"
@@ -81,42 +89,55 @@ def test_damaged_lines_and_files_are_set_aside_and_the_stages_are_unfinished(run
     assert "note: 1 damaged line was set aside in generate/structured/part-00000.jsonl.damaged" in status(run)
 
 
-@pytest.mark.parametrize("name", ["signals/part-00001.parquet", "corpus/part-00000.parquet", "dataset/README.md"])
-@pytest.mark.parametrize("fate", ["flipped", "shortened", "deleted"])
-@pytest.mark.parametrize("mended", [True, False], ids=["repaired", "as it is"])
+NAMES = ("signals/part-00001.parquet", "corpus/part-00000.parquet", "dataset/README.md")
+
+
+@pytest.mark.parametrize(
+    ("fates", "mended"),
+    [
+        (("flipped", "shortened", "deleted"), True),
+        (("shortened", "deleted", "flipped"), True),
+        (("deleted", "flipped", "shortened"), True),
+        # Without a repair only what changes the size of a file, or takes it away, is seen.
+        (("shortened", "deleted", "shortened"), False),
+        (("deleted", "shortened", "deleted"), False),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, tuple) else "repaired" if value else "as it is",
+)
 def test_a_filter_stage_heals_to_the_same_bytes(
-    run: Path, tmp_path: Path, name: str, fate: str, mended: bool
+    run: Path, filtered: Path, fates: tuple[str, ...], mended: bool
 ) -> None:
-    path = run / "filter" / name
     before = {key: output.sha256 for key, output in Manifest.read(run / "filter").outputs.items()}
-    if fate == "flipped":
-        flip(path, path.stat().st_size // 2)
-    elif fate == "shortened":
-        path.write_bytes(path.read_bytes()[:-5])
-    else:
-        path.unlink()
-    if mended or fate == "flipped":
-        assert "1 damaged file" in repair(run, apply=True)
-    again = apply(recipe(tmp_path, SETTINGS), run)
+    for name, fate in zip(NAMES, fates, strict=True):
+        path = run / "filter" / name
+        if fate == "flipped":
+            flip(path, path.stat().st_size // 2)
+        elif fate == "shortened":
+            path.write_bytes(path.read_bytes()[:-5])
+        else:
+            path.unlink()
+    if mended:
+        assert "3 damaged files" in repair(run, apply=True)
+    again = apply(recipe(filtered.parent, SETTINGS), run)
     assert {key: output.sha256 for key, output in again.outputs.items()} == before
 
 
-def test_a_damaged_signal_part_of_an_unfinished_stage_is_measured_again(run: Path, tmp_path: Path) -> None:
+def test_a_damaged_signal_part_of_an_unfinished_stage_is_measured_again(run: Path, filtered: Path) -> None:
     before = {key: output.sha256 for key, output in Manifest.read(run / "filter").outputs.items()}
     (run / "filter" / "manifest.json").unlink()
     path = run / "filter" / "signals" / "part-00001.parquet"
     flip(path, path.stat().st_size // 2)
     assert "signals/part-00001.parquet: its bytes are not those that were written" in repair(run)
-    again = apply(recipe(tmp_path, SETTINGS), run)
+    again = apply(recipe(filtered.parent, SETTINGS), run)
     assert {key: output.sha256 for key, output in again.outputs.items()} == before
     assert again.counts["measured"] and again.counts["reused"]
 
 
-def test_a_manifest_that_cannot_be_read_is_set_aside(run: Path, tmp_path: Path) -> None:
+def test_a_manifest_that_cannot_be_read_is_set_aside(run: Path, filtered: Path) -> None:
     path = run / "filter" / "manifest.json"
     path.write_bytes(path.read_bytes()[:100])
     assert "filter/manifest.json: it cannot be read; the stage is finished again" in repair(run, apply=True)
-    assert apply(recipe(tmp_path, SETTINGS), run).counts["measured"] == 0
+    assert apply(recipe(filtered.parent, SETTINGS), run).counts["measured"] == 0
 
 
 def test_damaged_lines_of_a_journal_that_is_still_open_are_found_too(run: Path) -> None:
@@ -129,7 +150,7 @@ def test_damaged_lines_of_a_journal_that_is_still_open_are_found_too(run: Path) 
 
 def test_the_command_needs_a_run_and_prompts_for_nothing(run: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no run here"):
-        repair(tmp_path / "pictures")
+        repair(tmp_path / "nothing")
     done = subprocess.run(
         [sys.executable, "-m", "distill", "repair", str(run)],
         capture_output=True,

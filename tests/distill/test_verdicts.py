@@ -122,6 +122,7 @@ def test_a_choice_is_a_letter_or_the_text_of_an_option(gold: str, prediction: st
     assert judge(prediction, gold, "choice", options=OPTIONS).verdict == verdict
 
 
+@pytest.mark.timing
 def test_a_symbolic_comparison_that_takes_too_long_is_undecided_and_the_next_one_works() -> None:
     endless = "\\int_0^{10^{9}} \\sin(x^{x^{x}}) \\cdot \\prod_{k=1}^{10^{8}} (x-k) dx"
     started = time.monotonic()
@@ -201,6 +202,7 @@ def test_a_gold_that_is_one_of_the_options_is_a_choice() -> None:
     assert judge("black", "black", options=OPTIONS).answer_type == "text"
 
 
+@pytest.mark.timing
 def test_judging_numbers_is_fast_enough_for_millions_of_traces() -> None:
     started = time.process_time()
     for value in range(4000):

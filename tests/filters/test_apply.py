@@ -1,6 +1,7 @@
 import hashlib
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from distill.artifacts.files import locked
 from distill.artifacts.manifest import Manifest
 from distill.errors import BusyError, DataError, RecipeError, StaleError
 from distill.recipe.filter import DEFAULT_RULES, DEFAULT_SIGNALS
+from distill.recipe.recipe import load
 from filters.apply import apply
 from filters.signals import registry
 from filters.signals.repetition import Repetition
@@ -36,10 +38,27 @@ def decisions(run):
     return {row["id"]: row for row in pq.read_table(run / "filter/decisions.parquet").to_pylist()}
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A folder with pictures, samples, traces and a run that is filtered as the defaults say; never written to."""
+    folder = tmp_path_factory.mktemp("made")
+    samples, traces = small_world(folder / "pictures")
+    generate_folder(folder / "run", samples, traces)
+    seen = []
+    manifest = apply(recipe(folder), folder / "run", on_progress=seen.append)
+    return folder, samples, traces, manifest, seen
+
+
 @pytest.fixture
-def world(tmp_path):
-    samples, traces = small_world(tmp_path / "pictures")
-    return tmp_path, samples, traces
+def world(made, tmp_path):
+    """The same samples and traces, with a folder for one test."""
+    return tmp_path, *made[1:3]
+
+
+@pytest.fixture
+def filtered(made, tmp_path):
+    """A copy of the run."""
+    return Path(shutil.copytree(made[0] / "run", tmp_path / "run"))
 
 
 def run_of(world, name="run", *, shuffle=None, extra=()):
@@ -52,10 +71,8 @@ def run_of(world, name="run", *, shuffle=None, extra=()):
     return tmp_path / name
 
 
-def test_every_trace_is_measured_decided_and_counted(world):
-    run = run_of(world)
-    seen = []
-    manifest = apply(recipe(world[0]), run, on_progress=seen.append)
+def test_every_trace_is_measured_decided_and_counted(made):
+    run, manifest, seen = made[0] / "run", *made[3:]
     assert manifest.counts == {
         "input": 24,
         "missing": 0,
@@ -75,7 +92,7 @@ def test_every_trace_is_measured_decided_and_counted(world):
         "reused": 0,
     }
     found = decisions(run)
-    assert found.keys() == {item.id for item in world[2]}
+    assert found.keys() == {item.id for item in made[2]}
     assert (seen[-1].stage, seen[-1].done, seen[-1].total) == ("filter", 24, 24)
     assert Manifest.read(run / "filter") == manifest
     assert {"decisions.parquet", "dataset/train/part-00000.parquet", "signals/part-00000.parquet"} <= set(
@@ -83,15 +100,14 @@ def test_every_trace_is_measured_decided_and_counted(world):
     )
 
 
-def test_the_signal_table_names_its_extractors_and_has_a_state_of_each(world):
-    run = run_of(world)
-    apply(recipe(world[0]), run)
+def test_the_signal_table_names_its_extractors_and_has_a_state_of_each(made):
+    run = made[0] / "run"
     table = pq.read_table(run / "filter/signals/part-00000.parquet")
     assert table.schema.names == measure.SCHEMA.names
     extractors = orjson.loads(table.schema.metadata[b"extractors"])
     assert extractors["repetition"] == {"version": Repetition.version, "ngram": 4}
     assert set(extractors) == set(registry.FAMILIES) & set(DEFAULT_SIGNALS)
-    assert table["id"].to_pylist() == sorted(item.id for item in world[2])
+    assert table["id"].to_pylist() == sorted(item.id for item in made[2])
     for name in extractors:
         assert table[f"{name}_state"].null_count == 0
 
@@ -129,17 +145,15 @@ def test_the_number_of_partitions_changes_no_decision_and_no_row(world):
     assert tables[0] == tables[1]
 
 
-def test_a_finished_stage_is_returned_without_work(world, monkeypatch):
-    run = run_of(world)
-    first = apply(recipe(world[0]), run)
+def test_a_finished_stage_is_returned_without_work(world, filtered, monkeypatch):
+    run, first = filtered, Manifest.read(filtered / "filter")
     monkeypatch.setattr(registry, "rows", lambda *_: pytest.fail("a trace was measured again"))
     assert apply(recipe(world[0]), run) == first
     assert apply(recipe(world[0], "[filter]\nworkers = 2\npartition_rows = 3\n"), run) == first
 
 
-def test_other_settings_are_refused_naming_them_and_the_way_on(world):
-    run = run_of(world)
-    apply(recipe(world[0]), run)
+def test_other_settings_are_refused_naming_them_and_the_way_on(world, filtered):
+    run = filtered
     with pytest.raises(StaleError) as caught:
         apply(recipe(world[0], "[filter.select]\nper_question = 1\n"), run)
     assert "filter.select.per_question: None -> 1" in str(caught.value)
@@ -160,9 +174,8 @@ def test_more_traces_are_filtered_without_being_asked_and_the_last_result_is_kep
         apply(recipe(tmp_path, "[filter.select]\nper_question = 1\n"), run)
 
 
-def test_a_new_policy_measures_nothing_again(world, monkeypatch):
-    run = run_of(world)
-    apply(recipe(world[0]), run)
+def test_a_new_policy_measures_nothing_again(world, filtered, monkeypatch):
+    run = filtered
     before = digests(run)
     monkeypatch.setattr(registry, "rows", lambda *_: pytest.fail("a trace was measured again"))
     manifest = apply(recipe(world[0], "[filter]\nrules = []\n"), run, fresh=True)
@@ -171,9 +184,8 @@ def test_a_new_policy_measures_nothing_again(world, monkeypatch):
     assert previous == before["decisions.parquet"] != digests(run)["decisions.parquet"]
 
 
-def test_a_changed_parameter_of_a_signal_measures_again(world):
-    run = run_of(world)
-    apply(recipe(world[0]), run)
+def test_a_changed_parameter_of_a_signal_measures_again(world, filtered):
+    run = filtered
     manifest = apply(recipe(world[0], "[filter.repetition]\nngram = 2\n"), run, fresh=True)
     assert (manifest.counts["measured"], manifest.counts["reused"]) == (24, 0)
 
@@ -192,25 +204,23 @@ def test_only_the_partition_with_a_changed_trace_is_measured_again(world):
     assert digests(fresh) == digests(tmp_path / "run")
 
 
-def test_when_a_trace_was_made_changes_no_byte(world):
-    tmp_path, samples, traces = world
-    apply(recipe(tmp_path), run_of(world))
+def test_when_a_trace_was_made_changes_no_byte(made, tmp_path):
+    folder, samples, traces, *_ = made
     later = [replace(item, created="2030-01-01T00:00:00+00:00", latency_s=9.0) for item in traces]
     generate_folder(tmp_path / "later", samples, later)
-    apply(recipe(tmp_path), tmp_path / "later")
-    assert digests(tmp_path / "later") == digests(tmp_path / "run")
+    apply(load(folder / "recipe.toml"), tmp_path / "later")
+    assert digests(tmp_path / "later") == digests(folder / "run")
 
 
-def test_traces_outside_the_plan_and_second_records_of_an_id_are_not_counted(world):
+def test_traces_outside_the_plan_and_second_records_of_an_id_are_not_counted(made, world):
     traces = world[2]
     stray = trace(world[1][0], "99", k=77)
     again = replace(traces[0], answer="wrong now")
     run = run_of(world, extra=[stray, again])
     with (run / "generate/brief/part-00001.jsonl").open("ab") as file:
         file.write(orjson.dumps(asdict(trace(world[1][0], k=5, teacher="brief")))[:50])  # torn by a crash
-    apply(recipe(world[0]), run)
-    apply(recipe(world[0]), run_of(world, "clean"))
-    assert digests(run) == digests(world[0] / "clean")
+    apply(load(made[0] / "recipe.toml"), run)
+    assert digests(run) == digests(made[0] / "run")
 
 
 def test_an_error_counts_only_where_no_attempt_succeeded(tmp_path):

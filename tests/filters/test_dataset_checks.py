@@ -6,7 +6,7 @@ from run_fixtures import generate_folder, recipe, sample, small_world, trace
 from distill.recipe.loading import load
 from filters.apply import apply
 from filters.dataset.card import _elsewhere
-from filters.decisions.dataset_checks import FEWEST, _beyond, _related
+from filters.decisions.dataset_checks import _beyond, _related
 from filters.signals.answer_consistency import Conclusion
 
 PAIRS = [
@@ -24,7 +24,7 @@ def test_a_share_warns_when_its_interval_lies_beyond_the_limit_and_enough_is_kno
         return bool(_beyond("wrong", "", (count, checked), 0.05, "{share} {count}").warning)
 
     assert warned(6, 20) and not warned(2, 20)
-    assert not warned(FEWEST - 1, FEWEST - 1) and not warned(0, 0)
+    assert warned(20, 20) and not warned(19, 19) and not warned(0, 0)
     assert _beyond("wrong", "", (300, 1000), 0.05, "{share} ({count})").warning == "30 % (300 of 1,000)"
 
 

@@ -92,6 +92,7 @@ def test_the_token_limit_cuts_whatever_the_text_looks_like(named):
     assert truncated_by(trace(**named)) == "length"
 
 
+@pytest.mark.timing
 def test_long_texts_take_no_longer_than_their_length():
     for text in ("<" * 1_000_000, "[" * 1_000_000, "the " * 250_000, "$" * 1_000_000, "<think" * 160_000):
         begun = time.process_time()

@@ -165,6 +165,7 @@ def test_without_letters_nothing_is_said():
         "\\[" * 500_000,
     ],
 )
+@pytest.mark.timing
 def test_a_million_characters_take_no_longer_than_a_few_seconds(text):
     begun = time.process_time()
     measured(text)

@@ -152,6 +152,7 @@ def test_a_list_that_cannot_be_used_is_said_at_once(tmp_path, content):
      "phone " * 160_000, "AAAA " * 200_000, "tel 123 4567 " * 77_000, "1234 " * 200_000,
      "f" * 1_000_000, "ABCDEF12" * 125_000]
 )  # fmt: skip
+@pytest.mark.timing
 def test_a_million_characters_take_no_longer_than_a_few_seconds(text):
     begun = time.process_time()
     for find in FINDERS.values():

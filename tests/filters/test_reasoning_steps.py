@@ -111,6 +111,7 @@ def test_a_row_says_it_all_and_without_a_rationale_there_is_none():
     "text", ["wait " * 200_000, "Wait, " * 170_000, "1. \n" * 250_000, "i have to let me " * 60_000, "no, " * 250_000,
              "等等" * 330_000, "step 2 " * 140_000, " " * 1_000_000 + "wait,", "*" * 1_000_000 + " wait, no"]
 )  # fmt: skip
+@pytest.mark.timing
 def test_a_million_characters_take_no_longer_than_a_few_seconds(text):
     begun = time.process_time()
     Steps().measure(sample(), [trace(reasoning=text)])

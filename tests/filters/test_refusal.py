@@ -78,6 +78,7 @@ def test_an_empty_trace_has_nothing_to_decline():
      "sorry, but i " * 75_000,
      "我无法" * 330_000, "\"i cannot see the image\" " * 40_000, "please the the the " * 50_000, "죄송" * 500_000]
 )  # fmt: skip
+@pytest.mark.timing
 def test_a_million_characters_take_no_longer_than_a_few_seconds(text):
     begun = time.process_time()
     measured(text, text)

@@ -204,16 +204,18 @@ print(json.dumps([[row["trace_id"] for row in found] for found in rows]))
 """
 
 
-@pytest.mark.parametrize("variable", ["HF_DATASETS_CACHE", "HF_HOME", "HOME"])
-def test_load_dataset_gives_the_rows_of_this_run_although_all_runs_share_one_cache(tmp_path, variable):
-    unset = {"HF_DATASETS_CACHE", "HF_HOME", "XDG_CACHE_HOME"}
-    environment = {name: value for name, value in os.environ.items() if name not in unset}
-    environment |= {variable: str(tmp_path / "shared"), "HF_DATASETS_OFFLINE": "1"}
+def test_load_dataset_gives_the_rows_of_this_run_although_all_runs_share_one_cache(tmp_path):
+    caches = ("HF_DATASETS_CACHE", "HF_HOME", "HOME")
+    environment = {name: value for name, value in os.environ.items() if name not in (*caches, "XDG_CACHE_HOME")}
 
-    def loaded(*runs):
+    def loaded(variable, *runs):
         folders = [str(run / "filter/dataset") for run in runs]
         done = subprocess.run(
-            [sys.executable, "-c", LOAD, *folders], env=environment, check=True, capture_output=True, text=True
+            [sys.executable, "-c", LOAD, *folders],
+            env=environment | {variable: str(tmp_path / f"shared by {variable}"), "HF_DATASETS_OFFLINE": "1"},
+            check=True,
+            capture_output=True,
+            text=True,
         )
         return [sorted(ids) for ids in orjson.loads(done.stdout)]
 
@@ -225,7 +227,8 @@ def test_load_dataset_gives_the_rows_of_this_run_although_all_runs_share_one_cac
         asked = [sample(f"How many of {number}?", "4") for number in range(count)]
         generate_folder(run, asked, [trace(one) for one in asked])
         apply(recipe(tmp_path, KEEP_ALL), run)
-    assert loaded(*runs) == [written(run) for run in runs]
+    for variable in caches:
+        assert loaded(variable, *runs) == [written(run) for run in runs]
 
     apply(recipe(tmp_path, KEEP_ALL + "[filter.select]\nlimit = 1\n"), runs[0], fresh=True)
     moved = runs[1].rename(tmp_path / "moved")
@@ -233,8 +236,9 @@ def test_load_dataset_gives_the_rows_of_this_run_although_all_runs_share_one_cac
     shutil.copytree(runs[0], tmp_path / "copied")
     now = [runs[0], moved, runs[1], tmp_path / "copied"]
     assert [len(written(run)) for run in now] == [1, 3, 4, 1]
-    assert loaded(*now) == [written(run) for run in now]
-    assert list((tmp_path / "shared").rglob("dataset-train.arrow"))
+    for variable in caches:
+        assert loaded(variable, *now) == [written(run) for run in now]
+        assert list((tmp_path / f"shared by {variable}").rglob("dataset-train.arrow"))
 
 
 def test_a_dataset_whose_card_lacks_the_digest_of_its_content_is_packed_anew(world):

@@ -36,10 +36,11 @@ distilled = "lora"
 """
 
 
-@pytest.fixture(autouse=True)
-def python(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv(export_server.PYTHON, str(vllm_server.PYTHON))
-    yield
+@pytest.fixture(autouse=True, scope="module")
+def python() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(export_server.PYTHON, str(vllm_server.PYTHON))
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -71,27 +72,34 @@ def evaluated(place: Path, *more: str) -> dict[tuple[str, bool, str], str]:
     }
 
 
-def test_students_served_for_the_evaluation_say_what_they_say_in_this_process(place: Path) -> None:
-    here = evaluated(place)
+@pytest.fixture(scope="module")
+def said(place: Path) -> dict[tuple[str, bool, str], str]:
+    """What the arms say in this process, and what one of them says that is served apart, as the arm `far`."""
+    export(place / "run", place / "native", stage="lora")
+    limits: dict[str, Any] = {"max_new_tokens": 24, "max_pixels": 10_000}
+    arguments = {"dtype": "float32", "max-model-len": 512, "limit-mm-per-prompt": {"image": 1}}
+    server = export_server.server_of(load(place / "recipe.toml"))
+    with export_server.serving(place / "native", server=server, arguments=arguments, **limits) as served:
+        return evaluated(place, "--student", f"far={served.url}#{export_server.SERVED_NAME}")
+
+
+def test_a_student_that_is_served_elsewhere_says_what_it_says_in_this_process(said: dict[Any, str]) -> None:
+    pairs = [(plain(said["distilled", *key]), plain(text)) for (arm, *key), text in said.items() if arm == "far"]
+    same = sum(mine == theirs for mine, theirs in pairs)
+    print(f"\n{same} of {len(pairs)} replies are the same")
+    assert same >= 0.98 * len(pairs) and len({mine for mine, _ in pairs}) > 40
+
+
+def test_students_served_for_the_evaluation_say_what_they_say_in_this_process(
+    place: Path, said: dict[Any, str]
+) -> None:
+    here = {key: text for key, text in said.items() if key[0] != "far"}
     served = evaluated(place, "--set", "eval.engine=vllm")
     assert here.keys() == served.keys() and len(here) == 2 * 2 * 40
     same = sum(served[key] == text for key, text in here.items())
     print(f"\n{same} of {len(here)} replies are the same")
     assert same >= 0.99 * len(here)
     assert len(set(here.values())) > 40
-
-
-def test_a_student_that_somebody_serves_says_what_it_says_in_this_process(place: Path) -> None:
-    export(place / "run", place / "native", stage="lora")
-    limits: dict[str, Any] = {"max_new_tokens": 24, "max_pixels": 10_000}
-    arguments = {"dtype": "float32", "max-model-len": 512, "limit-mm-per-prompt": {"image": 1}}
-    server = export_server.server_of(load(place / "recipe.toml"))
-    with export_server.serving(place / "native", server=server, arguments=arguments, **limits) as served:
-        found = evaluated(place, "--student", f"far={served.url}#{export_server.SERVED_NAME}")
-    pairs = [(plain(found["distilled", *key]), plain(text)) for (arm, *key), text in found.items() if arm == "far"]
-    same = sum(mine == theirs for mine, theirs in pairs)
-    print(f"\n{same} of {len(pairs)} replies are the same")
-    assert same >= 0.98 * len(pairs) and len({mine for mine, _ in pairs}) > 40
 
 
 def plain(text: str) -> str:

@@ -174,6 +174,7 @@ def test_the_wheel_carries_the_recipes_and_the_data_that_modules_open(wheel: lis
 CONSOLE_SCRIPT = Path(sys.executable).with_name("distill")
 
 
+@pytest.mark.timing
 def test_help_answers_in_a_quarter_of_a_second_and_loads_nothing_heavy() -> None:
     seconds = []
     for _ in range(10):

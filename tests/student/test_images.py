@@ -278,8 +278,8 @@ def test_what_does_not_fit_is_turned_away_and_the_rest_stays(tmp_path):
 WRITER = """
 import sys
 from pathlib import Path
-from student.data.disk_cache import Shelf
-shelf = Shelf(Path(sys.argv[1]), max_bytes=10**9)
+from student.data.disk_cache import DiskCache
+shelf = DiskCache(Path(sys.argv[1]), max_bytes=10**9)
 print("ready", flush=True)
 for number in range(int(sys.argv[2]), 10**9, 3):
     shelf.put(str(number), [str(number).encode() * 3000], number)
@@ -299,6 +299,7 @@ def test_writers_killed_at_any_time_leave_whole_entries_only(tmp_path):
             writer.stdout.readline()
         reader = DiskCache(tmp_path, max_bytes=0)
         while len(reader) < 20:
+            assert all(writer.poll() is None for writer in writers)
             "0" in reader or reader.get("1")
         for writer in writers:
             writer.send_signal(signal.SIGKILL)

@@ -8,6 +8,7 @@ import sys
 import weakref
 from pathlib import Path
 
+import killed
 import orjson
 import pytest
 import student_worlds as worlds
@@ -157,26 +158,19 @@ def test_how_often_is_saved_and_logged_makes_nothing_stale(trained: Path):
     assert train(load(trained / "recipe.toml", changed), trained / "run").counts["stages"] == 3
 
 
-CHILD = """
-import os, signal, sys
-from pathlib import Path
-import torch
-torch.set_num_threads(1)
-from distill.recipe import load
-from student.training import trainer
-from student.train import train
-where, moment, step = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-die = lambda: os.kill(os.getpid(), signal.SIGKILL)
-if moment == "saving":
-    write, saves = trainer.write_text, []
-    def torn(path, text):
-        saves.append(path)
-        die() if len(saves) == step else write(path, text)
-    trainer.write_text = torn
-def watch(progress):
-    if moment == "training" and progress.stage == "train reason" and progress.done == step:
-        die()
-train(load(where / "recipe.toml"), where / "run", on_progress=watch)
+WORK = """
+def work(where, moment, step):
+    where, step = Path(where), int(step)
+    if moment == "saving":
+        write, saves = trainer.write_text, []
+        def torn(path, text):
+            saves.append(path)
+            die() if len(saves) == step else write(path, text)
+        trainer.write_text = torn
+    def watch(progress):
+        if moment == "training" and progress.stage == "train reason" and progress.done == step:
+            die()
+    train(load(where / "recipe.toml"), where / "run", on_progress=watch)
 """
 
 
@@ -193,14 +187,7 @@ def test_killed_and_resumed_equals_uninterrupted_bit_for_bit(place: Path, tmp_pa
     other = Path(shutil.copytree(place, tmp_path / "other"))
     train(recipe, place / "run")
     # Dies after step 3, then while it writes its third checkpoint of that attempt, then after step 11.
-    for moment, step in (("training", 3), ("saving", 3), ("training", 11)):
-        child = subprocess.run(
-            [sys.executable, "-c", CHILD, str(other), moment, str(step)],
-            cwd=Path(__file__).parents[2],
-            capture_output=True,
-            text=True,
-        )
-        assert child.returncode == -9, child.stderr
+    killed.die_in_turn(WORK, (other, "training", 3), (other, "saving", 3), (other, "training", 11))
     steps: list[int] = []
 
     def note(progress: Progress) -> None:
@@ -311,7 +298,9 @@ def test_half_precision_without_loss_scaling_is_refused(place: Path):
 
 def test_bfloat16_students_stay_bfloat16(place: Path):
     recipe = worlds.recipe(place, ALIGN, REASON)
-    train(load(recipe.path, {"student.dtype": "bfloat16"}), place / "run")
+    # A step in bfloat16 takes seconds on a CPU.
+    short = {"stages.align.max_steps": "1", "stages.reason.max_steps": "1"}
+    train(load(recipe.path, {"student.dtype": "bfloat16", **short}), place / "run")
     assert {value.dtype for value in weights(place, "reason").values()} == {torch.bfloat16}
     table = json.loads((place / "run" / "train" / "reason" / "parts.json").read_text())["parts"]
     assert {row["part"]: row["dtype"] for row in table if row["part"] != "adapters"} == dict.fromkeys(

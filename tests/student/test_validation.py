@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import killed
 import orjson
 import pytest
 import student_worlds as worlds
@@ -115,34 +116,27 @@ def test_a_stage_stops_when_nothing_gets_better_and_leaves_the_best_weights(plac
     assert same(weights(place), weights(other))
 
 
-CHILD = """
-import os, signal, sys
-from pathlib import Path
-import torch
-torch.set_num_threads(1)
-from distill.recipe import load
-from student.training import trainer
-from student.validation import early_stopping as watch
-from student.train import train
-where, moment, number = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-die = lambda: os.kill(os.getpid(), signal.SIGKILL)
-def nth(module, name):
+WORK = """
+from student.validation import early_stopping
+def nth(module, name, number):
     done, calls = getattr(module, name), []
     def counted(*args, **kwargs):
         calls.append(args)
         die() if len(calls) == number else None
         return done(*args, **kwargs)
     setattr(module, name, counted)
-if moment == "marking":
-    nth(trainer, "write_text")
-if moment == "noting":
-    nth(watch, "write_jsonl")
-if moment == "weighing":
-    nth(trainer, "save_file")
-def note(progress):
-    if moment == "training" and progress.stage == "train reason" and progress.done == number:
-        die()
-train(load(where / "recipe.toml"), where / "run", on_progress=note)
+def work(where, moment, number):
+    where, number = Path(where), int(number)
+    if moment == "marking":
+        nth(trainer, "write_text", number)
+    if moment == "noting":
+        nth(early_stopping, "write_jsonl", number)
+    if moment == "weighing":
+        nth(trainer, "save_file", number)
+    def note(progress):
+        if moment == "training" and progress.stage == "train reason" and progress.done == number:
+            die()
+    train(load(where / "recipe.toml"), where / "run", on_progress=note)
 """
 
 
@@ -155,47 +149,54 @@ def test_a_killed_run_decides_and_ends_as_an_unbroken_one(place: Path, tmp_path:
     first = train(load(place / "recipe.toml"), place / "run", stage="reason")
     assert first.counts["steps"] < 60
     # Within steps, while a checkpoint or the best weights are written, and while a measurement is noted.
-    for moment, number in (("training", 5), ("weighing", 3), ("noting", 4), ("marking", 2)):
-        child = subprocess.run(
-            [sys.executable, "-c", CHILD, str(other), moment, str(number)],
-            cwd=Path(__file__).parents[2],
-            capture_output=True,
-            text=True,
-        )
-        assert child.returncode == -9, child.stderr
+    moments = (("training", 5), ("weighing", 3), ("noting", 4), ("marking", 2))
+    killed.die_in_turn(WORK, *((other, *moment) for moment in moments))
     second = train(load(other / "recipe.toml"), other / "run", stage="reason")
     assert lines(place) == lines(other)
     assert same(weights(place), weights(other))
     assert first.counts == second.counts and first.tokens == second.tokens
 
 
+TWO = """
+import sys
+from pathlib import Path
+from distill.recipe import load
+from student.distributed import processes
+from student.train import train
+with processes.together():
+    for where in map(Path, sys.argv[1:]):
+        train(load(where / "recipe.toml"), where / "run")
+"""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("sharding", ["none", "fsdp2"])
-def test_two_processes_measure_what_one_measures(sharding: str, place: Path, tmp_path: Path):
-    other = Path(shutil.copytree(place, tmp_path / "other"))
+def test_two_processes_measure_what_one_measures(place: Path, tmp_path: Path):
     decided = 'metric = "loss"\nkeep = "best"\n'
+    others = {sharding: Path(shutil.copytree(place, tmp_path / sharding)) for sharding in ("none", "fsdp2")}
     train(worlds.recipe(place, reason(decided, steps=4).replace("dropout = 0.2", "dropout = 0.0")), place / "run")
-    spread = reason(decided, steps=4, stage=f'sharding = "{sharding}"\n').replace("dropout = 0.2", "dropout = 0.0")
-    worlds.recipe(other, spread)
-    code = "import sys; from distill.recipe import load; from student.train import train; from pathlib import Path; "
-    code += "where = Path(sys.argv[1]); train(load(where / 'recipe.toml'), where / 'run')"
-    (other / "two.py").write_text(code)
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    for sharding, other in others.items():
+        spread = reason(decided, steps=4, stage=f'sharding = "{sharding}"\n')
+        worlds.recipe(other, spread.replace("dropout = 0.2", "dropout = 0.0"))
+    (tmp_path / "two.py").write_text(TWO)
     root = Path(__file__).parents[2]
     child = subprocess.run(
-        [*launch, str(other / "two.py"), str(other)],
+        [
+            *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1"),
+            *("--nproc-per-node", "2", str(tmp_path / "two.py"), *map(str, others.values())),
+        ],
         cwd=root,
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"},
     )
     assert child.returncode == 0, child.stderr
-    one, two = lines(place), lines(other)
-    assert [line["step"] for line in two] == [2, 4]
-    assert [line["loss"] for line in two] == pytest.approx([line["loss"] for line in one], abs=1e-3)
-    assert [line["n"] for line in two] == [line["n"] for line in one]
-    theirs = weights(place)
-    assert all(torch.allclose(value, theirs[name], atol=1e-3) for name, value in weights(other).items())
+    one, theirs = lines(place), weights(place)
+    for other in others.values():
+        two = lines(other)
+        assert [line["step"] for line in two] == [2, 4]
+        assert [line["loss"] for line in two] == pytest.approx([line["loss"] for line in one], abs=1e-3)
+        assert [line["n"] for line in two] == [line["n"] for line in one]
+        assert all(torch.allclose(value, theirs[name], atol=1e-3) for name, value in weights(other).items())
 
 
 def test_a_stage_that_has_stopped_and_was_killed_trains_no_further(place: Path, monkeypatch: pytest.MonkeyPatch):

@@ -6,6 +6,9 @@ The questions are about coloured squares; nothing is learned well, everything is
 import hashlib
 import json
 import random
+import shutil
+import tempfile
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -72,9 +75,21 @@ def student(kind: str, folder: Path) -> tuple[Any, Any]:
 def parts(folder: Path) -> Path:
     """`vision` and `language` checkpoints of about 60k parameters, below `folder`, which is given back."""
     import torch
-    from transformers import Qwen2Config, Qwen2ForCausalLM, SiglipVisionConfig, SiglipVisionModel
 
     torch.set_num_threads(1)
+    shutil.copytree(_parts().name, folder, dirs_exist_ok=True)
+    torch.manual_seed(0)
+    return folder
+
+
+@cache
+def _parts() -> "tempfile.TemporaryDirectory[str]":
+    """The checkpoints, made once a process; the folder goes with it."""
+    import torch
+    from transformers import Qwen2Config, Qwen2ForCausalLM, SiglipVisionConfig, SiglipVisionModel
+
+    made = tempfile.TemporaryDirectory()
+    folder = Path(made.name)
     torch.manual_seed(0)
     sight = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
     SiglipVisionModel(SiglipVisionConfig(**sight, image_size=16, patch_size=4)).save_pretrained(folder / "vision")
@@ -84,7 +99,7 @@ def parts(folder: Path) -> Path:
     Qwen2ForCausalLM(
         Qwen2Config(**speech, num_key_value_heads=2, vocab_size=len(words), tie_word_embeddings=True)
     ).save_pretrained(folder / "language")
-    return folder
+    return made
 
 
 def outspoken(folder: Path) -> None:

@@ -60,6 +60,7 @@ def test_a_fault_that_stays_becomes_the_rows_error_with_its_class(url: str, faul
     assert not any(found[other].error for other in "abc")
 
 
+@pytest.mark.timing
 def test_retry_after_is_honoured(url: str) -> None:
     who = teacher(url, max_retries=1)
     started = time.monotonic()

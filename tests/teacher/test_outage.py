@@ -226,6 +226,7 @@ def _same_rows(world: World) -> Any:
     return recipe
 
 
+@pytest.mark.timing
 def test_a_single_image_that_is_gone_is_guilty_at_once_while_its_neighbours_are_read(tmp_path: Path) -> None:
     with stub_server.serve() as url:
         who = clients.teacher(url, images="base64")

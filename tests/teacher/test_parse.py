@@ -119,6 +119,7 @@ def test_a_long_ordinary_text_is_no_loop() -> None:
     assert parse(f"<think>{rows}", finish_reason="length").outcome == TT
 
 
+@pytest.mark.timing
 def test_a_long_text_is_parsed_in_milliseconds() -> None:
     import time
 
@@ -140,6 +141,7 @@ def test_some_blank_lines_after_an_answer_are_no_loop() -> None:
 
 
 @pytest.mark.parametrize("unit", [" ", "answer ", "the final answer\n", "so, ", "**", ".**", "{", "<answer>", "$$"])
+@pytest.mark.timing
 def test_the_time_of_parsing_grows_as_the_text_does(unit: str) -> None:
     def seconds(characters: int) -> float:
         texts = [prefix + unit * (characters // len(unit)) for prefix in ("", "\\boxed{", "answer", "<think>")]

@@ -177,6 +177,7 @@ def test_a_server_is_up_inside_the_block_and_gone_after_it(fake: Path, pids: Pat
     assert "fake server starts None green" in (tmp_path / "logs" / "server-0.log").read_text()
 
 
+@pytest.mark.timing
 def test_replicas_start_together_each_on_its_gpus(fake: Path, pids: Path, tmp_path: Path) -> None:
     async def run() -> float:
         before = time.monotonic()
@@ -194,6 +195,7 @@ def test_replicas_start_together_each_on_its_gpus(fake: Path, pids: Path, tmp_pa
     assert not any(map(alive, started(pids)))
 
 
+@pytest.mark.timing
 def test_the_loop_goes_on_while_a_server_starts(fake: Path, pids: Path, tmp_path: Path) -> None:
     async def run() -> float:
         longest, before = 0.0, time.monotonic()
