@@ -82,6 +82,15 @@ def thinking_end(text: str) -> int:
     return max((text.rfind(closing) + len(closing) for _, closing in TAGS if closing in text), default=0)
 
 
+def opened_thinking(rendered: str) -> str:
+    """The opening thinking tag with which a rendered prompt ends, if it does."""
+    stripped = rendered.rstrip()
+    for opening, _ in TAGS:
+        if stripped.endswith(opening):
+            return rendered[len(stripped) - len(opening) :]
+    return ""
+
+
 def join(rationale: str, answer: str, style: Style) -> str:
     """The turn that a student learns: an empty rationale leaves an empty think block, or nothing in plain style."""
     if style == "think":

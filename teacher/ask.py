@@ -16,11 +16,10 @@ from distill.rationale import TAGS, thinking_end
 from distill.recipe.recipe import Recipe
 from distill.recipe.teachers import Sampling, Teacher
 from distill.types import ImageRef, Sample
-from teacher.engines.http_client import ChatClient
+from teacher.engines.connect import Engine, EngineSettings, connect, engine_settings
 from teacher.messages.completion import Completion
 from teacher.messages.prompts import Prompt, prompt_sha
-from teacher.messages.request import Model, Request, model_of
-from teacher.store import question_plan
+from teacher.messages.request import Request, model_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,8 +63,9 @@ def asking(recipe: Recipe, name: str, folder: Path, *, max_tokens: int, temperat
         }
     )
     model = model_of(recipe, teacher)
-    embedded = teacher.backend == "embedded"
-    asked = _Embedded(recipe, teacher, model) if embedded else _Served(recipe, teacher, model, folder)
+    # Images may come from any source of the recipe.
+    max_pixels = max((source.max_pixels for source in recipe.data.values()), default=50_000_000)
+    asked = _Asked(engine_settings(recipe, teacher, model, folder, max_pixels=max_pixels))
     try:
         yield lambda questions: asked(questions) if questions else []
     finally:
@@ -85,73 +85,29 @@ def spoken(text: str, *, tagged: bool = False) -> str:
     return text.strip()
 
 
-class _Embedded:
-    def __init__(self, recipe: Recipe, teacher: Teacher, model: Model) -> None:
-        self._recipe, self._teacher, self._model = recipe, teacher, model
-        self._answer: Callable[..., None] | None = None
+class _Asked:
+    """Keeps one engine open between calls; its loop runs during calls only."""
 
-    def __call__(self, questions: Sequence[AskedQuestion]) -> list[str]:
-        if self._answer is None:
-            from teacher.engines.embedded import EmbeddedTeacher
-
-            self._answer = EmbeddedTeacher(
-                self._teacher,
-                self._recipe.local_or_hub(self._teacher.model),
-                max_pixels=_max_pixels(self._recipe),
-            ).answer
-        requests, answers = _requests(self._recipe, self._teacher, self._model, questions), _Answers(self._teacher)
-        waiting = iter(requests)
-        self._answer(lambda: next(waiting, None), answers.done, lambda: None)
-        return answers.in_order(requests)
-
-    def close(self) -> None:
-        self._answer = None
-
-
-class _Served:
-    """Keeps one client, and the servers that it started, between calls; its loop runs during calls only."""
-
-    def __init__(self, recipe: Recipe, teacher: Teacher, model: Model, folder: Path) -> None:
-        self._recipe, self._teacher, self._model, self._folder = recipe, teacher, model, folder
+    def __init__(self, settings: EngineSettings) -> None:
+        self._settings = settings
         self._runner = asyncio.Runner()
         self._stack = AsyncExitStack()
-        self._client: ChatClient | None = None
+        self._engine: Engine | None = None
 
     def __call__(self, questions: Sequence[AskedQuestion]) -> list[str]:
-        requests, answers = _requests(self._recipe, self._teacher, self._model, questions), _Answers(self._teacher)
+        requests, answers = _requests(self._settings, questions), _Answers(self._settings.teacher)
         self._runner.run(self._ask(requests, answers))
         return answers.in_order(requests)
 
     async def _ask(self, requests: Sequence[Request], answers: "_Answers") -> None:
-        if self._client is None:
-            self._client = await self._connect()
+        if self._engine is None:
+            self._engine = await self._stack.enter_async_context(connect(self._settings))
         waiting = iter(requests)
 
         async def get() -> Request | None:
             return next(waiting, None)
 
-        await self._client.answer(get, answers.done)
-
-    async def _connect(self) -> ChatClient:
-        urls, revive, local_media = self._teacher.urls, None, False
-        if self._teacher.managed:
-            servers = await self._stack.enter_async_context(
-                question_plan.servers(self._recipe, self._teacher, self._folder)
-            )
-            urls, revive, local_media = servers.urls, servers.revive, servers.local_media
-        client = ChatClient(
-            self._teacher,
-            self._model,
-            urls=urls,
-            max_pixels=_max_pixels(self._recipe),
-            max_failure_share=self._recipe.generate.max_failure_share,
-            patience_s=self._recipe.generate.patience_s,
-            local_media=local_media,
-            revive=revive,
-        )
-        await self._stack.enter_async_context(client)
-        await client.check()
-        return client
+        await self._engine.answer(get, answers.done)
 
     def close(self) -> None:
         try:
@@ -175,15 +131,16 @@ class _Answers:
         return [self._found.get(request.id, "") for request in requests]
 
 
-def _requests(recipe: Recipe, teacher: Teacher, model: Model, questions: Sequence[AskedQuestion]) -> list[Request]:
-    found = []
-    for place, question in enumerate(questions):
+def _requests(settings: EngineSettings, questions: Sequence[AskedQuestion]) -> list[Request]:
+    teacher, key, run_seed = settings.teacher, settings.model.key, settings.recipe.seed
+    requests = []
+    for index, question in enumerate(questions):
         asked = Prompt(system=teacher.system, images=question.images, text=question.text)
         sha = prompt_sha(asked)
-        digest = hashlib.sha256(f"ask\0{model.key}\0{recipe.seed}\0{sha}".encode()).digest()
-        found.append(
+        digest = hashlib.sha256(f"ask\0{key}\0{run_seed}\0{sha}".encode()).digest()
+        requests.append(
             Request(
-                id=f"{place}",
+                id=f"{index}",
                 sample=Sample(id=digest.hex()[:20], images=question.images, question=question.text),
                 k=0,
                 seed=int.from_bytes(digest[:4], "big") >> 1,
@@ -192,8 +149,4 @@ def _requests(recipe: Recipe, teacher: Teacher, model: Model, questions: Sequenc
                 prompt_sha=sha,
             )
         )
-    return found
-
-
-def _max_pixels(recipe: Recipe) -> int:
-    return max((source.max_pixels for source in recipe.data.values()), default=50_000_000)
+    return requests

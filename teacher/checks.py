@@ -19,8 +19,8 @@ from distill.errors import InputError, ModelError, RecipeError
 from distill.recipe.recipe import Recipe
 from distill.recipe.teachers import Server, Teacher
 from teacher.engines.chat_protocol import api_key, sampling_body
-from teacher.engines.vllm_options import check_arguments, check_options, is_vllm
-from teacher.engines.vllm_server import server_program, with_program
+from teacher.engines.connect import engine_class
+from teacher.engines.vllm_options import check_arguments, is_vllm
 from teacher.messages.prompts import PLACEHOLDERS
 
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json")
@@ -71,15 +71,15 @@ def words_in_braces(prompt: str, known: tuple[str, ...]) -> list[str]:
 def _check_engine(recipe: Recipe, teacher: Teacher) -> None:
     if teacher.managed:
         check_arguments(teacher.server, f"{recipe.path}: teachers.{teacher.name}.server")
-    if teacher.backend == "openai":
+    backend = teacher.capabilities
+    if backend.speaks_http:
         sampling_body(teacher, teacher.sampling)
-    elif teacher.backend == "embedded":
-        packages.require(f"teacher '{teacher.name}' with backend 'embedded'", "torch", "transformers")
-        if "budget" in recipe.generate.outcomes.policies:
-            raise RecipeError(
-                f"{recipe.path}: generate.outcomes asks for a thinking budget, which teacher '{teacher.name}' with "
-                "backend 'embedded' cannot keep; use resample or raise_cap"
-            )
+    packages.require(f"teacher '{teacher.name}' with backend {teacher.backend!r}", *backend.packages)
+    if not backend.keeps_thinking_budget and "budget" in recipe.generate.outcomes.policies:
+        raise RecipeError(
+            f"{recipe.path}: generate.outcomes asks for a thinking budget, which teacher '{teacher.name}' with "
+            f"backend {teacher.backend!r} cannot keep; use resample or raise_cap"
+        )
 
 
 def _check_context(recipe: Recipe, teacher: Teacher) -> None:
@@ -131,10 +131,8 @@ def _check_key(recipe: Recipe, teacher: Teacher) -> None:
 
 
 def _check_server(recipe: Recipe, teacher: Teacher) -> None:
-    """Raises RecipeError when the program of a server that the run would start is not there, or lacks an option."""
-    if teacher.managed:
-        server = with_program(teacher.server, server_program(teacher, recipe.path.parent))
-        check_options(server, f"{recipe.path}: teachers.{teacher.name}.server")
+    """Raises RecipeError when the program that the run would start is not there, or lacks an option."""
+    engine_class(teacher).check_program(recipe, teacher)
 
 
 def _check_model(recipe: Recipe, teacher: Teacher) -> None:
@@ -142,7 +140,7 @@ def _check_model(recipe: Recipe, teacher: Teacher) -> None:
     place = Path(recipe.local_or_hub(teacher.model))
     if place.is_dir():
         _check_checkpoint(teacher, place)
-    elif not place.exists() and teacher.backend != "openai" and not _HUB_NAME.fullmatch(teacher.model):
+    elif not place.exists() and _has_weights(teacher) and not _HUB_NAME.fullmatch(teacher.model):
         local = recipe.local(teacher.model)
         near = sources.nearest(local.name, [path.name for path in local.parent.glob("*/")])
         raise ModelError(
@@ -155,11 +153,16 @@ def _check_model(recipe: Recipe, teacher: Teacher) -> None:
         )
 
 
+def _has_weights(teacher: Teacher) -> bool:
+    """Whether its model is a checkpoint that something here loads, not only the name of a hosted model."""
+    return not teacher.capabilities.may_charge
+
+
 def _check_checkpoint(teacher: Teacher, folder: Path) -> None:
     if unfetched := explanation(folder):
         raise ModelError(f"teacher '{teacher.name}': {unfetched}")
     # A server may be told of a template, and of a tokenizer, elsewhere.
-    own = teacher.backend == "embedded"
+    own = teacher.capabilities.in_process
     for there, what in (
         ((folder / "config.json").is_file(), "config.json"),
         (not own or any(folder.glob("*.safetensors")), "*.safetensors"),

@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, Self
@@ -23,8 +23,7 @@ from distill.errors import CircuitOpen, DistillError, TeacherError
 from distill.recipe.recipe import Recipe
 from distill.recipe.teachers import Teacher
 from distill.types import Outcome, ProgressCallback, unwatched
-from teacher.engines.http_client import ChatClient
-from teacher.engines.image_folders import Folders
+from teacher.engines.connect import EngineSettings, connect, engine_settings
 from teacher.engines.outage import Dependency, Failure, Say
 from teacher.engines.provenance import noted, require_same
 from teacher.messages.completion import Completion, EngineInfo
@@ -189,10 +188,8 @@ class _Stage:
         absent: dict[str, DistillError] = {}
         for group in rounds(self.recipe.teachers):
             jobs = self._jobs(group)
-            if jobs and jobs[0].teacher.backend == "embedded":
-                self._ask_embedded(jobs[0])
-            elif jobs:
-                absent |= asyncio.run(self._ask_servers(jobs))
+            if jobs:
+                absent |= asyncio.run(self._ask_engines(jobs))
         return absent
 
     def _jobs(self, group: Sequence[Teacher]) -> list[_Job]:
@@ -211,61 +208,44 @@ class _Stage:
                 jobs[teacher.name] = _Job(teacher=teacher, model=model, ledger=ledger, feed=feed)
         return list(jobs.values())
 
-    async def _ask_servers(self, jobs: Sequence[_Job]) -> Absent:
-        """All servers at once, each with its own number of requests in flight."""
+    async def _ask_engines(self, jobs: Sequence[_Job]) -> Absent:
+        """All engines at once, each with its own number of requests in flight."""
         absent: dict[str, DistillError] = {}
         serving: list[Teacher] = []
         try:
             async with asyncio.TaskGroup() as group:
                 pulse = group.create_task(self._pulse(serving))
-                for asking in [group.create_task(self._ask_server(job, serving, absent)) for job in jobs]:
+                for asking in [group.create_task(self._ask_engine(job, serving, absent)) for job in jobs]:
                     await asking
                 pulse.cancel()
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from None
         return absent
 
-    async def _ask_server(self, job: _Job, serving: list[Teacher], absent: dict[str, DistillError]) -> None:
+    async def _ask_engine(self, job: _Job, serving: list[Teacher], absent: dict[str, DistillError]) -> None:
         async with AsyncExitStack() as stack:
             stack.callback(job.feed.close)
             try:
-                client = await self._client(job, stack)
+                engine = await stack.enter_async_context(connect(self._engine_settings(job)))
             except (TeacherError, CircuitOpen) as error:
                 absent[job.teacher.name] = error
                 return
-            writer = stack.enter_context(_Writer(self, job, client.served))
-            self.watch.follow(lambda: client.in_flight)
+            writer = stack.enter_context(_Writer(self, job, engine.info))
+            self.watch.follow(lambda: engine.in_flight)
             serving.append(job.teacher)
-            await client.answer(job.feed.get, writer.done)
+            await engine.answer(job.feed.get, writer.done)
 
-    async def _client(self, job: _Job, stack: AsyncExitStack) -> ChatClient:
-        """A client of a teacher's servers, which are started if that is the run's business. Raises TeacherError."""
-        teacher = job.teacher
-        source = self.recipe.data[question_plan.SOURCE]
-        urls, revive, local_media = teacher.urls, None, False
-        command: list[str] = []
-        if teacher.managed:
-            self.watch.note(f"starting the server of {teacher.name}")
-            servers = await stack.enter_async_context(question_plan.servers(self.recipe, teacher, job.ledger.folder))
-            urls, revive, local_media = servers.urls, servers.revive, servers.local_media
-            command = servers.command
-        client = ChatClient(
-            teacher,
+    def _engine_settings(self, job: _Job) -> EngineSettings:
+        return engine_settings(
+            self.recipe,
+            job.teacher,
             job.model,
-            urls=urls,
-            max_pixels=source.max_pixels,
-            max_failure_share=self.recipe.generate.max_failure_share,
+            job.ledger.folder,
             patience_s=self.patience_s,
-            local_media=local_media,
-            revive=revive,
-            known=lambda: self._answered(job),
+            start_patience_s=self.check_patience_s,
+            known_request=lambda: self._answered(job),
             say=self.watch.note,
         )
-        await stack.enter_async_context(client)
-        await client.check(patience_s=self.check_patience_s)
-        if command:
-            client.served = replace(client.served, facts={**client.served.facts, "command": command})
-        return client
 
     def _answered(self, job: _Job) -> Request | None:
         """A request that was answered in an earlier run, if there is one near the start of the plan."""
@@ -281,18 +261,6 @@ class _Stage:
             for teacher in teachers:
                 self.watch.spend(teacher, now - before)
             before = now
-
-    def _ask_embedded(self, job: _Job) -> None:
-        from teacher.engines.embedded import EmbeddedTeacher
-
-        engine = EmbeddedTeacher(
-            job.teacher,
-            self.recipe.local_or_hub(job.teacher.model),
-            max_pixels=self.recipe.data[question_plan.SOURCE].max_pixels,
-            folders=Folders(patience_s=self.patience_s, say=self.watch.note),
-        )
-        with _Writer(self, job, engine.served) as writer:
-            engine.answer(job.feed.take, writer.done, writer.journal.flush)
 
     def finish(
         self,

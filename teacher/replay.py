@@ -6,26 +6,21 @@ id, or the recipe is not the one that the trace was made with: then the error sa
 
 import asyncio
 from collections.abc import Iterator, Mapping
-from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-import orjson
-
-from distill import redact
 from distill.artifacts.json_lines import LineReader
 from distill.data import reader
 from distill.errors import DataError, RecipeError, StaleError, TeacherError
 from distill.recipe.recipe import Recipe
-from distill.recipe.teachers import Sampling, Teacher
+from distill.recipe.teachers import Sampling
 from distill.traces.trace_lines import trace_fault
 from distill.types import Sample
-from teacher.engines.http_client import ChatClient
-from teacher.messages.completion import Completion, EngineInfo
-from teacher.messages.prompts import messages
-from teacher.messages.request import Author, Model, Request, model_of
+from teacher.engines.connect import SOURCE, EngineSettings, connect, engine_of, engine_settings
+from teacher.messages.completion import Completion
+from teacher.messages.request import Author, Request, model_of
 from teacher.scheduling.sampling_policy import draft_text
-from teacher.store.question_plan import SAMPLES, SOURCE, servers
+from teacher.store.question_plan import SAMPLES
 from teacher.store.trace_journal import parts
 
 
@@ -44,11 +39,12 @@ def replay(recipe: Recipe, run: Path, trace_id: str, *, resend: bool = False) ->
         raise RecipeError(f"{recipe.path}: no teacher '{record['teacher']}', which wrote trace {record['id']}")
     model = model_of(recipe, teacher)
     request = _rebuilt(recipe, folder, record, Author(teacher=teacher, model=model, seed=recipe.seed))
-    if teacher.backend == "embedded":
-        shown = _embedded_request(teacher, request)
-        answer = _ask_embedded(recipe, teacher, request) if resend else None
+    settings = engine_settings(recipe, teacher, model, folder / teacher.name, max_failure_share=1.0)
+    if resend:
+        shown, answer = asyncio.run(_send(settings, request))
     else:
-        shown, answer = asyncio.run(_over_http(recipe, folder, teacher, model, request, record, resend=resend))
+        name = record["engine"].get("model", teacher.served_model or teacher.model)
+        shown, answer = asyncio.run(engine_of(settings).describe(request, model=name)), None
     if answer is None:
         return shown
     if answer.error:
@@ -136,67 +132,14 @@ def _changes(
     return changed or [f"the recipe's seed (it is {recipe.seed} now)"]
 
 
-def _embedded_request(teacher: Teacher, request: Request) -> dict[str, Any]:
-    parts = [{"type": "image", "path": ref.path, "sha256": ref.sha256} for ref in request.prompt.images]
-    return {
-        "engine": "embedded",
-        "model": teacher.model,
-        "messages": messages(request.prompt, parts),
-        "chat_template_kwargs": dict(teacher.chat_template_kwargs),
-        "sampling": request.sampling.model_dump(mode="json"),
-        "seed": request.seed,
-    }
-
-
-def _ask_embedded(recipe: Recipe, teacher: Teacher, request: Request) -> Completion:
-    from teacher.engines.embedded import EmbeddedTeacher
-
-    engine = EmbeddedTeacher(teacher, recipe.local_or_hub(teacher.model), max_pixels=recipe.data[SOURCE].max_pixels)
+async def _send(settings: EngineSettings, request: Request) -> tuple[dict[str, Any], Completion]:
+    """The request as it is sent now, and its answer."""
     waiting = iter([request])
     answers: list[Completion] = []
-    engine.answer(lambda: next(waiting, None), lambda _, completion: answers.append(completion), lambda: None)
-    return answers[0]
 
+    async def get() -> Request | None:
+        return next(waiting, None)
 
-async def _over_http(
-    recipe: Recipe,
-    folder: Path,
-    teacher: Teacher,
-    model: Model,
-    request: Request,
-    record: Mapping[str, Any],
-    *,
-    resend: bool,
-) -> tuple[dict[str, Any], Completion | None]:
-    """The request as HTTP, and with `resend` its answer; a server is started if that is the run's business."""
-    async with AsyncExitStack() as stack:
-        urls = teacher.urls
-        if teacher.managed and resend:
-            urls = (await stack.enter_async_context(servers(recipe, teacher, folder / teacher.name))).urls
-        # A server that only a run starts has no address now.
-        client = ChatClient(
-            teacher,
-            model,
-            urls=urls or ("http://127.0.0.1:8000/v1",),
-            max_pixels=recipe.data[SOURCE].max_pixels,
-            max_failure_share=1.0,
-        )
-        answer = None
-        if resend:
-            await stack.enter_async_context(client)
-            await client.check()
-            replica = client.replicas[0]
-            replica.in_flight += 1
-            answer = await client.ask(request, replica)
-        else:
-            client.served = EngineInfo(model=record["engine"].get("model", client.served.model), engine={})
-        headers = {"content-type": "application/json"}
-        if teacher.api_key_env:
-            headers["authorization"] = f"Bearer ${teacher.api_key_env}"
-        shown = {
-            "method": "POST",
-            "url": redact.url(f"{client.replicas[0].url}/chat/completions"),
-            "headers": headers,
-            "body": orjson.loads(await client.body(request, inside=True)),
-        }
-        return shown, answer
+    async with connect(settings) as engine:
+        await engine.answer(get, lambda _, completion: answers.append(completion))
+        return await engine.describe(request), answers[0]

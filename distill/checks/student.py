@@ -51,7 +51,7 @@ def _untrained_projector(recipe: Recipe) -> Iterator[CheckResult]:
 def check_packages(context: CheckContext) -> Iterator[CheckResult]:
     """Packages of the extras that training, evaluation and embedded teachers need."""
     recipe = context.recipe
-    if recipe.student is None and not any(teacher.backend == "embedded" for teacher in recipe.teachers):
+    if recipe.student is None and not any(teacher.capabilities.in_process for teacher in recipe.teachers):
         return
     lacking = packages.missing(*packages.TRAIN)
     if lacking:

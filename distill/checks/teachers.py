@@ -110,12 +110,12 @@ def check_what_teachers_need(context: CheckContext) -> Iterator[CheckResult]:
         if local.is_dir():
             if not found:
                 yield from _checkpoint(teacher, local)
-        elif teacher.backend == "embedded" or teacher.managed:
+        elif teacher.capabilities.in_process or teacher.managed:
             yield context.hub.look(f"{key}.model", teacher.model, "model", teacher.revision)
 
 
 def _checkpoint(teacher: Teacher, folder: Path) -> Iterator[CheckResult]:
-    if teacher.backend != "embedded":
+    if not teacher.capabilities.in_process:
         yield fine(f"{_key(teacher)}.model", f"{folder} has the files of a checkpoint")
         return
     if packages.missing(*packages.TRAIN):
@@ -176,7 +176,7 @@ async def _asked(recipe: Recipe, teacher: Teacher, url: str, said: list[CheckRes
     client = ChatClient(teacher, _model(recipe, teacher), urls=(url,), max_pixels=1, max_failure_share=1.0)
     async with client, asyncio.timeout(_ANSWER_S):
         await client.check(patience_s=0.0)
-        served = client.served.model
+        served = client.info.model
         if served not in (teacher.model, teacher.served_model, recipe.local_or_hub(teacher.model)):
             said.append(
                 warning(
@@ -185,7 +185,7 @@ async def _asked(recipe: Recipe, teacher: Teacher, url: str, said: list[CheckRes
                     "start the right server, or set served_model where both are the same model",
                 )
             )
-        if pictured and teacher.backend == "vllm":
+        if pictured and not teacher.capabilities.may_charge:
             said += await _takes_images(client, teacher, url)
         elif pictured:
             said.append(not_checked(f"{_key(teacher)}.model", "whether it takes images: that request would be paid"))
@@ -195,7 +195,7 @@ async def _takes_images(client: ChatClient, teacher: Teacher, url: str) -> list[
     """A request of one token about a tiny picture, to a server that costs nothing a request."""
     content = [{"type": "image_url", "image_url": {"url": _PICTURE}}, {"type": "text", "text": "?"}]
     body = {
-        "model": client.served.model,
+        "model": client.info.model,
         "messages": [{"role": "user", "content": content}],
         "max_tokens": 1,
     }

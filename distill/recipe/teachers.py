@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from distill.recipe.backends import BACKENDS, BackendName, Capabilities
 from distill.recipe.base import Dtype, LocalOrHub, Name, Section, Share, key
 
 _ONLY_TIME = "it changes only how long is waited; what failed is asked again"
@@ -164,7 +165,7 @@ class Teacher(Section):
         affects="signals traces",
         compared_by="the model",
     )
-    backend: Literal["embedded", "vllm", "openai"] = key(
+    backend: BackendName = key(
         "vllm",
         "embedded: the model runs in this process. vllm: a vLLM server, started by the run without base_url. "
         "openai: any server with the OpenAI API.",
@@ -322,13 +323,27 @@ class Teacher(Section):
             raise ValueError(f"when = {self.when!r} needs `after`, the teacher whose samples decide")
         if self.chained and self.until:
             raise ValueError("a teacher with {draft} writes `samples` traces for every draft and takes no until")
-        if self.backend == "openai" and not self.base_url:
-            raise ValueError("backend 'openai' needs base_url")
-        if self.backend == "embedded" and self.base_url:
-            raise ValueError("backend 'embedded' runs in this process and takes no base_url")
-        if self.backend == "embedded" and (self.sampling.thinking_budget or self.mm_processor_kwargs):
+        return self._as_backend_allows()
+
+    def _as_backend_allows(self) -> Self:
+        backend = self.capabilities
+        if backend.base_url == "required" and not self.base_url:
+            raise ValueError(f"backend {self.backend!r} needs base_url")
+        if backend.base_url == "refused" and self.base_url:
+            where = "in this process" if backend.in_process else "without a server"
+            raise ValueError(f"backend {self.backend!r} runs {where} and takes no base_url")
+        # What an HTTP server takes is checked with its other settings (teacher/engines/chat_protocol.py).
+        refused = (self.sampling.thinking_budget and not backend.keeps_thinking_budget) or (
+            self.mm_processor_kwargs and not backend.takes_processor_settings
+        )
+        if refused and not backend.speaks_http:
             raise ValueError("sampling.thinking_budget and mm_processor_kwargs need backend 'vllm'")
         return self
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What its backend can do."""
+        return BACKENDS[self.backend]
 
     @property
     def urls(self) -> tuple[str, ...]:
@@ -338,8 +353,8 @@ class Teacher(Section):
 
     @property
     def managed(self) -> bool:
-        """Whether its server is started, and stopped, by the run itself."""
-        return self.backend == "vllm" and not self.base_url
+        """Whether the run itself starts, and ends, the process that answers."""
+        return self.capabilities.own_process and not self.base_url
 
     @property
     def chained(self) -> bool:

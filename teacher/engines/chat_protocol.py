@@ -73,7 +73,7 @@ def sampling_body(teacher: Teacher, sampling: Sampling) -> dict[str, Any]:
         body["stop"] = list(sampling.stop)
     if teacher.chat_template_kwargs:
         body["chat_template_kwargs"] = dict(teacher.chat_template_kwargs)
-    if teacher.backend != "vllm":
+    if not teacher.capabilities.knows_sampling:
         return body | _for_others(teacher, sampling)
     body |= {"top_p": sampling.top_p} | {key: getattr(sampling, key) for key in _VLLM_ONLY}
     if sampling.stop_repetition:
@@ -93,13 +93,18 @@ def _for_others(teacher: Teacher, sampling: Sampling) -> dict[str, Any]:
         unknown.append("thinking_budget")
     if unknown:
         raise RecipeError(
-            f"teachers.{teacher.name}.sampling: {', '.join(unknown)} cannot be sent by backend 'openai'; "
+            f"teachers.{teacher.name}.sampling: {', '.join(unknown)} cannot be sent by backend {teacher.backend!r}; "
             'leave them out, or set backend = "vllm" for a vLLM server'
         )
-    for key in ("logprobs", "mm_processor_kwargs"):
-        if getattr(teacher, key):
+    backend = teacher.capabilities
+    for key, taken in (
+        ("logprobs", backend.has_token_ids),
+        ("mm_processor_kwargs", backend.takes_processor_settings),
+    ):
+        if getattr(teacher, key) and not taken:
             raise RecipeError(
-                f"teachers.{teacher.name}.{key} needs backend 'vllm'; an 'openai' server has no token ids"
+                f"teachers.{teacher.name}.{key} needs backend 'vllm'; a server of backend {teacher.backend!r} has no "
+                "token ids and no such setting"
             )
     return {"top_p": sampling.top_p} if sampling.top_p != 1 else {}
 

@@ -9,7 +9,6 @@ what a server does better: tensor parallelism, paged attention, models larger th
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -21,20 +20,16 @@ from transformers import AutoModelForImageTextToText, AutoProcessor
 
 from distill.data import images
 from distill.errors import ImageError, ModelError
-from distill.rationale import TAGS, thinking_end
+from distill.rationale import opened_thinking, thinking_end
 from distill.recipe.generate import Generate
 from distill.recipe.teachers import Teacher
 from distill.types import ImageRef
+from teacher.engines.connect import Done
 from teacher.engines.decoding import Batch, BatchRow
 from teacher.engines.image_folders import Folders
 from teacher.messages.completion import Completion, EngineInfo
 from teacher.messages.prompts import Prompt, messages
 from teacher.messages.request import Request
-
-Done = Callable[[Request, Completion], None]
-
-_WINDOW_BATCHES = 4
-"""Batches read ahead, so that prompts of similar length meet in one batch."""
 
 
 @dataclass(slots=True)
@@ -51,6 +46,9 @@ class _Question:
 class EmbeddedTeacher:
     """A checkpoint loaded once and asked in batches. Raises ModelError when it cannot be loaded."""
 
+    default_batch = 64
+    """Sequences in a batch where the recipe does not say."""
+
     def __init__(self, teacher: Teacher, path: str, *, max_pixels: int, folders: Folders | None = None) -> None:
         """`folders` knows how long images that are away are waited for."""
         self.teacher = teacher
@@ -60,7 +58,7 @@ class EmbeddedTeacher:
         self.tokenizer = getattr(self.processor, "tokenizer", self.processor)
         self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         facts = {"torch": torch.__version__, "dtype": teacher.dtype, "device": self._device.type}
-        self.served = EngineInfo(
+        self.info = EngineInfo(
             model=teacher.model,
             engine={"name": "transformers", "version": transformers.__version__},
             facts=facts if self._device.type == "cpu" else facts | {"gpu": torch.cuda.get_device_name()},
@@ -72,19 +70,18 @@ class EmbeddedTeacher:
         self._ends = _end_tokens(self.model, self.tokenizer)
         self._pad = self.tokenizer.pad_token_id if self.tokenizer.pad_token_id is not None else min(self._ends)
 
-    def answer(self, take: Callable[[], Request | None], done: Done, pulse: Callable[[], None]) -> None:
-        """Answer what `take` gives until it gives nothing; `done` is told of each request as soon as it has ended.
+    def answer(self, requests: Sequence[Request], done: Done, pulse: Callable[[], None]) -> None:
+        """Answer some requests; `done` gets each completion as soon as it has ended.
 
-        `pulse` is called a few times a second while a batch is being written.
+        `pulse` is called a few times a second while a batch is being written; what it raises ends the batch.
         """
-        size = self.teacher.max_in_flight or 64
-        while window := list(islice(iter(take, None), _WINDOW_BATCHES * size)):
-            # Attempts with other sampling values cannot share a batch.
-            for sampling in dict.fromkeys(request.sampling for request in window):
-                questions = self._questions(request for request in window if request.sampling == sampling)
-                questions.sort(key=lambda question: (len(question.refs), len(question.text)))
-                for batch in _batches(questions, size):
-                    self._answer_batch(self._readable(batch, done), done, pulse)
+        size = self.teacher.max_in_flight or self.default_batch
+        # Attempts with other sampling values cannot share a batch.
+        for sampling in dict.fromkeys(request.sampling for request in requests):
+            questions = self._questions(request for request in requests if request.sampling == sampling)
+            questions.sort(key=lambda question: (len(question.refs), len(question.text)))
+            for batch in _batches(questions, size):
+                self._answer_batch(self._readable(batch, done), done, pulse)
 
     def _questions(self, requests: Iterable[Request]) -> list[_Question]:
         """The distinct prompts of some requests."""
@@ -153,7 +150,7 @@ class EmbeddedTeacher:
         counts = torch.eq(inputs["input_ids"], self._image_token).sum(dim=1).tolist()
         rows, origin = [], []
         for position, question in enumerate(questions):
-            prefix = _opened_thinking(question.text)
+            prefix = opened_thinking(question.text)
             for request in question.requests:
                 rows.append(
                     BatchRow(
@@ -250,15 +247,6 @@ def _batches(questions: Sequence[_Question], size: int) -> Iterator[list[_Questi
             room -= len(requests)
     if batch:
         yield batch
-
-
-def _opened_thinking(rendered: str) -> str:
-    """The opening thinking tag with which a rendered prompt ends, if it does."""
-    stripped = rendered.rstrip()
-    for opening, _ in TAGS:
-        if stripped.endswith(opening):
-            return rendered[len(stripped) - len(opening) :]
-    return ""
 
 
 def _load(teacher: Teacher, path: str) -> tuple[Any, Any]:

@@ -77,7 +77,7 @@ print(json.dumps({"vllm": importlib.util.find_spec("vllm") is not None, "broken_
 
 def server_of(recipe: Recipe, *, probe: bool = True) -> Server:
     """The vLLM to serve with. Raises RecipeError when there is none; without `probe` only the program counts."""
-    managed = [teacher.server for teacher in recipe.teachers if teacher.managed]
+    managed = [teacher.server for teacher in recipe.teachers if teacher.managed and teacher.capabilities.speaks_http]
     chosen = managed[0] if managed else Server()
     (program, *rest), base = chosen.command, recipe.path.parent.absolute()
     if python := os.environ.get(PYTHON):

@@ -24,6 +24,7 @@ from distill.recipe.teachers import Teacher
 from teacher.engines.chat_protocol import api_key, sampling_body
 from teacher.engines.circuit_breaker import Breaker
 from teacher.engines.concurrency import BLIND_START, START, ConcurrencyLimit
+from teacher.engines.connect import Done, Get, no_known_request, say_nothing
 from teacher.engines.exchange import CONNECTION, TIMEOUT, Exchange, connector
 from teacher.engines.image_folders import Folders, UnreadableError
 from teacher.engines.image_parts import ImageParts
@@ -50,9 +51,7 @@ _ISOLATE_AFTER, _FAIL_AFTER = 2, 4
 
 _OTHER_MODEL = "other_model"
 
-Done = Callable[[Request, Completion], None]
-Get = Callable[[], Awaitable[Request | None]]
-Known = Callable[[], Request | None]
+KnownRequest = Callable[[], Request | None]
 Revive = Callable[[str], Awaitable[bool]]
 
 
@@ -79,19 +78,19 @@ class ChatClient:
         patience_s: float | None = None,
         local_media: bool = False,
         revive: Revive | None = None,
-        known: Known = lambda: None,
-        say: Say = lambda _: None,
+        known_request: KnownRequest = no_known_request,
+        say: Say = say_nothing,
     ) -> None:
         """`local_media`: the servers may read image files. `revive` is asked to bring back a server that broke.
 
-        `known` gives a request that was answered in an earlier run, to find out whether a server answers at all;
-        `say` gets one line for each outage that is waited for.
+        `known_request` gives a request that was answered in an earlier run, to find out whether a server answers at
+        all; `say` gets one line for each outage that is waited for.
         """
         self.teacher = teacher
         self.model = model
-        start = START if teacher.backend == "vllm" else BLIND_START
+        start = START if teacher.capabilities.shows_queue else BLIND_START
         self.replicas = [Replica(url.rstrip("/"), ConcurrencyLimit(teacher.max_in_flight, start)) for url in urls]
-        self.served = EngineInfo(
+        self.info = EngineInfo(
             model=teacher.served_model or teacher.model, engine={"name": teacher.backend, "version": ""}
         )
         self._revive = revive
@@ -105,7 +104,7 @@ class ChatClient:
         self._shown_urls = [redact.url(replica.url) for replica in self.replicas]
         self._servers = Dependency(f"teacher '{teacher.name}' at {', '.join(self._shown_urls)}")
         self._control: _Control | None = None
-        self._known: Known | None = known
+        self._known_request: KnownRequest | None = known_request
         self._plain = plain_request(teacher)
         self._next_control = 0.0
         self._place = asyncio.Event()
@@ -154,7 +153,7 @@ class ChatClient:
     async def _check(self, replica: Replica) -> None:
         served = await server_info(self._session, self.teacher, self.model, replica.url)
         facts = {"urls": self._shown_urls, **served.facts}
-        self.served = replace(served, facts=facts)
+        self.info = replace(served, facts=facts)
         replica.checked = True
 
     async def _check_later(self, replica: Replica) -> None:
@@ -176,7 +175,7 @@ class ChatClient:
         A request is drawn when a server has a place for it, not before. Raises CircuitOpen; then, and when `done`
         raises, what is under way is given up.
         """
-        shows = self.replicas if self.teacher.backend == "vllm" else ()
+        shows = self.replicas if self.teacher.capabilities.shows_queue else ()
         looking = [asyncio.create_task(follow_queue(self._session, each, self._place.set)) for each in shows]
         looking += [asyncio.create_task(self._check_later(each)) for each in self.replicas if not each.checked]
         try:
@@ -269,7 +268,7 @@ class ChatClient:
 
     def _check_model(self, finished: Completion) -> None:
         """Raises Failure when another model has answered, TeacherError when no other answer has come."""
-        teacher, asked = self.teacher, self.served.model
+        teacher, asked = self.teacher, self.info.model
         if teacher.allow_other_model or same_model(asked, finished.model):
             return
         problem = (
@@ -325,9 +324,9 @@ class ChatClient:
 
     def _known_to_pass(self) -> _Control | None:
         """A request to find out with whether a server answers at all."""
-        if self._control is None and self._known is not None:
-            known, self._known = self._known, None
-            request = known()
+        if self._control is None and self._known_request is not None:
+            known_request, self._known_request = self._known_request, None
+            request = known_request()
             self._control = None if request is None else _Control(request)
         if self._control is None and not self._servers.out:
             return _Control(self._plain)  # one or two rows are all there is to ask
@@ -386,7 +385,7 @@ class ChatClient:
         parts = [await part(ref) for ref in request.prompt.images]
         return orjson.dumps(
             {
-                "model": self.served.model,
+                "model": self.info.model,
                 "messages": messages(request.prompt, parts),
                 "seed": request.seed,
                 **sampling_body(self.teacher, request.sampling),

@@ -49,10 +49,10 @@ class ImageParts:
     ) -> None:
         nearby = all(urlsplit(url).hostname in LOCAL_HOSTS for url in urls)
         self.by_path = teacher.images == "file" or (
-            teacher.images == "auto" and teacher.backend == "vllm" and (local_media or nearby)
+            teacher.images == "auto" and teacher.capabilities.reads_files and (local_media or nearby)
         )
         self._sure = teacher.images == "file" or local_media
-        self._named = teacher.backend == "vllm"
+        self._named = teacher.capabilities.reads_files
         self._settings = canonical(dict(teacher.mm_processor_kwargs))
         self._folders = folders
         self._max_pixels = max_pixels

@@ -49,6 +49,7 @@ def main(parent: int, grace_s: float, command: list[str]) -> int:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            close_fds=False,  # descriptors that the client passed on are for the command; our own are not inherited
             preexec_fn=lambda: _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM),  # should this very process be killed
         )
     except OSError as error:

@@ -8,16 +8,11 @@ check.
 import asyncio
 import os
 import random
-import re
 import shutil
-import signal
 import socket
-import sys
 import time
-from asyncio.subprocess import PIPE, STDOUT, Process
 from collections.abc import Mapping
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
@@ -26,22 +21,14 @@ import aiohttp
 from distill import redact
 from distill.errors import RecipeError, TeacherError
 from distill.recipe.teachers import Server, Teacher
-from teacher.engines import process_guard
+from teacher.engines.guarded_process import GuardedProcess, exit_status
 from teacher.engines.vllm_options import check_arguments, check_options, is_vllm, render
 
-_TAIL_LINES = 15
-_CAUSES = 3
-_LINE = 500
 _PORTS = range(18000, 32000)
-_LOG_BYTES = 1 << 23
-_ERROR = re.compile(r"(?:^|\s)((?:\w+\.)*\w*(?:Error|Exception): .+)")
-"""The last line of a Python traceback, behind whatever prefix a worker's lines have."""
 _PAUSE_S = 1.0
 _POLL_S = 0.25
 _HEALTH_TIMEOUT_S = 10.0
-_GRACE_S = 20.0
-"""Between SIGTERM and SIGKILL; vLLM needs a few seconds to let go of its GPUs."""
-_MEDIA = "--allowed-local-media-path"
+MEDIA = "--allowed-local-media-path"
 _QUIET = "--disable-uvicorn-access-log"
 
 
@@ -79,7 +66,7 @@ class Servers:
             _Replica(
                 teacher=teacher,
                 command=build_command(teacher, model, port, program=program, media_root=media_root),
-                environment=_environment(server, gpus),
+                environment=server_environment(server, gpus),
                 port=port,
                 log=folder / f"server-{number}.log",
                 hung_after_s=hung_after_s,
@@ -144,58 +131,23 @@ class _Replica:
         self.crashes = 0
         self._health = f"http://127.0.0.1:{port}/health"
         self._teacher = teacher
-        self._environment = environment
-        self._log = log
-        self._log_start = 0
         self._hung_after_s = hung_after_s
         self._subject, self._remedy = subject, remedy
-        self._process: Process | None = None
+        self._process = GuardedProcess(command, environment, log)
         self._reviving: asyncio.Task[bool] | None = None
         self._given_up: TeacherError | None = None
 
     async def start(self) -> None:
         """Start the process and wait for its health. Raises TeacherError when it ends or takes too long."""
-        self._log.parent.mkdir(parents=True, exist_ok=True)
-        with self._log.open("ab") as log:
-            self._log_start = log.tell()
-            log.write(
-                f"=== {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC: {' '.join(redact.command(self.command))}\n".encode()
-            )
-            log.flush()
-            # -I and -S: what PYTHONPATH or the environment holds is for the server, not for its guard.
-            self._process = await asyncio.create_subprocess_exec(
-                *(
-                    sys.executable,
-                    "-I",
-                    "-S",
-                    process_guard.__file__,
-                    str(os.getpid()),
-                    f"{_GRACE_S:g}",
-                    *self.command,
-                ),
-                stdin=PIPE,
-                stdout=log,
-                stderr=STDOUT,
-                env=dict(self._environment),
-                start_new_session=True,  # Ctrl-C is for the client; it still needs the server to end well
-            )
-        await self._tell_secrets(self._process)
+        await self._process.start()
         timeout_s = self._teacher.server.start_timeout_s
         if await self._healthy(timeout_s):
             return
         ended = self._process.returncode
-        await self._stop()
+        await self._process.stop()
         if ended is None:
             raise self._error(f"was not up within start_timeout_s = {timeout_s:g}")
-        raise self._error(f"ended with {_status(ended)} while starting")
-
-    async def _tell_secrets(self, process: Process) -> None:
-        """Tell the guard what the server must not write into its log."""
-        assert process.stdin is not None
-        redact.know_environment(self._environment)
-        with suppress(ConnectionError):
-            process.stdin.write(b" ".join(secret.hex().encode() for secret in redact.spellings()) + b"\n")
-            await process.stdin.drain()
+        raise self._error(f"ended with {exit_status(ended)} while starting")
 
     async def revive(self) -> bool:
         if self._reviving is None or self._reviving.done():
@@ -211,10 +163,10 @@ class _Replica:
             return False
         if await self._healthy(self._hung_after_s):
             return True
-        ended = self._process.returncode if self._process else None
-        await self._stop()
+        ended = self._process.returncode
+        await self._process.stop()
         crash = self._error(
-            f"did not answer for {self._hung_after_s:g} s" if ended is None else f"ended with {_status(ended)}"
+            f"did not answer for {self._hung_after_s:g} s" if ended is None else f"ended with {exit_status(ended)}"
         )
         allowed = self._teacher.server.restarts
         self.crashes += 1
@@ -235,27 +187,14 @@ class _Replica:
         if self._reviving and not self._reviving.done():
             self._reviving.cancel()
             await asyncio.gather(self._reviving, return_exceptions=True)
-        await self._stop()
-
-    async def _stop(self) -> None:
-        process = self._process
-        if process is None:
-            return
-        if process.stdin:
-            process.stdin.close()  # the guard ends what it guards
-        with suppress(TimeoutError):
-            await asyncio.wait_for(process.wait(), _GRACE_S + 20)
-        if process.returncode is None:
-            with suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
+        await self._process.stop()
 
     async def _healthy(self, patience_s: float) -> bool:
         """Whether the process answers before it ends and before patience does; asked once at least."""
         deadline = time.monotonic() + patience_s
         timeout = aiohttp.ClientTimeout(total=_HEALTH_TIMEOUT_S)
         async with aiohttp.ClientSession(timeout=timeout) as session:
-            while self._process and self._process.returncode is None:
+            while self._process.running:
                 with suppress(aiohttp.ClientError, TimeoutError, ConnectionError):
                     async with session.get(self._health) as response:
                         if response.status == 200:
@@ -266,18 +205,8 @@ class _Replica:
         return False
 
     def _error(self, what: str) -> TeacherError:
-        return TeacherError(f"{self._subject} {what}; the end of {self._log}:\n{self._told()}\n{self._remedy}")
-
-    def _told(self) -> str:
-        """What the log of the last start says: its end, after the last errors further up, which often say why."""
-        with self._log.open("rb") as log:
-            log.seek(max(self._log_start, self._log.stat().st_size - _LOG_BYTES))
-            lines = log.read().decode(errors="replace").splitlines()
-        earlier, end = lines[:-_TAIL_LINES], lines[-_TAIL_LINES:]
-        causes = [found[1] for line in earlier if (found := _ERROR.search(line)) and "root cause" not in line]
-        shown = [*dict.fromkeys(reversed(causes))][_CAUSES - 1 :: -1]
-        return "\n".join(
-            f"    {redact.message(line)[:_LINE]}" for line in [*shown, *(["..."] if shown else []), *end]
+        return TeacherError(
+            f"{self._subject} {what}; the end of {self._process.log}:\n{self._process.log_excerpt()}\n{self._remedy}"
         )
 
 
@@ -296,8 +225,8 @@ def build_command(
     given = render(server)
     if is_vllm(server):
         taken = {*given, *server.extra}
-        if media_root and _MEDIA not in taken:
-            command += [_MEDIA, str(media_root)]
+        if media_root and MEDIA not in taken:
+            command += [MEDIA, str(media_root)]
         if teacher.trust_remote_code and "--trust-remote-code" not in taken:
             command += ["--trust-remote-code"]
         if not taken & {_QUIET, _QUIET.replace("disable", "enable"), _QUIET.replace("--", "--no-", 1)}:
@@ -325,7 +254,8 @@ def server_program(teacher: Teacher, base: Path) -> str:
     return wanted
 
 
-def _environment(server: Server, gpus: str | None) -> dict[str, str]:
+def server_environment(server: Server, gpus: str | None) -> dict[str, str]:
+    """The environment of a process that the run starts, on these GPUs."""
     own = {"CUDA_VISIBLE_DEVICES": gpus} if gpus is not None else {}
     return {**os.environ, **own, **server.environment}
 
@@ -351,10 +281,3 @@ def _held_port() -> socket.socket:
             probe.bind(("127.0.0.1", port))
             break
     return probe
-
-
-def _status(code: int) -> str:
-    if code > 128:
-        with suppress(ValueError):
-            return f"exit code {code} ({signal.Signals(code - 128).name})"
-    return f"exit code {code}"

@@ -67,7 +67,7 @@ def model_of(recipe: Recipe, teacher: Teacher) -> Model:
 def precision_key(teacher: Teacher) -> dict[str, str]:
     """The dtype in which this process computes a teacher's answers; nothing at the default, and for a server."""
     default = Teacher.model_fields["dtype"].default
-    return {"dtype": teacher.dtype} if teacher.backend == "embedded" and teacher.dtype != default else {}
+    return {"dtype": teacher.dtype} if teacher.capabilities.in_process and teacher.dtype != default else {}
 
 
 @lru_cache(maxsize=256)

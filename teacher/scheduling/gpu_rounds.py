@@ -1,8 +1,8 @@
 """Which teachers work at the same time.
 
 Servers that are up anyway work together. One that the run starts shares its round with others only if their GPUs are
-named and differ; otherwise they take turns, so teachers that don't fit on one GPU together need nobody's hand. A
-teacher never comes in an earlier round than the one it comes after.
+named and differ; otherwise they take turns, so teachers that do not fit on one GPU together
+run one after the other. A teacher never comes in an earlier round than the one it comes after.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ def rounds(teachers: Sequence[Teacher]) -> list[list[Teacher]]:
 
 
 def _together(one: Teacher, other: Teacher) -> bool:
-    if "embedded" in (one.backend, other.backend):
+    if one.capabilities.in_process or other.capabilities.in_process:
         return False
     return not (one.managed and other.managed) or _apart(one, other)
 

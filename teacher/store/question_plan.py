@@ -30,12 +30,11 @@ from distill.recipe.recipe import Recipe
 from distill.recipe.teachers import Teacher
 from distill.types import BadRow, Sample
 from teacher import checks
-from teacher.engines.vllm_server import Servers
+from teacher.engines.connect import SOURCE as SOURCE
 from teacher.messages import parse
 from teacher.messages.request import Model, model_of, precision_key
 from teacher.scheduling.routing import NO_TEACHER, covers, may_share, route
 
-SOURCE = "questions"
 SAMPLES, QUARANTINE, STATE = "samples.parquet", "quarantine.jsonl", "plan.json"
 _FILES = (SAMPLES, QUARANTINE)
 _LIMIT_POOL = 20_000
@@ -73,17 +72,6 @@ def require_different(recipe: Recipe, models: Mapping[str, Model]) -> None:
                 f"teachers {one.name} and {other.name} are the same model asked in the same way about the same "
                 "samples; their traces would be the same ones: keep one of them and raise its samples"
             )
-
-
-def servers(recipe: Recipe, teacher: Teacher, folder: Path) -> Servers:
-    """The servers that a run starts for a teacher, allowed to read the source's images; their logs go to `folder`."""
-    return Servers(
-        teacher,
-        recipe.local_or_hub(teacher.model),
-        folder,
-        media_root=sources.locate(recipe, SOURCE).root,
-        base=recipe.path.parent,
-    )
 
 
 def settings(recipe: Recipe, models: Mapping[str, Model]) -> dict[str, Any]:

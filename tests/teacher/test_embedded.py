@@ -66,12 +66,7 @@ def ask(
     engine.model.to(dtype)
     found: dict[str, Completion] = {}
     pulses: list[int] = []
-    waiting = iter(asked)
-    engine.answer(
-        lambda: next(waiting, None),
-        lambda request, done: found.__setitem__(request.id, done),
-        lambda: pulses.append(1),
-    )
+    engine.answer(asked, lambda request, done: found.__setitem__(request.id, done), lambda: pulses.append(1))
     assert len(found) == len(asked)
     return found
 

@@ -200,7 +200,7 @@ def test_a_server_that_serves_another_model_is_refused(url: str) -> None:
     async def check(who: Teacher, model: Model) -> str:
         async with client_of(who, model) as client:
             await client.check()
-            return client.served.model
+            return client.info.model
 
     with stub_server.serve(model="alias", root="Qwen/real") as aliased:
         with pytest.raises(TeacherError, match="serves alias, not model = 'Qwen/other'"):
@@ -222,7 +222,7 @@ def test_a_local_model_is_known_at_the_server_by_its_contents(tmp_path: Path) ->
     async def check(url: str) -> str:
         async with client_of(teacher(url), mine) as client:
             await client.check()
-            return client.served.model
+            return client.info.model
 
     with stub_server.serve(model="m", root=tmp_path / "mine") as url:
         assert asyncio.run(check(url)) == "m"

@@ -336,9 +336,9 @@ def test_a_server_that_hangs_is_ended_and_started_anew(
 CLIENT = """\
 import asyncio, os, signal, sys, time
 from pathlib import Path
-from teacher.engines import vllm_server
+from teacher.engines import guarded_process, vllm_server
 from distill.recipe import Teacher
-vllm_server._GRACE_S = 1.0
+guarded_process._GRACE_S = 1.0
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job would ignore it
 async def main():
     who = Teacher(name="t", model="m", server={"command": sys.argv[3:5], "extra": sys.argv[6:]})

@@ -1,0 +1,71 @@
+"""The backends of a teacher: what each can do, and which class answers for it.
+
+To add a backend: its name and its capabilities here, and the engine class that they name (docs/generate.md, "A new
+backend"). No other module asks for a backend by its name.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+BackendName = Literal["embedded", "vllm", "openai"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """What the recipe and the engines have to know of a backend before anything is loaded."""
+
+    engine: str
+    """Module and class of the engine; `teacher.engines.connect` imports it when a teacher is opened."""
+    base_url: Literal["required", "optional", "refused"]
+    """Whether servers are attached to. A backend with "optional" starts its own process when there is no base_url."""
+    speaks_http: bool
+    """Requests go to an OpenAI-compatible server."""
+    own_process: bool = False
+    """The run starts a program for it unless base_url is given, with the options of [teachers.server]."""
+    in_process: bool = False
+    """The weights are loaded into this process, in `dtype`. Such a teacher is asked alone."""
+    packages: tuple[str, ...] = ()
+    """Python packages that this process needs."""
+    may_charge: bool = False
+    """Requests may cost money: no check sends one."""
+    knows_sampling: bool = False
+    """It takes top_k, min_p and repetition_penalty."""
+    keeps_thinking_budget: bool = False
+    takes_processor_settings: bool = False
+    """It takes mm_processor_kwargs with each request."""
+    has_token_ids: bool = False
+    """It returns log-probabilities with token ids."""
+    reads_files: bool = False
+    """It takes images as file:// addresses where that is allowed, and a name for each image, which it caches by."""
+    shows_queue: bool = False
+    """Its servers tell how many requests run and wait."""
+
+
+BACKENDS: Mapping[BackendName, Capabilities] = {
+    "embedded": Capabilities(
+        engine="teacher.engines.embedded_engine:EmbeddedEngine",
+        base_url="refused",
+        speaks_http=False,
+        in_process=True,
+        packages=("torch", "transformers"),
+        knows_sampling=True,
+        has_token_ids=True,
+    ),
+    "vllm": Capabilities(
+        engine="teacher.engines.http_engine:HttpEngine",
+        base_url="optional",
+        speaks_http=True,
+        own_process=True,
+        knows_sampling=True,
+        keeps_thinking_budget=True,
+        takes_processor_settings=True,
+        has_token_ids=True,
+        reads_files=True,
+        shows_queue=True,
+    ),
+    "openai": Capabilities(
+        engine="teacher.engines.http_engine:HttpEngine", base_url="required", speaks_http=True, may_charge=True
+    ),
+}
+"""By name."""

@@ -1,0 +1,186 @@
+"""Opening the engine that answers for a teacher: in this process, behind a server, or in a process of its own.
+
+`connect` is the only way to an engine. `distill/recipe/backends.py` names the class of each backend; every class has
+the methods of `Engine`. Does not decide what is asked, and does not read the answers.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol
+
+from distill.data import sources
+from distill.recipe.recipe import Recipe
+from distill.recipe.teachers import Teacher
+from teacher.messages.completion import Completion, EngineInfo
+from teacher.messages.prompts import messages
+from teacher.messages.request import Model, Request
+
+SOURCE = "questions"
+"""The source of the recipe that teachers are asked about."""
+
+Get = Callable[[], Awaitable[Request | None]]
+"""The next request, once there is one; None when there will be no more."""
+Done = Callable[[Request, Completion], None]
+
+
+def no_known_request() -> Request | None:
+    """No request is known to have been answered."""
+    return None
+
+
+def say_nothing(_: str) -> None:
+    """Drop a message."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSettings:
+    """What an engine depends on."""
+
+    recipe: Recipe
+    teacher: Teacher
+    model: Model
+    folder: Path
+    """Gets the logs of processes that the engine starts."""
+    max_pixels: int
+    max_failure_share: float
+    """More failures than this among the last requests stop the run."""
+    patience_s: float
+    """How long an outage may last."""
+    start_patience_s: float
+    """How long a server that is attached to may be away at the start."""
+    known_request: Callable[[], Request | None] = no_known_request
+    """A request that was answered in an earlier run, to find out whether a server answers at all."""
+    say: Callable[[str], None] = say_nothing
+    """Gets one line for each outage and each start."""
+
+    @property
+    def checkpoint(self) -> str:
+        """The directory or the hub name of the model."""
+        return self.recipe.local_or_hub(self.teacher.model)
+
+    @property
+    def images_root(self) -> Path:
+        """The folder that images lie in."""
+        return sources.locate(self.recipe, SOURCE).root
+
+
+class Engine(Protocol):
+    """What answers for one teacher."""
+
+    def __init__(self, settings: EngineSettings) -> None:
+        """Loads nothing and starts nothing: that is for `open`."""
+
+    @staticmethod
+    def check_program(recipe: Recipe, teacher: Teacher) -> None:
+        """Raises RecipeError when the program that `open` would start is not there."""
+
+    @property
+    def info(self) -> EngineInfo:
+        """What answers; complete once the engine is open."""
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that were drawn and have no answer yet."""
+
+    async def open(self) -> None:
+        """Load the model, start its process, or find its server.
+
+        Raises ModelError, TeacherError, CircuitOpen when that is not possible.
+        """
+
+    async def answer(self, get: Get, done: Done) -> None:
+        """Answer every request that `get` gives; `done` gets each completion as soon as it is there, in any order.
+
+        A request is drawn when there is room for it. What is wrong with one request is the `error` of its completion.
+        Raises CircuitOpen and TeacherError for what is wrong with the engine; what is in flight is then dropped.
+        """
+
+    async def describe(self, request: Request, *, model: str = "") -> dict[str, Any]:
+        """The request as the engine gets it. `model` is its name for a server that is not open."""
+
+    async def close(self) -> None:
+        """End everything that `open` started. May be called after an `open` that failed."""
+
+
+def engine_of(settings: EngineSettings) -> Engine:
+    """The engine of a teacher, not opened yet."""
+    return engine_class(settings.teacher)(settings)
+
+
+def engine_class(teacher: Teacher) -> type[Engine]:
+    """The class of a teacher's engine."""
+    module, name = teacher.capabilities.engine.split(":")
+    found: type[Engine] = getattr(import_module(module), name)
+    return found
+
+
+@asynccontextmanager
+async def connect(settings: EngineSettings) -> AsyncIterator[Engine]:
+    """The engine of a teacher, open inside the block."""
+    engine = engine_of(settings)
+    try:
+        await engine.open()
+        yield engine
+    finally:
+        await engine.close()
+
+
+def engine_settings(recipe: Recipe, teacher: Teacher, model: Model, folder: Path, **options: Any) -> EngineSettings:
+    """The settings of an engine as the recipe has them; `options` replace some of them."""
+    generate = recipe.generate
+    values: dict[str, Any] = {
+        "max_pixels": max((source.max_pixels for source in recipe.data.values()), default=50_000_000),
+        "max_failure_share": generate.max_failure_share,
+        "patience_s": generate.patience_s,
+        "start_patience_s": generate.patience_s,
+    }
+    if SOURCE in recipe.data:
+        values["max_pixels"] = recipe.data[SOURCE].max_pixels
+    values |= options
+    return EngineSettings(recipe=recipe, teacher=teacher, model=model, folder=folder, **values)
+
+
+class ReadyRequests:
+    """Requests in windows, for engines that answer in batches: those that are ready, and never a wait for more."""
+
+    def __init__(self, get: Get) -> None:
+        self._get = get
+        self._next: asyncio.Task[Request | None] | None = None
+
+    async def window(self, most: int) -> list[Request]:
+        """At least one request, once there is one, and at most `most`; none when there will be no more."""
+        taken: list[Request] = []
+        while len(taken) < most:
+            task = self._next = self._next or asyncio.ensure_future(self._get())
+            if taken:
+                await asyncio.sleep(0)
+                if not task.done():
+                    break  # it is the first one of the next window
+            request = await task
+            if request is None:
+                break
+            self._next = None
+            taken.append(request)
+        return taken
+
+    def close(self) -> None:
+        """Wait for no request any more."""
+        if self._next is not None:
+            self._next.cancel()
+
+
+def local_request(teacher: Teacher, request: Request) -> dict[str, Any]:
+    """A request to an engine without HTTP, for a reader: images by path and digest."""
+    parts = [{"type": "image", "path": ref.path, "sha256": ref.sha256} for ref in request.prompt.images]
+    return {
+        "engine": teacher.backend,
+        "model": teacher.model,
+        "messages": messages(request.prompt, parts),
+        "chat_template_kwargs": dict(teacher.chat_template_kwargs),
+        "sampling": request.sampling.model_dump(mode="json"),
+        "seed": request.seed,
+    }

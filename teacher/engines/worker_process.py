@@ -1,0 +1,172 @@
+"""A process that answers requests over two pipes, as JSON lines: for engines in an environment of their own.
+
+The first line that it writes says that it is ready, and holds facts of it. Then each request has an `id`, and so has
+each answer, in any order. Runs under the guard of all processes that a run starts. Knows nothing of what is asked.
+"""
+
+import asyncio
+import os
+from asyncio import BaseTransport
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from distill.errors import TeacherError
+from distill.recipe.teachers import Teacher
+from teacher.engines.guarded_process import GuardedProcess, exit_status
+
+_LINE_BYTES = 1 << 28
+_PAUSE_S = 0.05
+
+
+class LostError(Exception):
+    """The process has ended while a request was in it."""
+
+
+class WorkerProcess:
+    """One process and the requests in it."""
+
+    def __init__(
+        self, teacher: Teacher, command: Callable[[str, str], list[str]], environment: Mapping[str, str], log: Path
+    ) -> None:
+        """`command` gives the command line for the descriptors that requests are read from and answers written to."""
+        self.in_flight = 0
+        """Requests that its engine has given it."""
+        self.facts: dict[str, Any] = {}
+        self._teacher, self._command, self._environment, self._log = teacher, command, environment, log
+        self._process: GuardedProcess | None = None
+        self._writer: asyncio.StreamWriter | None = None
+        self._pipes: list[BaseTransport] = []
+        self._listening: asyncio.Task[None] | None = None
+        self._answers: dict[str, asyncio.Future[dict[str, Any]]] = {}
+        self._restarting: asyncio.Task[None] | None = None
+        self._crashes = self._asked = 0
+        self._turn = asyncio.Lock()
+        self._unlocked = asyncio.Event()
+        self._unlocked.set()
+
+    async def start(self) -> None:
+        """Start the process and wait until it is ready. Raises TeacherError."""
+        requests, to_process = os.pipe()
+        from_process, answers = os.pipe()
+        try:
+            command = self._command(str(requests), str(answers))
+            process = self._process = GuardedProcess(command, self._environment, self._log)
+            await process.start(pass_fds=(requests, answers))
+        finally:
+            os.close(requests)
+            os.close(answers)
+        reader = await self._open_pipes(from_process, to_process)
+        timeout_s = self._teacher.server.start_timeout_s
+        try:
+            line = await asyncio.wait_for(reader.readline(), timeout_s)
+        except TimeoutError:
+            await self._stop_process()
+            raise self._error(f"was not up within start_timeout_s = {timeout_s:g}") from None
+        if not line:
+            await self._stop_process()
+            raise self._error(f"ended with {exit_status(process.returncode or 0)} while starting")
+        self.facts = orjson.loads(line)
+        self._listening = asyncio.create_task(self._listen(reader))
+
+    async def _open_pipes(self, from_process: int, to_process: int) -> asyncio.StreamReader:
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(limit=_LINE_BYTES)
+        reading, _ = await loop.connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(from_process, "rb", 0)
+        )
+        writing, protocol = await loop.connect_write_pipe(
+            asyncio.streams.FlowControlMixin, os.fdopen(to_process, "wb", 0)
+        )
+        self._pipes = [reading, writing]
+        self._writer = asyncio.StreamWriter(writing, protocol, None, loop)
+        return reader
+
+    async def _listen(self, reader: asyncio.StreamReader) -> None:
+        """Hand on answers until the process ends; then every request in it is lost."""
+        while line := await reader.readline():
+            answer = orjson.loads(line)
+            waiting = self._answers.pop(answer["id"], None)
+            if waiting is not None and not waiting.done():
+                waiting.set_result(answer)
+        lost, self._answers = self._answers, {}
+        for waiting in lost.values():
+            if not waiting.done():
+                waiting.set_exception(LostError())
+
+    async def ask(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The answer of the process. Raises LostError when it ends before."""
+        if self._writer is None or self._listening is None or self._listening.done():
+            raise LostError
+        self._asked += 1
+        name = str(self._asked)
+        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._answers[name] = answer
+        self._writer.write(orjson.dumps({"id": name, **body}) + b"\n")
+        with suppress(ConnectionError):  # then the process has ended, and the answer is a LostError
+            await self._writer.drain()
+        try:
+            return await answer
+        finally:
+            self._answers.pop(name, None)
+
+    @asynccontextmanager
+    async def shared(self) -> AsyncIterator[None]:
+        """A turn among other requests, once no request has the process for itself."""
+        await self._unlocked.wait()
+        yield
+
+    @asynccontextmanager
+    async def alone(self) -> AsyncIterator[None]:
+        """No other request is in the process inside."""
+        async with self._turn:
+            self._unlocked.clear()
+            try:
+                while self._answers:
+                    await asyncio.sleep(_PAUSE_S)
+                yield
+            finally:
+                self._unlocked.set()
+
+    async def restart(self) -> None:
+        """Start the process again after a crash; requests that were lost share one restart. Raises TeacherError."""
+        if self._listening is not None and not self._listening.done():
+            return  # another request has restarted it
+        if self._restarting is None or self._restarting.done():
+            self._restarting = asyncio.create_task(self._restart())
+        await asyncio.shield(self._restarting)
+
+    async def _restart(self) -> None:
+        await self._stop_process()
+        self._crashes += 1
+        allowed = self._teacher.server.restarts
+        if self._crashes > allowed:
+            ended = self._process.returncode if self._process else None
+            raise self._error(f"ended with {exit_status(ended or 0)} (given up after restarts = {allowed})")
+        await self.start()
+
+    async def _stop_process(self) -> None:
+        for pipe in self._pipes:
+            pipe.close()
+        self._pipes, self._writer = [], None
+        if self._process is not None:
+            await self._process.stop()
+
+    async def stop(self) -> None:
+        """End the process, and everything that waits for it."""
+        for task in (self._restarting, self._listening):
+            if task is not None:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+        await self._stop_process()
+
+    def _error(self, what: str) -> TeacherError:
+        excerpt = self._process.log_excerpt() if self._process else ""
+        return TeacherError(
+            f"teacher '{self._teacher.name}': its process {what}; the end of {self._log}:\n{excerpt}\n"
+            f"correct [teachers.server] of '{self._teacher.name}' (docs/vllm.md), then run the same command again; "
+            "finished traces are kept"
+        )
