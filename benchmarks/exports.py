@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from PIL import Image
 
 from filters.dataset import exports
+from filters.dataset.export_formats import FORMATS
 from filters.dataset.writer import SCHEMA
 
 _GROUP = 500
@@ -62,7 +63,7 @@ def measure(dataset: Path, folder: Path) -> str:
     cells = []
     for before in ((), (folder,)):
         wall, cpu = time.perf_counter(), time.process_time()
-        exports.write(dataset, folder, list(exports.FILES), name="invented", before=before)
+        exports.write(dataset, folder, FORMATS, name="invented", before=before)
         cells.append(f"{time.process_time() - cpu:.1f} s CPU, {time.perf_counter() - wall:.1f} s")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return f"{cells[0]} | {cells[1]} | {peak:.0f} MiB"

@@ -33,6 +33,7 @@ from rationales_later import LATER
 from teller import COLOURS, Phrasing, Teller
 
 from distill.grounding.chart_table import find_table
+from distill.recipe.recipe import Recipe
 from distill.types import Sample, Trace, Usage
 from filters.signals.grounding import Grounding
 
@@ -262,7 +263,7 @@ def main() -> None:
 
 
 def judge(found: list[Case], misses: int, alarms: int) -> None:
-    extractor = Grounding()
+    extractor = Grounding.from_recipe(Recipe())
     tally: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
     phrasings: dict[tuple[str, str, bool], list[int]] = defaultdict(lambda: [0, 0])
     for number, case in enumerate(found):
@@ -324,7 +325,7 @@ def cost(seed: int, profile: bool) -> None:
             traces.append(replace(trace, reasoning="\n".join(texts)))
             words += len(traces[-1].reasoning.split())
         pairs.append((sample, traces))
-    extractor = Grounding()
+    extractor = Grounding.from_recipe(Recipe())
     profiler = cProfile.Profile()
     if profile:
         profiler.enable()

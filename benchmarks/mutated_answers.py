@@ -27,6 +27,7 @@ import orjson
 
 from distill.artifacts.journal import read_jsonl
 from distill.recipe.filter import DEFAULT_SIGNALS
+from distill.recipe.recipe import Recipe
 from distill.traces.trace_lines import trace_fault
 from distill.types import Sample, Trace, Usage
 from filters.signals import registry
@@ -170,7 +171,7 @@ def main() -> None:
     parser.add_argument("--signals-every", type=int, default=20)
     parser.add_argument("--seconds", type=float, default=0.0)
     options = parser.parse_args()
-    families = tuple(family() for family in FAMILIES.values())
+    families = tuple(family.from_recipe(Recipe()) for family in FAMILIES.values())
     warm = Campaign()
     for number, text in enumerate([*SEEDS, "\\boxed{" * 50, "Germany", "三百二十 or 五"]):
         warm.measure(families, trace_of(text, number))

@@ -20,6 +20,7 @@ import orjson
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 from run_fixtures import sample, trace
 
+from distill.recipe.recipe import Recipe
 from distill.reports.text_table import table
 from filters.matching.near_duplicates import LshIndex
 from filters.signals.trace_duplicates import Duplicates
@@ -32,7 +33,7 @@ THRESHOLD = 0.8
 def within_question(one: str, other: str) -> bool:
     asked = sample("What is asked?")
     traces = [trace(asked, "", text, id=name) for name, text in (("a", one), ("b", other))]
-    return any(row["near_duplicate"] for row in Duplicates().measure(asked, traces))
+    return any(row["near_duplicate"] for row in Duplicates.from_recipe(Recipe()).measure(asked, traces))
 
 
 def groups(texts: Sequence[str]) -> list[int]:

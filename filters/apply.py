@@ -18,12 +18,14 @@ from distill.artifacts import manifest
 from distill.artifacts.files import Output, describe, locked, set_aside, storage_errors, write_json, write_text
 from distill.artifacts.integrity import changed
 from distill.artifacts.manifest import Manifest
+from distill.data.formats import load_answer_types
 from distill.errors import DataError, RecipeError
 from distill.recipe.effects import affecting
 from distill.recipe.recipe import Recipe
 from distill.types import Progress, ProgressCallback, unwatched
 from filters.dataset import ablation_sets, exports, writer
 from filters.dataset.card import VERSION, card
+from filters.dataset.export_formats import format_codes
 from filters.decisions import dataset_checks, decide, funnel
 from filters.decisions import rules as conditions
 from filters.decisions.funnel import Funnel
@@ -59,7 +61,9 @@ def apply(
     other settings, DataError when nothing is kept.
     """
     started, run = time.monotonic(), Path(run)
-    rules = conditions.check(recipe.filter)
+    load_answer_types(recipe)
+    columns = registry.columns(recipe)
+    rules = conditions.check(recipe.filter, columns)
     generated = manifest.require(run, "generate", next_step="run `distill generate` first")
     measurers = measurers or {}
     if missing := [name for name in MODELS if name in recipe.filter.signals and name not in measurers]:
@@ -103,7 +107,7 @@ def apply(
 def _fields(recipe: Recipe, generated: Manifest, extractors: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """What the result depends on; how the work is cut into partitions and processes is not part of it."""
     return {
-        "filter": affecting(recipe.filter, "filter"),
+        "filter": affecting(recipe.filter, "filter") | {"signals": list(registry.signal_names(recipe))},
         "extractors": extractors,
         "seed": recipe.seed,
         "generate": {
@@ -121,7 +125,10 @@ def _scheme(recipe: Recipe) -> Scheme | None:
 
 def _dressed(recipe: Recipe) -> str:
     """What card and exports depend on besides the dataset: they are made anew, and nothing trained is stale."""
-    return manifest.fingerprint(affecting(recipe.filter, "card") | {"version": VERSION})
+    settings = affecting(recipe.filter, "card")
+    if outside := format_codes(recipe.filter.exports, recipe.path.parent):
+        settings["outside"] = outside
+    return manifest.fingerprint(settings | {"version": VERSION})
 
 
 def _only_traces_differ(before: Manifest | None, fields: dict[str, Any]) -> bool:
@@ -166,7 +173,7 @@ def _measure(
         )
     for name, measurer in measurers.items():
         side[name] = tuple(measurer(traces.items(), watch.beside(f"filter: {name}").measured_beside))
-    return Tables(signals=signals, side=side)
+    return Tables(signals=signals, side=side, columns=registry.columns(recipe))
 
 
 def _decide(

@@ -15,13 +15,13 @@ import duckdb
 from distill.artifacts import manifest
 from distill.artifacts.manifest import Manifest
 from distill.recipe.effects import affecting
-from distill.recipe.filter import DEFAULT_RULES, Filter
+from distill.recipe.filter import DEFAULT_RULES
 from distill.recipe.recipe import Recipe
 from distill.reports.text_table import table
 from filters.decisions import decide
 from filters.decisions import rules as conditions
 from filters.decisions.rules import UNREADABLE_IMAGE, Condition
-from filters.signals.registry import FAMILY_OF
+from filters.signals import registry
 from filters.tables.signal_database import Tables, connect
 
 _GROUPS = ("teacher", "domain", "difficulty")
@@ -57,10 +57,11 @@ def what_if(recipe: Recipe, run: Path, *, threads: int | None = None) -> Compari
     Raises RecipeError for a policy that cannot be right, StaleError when nothing was filtered yet, DataError when the
     shares of a mix cannot be met.
     """
-    rules = conditions.check(recipe.filter)
+    columns = registry.columns(recipe)
+    rules = conditions.check(recipe.filter, columns)
     folder = run / "filter"
     done = manifest.require(run, "filter", next_step="run `distill filter` first; then policies can be compared")
-    tables = Tables.of(folder)
+    tables = Tables.of(folder, columns)
     before = folder / "decisions.parquet"
     with TemporaryDirectory(prefix="distill-what-if-") as temporary:
         after = Path(temporary) / "decisions.parquet"
@@ -73,7 +74,7 @@ def what_if(recipe: Recipe, run: Path, *, threads: int | None = None) -> Compari
             groups={name: _by(groups, place) for place, name in enumerate(_GROUPS)},
             reasons=_reasons(database),
             moved=_moved(database),
-            notes=tuple(_notes(recipe.filter, rules, done)),
+            notes=tuple(_notes(recipe, rules, done)),
         )
 
 
@@ -158,8 +159,9 @@ def _moved(database: duckdb.DuckDBPyConnection) -> dict[str, tuple[int, tuple[st
     return {name: (row[2 * place], tuple(row[2 * place + 1] or ())) for place, name in enumerate(kinds)}
 
 
-def _notes(settings: Filter, rules: Iterable[Condition], done: Manifest) -> Iterable[str]:
-    now = manifest.flatten({"filter": affecting(settings, "filter")})
+def _notes(recipe: Recipe, rules: Iterable[Condition], done: Manifest) -> Iterable[str]:
+    family_of = registry.family_of(recipe)
+    now = manifest.flatten({"filter": affecting(recipe.filter, "filter")})
     measured = set(done.fields["filter.signals"])
     for key, (old, new) in manifest.changes(done.fields, now).items():
         section, _, rest = key.partition(".")
@@ -167,7 +169,7 @@ def _notes(settings: Filter, rules: Iterable[Condition], done: Manifest) -> Iter
             yield f"{key} = {new} is asked for, but the signals were measured with {old}; they are used as they are"
     usual = {(rule.name, rule.drop) for rule in DEFAULT_RULES}  # which drop what was measured, and nothing else
     for rule in rules:
-        missing = sorted({FAMILY_OF[column] for column in rule.columns if column in FAMILY_OF} - measured)
+        missing = sorted({family_of[column] for column in rule.columns if column in family_of} - measured)
         if missing and (rule.name, rule.sql) not in usual:
             yield (
                 f"the rule {rule.name} reads {', '.join(missing)}, which was not measured: it drops nothing here; "

@@ -28,6 +28,7 @@ from distill.types import ProgressCallback, Sample, unwatched
 from student.evaluation import collect_replies, report, students
 from student.evaluation import metrics as figures
 from student.evaluation.collect_replies import REPLIES, Connect, Engines, Key, QuestionSet, Reply, Serve
+from student.evaluation.own_metrics import metric_codes, own_metrics, values
 from student.evaluation.students import EvaluatedStudent
 from student.inference.scoring import Prediction, judged
 
@@ -35,7 +36,7 @@ PREDICTIONS, METRICS, REPORT, SETTINGS = "predictions.jsonl", "metrics.json", "r
 WITHOUT_IMAGE = "predictions_without_image.jsonl"
 _ARMS = ("eval.arms.", "students.")
 """Settings of single arms: one may come or go, and the replies of the others stay."""
-_JUDGING = ("filter.",)
+_JUDGING = ("filter.", "metrics.")
 """Settings of the judging alone: where they change, the same replies are judged again."""
 
 
@@ -105,6 +106,7 @@ def _fields(recipe: Recipe, arms: Mapping[str, EvaluatedStudent]) -> dict[str, A
         **{f"students.{arm}": target.key for arm, target in arms.items()},
         **flatten(reader.source_fields(recipe, recipe.eval.data), f"data.{recipe.eval.data}"),
         **flatten(affecting(recipe.filter, "eval"), "filter"),
+        **{f"metrics.{name}": code for name, code in metric_codes(recipe).items()},
         "seed": recipe.seed,
     }
 
@@ -179,21 +181,21 @@ def _judged(
             f"[data.{recipe.eval.data}]: no question can be asked of every student; each holds some student's own "
             "mark of an image"
         )
+    own = own_metrics(recipe)
+
+    def judge(sample: Sample, reply: Reply) -> Prediction:
+        prediction = judged(
+            sample,
+            reply,
+            plain=recipe.filter.rationale == "plain",
+            relative_tolerance=recipe.filter.answer.relative_tolerance,
+            table=recipe.filter.grounding.table,
+            reading_tolerance=recipe.filter.grounding.relative_tolerance,
+        )
+        return prediction | values(own, sample, prediction)
+
     return {
-        arm: [
-            {
-                "arm": arm,
-                **judged(
-                    sample,
-                    of_arm[sample.id],
-                    plain=recipe.filter.rationale == "plain",
-                    relative_tolerance=recipe.filter.answer.relative_tolerance,
-                    table=recipe.filter.grounding.table,
-                    reading_tolerance=recipe.filter.grounding.relative_tolerance,
-                ),
-            }
-            for sample in askable
-        ]
+        arm: [{"arm": arm, **judge(sample, of_arm[sample.id])} for sample in askable]
         for arm, of_arm in replies.items()
     }
 
@@ -215,6 +217,7 @@ def _finish(
         seed=recipe.seed,
         facts={arm: target.facts for arm, target in arms.items()},
         without_image=blind[0] if blind else None,
+        own=own_metrics(recipe),
     )
     (folder / WITHOUT_IMAGE).unlink(missing_ok=True)
     written = {

@@ -21,7 +21,7 @@ from distill.recipe.teachers import Server, Teacher
 from teacher.engines.chat_protocol import api_key, sampling_body
 from teacher.engines.connect import engine_class
 from teacher.engines.vllm_options import check_arguments, is_vllm
-from teacher.messages.prompts import PLACEHOLDERS
+from teacher.messages.prompts import PLACEHOLDERS, prompt_key
 
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json")
 _TEMPLATES = ("chat_template.jinja", "chat_template.json")
@@ -52,6 +52,9 @@ def _found(recipe: Recipe, teacher: Teacher, *checks: Callable[[Recipe, Teacher]
 
 
 def _check_prompt(recipe: Recipe, teacher: Teacher) -> None:
+    if teacher.prompt_from_outside:
+        prompt_key(teacher)
+        return
     require_placeholders(teacher.prompt, PLACEHOLDERS, f"teachers.{teacher.name}.prompt")
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from distill.artifacts.manifest import flatten
 from distill.errors import RecipeError
+from distill.extensions import ARMS, load
 from distill.recipe.ablate import REFERENCE
 from distill.recipe.eval import BASE
 from distill.recipe.loading import derived_recipe, put
@@ -103,7 +104,8 @@ def arm(recipe: Recipe, name: str, *, seed: int, budget: Budget | None = None) -
         own = recipe.ablate.own[name]
         for key, value in own.set.items():
             put(values, key, value)
-        about = own.about or ", ".join(f"{key} = {value}" for key, value in own.set.items())
+        changed = [_changed_by(own.change, recipe, values, name)] if own.change is not None else []
+        about = own.about or ", ".join([*(f"{key} = {value}" for key, value in own.set.items()), *changed])
     elif name in ("untouched", "before"):
         measured, about = _unchanged(draft, name)
         at = next((place for place, stage in enumerate(values["stages"]) if stage["name"] == measured), -1)
@@ -116,6 +118,27 @@ def arm(recipe: Recipe, name: str, *, seed: int, budget: Budget | None = None) -
     values["seed"] = seed
     values["eval"] = {**values.get("eval", {}), "arms": {STUDENT: measured}, "students": {}, "gallery": 0}
     return Arm(name=name, about=about, recipe=derived_recipe(recipe, values, f"arm {name}"), stage=measured)
+
+
+def _changed_by(value: str, recipe: Recipe, values: dict[str, Any], name: str) -> str:
+    """Let code from outside change a recipe's values; returns what it says of the change. Raises RecipeError."""
+
+    def lacking(loaded: Any) -> str:
+        return "" if callable(loaded) else "an arm is a function of a recipe's values and the recipe"
+
+    key = f"ablate.own.{name}.change"
+    change = load(ARMS, value, key, recipe.path.parent, lacking).loaded
+    try:
+        about = change(values, recipe)
+    except RecipeError:
+        raise
+    except Exception as error:
+        raise RecipeError(
+            f"{key} = {value!r} failed: {type(error).__name__}: {error}; correct the function"
+        ) from error
+    if not isinstance(about, str):
+        raise RecipeError(f"{key} = {value!r} returned {about!r:.60}; it returns a text that says what it changed")
+    return about
 
 
 def changes(recipe: Recipe, changed: Recipe) -> dict[str, Any]:

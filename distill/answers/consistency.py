@@ -12,14 +12,13 @@ from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple
 
 from distill.answers.final_answer import final_answer
-from distill.answers.verdicts import judge
+from distill.answers.verdicts import is_numeric, judge
 
 Conclusion = Literal["agrees", "contradicts"]
 
 _TAIL: Final = 600
 """Characters of a rationale that can hold its conclusion."""
 _BREAK: Final = re.compile(r"\n+|(?<=[.!?])\s+(?=\S)|(?<=[。！？])")
-_NUMERIC: Final = ("number", "year", "percent", "money")
 _RESULT: Final = re.compile(
     r"[=≈→]|\b(?:so|thus|hence|therefore|altogether|together|in all|total|sum|difference|result|final"
     r"|is|are|equals?|makes?|gives?|leaves|must be)\b",
@@ -59,7 +58,7 @@ def conclusion(
         return None
     if said.marked:
         return "contradicts"
-    if found.answer_type in _NUMERIC:
+    if is_numeric(found.answer_type):
         return "contradicts" if _other_number(said, found.reason, answer) else None
     return "contradicts" if found.answer_type == "choice" and _RESULT.search(said.text) else None
 

@@ -13,7 +13,7 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Final
 
-from distill.answers import choices, lists, math_worker, text_answers
+from distill.answers import choices, lists, math_worker, own_types, text_answers
 from distill.answers.answer_sentences import bold_part, stated_parts
 from distill.answers.answer_types import infer_type as infer_type
 from distill.answers.answer_types import items
@@ -103,8 +103,11 @@ def _judge(
         return Judgement(
             verdict="undecided", relative_error=None, reason="no_gold", answer_type=answer_type or "text"
         )
-    if answer_type is not None and answer_type not in _JUDGES:
-        raise DataError(f"answer type {answer_type!r} is not known; known: {', '.join(_JUDGES)}")
+    if answer_type is not None and answer_type not in TYPES and own_types.find(answer_type) is None:
+        raise DataError(
+            f"answer type {answer_type!r} is not known; known: {', '.join(TYPES)}; one from outside is "
+            "known where the recipe that names it is used"
+        )
     best: Judgement | None = None
     offered = tuple(options or ())
     kind = answer_type or _inferred(golds[0], offered)
@@ -162,7 +165,7 @@ def _compare(prediction: str, gold: GoldAnswer, *, ask_worker: bool) -> CompareR
     found = _compare_final(final, gold, ask_worker=ask_worker)
     if found.verdict == "correct" and gold.answer_type == "number" and _TWO_SIGNS.search(final.text):
         return found if _TWO_SIGNS.search(gold.text) else undecided("two_signs")
-    if found.verdict != "correct" and gold.answer_type in _WORDED and not declines(final.text):
+    if found.verdict != "correct" and _is_worded(gold.answer_type) and not declines(final.text):
         found = _in_a_sentence(prediction, final, gold) or found
     # What is left out may take back what agrees.
     return undecided("too_long") if final.cut and found.verdict == "correct" else found
@@ -172,7 +175,7 @@ def _compare_final(final: FinalAnswer, gold: GoldAnswer, *, ask_worker: bool) ->
     text = _plain(_NEW_LINE.sub("; ", final.text) if gold.answer_type == "list" else final.text)
     if text == gold.text:
         return _same_text(gold)
-    finding = _JUDGES[gold.answer_type](text, gold)
+    finding = _judge_of(gold.answer_type)(text, gold)
     if declines(text) or declines(gold.text):
         return _declined(finding, text, gold)
     ask_worker = ask_worker and len(final.text) + len(gold.text) <= _LONGEST_EXPRESSIONS
@@ -196,13 +199,9 @@ def _in_a_sentence(prediction: str, final: FinalAnswer, gold: GoldAnswer) -> Com
         plain = _plain(final_answer(part).text)
         if plain == gold.text:
             return _same_text(gold)
-        if (finding := _JUDGES[gold.answer_type](plain, gold)).verdict == "correct":
+        if (finding := _judge_of(gold.answer_type)(plain, gold)).verdict == "correct":
             return finding
     return None
-
-
-_WORDED: Final = frozenset({"text", "list", "date", "time"})
-"""Types of which the answer is found by its words; the others find their number in a sentence by themselves."""
 
 
 def _declined(finding: CompareResult, text: str, gold: GoldAnswer) -> CompareResult:
@@ -308,7 +307,7 @@ def _item(said: str, meant: str, gold: GoldAnswer) -> CompareResult:
     if kind in ("list", "choice"):
         kind = "text"
     item = _gold(meant, kind, False, float(gold.tolerance), ())
-    return correct("same_text") if said == item.text else _JUDGES[kind](said, item)
+    return correct("same_text") if said == item.text else _judge_of(kind)(said, item)
 
 
 def _text(text: str, gold: GoldAnswer) -> CompareResult:
@@ -330,16 +329,43 @@ def _same_parts(text: str, gold: GoldAnswer) -> CompareResult | None:
     return correct("same_items") if len(meant) > 1 and all(meant) and said == meant and text != gold.text else None
 
 
-_JUDGES: Final[Mapping[str, Callable[[str, GoldAnswer], CompareResult]]] = {
-    "number": number,
-    "percent": number,
-    "money": number,
-    "year": year_of,
-    "time": _time,
-    "ratio": _ratio,
-    "date": _date,
-    "choice": _choice,
-    "list": _list,
-    "text": _text,
+@dataclass(frozen=True, slots=True)
+class AnswerType:
+    """How answers of a type are compared."""
+
+    judge: Callable[[str, GoldAnswer], CompareResult]
+    numeric: bool = False
+    """Whether an answer is one number, so that another number contradicts it."""
+    worded: bool = False
+    """Whether the answer is found in a sentence by its words; the others find their number by themselves."""
+
+
+TYPES: Final[Mapping[str, AnswerType]] = {
+    "number": AnswerType(number, numeric=True),
+    "percent": AnswerType(number, numeric=True),
+    "money": AnswerType(number, numeric=True),
+    "year": AnswerType(year_of, numeric=True),
+    "time": AnswerType(_time, worded=True),
+    "ratio": AnswerType(_ratio),
+    "date": AnswerType(_date, worded=True),
+    "choice": AnswerType(_choice),
+    "list": AnswerType(_list, worded=True),
+    "text": AnswerType(_text, worded=True),
 }
-ANSWER_TYPES: Final = tuple(_JUDGES)
+"""Every answer type: `infer_type` says which one a gold answer looks like."""
+ANSWER_TYPES: Final = tuple(TYPES)
+
+
+def is_numeric(answer_type: str) -> bool:
+    """Whether an answer of this type is one number."""
+    own = own_types.find(answer_type)
+    return own.numeric if own is not None else answer_type in TYPES and TYPES[answer_type].numeric
+
+
+def _judge_of(answer_type: str) -> Callable[[str, GoldAnswer], CompareResult]:
+    own = own_types.find(answer_type)
+    return own.compare if own is not None else TYPES[answer_type].judge
+
+
+def _is_worded(answer_type: str) -> bool:
+    return answer_type in TYPES and TYPES[answer_type].worded

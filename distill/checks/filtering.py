@@ -4,10 +4,13 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
+
 from distill.checks.context import CheckContext
 from distill.checks.results import CheckResult, fine, problem, warning
 from distill.errors import DistillError, RecipeError
 from distill.recipe.filter import DEFAULT_RULES, Filter
+from distill.recipe.recipe import Recipe
 from distill.wiring import JUDGE, STUDENT, untuned_student
 from filters.decisions import rules
 from filters.signals import registry
@@ -20,22 +23,26 @@ _JUDGE_PLACEHOLDERS = ("question", "gold", "prediction")
 def check_rules(context: CheckContext) -> Iterator[CheckResult]:
     """Rules and selection are conditions over signals, every one of them tried by itself."""
     settings = context.recipe.filter
+    try:
+        columns = registry.columns(context.recipe)
+    except RecipeError:
+        return  # check_extractors says so
     bad = 0
     for rule in settings.rules:
         try:
-            rules.check(_only(settings, rules=(rule,)))
+            rules.check(_only(settings, rules=(rule,)), columns)
         except RecipeError as error:
             bad += 1
             yield problem(f"filter.rules.{rule.name}", str(error), f"correct filter.rules.{rule.name}.drop")
     try:
-        rules.check(settings.model_copy(update={"rules": ()}))
+        rules.check(settings.model_copy(update={"rules": ()}), columns)
     except RecipeError as error:
         bad += 1
         key = str(error).partition(" ")[0].rstrip(":")
         yield problem(key, str(error), f"correct {key}")
     if not bad:
         yield fine("filter.rules", f"{len(settings.rules)} rules and the selection are conditions over signals")
-        yield from _unmeasured(settings)
+        yield from _unmeasured(context.recipe, columns)
 
 
 def _only(settings: Filter, **update: object) -> Filter:
@@ -44,20 +51,22 @@ def _only(settings: Filter, **update: object) -> Filter:
     return settings.model_copy(update={"select": plain, **update})
 
 
-def _unmeasured(settings: Filter) -> Iterator[CheckResult]:
+def _unmeasured(recipe: Recipe, columns: pa.Schema) -> Iterator[CheckResult]:
     """Rules and selection that read what filter.signals does not measure: they would do nothing, in silence."""
+    settings = recipe.filter
     own = [rule for rule in settings.rules if rule not in DEFAULT_RULES]
-    for rule in rules.check(_only(settings, rules=tuple(own))):
-        yield from _without_values(settings, f"filter.rules.{rule.name}", rule.columns, "never drops a trace")
+    for rule in rules.check(_only(settings, rules=tuple(own)), columns):
+        yield from _without_values(recipe, f"filter.rules.{rule.name}", rule.columns, "never drops a trace")
     ordered = settings.select.order if settings.select.order != type(settings.select)().order else ()
-    columns = [entry.removeprefix("-").lower() for entry in (*ordered, *settings.select.curriculum)]
-    yield from _without_values(settings, "filter.select", tuple(columns), "orders nothing")
+    named = [entry.removeprefix("-").lower() for entry in (*ordered, *settings.select.curriculum)]
+    yield from _without_values(recipe, "filter.select", tuple(named), "orders nothing")
 
 
-def _without_values(settings: Filter, key: str, columns: tuple[str, ...], effect: str) -> Iterator[CheckResult]:
+def _without_values(recipe: Recipe, key: str, columns: tuple[str, ...], effect: str) -> Iterator[CheckResult]:
+    family_of, measured = registry.family_of(recipe), registry.signal_names(recipe)
     for column in columns:
-        family = registry.FAMILY_OF.get(column)
-        if family is not None and family not in settings.signals:
+        family = family_of.get(column)
+        if family is not None and family not in measured:
             yield warning(
                 key,
                 f"reads {column}, which filter.signals does not measure, so it {effect}",
@@ -70,7 +79,8 @@ def check_extractors(context: CheckContext) -> Iterator[CheckResult]:
     try:
         found = registry.build(context.recipe)
     except DistillError as error:
-        key = "filter.sensitive.words" if "sensitive" in str(error) else "filter.contamination.sources"
+        keys = ("filter.signals", "filter.sensitive.words", "filter.contamination.sources")
+        key = next((name for name in keys if name in str(error)), keys[-1])
         yield problem(key, str(error), f"correct {key}")
         return
     yield fine("filter.signals", f"{len(found)} families can be measured")

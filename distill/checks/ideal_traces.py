@@ -26,7 +26,7 @@ def check_rules_keep_something(context: CheckContext) -> Iterator[CheckResult]:
         return
     rows = [row for sample in asked for row in _measured(context, sample)]
     connection = closed_database()
-    connection.register("signals", pa.Table.from_pylist(rows, schema=registry.COLUMNS))
+    connection.register("signals", pa.Table.from_pylist(rows, schema=registry.columns(context.recipe)))
     for rule in context.recipe.filter.rules:
         if _drops_all(connection, rule):
             yield warning(

@@ -123,9 +123,15 @@ def evaluation(run: Path) -> str:
     path = run / "eval" / "metrics.json"
     if not path.is_file():
         return ""
+    from distill.reports import metric_table
+
     metrics = orjson.loads(path.read_bytes())
     arms = metrics["arms"]
-    known = {head: cells for head, cells in _columns(arms).items() if any(cells)}
+    own = {
+        measure.label: [metric_table.cell(arm, measure).text for arm in arms.values()]
+        for measure in metric_table.own_measures(metrics)
+    }
+    known = {head: cells for head, cells in (_columns(arms) | own).items() if any(cells)}
     rows = [
         (
             name,

@@ -7,19 +7,23 @@ asked on its own. Reads no files; does not judge images.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from math import isnan
-from typing import Any, get_args
+from pathlib import Path
+from typing import Any
 
 import orjson
 
+from distill.answers.own_types import OwnAnswerType
 from distill.data.gold_answers import RowError as RowError
 from distill.data.gold_answers import golds as golds
 from distill.data.gold_answers import votes
 from distill.data.sources import nearest
 from distill.errors import DataError
-from distill.recipe.data import AnswerType, DataSource
+from distill.extensions import ANSWER_TYPES, DATA_FORMATS, Extension, load
+from distill.recipe.data import ANSWER_TYPE_NAMES, DataSource
+from distill.recipe.recipe import Recipe
 
-ANSWER_TYPES: tuple[str, ...] = get_args(AnswerType)
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _PLACEHOLDER = "<image>"
 _TURNS = ("conversations", "messages", "conversation")
@@ -59,7 +63,60 @@ def parse(values: Mapping[str, Any], source: DataSource) -> ParsedRow:
     """Images and questions of one row. Raises RowError."""
     # Data frames write a missing cell as NaN.
     present = {name: value for name, value in values.items() if not _is_nan(value)}
-    return _FORMATS[source.format](present, source)
+    if source.format in _FORMATS:
+        return _FORMATS[source.format](present, source)
+    return _parse_by(outside_format(source), present, source)
+
+
+@cache
+def _load(value: str, folder: Path) -> Extension:
+    def lacking(loaded: Any) -> str:
+        return "" if callable(loaded) else "a data format is a function of a row's values and its source"
+
+    return load(DATA_FORMATS, value, "data.NAME.format", folder, lacking)
+
+
+def outside_format(source: DataSource) -> Extension:
+    """The format of a source that a user's file or an installed package brings. Raises RecipeError."""
+    return _load(source.format, source._folder)
+
+
+def answer_type_of(source: DataSource) -> str | None:
+    """What the samples of a source say of their answers' type; one from outside with its code. Raises RecipeError."""
+    if source.answer_type is None or source.answer_type in ANSWER_TYPE_NAMES:
+        return source.answer_type
+    made = _load_type(source.answer_type, source._folder)
+    return f"{made.loaded.name}@{made.code.removeprefix('sha256:')[:16]}"
+
+
+def load_answer_types(recipe: Recipe) -> None:
+    """Make the answer types from outside known to this process, for samples that are read from a run's folder."""
+    for source in recipe.data.values():
+        answer_type_of(source)
+
+
+@cache
+def _load_type(value: str, folder: Path) -> Extension:
+    def lacking(made: Any) -> str:
+        if not isinstance(made, OwnAnswerType):
+            return f"an answer type is a distill.answers.own_types.OwnAnswerType, this is {type(made).__name__}"
+        named = made.name.startswith("own_") and made.name.isidentifier()
+        return "" if named else f"its name must begin with own_ and hold no spaces, got {made.name!r}"
+
+    return load(ANSWER_TYPES, value, "data.NAME.answer_type", folder, lacking)
+
+
+def _parse_by(extension: Extension, values: Mapping[str, Any], source: DataSource) -> ParsedRow:
+    """What a format from outside makes of a row; where it fails, that is the row's reason."""
+    try:
+        parsed = extension.loaded(values, source)
+    except RowError:
+        raise
+    except Exception as error:
+        raise RowError("format_failed", f"{extension.value}: {type(error).__name__}: {error}") from error
+    if not isinstance(parsed, ParsedRow):
+        raise RowError("format_failed", f"{extension.value} returned {type(parsed).__name__}, not a ParsedRow")
+    return parsed
 
 
 def _is_nan(value: Any) -> bool:
@@ -95,8 +152,10 @@ def _needed(source: DataSource, present: set[str]) -> dict[str, tuple[str, ...]]
             needed = {"image": _image_names(source)}
         case "cocoqa":
             needed = {"question": ("question",), "image": _image_names(source, "image_id", "img_id")}
-        case _:
+        case "scienceqa":
             needed = {"question": (source.columns.question,), "choices": ("choices",)}
+        case _:
+            needed = {}
     if source.columns.image == "":
         needed.pop("image", None)
     return needed | mapped
@@ -346,16 +405,16 @@ _KINDS_OF_OTHERS: Mapping[str, str | None] = {
 def _answer_type(values: Mapping[str, Any], source: DataSource) -> str | None:
     value = values.get(source.columns.answer_type)
     if value is None or value == "" or value != value:  # an empty cell, or NaN
-        return source.answer_type
+        return answer_type_of(source)
     name = str(value).strip().lower()
-    if name in ANSWER_TYPES:
+    if name in ANSWER_TYPE_NAMES:
         return name
     if name in _KINDS_OF_OTHERS:
-        return _KINDS_OF_OTHERS[name] or source.answer_type
+        return _KINDS_OF_OTHERS[name] or answer_type_of(source)
     # An unknown type is no free text: an answer would be held to less than the row asks for.
     raise RowError(
         "unknown_answer_type",
-        f"answer type {value!r}{nearest(name, ANSWER_TYPES)} ({', '.join(ANSWER_TYPES)}); when the column "
+        f"answer type {value!r}{nearest(name, ANSWER_TYPE_NAMES)} ({', '.join(ANSWER_TYPE_NAMES)}); when the column "
         f'{source.columns.answer_type!r} means something else, set columns.answer_type = ""',
     )
 

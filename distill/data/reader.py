@@ -29,7 +29,7 @@ from distill.data.arrow import table_of
 from distill.data.formats import ImageCell, RowError, RowQuestion
 from distill.data.sources import SourceRow, SourceTable
 from distill.errors import DataError, ImageError
-from distill.recipe.data import DataSource
+from distill.recipe.data import FORMAT_NAMES, DataSource
 from distill.recipe.effects import affecting
 from distill.recipe.recipe import Recipe
 from distill.types import BadRow, ImageRef, Sample
@@ -300,6 +300,10 @@ def source_fields(recipe: Recipe, name: str = "questions") -> dict[str, Any]:
     """
     source = sources.settings(recipe, name)
     fields = affecting(source, "source")
+    if source.answer_type is not None:
+        fields["answer_type"] = formats.answer_type_of(source)
+    if source.format not in FORMAT_NAMES:
+        fields["format"] = formats.outside_format(source).code
     path = recipe.local(source.source)
     if not path.exists():
         return fields | {"source": source.source}

@@ -4,11 +4,12 @@ Part of the recipe models. What an arm changes is worked out by distill/ablation
 """
 
 from collections.abc import Mapping
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import model_validator
+from pydantic import AfterValidator, model_validator
 
-from distill.recipe.base import Name, Section, key
+from distill.extensions import ARMS
+from distill.recipe.base import Name, Section, from_outside, key
 
 REFERENCE = "distilled"
 """The arm that is the recipe as it stands."""
@@ -19,10 +20,22 @@ class CustomArm(Section):
 
     about: str = key("", "What the arm changes, in words, for the table and the report.", affects="ablate")
     set: Mapping[str, Any] = key(
-        ...,
+        {},
         'Dotted keys and their values in this arm, as with --set: { "stages.reason.learning_rate" = 1e-4 }.',
         affects="ablate",
     )
+    change: Annotated[str, AfterValidator(from_outside(ARMS, ()))] | None = key(
+        None,
+        'Code that changes the values of the recipe: "FILE.py:NAME", or an entry point of a package.',
+        affects="ablate",
+        omit_default="ablate",
+    )
+
+    @model_validator(mode="after")
+    def _something(self) -> Self:
+        if not self.set and self.change is None:
+            raise ValueError('an own arm needs set (values that differ) or change ("FILE.py:NAME")')
+        return self
 
 
 class Claim(Section):

@@ -1,10 +1,11 @@
 """What every section of a recipe is made of: the strict base model, its keys, and the shared kinds of values."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from distill.extensions import problem
 from distill.local_paths import address_problem
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=100)]
@@ -65,6 +66,22 @@ def _not_an_address(value: str) -> str:
 
 LocalOrHub = Annotated[str, AfterValidator(_not_an_address)]
 """A path of this machine, or where one is possible the name of a hub."""
+
+
+def from_outside(group: str, known: Sequence[str]) -> Callable[[str], str]:
+    """A check of a name that is one of the project's own (`known`), FILE.py:NAME, or an entry point of a package."""
+
+    def checked(value: str) -> str:
+        if wrong := problem(group, value, known):
+            raise ValueError(wrong)
+        return value
+
+    return checked
+
+
+def outside_schema(known: Sequence[str]) -> dict[str, Any]:
+    """The JSON schema of such a name: editors offer the project's own."""
+    return {"anyOf": [{"type": "string", "enum": list(known)}, {"type": "string", "examples": ["mine.py:Name"]}]}
 
 
 class Section(BaseModel):

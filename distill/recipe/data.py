@@ -1,10 +1,28 @@
 """The recipe's sections about data: where samples come from, and which column holds what."""
 
-from typing import Literal
+from pathlib import Path
+from typing import Annotated
 
-from distill.recipe.base import LocalOrHub, Section, Share, key
+from pydantic import AfterValidator, PrivateAttr, WithJsonSchema
 
-AnswerType = Literal["number", "year", "percent", "money", "time", "ratio", "choice", "list", "date", "text"]
+from distill.extensions import ANSWER_TYPES, DATA_FORMATS
+from distill.recipe.base import LocalOrHub, Section, Share, from_outside, key, outside_schema
+
+ANSWER_TYPE_NAMES: tuple[str, ...] = (
+    *("number", "year", "percent", "money", "time", "ratio", "choice", "list", "date", "text"),
+)
+AnswerTypeEntry = Annotated[
+    str,
+    AfterValidator(from_outside(ANSWER_TYPES, ANSWER_TYPE_NAMES)),
+    WithJsonSchema(outside_schema(ANSWER_TYPE_NAMES)),
+]
+"""An answer type of the project's, or one from a user's file or an installed package."""
+
+FORMAT_NAMES: tuple[str, ...] = ("plain", "finevision", "llava", "chartqa", "cocoqa", "scienceqa")
+FormatEntry = Annotated[
+    str, AfterValidator(from_outside(DATA_FORMATS, FORMAT_NAMES)), WithJsonSchema(outside_schema(FORMAT_NAMES))
+]
+"""A format of the project's, or one from a user's file or an installed package."""
 
 
 class Columns(Section):
@@ -29,8 +47,11 @@ class DataSource(Section):
     )
     subset: str | None = key(None, "Subset (configuration) of a dataset of the hub.", affects="source")
     split: str = key("train", "Split of a dataset of the hub or of a dataset directory.", affects="source")
-    format: Literal["plain", "finevision", "llava", "chartqa", "cocoqa", "scienceqa"] = key(
-        "plain", "Layout of the rows: the dataset whose columns they have, or plain columns.", affects="source"
+    format: FormatEntry = key(
+        "plain",
+        "Layout of the rows: the dataset whose columns they have, or plain columns; or code that reads a row: "
+        '"FILE.py:NAME", or an entry point of a package.',
+        affects="source",
     )
     images_root: LocalOrHub | None = key(
         None,
@@ -40,9 +61,10 @@ class DataSource(Section):
     )
     columns: Columns = key(Columns(), "Which column of the source holds what.")
     domain: str = key("", "Domain of rows whose domain column is absent or empty.", affects="source")
-    answer_type: AnswerType | None = key(
+    answer_type: AnswerTypeEntry | None = key(
         None,
-        "Type of the answers of rows that have no answer_type; default: inferred from the gold answer.",
+        "Type of the answers of rows that have no answer_type; default: inferred from the gold answer. Code that "
+        'compares answers: "FILE.py:NAME", or an entry point of a package.',
         affects="source",
     )
     limit: int | None = key(
@@ -58,3 +80,6 @@ class DataSource(Section):
         "images_root or a wrong column.",
         affects="source",
     )
+
+    _folder: Path = PrivateAttr(Path())
+    """The recipe's, where the files of a format and an answer type from outside are looked for."""

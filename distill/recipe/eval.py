@@ -6,15 +6,18 @@ Part of the recipe models: distill/recipe/recipe.py checks what refers to what.
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import model_validator
+from pydantic import AfterValidator, model_validator
 
 from distill.errors import RecipeError
-from distill.recipe.base import LocalOrHub, Name, Section, key
+from distill.extensions import METRICS
+from distill.recipe.base import LocalOrHub, Name, Section, from_outside, key
 
 BASE = "base"
 """The student before any stage, where a stage could be named."""
+
+MetricEntry = Annotated[str, AfterValidator(from_outside(METRICS, ()))]
 
 
 class AnyStudent(Section):
@@ -86,6 +89,13 @@ class Eval(Section):
         False,
         "Go on although training data shows pictures or asks questions of evaluation data.",
         because="it says whether an overlap with the training data is refused; it is counted either way",
+    )
+    metrics: tuple[MetricEntry, ...] = key(
+        (),
+        'Metrics of your own: "FILE.py:NAME", or entry points of packages. No student is asked again for them.',
+        affects="eval",
+        compared_by="the code of each metric",
+        strict=False,
     )
     gallery: int = key(
         24,

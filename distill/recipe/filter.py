@@ -4,11 +4,12 @@ Defaults live here; `filters/` reads them. Loading touches no data.
 """
 
 from collections.abc import Mapping
-from typing import Literal, Self
+from typing import Annotated, Literal, Self, get_args
 
-from pydantic import model_validator
+from pydantic import AfterValidator, WithJsonSchema, model_validator
 
-from distill.recipe.base import Dtype, LocalOrHub, Name, Section, key
+from distill.extensions import EXPORT_FORMATS, SIGNALS
+from distill.recipe.base import Dtype, LocalOrHub, Name, Section, from_outside, key, outside_schema
 
 SignalName = Literal[
     "answer",
@@ -30,6 +31,11 @@ SignalName = Literal[
     "student",
     "judge",
 ]
+SIGNAL_NAMES: tuple[str, ...] = get_args(SignalName)
+SignalEntry = Annotated[
+    str, AfterValidator(from_outside(SIGNALS, SIGNAL_NAMES)), WithJsonSchema(outside_schema(SIGNAL_NAMES))
+]
+"""A signal of the project's, or one from a user's file or an installed package."""
 DEFAULT_SIGNALS: tuple[SignalName, ...] = (
     "answer",
     "format",
@@ -51,7 +57,11 @@ DEFAULT_SIGNALS: tuple[SignalName, ...] = (
 ARMS = ("unfiltered", "random")
 """What training can be compared with: every complete trace, and a random part of as many tokens as the dataset."""
 
-ExportName = Literal["llava", "llama-factory", "ms-swift", "webdataset"]
+EXPORT_NAMES: tuple[str, ...] = ("llava", "llama-factory", "ms-swift", "webdataset")
+ExportEntry = Annotated[
+    str, AfterValidator(from_outside(EXPORT_FORMATS, EXPORT_NAMES)), WithJsonSchema(outside_schema(EXPORT_NAMES))
+]
+"""A form of the dataset: the project's, or one from a user's file or an installed package."""
 
 
 class AnswerSignal(Section):
@@ -302,10 +312,10 @@ DEFAULT_RULES = (
 class Filter(Section):
     """What is measured, what is dropped, what is chosen. Rules change without measuring again."""
 
-    signals: tuple[SignalName, ...] = key(
+    signals: tuple[SignalEntry, ...] = key(
         DEFAULT_SIGNALS,
         "The families of signals that are measured; default: those that need no model, no word list, and not every "
-        "picture decoded.",
+        'picture decoded. Your own: "FILE.py:NAME", or an entry point of a package.',
         affects="signals",
         strict=False,
     )
@@ -331,8 +341,12 @@ class Filter(Section):
         "How a rationale enters the assistant turn: inside <think> tags, or as plain text before the answer.",
         affects="signals train eval",
     )
-    exports: tuple[ExportName, ...] = key(
-        (), "Further forms of the dataset, for other trainers, below filter/exports.", affects="card", strict=False
+    exports: tuple[ExportEntry, ...] = key(
+        (),
+        "Further forms of the dataset, for other trainers, below filter/exports. Your own: "
+        '"FILE.py:NAME", or an entry point of a package.',
+        affects="card",
+        strict=False,
     )
     card: DatasetCard = key(DatasetCard(), "What the dataset's card states and no measurement can tell.")
     partition_rows: int = key(

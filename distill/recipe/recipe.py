@@ -12,6 +12,7 @@ import tomli_w
 from pydantic import model_validator
 
 from distill import redact
+from distill.extensions import file_and_name
 from distill.recipe.ablate import Ablate
 from distill.recipe.base import Name, Section, key
 from distill.recipe.data import DataSource
@@ -119,7 +120,16 @@ class Recipe(Section):
     def read_from(self, path: Path) -> Self:
         """This recipe as what the file at `path` holds."""
         self._path = path.resolve()
+        for source in self.data.values():
+            source._folder = self._path.parent
+        for teacher in self.teachers:
+            teacher._folder = self._path.parent
         return self
+
+    def whole_name(self, value: str) -> str:
+        """FILE.py:NAME with the whole path of the file; any other name as it is."""
+        named = file_and_name(value)
+        return f"{self.local(named[0])}:{named[1]}" if named else value
 
     def to_toml(self) -> str:
         """This recipe with every default written out, local paths absolute and secrets masked.
@@ -139,8 +149,17 @@ class Recipe(Section):
             for path in ("source", "images_root"):
                 if source.get(path) is not None:
                     source[path] = self.local_or_hub(source[path])
+            for name in ("format", "answer_type"):
+                if source.get(name) is not None:
+                    source[name] = self.whole_name(source[name])
         for teacher in values["teachers"]:
             teacher["model"] = self.local_or_hub(teacher["model"])
+            teacher["prompt"] = self.whole_name(teacher["prompt"])
+        for section, names in (("filter", "signals"), ("filter", "exports"), ("eval", "metrics")):
+            values[section][names] = [self.whole_name(value) for value in values[section][names]]
+        for arm in values["ablate"]["own"].values():
+            if arm.get("change") is not None:
+                arm["change"] = self.whole_name(arm["change"])
         for part in ("model", "vision", "language"):
             if (values.get("student") or {}).get(part) is not None:
                 values["student"][part] = self.local_or_hub(values["student"][part])

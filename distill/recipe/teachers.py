@@ -3,11 +3,14 @@
 Values and their checks only; the `teacher` package acts on them.
 """
 
+import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
+from distill.extensions import PROMPTS, file_and_name, problem
 from distill.recipe.backends import BACKENDS, BackendName, Capabilities
 from distill.recipe.base import Dtype, LocalOrHub, Name, Section, Share, key
 
@@ -225,7 +228,8 @@ class Teacher(Section):
     prompt: str = key(
         "{question}",
         "Prompt with the placeholders {question}, {draft} (a trace of the teacher named by `after`) and {answer} "
-        "(the gold answer; needs hinted = true).",
+        '(the gold answer; needs hinted = true). Code that makes the prompt: "FILE.py:NAME", or an entry point of a '
+        "package.",
         affects="traces",
         compared_by="the rendered prompt",
     )
@@ -309,16 +313,13 @@ class Teacher(Section):
         because="it says whether a model may be loaded at all; its code is part of the checkpoint",
     )
 
+    _folder: Path = PrivateAttr(Path())
+    """The recipe's, where the file of a prompt from outside is looked for."""
+
     @model_validator(mode="after")
     def _coherent(self) -> Self:
-        if "{question}" not in self.prompt:
-            raise ValueError("prompt must contain {question}")
-        if "{draft}" in self.prompt and not self.after:
-            raise ValueError("prompt has {draft}, so `after` must name the teacher that writes it")
-        if "{answer}" in self.prompt and not self.hinted:
-            raise ValueError("prompt shows the gold {answer}; say hinted = true, and the traces are marked as hinted")
-        if self.hinted and "{answer}" not in self.prompt:
-            raise ValueError("hinted = true, but the prompt does not contain {answer}")
+        if not self.prompt_from_outside:
+            self._check_template()
         if self.when != "always" and not self.after:
             raise ValueError(f"when = {self.when!r} needs `after`, the teacher whose samples decide")
         if self.chained and self.until:
@@ -340,6 +341,17 @@ class Teacher(Section):
             raise ValueError("sampling.thinking_budget and mm_processor_kwargs need backend 'vllm'")
         return self
 
+    def _check_template(self) -> None:
+        """Raise ValueError for a prompt whose placeholders do not fit the other keys."""
+        if "{question}" not in self.prompt:
+            raise ValueError('prompt must contain {question}, or name a prompt from outside: "FILE.py:NAME"')
+        if "{draft}" in self.prompt and not self.after:
+            raise ValueError("prompt has {draft}, so `after` must name the teacher that writes it")
+        if "{answer}" in self.prompt and not self.hinted:
+            raise ValueError("prompt shows the gold {answer}; say hinted = true, and the traces are marked as hinted")
+        if self.hinted and "{answer}" not in self.prompt:
+            raise ValueError("hinted = true, but the prompt does not contain {answer}")
+
     @property
     def capabilities(self) -> Capabilities:
         """What its backend can do."""
@@ -355,6 +367,12 @@ class Teacher(Section):
     def managed(self) -> bool:
         """Whether the run itself starts, and ends, the process that answers."""
         return self.capabilities.own_process and not self.base_url
+
+    @property
+    def prompt_from_outside(self) -> bool:
+        """Whether the prompt is made by code of a user's file or an installed package."""
+        name = re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", self.prompt) is not None
+        return file_and_name(self.prompt) is not None or (name and not problem(PROMPTS, self.prompt, ()))
 
     @property
     def chained(self) -> bool:

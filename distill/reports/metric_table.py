@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from distill.reports.plots import percent
 
-Kind = Literal["share", "tokens", "count", "seconds"]
+Kind = Literal["share", "tokens", "count", "seconds", "number"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +85,15 @@ class MetricCell:
 class MetricTable:
     measures: tuple[Measure, ...]
     rows: Mapping[str, tuple[MetricCell, ...]]
+
+
+def own_measures(metrics: Mapping[str, Any]) -> tuple[Measure, ...]:
+    """The metrics from outside that a metrics file describes."""
+    kinds: Mapping[str, Kind] = {"share": "share", "mean": "number"}
+    return tuple(
+        Measure(label=one["label"], keys=(name,), kind=kinds[one["kind"]], note=one["note"])
+        for name, one in metrics.get("own_metrics", {}).items()
+    )
 
 
 def table(arms: Mapping[str, Mapping[str, Any]], measures: Sequence[Measure] = HEADLINE) -> MetricTable:

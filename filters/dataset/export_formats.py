@@ -6,24 +6,16 @@ marks against the pictures, and know no way to escape one. So the same letters i
 written `< image>`; the dataset itself keeps them as they were. Writes nothing (filters/dataset/exports.py).
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from distill.recipe.filter import ExportName
+from distill.errors import RecipeError
+from distill.extensions import EXPORT_FORMATS, load
 
 IMAGE = "<image>"
-TAGS: Mapping[ExportName, tuple[str, ...]] = {
-    "llava": (IMAGE,),
-    "llama-factory": (IMAGE, "<video>", "<audio>"),
-    "ms-swift": (
-        *(IMAGE, "<video>", "<audio>", "<img>", "<bbox>"),
-        *("<ref-object>", "<cot-process>", "<start-image>"),
-    ),
-    "webdataset": (),
-}
-"""What a trainer would take for a mark of its own wherever it stands in a text."""
-
 _LLAVA_ROLES = {"user": "human", "assistant": "gpt", "system": "system"}
 DATASET_INFO: Mapping[str, Any] = {
     "formatting": "sharegpt",
@@ -68,47 +60,121 @@ def without_tags(text: str, tags: Sequence[str]) -> str:
     return text
 
 
-def altered(example: DatasetRow, name: ExportName) -> bool:
-    """Whether the format cannot hold the example's text letter by letter."""
-    return any(tag in message["content"] for message in example.messages for tag in TAGS[name])
+def altered(example: DatasetRow, tags: Sequence[str]) -> bool:
+    """Whether a format with these tags cannot hold the example's text letter by letter."""
+    return any(tag in message["content"] for message in example.messages for tag in tags)
+
+
+def marked(example: DatasetRow, tags: Sequence[str], marks: str) -> list[tuple[str, str]]:
+    """Role and text of each turn; the marks of all pictures stand before the first question."""
+    turns = []
+    for message in example.messages:
+        text = without_tags(message["content"], tags)
+        if message["role"] == "user":
+            text, marks = marks + text, ""
+        turns.append((message["role"], text))
+    return turns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportFormat:
+    """How a trainer wants the dataset: what each example becomes, and how the result is used."""
+
+    file: str
+    """The name of the file; a JSON array where it ends in .json, else JSON lines."""
+    record: Callable[[DatasetRow, Sequence[str]], Mapping[str, Any]] | None
+    """One example and the paths of its pictures as a record; None for a format with a writer of its own."""
+    tags: tuple[str, ...] = ()
+    """What the trainer would take for a mark of its own wherever it stands in a text."""
+    guide: str = ""
+    """Markdown of the export's README: how to train from it. {name} is the dataset's."""
 
 
 def llava(example: DatasetRow, paths: Sequence[str]) -> dict[str, Any]:
     """`image` is one path, as LLaVA reads it; a list of paths where there are several, as LLaVA-NeXT does."""
     image = {} if not paths else {"image": paths[0] if len(paths) == 1 else list(paths)}
-    turns = _marked(example, "llava", f"{IMAGE}\n" * len(paths))
+    turns = marked(example, FORMATS["llava"].tags, f"{IMAGE}\n" * len(paths))
     talk = [{"from": _LLAVA_ROLES[role], "value": text} for role, text in turns]
     return {"id": example.id, **image, "conversations": talk}
 
 
 def llama_factory(example: DatasetRow, paths: Sequence[str]) -> dict[str, Any]:
-    return _messages(example, "llama-factory", paths)
+    return _messages(example, FORMATS["llama-factory"].tags, paths)
 
 
 def ms_swift(example: DatasetRow, paths: Sequence[str]) -> dict[str, Any]:
-    return _messages(example, "ms-swift", paths)
+    return _messages(example, FORMATS["ms-swift"].tags, paths)
 
 
-LINES: Mapping[ExportName, Callable[[DatasetRow, Sequence[str]], dict[str, Any]]] = {
-    "llava": llava,
-    "llama-factory": llama_factory,
-    "ms-swift": ms_swift,
-}
-"""Formats that are one file of records, with the pictures beside it."""
-
-
-def _messages(example: DatasetRow, name: ExportName, paths: Sequence[str]) -> dict[str, Any]:
-    turns = _marked(example, name, IMAGE * len(paths))
-    talk = [{"role": role, "content": text} for role, text in turns]
+def _messages(example: DatasetRow, tags: Sequence[str], paths: Sequence[str]) -> dict[str, Any]:
+    talk = [{"role": role, "content": text} for role, text in marked(example, tags, IMAGE * len(paths))]
     return {"id": example.id, "messages": talk, "images": list(paths)}
 
 
-def _marked(example: DatasetRow, name: ExportName, marks: str) -> list[tuple[str, str]]:
-    """Role and text of each turn; the marks of all pictures stand before the first question."""
-    turns = []
-    for message in example.messages:
-        text = without_tags(message["content"], TAGS[name])
-        if message["role"] == "user":
-            text, marks = marks + text, ""
-        turns.append((message["role"], text))
-    return turns
+FORMATS: Mapping[str, ExportFormat] = {
+    "llava": ExportFormat(
+        file="llava.json",
+        record=llava,
+        tags=(IMAGE,),
+        guide="""## LLaVA, ShareGPT: `llava.json`
+
+`--data_path llava.json --image_folder .`, both from this folder. Examples with several pictures hold a list of paths,
+which LLaVA-NeXT reads and LLaVA 1.5 does not.""",
+    ),
+    "llama-factory": ExportFormat(
+        file="llama-factory.jsonl",
+        record=llama_factory,
+        tags=(IMAGE, "<video>", "<audio>"),
+        guide="""## LLaMA-Factory: `llama-factory.jsonl`, `dataset_info.json`
+
+`dataset_dir: <this folder>` and `dataset: {name}`. Pictures are looked for below `media_dir`, which is `dataset_dir`
+unless it is given.""",
+    ),
+    "ms-swift": ExportFormat(
+        file="ms-swift.jsonl",
+        record=ms_swift,
+        tags=(
+            *(IMAGE, "<video>", "<audio>", "<img>", "<bbox>"),
+            *("<ref-object>", "<cot-process>", "<start-image>"),
+        ),
+        guide="""## ms-swift: `ms-swift.jsonl`
+
+`ROOT_IMAGE_DIR=<this folder> swift sft --dataset <this folder>/ms-swift.jsonl`.""",
+    ),
+    "webdataset": ExportFormat(
+        file="webdataset",
+        record=None,
+        guide="""## WebDataset: `webdataset/*.tar`
+
+`webdataset.WebDataset(<list of the tars>)` reads them all. Each series of tars holds examples with equally many
+pictures of the same kinds, for `datasets.load_dataset("webdataset", data_files=...)` takes the columns from the first
+tar that it is given and silently leaves out what others have beyond them: give it one series at a time.""",
+    ),
+}
+"""The project's formats by their names in the recipe; `webdataset` is a folder of tars."""
+
+
+def chosen_formats(names: Sequence[str], folder: Path) -> dict[str, ExportFormat]:
+    """The formats of these names, of which files are relative to `folder`. Raises RecipeError."""
+    found = {name: FORMATS[name] for name in FORMATS if name in names}
+    for name in names:
+        if name not in FORMATS:
+            made = load(EXPORT_FORMATS, name, "filter.exports", folder, _lacking).loaded
+            if any(made.file == one.file for one in found.values()):
+                raise RecipeError(f"filter.exports = {name!r}: another export writes {made.file}; name another")
+            found[name] = made
+    return found
+
+
+def format_codes(names: Sequence[str], folder: Path) -> dict[str, str]:
+    """What identifies the code of the formats from outside."""
+    outside = [name for name in names if name not in FORMATS]
+    return {name: load(EXPORT_FORMATS, name, "filter.exports", folder, _lacking).code for name in outside}
+
+
+def _lacking(made: Any) -> str:
+    if not isinstance(made, ExportFormat):
+        return f"an export is a filters.dataset.export_formats.ExportFormat, this is {type(made).__name__}"
+    if made.record is None or not re.fullmatch(r"[A-Za-z0-9_-]+\.jsonl?", made.file):
+        return f"it needs a record and a file such as mine.jsonl or mine.json, got file = {made.file!r}"
+    return ""

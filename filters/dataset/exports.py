@@ -8,7 +8,7 @@ folder is built aside and then put in the place of the last one, of which unchan
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -18,43 +18,25 @@ import pyarrow.parquet as pq
 
 from distill.artifacts.files import storage_errors
 from distill.artifacts.manifest import require
-from distill.errors import DataError
-from distill.recipe.filter import ExportName
+from distill.errors import DataError, RecipeError
+from distill.extensions import EXPORT_FORMATS, problem
 from distill.recipe.recipe import Recipe
-from filters.dataset.export_formats import DATASET_INFO, LINES, DatasetRow, ExportImage, altered
+from filters.dataset.export_formats import (
+    DATASET_INFO,
+    FORMATS,
+    DatasetRow,
+    ExportFormat,
+    ExportImage,
+    altered,
+    chosen_formats,
+)
 from filters.dataset.webdataset import SHARD_BYTES, Shards
 from filters.dataset.writer import replace
 
 FOLDER = "exports"
 IMAGES = "images"
-FILES: dict[ExportName, str] = {
-    "llava": "llava.json",
-    "llama-factory": "llama-factory.jsonl",
-    "ms-swift": "ms-swift.jsonl",
-    "webdataset": "webdataset",
-}
-"""The file of each format, or its folder."""
-
 _BATCH = 256
 _SUFFIXES = {".jpeg": ".jpg"}
-_HOW = {
-    "llava": """## LLaVA, ShareGPT: `llava.json`
-
-`--data_path llava.json --image_folder .`, both from this folder. Examples with several pictures hold a list of paths,
-which LLaVA-NeXT reads and LLaVA 1.5 does not.""",
-    "llama-factory": """## LLaMA-Factory: `llama-factory.jsonl`, `dataset_info.json`
-
-`dataset_dir: <this folder>` and `dataset: {name}`. Pictures are looked for below `media_dir`, which is `dataset_dir`
-unless it is given.""",
-    "ms-swift": """## ms-swift: `ms-swift.jsonl`
-
-`ROOT_IMAGE_DIR=<this folder> swift sft --dataset <this folder>/ms-swift.jsonl`.""",
-    "webdataset": """## WebDataset: `webdataset/*.tar`
-
-`webdataset.WebDataset(<list of the tars>)` reads them all. Each series of tars holds examples with equally many
-pictures of the same kinds, for `datasets.load_dataset("webdataset", data_files=...)` takes the columns from the first
-tar that it is given and silently leaves out what others have beyond them: give it one series at a time.""",
-}
 
 
 def of_stage(recipe: Recipe, folder: Path) -> dict[str, int | None]:
@@ -63,7 +45,8 @@ def of_stage(recipe: Recipe, folder: Path) -> dict[str, int | None]:
     Pictures are taken over from the stage's last result where that has been set aside.
     """
     before = (folder / FOLDER, folder.with_name(f"{folder.name}.previous") / FOLDER)
-    found = write(folder / "dataset", folder / FOLDER, recipe.filter.exports, name=recipe.name, before=before)
+    formats = chosen_formats(recipe.filter.exports, recipe.path.parent)
+    found = write(folder / "dataset", folder / FOLDER, formats, name=recipe.name, before=before)
     return {f"{FOLDER}/{name}": count for name, count in found.items()}
 
 
@@ -73,10 +56,13 @@ def export(run: Path, formats: Sequence[str], destination: Path) -> dict[str, in
     Raises DataError when there is something at `destination` or a format has no such name, StaleError when the filter
     stage is not finished.
     """
-    chosen = [name for name in FILES if name in formats]
-    unknown = ", ".join(sorted(set(formats) - FILES.keys()))
-    if unknown or not chosen:
-        raise DataError(f"formats of the dataset: {unknown or 'none'}; name one or more of {', '.join(FILES)}")
+    unknown = [name for name in formats if problem(EXPORT_FORMATS, name, FORMATS)]
+    if unknown or not formats:
+        raise DataError(
+            f"formats of the dataset: {', '.join(sorted(set(unknown))) or 'none'}; name one or more of "
+            f"{', '.join(FORMATS)}, FILE.py:NAME, or the entry point of a package"
+        )
+    chosen = chosen_formats(formats, Path.cwd())
     require(run, "filter", next_step="run `distill filter` first")
     if destination.exists() and (not destination.is_dir() or any(destination.iterdir())):
         raise DataError(f"{destination}: there is something already; nothing was written, choose a new folder")
@@ -86,7 +72,7 @@ def export(run: Path, formats: Sequence[str], destination: Path) -> dict[str, in
 def write(
     dataset: Path,
     folder: Path,
-    formats: Sequence[ExportName],
+    formats: Mapping[str, ExportFormat],
     *,
     name: str,
     before: Sequence[Path] = (),
@@ -138,54 +124,64 @@ def _example(row: dict[str, Any]) -> DatasetRow:
 def _write(
     dataset: Path,
     folder: Path,
-    formats: Sequence[ExportName],
+    formats: Mapping[str, ExportFormat],
     name: str,
     pictures: "_Pictures",
     shard_bytes: int,
 ) -> dict[str, int | None]:
-    lines = {one: _Records(folder / FILES[one]) for one in LINES if one in formats}
-    shards = Shards(folder / FILES["webdataset"], shard_bytes=shard_bytes) if "webdataset" in formats else None
+    lines = {name: _Records(folder / one.file) for name, one in formats.items() if one.record is not None}
+    shards = Shards(folder / formats["webdataset"].file, shard_bytes=shard_bytes) if "webdataset" in formats else None
     changed = dict.fromkeys(formats, 0)
     count = 0
     for example in read(dataset):
         paths = [pictures.add(picture) for picture in example.pictures] if lines else []
-        for one, records in lines.items():
-            records.add(LINES[one](example, paths))
+        for form, records in lines.items():
+            records.add(_record(formats[form], form, example, paths))
         if shards is not None:
             shards.add(example)
-        for one in formats:
-            changed[one] += altered(example, one)
+        for form, made in formats.items():
+            changed[form] += altered(example, made.tags)
         count += 1
     found: dict[str, int | None] = {}
-    for one, records in lines.items():
+    for form, records in lines.items():
         records.close()
-        found[FILES[one]] = count
+        found[formats[form].file] = count
     if shards is not None:
         shards.close()
-        found |= {f"{FILES['webdataset']}/{tar}": examples for tar, examples in shards.files.items()}
+        found |= {f"{formats['webdataset'].file}/{tar}": examples for tar, examples in shards.files.items()}
     if "llama-factory" in formats:
-        entry = {"file_name": FILES["llama-factory"], **DATASET_INFO}
+        entry = {"file_name": formats["llama-factory"].file, **DATASET_INFO}
         (folder / "dataset_info.json").write_bytes(orjson.dumps({name: entry}, option=orjson.OPT_INDENT_2) + b"\n")
         found["dataset_info.json"] = None
-    (folder / "README.md").write_text(_readme(name, count, changed), encoding="utf-8")
+    (folder / "README.md").write_text(_readme(name, count, formats, changed), encoding="utf-8")
     return found | {"README.md": None}
 
 
-def _readme(name: str, count: int, changed: dict[ExportName, int]) -> str:
+def _readme(name: str, count: int, formats: Mapping[str, ExportFormat], changed: Mapping[str, int]) -> str:
     parts = [
         f"# {name}: {count:,} examples for other trainers",
         "Made by `distill` from the folder `dataset` of a run, whose README.md says where the data "
         "comes from. All paths are relative to this folder.",
     ]
-    for one in FILES:
-        if one in changed:
-            parts.append(_HOW[one].replace("{name}", name))
-        if changed.get(one):
+    for form, made in formats.items():
+        parts.append(made.guide.replace("{name}", name) or f"## `{made.file}`")
+        if changed[form]:
             parts.append(
-                f"In {changed[one]:,} examples a question or rationale holds letters that this trainer takes for a "
+                f"In {changed[form]:,} examples a question or rationale holds letters that this trainer takes for a "
                 "mark of its own, such as `<image>`; they are written with a space after the bracket."
             )
     return "\n\n".join(parts) + "\n"
+
+
+def _record(made: ExportFormat, name: str, example: DatasetRow, paths: Sequence[str]) -> Mapping[str, Any]:
+    """An example as the format writes it. Raises RecipeError that names a format from outside."""
+    assert made.record is not None
+    try:
+        return made.record(example, paths)
+    except Exception as error:
+        if name in FORMATS:
+            raise
+        raise RecipeError(f"export {name!r} failed on trace {example.id}: {type(error).__name__}: {error}") from error
 
 
 class _Records:
@@ -198,7 +194,7 @@ class _Records:
         self._between, self._end = (b",\n", b"\n]\n") if array else (b"\n", b"\n")
         self._before = b"\n" if array else b""
 
-    def add(self, record: dict[str, Any]) -> None:
+    def add(self, record: Mapping[str, Any]) -> None:
         self._file.write(self._before + orjson.dumps(record))
         self._before = self._between
 

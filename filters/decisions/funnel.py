@@ -7,7 +7,6 @@ from typing import Any
 import duckdb
 
 from filters.signals.base import ERROR, TIMED_OUT
-from filters.signals.registry import FAMILIES
 
 _STEPS = {
     "asked": "true",
@@ -70,9 +69,11 @@ def _sum(cells: Iterable[Sequence[Any]]) -> dict[str, int]:
 
 def _in_state(database: duckdb.DuckDBPyConnection, state: str) -> dict[str, int]:
     """How many traces each family of signals has in a state."""
-    failed = ", ".join(f"count(*) FILTER ({name}_state = '{state}')" for name in FAMILIES)
+    columns = [row[0] for row in database.execute("DESCRIBE local").fetchall()]
+    names = [name.removesuffix("_state") for name in columns if name.endswith("_state")]
+    failed = ", ".join(f"count(*) FILTER ({name}_state = '{state}')" for name in names)
     (counts,) = database.execute(f"SELECT {failed} FROM local").fetchall()
-    return {name: count for name, count in zip(FAMILIES, counts, strict=True) if count}
+    return {name: count for name, count in zip(names, counts, strict=True) if count}
 
 
 def _questions(database: duckdb.DuckDBPyConnection) -> dict[str, int]:

@@ -6,12 +6,13 @@ measured. Evaluating the conditions is `filters.decisions.decide`'s business.
 """
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import duckdb
 import orjson
+import pyarrow as pa
 
 from distill.errors import RecipeError
 from distill.recipe.filter import Filter, Rule
@@ -63,31 +64,34 @@ class Condition:
     """What it compares if it has the form `column > number`, on whichever side the number stands."""
 
 
-def check(settings: Filter) -> list[Condition]:
-    """The rules of a recipe as conditions. Raises RecipeError for them and for what the selection names."""
-    connection = empty_database()
+def check(settings: Filter, columns: pa.Schema = COLUMNS) -> list[Condition]:
+    """The rules of a recipe as conditions on a signal table of these columns.
+
+    Raises RecipeError for them and for what the selection names.
+    """
+    connection = empty_database(columns)
     for key in ("order", "curriculum"):
         entries = getattr(settings.select, key)
         for entry in entries:
-            _known_column(f"filter.select.{key} = {list(entries)}", entry.removeprefix("-"))
+            _known_column(f"filter.select.{key} = {list(entries)}", entry.removeprefix("-"), columns.names)
     for mix in settings.select.mix:
-        _check_expression(connection, mix.by, f"filter.select.mix: by = {mix.by!r}")
+        _check_expression(connection, mix.by, f"filter.select.mix: by = {mix.by!r}", columns.names)
     where = f"filter.select.weight = {settings.select.weight!r}"
-    _, kind = _check_expression(connection, settings.select.weight, where)
+    _, kind = _check_expression(connection, settings.select.weight, where, columns.names)
     if not kind.startswith(_NUMBERS):
         raise RecipeError(f"{where}: gives {kind.lower()}, not a number")
-    return [_checked(connection, rule) for rule in settings.rules]
+    return [_checked(connection, rule, columns.names) for rule in settings.rules]
 
 
 def first_line(error: duckdb.Error) -> str:
     return str(error).strip().splitlines()[0]
 
 
-def _checked(connection: duckdb.DuckDBPyConnection, rule: Rule) -> Condition:
+def _checked(connection: duckdb.DuckDBPyConnection, rule: Rule, names: Sequence[str]) -> Condition:
     where = f"filter.rules.{rule.name}: drop = {rule.drop!r}"
     if rule.name in RESERVED:
         raise RecipeError(f"{where}: the name is one of the toolkit's own reasons; choose another")
-    columns, kind = _check_expression(connection, rule.drop, where)
+    columns, kind = _check_expression(connection, rule.drop, where, names)
     if kind != "BOOLEAN":
         raise RecipeError(f"{where}: gives {kind.lower()}, not true or false; compare it with something")
     limit = _threshold(_expression(connection, rule.drop, where), columns)
@@ -107,8 +111,10 @@ def _threshold(node: dict[str, Any], columns: tuple[str, ...]) -> Threshold | No
     return Threshold(column=columns[0], operator=operator, number=float(literal["text"].replace("_", "")))
 
 
-def _check_expression(connection: duckdb.DuckDBPyConnection, sql: str, where: str) -> tuple[tuple[str, ...], str]:
-    """The columns that an expression over one trace reads, and the SQL type of what it gives."""
+def _check_expression(
+    connection: duckdb.DuckDBPyConnection, sql: str, where: str, names: Sequence[str]
+) -> tuple[tuple[str, ...], str]:
+    """The columns, of these names, that an expression over one trace reads, and the SQL type of what it gives."""
     columns: set[str] = set()
     for node in _walk(_expression(connection, sql, where)):
         kind = node["class"]
@@ -119,14 +125,14 @@ def _check_expression(connection: duckdb.DuckDBPyConnection, sql: str, where: st
         if kind == "TYPE" and node["type_name"].lower() in LOCAL_TYPES:
             raise RecipeError(f"{where}: {node['type_name']} means another time on every machine; use timestamp")
         if kind == "COLUMN_REF":
-            columns.add(_known_column(where, node["column_names"][-1]))
+            columns.add(_known_column(where, node["column_names"][-1], names))
     try:
         query = connection.sql(f"SELECT (\n{sql}\n) FROM signals")
         (result,) = query.types
         query.fetchall()
     except duckdb.Error as error:
         raise RecipeError(f"{where}: {first_line(error)}") from None
-    return tuple(name for name in COLUMNS.names if name in columns), str(result)
+    return tuple(name for name in names if name in columns), str(result)
 
 
 def _not_allowed(name: str) -> str:
@@ -180,10 +186,10 @@ def _walk(node: Any) -> Iterator[dict[str, Any]]:
             yield from _walk(child)
 
 
-def _known_column(where: str, name: str) -> str:
-    known = {column.lower(): column for column in COLUMNS.names}
+def _known_column(where: str, name: str, names: Sequence[str]) -> str:
+    known = {column.lower(): column for column in names}
     if name.lower() in known:
         return str(known[name.lower()])
     nearest = difflib.get_close_matches(name.lower(), known, n=1)
     hint = f"did you mean {known[nearest[0]]!r}?" if nearest else "text is written in single quotes"
-    raise RecipeError(f"{where}: no column {name!r}; {hint} (known: {', '.join(COLUMNS.names)})")
+    raise RecipeError(f"{where}: no column {name!r}; {hint} (known: {', '.join(names)})")

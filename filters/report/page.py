@@ -18,6 +18,7 @@ from filters.decisions.rules import NOT_SELECTED, UNREADABLE_IMAGE, Condition
 from filters.report import distributions, examples, table, teachers, thresholds
 from filters.report import overlap as report_overlap
 from filters.report.table import TableFacts
+from filters.signals import registry
 from filters.signals.base import WORDS
 from filters.tables.trace_index import PlannedTraces
 
@@ -35,7 +36,7 @@ def write(
     health: Health,
 ) -> None:
     """Write the page of a database with `signals` and `decisions`."""
-    facts = table.gather(database)
+    facts = table.gather(database, registry.schemas(recipe))
     select = recipe.filter.select
     unit = _unit(facts)
     overlap, leaks = report_overlap.duplicates(facts), report_overlap.contamination(facts)
@@ -120,8 +121,7 @@ def _rules(facts: TableFacts, rules: list[Condition], found: Funnel) -> list[dic
 
 def _unmeasured(facts: TableFacts, columns: tuple[str, ...]) -> str:
     """Columns of a rule that nobody asked to measure: the rule never applies."""
-    families = table.families()
-    absent = {column for name in facts.absent for column in families[name].names}
+    absent = {column for name in facts.absent for column in facts.schemas[name].names}
     return ", ".join(column for column in columns if column in absent)
 
 

@@ -14,8 +14,6 @@ import orjson
 import pyarrow as pa
 
 from filters.signals.base import ERROR, NOT_APPLICABLE, OK, TIMED_OUT, UNDECIDABLE, VALUE_TYPES, WORDS
-from filters.signals.registry import FAMILIES
-from filters.signals.schema import SIDE
 from filters.tables.signal_database import SCRATCH, ranges
 
 Kind = Literal["number", "count", "flag", "text"]
@@ -57,6 +55,8 @@ class TableFacts:
     families: tuple[str, ...]
     absent: tuple[str, ...]
     """Families that were not asked to measure anything."""
+    schemas: Mapping[str, pa.Schema]
+    """The columns of every family, measured or not."""
 
     def rows(self, query: str, values: Iterable[Any] = ()) -> list[tuple[Any, ...]]:
         return self.database.execute(query, list(values)).fetchall()
@@ -69,11 +69,8 @@ class TableFacts:
         return all(name in self.columns for name in names)
 
 
-def gather(database: duckdb.DuckDBPyConnection) -> TableFacts:
-    """Make the table `page` of a database with `signals` and `decisions`."""
-    every = {name: family.columns for name, family in FAMILIES.items()} | {
-        name: made for name, (_, made) in SIDE.items()
-    }
+def gather(database: duckdb.DuckDBPyConnection, every: Mapping[str, pa.Schema]) -> TableFacts:
+    """Make the table `page` of a database with `signals` and `decisions`; `every` has the columns by family."""
     counted = ", ".join(f'count("{name}_state")' for name in every)
     (counts,) = database.execute(f"SELECT {counted} FROM signals").fetchall()
     measured = tuple(name for name, count in zip(every, counts, strict=True) if count)
@@ -104,14 +101,7 @@ def gather(database: duckdb.DuckDBPyConnection) -> TableFacts:
         database.execute(f"CHECKPOINT {SCRATCH}")
     database.execute(f"CREATE OR REPLACE TEMP VIEW page AS FROM {SCRATCH}.page")
     absent = tuple(name for name in every if name not in measured)
-    return TableFacts(database=database, columns=columns, families=measured, absent=absent)
-
-
-def families() -> dict[str, pa.Schema]:
-    """The columns of every family of signals, whoever measures it."""
-    return {name: family.columns for name, family in FAMILIES.items()} | {
-        name: schema for name, (_, schema) in SIDE.items()
-    }
+    return TableFacts(database=database, columns=columns, families=measured, absent=absent, schemas=every)
 
 
 def states(facts: TableFacts) -> list[tuple[str, dict[str, int], str]]:

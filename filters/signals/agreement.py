@@ -23,7 +23,7 @@ from filters.signals.base import NOT_APPLICABLE, OK, family
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
-    relative_tolerance: float = 0.0
+    relative_tolerance: float
 
     name: ClassVar[str] = "agreement"
     version: ClassVar[str] = "5"

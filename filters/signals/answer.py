@@ -18,7 +18,7 @@ from filters.signals.base import NOT_APPLICABLE, OK, UNDECIDABLE, family
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    relative_tolerance: float = 0.0
+    relative_tolerance: float
 
     name: ClassVar[str] = "answer"
     version: ClassVar[str] = "3"

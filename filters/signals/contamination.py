@@ -42,14 +42,14 @@ _SEEN = 1 << 17
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contamination:
-    sources: tuple[str, ...] = field(default=(), metadata=LOCATION)
+    sources: tuple[str, ...] = field(metadata=LOCATION)
     """Names of the test sets; the index, whose digest covers them, is made from them."""
-    images: Literal["all", "matching", "bytes"] = "matching"
+    images: Literal["all", "matching", "bytes"]
     """Which pictures are decoded: all, those whose question matches a test question, none."""
-    max_pixels: int = 50_000_000
-    index: str | None = field(default=None, metadata=LOCATION)
+    max_pixels: int
+    index: str | None = field(metadata=LOCATION)
     """Folder of the index; None measures nothing."""
-    index_sha256: str | None = None
+    index_sha256: str | None
 
     name: ClassVar[str] = "contamination"
     version: ClassVar[str] = "1"
@@ -76,7 +76,7 @@ class Contamination:
         for name in sources:
             settings(recipe, name)
         limit = max((source.max_pixels for source in recipe.data.values()), default=50_000_000)
-        return cls(sources=sources, images=section.images, max_pixels=limit)
+        return cls(sources=sources, images=section.images, max_pixels=limit, index=None, index_sha256=None)
 
     def measure(self, sample: Sample, traces: list[Trace]) -> list[dict[str, Any]]:
         if self.index is None or self.index_sha256 is None:

@@ -25,9 +25,9 @@ FEW = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grounding:
-    table: str | None = None
+    table: str | None
     """The key of a sample's meta that holds the table; None tries chart_table.TABLE_KEYS."""
-    relative_tolerance: float = 0.0
+    relative_tolerance: float
     """Readings within this relative error of the table are supported: for charts whose values are not printed."""
 
     name: ClassVar[str] = "grounding"

@@ -25,9 +25,9 @@ _FILE = "tokenizer.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Length:
-    tokenizer: str | None = field(default=None, metadata=LOCATION)
+    tokenizer: str | None = field(metadata=LOCATION)
     """Path of a tokenizer.json; None counts words."""
-    tokenizer_sha256: str | None = None
+    tokenizer_sha256: str | None
 
     name: ClassVar[str] = "length"
     version: ClassVar[str] = "1"
@@ -42,7 +42,7 @@ class Length:
     def from_recipe(cls, recipe: Recipe) -> "Length":
         path = student_tokenizer(recipe)
         if path is None:
-            return cls()
+            return cls(tokenizer=None, tokenizer_sha256=None)
         counter(str(path))  # an unreadable tokenizer is said now, not after an hour of measuring
         return cls(tokenizer=str(path), tokenizer_sha256=file_sha256(path))
 

@@ -30,10 +30,10 @@ _WORD: Final = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sensitive:
-    words: str | None = field(default=None, metadata=LOCATION)
+    words: str | None = field(metadata=LOCATION)
     """Path of a list of words and phrases, one a line; lines that begin with # are remarks."""
-    words_sha256: str | None = None
-    checked_by: str = ""
+    words_sha256: str | None
+    checked_by: str
     """The libraries that check national and phone numbers, with their versions."""
 
     name: ClassVar[str] = "sensitive"
@@ -50,7 +50,7 @@ class Sensitive:
     @classmethod
     def from_recipe(cls, recipe: Recipe) -> "Sensitive":
         if recipe.filter.sensitive.words is None:
-            return cls(checked_by=checked_by())
+            return cls(words=None, words_sha256=None, checked_by=checked_by())
         path = recipe.local(recipe.filter.sensitive.words)
         word_list(str(path))  # an unreadable list is said now, not after an hour of measuring
         return cls(words=str(path), words_sha256=file_sha256(path), checked_by=checked_by())

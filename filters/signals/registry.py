@@ -1,35 +1,30 @@
-"""Every family of signals, by name, and how one is run without letting one bad trace end the run."""
+"""Every family of signals by name, and how one is run so that one bad trace cannot end the run.
+
+A family is a class of a module of this folder, found by the name that filter.signals has for it; or a class of a
+user's file or of an installed package, which the recipe names (`filters.signals.own_signals`).
+"""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
+from importlib import import_module
+from inspect import isclass
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any, ClassVar, Literal, Protocol, Self
 
 import orjson
 import pyarrow as pa
 
+import filters.signals as folder_of_families
 from distill.errors import DistillError
+from distill.recipe.filter import SIGNAL_NAMES
 from distill.recipe.recipe import Recipe
 from distill.types import Sample, Trace
-from filters.signals import contamination
-from filters.signals.agreement import Agreement
-from filters.signals.answer import Answer
-from filters.signals.answer_consistency import Conclusion
-from filters.signals.arithmetic import Arithmetic
+from filters.signals import contamination, own_signals
 from filters.signals.base import ERROR, TIMED_OUT
-from filters.signals.contamination import Contamination
-from filters.signals.format import Format
-from filters.signals.grounding import Grounding
-from filters.signals.language import Language
-from filters.signals.length import Length
-from filters.signals.personal_data import Sensitive
-from filters.signals.reasoning_steps import Steps
-from filters.signals.refusal import Refusal
-from filters.signals.repetition import Repetition
 from filters.signals.schema import FACTS, SIDE
 from filters.signals.time_limits import MOST_CHARACTERS, MOST_SECONDS, OutOfTime, TooMuch, processor_time, too_long
-from filters.signals.trace_duplicates import Duplicates
 
 
 class Extractor(Protocol):
@@ -50,43 +45,63 @@ class Extractor(Protocol):
         ...
 
 
-FAMILIES: Mapping[str, type[Extractor]] = {
-    "answer": Answer,
-    "format": Format,
-    "repetition": Repetition,
-    "length": Length,
-    "steps": Steps,
-    "conclusion": Conclusion,
-    "arithmetic": Arithmetic,
-    "language": Language,
-    "refusal": Refusal,
-    "sensitive": Sensitive,
-    "duplicates": Duplicates,
-    "agreement": Agreement,
-    "grounding": Grounding,
-    "contamination": Contamination,
-}
+def _found_families() -> dict[str, type[Extractor]]:
+    """The families of this folder's modules, in the order of their names in the recipe's model."""
+    found: dict[str, type[Extractor]] = {}
+    for module in iter_modules(folder_of_families.__path__, f"{folder_of_families.__name__}."):
+        if module.name != __name__:
+            defined = vars(import_module(module.name)).values()
+            classes: Iterator[Any] = (one for one in defined if isclass(one) and one.__module__ == module.name)
+            found |= {one.name: one for one in classes if hasattr(one, "measure") and hasattr(one, "from_recipe")}
+    return {name: found[name] for name in SIGNAL_NAMES if name in found}
+
+
+FAMILIES: Mapping[str, type[Extractor]] = _found_families()
+"""The project's own families that are measured partition by partition."""
 
 TEST_SETS = "testsets"
 """Where in the stage's folder the index of the test sets lies."""
 
-LOCAL = pa.schema(
-    [*FACTS, *(field for family in FAMILIES.values() for field in family.columns), ("signal_errors", pa.string())]
-)
-"""What is measured partition by partition. Columns of families that were not asked for are NULL."""
 
+def local_columns(own: Mapping[str, type[Extractor]]) -> pa.Schema:
+    """What is measured partition by partition, with these families besides the project's.
+
+    Columns of families that were not asked for are NULL.
+    """
+    measured = (field for family in (*FAMILIES.values(), *own.values()) for field in family.columns)
+    return pa.schema([*FACTS, *measured, ("signal_errors", pa.string())])
+
+
+LOCAL = local_columns({})
 COLUMNS = pa.schema([*LOCAL, *(field for _, schema in SIDE.values() for field in schema)])
-"""The signal table: one row a trace."""
+"""The signal table without families from outside: one row a trace."""
 
-FAMILY_OF: Mapping[str, str] = {
-    column: name
-    for name, schema in [
-        *((name, family.columns) for name, family in FAMILIES.items()),
-        *((name, schema) for name, (_, schema) in SIDE.items()),
-    ]
-    for column in schema.names
-}
-"""The family that measures each column; not among them: facts, which need no measuring."""
+
+def families(recipe: Recipe) -> dict[str, type[Extractor]]:
+    """The project's families and those that the recipe brings from outside. Raises RecipeError."""
+    taken = {**{name: family.columns for name, family in FAMILIES.items()}, **_side_schemas()}
+    return {**FAMILIES, **own_signals.load(recipe, taken)}
+
+
+def schemas(recipe: Recipe) -> dict[str, pa.Schema]:
+    """The columns of every family, wherever it is measured."""
+    return {name: family.columns for name, family in families(recipe).items()} | _side_schemas()
+
+
+def columns(recipe: Recipe) -> pa.Schema:
+    """The signal table of a recipe: one row a trace."""
+    own = {name: family for name, family in families(recipe).items() if name not in FAMILIES}
+    return pa.schema([*local_columns(own), *(field for _, schema in SIDE.values() for field in schema)])
+
+
+def family_of(recipe: Recipe) -> dict[str, str]:
+    """The family that measures each column; not among them: facts, which need no measuring."""
+    return {column: name for name, schema in schemas(recipe).items() for column in schema.names}
+
+
+def _side_schemas() -> dict[str, pa.Schema]:
+    return {name: schema for name, (_, schema) in SIDE.items()}
+
 
 calls: Counter[str] = Counter()
 """How often each family was asked to measure in this process: deciding anew asks none."""
@@ -96,10 +111,17 @@ def build(recipe: Recipe, folder: Path | None = None) -> tuple[Extractor, ...]:
     """The families that the recipe asks for, in the table's order whatever the recipe's.
 
     What a family compares with is made ready in `folder`, the stage's own; without it there is nothing.
-    Raises DataError when that cannot be read.
+    Raises DataError when that cannot be read, RecipeError when a family from outside cannot be used.
     """
-    found = (family.from_recipe(recipe) for name, family in FAMILIES.items() if name in recipe.filter.signals)
-    return tuple(one if folder is None else _ready(one, recipe, folder) for one in found)
+    asked = [family for name, family in families(recipe).items() if name in signal_names(recipe)]
+    built = (family.from_recipe(recipe) for family in asked)
+    return tuple(one if folder is None else _ready(one, recipe, folder) for one in built)
+
+
+def signal_names(recipe: Recipe) -> tuple[str, ...]:
+    """The names of the families that filter.signals asks for, those from outside by the names that they have."""
+    own = own_signals.load(recipe, {})
+    return (*(name for name in recipe.filter.signals if name in SIGNAL_NAMES), *own)
 
 
 def _ready(extractor: Extractor, recipe: Recipe, folder: Path) -> Extractor:
@@ -107,11 +129,11 @@ def _ready(extractor: Extractor, recipe: Recipe, folder: Path) -> Extractor:
 
 
 def identity(extractors: tuple[Extractor, ...]) -> dict[str, dict[str, Any]]:
-    """Version and parameters of each family: what its values depend on besides the traces.
+    """Version, parameters and foreign code of each family: what its values depend on besides the traces.
 
     A file counts by its content; where it lies changes nothing.
     """
-    return {extractor.name: {"version": extractor.version} | _parameters(extractor) for extractor in extractors}
+    return {one.name: {"version": one.version} | _parameters(one) | own_signals.identity(one) for one in extractors}
 
 
 def _parameters(extractor: Extractor) -> dict[str, Any]:
@@ -145,8 +167,13 @@ def rows(extractors: tuple[Extractor, ...], sample: Sample, traces: list[Trace])
             else:
                 row |= found
     for row, error in zip(table, errors, strict=True):
-        row["signal_errors"] = orjson.dumps(error).decode() if error else None
+        row["signal_errors"] = errors_text(error)
     return table
+
+
+def errors_text(errors: Mapping[str, str]) -> str | None:
+    """What the column signal_errors says: the reasons by the families' names; None where there is none."""
+    return orjson.dumps(errors).decode() if errors else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +200,8 @@ def _tried(extractor: Extractor, sample: Sample, traces: list[Trace]) -> list[di
     reason: _Unmeasured
     try:
         with processor_time(MOST_SECONDS * len(traces)):
-            return list(extractor.measure(sample, traces))
+            measured = list(extractor.measure(sample, traces))
+            return list(own_signals.checked(extractor, measured, len(traces)))
     except DistillError:
         raise
     except OutOfTime:

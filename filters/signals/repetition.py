@@ -28,7 +28,7 @@ _LOOPS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repetition:
-    ngram: int = 4
+    ngram: int
 
     name: ClassVar[str] = "repetition"
     version: ClassVar[str] = "2"

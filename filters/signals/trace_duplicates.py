@@ -31,9 +31,9 @@ _KINDS = 1 << 14
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Duplicates:
-    threshold: float = 0.9
-    shingle: int = 3
-    relative_tolerance: float = 0.0
+    threshold: float
+    shingle: int
+    relative_tolerance: float
     """Of the verdict that prefers correct traces."""
 
     name: ClassVar[str] = "duplicates"

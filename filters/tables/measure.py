@@ -1,13 +1,14 @@
 """Run the families of signals over every trace, partition by partition, and keep what is still valid.
 
-A partition's file carries the fingerprint of all that its values depend on (extractor versions and parameters, the
-partition's traces and samples); where it still agrees nothing is measured again. Where only some samples changed, the
-rows of the others are taken over. The bytes of a file depend on nothing else.
+A partition's file carries the fingerprint of all that its values depend on (versions and parameters of the families
+that were asked for, the partition's traces and samples); where it still agrees nothing is measured again. Where only
+some samples changed, the rows of the others are taken over; where only some families did, the values of the others
+are. A family that is not asked for counts for nothing, so another one in the code or in the recipe is measured alone.
 """
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -24,12 +25,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from distill import extensions
 from distill.artifacts.integrity import digest_note, digested_path, is_whole
 from distill.artifacts.manifest import fingerprint
 from distill.errors import DistillError
 from distill.types import Sample, Trace
 from filters.signals import registry
-from filters.signals.registry import Extractor
+from filters.signals.registry import Extractor, errors_text
+from filters.signals.schema import FACTS
 from filters.tables.trace_index import PlannedTraces, content, read_partition, read_traces
 from filters.text.minhash import Scheme, sign
 from filters.text.words import said
@@ -45,10 +48,19 @@ _TEXTS: list[tuple[str, pa.DataType]] = [
     ("names", pa.uint64()),
     ("template", pa.uint64()),
 ]
-SCHEMA = pa.schema([*registry.LOCAL, *(pa.field(name, kind) for name, kind in _TEXTS)])
-"""A partition's file: the signals, and what is remembered of the texts, which no rule can see: all that the trace's
-sample is measured from (`content`), and for near duplicates the digest and MinHash signature of the words, and two
-hashes of `filters.text.compared_forms`."""
+REMEMBERED = tuple(name for name, _ in _TEXTS)
+"""What a partition's file remembers of the texts, which no rule can see: all that the trace's sample is measured from
+(`content`), and for near duplicates the digest and MinHash signature of the words, and two hashes of
+`filters.text.compared_forms`."""
+
+
+def file_columns(extractors: tuple[Extractor, ...]) -> pa.Schema:
+    """The columns of a partition's file: the signals, and what is remembered of the texts."""
+    own = {one.name: type(one) for one in extractors if one.name not in registry.FAMILIES}
+    return pa.schema([*registry.local_columns(own), *(pa.field(name, kind) for name, kind in _TEXTS)])
+
+
+SCHEMA = file_columns(())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +68,11 @@ class PartitionTask:
     """One partition to measure: all that a worker needs to know."""
 
     path: Path
-    fingerprint: str
     extractors: tuple[Extractor, ...]
+    identity: Mapping[str, Any]
+    """Of the extractors, by name."""
+    content: str
+    """Digest of the partition's traces and samples."""
     scheme: Scheme | None
     """How texts are signed; None when nobody looks for near duplicates across questions."""
     journals: tuple[Path, ...]
@@ -88,7 +103,7 @@ def measure(
         digest_note(stale).unlink(missing_ok=True)
     todo = []
     for task in tasks:
-        if (_metadata(task.path) or {}).get(_FINGERPRINT) == task.fingerprint.encode():
+        if _is_current(task):
             on_done(len(task.places), len(task.places))
         else:
             todo.append(task)
@@ -101,52 +116,127 @@ def measure(
 
 
 def measure_partition(task: PartitionTask) -> tuple[int, int]:
-    """Measure one partition and write its file; returns its rows, and how many of them were taken over."""
+    """Measure one partition and write its file; returns its rows, and how many of them were taken over whole."""
     samples = {sample.id: sample for sample in read_partition(task.samples, task.number)}
     by_sample: dict[str, list[Trace]] = {}
     for trace in read_traces(task.journals, task.places.tolist()):
         by_sample.setdefault(trace.sample_id, []).append(trace)
     contents = {sample_id: _content(samples[sample_id], by_sample[sample_id]) for sample_id in by_sample}
-    known = _known(task)
-    same = [
-        sample_id
-        for sample_id, digest in zip(*known.select(["sample_id", "content"]).to_pydict().values(), strict=True)
-        if contents.get(sample_id) == digest
-    ]
-    kept = known.filter(pc.is_in(known["sample_id"], pa.array(same, pa.string())))
-    rows: list[dict[str, Any]] = []
-    for sample_id in sorted(by_sample.keys() - set(same)):
-        measured = registry.rows(task.extractors, samples[sample_id], by_sample[sample_id])
-        rows += [row | {"content": contents[sample_id]} for row in measured]
-    if task.scheme is not None:
-        texts = {trace.id: said(trace) for traces in by_sample.values() for trace in traces}
-        signed = sign([texts[row["id"]] for row in rows], task.scheme)
-        columns = (signed.digests.tolist(), signed.signatures, signed.names.tolist(), signed.templates.tolist())
-        for row, digest, signature, names, template in zip(rows, *columns, strict=True):
-            row |= {"words": digest.ljust(16, b"\0"), "signature": signature.tobytes()}
-            row |= {"names": names, "template": template}
-    table = pa.concat_tables([kept, pa.Table.from_pylist(rows, schema=SCHEMA)]).sort_by("id")
+    earlier = _earlier(task, contents)
+    unchanged = set(earlier.rows["sample_id"].to_pylist())
+    missing = tuple(one for one in task.extractors if one.name not in earlier.families)
+
+    def measured(sample_ids: Iterable[str], extractors: tuple[Extractor, ...], *, signed: bool) -> pa.Table:
+        rows = [
+            row | {"content": contents[sample_id]}
+            for sample_id in sorted(sample_ids)
+            for row in registry.rows(extractors, samples[sample_id], by_sample[sample_id])
+        ]
+        if task.scheme is not None and signed:
+            _add_signatures(rows, by_sample, task.scheme)
+        return pa.Table.from_pylist(rows, schema=schema)
+
+    schema = file_columns(task.extractors)
+    kept, complete = earlier.rows, not missing and (earlier.signed or task.scheme is None)
+    if unchanged and not complete:
+        kept = _completed(earlier, measured(unchanged, missing, signed=not earlier.signed), task.extractors)
+    table = pa.concat_tables([kept, measured(by_sample.keys() - unchanged, task.extractors, signed=True)])
+    table = table.sort_by("id")
     metadata = {
-        _EXTRACTORS: orjson.dumps(registry.identity(task.extractors), option=orjson.OPT_SORT_KEYS),
-        _MADE_BY: _made_by(task),
-        _FINGERPRINT: task.fingerprint.encode(),
+        _EXTRACTORS: orjson.dumps(task.identity, option=orjson.OPT_SORT_KEYS),
+        _MADE_BY: _made_by(task.identity, schema.names, task.scheme),
+        _FINGERPRINT: _fingerprint(task, schema.names),
     }
     with digested_path(task.path) as temporary:
         pq.write_table(
             table.replace_schema_metadata(metadata), temporary, compression="zstd", row_group_size=_ROW_GROUP
         )
-    return len(table), len(kept)
+    return len(table), len(kept) if complete else 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EarlierRows:
+    """What an earlier run left of a partition that still holds."""
+
+    rows: pa.Table
+    """Rows of the samples that did not change; what is not valid in them is NULL."""
+    families: frozenset[str]
+    """The families whose values still hold."""
+    signed: bool
+    """Whether the signatures of the texts still hold."""
+
+
+def _add_signatures(rows: list[dict[str, Any]], by_sample: Mapping[str, list[Trace]], scheme: Scheme) -> None:
+    texts = {trace.id: said(trace) for row in rows for trace in by_sample[row["sample_id"]]}
+    signed = sign([texts[row["id"]] for row in rows], scheme)
+    columns = (signed.digests.tolist(), signed.signatures, signed.names.tolist(), signed.templates.tolist())
+    for row, digest, signature, names, template in zip(rows, *columns, strict=True):
+        row |= {"words": digest.ljust(16, b"\0"), "signature": signature.tobytes()}
+        row |= {"names": names, "template": template}
+
+
+def _earlier(task: PartitionTask, contents: Mapping[str, bytes]) -> EarlierRows:
+    """The valid part of the file that an earlier run left."""
+    schema = file_columns(task.extractors)
+    note = _metadata(task.path) or {}
+    always = {*FACTS.names, "signal_errors", "content"}
+    if not {_EXTRACTORS, _MADE_BY} <= note.keys() or not always <= set(pq.read_schema(task.path).names):
+        return EarlierRows(rows=schema.empty_table(), families=frozenset(), signed=False)
+    file = pq.read_table(task.path).replace_schema_metadata(None)
+    made, wanted = orjson.loads(note[_EXTRACTORS]), orjson.loads(orjson.dumps(task.identity))
+    families = frozenset(
+        one.name
+        for one in task.extractors
+        if made.get(one.name) == wanted[one.name] and set(one.columns.names) <= set(file.column_names)
+    )
+    signed = task.scheme is not None and note[_MADE_BY] == _made_by(made, file.column_names, task.scheme)
+    same = [
+        sample_id
+        for sample_id, digest in zip(file["sample_id"].to_pylist(), file["content"].to_pylist(), strict=True)
+        if contents.get(sample_id) == digest
+    ]
+    rows = file.filter(pc.is_in(file["sample_id"], pa.array(same, pa.string())))
+    valid = always | {*(REMEMBERED if signed else ())}
+    valid.update(*(one.columns.names for one in task.extractors if one.name in families))
+    columns = [
+        rows[field.name].cast(field.type) if field.name in valid else pa.nulls(len(rows), field.type)
+        for field in schema
+    ]
+    table = pa.table(columns, schema=schema)
+    errors = [orjson.loads(text or "{}") for text in table["signal_errors"].to_pylist()]
+    still = [{name: why for name, why in error.items() if name in families} for error in errors]
+    return EarlierRows(rows=_with_errors(table, still), families=families, signed=signed)
+
+
+def _completed(earlier: EarlierRows, measured: pa.Table, extractors: tuple[Extractor, ...]) -> pa.Table:
+    """Earlier rows with the values that were measured now; both have the same traces."""
+    rows, measured = earlier.rows.sort_by("id"), measured.sort_by("id")
+    new = {name for one in extractors if one.name not in earlier.families for name in one.columns.names}
+    new |= set() if earlier.signed else {*REMEMBERED} - {"content"}
+    for place, name in enumerate(rows.column_names):
+        if name in new:
+            rows = rows.set_column(place, rows.schema.field(place), measured[name])
+    pairs = zip(rows["signal_errors"].to_pylist(), measured["signal_errors"].to_pylist(), strict=True)
+    both = [orjson.loads(before or "{}") | orjson.loads(now or "{}") for before, now in pairs]
+    order = [one.name for one in extractors]
+    return _with_errors(rows, [{name: error[name] for name in order if name in error} for error in both])
+
+
+def _with_errors(rows: pa.Table, errors: list[dict[str, str]]) -> pa.Table:
+    place = rows.column_names.index("signal_errors")
+    return rows.set_column(place, rows.schema.field(place), pa.array(map(errors_text, errors), pa.string()))
 
 
 def _tasks(
     index: PlannedTraces, extractors: tuple[Extractor, ...], folder: Path, scheme: Scheme | None
 ) -> Iterator[PartitionTask]:
-    own = _identity(extractors, scheme)
+    identity = registry.identity(extractors)
     for number, digest in enumerate(index.digests):
         yield PartitionTask(
             path=folder / f"part-{number:05d}.parquet",
-            fingerprint=fingerprint(own | {"content": f"{digest:032x}"}),
             extractors=extractors,
+            identity=identity,
+            content=f"{digest:032x}",
             scheme=scheme,
             journals=tuple(index.journals),
             samples=index.samples,
@@ -155,28 +245,35 @@ def _tasks(
         )
 
 
-def _identity(extractors: tuple[Extractor, ...], scheme: Scheme | None) -> dict[str, Any]:
-    """What a row depends on besides its sample and traces."""
+def _identity(extractors: Mapping[str, Any], columns: list[str], scheme: Scheme | None) -> dict[str, Any]:
+    """What the rows of a file depend on besides samples and traces; `columns` are those of the file itself."""
     return {
-        "extractors": registry.identity(extractors),
-        "columns": SCHEMA.names,
+        "extractors": extractors,
+        "columns": columns,
         "scheme": None if scheme is None else scheme.as_fields(),
     }
 
 
-def _made_by(task: PartitionTask) -> bytes:
-    return fingerprint(_identity(task.extractors, task.scheme)).encode()
+def _made_by(extractors: Mapping[str, Any], columns: list[str], scheme: Scheme | None) -> bytes:
+    return fingerprint(_identity(extractors, columns, scheme)).encode()
+
+
+def _fingerprint(task: PartitionTask, columns: list[str]) -> bytes:
+    return fingerprint(_identity(task.identity, columns, task.scheme) | {"content": task.content}).encode()
+
+
+def _is_current(task: PartitionTask) -> bool:
+    """Whether the file holds what would be measured; columns of other families may be there or not."""
+    note = _metadata(task.path) or {}
+    if _FINGERPRINT not in note:
+        return False
+    columns = pq.read_schema(task.path).names
+    needed = {name for one in task.extractors for name in one.columns.names}
+    return note[_FINGERPRINT] == _fingerprint(task, columns) and needed <= set(columns)
 
 
 def _content(sample: Sample, traces: list[Trace]) -> bytes:
     return ((content(sample) + sum(map(content, traces))) % (1 << 128)).to_bytes(16)
-
-
-def _known(task: PartitionTask) -> pa.Table:
-    """The rows that an earlier run left, if it measured in the same way."""
-    if (_metadata(task.path) or {}).get(_MADE_BY) != _made_by(task):
-        return SCHEMA.empty_table()
-    return pq.read_table(task.path).replace_schema_metadata(None).cast(SCHEMA)
 
 
 def _metadata(path: Path) -> dict[bytes, bytes] | None:
@@ -189,7 +286,8 @@ def _metadata(path: Path) -> dict[bytes, bytes] | None:
 
 def _in_processes(todo: list[PartitionTask], workers: int, on_done: Callable[[int, int], None]) -> None:
     # Spawned, not forked: the tokenizer and Arrow run threads that do not survive a fork.
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_start_worker) as pool:
+    context, loaded = get_context("spawn"), extensions.loaded_code()
+    with ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker, initargs=(loaded,)) as pool:
         waiting = {pool.submit(measure_partition, task) for task in todo}
         try:
             while waiting:
@@ -205,7 +303,8 @@ def _in_processes(todo: list[PartitionTask], workers: int, on_done: Callable[[in
             pool.shutdown(cancel_futures=True)
 
 
-def _start_worker() -> None:
+def _start_worker(loaded: Sequence[extensions.LoadedFile | str]) -> None:
+    extensions.run_code(loaded)
     # One worker is one core: threads inside would only fight for it.
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     pa.set_cpu_count(1)

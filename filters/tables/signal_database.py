@@ -8,14 +8,16 @@ for, or has no row, its columns are NULL.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from filters.signals.base import VALUE_TYPES
 from filters.signals.registry import COLUMNS, LOCAL
 from filters.signals.schema import SIDE
+from filters.tables.measure import REMEMBERED
 
 SIGNALS = "signals"
 SCRATCH = "scratch"
@@ -30,14 +32,17 @@ class Tables:
     signals: tuple[Path, ...]
     side: Mapping[str, tuple[Path, ...]] = field(default_factory=dict)
     """Files of each side table that was measured, by the family's name."""
+    columns: pa.Schema = COLUMNS
+    """Columns that the table has even where no file has them; those of files are there anyway."""
 
     @classmethod
-    def of(cls, folder: Path) -> "Tables":
+    def of(cls, folder: Path, columns: pa.Schema = COLUMNS) -> "Tables":
         """What lies in a filter folder."""
         side = {name: tuple(sorted(folder.glob(f"{name}/part-*.parquet"))) for name in SIDE}
         return cls(
             signals=tuple(sorted(folder.glob(f"{SIGNALS}/part-*.parquet"))),
             side={name: files for name, files in side.items() if files},
+            columns=columns,
         )
 
     def files(self) -> Iterable[Path]:
@@ -54,10 +59,11 @@ def connect(
     """
     more = more or {}
     connection = closed_database(threads, files=(*tables.files(), *more.values()))
-    _view(connection, "local", tables.signals, LOCAL)
+    local = _local_columns(tables)
+    _view(connection, "local", tables.signals, local)
     for name, path in more.items():
         _view(connection, name, (path,), pq.read_schema(path))
-    joins, columns = [], list(LOCAL.names)
+    joins, columns = [], list(local.names)
     for name, (key, schema) in SIDE.items():
         _view(connection, f"side_{name}", tables.side.get(name, ()), pa.schema([(key, pa.string()), *schema]))
         joins.append(f'LEFT JOIN "side_{name}" USING ("{key}")')
@@ -67,10 +73,32 @@ def connect(
     return connection
 
 
-def empty_database() -> duckdb.DuckDBPyConnection:
+def _local_columns(tables: Tables) -> pa.Schema:
+    """What is measured partition by partition: the project's columns, and those of signals from outside."""
+    beside = {name for _, schema in SIDE.values() for name in schema.names}
+    known = [field for schema in _schemas(tables.signals) for field in schema if _is_signal(field)]
+    asked = [field for field in tables.columns if field.name not in beside]
+    own = {field.name: field for field in (*known, *asked) if field.name not in LOCAL.names}
+    return pa.schema([*LOCAL, *own.values()])
+
+
+def _is_signal(field: "pa.Field[Any]") -> bool:
+    return field.name not in REMEMBERED and field.type in VALUE_TYPES.values()
+
+
+def _schemas(files: Sequence[Path]) -> list[pa.Schema]:
+    """The different schemas of files that may be written by different versions."""
+    found: dict[tuple[str, ...], pa.Schema] = {}
+    for path in files:
+        schema = pq.read_schema(path)
+        found.setdefault(tuple(schema.names), schema)
+    return list(found.values())
+
+
+def empty_database(columns: pa.Schema = COLUMNS) -> duckdb.DuckDBPyConnection:
     """The same with one trace of which nothing is known: constants of a wrong type fail on it, values cannot."""
     connection = closed_database()
-    connection.register("signals", pa.Table.from_pylist([{}], schema=COLUMNS))
+    connection.register("signals", pa.Table.from_pylist([{}], schema=columns))
     return connection
 
 
@@ -101,14 +129,16 @@ _SQL: Mapping[pa.DataType, Literal["VARCHAR", "DOUBLE", "BIGINT", "BOOLEAN"]] = 
 
 
 def _view(connection: duckdb.DuckDBPyConnection, name: str, files: Sequence[Path], schema: pa.Schema) -> None:
-    """A view of files that were written alike; a column that they have not, or that no file has, is NULL."""
-    there = pq.read_schema(files[0]).names if files else []
+    """A view of files; a column that one of them, or none, has is NULL where it is not."""
+    schemas = _schemas(files)
+    there = {name for schema in schemas for name in schema.names}
     columns = ", ".join(
         f'"{column.name}"' if column.name in there else f'NULL::{_SQL[column.type]} AS "{column.name}"'
         for column in schema
     )
     listed = ", ".join(text(str(path.absolute())) for path in files)
-    source = f"FROM read_parquet([{listed}])" if files else "WHERE false"
+    by_name = ", union_by_name = true" if len(schemas) > 1 else ""
+    source = f"FROM read_parquet([{listed}]{by_name})" if files else "WHERE false"
     connection.execute(f'CREATE TEMP VIEW "{name}" AS SELECT {columns} {source}')
 
 

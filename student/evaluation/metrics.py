@@ -13,6 +13,7 @@ from dataclasses import asdict
 from typing import Any
 
 from distill.stats import intervals
+from student.evaluation.own_metrics import OwnMetric, described
 from student.inference.scoring import Prediction, summary
 
 Lines = Sequence[Prediction]
@@ -34,12 +35,14 @@ def measure(
     seed: int,
     facts: Mapping[str, Mapping[str, Any]],
     without_image: Mapping[str, Lines] | None = None,
+    own: Sequence[OwnMetric] = (),
 ) -> dict[str, Any]:
     """The figures of every arm, and of every later arm against every earlier one.
 
     `lines`: an arm's predictions, in the same order of questions for every arm; the order of arms is kept.
     `facts`: what else is known of an arm (its stage, its cost in training), noted beside its figures.
     `without_image`: predictions of the same arms to questions asked without their pictures.
+    `own`: metrics from outside, whose values stand in the predictions.
     """
     unseen = without_image or {}
     names = list(lines)
@@ -49,24 +52,25 @@ def measure(
         for earlier in names[:position]
     }
     return {
-        "arms": {arm: {**figures(lines[arm], unseen.get(arm, ())), **facts.get(arm, {})} for arm in names},
+        "arms": {arm: {**figures(lines[arm], unseen.get(arm, ()), own), **facts.get(arm, {})} for arm in names},
         "deltas": deltas,
         "seed": seed,
+        **({"own_metrics": described(own)} if own else {}),
     }
 
 
-def figures(lines: Lines, without_image: Lines = ()) -> dict[str, Any]:
+def figures(lines: Lines, without_image: Lines = (), own: Sequence[OwnMetric] = ()) -> dict[str, Any]:
     """Everything about one arm: as a whole, by domain, by difficulty, along the way, and without its pictures."""
     return {
-        **overview(lines),
+        **overview(lines, own),
         **running(lines),
-        "domains": {name: overview(group) for name, group in _by_domain(lines).items()},
-        "difficulty": {name: overview(group) for name, group in by_difficulty(lines).items()},
+        "domains": {name: overview(group, own) for name, group in _by_domain(lines).items()},
+        "difficulty": {name: overview(group, own) for name, group in by_difficulty(lines).items()},
         "without_image": unseen(lines, without_image),
     }
 
 
-def overview(lines: Lines) -> dict[str, Any]:
+def overview(lines: Lines, own: Sequence[OwnMetric] = ()) -> dict[str, Any]:
     """The figures of at least one prediction, flat.
 
     hallucination_rate: rationales with an unsupported value, of those in which some value could be checked.
@@ -94,7 +98,14 @@ def overview(lines: Lines) -> dict[str, Any]:
         **_mean("vqa_accuracy", (line.get("vqa_accuracy") for line in lines)),
         **_mean("rouge_l", (line.get("rouge_l") for line in lines)),
         **_mean("rationale_rouge_l", (line.get("rationale_rouge_l") for line in lines)),
+        **{key: value for one in own for key, value in _aggregate(one, lines).items()},
     }
+
+
+def _aggregate(metric: OwnMetric, lines: Lines) -> dict[str, Any]:
+    """Share or mean of a metric from outside, with its interval and the number of replies that it applies to."""
+    found = [line.get(metric.name) for line in lines]
+    return _share(metric.name, found) if metric.kind == "share" else _mean(metric.name, found)
 
 
 def running(lines: Lines) -> dict[str, Any]:

@@ -51,7 +51,7 @@ def write(
         "arms": arms,
         "about": {name: _origin(name, arm) for name, arm in arms.items()},
         "headline": metric_table.table(arms),
-        "more": metric_table.table(arms, metric_table.MORE),
+        "more": metric_table.table(arms, (*metric_table.MORE, *metric_table.own_measures(metrics))),
         "accuracy": plots.estimates(
             "Accuracy of every arm with its interval",
             [_share(name, arm) for name, arm in arms.items()],

@@ -11,7 +11,7 @@ from typing import Any
 from distill.answers.consistency import ASIDE, concluded, conclusion
 from distill.answers.numbers import single
 from distill.answers.reference_metrics import anls, exact_match, relaxed_accuracy, rouge_l, vqa_accuracy
-from distill.answers.verdicts import judge
+from distill.answers.verdicts import is_numeric, judge
 from distill.data.gold_answers import VOTES
 from distill.grounding.chart_table import find_table
 from distill.grounding.check import ground
@@ -27,7 +27,6 @@ REFERENCES = ("rationale", "rationales", "cot", "solution")
 FEW = 20
 """So many unsupported values of a rationale are written out; all are counted."""
 
-_NUMERIC = ("number", "year", "percent", "money")
 _DIGITS = re.compile(r"\d+(?:[.,]\d+)*")
 
 
@@ -107,7 +106,7 @@ def _consistent(sample: Sample, rationale: str, answer: str) -> bool | None:
     if single(result) is None or set(_DIGITS.findall(result)) & set(_DIGITS.findall(answer)):
         return None
     meant = judge(result, answer, sample.answer_type, options=sample.options)
-    return False if meant.verdict == "wrong" and meant.answer_type in _NUMERIC else None
+    return False if meant.verdict == "wrong" and is_numeric(meant.answer_type) else None
 
 
 def _grounded(sample: Sample, reasoning: str, key: str | None, tolerance: float) -> GroundingResult | None:

@@ -6,10 +6,14 @@ Pure: images stay references. How an engine wants them (data URLs, pixels) is th
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from distill.artifacts.manifest import canonical
+from distill.errors import RecipeError
+from distill.extensions import PROMPTS, Extension, load
 from distill.recipe.teachers import Teacher
 from distill.types import ImageRef, Sample
 
@@ -32,9 +36,41 @@ def prompt(teacher: Teacher, sample: Sample, draft: str = "") -> Prompt:
 
     What is inserted goes in as it is, braces and all; other braces of the template are left alone.
     """
+    if teacher.prompt_from_outside:
+        return Prompt(system=teacher.system, images=sample.images, text=_made_by(_outside(teacher), teacher, sample))
     values = {"question": sample.question, "draft": draft, "answer": sample.answer or ""}
     text = _PLACEHOLDER.sub(lambda match: values[match[1]], teacher.prompt)
     return Prompt(system=teacher.system, images=sample.images, text=text)
+
+
+def prompt_key(teacher: Teacher) -> str:
+    """What identifies a teacher's prompt: the text of the template, or the code that makes the text."""
+    return _outside(teacher).code if teacher.prompt_from_outside else teacher.prompt
+
+
+def _outside(teacher: Teacher) -> Extension:
+    return _load(teacher.prompt, teacher._folder)
+
+
+@cache
+def _load(value: str, folder: Path) -> Extension:
+    def lacking(loaded: Any) -> str:
+        return "" if callable(loaded) else "a prompt is a function of a sample that returns the text to ask"
+
+    return load(PROMPTS, value, "teachers.NAME.prompt", folder, lacking)
+
+
+def _made_by(extension: Extension, teacher: Teacher, sample: Sample) -> str:
+    """The text that code from outside makes; it sees the gold answer only where `hinted` says so. RecipeError."""
+    shown = sample if teacher.hinted else replace(sample, answers=())
+    where = f"teachers.{teacher.name}.prompt = {teacher.prompt!r}"
+    try:
+        text = extension.loaded(shown)
+    except Exception as error:
+        raise RecipeError(f"{where} failed on sample {sample.id}: {type(error).__name__}: {error}") from error
+    if not (isinstance(text, str) and text.strip()):
+        raise RecipeError(f"{where} returned {text!r:.60} for sample {sample.id}; it must return the text to ask")
+    return text
 
 
 def messages(asked: Prompt, image_parts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -32,6 +32,7 @@ from distill.types import BadRow, Sample
 from teacher import checks
 from teacher.engines.connect import SOURCE as SOURCE
 from teacher.messages import parse
+from teacher.messages.prompts import prompt_key
 from teacher.messages.request import Model, model_of, precision_key
 from teacher.scheduling.routing import NO_TEACHER, covers, may_share, route
 
@@ -100,7 +101,7 @@ def _asking(teacher: Teacher, model: Model) -> dict[str, Any]:
 
 
 def _author(teacher: Teacher, model: Model) -> dict[str, Any]:
-    return {"model": model.key, "system": teacher.system, "prompt": teacher.prompt, **precision_key(teacher)}
+    return {"model": model.key, "system": teacher.system, "prompt": prompt_key(teacher), **precision_key(teacher)}
 
 
 def content(recipe: Recipe) -> str:

@@ -162,3 +162,43 @@ def test_a_copied_recipe_brings_the_assets_that_it_shares_with_another(tmp_path:
     copied = loading.load(copy_shipped("tiny-studies", tmp_path / "mine"))
     for path in (copied.student.vision, copied.teachers[-1].model, copied.data["test"].source):
         assert copied.local(path).exists()
+
+
+HOT = """
+from distill.recipe.loading import put
+
+def hot(values, recipe):
+    put(values, "stages.reason.learning_rate", 0.5)
+    return "a learning rate of a half"
+
+def broken(values, recipe):
+    values["stages"]["reason"]
+"""
+
+
+@pytest.fixture
+def with_code(tmp_path: Path) -> Path:
+    copy_shipped("tiny-studies", tmp_path / "tiny-studies.toml")
+    (tmp_path / "mine.py").write_text(HOT)
+    return tmp_path / "tiny-studies.toml"
+
+
+def test_an_own_arm_may_be_code_of_a_file_beside_the_recipe(with_code: Path) -> None:
+    read = loading.load(with_code, {"ablate.own.hot.change": "mine.py:hot"})
+    found = arms.arm(read, "hot", seed=read.seed)
+    assert arms.changes(read, found.recipe) == {"stages.reason.learning_rate": 0.5}
+    assert found.about == "a learning rate of a half"
+    assert f'change = "{with_code.parent / "mine.py"}:hot"' in read.to_toml()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("mine.py:broken", r"ablate\.own\.hot\.change = 'mine\.py:broken' failed: TypeError"),
+        ("mine.py:HOT", "defines no HOT"),
+    ],
+)
+def test_an_own_arm_whose_code_fails_says_so(with_code: Path, change: str, message: str) -> None:
+    read = loading.load(with_code, {"ablate.own.hot.change": change})
+    with pytest.raises(RecipeError, match=message):
+        arms.arm(read, "hot", seed=0)

@@ -19,7 +19,7 @@ import pytest
 from PIL import Image
 
 from distill.data import images, reader
-from distill.errors import DataError, MissingExtra
+from distill.errors import DataError, MissingExtra, RecipeError
 from distill.recipe import loading
 from distill.recipe.recipe import Recipe
 from distill.types import BadRow, Sample
@@ -622,3 +622,45 @@ def test_reading_stops_without_reading_the_rest(folder: Path, monkeypatch: pytes
     decoded.clear()
     assert len(list(reader.samples(made(folder, images_root="images")))) == 2000
     assert decoded["images"] < 20, "one picture asked about 2000 times is decoded a few times, not 2000"
+
+
+INVOICES = """
+from distill.data.formats import ImageCell, ParsedRow, RowError, RowQuestion
+
+def invoices(values, source):
+    if "fields" not in values:
+        raise RowError("no_fields", "the row holds no fields")
+    asked = [RowQuestion(text=f"What is the {name}?", answers=(value,)) for name, value in values["fields"].items()]
+    return ParsedRow(images=(ImageCell(column="scan", index=0, value=values["scan"]),), questions=tuple(asked))
+"""
+
+
+def test_a_format_from_a_file_beside_the_recipe_reads_rows_of_any_shape(folder: Path) -> None:
+    (folder / "mine.py").write_text(INVOICES)
+    rows = [{"scan": "0.png", "fields": {"sum": "7", "year": "1999"}}, {"scan": "1.png"}, {"fields": {"sum": "8"}}]
+    found = read(folder, rows, format="mine.py:invoices", max_bad_share=1.0)
+    assert [(item.question, item.answer) for item in found if isinstance(item, Sample)] == [
+        ("What is the sum?", "7"),
+        ("What is the year?", "1999"),
+    ]
+    reasons = [(item.reason, item.detail) for item in found if isinstance(item, BadRow)]
+    assert reasons[0] == ("no_fields", "the row holds no fields")
+    assert reasons[1][0] == "format_failed" and "KeyError" in reasons[1][1]
+
+
+def test_the_code_of_a_format_is_part_of_what_a_source_is(tmp_path_factory: pytest.TempPathFactory) -> None:
+    found = []
+    for text in (INVOICES, INVOICES.replace("What is", "Read")):
+        place = tmp_path_factory.mktemp("formats")
+        (place / "mine.py").write_text(text)
+        write_jsonl(place / "q.jsonl", plain())
+        found.append(reader.source_fields(made(place, format="mine.py:invoices"))["format"])
+    assert found[0] != found[1] and all(value.startswith("sha256:") for value in found)
+
+
+def test_a_format_that_is_not_there_is_refused(folder: Path) -> None:
+    write_jsonl(folder / "q.jsonl", plain())
+    with pytest.raises(RecipeError, match="did you mean 'finevision'"):
+        made(folder, format="finevison")
+    with pytest.raises(RecipeError, match=r"nowhere\.py cannot be read"):
+        list(reader.read(made(folder, images_root="images", format="nowhere.py:rows")))

@@ -2,7 +2,7 @@ from dataclasses import replace
 from itertools import permutations
 
 import pytest
-from run_fixtures import sample, trace
+from run_fixtures import default, sample, trace
 
 from filters.signals.agreement import Agreement, majority_answer
 
@@ -13,7 +13,7 @@ OPEN = sample("How many apples?", answer_type="number")
 def measured(answers, of=FOUR):
     """Rows by trace id, from {id: (teacher, answer)}."""
     traces = [trace(of, answer, teacher=teacher, id=id) for id, (teacher, answer) in answers.items()]
-    return dict(zip(answers, Agreement().measure(of, traces), strict=True))
+    return dict(zip(answers, default(Agreement).measure(of, traces), strict=True))
 
 
 VOTES = {
@@ -90,7 +90,7 @@ def test_the_majority_does_not_depend_on_the_order_of_answers():
 def test_a_teacher_that_was_shown_the_answer_has_no_vote() -> None:
     traces = [trace(FOUR, "4", teacher="a", k=k) for k in range(2)]
     hinted = replace(trace(FOUR, "5", teacher="b"), hinted=True)
-    alone, together = Agreement().measure(FOUR, traces), Agreement().measure(FOUR, [*traces, hinted])
+    alone, together = default(Agreement).measure(FOUR, traces), default(Agreement).measure(FOUR, [*traces, hinted])
     assert together[:2] == alone
     assert together[2] == {"agreement_state": "not_applicable"}
 

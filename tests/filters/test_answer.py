@@ -1,6 +1,6 @@
 from dataclasses import replace
 
-from run_fixtures import sample, trace
+from run_fixtures import default, sample, trace
 
 from filters.signals.answer import Answer
 
@@ -8,7 +8,7 @@ APPLES = sample("How many apples?", "12", answer_type="number")
 
 
 def measured(answer, of=APPLES, **parameters):
-    (row,) = Answer(**parameters).measure(of, [trace(of, answer)])
+    (row,) = default(Answer, **parameters).measure(of, [trace(of, answer)])
     return row
 
 

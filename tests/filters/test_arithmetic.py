@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import orjson
 import pytest
+from run_fixtures import default
 
 from distill.recipe.filter import DEFAULT_RULES, DEFAULT_SIGNALS
 from distill.types import Sample, Trace, Usage
@@ -54,7 +55,9 @@ def test_more_numbers_than_are_read_are_a_state_that_rules_see() -> None:
 
 def test_a_text_beyond_every_limit_is_looked_at_by_no_family_and_the_others_are_measured() -> None:
     long = trace("3 + 4 = 8. " * (MOST_CHARACTERS // 8), name="a")
-    rows = registry.rows((Arithmetic(), Repetition()), SAMPLE, [long, trace("8 + 7 = 15 ones in all", name="b")])
+    rows = registry.rows(
+        (Arithmetic(), default(Repetition)), SAMPLE, [long, trace("8 + 7 = 15 ones in all", name="b")]
+    )
     assert [row["arithmetic_state"] for row in rows] == ["timed_out", "ok"]
     assert [row["repetition_state"] for row in rows] == ["timed_out", "ok"]
 
@@ -93,7 +96,7 @@ def test_odd_characters_pass_through_the_parser_and_the_families(odd: str) -> No
     parsed = parse(f"<think>{text}</think>{odd}")
     charted = replace(SAMPLE, meta={"table": {"red": 8, "blue": 6}})
     families = tuple(
-        FAMILIES[name]() for name in ("arithmetic", "grounding", "steps", "refusal", "format", "repetition")
+        default(FAMILIES[name]) for name in ("arithmetic", "grounding", "steps", "refusal", "format", "repetition")
     )
     (row,) = registry.rows(families, charted, [trace(parsed.reasoning or text, "7")])
     assert row["signal_errors"] is None

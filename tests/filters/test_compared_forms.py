@@ -4,7 +4,7 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from run_fixtures import sample, trace
+from run_fixtures import default, sample, trace
 
 from filters.matching.near_duplicates import LshIndex
 from filters.signals.trace_duplicates import Duplicates
@@ -27,7 +27,7 @@ def near(one: str, other: str) -> bool:
 def within(one: str, other: str) -> bool:
     asked = sample("What is it?")
     traces = [trace(asked, "", text, id=id) for id, text in (("a", one), ("b", other))]
-    return any(row["near_duplicate"] for row in Duplicates(threshold=0.8).measure(asked, traces))
+    return any(row["near_duplicate"] for row in default(Duplicates, threshold=0.8).measure(asked, traces))
 
 
 SENTENCES = TEXT.replace(". ", ".\n").replace("Mr.\n", "Mr. ").split("\n")
@@ -206,7 +206,7 @@ def test_no_chain_leads_from_one_name_to_another_within_a_question() -> None:
     results = []
     for order in permutations(LINKS):
         traces = [trace(asked, "", LINKS[name], id=name) for name in order]
-        rows = Duplicates(threshold=0.6).measure(asked, traces)
+        rows = default(Duplicates, threshold=0.6).measure(asked, traces)
         results.append({each.id: row["duplicate_of"] for each, row in zip(traces, rows, strict=True)})
         assert all(row["other_values"] for row in rows)
     assert all(result == results[0] for result in results)
@@ -233,8 +233,8 @@ def test_rationales_with_another_short_answer_are_no_duplicates() -> None:
     asked = sample("Which colour has the bar?")
     reasoning = "I look at the bar on the left of the chart and compare it with the legend that stands to the right."
     traces = [trace(asked, answer, reasoning, id=answer) for answer in ("blue", "Blue.", "green")]
-    rows = dict(zip(["blue", "Blue.", "green"], Duplicates().measure(asked, traces), strict=True))
+    rows = dict(zip(["blue", "Blue.", "green"], default(Duplicates).measure(asked, traces), strict=True))
     assert rows["blue"]["duplicate_of"] == "Blue." and rows["green"]["duplicate_of"] is None
     assert all(row["other_values"] for row in rows.values())
     inches = [trace(asked, answer, f'{reasoning} It is 5" wide.', id=answer) for answer in ("blue", "green")]
-    assert not any(row["near_duplicate"] for row in Duplicates().measure(asked, inches))
+    assert not any(row["near_duplicate"] for row in default(Duplicates).measure(asked, inches))

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from planted_leaks import RECIPE, plant
 from question_edits import OTHER_WORDS
-from run_fixtures import generate_folder, picture, sample, small_world, trace
+from run_fixtures import default, generate_folder, picture, sample, small_world, trace
 from run_fixtures import recipe as recipe_of
 
 from distill.data.images import sha256
@@ -251,10 +251,10 @@ def test_the_index_is_made_anew_when_the_test_data_change(world, tmp_path):
 
 def test_without_a_test_set_there_is_nothing_to_measure(tmp_path):
     plain = recipe_of(tmp_path)
-    assert prepare(plain, tmp_path / "index") == Contamination()
+    assert prepare(plain, tmp_path / "index") == default(Contamination)
     assert not (tmp_path / "index").exists()
-    assert measured(Contamination(), sample()) == {"contamination_state": "not_applicable"}
-    assert prepare(recipe_of(tmp_path, '[eval]\ndata = "questions"\n'), tmp_path / "index") == Contamination()
+    assert measured(default(Contamination), sample()) == {"contamination_state": "not_applicable"}
+    assert prepare(recipe_of(tmp_path, '[eval]\ndata = "questions"\n'), tmp_path / "index") == default(Contamination)
 
 
 def test_a_test_set_that_cannot_be_read_says_how_to_go_on(tmp_path):
@@ -264,7 +264,7 @@ def test_a_test_set_that_cannot_be_read_says_how_to_go_on(tmp_path):
     with pytest.raises(DataError, match="other"):
         Contamination.from_recipe(recipe_of(tmp_path, '[filter.contamination]\nsources = ["other"]\n'))
     off = recipe_of(tmp_path, '[data.test]\nsource = "nothing.jsonl"\n[filter.contamination]\nsources = []\n')
-    assert prepare(off, tmp_path / "index") == Contamination()
+    assert prepare(off, tmp_path / "index") == default(Contamination)
 
 
 def test_the_filter_drops_the_traces_of_leaked_questions(tmp_path):

@@ -18,12 +18,16 @@ from distill.errors import DataError, RecipeError, StaleError
 from distill.types import ImageRef
 from filters.apply import apply
 from filters.dataset import exports
-from filters.dataset.export_formats import TAGS, without_tags
+from filters.dataset.export_formats import FORMATS, chosen_formats, without_tags
 from filters.dataset.webdataset import Shards, key
 
 ALL = ("llava", "llama-factory", "ms-swift", "webdataset")
 KEEP_ALL = "[filter]\nrules = []\n"
 HOSTILE = "Which tag shows <image> or <bbox>: <img>a</img>, «<video>»?"
+
+
+def formats(names):
+    return chosen_formats(names, Path())
 
 
 def photograph(folder: Path) -> ImageRef:
@@ -68,7 +72,7 @@ def digests(folder: Path):
 
 
 def told(text: str, name) -> str:
-    return without_tags(text, TAGS[name])
+    return without_tags(text, FORMATS[name].tags)
 
 
 def test_every_file_is_named_with_its_examples_and_no_path_is_absolute(run, exported):
@@ -133,7 +137,7 @@ def test_llama_factory_finds_as_many_marks_as_pictures_in_the_file_that_its_inde
         roles = [message[tags["role_tag"]] for message in messages]
         assert roles == [tags["user_tag"], tags["assistant_tag"]]
         text = "".join(message[tags["content_tag"]] for message in messages)
-        assert [text.count(tag) for tag in TAGS["llama-factory"]] == [len(images), 0, 0]
+        assert [text.count(tag) for tag in FORMATS["llama-factory"].tags] == [len(images), 0, 0]
         assert [(folder / path).read_bytes() for path in images] == [one.data for one in example.pictures]
         bare = [messages[0]["content"].removeprefix("<image>" * len(images)), messages[1]["content"]]
         assert bare == [told(message["content"], "llama-factory") for message in example.messages]
@@ -146,7 +150,7 @@ def test_ms_swift_finds_no_mark_of_its_own_but_the_pictures(run, exported, tmp_p
     folder, _ = exported
     file = str(folder / "ms-swift.jsonl")
     rows = datasets.load_dataset("json", data_files=file, split="train", cache_dir=str(tmp_path))
-    cut = re.compile(f"({'|'.join(map(re.escape, TAGS['ms-swift']))})")
+    cut = re.compile(f"({'|'.join(map(re.escape, FORMATS['ms-swift'].tags))})")
     known = originals(run)
     for row in rows:
         example = known[row["id"]]
@@ -230,25 +234,25 @@ def test_trl_makes_batches_of_the_dataset(run, tmp_path):
 
 def test_a_second_export_has_the_same_bytes(run, exported, tmp_path):
     folder, _ = exported
-    exports.write(run / "filter/dataset", tmp_path / "again", ALL, name="run")
+    exports.write(run / "filter/dataset", tmp_path / "again", formats(ALL), name="run")
     assert digests(tmp_path / "again") == digests(folder)
 
 
 def test_unchanged_pictures_are_linked_and_forgotten_ones_go(run, tmp_path):
     dataset, folder = run / "filter/dataset", tmp_path / "exports"
-    exports.write(dataset, folder, ["llava"], name="run")
+    exports.write(dataset, folder, formats(["llava"]), name="run")
     places = {path.name: path.stat().st_ino for path in (folder / "images").rglob("*.*")}
     damaged = sorted((folder / "images").rglob("*.png"))[0]
     damaged.write_bytes(b"x" * damaged.stat().st_size)
     (folder / "images/00").mkdir(exist_ok=True)
     (folder / "images/00/stranger.png").write_bytes(b"x")
-    exports.write(dataset, folder, ["ms-swift"], name="run", before=[folder])
+    exports.write(dataset, folder, formats(["ms-swift"]), name="run", before=[folder])
     after = {path.name: path.stat().st_ino for path in (folder / "images").rglob("*.*")}
     assert set(after) == set(places)
     assert {name for name in after if after[name] != places[name]} == {damaged.name}
     assert sha256(damaged.read_bytes()).startswith(damaged.stem)
     assert {path.name for path in folder.iterdir()} == {"README.md", "images", "ms-swift.jsonl"}
-    assert exports.write(dataset, folder, [], name="run") == {} and not folder.exists()
+    assert exports.write(dataset, folder, formats([]), name="run") == {} and not folder.exists()
 
 
 def test_filtering_writes_what_the_recipe_asks_for_and_uses_its_pictures_again(tmp_path):
@@ -268,13 +272,13 @@ def test_filtering_writes_what_the_recipe_asks_for_and_uses_its_pictures_again(t
 
 
 def test_where_links_are_refused_pictures_are_written(run, tmp_path, monkeypatch):
-    exports.write(run / "filter/dataset", tmp_path / "one", ["llava"], name="run")
+    exports.write(run / "filter/dataset", tmp_path / "one", formats(["llava"]), name="run")
 
     def refuse(*_: object) -> None:
         raise OSError("no links here")
 
     monkeypatch.setattr(Path, "hardlink_to", refuse)
-    exports.write(run / "filter/dataset", tmp_path / "two", ["llava"], name="run", before=[tmp_path / "one"])
+    exports.write(run / "filter/dataset", tmp_path / "two", formats(["llava"]), name="run", before=[tmp_path / "one"])
     assert digests(tmp_path / "two") == digests(tmp_path / "one")
 
 
@@ -282,7 +286,7 @@ def test_what_a_killed_export_left_does_not_enter_the_next_one(run, exported, tm
     left = tmp_path / ".exports.tmp" / "images" / "00"
     left.mkdir(parents=True)
     (left / "half.png").write_bytes(b"half")
-    exports.write(run / "filter/dataset", tmp_path / "exports", ALL, name="run")
+    exports.write(run / "filter/dataset", tmp_path / "exports", formats(ALL), name="run")
     assert digests(tmp_path / "exports") == digests(exported[0])
     assert [path.name for path in tmp_path.iterdir()] == ["exports"]
 
@@ -358,3 +362,43 @@ def test_another_card_or_export_makes_nothing_stale_and_measures_nothing(tmp_pat
     assert apply(recipe(tmp_path, wanted), tmp_path / "run") == after
     again = apply(recipe(tmp_path, KEEP_ALL), tmp_path / "run")
     assert not (tmp_path / "run/filter/exports").exists() and again.outputs == before.outputs
+
+
+CHAT = """
+from filters.dataset.export_formats import ExportFormat
+
+chat = ExportFormat(
+    file="chat.json",
+    record=lambda example, paths: {"id": example.id, "turns": len(example.messages), "pictures": list(paths)},
+    tags=("<bbox>",),
+    guide="## Chat of {name}",
+)
+"""
+
+
+def test_a_form_from_a_file_beside_the_recipe_is_written_and_measures_nothing(run, tmp_path):
+    import shutil
+
+    folder = Path(shutil.copytree(run.parent, tmp_path / "w"))
+    (folder / "mine.py").write_text(CHAT)
+    settings = f'{KEEP_ALL}exports = ["llava", "mine.py:chat"]\n'
+    before = apply(recipe(folder, KEEP_ALL), folder / "run")
+    done = apply(recipe(folder, settings), folder / "run")
+    assert done.fingerprint == before.fingerprint and done.counts["measured"] == 0
+    written = folder / "run/filter/exports"
+    records = orjson.loads((written / "chat.json").read_bytes())
+    assert len(records) == done.counts["selected"] == done.outputs["exports/chat.json"].count
+    assert all((written / path).is_file() for record in records for path in record["pictures"])
+    guide = (written / "README.md").read_text()
+    assert "## Chat of" in guide and "letters that this trainer takes" in guide
+    (folder / "mine.py").write_text(CHAT.replace('"turns"', '"messages"'))
+    apply(recipe(folder, settings), folder / "run")
+    assert "messages" in orjson.loads((written / "chat.json").read_bytes())[0]
+
+
+def test_a_form_that_is_none_or_fails_says_so(run, tmp_path):
+    (tmp_path / "mine.py").write_text(CHAT.replace("len(example.messages)", "example.turns"))
+    with pytest.raises(RecipeError, match=r"mine\.py:chat' failed on trace .*: AttributeError"):
+        exports.export(run, ["llava", f"{tmp_path / 'mine.py'}:chat"], tmp_path / "out")
+    with pytest.raises(RecipeError, match=r"an export is a .*ExportFormat"):
+        exports.export(run, [f"{tmp_path / 'mine.py'}:ExportFormat"], tmp_path / "out")

@@ -5,6 +5,7 @@ from typing import Any
 
 import orjson
 import pytest
+from run_fixtures import default
 
 from distill.types import Sample, Trace, Usage
 from filters.signals.grounding import FEW, Grounding
@@ -19,7 +20,7 @@ def measured(text: str, meta: dict[str, Any], question: str = "What is the sum o
         finish_reason="stop", usage=Usage(), params={}, model="m", revision="r", engine={}, prompt_sha="",
         latency_s=0.0, created="",
     )  # fmt: skip
-    (row,) = Grounding().measure(sample, [trace])
+    (row,) = default(Grounding).measure(sample, [trace])
     assert set(row) <= set(Grounding.columns.names)
     return row
 

@@ -1,7 +1,7 @@
 import json
 
 import pytest
-from run_fixtures import recipe, sample, trace
+from run_fixtures import default, recipe, sample, trace
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from distill.errors import ModelError
@@ -63,5 +63,5 @@ def test_an_unreadable_tokenizer_is_an_error_before_anything_is_measured(folder)
 
 
 def test_a_failed_request_has_no_length(folder):
-    (row,) = Length().measure(sample(), [trace(outcome="error", reasoning="", answer="")])
+    (row,) = default(Length).measure(sample(), [trace(outcome="error", reasoning="", answer="")])
     assert row == {"length_state": "not_applicable"}

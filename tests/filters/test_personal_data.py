@@ -1,7 +1,7 @@
 import time
 
 import pytest
-from run_fixtures import recipe, sample, trace
+from run_fixtures import default, recipe, sample, trace
 
 from distill.errors import RecipeError
 from filters.signals import personal_data
@@ -10,7 +10,7 @@ from filters.signals.registry import build, identity
 
 
 def kinds(text):
-    (row,) = Sensitive().measure(sample(), [trace(reasoning=text)])
+    (row,) = default(Sensitive).measure(sample(), [trace(reasoning=text)])
     assert row["sensitive"] == (row["sensitive_kinds"] is not None) == (row["sensitive_count"] > 0)
     return row["sensitive_kinds"]
 
@@ -104,7 +104,7 @@ def test_the_identity_names_the_libraries_that_check(tmp_path, monkeypatch):
 
 
 def test_every_finding_counts_and_none_is_kept():
-    (row,) = Sensitive().measure(sample(), [trace(reasoning="a@b.de, c@d.fr", answer="Tel. 030 1234567")])
+    (row,) = default(Sensitive).measure(sample(), [trace(reasoning="a@b.de, c@d.fr", answer="Tel. 030 1234567")])
     assert row == {
         "sensitive_state": "ok",
         "sensitive": True,
@@ -116,7 +116,7 @@ def test_every_finding_counts_and_none_is_kept():
 
 def test_an_empty_trace_has_nothing_to_hide():
     empty = trace(reasoning="", answer="", outcome="error")
-    (row,) = Sensitive().measure(sample(), [empty])
+    (row,) = default(Sensitive).measure(sample(), [empty])
     assert row["sensitive_state"] in ("not_applicable", "ok") and not row.get("sensitive")
 
 

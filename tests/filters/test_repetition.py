@@ -4,7 +4,7 @@ import zlib
 
 import numpy as np
 import pytest
-from run_fixtures import sample, trace
+from run_fixtures import default, sample, trace
 
 from filters.signals.repetition import Repetition, compression, loop_length, repeated_share
 from filters.text.shingles import hashed, shingled
@@ -20,7 +20,7 @@ def of(text):
 
 
 def measured(reasoning, **parameters):
-    (row,) = Repetition(**parameters).measure(sample(), [trace(reasoning=reasoning)])
+    (row,) = default(Repetition, **parameters).measure(sample(), [trace(reasoning=reasoning)])
     return row
 
 
@@ -37,7 +37,7 @@ def test_the_share_of_repeated_ngrams_is_one_minus_unique_over_total():
 
 
 def test_a_text_shorter_than_one_ngram_is_not_measured():
-    (row,) = Repetition(ngram=4).measure(sample(), [trace(reasoning="so", answer="4")])
+    (row,) = default(Repetition, ngram=4).measure(sample(), [trace(reasoning="so", answer="4")])
     assert row == {"repetition_state": "not_applicable"}
 
 
@@ -75,12 +75,12 @@ def test_the_tail_loop_agrees_with_trying_every_suffix():
 
 def test_a_word_cut_by_the_token_limit_does_not_hide_the_loop():
     cut = trace(reasoning=LOOP + "row tw", answer="", finish_reason="length", outcome="truncated_thinking")
-    (row,) = Repetition().measure(sample(), [cut])
+    (row,) = default(Repetition).measure(sample(), [cut])
     assert row["repetition_tail"] > 0.99
 
 
 def test_the_raw_text_is_measured_when_nothing_could_be_parsed():
-    (row,) = Repetition().measure(sample(), [trace(reasoning="", answer="", outcome="malformed")])
+    (row,) = default(Repetition).measure(sample(), [trace(reasoning="", answer="", outcome="malformed")])
     assert row["repetition_state"] == "not_applicable"  # the fixture's raw text is two tags
 
 

@@ -8,16 +8,18 @@ import pytest
 from run_fixtures import generate_folder, picture, recipe, sample, small_world, trace
 
 from distill.recipe.filter import Filter, Mix, Rule, Select
+from distill.recipe.recipe import Recipe
 from filters.apply import apply
 from filters.decisions import decide
 from filters.decisions.rules import check
 from filters.report import overlap, teachers, thresholds
 from filters.report import table as report_table
-from filters.signals import schema
+from filters.signals import registry, schema
 from filters.tables import side_tables
 from filters.tables.signal_database import Tables
 from filters.tables.trace_index import index
 
+SCHEMAS = registry.schemas(Recipe())
 RULES = """
 [[filter.rules]]
 name = "incomplete"
@@ -56,7 +58,7 @@ def decided(run, chosen, select):
     tables = Tables.of(run / "filter")
     decide.decide(check(Filter(rules=tuple(chosen))), select, tables, path)
     rows = pq.read_table(path).to_pylist()
-    facts = report_table.gather(decide.database(tables, path))
+    facts = report_table.gather(decide.database(tables, path), SCHEMAS)
     return sum(row["kept"] for row in rows), sum(row["selected"] for row in rows), facts
 
 
@@ -99,7 +101,7 @@ def compare(run, values, tmp_path):
     side_tables.write(side_tables.part(run / "filter/student", 0), rows, schema.STUDENT, {})
     database = decide.database(Tables.of(run / "filter"), run / "filter/decisions.parquet")
     traces = index(run / "generate", tmp_path / "samples", 10_000)
-    return teachers.compare(report_table.gather(database), traces, "words")
+    return teachers.compare(report_table.gather(database, SCHEMAS), traces, "words")
 
 
 def two_teachers(tmp_path, questions=40):
@@ -127,7 +129,7 @@ def test_teachers_that_differ_by_chance_are_not_ranked_as_sure(tmp_path):
 def test_without_fit_the_page_says_how_to_get_it(run, tmp_path):
     database = decide.database(Tables.of(run / "filter"), run / "filter/decisions.parquet")
     traces = index(run / "generate", tmp_path / "samples", 10_000)
-    found = teachers.compare(report_table.gather(database), traces, "words")
+    found = teachers.compare(report_table.gather(database, SCHEMAS), traces, "words")
     assert "was not measured" in found.verdict and "filter.student.per_teacher" in found.verdict
     shown = {label: cells for label, _, cells in found.rows}
     assert found.teachers == ["brief", "structured"] and shown["traces"] == ["12", "36"]
@@ -137,7 +139,7 @@ def test_without_fit_the_page_says_how_to_get_it(run, tmp_path):
 
 def test_groups_of_near_duplicates_are_counted_by_size(run):
     database = decide.database(Tables.of(run / "filter"), run / "filter/decisions.parquet")
-    found = overlap.duplicates(report_table.gather(database))
+    found = overlap.duplicates(report_table.gather(database, SCHEMAS))
     table = pq.read_table(run / "filter/corpus/part-00000.parquet").to_pylist()
     sizes = Counter(row["corpus_cluster_size"] for row in table if row["corpus_duplicate"] is False)
     assert found.clusters == sum(count for size, count in sizes.items() if size > 1)
@@ -167,7 +169,7 @@ def test_only_a_question_with_its_picture_is_called_a_leak(tmp_path):
     read = recipe(tmp_path, f"{LEAKS}[filter]\nrules = []\n")
     apply(read, tmp_path / "run")
     database = decide.database(Tables.of(tmp_path / "run/filter"), tmp_path / "run/filter/decisions.parquet")
-    found = overlap.contamination(report_table.gather(database))
+    found = overlap.contamination(report_table.gather(database, SCHEMAS))
     assert (found.checked, found.leaks, found.selected, len(found.examples)) == (2, 1, 1, 1)
     text = (tmp_path / "run/filter/report.html").read_text()
     assert "1 selected traces are about a question and picture of a test set" in text

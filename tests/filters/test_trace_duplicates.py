@@ -2,7 +2,7 @@ import time
 from itertools import permutations
 
 import numpy as np
-from run_fixtures import sample, trace
+from run_fixtures import default, sample, trace
 
 from filters.signals import trace_duplicates
 from filters.signals.trace_duplicates import Duplicates, components, similarities
@@ -25,7 +25,8 @@ def edited(*places):
 
 def measured(traces, **parameters):
     return {
-        row_of.id: row for row_of, row in zip(traces, Duplicates(**parameters).measure(FOUR, traces), strict=True)
+        row_of.id: row
+        for row_of, row in zip(traces, default(Duplicates, **parameters).measure(FOUR, traces), strict=True)
     }
 
 
@@ -143,6 +144,6 @@ def test_only_usable_traces_have_a_place_in_the_order_of_diversity():
 
 def test_a_line_of_dashes_without_end_takes_no_time_that_grows_with_its_square():
     before = time.thread_time()
-    rows = Duplicates().measure(sample(), [trace(sample(), reasoning="It is 7 > 6. " + "-" * 65_000)])
+    rows = default(Duplicates).measure(sample(), [trace(sample(), reasoning="It is 7 > 6. " + "-" * 65_000)])
     assert rows[0]["duplicates_state"] == "ok"
     assert time.thread_time() - before < 1.0

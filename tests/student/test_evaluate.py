@@ -10,7 +10,8 @@ import pytest
 import student_worlds as worlds
 
 from distill.artifacts.journal import read_jsonl
-from distill.errors import DataError, StaleError
+from distill.commands.status import evaluation as evaluation_text
+from distill.errors import DataError, RecipeError, StaleError
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
 from distill.stats import intervals
@@ -230,3 +231,42 @@ def test_answers_are_judged_as_the_filter_judges_them():
 def test_a_student_of_two_modes_can_be_asked_for_answers_alone(place: Path):
     recipe = load(place / "recipe.toml", {"eval.think": "false"})
     assert all(sample.question.endswith(" /no_think") for sample in evaluation._questions(recipe))
+
+
+SHORT = """
+from student.evaluation.own_metrics import OwnMetric
+
+own_short = OwnMetric(name="own_short", label="short answers", kind="share",
+    value=lambda sample, prediction: len(prediction["answer"].split()) <= 1 if sample.domain == "charts" else None)
+own_length = OwnMetric(name="own_length", label="characters", kind="mean",
+    value=lambda sample, prediction: len(prediction["text"]))
+wrong = OwnMetric(name="accuracy", label="a", kind="share", value=len)
+"""
+
+
+def test_metrics_from_a_file_judge_the_replies_that_are_there(evaluated: Path, tmp_path: Path):
+    folder = Path(shutil.copytree(evaluated, tmp_path / "w"))
+    (folder / "mine.py").write_text(SHORT)
+    replies = (folder / "run/eval/replies.jsonl").read_bytes()
+    named = {"eval.metrics": '["mine.py:own_short", "mine.py:own_length"]'}
+    done = evaluate(load(folder / "recipe.toml", named), folder / "run")
+    assert (folder / "run/eval/replies.jsonl").read_bytes() == replies
+    arm = metrics(folder)["arms"]["distilled"]
+    said = [line for line in predictions(folder) if line["arm"] == "distilled"]
+    short = [line["own_short"] for line in said if line["own_short"] is not None]
+    assert arm["own_short_n"] == len(short) == 6 and arm["own_short"] == sum(short) / 6
+    assert arm["own_short_ci95"] == list(intervals.wilson(sum(short), 6))
+    assert arm["own_length"] == sum(len(line["text"]) for line in said) / 12
+    assert arm["domains"]["scenes"]["own_short"] is None
+    assert "short answers" in (folder / "run/eval/report.html").read_text()
+    assert "short answers" in evaluation_text(folder / "run")
+    assert done.fields["metrics.own_short"].startswith("sha256:")
+    evaluate(load(folder / "recipe.toml"), folder / "run")
+    assert "own_metrics" not in metrics(folder)
+
+
+def test_a_metric_that_cannot_be_used_is_refused_before_a_student_is_asked(evaluated: Path, tmp_path: Path):
+    folder = Path(shutil.copytree(evaluated, tmp_path / "w"))
+    (folder / "mine.py").write_text(SHORT)
+    with pytest.raises(RecipeError, match="its name must begin with own_"):
+        evaluate(load(folder / "recipe.toml", {"eval.metrics": '["mine.py:wrong"]'}), folder / "run")

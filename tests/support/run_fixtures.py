@@ -4,6 +4,7 @@ import io
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import orjson
@@ -102,6 +103,11 @@ def recipe(folder: Path, text: str = "") -> Recipe:
     path = folder / "recipe.toml"
     path.write_text(RECIPE + text, encoding="utf-8")
     return load(path)
+
+
+def default(family: Any, **parameters: Any) -> Any:
+    """A family of signals as an empty recipe sets it, but for these parameters."""
+    return replace(family.from_recipe(Recipe()), **parameters)
 
 
 def generate_folder(

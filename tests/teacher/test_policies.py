@@ -178,3 +178,32 @@ def test_what_cannot_mean_anything_is_refused_before_anything_is_asked(
     world.rows_about(1, difficulty="hard")
     with pytest.raises(RecipeError, match=message):
         world.generate("run", {"name": "t", **teacher})
+
+
+ASK = """
+def ask(sample):
+    return f"{sample.question} It is one of {len(sample.answers)}."
+
+def nothing(sample):
+    return ""
+"""
+
+
+def test_a_prompt_from_a_file_beside_the_recipe_asks_what_its_function_returns(world: World) -> None:
+    world.rows_about(2, answer="4")
+    (world.folder / "mine.py").write_text(ASK)
+    _, plain = world.generate("plain", {"name": "t", "prompt": "{question} It is one of 0."})
+    done, own = world.generate("own", {"name": "t", "prompt": "mine.py:ask"})
+    assert {record["id"] for record in own} == {record["id"] for record in plain}, "the gold answer is not shown"
+    assert done.fields["teachers.t.prompt"].startswith("sha256:")
+    _, hinted = world.generate("hinted", {"name": "t", "prompt": "mine.py:ask", "hinted": True})
+    assert not {record["prompt_sha"] for record in hinted} & {record["prompt_sha"] for record in own}
+
+
+def test_a_prompt_whose_function_returns_no_text_stops_before_anything_is_asked(world: World) -> None:
+    world.rows_about(1)
+    (world.folder / "mine.py").write_text(ASK)
+    with pytest.raises(RecipeError, match="must return the text to ask"):
+        world.generate("run", {"name": "t", "prompt": "mine.py:nothing"})
+    with pytest.raises(RecipeError, match="defines no nobody"):
+        world.generate("other", {"name": "t", "prompt": "mine.py:nobody"})

@@ -1,0 +1,43 @@
+"""Answer types from outside the project: a user's file or an installed package says when two answers are the same.
+
+A type is known to a process from the moment it is made, by its name. A sample's `answer_type` is the name, an @ and
+the beginning of the digest of its code, so that another code judges anew. Which code is loaded is the business of
+`distill.data.formats`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from distill.answers.compare import CompareResult, correct, undecided, wrong
+from distill.answers.number_answers import GoldAnswer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnAnswerType:
+    """A type of answers and its judge."""
+
+    name: str
+    """Begins with own_."""
+    same: Callable[[str, str], bool | None]
+    """Whether a prediction says the same as the gold answer; None leaves it open. Both are final answers, plain."""
+    numeric: bool = False
+    """Whether a rationale that ends in another number contradicts the answer."""
+
+    def __post_init__(self) -> None:
+        _TYPES[self.name] = self
+
+    def compare(self, text: str, gold: GoldAnswer) -> CompareResult:
+        """The verdict on one answer; a judge that fails leaves it undecided."""
+        try:
+            same = self.same(text, gold.text)
+        except Exception:
+            return undecided("own_type_failed")
+        return undecided("own_type") if same is None else correct("own_type") if same else wrong("own_type")
+
+
+_TYPES: dict[str, OwnAnswerType] = {}
+
+
+def find(answer_type: str) -> OwnAnswerType | None:
+    """The type that a sample's `answer_type` means; None where this process knows none."""
+    return _TYPES.get(answer_type.partition("@")[0])

@@ -1,0 +1,193 @@
+"""Other people's code: an object that a recipe names by its file ("mine.py:Hedging") or by a package's entry point.
+
+A file lies beside the recipe and is run because the recipe names it, when it is first needed, and only then. It may
+import installed packages, but no other file beside it: the digest of the one file stands for all its code. What an
+object must be able to do is checked by the package that uses it.
+"""
+
+import hashlib
+import re
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from importlib import import_module, metadata
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from distill.errors import RecipeError
+
+SIGNALS = "cot_distill.signals"
+METRICS = "cot_distill.metrics"
+ANSWER_TYPES = "cot_distill.answer_types"
+DATA_FORMATS = "cot_distill.data_formats"
+EXPORT_FORMATS = "cot_distill.export_formats"
+PROMPTS = "cot_distill.prompts"
+ARMS = "cot_distill.arms"
+"""Groups of entry points: one for each kind of thing that can be added from outside."""
+
+_FILE = re.compile(r"(?P<file>.+\.py):(?P<name>[A-Za-z_]\w*)")
+_MODULE = "cot_distill_file_"
+_packages: set[str] = set()
+"""Modules of installed packages that brought something."""
+_code: dict[tuple[str, str], str] = {}
+"""What identifies the code of each loaded class or function, by its module and name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extension:
+    """A loaded object, and what identifies the code that defines it."""
+
+    value: str
+    """As the recipe names it."""
+    loaded: Any
+    code: str
+    """sha256 of its file, or name and version of its package."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedFile:
+    """A file that this process has run: enough for another process to run the same."""
+
+    path: str
+    sha256: str
+
+
+def file_and_name(value: str) -> tuple[str, str] | None:
+    """The two parts of FILE.py:NAME; None for any other value."""
+    found = _FILE.fullmatch(value)
+    return (found["file"], found["name"]) if found else None
+
+
+def problem(group: str, value: str, known: Iterable[str]) -> str:
+    """What is wrong with a name that is neither one of `known`, nor FILE.py:NAME, nor an entry point; else ''.
+
+    Runs no file and imports no package.
+    """
+    known = sorted(known)
+    if value in known or file_and_name(value) is not None:
+        return ""
+    installed = sorted(point.name for point in metadata.entry_points(group=group))
+    if value in installed:
+        return ""
+    from difflib import get_close_matches
+
+    nearest = get_close_matches(value, [*known, *installed], n=1)
+    hint = f"did you mean {nearest[0]!r}? " if nearest else ""
+    return (
+        f"{value!r} is not known; {hint}known: {', '.join([*known, *installed])}; "
+        f'from your own file write "FILE.py:NAME", from a package the name of its entry point in {group}'
+    )
+
+
+def load(group: str, value: str, key: str, folder: Path, check: Callable[[Any], str]) -> Extension:
+    """The object that a recipe key names; files are relative to `folder`, that of the recipe.
+
+    `check` says what the object lacks, '' when nothing. Raises RecipeError.
+    """
+    named = file_and_name(value)
+    if named is not None:
+        path = (folder / Path(named[0]).expanduser()).resolve()
+        loaded, code = _from_file(path, named[1], f"{key} = {value!r}")
+    else:
+        loaded, code = _from_package(group, value, key)
+    if lacking := check(loaded):
+        raise RecipeError(f"{key} = {value!r}: {lacking} (docs/extending.md shows a whole one)")
+    _code[_address(loaded)] = code
+    return Extension(value=value, loaded=loaded, code=code)
+
+
+def code_of(loaded: Any) -> str | None:
+    """What identifies the code of a class or function that `load` returned; None for the project's own."""
+    return _code.get(_address(loaded))
+
+
+def loaded_code() -> tuple[LoadedFile | str, ...]:
+    """The files that this process has run and the modules of packages, for `run_code` in a process that it starts."""
+    modules = [module for name, module in sys.modules.items() if name.startswith(_MODULE)]
+    files = [LoadedFile(str(module.__file__), module.__name__.removeprefix(_MODULE)) for module in modules]
+    return (*files, *sorted(_packages))
+
+
+def run_code(loaded: Sequence[LoadedFile | str]) -> None:
+    """Run what a parent process has run, so that its objects can be unpickled here."""
+    for code in loaded:
+        if isinstance(code, str):
+            import_module(code)
+        else:
+            path = Path(code.path)
+            source = path.read_bytes()
+            if hashlib.sha256(source).hexdigest() != code.sha256:
+                raise RecipeError(f"{path}: the file was changed while it was in use; run the same command again")
+            _module(path, source, code.path)
+
+
+def _address(loaded: Any) -> tuple[str, str]:
+    return str(getattr(loaded, "__module__", "")), str(getattr(loaded, "__qualname__", id(loaded)))
+
+
+def _from_file(path: Path, name: str, where: str) -> tuple[Any, str]:
+    try:
+        source = path.read_bytes()
+    except OSError as error:
+        raise RecipeError(f"{where}: {path} cannot be read ({error.strerror}); correct the path") from None
+    module = _module(path, source, where)
+    if not hasattr(module, name):
+        defined = [key for key, item in vars(module).items() if getattr(item, "__module__", "") == module.__name__]
+        raise RecipeError(
+            f"{where}: {path} defines no {name}; it defines {', '.join(sorted(defined)) or 'nothing'}; "
+            "correct the name after the colon"
+        )
+    return getattr(module, name), f"sha256:{hashlib.sha256(source).hexdigest()}"
+
+
+def _module(path: Path, source: bytes, where: str) -> ModuleType:
+    """The module of a file's source. Its name holds the digest, so a changed file is another module."""
+    name = f"{_MODULE}{hashlib.sha256(source).hexdigest()}"
+    if name in sys.modules:
+        return sys.modules[name]
+    module = ModuleType(name)
+    module.__file__ = str(path)
+    sys.modules[name] = module  # dataclasses and pickle look a class up by its module's name
+    try:
+        exec(compile(source, str(path), "exec"), vars(module))
+    except Exception as error:
+        del sys.modules[name]
+        raise RecipeError(
+            f"{where}: {path}{_line(error, str(path))}: {type(error).__name__}: {error}; correct the file. It may "
+            "import installed packages and cot-distill, but no other file beside it"
+        ) from error
+    return module
+
+
+def _line(error: Exception, path: str) -> str:
+    """Where in the file an error arose: its last line that the error passed through."""
+    lines = [error.lineno] if isinstance(error, SyntaxError) else []
+    step = error.__traceback__
+    while step is not None:
+        if step.tb_frame.f_code.co_filename == path:
+            lines.append(step.tb_lineno)
+        step = step.tb_next
+    return f", line {lines[-1]}" if lines else ""
+
+
+def _from_package(group: str, value: str, key: str) -> tuple[Any, str]:
+    points = list(metadata.entry_points(group=group, name=value))
+    if not points:
+        raise RecipeError(f"{key}: {problem(group, value, ())}")
+    packages = sorted({point.dist.name for point in points if point.dist is not None})
+    if len(packages) > 1:
+        raise RecipeError(
+            f"{key} = {value!r}: the packages {', '.join(packages)} both bring it (entry points in {group}); "
+            "uninstall all but one"
+        )
+    try:
+        loaded = points[0].load()
+    except Exception as error:
+        raise RecipeError(
+            f"{key} = {value!r}: {points[0].value} of the package {', '.join(packages)} cannot be imported: "
+            f"{type(error).__name__}: {error}; install what it lacks, or another version of it"
+        ) from error
+    _packages.add(points[0].module)
+    package = points[0].dist
+    return loaded, f"{package.name} {package.version}" if package is not None else points[0].value

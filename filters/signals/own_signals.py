@@ -1,0 +1,117 @@
+"""Families of signals from outside the project: from a file that the recipe names, or from an installed package.
+
+What such a family must be is what `filters.signals.registry.Extractor` says. Its rows are checked where the project's
+own are trusted, and what is wrong with one is that trace's counted error.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import is_dataclass
+from inspect import isclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from distill import extensions
+from distill.errors import RecipeError
+from distill.recipe.filter import SIGNAL_NAMES
+from distill.recipe.recipe import Recipe
+from filters.signals.base import VALUE_TYPES
+from filters.signals.schema import FACTS
+
+if TYPE_CHECKING:
+    from filters.signals.registry import Extractor
+
+_KEY = "filter.signals"
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+
+
+def load(recipe: Recipe, taken: Mapping[str, pa.Schema]) -> "dict[str, type[Extractor]]":
+    """The families of filter.signals that are none of the project's, each under its own name.
+
+    `taken` has the columns of the families that are there. Raises RecipeError for a family that cannot be used, or
+    whose name or columns another one has.
+    """
+    found: dict[str, type[Extractor]] = {}
+    owner = {column: family for family, schema in taken.items() for column in schema.names}
+    for value in recipe.filter.signals:
+        if value in SIGNAL_NAMES:
+            continue
+        family = extensions.load(extensions.SIGNALS, value, _KEY, recipe.path.parent, lacking).loaded
+        if family.name in {*SIGNAL_NAMES, *found, *FACTS.names}:
+            raise RecipeError(
+                f"{_KEY} = {value!r}: another signal or column is called {family.name!r}; give it another name"
+            )
+        for column in family.columns.names:
+            if column in owner:
+                raise RecipeError(
+                    f"{_KEY} = {value!r}: its column {column} is already one of the signal {owner[column]}; "
+                    "give it another name"
+                )
+        owner |= dict.fromkeys(family.columns.names, family.name)
+        found[family.name] = family
+    return found
+
+
+def lacking(family: Any) -> str:
+    """What keeps an object from being a family of signals; '' for one that is."""
+    if not (isclass(family) and is_dataclass(family)):
+        return f"a signal is a class with @dataclass(frozen=True), this is {type(family).__name__}"
+    return _lacking_parts(family)
+
+
+def _lacking_parts(family: Any) -> str:
+    wrong = {
+        "name": not (isinstance(getattr(family, "name", None), str) and _NAME.fullmatch(family.name)),
+        "version": not isinstance(getattr(family, "version", None), str),
+        "scope": getattr(family, "scope", None) not in ("trace", "sample"),
+        "columns": not isinstance(getattr(family, "columns", None), pa.Schema),
+        "from_recipe": not callable(getattr(family, "from_recipe", None)),
+        "measure": not callable(getattr(family, "measure", None)),
+    }
+    meaning = {
+        "name": "a text of small letters, digits and _",
+        "version": "a text, raised whenever the same trace could get another value",
+        "scope": "'trace' or 'sample'",
+        "columns": "made by filters.signals.base.family(name, ...)",
+        "from_recipe": "a class method that makes it from the recipe",
+        "measure": "a method of a sample and its traces that returns a row for each trace",
+    }
+    for part, is_wrong in wrong.items():
+        if is_wrong:
+            return f"{family.__name__}.{part} is missing or wrong: it is {meaning[part]}"
+    return _wrong_columns(family.name, family.columns)
+
+
+def _wrong_columns(name: str, columns: pa.Schema) -> str:
+    if not columns.names or columns.names[0] != f"{name}_state":
+        return f"the first column must be {name}_state; make columns with filters.signals.base.family({name!r}, ...)"
+    types = VALUE_TYPES.values()
+    bad = [field.name for field in columns if field.type not in types]
+    if bad:
+        return f"the columns {', '.join(bad)} are none of the kinds {', '.join(VALUE_TYPES)}"
+    bad = [column for column in columns.names if not (column.startswith(f"{name}_") and _NAME.fullmatch(column))]
+    if bad:
+        return f"the columns {', '.join(bad)} must begin with {name}_ and consist of small letters, digits and _"
+    return ""
+
+
+def identity(extractor: "Extractor") -> dict[str, str]:
+    """What identifies the code of a family from outside; nothing for the project's own."""
+    code = extensions.code_of(type(extractor))
+    return {} if code is None else {"code": code}
+
+
+def checked(extractor: "Extractor", rows: list[dict[str, Any]], count: int) -> Iterable[dict[str, Any]]:
+    """The rows of a family; those of one from outside are known to fit its columns. Raises ValueError."""
+    if type(extractor).__module__.startswith("filters.signals."):
+        return rows
+    if len(rows) != count:
+        raise ValueError(f"measure returned {len(rows)} rows for {count} traces")
+    names = set(extractor.columns.names)
+    for row in rows:
+        if unknown := sorted(row.keys() - names):
+            raise ValueError(f"measure returned {', '.join(unknown)}, which columns does not name")
+        if not row.get(f"{extractor.name}_state"):
+            raise ValueError(f"measure returned a row without {extractor.name}_state")
+    return list(pa.Table.from_pylist(rows, schema=extractor.columns).to_pylist())

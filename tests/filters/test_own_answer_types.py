@@ -1,0 +1,95 @@
+"""An answer type from a user's file: read with the source, judged in every process, known by its code."""
+
+import pyarrow.parquet as pq
+import pytest
+from run_fixtures import generate_folder, picture, recipe, trace
+
+from distill.answers.verdicts import equivalent, is_numeric, judge
+from distill.data import reader
+from distill.errors import DataError, RecipeError
+from distill.recipe.loading import load
+from distill.types import Sample
+from filters.apply import apply
+
+GRADES = """
+from distill.answers.own_types import OwnAnswerType
+
+def same(prediction, gold):
+    if prediction == "broken":
+        raise ValueError(prediction)
+    return prediction[:1].upper() == gold[:1].upper() if prediction[:1].isalpha() else None
+
+grade = OwnAnswerType(name="own_grade", same=same)
+bad = OwnAnswerType(name="grade of a school", same=same)
+"""
+SETTINGS = """
+[filter]
+signals = ["answer", "agreement"]
+rules = []
+workers = 2
+partition_rows = 2
+"""
+
+
+@pytest.fixture
+def world(tmp_path):
+    (tmp_path / "mine.py").write_text(GRADES)
+    rows = [f'{{"image": "{n:05d}.png", "question": "Which grade has pupil {n}?", "answer": "B"}}' for n in range(4)]
+    (tmp_path / "questions.jsonl").write_text("\n".join(rows))
+    for number in range(4):
+        picture(tmp_path, number)
+    return tmp_path
+
+
+def graded(folder, name="mine.py:grade"):
+    read = recipe(folder, SETTINGS)
+    text = read.path.read_text().replace('"questions.jsonl"', f'"questions.jsonl"\nanswer_type = "{name}"', 1)
+    read.path.write_text(text)
+    return load(read.path)
+
+
+def test_samples_carry_the_type_and_the_filter_judges_by_it_in_every_process(world):
+    read = graded(world)
+    samples = [item for item in reader.read(read) if isinstance(item, Sample)]
+    assert len(samples) == 4 and all(sample.answer_type.startswith("own_grade@") for sample in samples)
+    answers = ("b minus", "C", "4", "broken")
+    traces = [trace(sample, answer, k=k) for sample in samples for k, answer in enumerate(answers)]
+    generate_folder(world / "run", samples, traces)
+    apply(read, world / "run")
+    rows = pq.ParquetDataset(sorted((world / "run/filter/signals").glob("*.parquet"))).read().to_pylist()
+    by_id = {one.id: one.answer for one in traces}
+    found = {by_id[row["id"]]: (row["answer_verdict"], row["answer_reason"]) for row in rows}
+    assert found == {
+        "b minus": ("correct", "own_type"),
+        "C": ("wrong", "own_type"),
+        "4": ("undecided", "own_type"),
+        "broken": ("undecided", "own_type_failed"),
+    }
+
+
+def test_another_code_is_another_type_of_the_same_samples(world, tmp_path_factory):
+    other = tmp_path_factory.mktemp("other")
+    for path in world.iterdir():
+        (other / path.name).write_bytes(path.read_bytes())
+    (other / "mine.py").write_text(GRADES.replace("upper", "lower"))
+    (one, *_), (two, *_) = reader.read(graded(world)), reader.read(graded(other))
+    assert one.id == two.id and one.answer_type != two.answer_type
+    fields = [reader.source_fields(graded(folder))["answer_type"] for folder in (world, other)]
+    assert fields == [one.answer_type, two.answer_type]
+
+
+def test_judge_and_clustering_know_a_type_by_its_name_once_it_is_made(world):
+    list(reader.read(graded(world)))
+    assert judge("Bravo", "B", "own_grade").verdict == "correct"
+    assert equivalent("beta", "B", "own_grade") and not is_numeric("own_grade") and is_numeric("percent")
+    with pytest.raises(DataError, match="answer type 'own_unknown' is not known"):
+        judge("a", "b", "own_unknown")
+
+
+def test_what_is_no_answer_type_is_refused(world):
+    with pytest.raises(RecipeError, match=r"an answer type is a .*OwnAnswerType, this is function"):
+        list(reader.read(graded(world, "mine.py:same")))
+    with pytest.raises(RecipeError, match="its name must begin with own_"):
+        list(reader.read(graded(world, "mine.py:bad")))
+    with pytest.raises(RecipeError, match="did you mean 'number'"):
+        graded(world, "numbr")

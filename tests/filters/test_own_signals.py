@@ -1,0 +1,219 @@
+"""Signals from a user's file or an installed package, and what another family costs the runs that are there."""
+
+import sys
+from importlib import metadata
+
+import pyarrow.parquet as pq
+import pytest
+from run_fixtures import generate_folder, recipe, small_world
+
+from distill.artifacts.manifest import fingerprint
+from distill.commands.explain import explain
+from distill.errors import RecipeError, StaleError
+from distill.recipe.loading import load
+from filters import what_if
+from filters.apply import apply
+from filters.signals import registry
+from filters.signals.refusal import Refusal
+from filters.tables import measure
+
+HEDGING = """
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+import pyarrow as pa
+from filters.signals.base import OK, family
+
+@dataclass(frozen=True, kw_only=True)
+class Hedging:
+    words: tuple[str, ...]
+    name: ClassVar[str] = "hedging"
+    version: ClassVar[str] = "1"
+    scope: ClassVar[Literal["trace", "sample"]] = "trace"
+    columns: ClassVar[pa.Schema] = family("hedging", hedging_words=("count", "words of doubt"))
+
+    @classmethod
+    def from_recipe(cls, recipe):
+        return cls(words=("guess", "perhaps"))
+
+    def measure(self, sample, traces):
+        return [
+            {"hedging_state": OK, "hedging_words": sum(map(trace.reasoning.lower().split().count, self.words))}
+            for trace in traces
+        ]
+"""
+OWN = """
+[filter]
+signals = ["answer", "format", "length", "mine.py:Hedging"]
+[[filter.rules]]
+name = "hedges"
+drop = "hedging_words > 0"
+[[filter.rules]]
+name = "wrong"
+drop = "answer_verdict = 'wrong'"
+"""
+PLAIN = OWN.replace(', "mine.py:Hedging"', "").replace("hedging_words > 0", "not format_valid")
+
+
+@pytest.fixture
+def run(tmp_path):
+    samples, traces = small_world(tmp_path / "pictures")
+    return generate_folder(tmp_path / "run", samples, traces).parent
+
+
+@pytest.fixture
+def world(tmp_path, run):
+    (tmp_path / "mine.py").write_text(HEDGING)
+    registry.calls.clear()
+    return tmp_path
+
+
+def rows(run):
+    table = pq.ParquetDataset(sorted((run / "filter/signals").glob("*.parquet"))).read()
+    return {row["id"]: row for row in table.to_pylist()}
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_signal_of_a_file_beside_the_recipe_is_measured_ruled_by_reported_and_explained(world, run, workers):
+    settings = f"[filter]\nworkers = {workers}\npartition_rows = 8"
+    done = apply(recipe(world, OWN.replace("[filter]", settings)), run)
+    found = rows(run)
+    doubting = {name for name, row in found.items() if row["hedging_words"]}
+    assert len(doubting) == 6 == done.counts["rule.hedges"]
+    assert {row["hedging_state"] for row in found.values()} == {"ok"}
+    page = (run / "filter/report.html").read_text()
+    assert "hedging_words" in page and "words of doubt" in page
+    text = explain(run, min(doubting))
+    assert "hedging_words" in text and "hedges" in text
+
+
+def test_a_signal_from_a_file_measures_nothing_else_anew(world, run):
+    apply(recipe(world, PLAIN), run)
+    before = rows(run)
+    registry.calls.clear()
+    done = apply(recipe(world, OWN), run, fresh=True)
+    assert set(registry.calls) == {"hedging"}
+    assert done.counts["measured"] == 24
+    now = rows(run)
+    assert {name: {key: row[key] for key in before[name]} for name, row in now.items()} == before
+    alone = generate_folder(world / "alone", *small_world(world / "pictures")).parent
+    apply(recipe(world, OWN), alone)
+    file = "filter/signals/part-00000.parquet"
+    assert (alone / file).read_bytes() == (run / file).read_bytes()
+
+
+def test_a_signal_that_is_left_out_measures_nothing_anew(world, run):
+    apply(recipe(world, OWN), run)
+    registry.calls.clear()
+    done = apply(recipe(world, PLAIN), run, fresh=True)
+    assert (done.counts["measured"], done.counts["reused"], dict(registry.calls)) == (0, 24, {})
+    assert "hedging_words" not in next(iter(rows(run).values()))
+
+
+def test_another_family_in_the_code_measures_nothing_anew(world, run, monkeypatch):
+    """The folder of an older version has no columns of a family that came later."""
+    schema, families = measure.file_columns(()), registry.FAMILIES
+    older = {name: family for name, family in families.items() if name != "refusal"}
+    with monkeypatch.context() as patched:
+        patched.setattr(registry, "FAMILIES", older)
+        patched.setattr(registry, "LOCAL", registry.local_columns({}))
+        apply(recipe(world, PLAIN.replace("[filter]", "[filter]\npartition_rows = 8")), run)
+    assert not set(Refusal.columns.names) & set(next(iter(rows(run).values())))
+    assert set(Refusal.columns.names) < set(schema.names)
+    (run / "filter/manifest.json").unlink()
+    parts = sorted((run / "filter/signals").glob("part-*.parquet"))
+    parts[0].unlink()  # so that files of both versions lie side by side
+    done = apply(recipe(world, PLAIN.replace("[filter]", "[filter]\npartition_rows = 8")), run)
+    assert 0 < done.counts["measured"] <= 8 and done.counts["reused"] == 24 - done.counts["measured"]
+
+
+def test_a_file_of_signals_is_known_by_the_fingerprint_of_earlier_versions(world, run):
+    """It covered the names of all columns; a file that carries it is taken as it is."""
+    read = recipe(world, PLAIN)
+    apply(read, run)
+    path = run / "filter/signals/part-00000.parquet"
+    note = pq.read_schema(path).metadata
+    extractors = registry.identity(registry.build(read, run / "filter"))
+    whole = {"extractors": extractors, "columns": measure.SCHEMA.names, "scheme": None}
+    assert note[b"made_by"] == fingerprint(whole).encode()
+
+
+def test_a_changed_file_is_noticed_and_measured_alone(world, run):
+    apply(recipe(world, OWN), run)
+    (world / "mine.py").write_text(HEDGING.replace("perhaps", "maybe"))
+    with pytest.raises(StaleError, match=r"extractors\.hedging\.code"):
+        apply(recipe(world, OWN), run)
+    registry.calls.clear()
+    apply(recipe(world, OWN), run, fresh=True)
+    assert set(registry.calls) == {"hedging"}
+
+
+def test_what_if_reads_the_columns_of_an_own_signal(world, run):
+    apply(recipe(world, OWN), run)
+    found = what_if.what_if(recipe(world, OWN.replace("hedging_words > 0", "hedging_words > 9")), run)
+    assert found.reasons["hedges"] == (6, 0)
+    apply(recipe(world, PLAIN), run, fresh=True)
+    found = what_if.what_if(recipe(world, OWN), run)
+    assert any("reads hedging, which was not measured" in note for note in found.notes)
+
+
+def test_a_mistake_of_an_own_signal_is_an_error_of_its_traces_alone(world, run):
+    (world / "mine.py").write_text(HEDGING.replace('"hedging_words": sum', '"hedging_word": sum'))
+    done = apply(recipe(world, OWN), run)
+    assert done.counts["error.hedging"] == 24
+    assert "hedging_word, which columns does not name" in next(iter(rows(run).values()))["signal_errors"]
+
+
+def test_a_signal_of_an_installed_package_is_known_by_its_entry_point(world, run, monkeypatch):
+    package = world / "site"
+    info = package / "hedge_signals-1.2.dist-info"
+    info.mkdir(parents=True)
+    (package / "hedge_signals.py").write_text(HEDGING)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: hedge-signals\nVersion: 1.2\n")
+    (info / "entry_points.txt").write_text("[cot_distill.signals]\nhedging = hedge_signals:Hedging\n")
+    monkeypatch.syspath_prepend(str(package))
+    monkeypatch.setenv("PYTHONPATH", f"{package}:{sys.path[1]}")
+    text = OWN.replace("mine.py:Hedging", "hedging").replace("[filter]", "[filter]\nworkers = 2\npartition_rows = 8")
+    done = apply(recipe(world, text), run)
+    assert done.fields["extractors.hedging.code"] == "hedge-signals 1.2"
+    assert done.counts["rule.hedges"] == 6
+    assert metadata.version("hedge-signals") == "1.2"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("mine.py:Hedging", "hegding"), "'hegding' is not known"),
+        (("mine.py:Hedging", "their.py:Hedging"), "their.py cannot be read"),
+        (("mine.py:Hedging", "mine.py:Hedgin"), "defines no Hedgin; it defines Hedging"),
+        (("mine.py:Hedging", "mine.py:family"), "a signal is a class with @dataclass"),
+    ],
+)
+def test_a_signal_that_is_not_there_is_refused_with_what_is(world, run, change, message):
+    with pytest.raises(RecipeError, match=message):
+        apply(recipe(world, OWN.replace(*change)), run)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("    def measure", "    def measured"), r"Hedging\.measure is missing or wrong"),
+        (('version: ClassVar[str] = "1"', ""), r"Hedging\.version is missing or wrong"),
+        (('name: ClassVar[str] = "hedging"', 'name: ClassVar[str] = "answer"'), "first column must be answer_state"),
+        (("hedging_words=(", "words=("), "the columns words must begin with hedging_"),
+        (("from typing", "import nowhere\nfrom typing"), r"mine\.py, line 3: ModuleNotFoundError"),
+        (("@dataclass(frozen=True, kw_only=True)", "@dataclass((frozen=True"), "SyntaxError"),
+    ],
+)
+def test_a_file_that_is_no_signal_says_what_it_lacks(world, run, change, message):
+    (world / "mine.py").write_text(HEDGING.replace(*change))
+    with pytest.raises(RecipeError, match=message):
+        apply(recipe(world, OWN), run)
+    assert not (run / "filter/signals").exists()
+
+
+def test_a_run_keeps_the_whole_path_of_the_file_in_its_recipe(world, run):
+    (world / "copy").mkdir()
+    read = recipe(world, OWN)
+    (world / "copy/recipe.toml").write_text(read.to_toml())
+    done = apply(read, run)
+    assert apply(load(world / "copy/recipe.toml"), run).created == done.created
