@@ -37,6 +37,12 @@ from teacher.store import question_plan
 KEYS = {key.path: key for key in recipe_keys(Recipe)}
 
 
+METRIC = """
+from student.evaluation.own_metrics import OwnMetric
+own_metric = OwnMetric(name="own_metric", label="mine", kind="mean", value=lambda sample, prediction: 1.0)
+"""
+
+
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the sources of the recipe, and the manifests of what its stages start from."""
@@ -47,6 +53,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         row |= {"other": "b.png", "kind": "number"}
         (folder / f"{name}.jsonl").write_bytes(orjson.dumps(row))
     (folder / "words.txt").write_text("a word\n")
+    (folder / "mine.py").write_text(METRIC)
     for number, name in enumerate(("images", "others")):
         (folder / name).mkdir()
         for shade, file in enumerate(("a.png", "b.png")):
