@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from distill import hardware
-from distill.planning import plan
+from distill.planning import stage_plans
 from distill.recipe import loading
 from distill.recipe.recipe import Recipe
 from distill.reports.text_table import table
@@ -141,7 +141,7 @@ def times(name: str, folder: Path) -> list[tuple[str, float, float, float]]:
     assert card.bf16 is not None
     patches, image_tokens = patches_of(found)
     rows = []
-    for planned in plan.plans(found, folder / "run")[1]:
+    for planned in stage_plans.plans(found, folder / "run")[1]:
         text, response = TEXT[planned.stage.name]
         length = text + image_tokens
         load = Load(
@@ -156,9 +156,9 @@ def times(name: str, folder: Path) -> list[tuple[str, float, float, float]]:
         )
         assert planned.stage.max_steps is not None
         tokens = planned.stage.max_steps * planned.stage.batch_size * length
-        cost = planned.checkpointed if plan.fit(planned, card).checkpointing else planned.cost
+        cost = planned.checkpointed if stage_plans.fit(planned, card).checkpointing else planned.cost
         flops = load.flops(cost, tokens)
-        rows.append((planned.stage.name, float(tokens), flops, flops / (card.bf16 * plan.MFU) / 3600))
+        rows.append((planned.stage.name, float(tokens), flops, flops / (card.bf16 * stage_plans.MFU) / 3600))
     return rows
 
 

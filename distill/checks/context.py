@@ -20,7 +20,7 @@ from teacher.store.question_plan import SOURCE, TeacherCoverage
 
 if TYPE_CHECKING:
     from distill.hardware import Gpu
-    from distill.planning.plan import StagePlanner
+    from distill.planning.stage_plans import StagePlanner
 
 TEACHERS, TEST_SETS = "teachers", "filter.contamination.sources"
 """Users of sources that need no gold answers."""
@@ -51,7 +51,7 @@ class CheckContext:
     def gpu(self) -> "Gpu | None":
         """The card that was named, or the one that is here."""
         from distill import hardware
-        from distill.planning.plan import local_gpu
+        from distill.planning.stage_plans import local_gpu
 
         if self._gpu_name:
             return hardware.named(self._gpu_name)
@@ -124,7 +124,7 @@ class CheckContext:
     @cached_property
     def planner(self) -> "StagePlanner":
         """The student without weights. Raises what outlining it raises."""
-        from distill.planning.plan import StagePlanner
+        from distill.planning.stage_plans import StagePlanner
 
         return StagePlanner(self.recipe, self.run)
 

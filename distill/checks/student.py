@@ -9,7 +9,7 @@ from distill import hardware, packages
 from distill.checks.context import CheckContext
 from distill.checks.results import CheckResult, fine, not_checked, problem, warning
 from distill.errors import DistillError
-from distill.planning.plan import StagePlan, fit
+from distill.planning.stage_plans import StagePlan, fit
 from distill.recipe.recipe import Recipe
 from distill.recipe.stages import is_traces, lineage
 from distill.recipe.student import Student

@@ -26,7 +26,7 @@ _NO_VALUES = {*_FACTS, "names", "template"}
 _STATE = "_state"
 
 
-def explain(run: Path, trace_id: str) -> str:
+def explain_trace(run: Path, trace_id: str) -> str:
     """Everything known of the trace with this id, or with an id that begins so, as text. Raises DataError."""
     return as_text(gather(run, trace_id))
 

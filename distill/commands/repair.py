@@ -48,7 +48,7 @@ class _Seen:
     """Whole lines, by file."""
 
 
-def repair(run: Path, *, apply: bool = False) -> str:
+def repair_run(run: Path, *, apply: bool = False) -> str:
     """What is damaged in a run and what it costs, as text; `apply` sets it aside. Raises DataError."""
     if not (run / "recipe.toml").is_file():
         raise DataError(f"{run}: no run here (no recipe.toml); give the directory that `distill run` printed")

@@ -77,7 +77,7 @@ class _Rows:
     left_out: Counter[str] = field(default_factory=Counter)
 
 
-def split(recipe: Recipe, out: Path, *, name: str = NAME, test: float = 0.1, seed: int = 0) -> Split:
+def split_source(recipe: Recipe, out: Path, *, name: str = NAME, test: float = 0.1, seed: int = 0) -> Split:
     """Write the rows of a recipe's source to train and test files in `out`, some `test` of them to the latter.
 
     Images that lie beside the table are linked into `out`, so that relative paths hold there too. Raises DataError

@@ -21,7 +21,7 @@ FUNNEL = {
 }
 
 
-def status(run: Path) -> str:
+def run_status(run: Path) -> str:
     """The funnel, the stages and the evaluation of a run, as text."""
     if not (run / "recipe.toml").is_file():
         raise DataError(f"{run}: no run here (no recipe.toml); give the directory that `distill run` printed")

@@ -1,81 +1,23 @@
-"""What a run will take, before anything is loaded: tokens, steps, FLOPs, memory, hours and cost, by stage and card.
+"""What training will take, before anything is loaded: tokens, steps, FLOPs, memory, hours and cost, as text.
 
-Models are outlined from their configurations, data is sampled where it is there. Memory is that of tensors in a step
-(student/training/memory.py) beside a reserve for what surrounds them; hours are FLOPs over a share of the card's rate
-(MFU).
+Models are outlined from their configurations, data is sampled where it is there (distill/planning/stage_plans.py).
+Hours are FLOPs over a share of the card's rate (MFU).
 """
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from distill import hardware
-from distill.artifacts.journal import read_jsonl
 from distill.errors import RecipeError
 from distill.hardware import Gpu
+from distill.planning.stage_plans import MFU, MFU_RANGE, GpuFit, StagePlan, fit, local_gpu, plans
 from distill.recipe.recipe import Recipe
-from distill.recipe.stages import Stage
 from distill.reports.text_table import table
 
-if TYPE_CHECKING:
-    from student.models.flops import Cost
-    from student.models.freeze import PartRow
-    from student.training.memory import Memory
-    from student.training.workload import Load, Schedule
 
-MFU = 0.40
-MFU_RANGE = (0.35, 0.45)
-"""Shares of a card's rate that well-fed training reaches."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StagePlan:
-    """What is known of a stage before it runs."""
-
-    stage: Stage
-    parts: "Sequence[PartRow]"
-    load: "Load"
-    schedule: "Schedule | None"
-    memory: "Memory"
-    dtype: str
-    cost: "Cost"
-    checkpointed: "Cost"
-    tokens_per_s: float | None
-    """Measured in this run, on whatever machine that was."""
-
-    @property
-    def flops(self) -> float:
-        assert self.schedule is not None
-        return self.load.flops(self.cost, self.schedule.tokens)
-
-    @property
-    def micro_batch_tokens(self) -> float:
-        """Tokens in memory at once: never more than a step has, except for a single long row."""
-        step = self.stage.batch_tokens or self.stage.batch_size * self.load.tokens
-        return min(self.stage.micro_batch_tokens, max(step, self.load.tokens))
-
-    def bytes(self, *, checkpointing: bool) -> int:
-        tokens = self.micro_batch_tokens
-        patches = tokens * self.load.patches_per_token()
-        return self.memory.needed(tokens=tokens, patches=patches, checkpointing=checkpointing)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GpuFit:
-    """How a stage goes on a card."""
-
-    checkpointing: bool
-    """Whether layers are computed twice, as asked or for want of memory."""
-    fits: bool
-    most_tokens: int
-    """The largest micro-batch."""
-    hours: tuple[float, float, float] | None
-    """At the usual share of the card's rate, at the highest and at the lowest; None where nothing can be said."""
-
-
-def plan(recipe: Recipe, run: Path, *, gpu: str | None = None, price: float | None = None) -> str:
+def training_plan(recipe: Recipe, run: Path, *, gpu: str | None = None, price: float | None = None) -> str:
     """The plan of a recipe's training as text, for one card by name, the card that is here, or a few usual ones.
 
     `price` is that of an hour of one card. Raises RecipeError for an unknown card or a recipe without training,
@@ -91,123 +33,6 @@ def plan(recipe: Recipe, run: Path, *, gpu: str | None = None, price: float | No
     blocks += [_card(found, chosen, price) if chosen else _cards(found, price)]
     blocks.append(_measured(found))
     return "\n\n".join(block for block in blocks if block)
-
-
-def fit(planned: StagePlan, gpu: Gpu) -> GpuFit:
-    """Whether a stage fits a card, with checkpointing only where it is asked for or needed, and how long it takes."""
-    available = gpu.usable_bytes
-    asked = planned.stage.gradient_checkpointing is True
-    checkpointing = asked or planned.bytes(checkpointing=False) > available
-    fits = planned.bytes(checkpointing=checkpointing) <= available
-    most = planned.memory.most_tokens(
-        available, patches_per_token=planned.load.patches_per_token(), checkpointing=checkpointing
-    )
-    hours = None
-    if fits and gpu.bf16 and planned.dtype == "bfloat16" and planned.schedule is not None:
-        cost = planned.checkpointed if checkpointing else planned.cost
-        seconds = planned.load.flops(cost, planned.schedule.tokens) / gpu.bf16
-        low, high = MFU_RANGE
-        hours = (seconds / MFU / 3600, seconds / high / 3600, seconds / low / 3600)
-    return GpuFit(checkpointing=checkpointing, fits=fits, most_tokens=most, hours=hours)
-
-
-def plans(recipe: Recipe, run: Path) -> tuple[Any, list[StagePlan]]:
-    """The outline of the student and the plans of its stages."""
-    planner = StagePlanner(recipe, run)
-    return planner.outline, [planner.plan(stage) for stage in recipe.stages]
-
-
-class StagePlanner:
-    """Plans stages one by one, from one outline of the student. Raises what outlining the student raises."""
-
-    def __init__(self, recipe: Recipe, run: Path) -> None:
-        from student.models import start_model
-        from student.models.siq_vl import parts
-
-        self._recipe, self._run = recipe, run
-        self.outline, self.processor = start_model.outline(recipe)
-        self._roles = parts(self.outline)
-        self._prepared: dict[Any, Any] = {}
-        self._loads: dict[str, Load] = {}
-        self._memory: dict[Any, Memory] = {}
-
-    def prepared(self, stage: Stage) -> Any:
-        """The student as a stage trains it, without weights. Raises ModelError where nothing of it can be trained."""
-        from student.training import memory
-
-        key = _outlined_alike(stage)
-        if key not in self._prepared:
-            self._prepared[key] = memory.prepared(self.outline, self._roles, stage)
-        return self._prepared[key]
-
-    def parts(self, stage: Stage) -> "Sequence[PartRow]":
-        """The student's parts, and what a stage trains of them."""
-        from student.models import freeze
-
-        return freeze.table(self.prepared(stage), self._roles)
-
-    def load(self, stage: Stage) -> "Load":
-        """How much a stage has to learn. Raises what reading its data raises, where it is there."""
-        from student.models.flops import Cost
-        from student.training import workload
-
-        if stage.name not in self._loads:
-            cost = Cost.of(self.prepared(stage), self._roles)
-            self._loads[stage.name] = workload.of_stage(
-                self._recipe, self._run, stage, self.outline, self.processor, cost
-            )
-        return self._loads[stage.name]
-
-    def plan(self, stage: Stage) -> StagePlan:
-        """Raises what preparing the student for a stage raises, and reading the stage's data."""
-        from student.models.flops import Cost
-        from student.training import memory, workload
-
-        assert self._recipe.student is not None
-        student, load, key = self.prepared(stage), self.load(stage), _outlined_alike(stage)
-        if key not in self._memory:
-            self._memory[key] = memory.of(student, self._roles, stage)
-        return StagePlan(
-            stage=stage,
-            parts=self.parts(stage),
-            load=load,
-            schedule=workload.schedule(stage, load),
-            memory=self._memory[key],
-            dtype=self._recipe.student.dtype,
-            cost=Cost.of(student, self._roles),
-            checkpointed=Cost.of(student, self._roles, checkpointing=True),
-            tokens_per_s=_tokens_per_s(self._run / "train" / stage.name / "metrics.jsonl"),
-        )
-
-
-def _outlined_alike(stage: Stage) -> Any:
-    """Equal for stages that take the same memory with the same student."""
-    return stage.train, stage.lora, stage.micro_batch_tokens
-
-
-def local_gpu() -> Gpu | None:
-    """The card of this machine."""
-    import torch
-
-    if not torch.cuda.is_available():
-        return None
-    found = torch.cuda.get_device_properties(0)
-    memory_gib = found.total_memory / 2**30
-    known = hardware.of_device(found.name, memory_gib)
-    if known is not None:
-        return Gpu(name=found.name, memory_gib=memory_gib, bf16=known.bf16, source=known.source)
-    from student.models.flops import matmul_rate
-
-    rate = matmul_rate("cuda", torch.bfloat16) if torch.cuda.is_bf16_supported() else None
-    return Gpu(name=found.name, memory_gib=memory_gib, bf16=rate, source="measured here")
-
-
-def _tokens_per_s(metrics: Path) -> float | None:
-    """Real tokens a second over the log steps so far, by what they had in between."""
-    lines = list(read_jsonl(metrics, on_damage=lambda _: None)) if metrics.is_file() else []
-    if not lines or not lines[-1].get("seconds"):
-        return None
-    return float(lines[-1]["tokens"] / lines[-1]["seconds"])
 
 
 def _student(outline: Any, planned: StagePlan) -> str:
@@ -348,7 +173,7 @@ def _measured(plans: Sequence[StagePlan]) -> str:
             planned.stage.name,
             f"{planned.tokens_per_s:,.0f}",
             _short(planned.schedule.tokens),
-            _duration(planned.schedule.tokens / planned.tokens_per_s / 3600),
+            duration(planned.schedule.tokens / planned.tokens_per_s / 3600),
         )
         for planned in plans
         if planned.tokens_per_s and planned.schedule is not None
@@ -376,18 +201,18 @@ def _range() -> str:
 
 
 def _cell(found: GpuFit) -> str:
-    said = _duration(found.hours[0]) if found.hours else "fits" if found.fits else "no"
+    said = duration(found.hours[0]) if found.hours else "fits" if found.fits else "no"
     return f"{said}*" if found.fits and found.checkpointing else said
 
 
 def _hours(hours: tuple[float, float, float] | None, is_bound: bool) -> str:
     if hours is None:
         return "?"
-    middle, low, high = map(_duration, hours)
+    middle, low, high = map(duration, hours)
     return f"{'<= ' if is_bound else ''}{middle}" + (f" ({low} to {high})" if low != high else "")
 
 
-def _duration(hours: float) -> str:
+def duration(hours: float) -> str:
     if hours * 60 < 1:
         return "< 1 min"
     return f"{hours * 60:.0f} min" if hours < 2 else f"{hours:,.0f} h" if hours >= 20 else f"{hours:.1f} h"

@@ -61,7 +61,7 @@ def _changes(before: Recipe, now: Recipe) -> Iterator[KeyChange]:
     for path in dict.fromkeys([*old, *new]):
         key = (new.get(path) or old[path])[0]
         was, is_now = (found[path][1] if path in found else None for found in (old, new))
-        if was != is_now or (path in old) != (path in new):
+        if was != is_now:
             targets = {target for effect in key.affects for target in _targets(effect, path, before, now)}
             yield KeyChange(path=path, key=key, before=was, now=is_now, targets=frozenset(targets))
 

@@ -10,10 +10,9 @@ from typer.testing import CliRunner
 
 from distill import cli
 from distill.artifacts.files import locked
-from distill.artifacts.manifest import BusyError
 from distill.commands import stages
 from distill.commands.progress import watch
-from distill.errors import RecipeError, StaleError
+from distill.errors import BusyError, RecipeError, StaleError
 from distill.recipe.loading import load
 from distill.types import Progress
 

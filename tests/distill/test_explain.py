@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 from run_fixtures import generate_folder, recipe, sample, small_world, trace
 
-from distill.commands.explain import explain, gather
+from distill.commands.explain import explain_trace, gather
 from distill.errors import DataError
 from filters.apply import apply
 from filters.dataset.exports import export
@@ -33,7 +33,7 @@ def copied(world, folder, name="run"):
 
 def test_a_dropped_trace_shows_every_failing_rule_with_value_and_condition(world):
     run, samples, traces = world
-    text = explain(run, traces[3].id)
+    text = explain_trace(run, traces[3].id)
     assert "became   dropped by incomplete, bad_format, repetition" in text
     assert "  incomplete: outcome = truncated_thinking\n    outcome <> 'complete'" in text
     assert "repetition_ngram = 0.9" in text and "    repetition_ngram > 0.6" in text
@@ -44,13 +44,13 @@ def test_a_dropped_trace_shows_every_failing_rule_with_value_and_condition(world
 def test_a_selected_trace_shows_text_signals_and_its_duplicates(world):
     run, _, traces = world
     kept, double = sorted(traces[:3:2], key=lambda item: item.id)
-    text = explain(run, kept.id)
+    text = explain_trace(run, kept.id)
     assert "became   selected for the dataset" in text
     assert "I look at each row in turn" in text
     assert "answer_verdict         correct" in text
     assert f"duplicates within the question\n  {double.id}  similarity 1.000\n" in text
     assert f"{double.id}  structured        dropped by exact_duplicate" in text
-    other = explain(run, double.id)
+    other = explain_trace(run, double.id)
     assert re.search(f"duplicate_of +{kept.id}", other)
     assert f"duplicates within the question\n  {kept.id}  similarity 1.000  stays\n" in other
 
@@ -66,7 +66,7 @@ def test_every_family_is_shown_with_its_state_and_what_the_tables_remember_of_te
     shown = {column for family in known.families for column in family.values}
     columns = {*registry.LOCAL.names, *schema.CORPUS.names} - {*FACTS, "signal_errors"}
     assert shown == {name for name in columns if not name.endswith("_state")}
-    text = explain(run, traces[3].id)
+    text = explain_trace(run, traces[3].id)
     assert f"  repetition: ok (version {Repetition.version}, ngram 4)\n    repetition_ngram" in text
 
 
@@ -83,9 +83,9 @@ def test_near_duplicates_across_the_run_come_with_their_similarity(tmp_path):
     known = gather(run, others[0].id)
     assert [(twin.id, twin.preferred) for twin in known.twins] == [(best.id, True), (others[1].id, False)]
     assert known.twins[0].similarity == known.families[-1].values["corpus_jaccard"] > 0.9
-    assert f"near duplicates across the run\n  {best.id}  similarity 0.9" in explain(run, others[0].id)
+    assert f"near duplicates across the run\n  {best.id}  similarity 0.9" in explain_trace(run, others[0].id)
     assert {twin.id for twin in gather(run, best.id).twins} == {item.id for item in others}
-    assert "near duplicates across the run (this one is preferred)" in explain(run, best.id)
+    assert "near duplicates across the run (this one is preferred)" in explain_trace(run, best.id)
 
 
 def test_a_side_table_is_joined_by_trace_or_by_sample(world, tmp_path):
@@ -97,11 +97,11 @@ def test_a_side_table_is_joined_by_trace_or_by_sample(world, tmp_path):
     for name, columns in tables.items():
         (run / "filter" / name).mkdir()
         pq.write_table(pa.table(columns), run / "filter" / name / "part-00000.parquet")
-    assert "critic" not in explain(run, traces[0].id), "the finished stage did not use these tables"
+    assert "critic" not in explain_trace(run, traces[0].id), "the finished stage did not use these tables"
     (run / "filter/manifest.json").unlink()
-    text = explain(run, traces[0].id)
+    text = explain_trace(run, traces[0].id)
     assert "  critic: ok\n    critic_note  fine" in text and "  place: ok\n    place_name  attic" in text
-    assert re.search("  not measured: .*place", explain(run, traces[-1].id))
+    assert re.search("  not measured: .*place", explain_trace(run, traces[-1].id))
 
 
 def test_where_a_selected_trace_went_and_which_arms_contain_it(world, tmp_path):
@@ -112,75 +112,75 @@ def test_where_a_selected_trace_went_and_which_arms_contain_it(world, tmp_path):
     pq.write_table(pa.table({"id": [traces[3].id]}), run / "filter/arms/another.parquet")
     rows = pq.read_table(run / "filter/dataset/train/part-00000.parquet")["trace_id"].to_pylist()
     for place, name in enumerate(rows):
-        assert f"where    filter/dataset/train/part-00000.parquet, row {place}\n" in explain(run, name)
+        assert f"where    filter/dataset/train/part-00000.parquet, row {place}\n" in explain_trace(run, name)
         assert "everything" in gather(run, name).arms and "another" not in gather(run, name).arms
-        assert "exports  llava.json, ms-swift.jsonl\n" in explain(run, name)
-    dropped = explain(run, traces[3].id)
+        assert "exports  llava.json, ms-swift.jsonl\n" in explain_trace(run, name)
+    dropped = explain_trace(run, traces[3].id)
     assert "filter/dataset" not in dropped and "exports" not in dropped
     assert re.search("arms +another, everything\n", dropped)
 
 
 def test_the_record_is_found_by_its_noted_place_and_without_it(world, tmp_path):
     run, _, traces = copied(world, tmp_path)
-    expected = {item.id: explain(run, item.id) for item in traces[:4]}
+    expected = {item.id: explain_trace(run, item.id) for item in traces[:4]}
     places = run / "filter/samples/places.parquet"
     assert pq.read_table(places)["id"].to_pylist() == sorted(item.id for item in traces)
     table = pq.read_table(places)
     wrong = table.set_column(2, "start", pa.array([start + 7 for start in table["start"].to_pylist()]))
     pq.write_table(wrong, places)
-    assert {name: explain(run, name) for name in expected} == expected
+    assert {name: explain_trace(run, name) for name in expected} == expected
     places.unlink()
-    assert {name: explain(run, name) for name in expected} == expected
+    assert {name: explain_trace(run, name) for name in expected} == expected
 
 
 def test_a_trace_that_is_newer_than_the_decisions_is_not_filtered_yet(world, tmp_path):
     run, samples, traces = copied(world, tmp_path)
     newer = trace(samples[0], "0", k=9)
     generate_folder(run, samples, [*traces, newer])
-    assert "became   not filtered yet" in explain(run, newer.id)
-    assert "became   selected" in explain(run, min(traces[:3:2], key=lambda item: item.id).id)
+    assert "became   not filtered yet" in explain_trace(run, newer.id)
+    assert "became   selected" in explain_trace(run, min(traces[:3:2], key=lambda item: item.id).id)
 
 
 def test_a_run_may_lie_in_a_folder_whose_name_looks_like_a_pattern(world, tmp_path):
     run, _, traces = copied(world, tmp_path, "run [1]*")
-    assert "became   dropped by incomplete" in explain(run, traces[3].id)
+    assert "became   dropped by incomplete" in explain_trace(run, traces[3].id)
 
 
 def test_the_beginning_of_an_id_is_enough(world):
     run, _, traces = world
-    assert explain(run, f" {traces[0].id[:12].upper()} ") == explain(run, traces[0].id)
+    assert explain_trace(run, f" {traces[0].id[:12].upper()} ") == explain_trace(run, traces[0].id)
 
 
 def test_an_unknown_id_is_an_error_with_the_nearest_ones(world):
     run, _, traces = world
     wrong = traces[0].id[:20] + "zzz"
     with pytest.raises(DataError, match=f"no trace '{wrong}' in .*; the nearest ids are {traces[0].id}"):
-        explain(run, wrong)
+        explain_trace(run, wrong)
     with pytest.raises(DataError, match="no trace ''"):
-        explain(run, "")
+        explain_trace(run, "")
 
 
 def test_an_ambiguous_beginning_lists_what_it_could_mean(world):
     run, _, traces = world
     first = max("0123456789abcdef", key=lambda digit: sum(item.id.startswith(digit) for item in traces))
     with pytest.raises(DataError, match=f"'{first}' begins .* trace ids .*; give more characters"):
-        explain(run, first)
+        explain_trace(run, first)
 
 
 def test_a_sample_id_leads_to_its_traces(world):
     run, samples, traces = world
     with pytest.raises(DataError, match=f"is a sample .*{min(item.id for item in traces[:4])}"):
-        explain(run, samples[0].id)
+        explain_trace(run, samples[0].id)
 
 
 def test_before_filtering_the_trace_is_shown_as_it_is(tmp_path):
     samples, traces = small_world(tmp_path / "pictures", 1)
     generate_folder(tmp_path / "run", samples, traces)
-    text = explain(tmp_path / "run", traces[0].id)
+    text = explain_trace(tmp_path / "run", traces[0].id)
     assert "not filtered yet" in text and "I look at each row in turn" in text and "signals" not in text
     assert "other traces of the question" in text
 
 
 def test_a_run_without_traces_is_named(tmp_path):
     with pytest.raises(DataError, match="there are no traces here"):
-        explain(tmp_path, "a")
+        explain_trace(tmp_path, "a")

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from distill import cli, hardware
 from distill.errors import ModelError, RecipeError
-from distill.planning import plan
+from distill.planning import plan, stage_plans
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
 from student.data import encode, images, rows
@@ -81,12 +81,12 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Recipe:
 
 
 @pytest.fixture(scope="module")
-def plans(published: Recipe) -> dict[str, plan.StagePlan]:
-    _, found = plan.plans(published, published.path.parent / "run")
+def plans(published: Recipe) -> dict[str, stage_plans.StagePlan]:
+    _, found = stage_plans.plans(published, published.path.parent / "run")
     return {planned.stage.name: planned for planned in found}
 
 
-def test_the_published_student_has_its_published_parameters(plans: dict[str, plan.StagePlan]):
+def test_the_published_student_has_its_published_parameters(plans: dict[str, stage_plans.StagePlan]):
     sizes = {row.part: row for row in plans["instruct"].parts}
     # 316 M with the pooling head of the tower, which no student has.
     assert sizes["tower"].parameters == pytest.approx(304e6, rel=0.01)
@@ -95,14 +95,14 @@ def test_the_published_student_has_its_published_parameters(plans: dict[str, pla
     assert sizes["adapters"].trainable + sizes["projector"].trainable == pytest.approx(38e6, rel=0.03)
 
 
-def test_the_length_of_a_stage_follows_from_rows_batches_and_epochs(plans: dict[str, plan.StagePlan]):
+def test_the_length_of_a_stage_follows_from_rows_batches_and_epochs(plans: dict[str, stage_plans.StagePlan]):
     assert plans["align"].schedule == workload.Schedule(1000, 64 * 1000 * 1024)
     assert plans["full"].schedule == workload.Schedule(4000, 64 * 1000 * 1024)
     assert plans["reason"].schedule is None
     assert plans["align"].load.is_bound
 
 
-def test_full_training_costs_about_six_flops_a_parameter_and_token(plans: dict[str, plan.StagePlan]):
+def test_full_training_costs_about_six_flops_a_parameter_and_token(plans: dict[str, stage_plans.StagePlan]):
     full = plans["full"]
     assert full.schedule is not None
     body = 358e6
@@ -112,7 +112,7 @@ def test_full_training_costs_about_six_flops_a_parameter_and_token(plans: dict[s
     assert plans["align"].flops < full.flops
 
 
-def test_memory_is_weights_gradients_states_and_a_step(plans: dict[str, plan.StagePlan]):
+def test_memory_is_weights_gradients_states_and_a_step(plans: dict[str, stage_plans.StagePlan]):
     full, align = plans["full"], plans["align"]
     trained = sum(row.trainable for row in full.parts)
     assert full.memory.gradients == 2 * trained
@@ -124,30 +124,30 @@ def test_memory_is_weights_gradients_states_and_a_step(plans: dict[str, plan.Sta
     assert (step.bytes[2] - step.bytes[1]) / (step.tokens[2] - step.tokens[1]) == pytest.approx(1.4e6, rel=0.05)
 
 
-def test_a_small_card_needs_checkpointing_and_a_large_one_does_not(plans: dict[str, plan.StagePlan]):
+def test_a_small_card_needs_checkpointing_and_a_large_one_does_not(plans: dict[str, stage_plans.StagePlan]):
     small, large = hardware.named("T4"), hardware.named("h100")
-    assert plan.fit(plans["full"], small).checkpointing
-    found = plan.fit(plans["full"], large)
+    assert stage_plans.fit(plans["full"], small).checkpointing
+    found = stage_plans.fit(plans["full"], large)
     assert found.fits and not found.checkpointing
     assert found.most_tokens > 8192
     assert found.hours is not None
     middle, low, high = found.hours
     assert low < middle < high
     assert middle == pytest.approx(plans["full"].flops / (989.4e12 * 0.40) / 3600)
-    assert plan.fit(plans["full"], small).hours is None  # no bf16
+    assert stage_plans.fit(plans["full"], small).hours is None  # no bf16
 
 
 def test_the_text_has_every_stage_and_says_what_is_a_bound(published: Recipe):
     align, _, _, reason = published.stages
     run = published.path.parent / "run"
     short = reason.model_copy(update={"train": ("projector",)})
-    said = plan.plan(published.model_copy(update={"stages": (align, short)}), run, gpu="rtx 4090", price=2.0)
+    said = plan.training_plan(published.model_copy(update={"stages": (align, short)}), run, gpu="rtx 4090", price=2.0)
     assert re.search(r"802 M parameters = tower 304 M \+ projector 3.67 M \+ language 494 M, in bfloat16", said)
     assert re.search(r"^align +3.67 M +<= 64,000 +<= 1,024 +1,000 +<= 65.5 M", said, re.MULTILINE)
     assert "RTX 4090: 24.0 GiB, 165 TFLOP/s in bf16" in said
     assert re.search(r"^reason +.*\?", said, re.MULTILINE)
     assert "reason: rows and tokens by the most that the recipe allows; how many is known once" in said
-    few = plan.plan(published.model_copy(update={"stages": (align,)}), run)
+    few = plan.training_plan(published.model_copy(update={"stages": (align,)}), run)
     assert all(name in few for name in hardware.USUAL)
 
 
@@ -165,7 +165,7 @@ def test_rows_and_tokens_of_data_that_is_there_are_those_that_training_sees(worl
         worlds.stage("reason"),
         more='[data.short]\nsource = "questions.jsonl"\nimages_root = "images"\nlimit = 10\n',
     )
-    _, found = plan.plans(recipe, world / "run")
+    _, found = stage_plans.plans(recipe, world / "run")
     student, processor = siq_vl.build(str(world / "vision"), str(world / "language"), 2)
     for planned in found:
         examples = encode.encode(
@@ -187,7 +187,7 @@ def test_rows_and_tokens_of_data_that_is_there_are_those_that_training_sees(worl
 def test_a_sample_stands_for_the_rows_behind_it(world: Path, monkeypatch: pytest.MonkeyPatch):
     recipe = worlds.recipe(world, worlds.stage("reason"), worlds.stage("align", "questions", train='["projector"]'))
     monkeypatch.setattr(workload, "SAMPLED_ROWS", 16)
-    _, found = plan.plans(recipe, world / "run")
+    _, found = stage_plans.plans(recipe, world / "run")
     assert [planned.load.rows for planned in found] == [40, 40]
     assert found[0].load.basis == "the first 16 rows"
 
@@ -197,7 +197,7 @@ def test_speed_measured_in_the_run_tells_its_time(world: Path):
     folder = world / "run" / "train" / "reason"
     folder.mkdir(parents=True)
     (folder / "metrics.jsonl").write_text(json.dumps({"step": 1, "tokens": 500, "seconds": 0.5}) + "\n")
-    said = plan.plan(recipe, world / "run")
+    said = plan.training_plan(recipe, world / "run")
     assert re.search(r"^measured in this run +tokens/s", said, re.MULTILINE)
     assert re.search(r"^reason +1,000 ", said, re.MULTILINE)
     assert "student.dtype is float32: times are foretold for bfloat16 alone" in said

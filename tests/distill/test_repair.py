@@ -13,8 +13,8 @@ from run_fixtures import generate_folder, recipe, small_world
 from distill.artifacts.damaged_lines import side_file
 from distill.artifacts.journal import Journal, read_jsonl
 from distill.artifacts.manifest import Manifest
-from distill.commands.repair import repair
-from distill.commands.status import status
+from distill.commands.repair import repair_run
+from distill.commands.status import run_status
 from distill.errors import DataError
 from filters.apply import apply
 
@@ -52,7 +52,7 @@ def flip(path: Path, at: int = 60) -> None:
 
 def test_an_undamaged_run_is_said_to_be_whole_and_stays_as_it_is(run: Path) -> None:
     before = bytes_of(run)
-    assert re.search(r"nothing is damaged: \d+ lines and \d+ files", repair(run, apply=True))
+    assert re.search(r"nothing is damaged: \d+ lines and \d+ files", repair_run(run, apply=True))
     assert bytes_of(run) == before
 
 
@@ -64,7 +64,7 @@ def test_what_it_would_do_is_said_and_not_done(run: Path) -> None:
     parts[1].write_bytes(parts[1].read_bytes()[:-9])
     flip(run / "filter" / "report.html")
     before = bytes_of(run)
-    said = repair(run)
+    said = repair_run(run)
     assert bytes_of(run) == before
     assert "4 damaged files" in said and "nothing was changed" in said and f"distill repair {run} --apply" in said
     name = journal.relative_to(run)
@@ -72,7 +72,7 @@ def test_what_it_would_do_is_said_and_not_done(run: Path) -> None:
     assert re.search(rf"signals/{parts[0].name}: it is missing; \d+ rows are measured again", said)
     assert re.search(rf"signals/{parts[1].name}: it has .* bytes, and .* were written; \d+ rows", said)
     assert "report.html: its bytes are not those that were written; it is made again from what is there" in said
-    assert "2 files damaged" in status(run)
+    assert "2 files damaged" in run_status(run)
 
 
 def test_damaged_lines_and_files_are_set_aside_and_the_stages_are_unfinished(run: Path) -> None:
@@ -80,13 +80,13 @@ def test_damaged_lines_and_files_are_set_aside_and_the_stages_are_unfinished(run
     lines = journal.read_bytes().splitlines(keepends=True)
     journal.write_bytes(lines[0] + b"broken\n" + b"".join(lines[2:]))
     flip(run / "filter" / "decisions.parquet")
-    assert "set aside as *.damaged" in repair(run, apply=True)
+    assert "set aside as *.damaged" in repair_run(run, apply=True)
     assert [piece["text"] for piece in read_jsonl(side_file(journal))] == ["broken\n"]
     assert len(list(read_jsonl(journal))) == len(lines) - 1
     assert side_file(run / "filter" / "decisions.parquet").is_file()
     assert Manifest.read(run / "generate") is None and Manifest.read(run / "filter") is None
-    assert "nothing is damaged" in repair(run)
-    assert "note: 1 damaged line was set aside in generate/structured/part-00000.jsonl.damaged" in status(run)
+    assert "nothing is damaged" in repair_run(run)
+    assert "note: 1 damaged line was set aside in generate/structured/part-00000.jsonl.damaged" in run_status(run)
 
 
 NAMES = ("signals/part-00001.parquet", "corpus/part-00000.parquet", "dataset/README.md")
@@ -117,7 +117,7 @@ def test_a_filter_stage_heals_to_the_same_bytes(
         else:
             path.unlink()
     if mended:
-        assert "3 damaged files" in repair(run, apply=True)
+        assert "3 damaged files" in repair_run(run, apply=True)
     again = apply(recipe(filtered.parent, SETTINGS), run)
     assert {key: output.sha256 for key, output in again.outputs.items()} == before
 
@@ -127,7 +127,7 @@ def test_a_damaged_signal_part_of_an_unfinished_stage_is_measured_again(run: Pat
     (run / "filter" / "manifest.json").unlink()
     path = run / "filter" / "signals" / "part-00001.parquet"
     flip(path, path.stat().st_size // 2)
-    assert "signals/part-00001.parquet: its bytes are not those that were written" in repair(run)
+    assert "signals/part-00001.parquet: its bytes are not those that were written" in repair_run(run)
     again = apply(recipe(filtered.parent, SETTINGS), run)
     assert {key: output.sha256 for key, output in again.outputs.items()} == before
     assert again.counts["measured"] and again.counts["reused"]
@@ -136,7 +136,7 @@ def test_a_damaged_signal_part_of_an_unfinished_stage_is_measured_again(run: Pat
 def test_a_manifest_that_cannot_be_read_is_set_aside(run: Path, filtered: Path) -> None:
     path = run / "filter" / "manifest.json"
     path.write_bytes(path.read_bytes()[:100])
-    assert "filter/manifest.json: it cannot be read; the stage is finished again" in repair(run, apply=True)
+    assert "filter/manifest.json: it cannot be read; the stage is finished again" in repair_run(run, apply=True)
     assert apply(recipe(filtered.parent, SETTINGS), run).counts["measured"] == 0
 
 
@@ -145,12 +145,14 @@ def test_damaged_lines_of_a_journal_that_is_still_open_are_found_too(run: Path) 
         journal.append({"sha256": "a"})
     with journal.path.open("ab") as file:
         file.write(b"\0\0\0\n{\n")
-    assert re.search(r"looks-1.jsonl: 2 damaged lines \(2, 3: blank; .+\); what they held is made again", repair(run))
+    assert re.search(
+        r"looks-1.jsonl: 2 damaged lines \(2, 3: blank; .+\); what they held is made again", repair_run(run)
+    )
 
 
 def test_the_command_needs_a_run_and_prompts_for_nothing(run: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no run here"):
-        repair(tmp_path / "nothing")
+        repair_run(tmp_path / "nothing")
     done = subprocess.run(
         [sys.executable, "-m", "distill", "repair", str(run)],
         capture_output=True,

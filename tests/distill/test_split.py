@@ -13,7 +13,7 @@ from run_fixtures import picture
 from typer.testing import CliRunner
 
 from distill import cli
-from distill.commands.split import source_of, split
+from distill.commands.split import source_of, split_source
 from distill.data import reader
 from distill.errors import DataError
 from distill.planning import leakage
@@ -46,7 +46,7 @@ def lines(path: Path) -> list[dict[str, object]]:
 
 def splitted(source: Path, out: Path, **settings: float) -> None:
     recipe, name = source_of(str(source), name=None, settings={}, columns=[])
-    split(recipe, out, name=name, **settings)
+    split_source(recipe, out, name=name, **settings)
 
 
 def test_the_command_splits_by_picture_and_its_files_load_and_do_not_overlap(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_rows_that_cannot_be_used_are_left_out_and_counted(tmp_path: Path) -> No
     rows = table(tmp_path)
     rows.insert(5, {"image": "images/none.png", "question": "What is missing?", "answer": "x", "note": ""})
     recipe, name = source_of(str(jsonl(tmp_path / "all.jsonl", rows)), name=None, settings={}, columns=[])
-    found = split(recipe, tmp_path / "out", name=name)
+    found = split_source(recipe, tmp_path / "out", name=name)
     assert found.left_out == {"missing_image": 1} and sum(found.rows.values()) == 60
     assert "left out: 1 rows that cannot be used (missing_image: 1)" in str(found)
 

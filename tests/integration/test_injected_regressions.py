@@ -22,7 +22,7 @@ from PIL import Image
 
 from distill.artifacts.manifest import Manifest
 from distill.commands.stages import filter_stage
-from distill.commands.status import status
+from distill.commands.status import run_status
 from distill.data import reader
 from distill.data.images import read_bytes, sha256
 from distill.recipe.loading import load
@@ -114,7 +114,7 @@ class Told:
         self.warned = {check["name"] for check in self.health["checks"] if check["warning"]}
         self.places = {
             "summary": self.summary,
-            "status": status(run),
+            "status": run_status(run),
             "report": (run / "filter/report.html").read_text(encoding="utf-8"),
             "card": (run / "filter/dataset/README.md").read_text(encoding="utf-8"),
         }

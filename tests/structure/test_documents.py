@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
+from distill.recipe.reference import reference
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -49,3 +51,8 @@ def test_the_citation_names_the_version_and_licence_of_the_package() -> None:
         project["version"],
         project["license"],
     )
+
+
+def test_the_reference_of_recipe_keys_is_that_of_the_models() -> None:
+    page = (ROOT / "docs" / "recipe.md").read_text(encoding="utf-8")
+    assert page == f"{reference()}\n", "run: distill recipes reference > docs/recipe.md"

@@ -6,7 +6,7 @@ import pytest
 import student_worlds as worlds
 
 from distill.artifacts.manifest import Manifest
-from distill.commands.repair import repair
+from distill.commands.repair import repair_run
 from distill.errors import DataError
 from student.evaluation import students
 from student.export.convert import export
@@ -48,7 +48,7 @@ def test_a_damaged_student_is_noticed_repaired_and_trained_again(fate: str, plac
     (run / "train" / "reason" / "manifest.json").unlink()
     with pytest.raises(DataError, match=r"model.safetensors: it.*(?s:.)*2 steps"):
         train(recipe, run, stage="reason")
-    assert "the stage is trained again: 2 steps" in repair(run, apply=True)
+    assert "the stage is trained again: 2 steps" in repair_run(run, apply=True)
     assert Manifest.read(run / "train" / "align") is None
     assert train(recipe, run).counts == first.counts and path.read_bytes() == before
 
@@ -61,7 +61,7 @@ def test_a_lost_record_of_training_costs_no_training(place: Path) -> None:
     written = model.stat().st_mtime_ns
     metrics.write_bytes(b"nonsense\n" + metrics.read_bytes())
     (run / "train/align/parts.json").unlink()
-    said = repair(run, apply=True)
+    said = repair_run(run, apply=True)
     assert "metrics.jsonl: 1 damaged line" in said and "parts.json: it is missing; nothing is made from it" in said
-    assert "nothing is damaged" in repair(run)
+    assert "nothing is damaged" in repair_run(run)
     assert train(recipe, run).counts["stages"] == 1 and model.stat().st_mtime_ns == written

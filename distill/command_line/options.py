@@ -1,0 +1,74 @@
+"""Arguments and options that several commands share, and how they choose a recipe and a run directory."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from distill import redact
+from distill.errors import RecipeError
+from distill.local_paths import address_problem
+from student.distributed import processes
+
+if TYPE_CHECKING:
+    from distill.recipe.recipe import Recipe
+
+
+def local_path(value: str) -> Path:
+    """A path of this machine."""
+    if problem := address_problem(value):
+        raise typer.BadParameter(redact.message(problem))
+    return Path(value)
+
+
+RecipeArgument = Annotated[
+    str, typer.Argument(metavar="RECIPE", help="A TOML file, or the name of a shipped recipe.")
+]
+OptionalRecipe = Annotated[
+    str | None, typer.Argument(metavar="[RECIPE]", help="A TOML file, or the name of a shipped recipe.")
+]
+RunArgument = Annotated[Path, typer.Argument(parser=local_path, metavar="RUN", help="A run directory.")]
+RunOption = Annotated[
+    Path | None,
+    typer.Option("--run", parser=local_path, metavar="DIR", help="Run directory [default: runs/<recipe name>]."),
+]
+FreshOption = Annotated[
+    bool, typer.Option("--fresh", help="Start this stage over (what is still valid by content is reused).")
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Override one recipe value, e.g. filter.select.per_question=2."),
+]
+
+
+def open_recipe(
+    name: str,
+    run: Path | None,
+    overrides: list[str] | None,
+    *,
+    several: bool = False,
+    students: list[str] | None = None,
+) -> "tuple[Recipe, Path]":
+    """The recipe and its run directory, for a command that takes `several` processes or not."""
+    from distill.recipe.eval import student_values
+    from distill.recipe.loading import load
+
+    if not several:
+        processes.require_one()
+    pairs = student_values(students or [])
+    for text in overrides or []:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise RecipeError(f"--set {text}: write KEY=VALUE, e.g. --set filter.select.per_question=2")
+        pairs[key.strip()] = value.strip()
+    recipe = load(name, pairs)
+    return recipe, run or Path("runs") / recipe.name
+
+
+def open_other(name: str, run: Path | None) -> "tuple[Recipe, Path]":
+    """The recipe that a run was made with, and the run: of a run directory, or of a recipe and its usual run."""
+    from distill.recipe.loading import load
+
+    copy = Path(name) / "recipe.toml"
+    recipe = load(copy if copy.is_file() else name)
+    return recipe, run or (Path(name) if copy.is_file() else Path("runs") / recipe.name)

@@ -1,0 +1,89 @@
+"""Commands about a run: its state, its damage, one trace, and what leaves it."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from distill.command_line.options import RunArgument, local_path
+from distill.commands.progress import show
+from distill.errors import RecipeError
+
+
+def status(run: RunArgument) -> None:
+    """Show the funnel and the state of every stage."""
+    from distill.commands.status import run_status
+
+    show(run_status(run))
+
+
+def repair(
+    run: RunArgument,
+    apply: Annotated[bool, typer.Option("--apply", help="Set it aside; the stages make it again.")] = False,
+) -> None:
+    """Say which files of a run are damaged and what that costs; with --apply set them aside."""
+    from distill.commands.repair import repair_run
+
+    show(repair_run(run, apply=apply))
+
+
+def explain(
+    run: RunArgument,
+    trace_id: Annotated[str, typer.Argument(metavar="ID", help="A trace id, or its first characters.")],
+) -> None:
+    """Show everything known of one trace."""
+    from distill.commands.explain import explain_trace
+
+    show(explain_trace(run, trace_id))
+
+
+def export(
+    run: RunArgument,
+    out: Annotated[Path, typer.Option(parser=local_path, metavar="DIR", help="A new folder.")],
+    stage: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="The student of this stage [default: the last that learned rationales]."),
+    ] = None,
+    plain: Annotated[
+        bool, typer.Option("--plain", help="As transformers trained it, not in the form that vLLM serves natively.")
+    ] = False,
+    both: Annotated[bool, typer.Option("--both", help="Write both forms, to DIR/native and DIR/plain.")] = False,
+    verify: Annotated[
+        bool,
+        typer.Option(
+            "--verify",
+            help="Then prove it: same weights and logits as the run's student, and in a real vLLM the same greedy "
+            "replies as in transformers. An export that is there already is proven as it is.",
+        ),
+    ] = False,
+    prompts: Annotated[int, typer.Option(min=1, metavar="N", help="With --verify: so many questions.")] = 64,
+    dataset: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FORMAT",
+            help="Instead of the student write the dataset for other trainers: llava, llama-factory, ms-swift or "
+            "webdataset; may be given repeatedly.",
+        ),
+    ] = None,
+    lmms_eval: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--lmms-eval",
+            metavar="SOURCE",
+            help="Instead of the student write a source's questions as a task of lmms-eval, judged as `distill eval` "
+            "judges; may be given repeatedly.",
+        ),
+    ] = None,
+) -> None:
+    """Write the trained student, merged and ready to be served; or the dataset; or questions for lmms-eval."""
+    from distill.commands.stages import export_dataset, export_student, export_tasks
+
+    if plain and both:
+        raise RecipeError("--plain and --both: --both writes the plain form too; leave --plain out")
+    if dataset and lmms_eval:
+        raise RecipeError("--dataset and --lmms-eval write different things: one folder, and one command, for each")
+    if dataset or lmms_eval:
+        show(export_dataset(run, dataset, out) if dataset else export_tasks(run, lmms_eval or [], out))
+        return
+    forms = ("native", "plain") if both else ("plain",) if plain else ("native",)
+    show(export_student(run, out, stage, forms=forms, prompts=prompts if verify else None))

@@ -1,0 +1,134 @@
+"""Commands that run stages: generate, filter, train, eval, all of them, and ablations."""
+
+from typing import Annotated
+
+import typer
+
+from distill.command_line.options import FreshOption, RecipeArgument, RunOption, SetOption, open_recipe
+from distill.commands.progress import show
+from distill.errors import RecipeError
+
+
+def generate(
+    recipe: RecipeArgument,
+    run: RunOption = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Ask about this many samples only.")] = None,
+    fresh: FreshOption = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Read and check everything, ask nothing, and estimate what a run takes.")
+    ] = False,
+    probe: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="With --check: first ask about N questions, and keep that.")
+    ] = None,
+    replay: Annotated[
+        str | None, typer.Option(metavar="ID", help="Print the request that a trace came from, as JSON.")
+    ] = None,
+    resend: Annotated[bool, typer.Option("--resend", help="With --replay: send it again and compare.")] = False,
+    overrides: SetOption = None,
+) -> None:
+    """Let the teachers write reasoning traces."""
+    from distill.commands.stages import check_generate, generate_stage, replay_request
+
+    if resend and not replay:
+        raise RecipeError("--resend needs --replay ID, the trace whose request is sent again")
+    if probe and not check:
+        raise RecipeError("--probe needs --check, which estimates a run from the questions asked")
+    chosen = open_recipe(recipe, run, overrides)
+    if replay:
+        show(replay_request(*chosen, replay, resend=resend))
+    elif check:
+        show(check_generate(*chosen, limit=limit, fresh=fresh, probe=probe or 0))
+    else:
+        show(generate_stage(*chosen, limit=limit, fresh=fresh))
+
+
+def filter_(
+    recipe: RecipeArgument,
+    run: RunOption = None,
+    fresh: FreshOption = False,
+    what_if: Annotated[
+        str | None,
+        typer.Option(
+            metavar="OTHER",
+            help="Measure and write nothing: compare with what the [filter] section of another recipe would keep and "
+            "select. With --set, that recipe's values are overridden.",
+        ),
+    ] = None,
+    overrides: SetOption = None,
+) -> None:
+    """Measure every trace, decide, and write the dataset."""
+    from distill.commands.stages import compare_policies, filter_stage
+
+    if what_if:
+        other, _ = open_recipe(what_if, run, overrides)
+        show(compare_policies(*open_recipe(recipe, run, None), other))
+    else:
+        show(filter_stage(*open_recipe(recipe, run, overrides), fresh=fresh))
+
+
+def train(
+    recipe: RecipeArgument,
+    run: RunOption = None,
+    stage: Annotated[str | None, typer.Option(metavar="NAME", help="Train this stage only.")] = None,
+    fresh: FreshOption = False,
+    overrides: SetOption = None,
+) -> None:
+    """Train the student, stage by stage."""
+    from distill.commands.stages import train_stage
+
+    show(train_stage(*open_recipe(recipe, run, overrides, several=True), stage=stage, fresh=fresh))
+
+
+def eval_(
+    recipe: RecipeArgument,
+    run: RunOption = None,
+    fresh: FreshOption = False,
+    students: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--student",
+            metavar="NAME=WHAT",
+            help="Measure this student too, as [eval.students.NAME] would: a folder (checkpoint, export, PEFT "
+            "adapter), a hub name, or URL#MODEL for one that a server has, e.g. "
+            "big=http://127.0.0.1:8000/v1#Qwen3-VL-8B; may be given repeatedly.",
+        ),
+    ] = None,
+    overrides: SetOption = None,
+) -> None:
+    """Measure the students on held-out questions."""
+    from distill.commands.stages import eval_stage
+
+    show(eval_stage(*open_recipe(recipe, run, overrides, students=students), fresh=fresh))
+
+
+def run(recipe: RecipeArgument, run: RunOption = None, overrides: SetOption = None) -> None:
+    """Run all four stages in order, resuming."""
+    from distill.commands.stages import all_stages
+
+    show(all_stages(*open_recipe(recipe, run, overrides)))
+
+
+def ablate(
+    recipe: RecipeArgument,
+    run: RunOption = None,
+    arm: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Run this arm only; may be given repeatedly.")
+    ] = None,
+    study: Annotated[str | None, typer.Option(metavar="NAME", help="Run the arms of this study only.")] = None,
+    seed: Annotated[
+        list[int] | None, typer.Option(metavar="N", help="Train with this seed only; may be given repeatedly.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Train so many arms at a time, each in a process.")] = 1,
+    report: Annotated[
+        bool, typer.Option("--report", help="Run nothing: table and report of what is finished.")
+    ] = False,
+    fresh: FreshOption = False,
+    overrides: SetOption = None,
+) -> None:
+    """Train again with one thing changed, and compare."""
+    from distill.commands.stages import ablate_recipe
+
+    if report and fresh:
+        raise RecipeError("--report and --fresh: --report shows what is finished, --fresh sets it aside")
+    chosen = open_recipe(recipe, run, overrides)
+    show(ablate_recipe(*chosen, arms=arm or (), study=study, seeds=seed or (), jobs=jobs, report=report, fresh=fresh))

@@ -1,0 +1,153 @@
+"""`distill plan --diff`: what is done again when a run goes on with another recipe, by key and by stage, as text.
+
+Reads recipes and manifests only.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from distill.artifacts.manifest import Manifest
+from distill.planning.redo import KeyChange, Redo, compare_recipes
+from distill.recipe.recipe import Recipe
+from distill.recipe.stages import start_of
+from distill.reports.text_table import table
+
+_WIDTH = 30
+_TABLES_OF_THEIR_OWN = {"corpus", "question", "student", "judge"}
+"""Signals whose values are kept apart; the others are measured together, all of them if one is stale."""
+_NEW_REPLIES = ("eval.arms", "eval.students", "eval.without_image")
+"""Keys that only add replies, or leave some out."""
+
+
+def redo_text(before: Recipe, now: Recipe, run: Path) -> str:
+    """The keys that differ, and what each stage of `run`, made with `before`, does again when `now` replaces it."""
+    redo = compare_recipes(before, now)
+    head = f"from {before.path}\nto   {now.path}\nrun  {run}"
+    if not redo.changes:
+        return f"{head}\n\nno key differs; every finished stage stays as it is"
+    rows = [(change.path, _short(change.before), _short(change.now), _effect(change)) for change in redo.changes]
+    keys = _left(("key", "from", "to", "makes stale"), rows)
+    stages = _left(("stage", "now", "then", "how much"), list(_stages(redo, now, run)))
+    commands = "\n".join(f"  {command}" for command in _commands(redo, now, run))
+    if not commands:
+        return f"{head}\n\n{keys}\n\n{stages}"
+    return f"{head}\n\n{keys}\n\n{stages}\n\ncommands that do it; what stays is not done again:\n{commands}"
+
+
+def _left(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table whose columns all start at the left."""
+    widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
+    padded = [tuple(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in (head, *rows)]
+    return table(padded[0], padded[1:])
+
+
+def _short(value: Any) -> str:
+    text = "-" if value is None else " ".join(str(value).split())
+    return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 3]}..."
+
+
+def _effect(change: KeyChange) -> str:
+    if change.targets:
+        return ", ".join(sorted(target.replace(":", " ") for target in change.targets))
+    return f"nothing: {change.key.because}" if change.key.because else "nothing: no result here depends on it"
+
+
+def _stages(redo: Redo, now: Recipe, run: Path) -> Iterator[tuple[str, str, str, str]]:
+    """Stage, state, what happens to it, and how much that is."""
+    generated, filtered, evaluated = (Manifest.read(run / stage) for stage in ("generate", "filter", "eval"))
+    yield _row("generate", generated, "generate" in redo.causes, _asked(redo, now, generated))
+    card_only = "card" in redo.causes and "filter" not in redo.causes
+    measured = "writes card and exports again" if card_only else _measured(redo, now, filtered)
+    yield _row("filter", filtered, "filter" in redo.causes or card_only, measured)
+    for stage in now.stages:
+        manifest = Manifest.read(run / "train" / stage.name)
+        yield _row(f"train {stage.name}", manifest, f"train:{stage.name}" in redo.causes, _trained(manifest))
+    yield _row("eval", evaluated, "eval" in redo.causes, _evaluated(redo, evaluated))
+    if "ablate" in redo.causes:
+        manifest = Manifest.read(run / "ablate")
+        yield _row("ablate", manifest, True, "writes the results again; finished arms stay")
+
+
+def _row(name: str, manifest: Manifest | None, stale: bool, how_much: str) -> tuple[str, str, str, str]:
+    if manifest is None:
+        return name, "not finished", "runs", ""
+    return (name, "finished", "runs again", how_much) if stale else (name, "finished", "stays", "")
+
+
+def _asked(redo: Redo, now: Recipe, manifest: Manifest | None) -> str:
+    """How many traces are asked again, by teacher."""
+    outputs = manifest.outputs if manifest is not None else {}
+    counts = {
+        teacher.name: sum(out.count or 0 for name, out in outputs.items() if name.startswith(f"{teacher.name}/part-"))
+        for teacher in now.teachers
+    }
+    again = [name for name in counts if name in {*redo.parts("traces"), *redo.parts("engine")}]
+    parts = [f"asks {counts[name]:,} traces of {name} again" if counts[name] else f"asks {name}" for name in again]
+    if any(change.path.startswith("data.questions.") for change in redo.changes if "generate" in change.targets):
+        parts.append("reads the questions again, asks the new ones")
+    kept = sum(count for name, count in counts.items() if name not in again)
+    return "; ".join([*parts, f"keeps {kept:,} traces that are still wanted"] if kept else parts)
+
+
+def _measured(redo: Redo, now: Recipe, manifest: Manifest | None) -> str:
+    """Which signals are measured again; decisions and dataset always are."""
+    traces = manifest.counts.get("input", 0) if manifest is not None else 0
+    stale = {*redo.parts("signals")}
+    together = {*now.filter.signals} - _TABLES_OF_THEIR_OWN
+    with_them = sorted(together - stale) if stale & together else []
+    parts = ["measures new traces"] if "generate" in redo.causes else []
+    if stale:
+        parts.append(f"measures {', '.join(sorted(stale))} of {traces:,} traces again")
+    if with_them:
+        parts.append("and what is measured together with them")
+    return "; ".join([*parts, f"decides {traces:,} traces again"])
+
+
+def _trained(manifest: Manifest | None) -> str:
+    if manifest is None:
+        return ""
+    steps, tokens = manifest.counts.get("steps", 0), manifest.tokens.get("trained", 0)
+    return f"{steps:,} steps, {tokens:,} tokens, {_time(manifest.seconds)} last time"
+
+
+def _evaluated(redo: Redo, manifest: Manifest | None) -> str:
+    causes = redo.causes.get("eval", [])
+    if manifest is None or not causes:
+        return ""
+    count = manifest.counts.get("predictions", 0) + manifest.counts.get("predictions_without_image", 0)
+    if all(cause.startswith("filter.") for cause in causes):
+        return f"judges {count:,} replies again, asks none"
+    if _keeps_replies(redo):
+        return f"keeps {count:,} replies, asks what is new"
+    return f"asks for {count:,} replies again; {_time(manifest.seconds)} last time"
+
+
+def _time(seconds: float) -> str:
+    minutes = seconds / 60
+    return f"{seconds:.0f} s" if minutes < 2 else f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.1f} h"
+
+
+def _commands(redo: Redo, now: Recipe, run: Path) -> Iterator[str]:
+    """The commands that redo what is stale and finished, in order; unfinished stages need no --fresh."""
+    at = f"{now.path} --run {run}"
+    if "engine" in {target.partition(":")[0] for target in redo.causes}:
+        for name in redo.parts("engine"):
+            yield f"mv {run}/generate/{name} {run}/generate.{name}.previous"
+    for stage in ("generate", "filter"):
+        if stage in redo.causes and Manifest.read(run / stage) is not None:
+            yield f"distill {stage} {at} --fresh"
+    if "card" in redo.causes and "filter" not in redo.causes:
+        yield f"distill filter {at}"
+    redone = [name for name in redo.parts("train") if Manifest.read(run / "train" / name) is not None]
+    first = [each.name for each in now.stages if each.name in redone and start_of(now.stages, each) not in redone]
+    yield from (f"distill train {at} --stage {name} --fresh" for name in first)
+    if len(redone) > len(first):
+        yield f"distill train {at}"
+    if "eval" in redo.causes and Manifest.read(run / "eval") is not None:
+        yield f"distill eval {at}" if _keeps_replies(redo) else f"distill eval {at} --fresh"
+
+
+def _keeps_replies(redo: Redo) -> bool:
+    """Whether the replies of an evaluation stay: they are judged again, or arms come or go."""
+    return all(cause.startswith(("filter.", *_NEW_REPLIES)) for cause in redo.causes["eval"])

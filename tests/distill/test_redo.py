@@ -1,0 +1,194 @@
+"""`distill plan --diff`: what is done again when a run goes on with another recipe."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from distill.artifacts.manifest import Manifest, Output
+from distill.cli import app
+from distill.planning.redo import compare_recipes
+from distill.planning.redo_text import redo_text
+from distill.recipe.loading import load
+from distill.recipe.recipe import Recipe
+
+RECIPE = """
+seed = 1
+[data.questions]
+source = "questions.jsonl"
+[data.captions]
+source = "captions.jsonl"
+[data.test]
+source = "test.jsonl"
+[[teachers]]
+name = "small"
+model = "owner/small"
+samples = 4
+[[teachers]]
+name = "large"
+model = "owner/large"
+[student]
+model = "owner/student"
+[[stages]]
+name = "align"
+data = "captions"
+train = ["projector"]
+[[stages]]
+name = "reason"
+data = "traces"
+train = ["language"]
+[[stages]]
+name = "polish"
+data = "captions"
+train = ["language"]
+[eval]
+data = "test"
+arms = { distilled = "reason" }
+"""
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Path:
+    path = tmp_path / "work" / "mine.toml"
+    path.parent.mkdir()
+    path.write_text(RECIPE)
+    return path
+
+
+@pytest.fixture
+def run(tmp_path: Path, recipe: Path) -> Path:
+    """A run of 10,000 samples, of which there are the manifests alone."""
+    folder = tmp_path / "work" / "run"
+    parts = {f"{name}/part-00000.jsonl": Output(sha256="", bytes=1, count=count) for name, count in TRACES.items()}
+    note("generate", folder, outputs=parts, counts={"samples": 10_000, "traces": 50_000})
+    note("filter", folder, counts={"input": 50_000})
+    for stage in ("align", "reason", "polish"):
+        note("train", folder, stage, counts={"steps": 120}, tokens={"trained": 3_000}, seconds=900.0)
+    note("eval", folder, counts={"predictions": 600}, seconds=60.0)
+    (folder / "recipe.toml").write_text(load(recipe).to_toml())
+    return folder
+
+
+TRACES = {"small": 40_000, "large": 10_000}
+
+
+def note(stage: str, run: Path, *below: str, **values: Any) -> None:
+    Manifest(stage=stage, fingerprint="", fields={}, **values).write(run.joinpath(stage, *below))
+
+
+def changed(recipe: Path, **values: str) -> Recipe:
+    return load(recipe, {key.replace("__", "."): value for key, value in values.items()})
+
+
+def stages(text: str) -> dict[str, str]:
+    """What the table says becomes of each stage."""
+    block = next(block for block in text.split("\n\n") if block.startswith("stage "))
+    rows = [line.split("  ") for line in block.splitlines()[2:]]
+    cells = [[cell.strip() for cell in row if cell.strip()] for row in rows]
+    return {cell[0]: cell[2] for cell in cells}
+
+
+def test_the_copy_of_a_recipe_in_its_run_differs_in_nothing(recipe: Path, run: Path) -> None:
+    assert "no key differs" in redo_text(load(run / "recipe.toml"), load(recipe), run)
+
+
+def test_a_sampling_value_asks_one_teacher_again_and_all_that_follows_but_not_the_stages_before(
+    recipe: Path, run: Path
+) -> None:
+    now = changed(recipe, teachers__small__sampling__temperature="0.1")
+    text = redo_text(load(recipe), now, run)
+    assert "asks 40,000 traces of small again; keeps 10,000 traces that are still wanted" in text
+    assert stages(text) == {
+        "generate": "runs again",
+        "filter": "runs again",
+        "train align": "stays",
+        "train reason": "runs again",
+        "train polish": "runs again",
+        "eval": "runs again",
+    }
+    assert f"distill train {recipe} --run {run} --stage reason --fresh" in text
+    assert "--stage polish" not in text
+
+
+def test_a_rule_decides_again_and_asks_and_measures_nothing(recipe: Path, run: Path) -> None:
+    redo = compare_recipes(load(recipe), changed(recipe, filter__select__per_question="1"))
+    assert not redo.parts("traces") and not redo.parts("signals")
+    text = redo_text(load(recipe), changed(recipe, filter__select__per_question="1"), run)
+    assert stages(text)["generate"] == "stays"
+    assert "decides 50,000 traces again" in text and "measures" not in text
+
+
+def test_a_parameter_of_a_signal_measures_that_signal_where_it_is_measured(recipe: Path) -> None:
+    before = load(recipe)
+    assert compare_recipes(before, changed(recipe, filter__repetition__ngram="5")).parts("signals") == ["repetition"]
+    unused = changed(recipe, filter__judge__max_tokens="9")
+    assert compare_recipes(before, unused).parts("signals") == []
+
+
+def test_a_stage_that_is_finished_before_the_changed_one_stays(recipe: Path, run: Path) -> None:
+    text = redo_text(load(recipe), changed(recipe, stages__polish__epochs="2.0"), run)
+    assert [name for name, then in stages(text).items() if then == "runs again"] == ["train polish", "eval"]
+    assert "120 steps, 3,000 tokens, 15 min last time" in text
+
+
+def test_a_key_without_effect_says_why(recipe: Path, run: Path) -> None:
+    text = redo_text(load(recipe), changed(recipe, teachers__small__timeout_s="5.0"), run)
+    assert "nothing: it changes only how long is waited" in text
+    assert set(stages(text).values()) == {"stays"}
+
+
+def test_a_renamed_teacher_asks_nothing_again(recipe: Path) -> None:
+    redo = compare_recipes(load(recipe), changed(recipe, teachers__small__name='"tiny"'))
+    assert [change.path for change in redo.changes] == ["teachers.tiny.name"]
+    assert redo.parts("traces") == []
+
+
+def test_judging_differently_asks_no_student(recipe: Path, run: Path) -> None:
+    now = changed(recipe, filter__grounding__table='"rows"', filter__signals='["answer"]')
+    before = changed(recipe, filter__signals='["answer"]', eval__arms="{ start = 'base' }", stages="[]")
+    alone = now.model_copy(update={"stages": (), "eval": before.eval})
+    assert "judges 600 replies again, asks none" in redo_text(before, alone, run)
+
+
+def test_an_unfinished_stage_runs_in_any_case(recipe: Path, tmp_path: Path) -> None:
+    text = redo_text(load(recipe), changed(recipe, seed="2"), tmp_path / "nothing")
+    assert set(stages(text).values()) == {"runs"}
+    assert "--fresh" not in text
+
+
+def test_the_command_takes_a_run_directory_or_a_recipe_and_set_values(recipe: Path, run: Path) -> None:
+    said = CliRunner().invoke(app, ["plan", "--diff", str(run), "--set", "stages.polish.epochs=2.0"])
+    assert said.exit_code == 0, said.output
+    assert "stages.polish.epochs" in said.output
+    other = recipe.with_name("other.toml")
+    other.write_text(RECIPE.replace("seed = 1", "seed = 2"))
+    said = CliRunner().invoke(app, ["plan", str(other), "--diff", str(recipe), "--run", str(run)])
+    assert said.exit_code == 0, said.output
+    assert stages(said.output)["train align"] == "runs again"
+    assert CliRunner().invoke(app, ["plan"]).exit_code == 2
+
+
+READS = """
+import sys
+from distill.cli import app
+try:
+    app(sys.argv[1:])
+except SystemExit:
+    pass
+opened = {"torch", "transformers", "datasets", "pyarrow", "duckdb", "numpy", "PIL"} & sys.modules.keys()
+print(sorted(opened))
+"""
+
+
+def test_comparing_loads_nothing_that_reads_data_or_models(recipe: Path, run: Path) -> None:
+    said = subprocess.run(
+        [sys.executable, "-c", READS, "plan", str(recipe), "--diff", str(run), "--set", "seed=2"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "stage" in said.stdout
+    assert said.stdout.splitlines()[-1] == "[]"
