@@ -55,16 +55,15 @@ GROUPS = {
             "tests/filters/test_quotas.py",
             "tests/filters/test_limits.py",
             "tests/filters/test_dataset_checks.py",
-            "tests/filters/test_report_sections.py",
         ),
     ),
     "artifacts": Group(
         modules=("distill/artifacts/[!_]*.py",),
         tests=(
             "tests/distill/test_manifest.py",
+            "tests/distill/test_integrity.py",
             "tests/distill/test_damaged_lines.py",
             "tests/distill/test_stage_cache.py",
-            "tests/distill/test_repair.py",
         ),
     ),
     "sampling": Group(
@@ -73,15 +72,15 @@ GROUPS = {
             "tests/teacher/test_sampling_policy.py",
             "tests/teacher/test_routing.py",
             "tests/teacher/test_policies.py",
-            "tests/teacher/test_generate.py",
         ),
     ),
     "fingerprints": Group(
         modules=(
             "distill/artifacts/manifest.py::fingerprint,differences",
-            "filters/apply.py::_fields,_packaging_fingerprint,_dressed",
+            "distill/recipe/effects.py",
+            "filters/apply.py::_fields",
             "filters/tables/measure.py::_identity",
-            "filters/signals/registry.py::identity,extractors",
+            "filters/signals/registry.py::identity",
             "student/data/rows.py::fields",
             "student/evaluate.py::identity,_fields",
             "student/train.py::stage_fields",

@@ -64,6 +64,12 @@ DEAREST = (
     "filters/test_image_match.py",
     "distill/test_teacher_ranking.py",
     "student/test_gpu.py",
+    "distill/test_cli.py",
+    "student/test_evaluate.py",
+    "teacher/test_embedded.py",
+    "student/test_distil.py",
+    "distill/test_plan.py",
+    "teacher/test_export_server.py",
 )
 """Files whose tests start servers, processes or whole runs, the dearest first. Workers begin with them, so that none
 has much left when the others are done; each counts as `slow`, so `make test-fast` leaves it out."""

@@ -256,6 +256,13 @@ def test_a_run_is_held_by_one_process_and_freed_by_its_death(tmp_path: Path) -> 
         pass
 
 
+def test_a_run_that_is_held_is_made_with_the_folders_above_it(tmp_path: Path) -> None:
+    run = tmp_path / "runs" / "of today" / "first"
+    for _ in range(2):
+        with locked(run):
+            assert run.is_dir()
+
+
 # --- manifests and fingerprints ---------------------------------------------------------------------------------
 
 

@@ -11,7 +11,7 @@ from distill.recipe.teachers import Teacher
 from distill.types import ImageRef, Outcome, Sample
 from teacher.messages.request import Author, Model, Request
 from teacher.scheduling.gpu_rounds import rounds
-from teacher.scheduling.ordering import Lengths, Window
+from teacher.scheduling.ordering import Lengths, Window, kind_of
 from teacher.scheduling.request_queue import RequestQueue
 from teacher.scheduling.sampling_policy import Rules, SampleState, TeacherPolicy, TraceStatus
 
@@ -220,6 +220,19 @@ def test_kinds_that_take_long_are_asked_first_once_that_is_known() -> None:
         lengths.add(sample, tokens)
     order = [sample.domain for sample in drained(Window(iter([*quick, *slow]), lengths))]
     assert order == ["slow"] * 20 + ["quick"] * 20
+
+
+def test_what_a_kind_is_expected_to_take_goes_from_the_mean_of_all_to_its_own() -> None:
+    quick, slow = (numbered(1, domain=domain)[0] for domain in ("quick", "slow"))
+    lengths = Lengths()
+    assert lengths.expected(kind_of(quick)) == 0
+    for tokens in (100, 140):
+        lengths.add(slow, tokens)
+    assert lengths.expected(kind_of(quick)) == 120
+    lengths.add(quick, 30)
+    # The mean of all three is 90, and counts as four traces.
+    assert lengths.expected(kind_of(quick)) == (30 + 4 * 90) / 5
+    assert lengths.expected(kind_of(slow)) == (240 + 4 * 90) / 6
 
 
 def test_a_window_reads_no_further_ahead_than_its_size() -> None:
