@@ -33,6 +33,9 @@ _CONTROLS = 20
 class World:
     """A data set of cases and a recipe in a folder, with its run directory."""
 
+    patience_s = 6.0
+    """Longer than a request that hangs takes."""
+
     def __init__(self, folder: Path, cases: Sequence[Case], *, source: str = "rows.jsonl") -> None:
         self.folder, self.run, self.cases = folder, folder / "run", cases
         self.source = source
@@ -43,7 +46,8 @@ class World:
     def recipe(self, url: str, **teacher: Any) -> Recipe:
         settings = {"name": "stub", "model": "stub", "backend": "vllm", "base_url": url, **teacher}
         lines = ["[data.questions]", f'source = "{self.source}"', 'images_root = "images"']
-        lines += [f"max_pixels = {hostile.MAX_PIXELS}", "max_bad_share = 1.0", "[generate]", "patience_s = 2.0"]
+        lines += [f"max_pixels = {hostile.MAX_PIXELS}", "max_bad_share = 1.0", "[generate]"]
+        lines += [f"patience_s = {self.patience_s}"]
         lines += ["[[teachers]]"]
         lines += [f"{key} = {orjson.dumps(value).decode()}" for key, value in settings.items()]
         (self.folder / "recipe.toml").write_text("\n".join(lines))
@@ -250,8 +254,11 @@ def test_an_open_quotation_mark_in_a_csv_file_costs_its_own_lines_and_no_row_swa
 
 @pytest.fixture
 def small(tmp_path: Path) -> World:
+    """Good rows alone: what fails, fails at once."""
     hostile.corpus(tmp_path)
-    return World(tmp_path, good(120))
+    world = World(tmp_path, good(120))
+    world.patience_s = 2.0
+    return world
 
 
 def ids(run: Path) -> list[str]:
