@@ -47,6 +47,12 @@ def digested_path(path: Path) -> Iterator[Path]:
     write_text(digest_note(path), file_sha256(path))
 
 
+def note_digest(path: Path) -> None:
+    """Note the digest of a file that has none: an older version wrote it, or its run was killed before the note."""
+    if not digest_note(path).exists():
+        write_text(digest_note(path), file_sha256(path))
+
+
 def digest_note(path: Path) -> Path:
     return path.with_name(f".{path.name}{_NOTE}")
 

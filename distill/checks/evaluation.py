@@ -7,9 +7,10 @@ from distill import packages
 from distill.checks.context import CheckContext
 from distill.checks.results import CheckResult, fine, not_checked, problem
 from distill.checks.teachers import server_state
-from distill.errors import DistillError
+from distill.errors import DistillError, RecipeError
 from distill.recipe.eval import AnyStudent
 from student.evaluation import students
+from student.evaluation.own_metrics import own_metrics
 from teacher.engines import export_server
 from teacher.engines.remote_student import check_server
 
@@ -26,6 +27,17 @@ def check_arms(context: CheckContext) -> Iterator[CheckResult]:
             yield problem(
                 "eval.arms", '"base" is the student before any stage, and there is no [student]', "add [student]"
             )
+
+
+def check_metrics(context: CheckContext) -> Iterator[CheckResult]:
+    """Metrics from outside can be loaded."""
+    try:
+        metrics = own_metrics(context.recipe)
+    except RecipeError as error:
+        yield problem("eval.metrics", str(error), "correct eval.metrics")
+        return
+    if metrics:
+        yield fine("eval.metrics", ", ".join(metric.name for metric in metrics))
 
 
 def check_other_students(context: CheckContext) -> Iterator[CheckResult]:

@@ -12,6 +12,7 @@ from distill.errors import DistillError, RecipeError
 from distill.recipe.filter import DEFAULT_RULES, Filter
 from distill.recipe.recipe import Recipe
 from distill.wiring import JUDGE, STUDENT, untuned_student
+from filters.dataset.export_formats import chosen_formats
 from filters.decisions import rules
 from filters.signals import registry
 from teacher.checks import require_placeholders
@@ -84,6 +85,18 @@ def check_extractors(context: CheckContext) -> Iterator[CheckResult]:
         yield problem(key, str(error), f"correct {key}")
         return
     yield fine("filter.signals", f"{len(found)} families can be measured")
+
+
+def check_exports(context: CheckContext) -> Iterator[CheckResult]:
+    """Forms of the dataset that code from outside writes can be loaded."""
+    recipe = context.recipe
+    try:
+        formats = chosen_formats(recipe.filter.exports, recipe.path.parent)
+    except RecipeError as error:
+        yield problem("filter.exports", str(error), "correct filter.exports")
+        return
+    if formats:
+        yield fine("filter.exports", ", ".join(formats))
 
 
 def check_judge(context: CheckContext) -> Iterator[CheckResult]:

@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from distill import extensions
-from distill.artifacts.integrity import digest_note, digested_path, is_whole
+from distill.artifacts.integrity import digest_note, digested_path, is_whole, note_digest
 from distill.artifacts.manifest import fingerprint
 from distill.errors import DistillError
 from distill.types import Sample, Trace
@@ -104,6 +104,7 @@ def measure(
     todo = []
     for task in tasks:
         if _is_current(task):
+            note_digest(task.path)
             on_done(len(task.places), len(task.places))
         else:
             todo.append(task)

@@ -162,7 +162,7 @@ def test_any_two_texts_get_a_verdict(prediction: str, gold: str) -> None:
 
 @given(
     st.text(alphabet="0123456789.,:%$/- ()ABCabc½−\\{}^", min_size=1, max_size=20),
-    st.sampled_from(sorted(verdicts._JUDGES)),
+    st.sampled_from(sorted(verdicts.TYPES)),
 )
 @settings(max_examples=500, deadline=None)
 def test_an_answer_always_agrees_with_itself(text: str, kind: str) -> None:

@@ -333,3 +333,14 @@ def test_filtering_needs_no_torch(world):
     )
     subprocess.run([sys.executable, "-c", script], check=True, cwd=Path(measure.__file__).parents[2])
     assert Manifest.read(run / "filter") is not None
+
+
+def test_a_run_killed_before_it_noted_the_digest_of_a_file_notes_it_later(world):
+    run = run_of(world)
+    apply(recipe(world[0]), run)
+    note = run / "filter/signals/.part-00000.parquet.digest"
+    before = note.read_text()
+    note.unlink()
+    (run / "filter/manifest.json").unlink()
+    assert apply(recipe(world[0]), run).counts["measured"] == 0
+    assert note.read_text() == before
