@@ -3,9 +3,10 @@
 import json
 import types
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from pydantic import WithJsonSchema
 from pydantic.fields import FieldInfo
 
 from distill.recipe.base import EFFECTS, Section
@@ -81,7 +82,16 @@ def _default(field: FieldInfo, *, is_section: bool) -> str:
 def _type(field: FieldInfo) -> str:
     """The kind of value, with its limits."""
     limits = [f"{sign} {limit:,}" for sign, limit in _limits(field.metadata)]
-    return " ".join([_kind(field.annotation), *([f"({', '.join(limits)})"] if limits else [])])
+    kind = _named(field.metadata) or _kind(field.annotation)
+    return " ".join([kind, *([f"({', '.join(limits)})"] if limits else [])])
+
+
+def _named(metadata: Iterable[Any]) -> str:
+    """The names that a value can be, where code from outside can be named instead of them; else nothing."""
+    for each in metadata:
+        if isinstance(each, WithJsonSchema) and each.json_schema:
+            return ", ".join(f"`{name}`" for name in each.json_schema["anyOf"][0]["enum"]) + ", code"
+    return ""
 
 
 def _limits(metadata: list[Any]) -> Iterator[tuple[str, float]]:
@@ -97,7 +107,7 @@ _KINDS: Mapping[Any, str] = {str: "text", int: "integer", float: "number", bool:
 def _kind(annotation: Any) -> str:
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is typing.Annotated:
-        return _kind(arguments[0])
+        return _named(arguments[1:]) or _kind(arguments[0])
     if origin is typing.Literal:
         return ", ".join(f"`{value}`" for value in arguments)
     if origin in (typing.Union, types.UnionType):

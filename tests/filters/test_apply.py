@@ -18,7 +18,7 @@ from distill.artifacts.files import locked
 from distill.artifacts.manifest import Manifest
 from distill.errors import BusyError, DataError, RecipeError, StaleError
 from distill.recipe.filter import DEFAULT_RULES, DEFAULT_SIGNALS
-from distill.recipe.recipe import load
+from distill.recipe.loading import load
 from filters.apply import apply
 from filters.signals import registry
 from filters.signals.repetition import Repetition

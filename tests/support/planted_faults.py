@@ -318,6 +318,11 @@ ROUNDS: dict[str, tuple[PlantedFault, ...]] = {
             "did you mean 'rationale_tokens'",
         ),
         PlantedFault(
+            _set("filter", "signals", ["answer", "mine.py:Hedging"]), "filter.signals", "mine.py cannot be read"
+        ),
+        PlantedFault(_set("filter", "exports", ["mine.py:chat"]), "filter.exports", "mine.py cannot be read"),
+        PlantedFault(_set("eval", "metrics", ["mine.py:short"]), "eval.metrics", "mine.py cannot be read"),
+        PlantedFault(
             _both(
                 lambda f, r: r["filter"]["signals"].extend(["sensitive", "judge", "student"]),
                 _set("filter", "sensitive", {"words": "words.txt"}),
