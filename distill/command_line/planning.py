@@ -40,7 +40,7 @@ def plan(
 
         before, folder = open_other(diff, run)
         now, _ = open_recipe(recipe or str(before.path), folder, overrides)
-        show(redo_text(before, now, folder))
+        show(redo_text(before, now, folder, overrides or ()))
         return
     from distill.planning.plan import training_plan
 

@@ -3,6 +3,7 @@
 Reads recipes and manifests only.
 """
 
+import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,11 @@ _NEW_REPLIES = ("eval.arms", "eval.students", "eval.without_image")
 """Keys that only add replies, or leave some out."""
 
 
-def redo_text(before: Recipe, now: Recipe, run: Path) -> str:
-    """The keys that differ, and what each stage of `run`, made with `before`, does again when `now` replaces it."""
+def redo_text(before: Recipe, now: Recipe, run: Path, overrides: Sequence[str] = ()) -> str:
+    """The keys that differ, and what each stage of `run`, made with `before`, does again when `now` replaces it.
+
+    `overrides` are those of --set, which the commands to run repeat.
+    """
     redo = compare_recipes(before, now)
     head = f"from {before.path}\nto   {now.path}\nrun  {run}"
     if not redo.changes:
@@ -29,7 +33,7 @@ def redo_text(before: Recipe, now: Recipe, run: Path) -> str:
     rows = [(change.path, _short(change.before), _short(change.now), _effect(change)) for change in redo.changes]
     keys = _left(("key", "from", "to", "makes stale"), rows)
     stages = _left(("stage", "now", "then", "how much"), list(_stages(redo, now, run)))
-    commands = "\n".join(f"  {command}" for command in _commands(redo, now, run))
+    commands = "\n".join(f"  {command}" for command in _commands(redo, now, run, overrides))
     if not commands:
         return f"{head}\n\n{keys}\n\n{stages}"
     return f"{head}\n\n{keys}\n\n{stages}\n\ncommands that do it; what stays is not done again:\n{commands}"
@@ -95,12 +99,11 @@ def _measured(redo: Redo, now: Recipe, manifest: Manifest | None) -> str:
     traces = manifest.counts.get("input", 0) if manifest is not None else 0
     stale = {*redo.parts("signals")}
     together = {*now.filter.signals} - _TABLES_OF_THEIR_OWN
-    with_them = sorted(together - stale) if stale & together else []
+    with_them = bool(stale & together) and bool(together - stale)
     parts = ["measures new traces"] if "generate" in redo.causes else []
     if stale:
-        parts.append(f"measures {', '.join(sorted(stale))} of {traces:,} traces again")
-    if with_them:
-        parts.append("and what is measured together with them")
+        others = " and the signals measured together with them" if with_them else ""
+        parts.append(f"measures {', '.join(sorted(stale))}{others} again")
     return "; ".join([*parts, f"decides {traces:,} traces again"])
 
 
@@ -128,12 +131,12 @@ def _time(seconds: float) -> str:
     return f"{seconds:.0f} s" if minutes < 2 else f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.1f} h"
 
 
-def _commands(redo: Redo, now: Recipe, run: Path) -> Iterator[str]:
+def _commands(redo: Redo, now: Recipe, run: Path, overrides: Sequence[str]) -> Iterator[str]:
     """The commands that redo what is stale and finished, in order; unfinished stages need no --fresh."""
-    at = f"{now.path} --run {run}"
+    at = shlex.join([str(now.path), "--run", str(run), *(part for each in overrides for part in ("--set", each))])
     if "engine" in {target.partition(":")[0] for target in redo.causes}:
         for name in redo.parts("engine"):
-            yield f"mv {run}/generate/{name} {run}/generate.{name}.previous"
+            yield shlex.join(["mv", f"{run}/generate/{name}", f"{run}/generate.{name}.previous"])
     for stage in ("generate", "filter"):
         if stage in redo.causes and Manifest.read(run / stage) is not None:
             yield f"distill {stage} {at} --fresh"

@@ -162,7 +162,10 @@ def test_an_unfinished_stage_runs_in_any_case(recipe: Path, tmp_path: Path) -> N
 def test_the_command_takes_a_run_directory_or_a_recipe_and_set_values(recipe: Path, run: Path) -> None:
     said = CliRunner().invoke(app, ["plan", "--diff", str(run), "--set", "stages.polish.epochs=2.0"])
     assert said.exit_code == 0, said.output
-    assert "stages.polish.epochs" in said.output
+    assert (
+        f"distill train {run / 'recipe.toml'} --run {run} --set stages.polish.epochs=2.0 --stage polish"
+        in said.output
+    )
     other = recipe.with_name("other.toml")
     other.write_text(RECIPE.replace("seed = 1", "seed = 2"))
     said = CliRunner().invoke(app, ["plan", str(other), "--diff", str(recipe), "--run", str(run)])
