@@ -9,7 +9,8 @@ import pytest
 
 from distill.artifacts.damaged_lines import counted, recovered, side_file
 from distill.artifacts.journal import Journal, read_jsonl, read_jsonl_at
-from distill.artifacts.json_lines import Damaged, LineReader, record_at, requiring, seal
+from distill.artifacts.json_lines import Damaged, LineReader, cut_torn_tail, record_at, requiring, scan, seal
+from distill.artifacts.layout import model_folder
 from distill.errors import DataError, StorageError
 from distill.traces.trace_lines import trace_fault
 
@@ -188,3 +189,22 @@ def test_random_damage_never_makes_a_record_that_was_not_there() -> None:
             data[at : at + size] = chance.choice([b"", b"\0" * size, chance.randbytes(size), twice])
         records, _ = found(bytes(data).replace(b"\r", b"\n"))
         assert all(orjson.dumps(record) in known for record in records)
+
+
+@pytest.mark.parametrize("torn", [b"x", b'{"a": 1', b"y" * 70_000])
+def test_a_file_that_holds_nothing_but_a_torn_line_is_emptied(torn: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "part.jsonl"
+    path.write_bytes(torn)
+    with path.open("rb+") as file:
+        assert cut_torn_tail(file) == 0
+    assert path.read_bytes() == b""
+
+
+def test_a_record_without_a_checksum_is_found_where_it_starts(tmp_path: Path) -> None:
+    path = tmp_path / "part.jsonl"
+    path.write_bytes(b'{"a":1}\n  {"b":2}\n')
+    assert list(scan(path)) == [(0, {"a": 1}), (10, {"b": 2})]
+
+
+def test_a_student_lies_below_its_stage(tmp_path: Path) -> None:
+    assert model_folder(tmp_path, "reason").is_relative_to(tmp_path / "train" / "reason")

@@ -368,3 +368,29 @@ def test_starting_over_keeps_the_last_result_aside(tmp_path: Path) -> None:
 def test_versions_leave_out_what_is_not_installed() -> None:
     found = artifacts.versions("pyarrow", "no-such-distribution")
     assert "pyarrow" in found and "no-such-distribution" not in found
+
+
+def test_a_manifest_that_is_none_is_named_with_the_way_on(tmp_path: Path) -> None:
+    for text, fault in (
+        ("{", "not valid JSON"),
+        ("[]", "no manifest of a stage"),
+        ('{"outputs": {}}', "no manifest"),
+    ):
+        (tmp_path / artifacts.MANIFEST).write_text(text)
+        with pytest.raises(DataError, match=rf"{artifacts.MANIFEST}: {fault}.*remove it to redo the stage"):
+            Manifest.read(tmp_path)
+
+
+def test_a_stage_is_refused_only_if_it_was_begun_with_other_settings(tmp_path: Path) -> None:
+    note = tmp_path / "begun.json"
+    artifacts.begin(note, {"seed": 1}, begun=True, remedy="")  # nothing is noted
+    artifacts.begin(note, {"seed": 2}, begun=False, remedy="")  # no work was done
+    artifacts.begin(note, {"seed": 2}, begun=True, remedy="")
+    with pytest.raises(StaleError, match=r"(?s)begun with other settings.*seed: 2 -> 3.*use --fresh"):
+        artifacts.begin(note, {"seed": 3}, begun=True, remedy="use --fresh")
+    assert json.loads(note.read_bytes()) == {"seed": 2}
+
+
+def test_a_manifest_without_counts_and_time_has_none() -> None:
+    empty = Manifest(stage="filter", fingerprint="f", fields={})
+    assert (empty.counts, empty.tokens, empty.outputs, empty.seconds) == ({}, {}, {}, 0)
