@@ -14,18 +14,21 @@ from PIL import Image
 from run_fixtures import RECIPE, generate_folder, small_world, trace
 
 from distill.ablation import arms
+from distill.answers.verdicts import judge
 from distill.commands.explain import explain
 from distill.commands.stages import copy_shipped
 from distill.data import reader
 from distill.recipe import loading
 from distill.types import BadRow, Sample
 from filters.apply import apply
-from student.evaluation import own_metrics
+from student.evaluation.own_metrics import own_metrics
 
 ROOT = Path(__file__).parents[2]
 SNIPPETS = dict(
     re.findall(
-        r"^```(?:python|toml) (\S+)\n(.*?)^```", (ROOT / "docs" / "extending.md").read_text(), re.MULTILINE | re.DOTALL
+        r"^```(?:python|toml) (\S+)\n(.*?)^```",
+        (ROOT / "docs" / "extending.md").read_text(),
+        re.MULTILINE | re.DOTALL,
     )
 )
 PACKAGES = ("distill", "teacher", "filters", "student", "recipes")
@@ -57,6 +60,19 @@ def test_the_signal_of_the_page_is_measured_and_its_rule_drops(run: Path) -> Non
     assert dropped and done.counts["rule.hedges"] == len(dropped)
     assert {row["hedging_state"] for row in rows} == {"ok"}
     assert "hedging_words" in explain(run, min(dropped))
+
+
+def test_the_answer_type_of_the_page_decides_what_is_correct(tmp_path: Path) -> None:
+    folder = beside(tmp_path, "answer_type")
+    Image.new("RGB", (32, 32), "white").save(folder / "pupil.png")
+    row = {"image": "pupil.png", "question": "Which grade?", "answer": "B"}
+    (folder / "questions.jsonl").write_bytes(orjson.dumps(row))
+    (folder / "recipe.toml").write_text(
+        '[data.questions]\nsource = "questions.jsonl"\nanswer_type = "mine.py:grade"\n'
+    )
+    (sample,) = reader.samples(loading.load(folder / "recipe.toml"))
+    verdicts = [judge(text, "B", sample.answer_type).verdict for text in ("b minus", "C", "4")]
+    assert verdicts == ["correct", "wrong", "undecided"]
 
 
 def test_the_data_format_of_the_page_reads_rows(tmp_path: Path) -> None:
@@ -102,7 +118,7 @@ def test_the_arm_of_the_page_changes_the_recipe(tmp_path: Path) -> None:
 
 def test_the_metric_of_the_page_values_a_reply(tmp_path: Path) -> None:
     folder = beside(tmp_path, "metric")
-    (metric,) = own_metrics.load(saved(folder, '[eval]\ndata = "questions"\nmetrics = ["mine.py:own_short"]\n'))
+    (metric,) = own_metrics(saved(folder, '[eval]\ndata = "questions"\nmetrics = ["mine.py:own_short"]\n'))
     sample = Sample(id="s", images=(), question="q", answers=(), answer_type=None, domain="charts", meta={})
     assert metric.value(sample, {"answer": "about 4"}) is True
     assert metric.value(sample, {"answer": "it is about four"}) is False
@@ -122,13 +138,24 @@ def test_the_backend_of_the_page_answers_for_a_teacher(tmp_path: Path) -> None:
     (tmp_path / "questions.jsonl").write_bytes(
         b"\n".join(orjson.dumps({"question": f"What is {number} + 1?"}) for number in range(5))
     )
-    (tmp_path / "recipe.toml").write_text(f'[data.questions]\nsource = "questions.jsonl"\n{SNIPPETS["teacher"]}')
-    command = [sys.executable, "-m", "distill", "generate", str(tmp_path / "recipe.toml"), "--run", str(tmp_path / "r")]
+    source = '[data.questions]\nsource = "questions.jsonl"\ncolumns.image = ""\n'
+    (tmp_path / "recipe.toml").write_text(source + SNIPPETS["teacher"])
+    command = [
+        sys.executable,
+        "-m",
+        "distill",
+        "generate",
+        str(tmp_path / "recipe.toml"),
+        "--run",
+        str(tmp_path / "r"),
+    ]
     done = subprocess.run(
         command, cwd=tree, env=os.environ | {"PYTHONPATH": str(tree)}, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    records = [orjson.loads(line) for line in (tmp_path / "r/generate/echo/part-00000.jsonl").read_bytes().splitlines()]
+    records = [
+        orjson.loads(line) for line in (tmp_path / "r/generate/echo/part-00000.jsonl").read_bytes().splitlines()
+    ]
     assert len(records) == 5
     assert {record["engine"]["name"] for record in records} == {"program"}
     assert all("+ 1?" in record["text"] for record in records)
