@@ -1,6 +1,6 @@
 """The backends of a teacher: what each can do, and which class answers for it.
 
-To add a backend: its name and its capabilities here, and the engine class that they name (docs/generate.md, "A new
+To add a backend: its name and its capabilities here, and the engine class that they name (docs/extending.md, "A
 backend"). No other module asks for a backend by its name.
 """
 
