@@ -69,7 +69,7 @@ def apply(
     if missing := [name for name in MODELS if name in recipe.filter.signals and name not in measurers]:
         raise RecipeError(
             f"{recipe.path}: filter.signals asks for {', '.join(missing)}, which a model measures; hand in "
-            "`distill.extras.measurers(recipe, run)`, as `distill filter` does"
+            "`distill.wiring.measurers(recipe, run)`, as `distill filter` does"
         )
     folder = run / "filter"
     with locked(run):

@@ -118,7 +118,7 @@ def begin(path: Path, fields: Mapping[str, Any], *, begun: bool, remedy: str) ->
     except (FileNotFoundError, NotADirectoryError, orjson.JSONDecodeError):
         before = None
     if begun and before is not None and fingerprint(before) != fingerprint(redact.tree(fields)):
-        raise StaleError(f"{path.parent} was begun with other settings:\n{differences(before, fields)}\n{remedy}")
+        raise StaleError(f"{path.parent} was started with other settings:\n{differences(before, fields)}\n{remedy}")
     write_json(path, fields)
 
 

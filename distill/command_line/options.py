@@ -33,7 +33,7 @@ RunOption = Annotated[
     typer.Option("--run", parser=local_path, metavar="DIR", help="Run directory [default: runs/<recipe name>]."),
 ]
 FreshOption = Annotated[
-    bool, typer.Option("--fresh", help="Start this stage over (what is still valid by content is reused).")
+    bool, typer.Option("--fresh", help="Start this stage over; results whose content is still valid are reused.")
 ]
 SetOption = Annotated[
     list[str] | None,

@@ -14,10 +14,12 @@ def plan(
     recipe: OptionalRecipe = None,
     gpu: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Plan for this card, such as L40S [default: the one here, or usual ones]."),
+        typer.Option(
+            metavar="NAME", help="Plan for this GPU, such as L40S [default: the GPU of this machine, or common ones]."
+        ),
     ] = None,
     price: Annotated[
-        float | None, typer.Option(min=0, metavar="AMOUNT", help="Of an hour of one card, in any currency.")
+        float | None, typer.Option(min=0, metavar="AMOUNT", help="Price of one GPU for one hour, in any currency.")
     ] = None,
     diff: Annotated[
         str | None,
@@ -53,15 +55,16 @@ def check(
     recipe: RecipeArgument,
     run: RunOption = None,
     gpu: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Hold the stages against this card [default: the one here].")
+        str | None, typer.Option(metavar="NAME", help="Check memory for this GPU [default: the GPU of this machine].")
     ] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     overrides: SetOption = None,
 ) -> None:
-    """Check everything that the whole run will need, in under a minute, without a GPU.
+    """Check everything that the whole run needs, in under a minute, without a GPU.
 
-    Reads every source of every stage, looks at checkpoints, packages, keys, servers, rules, disk and memory, and
-    loads no weights. Problems come first, each with the recipe's key and what to do; with any, the exit code is 2.
+    Reads every source of every stage, checks checkpoints, packages, keys, servers, rules, disk and memory, and
+    loads no weights. Problems come first, each with the recipe key and what to do; if there is one, the exit code
+    is 2.
     """
     from distill.commands.stages import check_run
 
@@ -77,7 +80,7 @@ def split(
     ],
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for the train and test files.")],
     test: Annotated[float, typer.Option(metavar="SHARE", help="Share of the rows in the test file.")] = 0.1,
-    seed: Annotated[int, typer.Option(metavar="N", help="Another seed chooses other pictures.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", help="Seed of the split; another seed selects other images.")] = 0,
     data: Annotated[
         str | None, typer.Option(metavar="NAME", help="The source of a recipe to split [default: questions].")
     ] = None,
@@ -87,10 +90,10 @@ def split(
         list[str] | None, typer.Option(metavar="KEY=COLUMN", help="As in [data.NAME.columns], e.g. image=picture.")
     ] = None,
 ) -> None:
-    """Split questions into training and test rows that share no picture.
+    """Split questions into training and test rows that share no image.
 
-    Rows about the same picture stay together, also where it was saved or resized again. The same rows and seed give
-    the same split, whatever their order; the summary counts rows and pictures and what could not be used.
+    Rows with the same image stay together, also if it was saved again or resized. The same rows and seed give the
+    same split, in any order. The summary counts rows, images and rows that cannot be used.
     """
     from distill.commands.split import source_of, split_source
 

@@ -19,9 +19,11 @@ def status(run: RunArgument) -> None:
 
 def repair(
     run: RunArgument,
-    apply: Annotated[bool, typer.Option("--apply", help="Set it aside; the stages make it again.")] = False,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Move damaged files aside; the next run makes them again.")
+    ] = False,
 ) -> None:
-    """Say which files of a run are damaged and what that costs; with --apply set them aside."""
+    """List damaged files of a run and what they cost; --apply moves them aside."""
     from distill.commands.repair import repair_run
 
     show(repair_run(run, apply=apply))
@@ -31,7 +33,7 @@ def explain(
     run: RunArgument,
     trace_id: Annotated[str, typer.Argument(metavar="ID", help="A trace id, or its first characters.")],
 ) -> None:
-    """Show everything known of one trace."""
+    """Show everything about one trace: signals, rules that failed, duplicates."""
     from distill.commands.explain import explain_trace
 
     show(explain_trace(run, trace_id))
@@ -42,10 +44,12 @@ def export(
     out: Annotated[Path, typer.Option(parser=local_path, metavar="DIR", help="A new folder.")],
     stage: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="The student of this stage [default: the last that learned rationales]."),
+        typer.Option(
+            metavar="NAME", help="Export the student of this stage [default: the last one that learned rationales]."
+        ),
     ] = None,
     plain: Annotated[
-        bool, typer.Option("--plain", help="As transformers trained it, not in the form that vLLM serves natively.")
+        bool, typer.Option("--plain", help="Write the form of transformers, not the form that vLLM serves natively.")
     ] = False,
     both: Annotated[bool, typer.Option("--both", help="Write both forms, to DIR/native and DIR/plain.")] = False,
     verify: Annotated[
@@ -56,13 +60,13 @@ def export(
             "replies as in transformers. An export that is there already is proven as it is.",
         ),
     ] = False,
-    prompts: Annotated[int, typer.Option(min=1, metavar="N", help="With --verify: so many questions.")] = 64,
+    prompts: Annotated[int, typer.Option(min=1, metavar="N", help="With --verify: number of questions.")] = 64,
     dataset: Annotated[
         list[str] | None,
         typer.Option(
             metavar="FORMAT",
-            help="Instead of the student write the dataset for other trainers: llava, llama-factory, ms-swift or "
-            "webdataset; may be given repeatedly.",
+            help="Export the dataset for other trainers instead: llava, llama-factory, ms-swift or "
+            "webdataset; repeatable.",
         ),
     ] = None,
     lmms_eval: Annotated[
@@ -70,12 +74,12 @@ def export(
         typer.Option(
             "--lmms-eval",
             metavar="SOURCE",
-            help="Instead of the student write a source's questions as a task of lmms-eval, judged as `distill eval` "
-            "judges; may be given repeatedly.",
+            help="Export the questions of a source as a task of lmms-eval instead, scored as `distill eval` "
+            "judges; repeatable.",
         ),
     ] = None,
 ) -> None:
-    """Write the trained student, merged and ready to be served; or the dataset; or questions for lmms-eval."""
+    """Export the trained student, merged and ready to serve; or the dataset; or tasks for lmms-eval."""
     from distill.commands.stages import export_dataset, export_student, export_tasks
 
     if plain and both:

@@ -12,13 +12,17 @@ from distill.errors import RecipeError
 def generate(
     recipe: RecipeArgument,
     run: RunOption = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Ask about this many samples only.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Ask at most this many samples.")] = None,
     fresh: FreshOption = False,
     check: Annotated[
-        bool, typer.Option("--check", help="Read and check everything, ask nothing, and estimate what a run takes.")
+        bool,
+        typer.Option(
+            "--check", help="Check everything without asking a teacher, and estimate tokens, time and cost."
+        ),
     ] = False,
     probe: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="With --check: first ask about N questions, and keep that.")
+        int | None,
+        typer.Option(min=1, metavar="N", help="With --check: first ask N questions, and keep their traces."),
     ] = None,
     replay: Annotated[
         str | None, typer.Option(metavar="ID", help="Print the request that a trace came from, as JSON.")
@@ -26,7 +30,7 @@ def generate(
     resend: Annotated[bool, typer.Option("--resend", help="With --replay: send it again and compare.")] = False,
     overrides: SetOption = None,
 ) -> None:
-    """Let the teachers write reasoning traces."""
+    """Generate reasoning traces with the teachers."""
     from distill.commands.stages import check_generate, generate_stage, replay_request
 
     if resend and not replay:
@@ -50,13 +54,13 @@ def filter_(
         str | None,
         typer.Option(
             metavar="OTHER",
-            help="Measure and write nothing: compare with what the [filter] section of another recipe would keep and "
+            help="Measure and write nothing: show what the [filter] section of another recipe would keep and "
             "select. With --set, that recipe's values are overridden.",
         ),
     ] = None,
     overrides: SetOption = None,
 ) -> None:
-    """Measure every trace, decide, and write the dataset."""
+    """Measure signals, apply rules, select traces and write the dataset."""
     from distill.commands.stages import compare_policies, filter_stage
 
     if what_if:
@@ -88,14 +92,14 @@ def eval_(
         typer.Option(
             "--student",
             metavar="NAME=WHAT",
-            help="Measure this student too, as [eval.students.NAME] would: a folder (checkpoint, export, PEFT "
+            help="Also evaluate this student, as with [eval.students.NAME]: a folder (checkpoint, export, PEFT "
             "adapter), a hub name, or URL#MODEL for one that a server has, e.g. "
-            "big=http://127.0.0.1:8000/v1#Qwen3-VL-8B; may be given repeatedly.",
+            "big=http://127.0.0.1:8000/v1#Qwen3-VL-8B; repeatable.",
         ),
     ] = None,
     overrides: SetOption = None,
 ) -> None:
-    """Measure the students on held-out questions."""
+    """Evaluate students on held-out questions."""
     from distill.commands.stages import eval_stage
 
     show(eval_stage(*open_recipe(recipe, run, overrides, students=students), fresh=fresh))
@@ -111,21 +115,21 @@ def run(recipe: RecipeArgument, run: RunOption = None, overrides: SetOption = No
 def ablate(
     recipe: RecipeArgument,
     run: RunOption = None,
-    arm: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Run this arm only; may be given repeatedly.")
-    ] = None,
+    arm: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Run this arm only; repeatable.")] = None,
     study: Annotated[str | None, typer.Option(metavar="NAME", help="Run the arms of this study only.")] = None,
     seed: Annotated[
-        list[int] | None, typer.Option(metavar="N", help="Train with this seed only; may be given repeatedly.")
+        list[int] | None, typer.Option(metavar="N", help="Train with this seed only; repeatable.")
     ] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Train so many arms at a time, each in a process.")] = 1,
+    jobs: Annotated[
+        int, typer.Option(min=1, help="Number of arms to train at the same time, each in a process.")
+    ] = 1,
     report: Annotated[
-        bool, typer.Option("--report", help="Run nothing: table and report of what is finished.")
+        bool, typer.Option("--report", help="Run nothing: show the table and write the report of finished arms.")
     ] = False,
     fresh: FreshOption = False,
     overrides: SetOption = None,
 ) -> None:
-    """Train again with one thing changed, and compare."""
+    """Train variants of the recipe with one thing changed, and compare them."""
     from distill.commands.stages import ablate_recipe
 
     if report and fresh:

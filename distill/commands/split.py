@@ -52,12 +52,12 @@ class Split:
 
     def __str__(self) -> str:
         lines = [
-            f"{path}: {self.rows[name]:,} rows, {self.pictures[name]:,} pictures" for name, path in self.files.items()
+            f"{path}: {self.rows[name]:,} rows, {self.pictures[name]:,} images" for name, path in self.files.items()
         ]
         if self.left_out:
             reasons = ", ".join(f"{reason}: {count:,}" for reason, count in self.left_out.items())
             lines.append(f"left out: {sum(self.left_out.values()):,} rows that cannot be used ({reasons})")
-        lines.append("no picture is in both; for a recipe:")
+        lines.append("no image is in both; for a recipe:")
         for name, path in zip(("questions", TEST), self.files.values(), strict=True):
             lines += [f"[data.{name}]", f'source = "{path.resolve()}"']
             if self.root != path.resolve().parent:
@@ -90,7 +90,7 @@ def split_source(recipe: Recipe, out: Path, *, name: str = NAME, test: float = 0
     files = {part: out / f"{part}{suffix}" for part in (TRAIN, TEST)}
     for path in files.values():
         if path.exists():
-            raise DataError(f"{path}: there is something already; give another --out, or remove it")
+            raise DataError(f"{path}: it already exists; give another --out, or remove it")
     rows = _read(recipe, name, table)
     if not rows.images:
         raise DataError(f"{table.label}: no row can be used ({dict(rows.left_out)}); check format, columns, images")
@@ -185,8 +185,8 @@ def _chosen(groups: Iterable[tuple[str, list[int]]], test: float, seed: int, lab
     if not chosen:
         smallest = min(len(numbers) for _, numbers in ordered)
         raise DataError(
-            f"{label}: {total:,} rows in {len(ordered):,} groups that share pictures; the smallest has {smallest:,} "
-            f"rows, and a share of {test:g} is {round(test * total):,}. Give a larger --test, or more pictures"
+            f"{label}: {total:,} rows in {len(ordered):,} groups that share images; the smallest has {smallest:,} "
+            f"rows, and a share of {test:g} is {round(test * total):,}. Give a larger --test, or more images"
         )
     return chosen
 

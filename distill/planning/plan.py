@@ -134,7 +134,7 @@ def _cards(plans: Sequence[StagePlan], price: float | None) -> str:
     head = ("card", "memory", *(planned.stage.name for planned in plans), f"time at MFU {MFU:.2f} ({_range()})")
     notes = ["*: with gradient checkpointing; no: does not fit"]
     if plans[0].dtype != "bfloat16":
-        notes.append(f"student.dtype is {plans[0].dtype}: times are foretold for bfloat16 alone")
+        notes.append(f"student.dtype is {plans[0].dtype}: times are estimated for bfloat16 only")
     notes.append("no GPU here: --gpu NAME plans for one of " + ", ".join(gpu.name for gpu in hardware.GPUS))
     return "\n".join([table((*head, *(("cost",) if price is not None else ())), rows), *notes])
 
@@ -143,9 +143,9 @@ def _advice(plans: Sequence[StagePlan], fits: Sequence[GpuFit], gpu: Gpu) -> lis
     """What to change, by stage."""
     lines = []
     if plans[0].dtype != "bfloat16":
-        lines.append(f"student.dtype is {plans[0].dtype}: times are foretold for bfloat16 alone")
+        lines.append(f"student.dtype is {plans[0].dtype}: times are estimated for bfloat16 only")
     elif gpu.bf16 is None:
-        lines.append(f"{gpu.name} has no bf16: set student.dtype to float32, for which no time is foretold")
+        lines.append(f"{gpu.name} has no bf16: set student.dtype to float32, for which no time is estimated")
     for planned, found in zip(plans, fits, strict=True):
         name = planned.stage.name
         if not found.fits:

@@ -348,7 +348,7 @@ class Teacher(Section):
         if "{draft}" in self.prompt and not self.after:
             raise ValueError("prompt has {draft}, so `after` must name the teacher that writes it")
         if "{answer}" in self.prompt and not self.hinted:
-            raise ValueError("prompt shows the gold {answer}; say hinted = true, and the traces are marked as hinted")
+            raise ValueError("prompt shows the gold {answer}; set hinted = true, and the traces are marked as hinted")
         if self.hinted and "{answer}" not in self.prompt:
             raise ValueError("hinted = true, but the prompt does not contain {answer}")
 

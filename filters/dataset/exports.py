@@ -65,7 +65,7 @@ def export(run: Path, formats: Sequence[str], destination: Path) -> dict[str, in
     chosen = chosen_formats(formats, Path.cwd())
     require(run, "filter", next_step="run `distill filter` first")
     if destination.exists() and (not destination.is_dir() or any(destination.iterdir())):
-        raise DataError(f"{destination}: there is something already; nothing was written, choose a new folder")
+        raise DataError(f"{destination}: it already exists; nothing was written, choose a new folder")
     return write(run / "filter" / "dataset", destination, chosen, name=run.resolve().name)
 
 

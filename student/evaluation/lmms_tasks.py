@@ -66,7 +66,7 @@ def write(recipe: Recipe, sources: Sequence[str], out: Path) -> list[LmmsTask]:
     Raises DataError when something is at `out`, or when a source has no question with a gold answer.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise DataError(f"{out}: there is something already; give a new folder")
+        raise DataError(f"{out}: it already exists; give a new folder")
     temporary = out.with_name(f".{out.name}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
     try:

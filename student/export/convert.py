@@ -63,7 +63,7 @@ def export(run: Path, out: Path, *, stage: str | None = None, native: bool = Tru
     recipe = load(run / "recipe.toml")
     name = stage_of(recipe, run, stage)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise DataError(f"{out}: there is something already; give a new folder")
+        raise DataError(f"{out}: it already exists; give a new folder")
     require_saved(run, name, digests=True)
     source = run / "train" / name / MODEL
     trusted = recipe.student is not None and recipe.student.trust_remote_code

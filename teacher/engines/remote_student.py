@@ -108,7 +108,7 @@ async def check_server(name: str, student: AnyStudent) -> bool:
             "variable that holds it"
         )
     if status == 404 and not url.endswith("/v1"):
-        raise ModelError(f"{where}: {url} has no list of models (HTTP 404); base_url mostly ends in /v1")
+        raise ModelError(f"{where}: {url} has no list of models (HTTP 404); base_url usually ends in /v1")
     if status != 200 and status != 404:
         raise ModelError(f"{where}: {url} answers HTTP {status}; wait until the server is well and run again")
     cards = listed.get("data") if isinstance(listed, dict) else None

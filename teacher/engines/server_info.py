@@ -88,7 +88,7 @@ async def server_info(session: aiohttp.ClientSession, teacher: Teacher, model: M
         )
     if status == 404 and not url.endswith("/v1"):
         raise TeacherError(
-            f"teachers.{teacher.name}.base_url = {url!r} has no list of models (HTTP 404); it mostly ends in /v1"
+            f"teachers.{teacher.name}.base_url = {url!r} has no list of models (HTTP 404); it usually ends in /v1"
         )
     if status >= 500 or status in (402, 408, 425, 429):
         raise Failure("server_error", f"{url} answers HTTP {status}: {excerpt(payload)}")

@@ -200,7 +200,7 @@ def test_speed_measured_in_the_run_tells_its_time(world: Path):
     said = plan.training_plan(recipe, world / "run")
     assert re.search(r"^measured in this run +tokens/s", said, re.MULTILINE)
     assert re.search(r"^reason +1,000 ", said, re.MULTILINE)
-    assert "student.dtype is float32: times are foretold for bfloat16 alone" in said
+    assert "student.dtype is float32: times are estimated for bfloat16 only" in said
 
 
 def test_a_student_that_is_neither_here_nor_reachable_is_one_plain_message(

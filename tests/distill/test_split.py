@@ -60,7 +60,7 @@ def test_the_command_splits_by_picture_and_its_files_load_and_do_not_overlap(tmp
     assert sorted(map(orjson.dumps, [*train, *test])) == sorted(map(orjson.dumps, rows))
     assert train == [row for row in rows if row in train]  # in the order of the source
     assert not {row["image"] for row in train} & {row["image"] for row in test}
-    assert "train.jsonl: 48 rows, 16 pictures" in done.stdout and "test.jsonl: 12 rows, 4 pictures" in done.stdout
+    assert "train.jsonl: 48 rows, 16 images" in done.stdout and "test.jsonl: 12 rows, 4 images" in done.stdout
     # What the command prints is what a recipe needs, and nothing leaks.
     recipe = tmp_path / "elsewhere" / "recipe.toml"
     recipe.parent.mkdir()
@@ -158,13 +158,13 @@ def test_rows_that_cannot_be_used_are_left_out_and_counted(tmp_path: Path) -> No
 
 def test_one_picture_for_all_rows_a_wrong_share_and_files_that_are_there_are_refused(tmp_path: Path) -> None:
     source = jsonl(tmp_path / "all.jsonl", table(tmp_path, 1))
-    with pytest.raises(DataError, match=r"3 rows in 1 groups that share pictures; the smallest has 3"):
+    with pytest.raises(DataError, match=r"3 rows in 1 groups that share images; the smallest has 3"):
         splitted(source, tmp_path / "out", test=0.5)
     with pytest.raises(DataError, match="between 0 and 1"):
         splitted(source, tmp_path / "out", test=10)
     source = jsonl(tmp_path / "all.jsonl", table(tmp_path, 10))
     splitted(source, tmp_path / "out")
-    with pytest.raises(DataError, match="there is something already"):
+    with pytest.raises(DataError, match="it already exists"):
         splitted(source, tmp_path / "out")
 
 

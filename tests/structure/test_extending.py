@@ -11,11 +11,11 @@ import orjson
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
-from run_fixtures import RECIPE, generate_folder, small_world, trace
+from run_fixtures import RECIPE, generate_folder, small_world
 
 from distill.ablation import arms
 from distill.answers.verdicts import judge
-from distill.commands.explain import explain
+from distill.commands.explain import explain_trace
 from distill.commands.stages import copy_shipped
 from distill.data import reader
 from distill.recipe import loading
@@ -59,7 +59,7 @@ def test_the_signal_of_the_page_is_measured_and_its_rule_drops(run: Path) -> Non
     dropped = {row["id"] for row in rows if (row["hedging_share"] or 0) > 0.02}
     assert dropped and done.counts["rule.hedges"] == len(dropped)
     assert {row["hedging_state"] for row in rows} == {"ok"}
-    assert "hedging_words" in explain(run, min(dropped))
+    assert "hedging_words" in explain_trace(run, min(dropped))
 
 
 def test_the_answer_type_of_the_page_decides_what_is_correct(tmp_path: Path) -> None:

@@ -185,6 +185,6 @@ def test_what_cannot_be_exported_is_said(tmp_path: Path) -> None:
     trained(tmp_path / "other", "reason")
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine.txt").write_text("kept")
-    with pytest.raises(DataError, match="something already"):
+    with pytest.raises(DataError, match="already exists"):
         convert.export(tmp_path / "other", tmp_path / "out")
     assert (tmp_path / "out" / "mine.txt").read_text() == "kept"

@@ -169,7 +169,7 @@ def test_other_settings_are_named_and_fresh_keeps_the_last_result(evaluated: Pat
 def test_replies_are_never_taken_for_those_of_other_settings(evaluated: Path, tmp_path: Path):
     folder = Path(shutil.copytree(evaluated, tmp_path / "w"))
     (folder / "run" / "eval" / "manifest.json").unlink()
-    with pytest.raises(StaleError, match=r"was begun with other settings:\n  eval.max_new_tokens: 16 -> 1"):
+    with pytest.raises(StaleError, match=r"was started with other settings:\n  eval.max_new_tokens: 16 -> 1"):
         evaluate(load(folder / "recipe.toml", {"eval.max_new_tokens": "1"}), folder / "run")
     before = predictions(folder)
     evaluate(load(folder / "recipe.toml"), folder / "run")
