@@ -8,7 +8,7 @@ import pytest
 from run_fixtures import generate_folder, recipe, small_world
 
 from distill.artifacts.manifest import fingerprint
-from distill.commands.explain import explain
+from distill.commands.explain import explain_trace
 from distill.errors import RecipeError, StaleError
 from distill.recipe.loading import load
 from filters import what_if
@@ -82,7 +82,7 @@ def test_a_signal_of_a_file_beside_the_recipe_is_measured_ruled_by_reported_and_
     assert {row["hedging_state"] for row in found.values()} == {"ok"}
     page = (run / "filter/report.html").read_text()
     assert "hedging_words" in page and "words of doubt" in page
-    text = explain(run, min(doubting))
+    text = explain_trace(run, min(doubting))
     assert "hedging_words" in text and "hedges" in text
 
 
