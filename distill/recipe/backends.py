@@ -8,13 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-BackendName = Literal["embedded", "vllm", "openai"]
+BackendName = Literal["embedded", "vllm", "vllm_offline", "openai"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
     """What the recipe and the engines have to know of a backend before anything is loaded."""
 
+    summary: str
     engine: str
     """Module and class of the engine; `teacher.engines.connect` imports it when a teacher is opened."""
     base_url: Literal["required", "optional", "refused"]
@@ -44,6 +45,7 @@ class Capabilities:
 
 BACKENDS: Mapping[BackendName, Capabilities] = {
     "embedded": Capabilities(
+        summary="the model runs in this process",
         engine="teacher.engines.embedded_engine:EmbeddedEngine",
         base_url="refused",
         speaks_http=False,
@@ -53,6 +55,7 @@ BACKENDS: Mapping[BackendName, Capabilities] = {
         has_token_ids=True,
     ),
     "vllm": Capabilities(
+        summary="a vLLM server, started by the run without base_url",
         engine="teacher.engines.http_engine:HttpEngine",
         base_url="optional",
         speaks_http=True,
@@ -64,8 +67,24 @@ BACKENDS: Mapping[BackendName, Capabilities] = {
         reads_files=True,
         shows_queue=True,
     ),
+    "vllm_offline": Capabilities(
+        summary="vLLM without a server, in a process that the run starts",
+        engine="teacher.engines.vllm_offline:OfflineEngine",
+        base_url="refused",
+        speaks_http=False,
+        own_process=True,
+        knows_sampling=True,
+        keeps_thinking_budget=True,
+        takes_processor_settings=True,
+        has_token_ids=True,
+        reads_files=True,
+    ),
     "openai": Capabilities(
-        engine="teacher.engines.http_engine:HttpEngine", base_url="required", speaks_http=True, may_charge=True
+        summary="any server with the OpenAI API",
+        engine="teacher.engines.http_engine:HttpEngine",
+        base_url="required",
+        speaks_http=True,
+        may_charge=True,
     ),
 }
 """By name."""

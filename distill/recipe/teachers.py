@@ -94,7 +94,7 @@ class Until(Section):
 
 
 class Server(Section):
-    """How a server is started for a `vllm` teacher without base_url."""
+    """How vLLM is started for a `vllm` teacher without base_url, and for a `vllm_offline` teacher."""
 
     command: tuple[str, ...] = key(
         ("vllm", "serve"),
@@ -170,8 +170,7 @@ class Teacher(Section):
     )
     backend: BackendName = key(
         "vllm",
-        "embedded: the model runs in this process. vllm: a vLLM server, started by the run without base_url. "
-        "openai: any server with the OpenAI API.",
+        " ".join(f"{name}: {backend.summary}." for name, backend in BACKENDS.items()),
         because="the same model asked the same thing is the same attempt over HTTP or in this process; the engine is "
         "recorded",
     )

@@ -99,7 +99,8 @@ class WorkerProcess:
 
     async def ask(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """The answer of the process. Raises LostError when it ends before."""
-        if self._writer is None or self._listening is None or self._listening.done():
+        await self.restart()
+        if self._writer is None:
             raise LostError
         self._asked += 1
         name = str(self._asked)
@@ -132,9 +133,9 @@ class WorkerProcess:
                 self._unlocked.set()
 
     async def restart(self) -> None:
-        """Start the process again after a crash; requests that were lost share one restart. Raises TeacherError."""
+        """Start the process again if it has ended; requests that were lost share one restart. Raises TeacherError."""
         if self._listening is not None and not self._listening.done():
-            return  # another request has restarted it
+            return
         if self._restarting is None or self._restarting.done():
             self._restarting = asyncio.create_task(self._restart())
         await asyncio.shield(self._restarting)

@@ -1,0 +1,299 @@
+"""vLLM without a server: `vllm.LLM` in a process of the teacher's own environment.
+
+The process gets requests and returns completions as JSON lines over two pipes, and runs under the guard that servers
+run under. vLLM's interpreter has none of this project's packages, so `run_worker` is sent to it as source text: it
+uses nothing of this module.
+"""
+
+import asyncio
+import inspect
+import os
+import tempfile
+import textwrap
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from distill import redact
+from distill.errors import RecipeError
+from distill.rationale import opened_thinking
+from distill.recipe.recipe import Recipe
+from distill.recipe.teachers import Server, Teacher
+from teacher.engines.chat_protocol import sampling_body
+from teacher.engines.circuit_breaker import Breaker
+from teacher.engines.connect import Done, EngineSettings, Get, local_request
+from teacher.engines.export_server import PYTHON
+from teacher.engines.image_folders import Folders, UnreadableError
+from teacher.engines.image_parts import ImageParts
+from teacher.engines.vllm_options import check_options, interpreter, render
+from teacher.engines.vllm_server import MEDIA, server_environment, server_program, with_program
+from teacher.engines.worker_process import LostError, WorkerProcess
+from teacher.messages.completion import Completion, EngineInfo
+from teacher.messages.prompts import messages
+from teacher.messages.request import Request
+
+_IN_FLIGHT = 256
+"""Requests that a process holds where the recipe does not say; vLLM decodes as many at once as its memory allows."""
+_ISOLATE_AFTER, _FAIL_AFTER = 2, 3
+"""After 2 crashes a request is retried alone; after 3 it fails as `server_lost`."""
+
+
+def run_worker() -> None:
+    """The program that vLLM's interpreter runs: JSON lines in, JSON lines out. It needs vLLM alone."""
+    import json
+    import os
+    import select
+    import sys
+
+    import vllm  # type: ignore[import-not-found, unused-ignore]
+    from vllm.engine.arg_utils import EngineArgs  # type: ignore[import-not-found, unused-ignore]
+    from vllm.sampling_params import RepetitionDetectionParams  # type: ignore[import-not-found, unused-ignore]
+    from vllm.utils.argparse_utils import FlexibleArgumentParser  # type: ignore[import-not-found, unused-ignore]
+    from vllm.v1.engine.exceptions import EngineDeadError  # type: ignore[import-not-found, unused-ignore]
+
+    source, sink = int(sys.argv[1]), int(sys.argv[2])
+    for pipe in (source, sink):
+        os.set_inheritable(pipe, False)  # vLLM's own processes must not keep them open
+    parser = EngineArgs.add_cli_args(FlexibleArgumentParser())
+    llm = vllm.LLM.from_engine_args(EngineArgs.from_cli_args(parser.parse_args(sys.argv[3:])))
+    tokenizer, config = llm.get_tokenizer(), llm.model_config.hf_config
+    image_token = getattr(config, "image_token_id", getattr(config, "image_token_index", None))
+    names: dict[str, tuple[str, int]] = {}
+
+    def send(value: dict[str, Any]) -> None:
+        line = json.dumps(value).encode() + b"\n"
+        while line:
+            line = line[os.write(sink, line) :]
+
+    def add(asked: dict[str, Any]) -> None:
+        """Queue a request. What is wrong with it is its answer."""
+        keys = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "max_tokens", "stop", "seed")
+        values = {key: asked[key] for key in (*keys, "thinking_token_budget") if key in asked}
+        if "repetition_detection" in asked:
+            values["repetition_detection"] = RepetitionDetectionParams(**asked["repetition_detection"])
+        if "top_logprobs" in asked:
+            values["logprobs"] = asked["top_logprobs"]
+        try:
+            (name,) = llm.enqueue_chat(
+                [asked["messages"]],
+                vllm.SamplingParams(**values),
+                use_tqdm=False,
+                chat_template_kwargs=asked.get("chat_template_kwargs"),
+                mm_processor_kwargs=asked.get("mm_processor_kwargs"),
+            )
+        except EngineDeadError:
+            raise
+        except Exception as error:  # of the prompt, its template or its images: nothing has reached the engine
+            send({"id": asked["id"], "error": f"refused_request: {error}"})
+        else:
+            # Outputs carry the id without the suffix that makes it unique among processes.
+            names[name.partition("-")[0]] = asked["id"], asked.get("top_logprobs", 0)
+
+    def likely(step: dict[int, Any], token: int, count: int) -> list[list[Any]]:
+        """Ids and log-probabilities of one step: the sampled token, then the `count` likeliest ones in order."""
+        best = sorted((each for each in step if step[each].rank <= count), key=lambda each: step[each].rank)
+        ids = [token, *best[:count]]
+        return [ids, [step[each].logprob for each in ids]]
+
+    def report(output: Any) -> None:
+        made = output.outputs[0]
+        name, count = names.pop(output.request_id)
+        steps = zip(made.logprobs or (), made.token_ids, strict=False)
+        send(
+            {
+                "id": name,
+                "text": made.text,
+                "finish_reason": made.finish_reason or "",
+                "stop_reason": "" if made.stop_reason is None else str(made.stop_reason),
+                "prompt_tokens": len(output.prompt_token_ids),
+                "image_tokens": sum(token == image_token for token in output.prompt_token_ids),
+                "cached_tokens": output.num_cached_tokens,
+                "completion_tokens": len(made.token_ids),
+                "prompt_end": tokenizer.decode(output.prompt_token_ids[-16:]),
+                "likely": [likely(step, token, count) for step, token in steps],
+            }
+        )
+
+    send({"version": vllm.__version__, "max_model_len": llm.model_config.max_model_len})
+    held = b""
+    while True:
+        ready, _, _ = select.select([source], [], [], 0 if names else None)
+        if ready:
+            piece = os.read(source, 1 << 20)
+            if not piece:
+                return
+            *lines, held = (held + piece).split(b"\n")
+            for line in lines:
+                add(json.loads(line))
+        if names:
+            for output in llm.llm_engine.step():
+                if output.finished:
+                    report(output)
+
+
+class OfflineEngine:
+    """One vLLM process for each entry of `server.gpus`; the one with the fewest requests gets the next."""
+
+    def __init__(self, settings: EngineSettings) -> None:
+        self._settings = settings
+        teacher = settings.teacher
+        self._workers: list[WorkerProcess] = []
+        self._most = teacher.max_in_flight or _IN_FLIGHT
+        self._breaker = Breaker.closed(settings.max_failure_share)
+        self._folders = Folders(patience_s=settings.patience_s, say=settings.say)
+        self._images = ImageParts(teacher, self._folders, max_pixels=settings.max_pixels, local_media=True, urls=())
+        self._room = asyncio.Event()
+        self._program: tempfile.TemporaryDirectory[str] | None = None
+
+    @staticmethod
+    def check_program(recipe: Recipe, teacher: Teacher) -> None:
+        check_options(vllm_of(teacher, recipe.path.parent), f"{recipe.path}: teachers.{teacher.name}.server")
+
+    @property
+    def info(self) -> EngineInfo:
+        facts = self._workers[0].facts if self._workers else {}
+        engine = {"name": "vllm", "version": str(facts.get("version", ""))}
+        if facts:
+            facts = {
+                "max_model_len": facts["max_model_len"],
+                "command": redact.command(self._command(("worker.py",))),
+            }
+        return EngineInfo(model=self._settings.teacher.model, engine=engine, facts=facts)
+
+    @property
+    def in_flight(self) -> int:
+        return sum(worker.in_flight for worker in self._workers)
+
+    def _command(self, program: tuple[str, ...]) -> list[str]:
+        """The command line: options of the engine as a server has them, so the same options are the same facts."""
+        teacher = self._settings.teacher
+        server = vllm_of(teacher, self._settings.recipe.path.parent)
+        command = [server.command[0], *program, "--model", self._settings.checkpoint]
+        if teacher.revision:
+            command += ["--revision", teacher.revision]
+        given = [*render(server), *server.extra]
+        if MEDIA not in given:
+            command += [MEDIA, str(self._settings.images_root.absolute())]
+        if teacher.trust_remote_code and "--trust-remote-code" not in given:
+            command += ["--trust-remote-code"]
+        return [*command, *given]
+
+    async def open(self) -> None:
+        settings = self._settings
+        settings.say(f"starting vLLM for {settings.teacher.name}")
+        self._program = tempfile.TemporaryDirectory(prefix="distill-vllm-")
+        program = Path(self._program.name, "worker.py")
+        source = textwrap.dedent(inspect.getsource(run_worker))
+        program.write_text(f'from typing import Any\n\n\n{source}\n\nif __name__ == "__main__":\n    run_worker()\n')
+        for number, gpus in enumerate(settings.teacher.server.gpus or (None,)):
+            worker = WorkerProcess(
+                settings.teacher,
+                lambda *pipes: self._command((str(program), *pipes)),
+                server_environment(settings.teacher.server, gpus),
+                settings.folder / f"offline-{number}.log",
+            )
+            self._workers.append(worker)
+        await asyncio.gather(*(worker.start() for worker in self._workers))
+
+    async def answer(self, get: Get, done: Done) -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                while True:
+                    while not (free := [each for each in self._workers if each.in_flight < self._most]):
+                        self._room.clear()
+                        await self._room.wait()
+                    request = await get()
+                    if request is None:
+                        break
+                    worker = min(free, key=lambda each: each.in_flight)
+                    worker.in_flight += 1
+                    group.create_task(self._finish(request, worker, done))
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+
+    async def _finish(self, request: Request, worker: WorkerProcess, done: Done) -> None:
+        try:
+            completion = await self._completion(request, worker)
+        finally:
+            worker.in_flight -= 1
+            self._room.set()
+        done(request, completion)
+        if not completion.error.startswith("image:"):
+            self._breaker.record(f"teacher '{self._settings.teacher.name}'", completion.error)
+
+    async def _completion(self, request: Request, worker: WorkerProcess) -> Completion:
+        """Ask until there is an answer. Raises TeacherError when the process crashes too often."""
+        lost = 0
+        while True:
+            try:
+                body = await self._body(request)
+                async with worker.alone() if lost >= _ISOLATE_AFTER else worker.shared():
+                    started = time.monotonic()
+                    answer = await worker.ask(body)
+                self._images.check_unchanged(request.prompt.images)
+                return _completion(answer, time.monotonic() - started)
+            except UnreadableError as failure:
+                wait_s = await asyncio.to_thread(self._folders.away, failure.ref, failure.error)
+                if not wait_s:
+                    return Completion(error=str(failure))
+                await asyncio.sleep(wait_s)
+            except LostError:
+                lost += 1
+                if lost >= _FAIL_AFTER:
+                    return Completion(error=f"server_lost: vLLM ended {lost} times under this request")
+
+    async def _body(self, request: Request) -> dict[str, Any]:
+        """The request as the process gets it. Raises UnreadableError."""
+        parts = [await self._images.part(ref) for ref in request.prompt.images]
+        return {
+            "messages": messages(request.prompt, parts),
+            "seed": request.seed,
+            **sampling_body(self._settings.teacher, request.sampling),
+        }
+
+    async def describe(self, request: Request, *, model: str = "") -> dict[str, Any]:
+        return local_request(self._settings.teacher, request)
+
+    async def close(self) -> None:
+        await asyncio.gather(*(worker.stop() for worker in self._workers))
+        if self._program is not None:
+            self._program.cleanup()
+
+
+def _completion(answer: Mapping[str, Any], latency_s: float) -> Completion:
+    """The completion in an answer of the process."""
+    if error := answer.get("error"):
+        return Completion(error=str(error)[:500], latency_s=latency_s)
+    if answer["finish_reason"] in ("abort", "error"):
+        return Completion(error=f"server_error: finish_reason {answer['finish_reason']}", latency_s=latency_s)
+    likely = answer["likely"]
+    return Completion(
+        text=opened_thinking(answer["prompt_end"]) + answer["text"],
+        **{key: answer[key] for key in ("finish_reason", "stop_reason", "prompt_tokens", "image_tokens")},
+        cached_tokens=answer["cached_tokens"],
+        completion_tokens=answer["completion_tokens"],
+        token_ids=np.array([ids for ids, _ in likely], np.int32) if likely else None,
+        token_logprobs=np.array([values for _, values in likely], np.float32) if likely else None,
+        latency_s=latency_s,
+    )
+
+
+def vllm_of(teacher: Teacher, base: Path) -> Server:
+    """[teachers.server] with the Python that has vLLM as its command.
+
+    It is the one beside the program of server.command; where the recipe names none, DISTILL_VLLM_PYTHON may. Raises
+    RecipeError when it is not there.
+    """
+    server, python = teacher.server, os.environ.get(PYTHON, "")
+    if not python or server.command != Server().command:
+        found = interpreter(with_program(server, server_program(teacher, base)))
+        python = str(found.absolute()) if found else ""
+    if not Path(python).is_file():
+        raise RecipeError(
+            f"teachers.{teacher.name}: there is no Python beside {server.command[0]!r}; name one that has vLLM, "
+            f'server.command = ["/path/to/vllm/bin/python"], or set {PYTHON} (docs/vllm.md)'
+        )
+    return server.model_copy(update={"command": (python, "-m", "vllm.entrypoints.openai.api_server")})
