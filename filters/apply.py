@@ -1,7 +1,7 @@
 """`distill filter`: measure every trace, decide by the recipe's rules, write the dataset and the report.
 
-Signals are kept by partition and survive a change of policy; decisions, dataset and report are made anew from them.
-The manifest comes last. Does not ask a teacher and needs no torch.
+Signals are kept by partition and stay valid when the policy changes; decisions, dataset and report are computed from
+them. The manifest is written last. This module sends no request to a teacher and needs no torch.
 """
 
 import os
@@ -41,7 +41,7 @@ from filters.tables.trace_index import PlannedTraces, index
 from filters.text.minhash import Scheme
 
 _TEMPORARY = ".dataset.tmp"
-_DRESSED = "card and exports"
+_PACKAGING = "card and exports"
 
 
 def apply(
@@ -81,8 +81,12 @@ def apply(
         if fresh or _only_traces_differ(Manifest.read(folder), fields):
             _start_over(folder)
         done = manifest.finished(folder, fields, remedy="Give --fresh to filter again (valid signals are reused).")
-        dressed = _dressed(recipe)
-        if done is not None and done.inputs.get(_DRESSED) == dressed and not changed(folder, done.outputs.items()):
+        packaging = _packaging_fingerprint(recipe)
+        if (
+            done is not None
+            and done.inputs.get(_PACKAGING) == packaging
+            and not changed(folder, done.outputs.items())
+        ):
             return done
         (folder / manifest.MANIFEST).unlink(missing_ok=True)
         for left in folder.rglob(".*.tmp"):
@@ -96,7 +100,7 @@ def apply(
             stage="filter",
             fingerprint=manifest.fingerprint(fields),
             fields=fields,
-            inputs={"generate": generated.fingerprint, _DRESSED: dressed},
+            inputs={"generate": generated.fingerprint, _PACKAGING: packaging},
             outputs=outputs,
             counts=counts | {"measured": watch.count, "reused": watch.reused},
             versions=manifest.versions("duckdb", "pyarrow", "tokenizers", "rapidfuzz", "math-verify"),
@@ -123,8 +127,8 @@ def _scheme(recipe: Recipe) -> Scheme | None:
     return Scheme(shingle=settings.corpus.shingle) if "corpus" in settings.signals else None
 
 
-def _dressed(recipe: Recipe) -> str:
-    """What card and exports depend on besides the dataset: they are made anew, and nothing trained is stale."""
+def _packaging_fingerprint(recipe: Recipe) -> str:
+    """Fingerprint of the settings that affect only the card and the exports: a change makes no training stale."""
     settings = affecting(recipe.filter, "card")
     if outside := format_codes(recipe.filter.exports, recipe.path.parent):
         settings["outside"] = outside

@@ -1,7 +1,7 @@
-"""`distill filter --what-if`: what another policy would keep and select, from the signals that are there.
+"""`distill filter --what-if`: what another policy would keep and select, by the signals already measured.
 
-Measures nothing. The decisions of the finished stage stay as they are; the others live in a temporary file while both
-are compared.
+Nothing is measured. The decisions of the finished stage stay unchanged; those of the other policy are in a temporary
+file during the comparison.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,8 +1,8 @@
-"""Ablation arms: what the student would learn from without the filter's choice. Lists of ids, written by default.
+"""Ablation arms: the training sets without the filter's selection, as lists of trace ids. Written by default.
 
-`unfiltered` is every complete trace. `random` is a random part of it with as many tokens as the dataset has, so that
-a comparison with it shows what choosing adds, not what size does. The rows themselves are copied only when a stage
-of training asks for an arm.
+`unfiltered` is every complete trace. `random` is a random subset of it with as many tokens as the dataset, so that a
+comparison with it shows the effect of the selection and not of the size. The rows are copied only when a training
+stage needs an arm.
 """
 
 import shutil
@@ -33,16 +33,16 @@ _TOKENS = "coalesce(rationale_tokens, 0) + coalesce(answer_tokens, 0)"
 def write(database: duckdb.DuckDBPyConnection, folder: Path, seed: int) -> dict[Path, int]:
     """Write the ids of every arm below `folder`, from a database with `local` and `decisions`; rows by file."""
     ((measured,),) = database.execute(f"SELECT coalesce(sum({_TOKENS}), 0) > 0 FROM local").fetchall()
-    size = f"({_TOKENS})" if measured else "1"  # lengths that nobody measured count 1
+    size = f"({_TOKENS})" if measured else "1"  # without measured lengths every trace counts 1
     database.execute(
         f"""CREATE OR REPLACE TEMP VIEW complete AS
-        SELECT id, local.sample_id, {size} AS size, CAST('0x' || md5('arm {seed} ' || id)[:15] AS BIGINT) AS luck
+        SELECT id, local.sample_id, {size} AS size, CAST('0x' || md5('arm {seed} ' || id)[:15] AS BIGINT) AS hash
         FROM local JOIN decisions USING (id)
         WHERE outcome = 'complete' AND NOT list_contains([reason.rule for reason in reasons], 'unreadable_image')"""
     )
     chosen = f"SELECT coalesce(sum({size}), 0) FROM local JOIN decisions USING (id) WHERE selected"
     ((tokens,),) = database.execute(chosen).fetchall()
-    of_arm = {"unfiltered": "true", "random": f"luck <= {_last(database, int(tokens))}"}
+    of_arm = {"unfiltered": "true", "random": f"hash <= {_last_hash(database, int(tokens))}"}
     written = {}
     for arm in ARMS:
         path = folder / f"{arm}.parquet"
@@ -56,13 +56,13 @@ def write(database: duckdb.DuckDBPyConnection, folder: Path, seed: int) -> dict[
     return written
 
 
-def _last(database: duckdb.DuckDBPyConnection, tokens: int) -> int:
-    """The luck of the trace that brings the luckiest ones closest to so many tokens; -1 when none should be taken."""
-    found = database.execute("SELECT luck, size FROM complete").fetchnumpy()
-    order = np.argsort(found["luck"])
-    sizes = found["size"][order].astype(np.int64)
-    taken = int((2 * np.cumsum(sizes) - sizes <= 2 * tokens).sum())
-    return int(found["luck"][order[taken - 1]]) if taken else -1
+def _last_hash(database: duckdb.DuckDBPyConnection, tokens: int) -> int:
+    """The hash threshold whose traces come closest to `tokens`; -1 selects none."""
+    columns = database.execute("SELECT hash, size FROM complete").fetchnumpy()
+    order = np.argsort(columns["hash"])
+    sizes = columns["size"][order].astype(np.int64)
+    count = int((2 * np.cumsum(sizes) - sizes <= 2 * tokens).sum())
+    return int(columns["hash"][order[count - 1]]) if count else -1
 
 
 def materialise(recipe: Recipe, run: Path, arm: str) -> Path:

@@ -1,10 +1,9 @@
-"""Is the selected dataset what it should be? Shares over what was chosen, held against limits, for whoever only looks
-at the summary of `distill filter`.
+"""Checks of the selected dataset as a whole: shares with limits, shown in the summary of `distill filter`.
 
-A rule speaks of one trace; this speaks of the whole, so it also finds what no rule was asked to drop: wrong answers
-kept, rationales mixed up between questions, test questions. A share warns when its 95 % interval (Wilson) lies beyond
-its limit, and `FEWEST` traces are known. What was not measured is not held against the dataset.
-Texts are read of the first `SAMPLE` traces by id: ids are hashes, so that is a fair sample.
+A rule applies to one trace. These checks apply to all selected traces, so they also find what no rule drops: wrong
+answers, rationales of another question, test questions. A check warns when the 95 % interval (Wilson) of its share
+is beyond its limit and at least `FEWEST` traces are known. What was not measured gives no warning. Texts are read for
+the first `SAMPLE` traces by id: ids are hashes, so this is a random sample.
 """
 
 import math

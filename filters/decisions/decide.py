@@ -1,8 +1,8 @@
-"""Which traces are kept and which enter the dataset: rules, then selection, over the signal table. Measures nothing.
+"""Which traces are kept and which enter the dataset: rules, then selection, over the signal table.
 
-A condition that is NULL on a trace drops nothing. A dropped trace carries every rule that failed, with the values
-that the rule read; a kept one that was not chosen says which limit left it out. Questions whose images cannot be
-read any more are dropped under a reason of their own.
+A condition that is NULL for a trace does not drop it. A dropped trace has every rule that failed, with the values
+that the rule read; a kept trace that is not selected has the limit that left it out. Questions whose images cannot
+be read any more are dropped with a reason of their own.
 """
 
 from collections.abc import Iterable, Mapping

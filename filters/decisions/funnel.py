@@ -1,4 +1,4 @@
-"""How many traces came in, were complete, correct, kept and selected: overall, by teacher, by domain, by rule."""
+"""Counts of traces that came in, are complete, correct, kept and selected: in all, by teacher, domain and rule."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
-"""What the selection left out of what the rules kept, limit by limit, in the order in which they hold.
+"""How many traces each limit of the selection leaves out, in the order in which the limits apply.
 
-A limit that leaves out more than `MANY` of what it found says so, and a mix names its scarcest kind: it decides how
-large the dataset can be. Does not choose traces (filters/decisions/decide.py).
+A limit that leaves out more than the share `MANY` of its input is reported; a mix reports its rarest kind, which
+decides how large the dataset can be. Traces are not selected here (filters/decisions/decide.py).
 """
 
 from collections.abc import Mapping

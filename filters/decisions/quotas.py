@@ -1,7 +1,7 @@
-"""How many traces of each kind make a mix with given shares: the most that can be had, nothing repeated.
+"""How many traces of each kind a mix with given shares takes: as many as possible, none repeated.
 
-A kind is a combination of values, one for each mix. The shares of all mixes are met at once by raking (iterative
-proportional fitting), which keeps what the kinds have to do with each other otherwise. Does not choose traces.
+A kind is a combination of values, one for each mix. Raking (iterative proportional fitting) meets the shares of all
+mixes at the same time and keeps the other correlations between kinds. Traces are not selected here.
 """
 
 import math

@@ -2,9 +2,9 @@
 
 Candidates share a band of their MinHash signatures (`filters.text.minhash`); a pair counts only when the exact
 Jaccard similarity of the texts' shingles reaches the threshold, and their values and names agree
-(`filters.text.compared_forms`). What is remembered are texts, not traces: a digest of the words, so that texts of
-the same words are one. Components do not depend on the order in which texts came, and adding texts to an index gives
-what indexing all of them at once gives: a text is only ever compared with those that share a band.
+(`filters.text.compared_forms`). The index holds texts, not traces: a digest of the words, so texts of the same words
+are one entry. Components do not depend on the order of the texts, and adding texts to an index gives the same as
+indexing all of them at once: a text is compared only with texts that share a band.
 
 The index of a folder, all numpy arrays without pickle; `index.json` is written last and names what belongs to it:
 

@@ -1,4 +1,4 @@
-"""What the run says twice, and what a test set holds too: near duplicates and contamination on the report page."""
+"""Near duplicates and contamination on the report page."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,7 @@
-"""The report page of the filter stage: what came in, what is kept and why, and what other rules would do.
+"""The report page of the filter stage: which traces came in, which are kept and why, and what other rules would keep.
 
-Each section is counted by a module of its own (`filters.report_*`) in the database; this one brings them together
-and writes the page. Nothing is decided here.
+A module for each section (`filters.report.*`) computes its numbers in the database; this one renders the page. No
+decision is made here.
 """
 
 from pathlib import Path
@@ -120,7 +120,7 @@ def _rules(facts: TableFacts, rules: list[Condition], found: Funnel) -> list[dic
 
 
 def _unmeasured(facts: TableFacts, columns: tuple[str, ...]) -> str:
-    """Columns of a rule that nobody asked to measure: the rule never applies."""
+    """Columns of a rule that no requested signal measures: the rule never applies."""
     absent = {column for name in facts.absent for column in facts.schemas[name].names}
     return ", ".join(column for column in columns if column in absent)
 

@@ -128,7 +128,7 @@ def _grouped(
     names = measured.names[firsts]
     try:
         texts = Texts.open(folder, scheme, threshold)
-    except StaleError:  # signatures of another scheme, or the pairs of another threshold, help nobody
+    except StaleError:  # signatures of another scheme and pairs of another threshold cannot be used
         shutil.rmtree(folder)
         texts = Texts.open(folder, scheme, threshold)
 

@@ -157,7 +157,7 @@ def _rows(asked: Sequence[_QuestionKey], groups: dict[str, str]) -> Iterator[dic
 
 
 def _look(source: _PlannedSamples, digests: Iterable[str], memory: _Memory) -> None:
-    """Look at the pictures that nobody has looked at yet, as far as they can be decoded."""
+    """Hash the pictures that have no hash yet; pictures that cannot be decoded are left out."""
     refs = _refs(source, {digest for digest in digests if digest not in memory.looks})
     # Where they lie, so that a table with pictures in it is read once.
     new = sorted(refs.values(), key=lambda ref: (ref.path, ref.column, ref.row, ref.index))

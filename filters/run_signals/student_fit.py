@@ -198,11 +198,11 @@ def _sampled(items: Iterable[Item], per_teacher: int) -> Iterator[list[Item]]:
     for name, sample, trace in items:
         heap = heaps.setdefault(trace.teacher, [])
         # Negative, so that the largest hash is the first to go; ids are distinct, so samples are never compared.
-        luck = -int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest())
+        priority = -int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest())
         if len(heap) < per_teacher:
-            heapq.heappush(heap, (luck, name, sample, trace))
-        elif luck > heap[0][0]:
-            heapq.heapreplace(heap, (luck, name, sample, trace))
+            heapq.heappush(heap, (priority, name, sample, trace))
+        elif priority > heap[0][0]:
+            heapq.heapreplace(heap, (priority, name, sample, trace))
     kept = [(name, sample, trace) for heap in heaps.values() for _, name, sample, trace in heap]
     return _ordered(sorted(kept, key=lambda item: (item[1].id, item[0])))
 

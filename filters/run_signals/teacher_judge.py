@@ -1,8 +1,8 @@
 """The judge arm: a teacher says whether two answers mean the same, where the typed judge could not.
 
-Asked only about verdicts that are `undecided`; the same question is asked once, whoever gave the answer. Replies are
-journaled as they are given, so nothing is asked twice and every verdict can be read up. How a teacher is asked is a
-function that is handed in.
+It is asked only about verdicts that are `undecided`, and once for a question and an answer, whichever teacher gave
+it. Replies are journaled verbatim, so no request is sent twice and every verdict can be read. The function that sends
+a request is a parameter.
 """
 
 import hashlib

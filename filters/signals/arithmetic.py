@@ -1,7 +1,7 @@
-"""Does the arithmetic that a trace writes out come out? Measured on every trace, with or without a chart's table.
+"""Whether the arithmetic written in a trace is correct. Measured on every trace, with or without a chart's table.
 
 `distill.grounding.arithmetic_slips` decides what is a claim and whether it is right. A trace that states no
-arithmetic is `none_stated`, not right. Whether its numbers are those of the picture is the matter of `grounding`.
+arithmetic is `none_stated`, not right. Whether its numbers are those of the picture is measured by `grounding`.
 """
 
 from dataclasses import dataclass

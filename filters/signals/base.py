@@ -1,6 +1,6 @@
-"""How a family of signals describes its columns, and the states a measurement can have.
+"""How a family of signals describes its columns, and the states that a measurement can have.
 
-A value is a measurement only where the family's `<name>_state` says `ok`. Nothing here measures.
+A value is valid only where the family's `<name>_state` is `ok`.
 """
 
 from typing import Any
@@ -11,7 +11,7 @@ OK = "ok"
 NOT_APPLICABLE = "not_applicable"
 """There is nothing to measure here: no gold answer, no text, one trace where several are needed."""
 UNDECIDABLE = "undecidable"
-"""The measurement was tried and has no honest value."""
+"""Measured, but the result is ambiguous."""
 ERROR = "error"
 """The extractor failed on this trace: the reason is in `signal_errors`."""
 TIMED_OUT = "timed_out"

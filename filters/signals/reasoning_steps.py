@@ -1,9 +1,9 @@
-"""In how many steps a rationale goes, and how often it turns back ("Wait, let me recheck").
+"""The number of steps of a rationale, and how often it backtracks ("Wait, let me recheck").
 
-Steps are what the writer marked: numbered steps, else list items, else paragraphs, else sentences; which of them is
-said, because counts of different kinds do not compare. A turn back is a phrase by which the writer doubts or redoes
-what stands before it; "wait" as a noun or "actually" inside a sentence is none. Whether a step is right, and whether
-turning back helped, is not looked at.
+Steps are what the text marks: numbered steps, else list items, else paragraphs, else sentences. The kind is recorded,
+because counts of different kinds are not comparable. Backtracking is a phrase that doubts or redoes the text before
+it; "wait" as a noun or "actually" inside a sentence does not count. Whether a step is correct, and whether
+backtracking helped, is not measured.
 """
 
 import re

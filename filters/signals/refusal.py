@@ -1,10 +1,10 @@
-"""Does the teacher decline, or say that it sees no image, anywhere in what it wrote?
+"""Whether the teacher declines, or says that it sees no image, anywhere in its text.
 
-A refusal in the whole answer is already an outcome of generate; here it is also found inside a rationale and in other
-languages. A hedge ("it seems that I cannot see the image") declines too; what is quoted, or said as a condition, does
-not. An answer that only says that nothing can be known ("cannot be determined") is a refusal where a gold
-answer is known that does not say so, and where it is none of the offered options. Thoughts about what cannot be seen
-in a picture are no refusal. Nothing is said about whether declining was right.
+A refusal as the whole answer is already an outcome of generate; this signal also finds one inside a rationale and in
+other languages. A hedge ("it seems that I cannot see the image") is a refusal; quotes and conditions are not. An
+answer that only says that the question has no answer ("cannot be determined") is a refusal if there is a gold answer
+that does not say the same and if it is none of the options. Remarks about what cannot be seen in a picture are no
+refusal. Whether a refusal is justified is not measured.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """How much a trace repeats itself: inside (n-grams), as a whole (compression) and at its end (a loop).
 
-The three see different things. A table read row by row repeats many n-grams and is fine; a text that runs into a
-loop before the token limit has a long periodic tail. Texts shorter than one n-gram are not measured.
+The three measure different things. A table that is read row by row repeats many n-grams, which is no fault; a text
+that loops until the token limit has a long periodic tail. Texts shorter than one n-gram are not measured.
 """
 
 import zlib

@@ -1,4 +1,4 @@
-"""No trace may hold a run: limits on what a family of signals does with one.
+"""Limits on the time that a family of signals spends on one trace.
 
 The limits that decide are on the text itself (its length, the numbers in it), so that they give the same result on
 every machine: each family's time grows as its text does, for the texts that benchmarks/mutated_answers.py makes. The
@@ -28,7 +28,7 @@ class TooMuch(Exception):
 
 
 class OutOfTime(BaseException):
-    """The clock ran out. No Exception, so that nobody who goes on after an error goes on after this."""
+    """The time limit was reached. Not an Exception, so that `except Exception` does not catch it."""
 
 
 def too_long(trace: Trace) -> bool:

@@ -1,4 +1,4 @@
-"""Which traces of one question say the same thing.
+"""Duplicates and near duplicates among the traces of one question.
 
 Near duplicates are not sampled: every pair of different texts is compared by the Jaccard similarity of its word
 shingles without case and layout, exact but for a collision of 64-bit hashes. Texts whose values or names differ are

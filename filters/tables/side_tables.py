@@ -1,7 +1,7 @@
-"""Side tables: values of some traces that something outside measures, in Parquet files beside the signals.
+"""Side tables: values of some traces that a model or another engine measures, in Parquet files beside the signals.
 
-A file has the column `id` and those of one family, sorted by id, and says in its metadata what its values depend on.
-Its bytes depend on nothing else.
+A file has the column `id` and the columns of one family, sorted by id. Its metadata names all that its values depend
+on; its bytes depend on nothing else.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

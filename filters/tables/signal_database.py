@@ -1,8 +1,8 @@
 """The signal table as a whole: the partitions' own files and the tables that are measured across partitions.
 
-A side table holds what one partition alone cannot know (near duplicates of the whole run) or what another engine
-measures (a student, a judge). It has one row a trace or a sample, and is joined by its key; where it was not asked
-for, or has no row, its columns are NULL.
+A side table holds what needs all partitions (near duplicates of the whole run) or another engine (a student, a
+judge). It has one row for each trace or sample and is joined by its key. Its columns are NULL where it was not
+requested or has no row.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

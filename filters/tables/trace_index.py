@@ -1,9 +1,9 @@
-"""Where the live traces of a run lie: an index over the generate stage's journals, and reading by it.
+"""An index of the traces in the generate stage's journals, and reading by it.
 
-The journals are read once, front to back; afterwards any partition reads only its own lines. Memory holds some sixty
-bytes a trace, never texts. The first finished record of an id counts, an error only where nothing else came of it,
-and only ids of the plan are live. A partition is a range of sample ids, which are hashes: whole samples fall into it,
-and neither the order of the journals nor that of the plan matters. The samples are copied once, by partition.
+The journals are read once, from beginning to end; after that a partition reads only its own lines. Memory holds about
+sixty bytes a trace, no texts. The first finished record of an id counts; an error counts only where the id has no
+other record; ids that are not in the plan do not count. A partition is a range of sample ids, which are hashes: it
+holds whole samples, whatever the order of the journals and of the plan. The samples are copied once, by partition.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ _OF_SAMPLE = ("id", "question", "answers", "answer_type", "domain", "meta")
 """What signals can depend on; when a trace was made, or where an image lies, is not part of it."""
 
 PLACES = "places.parquet"
-"""Beside the samples: journal and first byte of every trace's record, sorted by id, for whoever looks for one."""
+"""Beside the samples: journal and first byte of every trace's record, sorted by id, to look one up."""
 _BATCH = 4096
 
 Place = tuple[int, int]

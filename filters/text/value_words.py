@@ -1,6 +1,6 @@
 """Words that are values although no digit stands in them, words that may begin a sentence, and units, in lower case.
 
-Number words are those of ten languages: whoever writes another one of them says another thing. An article that is also
+Number words are those of ten languages: a text with another number word has another value. An article that is also
 a number ("ein", "une", "uno") is left out, for edits add and drop it. `OPENERS` need not be complete: a capital at
 the beginning of a sentence counts as a name where no list and no other place of the text says otherwise.
 """
