@@ -1,8 +1,9 @@
 """Texts made to freeze or break the answer judge: long repeats of the words and signs that it knows, and mutations.
 
-    python benchmarks/answer_fuzz.py repeats [--count 20000] [--characters 65536] [--seed 13]
+    python benchmarks/answer_fuzz.py repeats [--of slips] [--count 20000] [--characters 65536] [--seed 13]
     python benchmarks/answer_fuzz.py mutations [--count 100000] [--seed 13]
 
+`--of` says what measures the texts: the judge, the arithmetic slips of a text, or its conclusion against its answer.
 "repeats" judges words and signs of the judge's own sources, one to three of them repeated with a separator, as the
 prediction and as the gold answer, with beginnings and ends that make a pattern start or fail late. "mutations" judges
 random changes of the labelled answers of the tests. Both print the slowest texts in processor time, the verdicts and
@@ -21,11 +22,11 @@ from pathlib import Path
 import orjson
 
 import distill
+from distill.answers.consistency import conclusion
 from distill.answers.verdicts import ANSWER_TYPES, _judge
+from distill.grounding.arithmetic_slips import find_slips
 
-MODULES = """agreement answer_types answers choices currencies declined final_answer framed intervals lists notation
-    number_words number_words_abroad numbers other_spellings place_names spellings stated texts times times_abroad
-    units words"""
+MODULES = ("answers", "grounding")
 PAIRS = Path(__file__).parent / "data" / "answers" / "pairs.jsonl"
 GOLDS = ("4", "red", "B", "3:30", "2, 5 and 7", "2010", "5 km", "3:4", "5 March 2001", "yes", "(2, 5)", "2x + 1")
 SEPARATORS = ("", "", " ", " ", "-", ",", ", ", "\n", ". ", " and ", "\t ")
@@ -41,8 +42,8 @@ Case = tuple[str, str, str | None]
 
 def vocabulary() -> list[str]:
     """The signs, and every word that the judge's sources hold."""
-    sources = (Path(distill.__file__).parent / f"{name}.py" for name in MODULES.split())
-    texts = [source.read_text("utf-8") for source in sources if source.exists()]
+    sources = (path for name in MODULES for path in sorted((Path(distill.__file__).parent / name).glob("*.py")))
+    texts = [source.read_text("utf-8") for source in sources]
     return SIGNS + sorted({word for text in texts for word in re.findall(r"[^\W\d_]+(?:['-][^\W\d_]+)*", text)})
 
 
@@ -94,7 +95,22 @@ def mutations(chance: random.Random, characters: int) -> Callable[[], Case]:
     return draw
 
 
-def run(draw: Callable[[], Case], count: int, shown: int) -> int:
+def judged(said: str, gold: str, kind: str | None) -> str:
+    return _judge(said, gold, kind, 0.0, None, ask_worker=False).verdict
+
+
+def concluded(said: str, gold: str, kind: str | None) -> str:
+    return conclusion(said, gold, kind) or "none"
+
+
+MEASURES: dict[str, Callable[[str, str, str | None], str]] = {
+    "judge": judged,
+    "slips": lambda said, gold, kind: find_slips(said).verdict,
+    "conclusion": concluded,
+}
+
+
+def run(draw: Callable[[], Case], count: int, shown: int, measure: Callable[[str, str, str | None], str]) -> int:
     """Prints what happened, and gives the number of tracebacks."""
     slowest: list[tuple[float, str]] = []
     verdicts: Counter[str] = Counter()
@@ -105,7 +121,7 @@ def run(draw: Callable[[], Case], count: int, shown: int) -> int:
         said, gold, kind = draw()
         before = time.process_time()
         try:
-            verdicts[_judge(said, gold, kind, 0.0, None, ask_worker=False).verdict] += 1
+            verdicts[measure(said, gold, kind)] += 1
         except Exception:
             verdicts["traceback"] += 1
             print(f"{kind}: {said[:80]!a} against {gold[:80]!a}")
@@ -126,10 +142,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--characters", type=int, default=65_536)
     parser.add_argument("--seed", type=int, default=13)
     parser.add_argument("--slowest", type=int, default=10)
+    parser.add_argument("--of", choices=sorted(MEASURES), default="judge", help="what measures the texts")
     options = parser.parse_args(arguments)
     chance = random.Random(options.seed)
     campaign, usual = (repeats, 20_000) if options.campaign == "repeats" else (mutations, 100_000)
-    return run(campaign(chance, options.characters), options.count or usual, options.slowest)
+    return run(campaign(chance, options.characters), options.count or usual, options.slowest, MEASURES[options.of])
 
 
 if __name__ == "__main__":

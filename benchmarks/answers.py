@@ -5,11 +5,11 @@
 
 A JUDGE is `distill`, `relaxed_accuracy` or `exact_match` (of distill.answers), or `FILE.py:FUNCTION`, followed by
 `@PYTHON` where it needs the interpreter of another environment. The function gets prediction, gold, answer type (or
-None) and options (or None), and gives correct, wrong or undecided, or a bool. The judges of other projects are in
-benchmarks/judges/; each file says what to install:
+None) and options (or None), and gives correct, wrong or undecided, or a bool; it is asked for each
+of several golds. The judges of other projects are in benchmarks/judges/; each file says what to install:
 
-    python benchmarks/answers.py distill benchmarks/judges/math_verify.py:judge \\
-        benchmarks/judges/vlmevalkit.py:judge@/path/to/env/bin/python
+    python benchmarks/answers.py distill benchmarks/judges/by_math_verify.py:judge \\
+        benchmarks/judges/by_vlmevalkit.py:judge@/path/to/env/bin/python
 
 The pairs are benchmarks/data/answers/pairs.jsonl; docs/answers.md says what their columns mean. A false accept is a
 pair labelled wrong that is called correct, a false reject one labelled correct that is called wrong; each share has
@@ -89,7 +89,11 @@ def judge_pair(pair: Pair) -> str:
 
 
 def by_metric(score: Callable[[str, str], float]) -> Callable[[Pair], str]:
-    return lambda pair: CORRECT if score(pair["prediction"], pair["gold"]) == 1 else WRONG
+    def metric(pair: Pair) -> str:
+        golds = pair["gold"] if isinstance(pair["gold"], list) else [pair["gold"]]
+        return CORRECT if any(score(pair["prediction"], gold) == 1 for gold in golds) else WRONG
+
+    return metric
 
 
 OWN: dict[str, Callable[[Pair], str]] = {

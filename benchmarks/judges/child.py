@@ -20,10 +20,19 @@ def main(path: str, function: str) -> None:
     print("ready", file=out, flush=True)
     for line in sys.stdin:
         try:
-            verdict = judge(*json.loads(line))
+            verdict = verdict_of(judge, *json.loads(line))
         except Exception:
-            verdict = False  # a scorer that raises gives no point
-        print({True: "correct", False: "wrong"}.get(verdict, verdict), file=out, flush=True)
+            verdict = "wrong"  # a scorer that raises gives no point
+        print(verdict, file=out, flush=True)
+
+
+def verdict_of(judge, prediction, gold, answer_type, options):
+    """The best verdict over several golds."""
+    verdicts = [
+        judge(prediction, each, answer_type, options) for each in (gold if isinstance(gold, list) else [gold])
+    ]
+    names = {{True: "correct", False: "wrong"}.get(verdict, verdict) for verdict in verdicts}
+    return next(name for name in ("correct", "undecided", "wrong") if name in names)
 
 
 if __name__ == "__main__":

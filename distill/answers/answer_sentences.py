@@ -19,12 +19,11 @@ _NAMING: Final = (
 _TOWARDS: Final = (
     r"(?:(?:sent|addressed|directed|mailed|faxed|written|going|heading|headed|traveling|travelling|pointing|copied"
     r"|assigned|submitted|delivered|shipped) to|bound for|headed for|heading for"
-    r"|(?:located|held|situated|based|published|printed|written|taken|made|produced|manufactured|brewed|born|taking"
-    r" place|parked|standing|sitting|lying|playing) (?:in|at|on))"
+    r"|(?:shown|drawn|colou?red|plotted|marked|depicted|represented|located|held|situated|based|published|printed|written|taken|made|produced|manufactured|brewed|born|taking"
+    r" place|parked|standing|sitting|lying|playing) (?:in|at|on|by))"
 )
 _DOING: Final = (
-    r"(?:holding|wearing|riding|eating|drinking|carrying|using|playing|reading|pulling|driving|flying|selling"
-    r"|advertising|promoting)"
+    r"(?:(?!(?:not|looking|missing|lacking|avoiding|being|having|coming|leaving|going|trying)\b)[a-z]{2,12}ing)"
 )
 _STATES: Final = (
     r"(?:reads?|says?|states?|displays?|shows?|spells?|advertises?|belongs? to|goes to|starts? at|begins? at|ends? at"

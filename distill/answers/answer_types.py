@@ -11,12 +11,12 @@ from distill.answers.times import days
 
 _CHOICE = re.compile(r"\(?[A-Z]\)?[.):]?")
 _TIME = re.compile(
-    r"(?:(?:[01]?\d|2[0-4])[:h][0-5]\d(?::[0-5]\d)?(?:\s?[apAP]\.?\s?[mM]\.?)?|\d{1,2}(?:\.[0-5]\d)?\s?[apAP]\.?\s?[mM]\.?)"
+    r"(?:(?:[01]?\d|2[0-4])(?:[:h]|\sh\s)[0-5]\d(?::[0-5]\d)?(?:\s?[apAP]\.?\s?[mM]\.?)?|\d{1,2}(?:\.[0-5]\d)?\s?[apAP]\.?\s?[mM]\.?)"
     r"(?:\s\(?[A-Z]{2,4}\)?)?"
 )
 _RATIO = re.compile(r"\d+(?:\.\d+)?(?:\s?:\s?\d+(?:\.\d+)?)+|\d+(?:\.\d+)? to 1")
 _YEAR = re.compile(r"(?:1[89]|20)\d\d")
-_DATE = re.compile(r"\d{4}[-/]\d{1,2}[-/]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4}")
+_DATE = re.compile(r"\d{4}[-/]\d{1,2}[-/]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4}|\d{1,2}/\d{1,2}/\d{2}")
 _NUMBER_LIST = re.compile(
     r"\d+(?:,\d+){2,}|\S+(?:\s*[,;]\s+\S+)*\s*,?\s+(?:and|&)\s+\S+|\S+(?:\s*;\s*\S+)+|\S+(?:,\s+\S+)+"
 )
@@ -26,6 +26,9 @@ _MONTH = re.compile(
 )
 """How the names of months begin: a cheap first look."""
 _SEPARATOR = re.compile(r"[,;&/•*]|\band\b|\s-\s|\s\d+[.)]\s")
+_AFTER_A_NAME = frozenset(
+    {"inc", "ltd", "llc", "llp", "plc", "corp", "co", "gmbh", "jr", "sr", "md", "m.d", "phd", "ph.d"}
+)
 _SLASHED = re.compile(r"[^\W\d][^\W\d ]*(?:\s?/\s?[^\W\d][^\W\d ]*)+")
 
 
@@ -56,7 +59,9 @@ def infer_type(gold: str) -> str:
 def _is_named_date(text: str) -> bool:
     if len(text) > 30 or _MONTH.search(text) is None or not (found := days(text)):
         return False
-    return len(found) == 1 and not re.sub(r"[\d\s,.-]|st|nd|rd|th|of|[a-z]{3,9}", "", text.lower())
+    return len(found) == 1 and not re.sub(
+        r"[\d\s,.-]|st|nd|rd|th|of|^(?:on|le|el|am|il) |[a-z]{3,9}", "", text.lower()
+    )
 
 
 def _is_list(text: str) -> bool:
@@ -64,6 +69,8 @@ def _is_list(text: str) -> bool:
         return len(items(text)) > 1
     parts = items(text) if _SEPARATOR.search(text) else []
     if len(parts) < 2:
+        return False
+    if parts[-1].lower().strip(".") in _AFTER_A_NAME:
         return False
     numbers = [single(item) is not None for item in parts]
     if all(numbers):

@@ -16,6 +16,9 @@ _SO = re.compile(
     r"\b(?:[Ss]o|[Tt]hus|[Hh]ence|[Tt]herefore|leaving|leaves),?\s(?:only\s|it is\s|it's\s)?(?:option\s|choice\s)?"
     r"\(?([A-Z])\)?[.!]?$"
 )
+_AFFIRMED = re.compile(
+    r"(?<![\w'])\(?([A-Z])\)?,?\s(?:is|must be|has to be)\s(?:the\s)?(?:only\s)?(?:right|correct|true|answer)\b"
+)
 _ORDINAL = re.compile(
     r"(?:it is |it's )?the (first|second|third|fourth|fifth|sixth) (?:option|choice)", re.IGNORECASE
 )
@@ -26,8 +29,8 @@ _LABEL = re.compile(r"(?<![\w'])([A-Z])[.):]\s(?=\S)")
 _PARENTHESISED = re.compile(r"[(\[]([A-Za-z])[)\]]")
 _BARE = re.compile(r"(?<![A-Za-z0-9_'])(?<!\d\s)([A-Z])(?![A-Za-z0-9_'])")
 _REJECTED = re.compile(
-    r"\b(?:(?:anything|everything|(?:all|any)(?: of (?:them|these|those))?|nothing"
-    r"|any (?:option|choice)) (?:but|except|other than)(?: for)?"
+    r"\b(?:(?:(?i:anything|everything|(?:all|any)(?: of (?:them|these|those))?|nothing)"
+    r"|(?i:any) (?:option|choice)) (?:but|except|other than)(?: for)?"
     r"|except(?: for)?|other than|apart from"
     r"|not|neither|nor|rul(?:e|es|ed|ing) out|eliminat(?:e|es|ed|ing)|exclud(?:e|es|ed|ing)"
     r"|reject(?:s|ed|ing)?)\s+(?:options?\s+|choices?\s+)?"
@@ -61,6 +64,9 @@ def chosen_letters(text: str, options: Sequence[str]) -> set[str]:
         return by_text
     if (so := _SO.search(text)) is not None:
         return {so[1]}
+    affirmed = {match[1] for match in _AFFIRMED.finditer(text)} - _rejected(text)
+    if len(affirmed) == 1:
+        return affirmed
     if (ordinal := _ORDINAL.fullmatch(text)) is not None:
         return {_ORDINALS[ordinal[1].lower()]}
     leading = _LEADING_LETTER.match(text)

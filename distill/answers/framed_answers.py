@@ -36,16 +36,26 @@ _NAMED_VALUE = re.compile(
 )
 _DENIED = re.compile(r"\b(?:if|whether|unless|neither|nor|never|not)\b", re.IGNORECASE)
 _TITLES: Final = frozenset({"dr", "mr", "mrs", "ms", "prof", "professor", "sir", "lady", "miss", "doctor", "mister"})
-_NUMBERED_TEXT: Final = "page pages p pp no nr number zip code postcode room line bus gate platform flight"
+_NUMBERED_TEXT: Final = """page pages p pp no nr number zip code postcode room line bus gate platform flight track
+    exit code form invoice po box suite apartment seat terminal channel gleis zimmer"""
 _NUMBERED: Final = frozenset(_NUMBERED_TEXT.split())
+_CODE = re.compile(r"[a-z]{0,3}\d+[a-z]?")
 _RANKED = re.compile(
-    r"(?P<rest>.{1,60}?) (?:has|have|had|is|are|was|were|shows?|showed|recorded|reached) the (?:\w+ )?"
+    r"(?P<rest>.{1,60}?) (?:is|are|was|were|has|have|had) (?:a )?"
+    r"(?:\w+er|(?:more|less) [\w ]{1,30}?)(?: [\w ]{1,30})? than"
+    r"(?!.*\b(?:not|but)\b).*|(?P<first>.{1,60}?) "
+    r"(?:has|have|had|is|are|was|were|shows?|showed|recorded|reached) the (?:\w+ )?"
     r"(?:\w+est|most|least)\b(?!.*\b(?:than|not|after|except)\b).*",
+    re.IGNORECASE,
+)
+_ON_A_SIDE = re.compile(
+    r"(?:on|to|at|in|towards?) (?:the )?(?P<rest>left|right|top|bottom|front|back|middle|center|centre)"
+    r"(?:-hand)?(?: side| part)?(?: of [\w ]{1,40})?",
     re.IGNORECASE,
 )
 _BUT_NOT = re.compile(r"(?P<said>.+?),? (?:and |but )?not (?P<denied>.+?)\.?", re.IGNORECASE)
 COPULA_END = re.compile(r"\b(?:is|are|was|were|do|does|did|has|have|it's)$", re.IGNORECASE)
-_FILLERS: Final = frozenset({"one", "ones", "color", "side"})
+_FILLERS: Final = frozenset({"one", "ones", "color", "side", "line", "bar", "segment"})
 _PLACES: Final = frozenset({"in", "on", "at", "to", "from", "by"})
 
 
@@ -54,9 +64,14 @@ def _first_letters(word: str) -> str:
     return word[:3] if word in ABBREVIATIONS or word in ABBREVIATIONS.values() else word
 
 
+def _core(words: Sequence[str]) -> Sequence[str]:
+    """Without the title of a person, and without the name of what is numbered."""
+    return _without_leading(words, _TITLES | _NUMBERED)
+
+
 def framed(text: str, said: Sequence[str], meant: Sequence[str]) -> CompareResult | None:
     """The gold words with nothing around them but the words of a sentence that states them."""
-    if not {*map(_first_letters, meant)} <= {*map(_first_letters, said)}:
+    if not {*map(_first_letters, _core(meant))} <= {*map(_first_letters, said)}:
         return None
     parted = _BUT_NOT.fullmatch(text) if " not " in text and len(text) <= 120 else None
     if parted is not None and not COPULA_END.search(parted["said"]):
@@ -80,19 +95,26 @@ def _stated(text: str, meant: Sequence[str]) -> bool:
     copula = COPULA.fullmatch(text)
     if copula is not None and _DENIED.search(text[: copula.start("rest")]):
         return False
-    if copula is None and " the " in text:
-        copula = _RANKED.fullmatch(text)
-    said = tokens(copula["rest"] if copula is not None else text)
+    rest = copula["rest"] if copula is not None else text
+    if copula is None and " the " in text and (ranked := _RANKED.fullmatch(text)) is not None:
+        rest = ranked["rest"] or ranked["first"]
+    if (side := _ON_A_SIDE.fullmatch(rest)) is not None:
+        rest = side["rest"]
+    said = tokens(rest)
     if _same_but_short(said, meant):
         return True
     if len(said) > 1 and said[0] in ARTICLES_ABROAD and meant and meant[0] not in ARTICLES_ABROAD:
         said = said[1:]
         if len(meant) == 1 and "-" in text and "".join(said) == meant[0]:
             return True
-    if len(said) > 1 and said[0] in _TITLES and meant and meant[0] not in _TITLES:
-        said = said[1:]
-    if len(said) > 1 and said[0] in _NUMBERED and meant and meant[0][:1].isdigit():
-        said = said[2:] if said[1] == "code" else said[1:]
+    if meant and said and (said[0] in _TITLES) != (meant[0] in _TITLES):
+        said = _without_leading(said, _TITLES)
+        meant = _without_leading(meant, _TITLES) if len(meant) > 2 else meant
+    if meant and said and (said[0] in _NUMBERED) != (meant[0] in _NUMBERED):
+        core = _without_leading(meant, _NUMBERED)
+        if _CODE.fullmatch("".join(core)) or core[0][:1].isdigit():
+            said = _without_leading(said, _NUMBERED)
+            meant = core if _CODE.fullmatch("".join(core)) else meant
     if _only_name(text, meant):
         return True
     if len(said) > len(meant) and said[-1] in _FILLERS:
@@ -100,6 +122,12 @@ def _stated(text: str, meant: Sequence[str]) -> bool:
     if len(said) > len(meant) and said[0] in _PLACES:
         said = said[1:]
     return said == meant
+
+
+def _without_leading(words: Sequence[str], leading: frozenset[str]) -> Sequence[str]:
+    while len(words) > 1 and words[0] in leading:
+        words = words[1:]
+    return words
 
 
 _CAPITALS = re.compile(r"(?<=[a-z,;:] )[A-Z][\w'&-]*")

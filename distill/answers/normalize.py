@@ -74,6 +74,8 @@ _NATIONAL: Final = dict(pair.strip().split("=") for pair in " ".join(_NATIONAL_T
 _NATIONAL_MONEY = re.compile(
     rf"\b({'|'.join(map(re.escape, sorted(_NATIONAL, key=len, reverse=True)))})(?:s|r)?\b", re.IGNORECASE
 )
+_SUBSCRIPT = re.compile(r"(?<=[A-Za-z)])\$?_\{?(\d+)\}?\$?")
+"""Of a formula: H$_2$O, CO_2."""
 _FEET = re.compile(r"""(?<![\w'])(\d{1,2})'\s?(\d{1,2})(?:"|''|$)""")
 _HAN: Final = r"[\d.零〇一二两兩三四五六七八九十百点]+"
 _HUNDREDTHS = re.compile(rf"百分之({_HAN})")
@@ -130,6 +132,8 @@ def normalise(text: str) -> str:
     if "\\" in text or "{,}" in text:
         for pattern, replacement in _LATEX:
             text = pattern.sub(replacement, text)
+    if "_" in text:
+        text = _SUBSCRIPT.sub(r"\1", text)
     if "'" in text and ('"' in text or text.endswith("'") or "''" in text):
         text = _FEET.sub(r"\1 ft \2 in", text)
     if "hour" in text or "egree" in text or "quare " in text or "ubic " in text or "sq" in text:

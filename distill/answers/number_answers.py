@@ -96,7 +96,10 @@ def _no_number(text: str, gold: GoldAnswer) -> CompareResult:
     digits = re.findall(r"\d", text)
     if digits and digits == re.findall(r"\d", gold.text):
         return undecided("unreadable_number")
-    return text_answers.without_number(text)
+    found = text_answers.without_number(text)
+    if found.reason == "none_there" and gold.quantity is not None:
+        return correct("none_there") if gold.quantity.value == 0 else wrong("none_there")
+    return found
 
 
 def factorial_of_gold(text: str, gold: GoldAnswer) -> CompareResult | None:

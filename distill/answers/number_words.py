@@ -4,6 +4,7 @@ Gives values and where they stand in a text; what is said around a number is the
 """
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import Final
@@ -66,8 +67,8 @@ _SPELLED = re.compile(
     r"(?P<part>half|halves|third|quarter|fourth|fifth|sixth|seventh|eighth|ninth|tenth)(?P<plural>s?)\b(?!-)"
     rf"(?:\s(?:of\s)?an?\s(?P<scale>{_SCALE_NAMES}|dozen|percent))?"
     rf"|\b(?P<negative>minus |negative )?(?P<number>(?:(?:a|an)\s(?={_SCALE_NAMES}|dozen))?"
-    rf"(?:{_NAMES}|{_SCALE_NAMES}|dozen)(?:(?:\sand\s|-|\s)(?:{_NAMES}|{_SCALE_NAMES}|dozen)s?\b)*"
-    rf"(?:\sand\sa\shalf(?:\s(?:{_SCALE_NAMES}))?)?)\b(?!-)",
+    rf"(?:{_NAMES}|{_SCALE_NAMES}|dozen)(?:(?:\sand\s|-|\s)(?:{_NAMES}|{_SCALE_NAMES}|dozen)s?\b)*+"
+    rf"(?:\sand\sa\shalf(?:\s(?:{_SCALE_NAMES}))?)?)\b",
     re.IGNORECASE,
 )
 _HINTS = re.compile(
@@ -93,15 +94,26 @@ def spelled(text: str) -> Iterator[tuple[Decimal, int, int]]:
         return
     points = [_decimal(match) for match in _POINT.finditer(text)] if "point" in text or "dot" in text else []
     yield from points
+    starts = [start for _, start, _ in points]
     for match in _SPELLED.finditer(text):
-        if any(start < match.end() and match.start() < end for _, start, end in points):
-            continue
+        before = bisect_left(starts, match.end())
+        if before and points[before - 1][2] > match.start():
+            continue  # part of a decimal
         if match["number"]:
-            yield from _groups(match)
+            yield from _groups(match, _before_a_hyphen(match))
         else:
             value = _part(match)
             if value is not None:
                 yield value, match.start(), match.end() - len("percent" if _is_percent(match) else "")
+
+
+def _before_a_hyphen(match: re.Match[str]) -> str:
+    """A run of number words without those that a hyphen ties to the next word: twenty of "twenty one-way tickets"."""
+    number, after = match["number"], match.string[match.end() : match.end() + 1]
+    while number and after == "-":
+        cut = max(number.rfind("-"), number.rfind(" "))
+        number, after = number[: max(cut, 0)].removesuffix(" and"), number[cut : cut + 1]
+    return number
 
 
 def _is_percent(match: re.Match[str]) -> bool:
@@ -128,12 +140,12 @@ def _part(match: re.Match[str]) -> Decimal | None:
     return Decimal(count) / divisor * SCALES.get(scale, Decimal(1))
 
 
-def _groups(match: re.Match[str]) -> Iterator[tuple[Decimal, int, int]]:
+def _groups(match: re.Match[str], number: str) -> Iterator[tuple[Decimal, int, int]]:
     """The numbers in a run of number words: three hundred and five is one, four five is two."""
     start = match.start("number")
-    words = [
-        (word[0].lower(), word.start() + start, word.end() + start) for word in re.finditer(r"\w+", match["number"])
-    ]
+    words = [(word[0].lower(), word.start() + start, word.end() + start) for word in re.finditer(r"\w+", number)]
+    if not words:
+        return
     sign = -1 if match["negative"] else 1
     total = current = Decimal(0)
     opened, last, end = start, "", start

@@ -98,7 +98,9 @@ _AFTER = re.compile(
     r"\s?-?\s?([\u0900-\u0963\u0970-\u097f]+|%|[¢€£₽₺₴₪₫₦฿₱₩]|°(?:\s?[CFcf]\b)?|[万萬億亿千百兆만억천]|[^\W\d_]+(?:/[A-Za-z]+)?(?:\^\d)?)|\s?(/\s?[A-Za-z]+)"
 )
 _RATE = re.compile(
-    r"\s+(?:per|a|an|each)\s+(second|minute|hour|day|week|month|quarter|year|person|unit|piece)\b", re.IGNORECASE
+    r"\s+(?:per|a|an|each)\s+(second|minute|hour|day|week|month|quarter|year|person|unit|piece|pound"
+    r"|lb|kg|kilogram|gallon|liter|litre|ounce|oz|night|mile|km|serving)\b",
+    re.IGNORECASE,
 )
 _SIMPLE = re.compile(r"-?\d+(?:\.\d+)?")
 _BOUND = re.compile(
@@ -237,7 +239,7 @@ def _tail(text: str, tail: _Tail) -> _Tail:
             tail.unit, tail.written = unit_name(word), after[1]
         tail.end = after.end()
     if tail.currency and not tail.unit and (rate := _RATE.match(text, tail.end)):
-        tail.unit, tail.end = "per " + rate[1].lower(), rate.end()
+        tail.unit, tail.end = "per " + unit_name(rate[1].lower()), rate.end()
     return tail
 
 
@@ -282,10 +284,12 @@ def _quantity(match: re.Match[str], text: str) -> Quantity | None:
             unit = suffix
             alternative = _MONEY_SUFFIXES[suffix]
     tail = _tail(text, _Tail(end=match.end(), factor=factor, exact=exact, currency=currency, unit=unit))
-    if tail.currency and decimals == 2 and match["digits"].count(",") == 1:
-        certain = True  # 980,00 in money groups nothing
+    if (tail.currency or tail.percent) and decimals in (1, 2) and match["digits"].count(",") == 1:
+        certain = True  # 980,00 in money groups nothing, nor does 12,5 %
     if decimals in (1, 2) and match["digits"].count(",") == 1 and tail.factor >= _THOUSAND:
         certain = True  # nor does 1,5 million
+    if tail.other_factor is not None and "," in match["digits"] and decimals:
+        tail.factor, tail.other_factor = tail.other_factor, None  # 3,2 mil is Spanish
     sign = -1 if ((match["sign"] or "")[:1] in ("-", "m", "M", "n", "N") and match["sign"]) or match["sign2"] else 1
     scaled = [sign * reading * tail.factor for reading in readings]
     if alternative is not None:

@@ -13,7 +13,7 @@ from distill.answers.compare import CompareResult, undecided
 from distill.answers.numbers import Quantity, single
 
 _CONCLUDES = re.compile(
-    r"(?:=|\b(?:so|thus|hence|therefore|equals?|makes?|making|gives?|giving|totals?|totall?ing|gets?|altogether|but)\b"
+    r"(?:=|\bi\.e\.,?|\b(?:so|thus|hence|therefore|equals?|makes?|making|gives?|giving|totals?|totall?ing|gets?|altogether|but)\b"
     r"(?:\s[^\W\d]+){0,4}|\b(?:difference|sum|total|average|increase|decrease|rise|drop|gain|loss) of"
     r"(?:\s[^\W\d]+)?)\s*$",
     re.IGNORECASE,

@@ -22,7 +22,8 @@ _PAIRS_TEXT: Final = """
     industrialisation=industrialization maths=math mum=mom yoghurt=yogurt whisky=whiskey sceptical=skeptical
     storey=story doughnut=donut doughnuts=donuts saint=st mount=mt doctor=dr mister=mr okay=ok versus=vs
     airplane=plane airplanes=planes bicycle=bike bicycles=bikes television=tv televisions=tvs telephone=phone
-    refrigerator=fridge photograph=photo photographs=photos hippopotamus=hippo rhinoceros=rhino
+    refrigerator=fridge photograph=photo photographs=photos racquet=racket racquets=rackets
+    hippopotamus=hippo rhinoceros=rhino
 """
 SPELLINGS: Final[dict[str, str]] = dict(pair.split("=") for pair in _PAIRS_TEXT.split())
 """A word to the spelling that stands for all of its spellings."""

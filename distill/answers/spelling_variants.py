@@ -109,6 +109,8 @@ _ADDRESS = re.compile(r"(?:https?://)?(?:www\.)?(?P<rest>[\w.-]+\.[a-z]{2,}(?:/[
 _ACRONYM = re.compile(r"(?P<name>.{6,}?) \((?P<short>[A-Z][A-Z.&]{1,9})\)")
 
 
+_SHORT_NAME = re.compile(r"(?:[A-Z]\.?){3,8}")
+_JOINING: Final = frozenset({"of", "and", "the", "for", "in", "de", "la"})
 _FULL: Final = {
     short: full
     for short, full in sorted(_SHORT)
@@ -140,6 +142,10 @@ def same_otherwise(text: str, gold: str, said: Sequence[str], meant: Sequence[st
     ):
         return correct("same_words_in_figures")
     for name, short in ((text, gold), (gold, text)):
+        if _SHORT_NAME.fullmatch(short) and short.replace(".", "") == "".join(
+            word[0].upper() for word in re.findall(r"[^\W\d_]+", name) if word.lower() not in _JOINING
+        ):
+            return undecided("may_be_the_acronym")
         acronym = _ACRONYM.fullmatch(name)
         if acronym is not None and short.casefold() == acronym["name"].casefold() and _spells(acronym):
             return correct("same_name")
@@ -195,9 +201,15 @@ def _shortened(said: Sequence[str], meant: Sequence[str]) -> CompareResult | Non
     if len(said) != len(meant) or len(said) > 30:
         return None
     pairs = [(one, other) for one, other in zip(said, meant, strict=True) if one != other]
-    if pairs and len(said) > 1 and all({pair, pair[::-1]} & _SHORT for pair in pairs):
+    if pairs and len(said) > 1 and all({pair, pair[::-1]} & _SHORT or _same_street(*pair) for pair in pairs):
         return correct("same_words_shortened")
     return None
+
+
+def _same_street(one: str, other: str) -> bool:
+    """Bahnhofstr. and Bahnhofstraße."""
+    short, long = sorted((one, other), key=len)
+    return len(short) > 5 and short.endswith("str") and long == short + "asse"
 
 
 def _in_figures(text: str) -> tuple[str, ...]:
@@ -209,6 +221,10 @@ def _in_figures(text: str) -> tuple[str, ...]:
     text = _ORDINAL_ABROAD.sub(lambda word: f"{_ORDINALS_ABROAD[word[1]]}th" if word[1] else f"{word[2]}th", text)
     text = _DAY_OR_MONTH.sub(lambda word: _FULL[word[1]], text)
     text = re.sub(r"(?<=\w)(?:\s(?:through|thru|until|till|to)\s|\s?-\s?)(?=\w)", " ", text)
+    text = re.sub(r"\b(\d+) ?\(\1\)", r"\1", text)  # ten (10) days
+    text = re.sub(r"\$\s?(\d[\d.,]*)", r"\1 dollars", text)
+    text = re.sub(r"\bvp\b", "vice president", text)
+    text = re.sub(r"\bwearing\b", "in", text)
     text = re.sub(r"\b(?:a|per|every) day\b", "daily", text)
     text = re.sub(r"\bq([1-4])\b", r"\1th quarter", text)
     text = re.sub(r"\bquarter of (?=\d)", "quarter ", text).replace("&", " and ")

@@ -11,6 +11,7 @@ from typing import Final
 
 from rapidfuzz.distance import Levenshtein, Prefix
 
+from distill.answers.answer_sentences import trusted
 from distill.answers.compare import CompareResult, correct, undecided, wrong
 from distill.answers.framed_answers import ARTICLES_ABROAD, COPULA, framed
 from distill.answers.number_words import SMALL, TENS
@@ -33,7 +34,9 @@ _VAGUE_NUMBERS_TEXT: Final = """none nobody nothing no pair couple double both h
 _VAGUE_NUMBERS: Final = frozenset(_VAGUE_NUMBERS_TEXT.split())
 _AFTER_NO: Final = frozenset({"it", "there", "this", "that", "they", "he", "she", "because", "not"})
 _NO_AND_MORE = re.compile(r"no\s?[,.;:!-]", re.IGNORECASE)
-_SO_POLAR = re.compile(r"\b(?:so|thus|hence|therefore),?\s(?:it is\s)?(yes|no|true|false)$", re.IGNORECASE)
+NONE_THERE = re.compile(r"there (?:is|are|was|were) (?:no|not any|not an?)\b", re.IGNORECASE)
+"""There are no dogs: an answer of zero."""
+_SO_POLAR = re.compile(r"(?:\b(?:so|thus|hence|therefore),?|,)\s(?:it is\s)?(yes|no|true|false)$", re.IGNORECASE)
 _ASSIGNED = re.compile(r"(?:([A-Za-z])\s?=\s?)?(\S.*)")
 _ROMAN = re.compile(r"\b(?=[MDCLXVI])M{0,3}(?:CM|CD|D?C{0,3})(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})\b")
 _MATHS = re.compile(
@@ -59,6 +62,8 @@ def looks_mathematical(text: str) -> bool:
 def without_number(text: str) -> CompareResult:
     """A prediction with no number for a numeric gold: wrong, unless its words may stand for one."""
     words = set(tokens(text))
+    if NONE_THERE.match(text) and trusted(NONE_THERE.sub("", text)):
+        return undecided("none_there")
     if words & _VAGUE_NUMBERS or any(map(_nearly_a_number, words)) or (len(words) <= 2 and _ROMAN.search(text)):
         return undecided("number_in_words")
     return CompareResult(verdict="wrong", reason="no_number", can_be_mathematics=looks_mathematical(text))
@@ -234,17 +239,42 @@ def _script(text: str) -> str:
 def _numbers_in_order(text: str, gold: str) -> CompareResult | None:
     """Ranges and labels with numbers: the numbers decide when the gold is little else."""
     meant = quantities(gold)
+    if meant and _same_range(text, gold):
+        return correct("same_range")
     if not meant or sum(len(word) > 2 for word in re.findall(r"[^\W\d_]+", gold)) > 1:
         return None
     said = quantities(text)
     values = [quantity.value for quantity in meant]
     if [quantity.value for quantity in said] == values:
-        is_range = len(values) == 2 and re.fullmatch(r"[^\w]*\d[\d.,]*\s?(?:-|to)\s?\d[\d.,]*[^\w]*", gold)
-        spelled_range = re.fullmatch(r"(?:from |between )?\S+?\s?(?:-|to|and)\s?\S+", text, re.IGNORECASE)
-        return correct("same_range") if is_range and spelled_range else undecided("same_numbers")
+        return correct("same_label") if _same_label(text, gold) else undecided("same_numbers")
     if said and not {quantity.value for quantity in said} & set(values):
         return wrong("other_numbers")
     return undecided("some_numbers_shared") if said else None
+
+
+_RANGE = re.compile(
+    r"(?:(?:all |the )?(?:people|adults|children|those|persons|respondents|individuals|users|women|men) )?"
+    r"(?:who are )?(?:ages? |aged |from |between )*(?:ages? )?[$€£]?\d[\d.,]*\s?%?\s?"
+    r"(?:(?:-|to|and|until)\s?[$€£]?\d[\d.,]*\s?%?|(?P<open>\+|(?:years )?(?:and|or) (?:older|over|above|up|more)))"
+    r"(?:[ -]years?(?:[ -]olds?| of age)?| age group| group)?",
+    re.IGNORECASE,
+)
+"""18-24, people aged 18 to 24, 65+, adults 65 and older."""
+
+
+def _same_range(text: str, gold: str) -> bool:
+    ours, theirs = (_RANGE.fullmatch(side.strip(" .()[]")) for side in (text, gold))
+    if ours is None or theirs is None or bool(ours["open"]) != bool(theirs["open"]):
+        return False
+    said, meant = ([quantity.value for quantity in quantities(side)] for side in (text, gold))
+    return said == meant
+
+
+def _same_label(text: str, gold: str) -> bool:
+    """The gold words, a name with its number, as they are in a short sentence: It leaves from track 4."""
+    words, phrase = f" {' '.join(tokens(text))} ", f" {' '.join(tokens(gold))} "
+    named = re.search(r"[^\W\d_]{3}", gold) is not None and not looks_mathematical(text)
+    return named and phrase in words and len(words.split()) <= 12 and trusted(text)
 
 
 def _words(said: Sequence[str], meant: Sequence[str]) -> CompareResult:

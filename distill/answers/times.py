@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Final
 
+from distill.answers.answer_sentences import trusted
 from distill.answers.compare import CompareResult, correct, undecided, wrong
 from distill.answers.foreign_times import in_figures
 from distill.answers.number_words import SMALL, TENS
@@ -51,7 +52,7 @@ _MINUTES: Final = {
 _HOUR_NAMES: Final = "|".join(sorted(_HOURS, key=len, reverse=True))
 _MINUTE_NAMES: Final = "|".join(sorted(_MINUTES, key=len, reverse=True))
 _CLOCK = re.compile(
-    r"(?<![\d:.])(?P<hour>\d{1,2})(?:[:h](?P<minute>[0-5]\d)(?::(?P<second>[0-5]\d))?(?![\d:])"
+    r"(?<![\d:.])(?P<hour>\d{1,2})(?:(?::|\s?h\s?)(?P<minute>[0-5]\d)(?!\s?min)(?::(?P<second>[0-5]\d))?(?![\d:])"
     r"(?:\s?(?P<half>[ap])\.?\s?m\b\.?)?|\s?(?P<bare_half>[ap])\.?\s?m\b\.?|\s?o'?\s?clock\b"
     r"|[时時点點](?:(?P<minutes>[0-5]?\d)分)?)",
     re.IGNORECASE,
@@ -169,6 +170,27 @@ def compare_times(text: str, gold: str, declared: bool) -> CompareResult | None:
         # The same digits: only one of the two names the half of the day.
         return correct("same_time")
     return wrong("other_time") if verdicts == {False} else undecided("time_left_open")
+
+
+_TIME_TEXT = r"(?:\d{1,2}(?:[:.h][0-5]\d)?(?:\s?[ap]\.?\s?m\b\.?)?|noon|midnight)"
+_TIME_RANGE = re.compile(
+    rf"(?:.*\b(?:from|between)\s|.*\b(?:is|are|at)\s)?(?P<start>{_TIME_TEXT})\s?(?:-|to|until|till|and)\s?(?P<end>{_TIME_TEXT})",
+    re.IGNORECASE,
+)
+
+
+def compare_time_ranges(text: str, gold: str) -> CompareResult | None:
+    """A stated span of time against the gold one, 10:45 to 11:00; None when one of the two is no such span."""
+    spans = [match for side in (text, gold) if (match := _TIME_RANGE.fullmatch(side.rstrip("."))) is not None]
+    if len(spans) != 2 or not trusted(text):
+        return None
+    said, meant = ([clock for end in ("start", "end") for clock in clocks(span[end])] for span in spans)
+    if len(said) != 2 or len(meant) != 2:
+        return None
+    verdicts = {same_clock(one, other) for one, other in zip(said, meant, strict=True)}
+    if False in verdicts:
+        return wrong("other_times")
+    return correct("same_times") if verdicts == {True} else undecided("time_left_open")
 
 
 _MONTHS: Final = {

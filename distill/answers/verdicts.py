@@ -28,7 +28,7 @@ from distill.answers.reference_metrics import exact_match as exact_match
 from distill.answers.reference_metrics import relaxed_accuracy as relaxed_accuracy
 from distill.answers.reference_metrics import rouge_l as rouge_l
 from distill.answers.solution_sets import compare_intervals
-from distill.answers.times import compare_dates, compare_ratios, compare_times
+from distill.answers.times import compare_dates, compare_ratios, compare_time_ranges, compare_times
 from distill.errors import DataError
 
 _LONGEST_EXPRESSIONS: Final = 400
@@ -111,6 +111,9 @@ def _judge(
     best: Judgement | None = None
     offered = tuple(options or ())
     kind = answer_type or _inferred(golds[0], offered)
+    if kind == "text" and offered:
+        kind = _inferred(golds[0], offered) if len(golds[0].strip("().: ")) > 1 else kind
+        kind = "choice" if kind == "choice" else "text"
     for text in golds:
         goal = _gold(text, kind, answer_type is not None, tolerance, offered)
         finding = _compare(prediction, goal, ask_worker=ask_worker) if prediction != text else _same_text(goal)
@@ -275,7 +278,8 @@ def _choice(text: str, gold: GoldAnswer) -> CompareResult:
     if len(said) == 1:
         return correct("same_choice") if letter in said else wrong("other_choice")
     if not said:
-        return undecided("no_choice_found")
+        named = len(gold.text.strip("().: ")) > 1
+        return _text(text, gold) if named else undecided("no_choice_found")
     if letter in said or _covers(gold.options, letter):
         return undecided("several_choices")
     return wrong("other_choice")
@@ -317,6 +321,7 @@ def _text(text: str, gold: GoldAnswer) -> CompareResult:
         factorial_of_gold(text, gold)
         or _same_parts(text, gold)
         or compare_intervals(text, gold.text)
+        or compare_time_ranges(text, gold.text)
         or text_answers.compare(text, gold.text)
     )
 

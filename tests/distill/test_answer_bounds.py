@@ -10,6 +10,7 @@ import pytest
 
 from distill.answers import verdicts
 from distill.answers.final_answer import MAX_CHARACTERS, final_answer
+from distill.answers.number_words import spelled
 from distill.answers.verdicts import judge
 
 CORRECT, WRONG, UNDECIDED = "correct", "wrong", "undecided"
@@ -111,4 +112,16 @@ def test_a_slice_of_the_campaigns_ends_without_a_traceback(campaign: str) -> Non
     """benchmarks/answer_fuzz.py has the whole of them."""
     module = fuzz()
     draw = getattr(module, campaign)(random.Random(7), CHARACTERS)
-    assert module.run(draw, 2000 if campaign == "mutations" else 200, 0) == 0
+    assert module.run(draw, 2000 if campaign == "mutations" else 200, 0, module.judged) == 0
+
+
+@pytest.mark.parametrize("unit", ["twenty-", "twenty-one ", "point five ", "two point five ", "one hundred and "])
+def test_number_words_are_read_in_linear_time(unit: str) -> None:
+    started = time.process_time()
+    list(spelled(unit * (CHARACTERS // len(unit))))
+    assert time.process_time() - started < LIMIT_S
+
+
+def test_a_number_word_that_a_hyphen_ties_to_the_next_word_is_no_number() -> None:
+    texts = ("twenty one-way tickets", "two hundred and five-star", "three-bedroom", "twenty-one", "twenty-twenty-")
+    assert [[int(value) for value, _, _ in spelled(text)] for text in texts] == [[20], [200], [], [21], []]

@@ -101,8 +101,10 @@ def test_every_pair_of_a_later_part_gets_its_verdict(source: str, part: str) -> 
 
 
 BUDGETS = {
-    ("adversarial", "held out"): (0.008, 0.035, 0.13),
-    ("adversarial", "held out 2"): (0.005, 0.02, 0.21),
+    ("adversarial", "held out"): (0.005, 0.03, 0.12),
+    ("adversarial", "held out 2"): (0.005, 0.02, 0.12),
+    ("blind 3", "blind 3"): (0.005, 0.02, 0.17),
+    ("blind 3", "blind 3 held out"): (0.005, 0.03, 0.11),
     ("adversarial", "dev 2"): (0.005, 0.03, 0.06),
 }
 """False accepts, false rejects, needlessly open of the parts that are above the targets."""
