@@ -100,7 +100,7 @@ def _stated(text: str, meant: Sequence[str]) -> bool:
         rest = ranked["rest"] or ranked["first"]
     if (side := _ON_A_SIDE.fullmatch(rest)) is not None:
         rest = side["rest"]
-    said = tokens(rest)
+    said: Sequence[str] = tokens(rest)
     if _same_but_short(said, meant):
         return True
     if len(said) > 1 and said[0] in ARTICLES_ABROAD and meant and meant[0] not in ARTICLES_ABROAD:
