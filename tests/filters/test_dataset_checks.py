@@ -6,7 +6,7 @@ from run_fixtures import generate_folder, recipe, sample, small_world, trace
 from distill.recipe.loading import load
 from filters.apply import apply
 from filters.dataset.card import _elsewhere
-from filters.decisions.dataset_checks import _beyond, _related
+from filters.decisions.dataset_checks import _beyond, _conclusions, _related
 from filters.signals.answer_consistency import Conclusion
 
 PAIRS = [
@@ -36,6 +36,12 @@ def test_rationales_are_related_to_their_own_questions_and_hardly_to_others() ->
     silent = _related([(asked, trace(asked, "6", "One sees it at once.")) for asked, _ in PAIRS])
     same = _related([(PAIRS[0][0], trace(PAIRS[0][0], "6", said)) for _, said in PAIRS])
     assert silent.checked == same.checked == 0 and not silent.warning and not same.warning
+
+
+def test_only_rationales_that_come_to_a_conclusion_are_counted() -> None:
+    asked = sample("How many apples?", answer_type="number")
+    said = ("Two and two: 2 + 2 = 4.", "Two and three: 2 + 3 = 5.", "I think so")
+    assert _conclusions([(asked, trace(asked, "4", text)) for text in said]) == (1, 2)
 
 
 def test_what_nobody_measured_is_not_known_and_warns_of_nothing(tmp_path) -> None:
