@@ -208,3 +208,11 @@ def test_a_record_without_a_checksum_is_found_where_it_starts(tmp_path: Path) ->
 
 def test_a_student_lies_below_its_stage(tmp_path: Path) -> None:
     assert model_folder(tmp_path, "reason").is_relative_to(tmp_path / "train" / "reason")
+
+
+def test_an_empty_line_before_a_torn_one_stays(tmp_path: Path) -> None:
+    path = tmp_path / "part.jsonl"
+    path.write_bytes(b"\nx")
+    with path.open("rb+") as file:
+        assert cut_torn_tail(file) == 1
+    assert path.read_bytes() == b"\n"
