@@ -15,8 +15,6 @@ from distill.recipe.stages import start_of
 from distill.reports.text_table import table
 
 _WIDTH = 30
-_TABLES_OF_THEIR_OWN = {"corpus", "question", "student", "judge"}
-"""Signals whose values are kept apart; the others are measured together, all of them if one is stale."""
 _NEW_REPLIES = ("eval.arms", "eval.students", "eval.without_image")
 """Keys that only add replies, or leave some out."""
 
@@ -62,7 +60,7 @@ def _stages(redo: Redo, now: Recipe, run: Path) -> Iterator[tuple[str, str, str,
     generated, filtered, evaluated = (Manifest.read(run / stage) for stage in ("generate", "filter", "eval"))
     yield _row("generate", generated, "generate" in redo.causes, _asked(redo, now, generated))
     card_only = "card" in redo.causes and "filter" not in redo.causes
-    measured = "writes card and exports again" if card_only else _measured(redo, now, filtered)
+    measured = "writes card and exports again" if card_only else _measured(redo, filtered)
     yield _row("filter", filtered, "filter" in redo.causes or card_only, measured)
     for stage in now.stages:
         manifest = Manifest.read(run / "train" / stage.name)
@@ -94,16 +92,12 @@ def _asked(redo: Redo, now: Recipe, manifest: Manifest | None) -> str:
     return "; ".join([*parts, f"keeps {kept:,} traces that are still wanted"] if kept else parts)
 
 
-def _measured(redo: Redo, now: Recipe, manifest: Manifest | None) -> str:
-    """Which signals are measured again; decisions and dataset always are."""
+def _measured(redo: Redo, manifest: Manifest | None) -> str:
+    """Which signals are measured again; decisions and dataset always are made again."""
     traces = manifest.counts.get("input", 0) if manifest is not None else 0
-    stale = {*redo.parts("signals")}
-    together = {*now.filter.signals} - _TABLES_OF_THEIR_OWN
-    with_them = bool(stale & together) and bool(together - stale)
     parts = ["measures new traces"] if "generate" in redo.causes else []
-    if stale:
-        others = " and the signals measured together with them" if with_them else ""
-        parts.append(f"measures {', '.join(sorted(stale))}{others} again")
+    if stale := sorted(redo.parts("signals")):
+        parts.append(f"measures {', '.join(stale)} of {traces:,} traces again")
     return "; ".join([*parts, f"decides {traces:,} traces again"])
 
 

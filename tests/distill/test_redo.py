@@ -121,9 +121,11 @@ def test_a_rule_decides_again_and_asks_and_measures_nothing(recipe: Path, run: P
     assert "decides 50,000 traces again" in text and "measures" not in text
 
 
-def test_a_parameter_of_a_signal_measures_that_signal_where_it_is_measured(recipe: Path) -> None:
+def test_a_parameter_of_a_signal_measures_that_signal_where_it_is_measured(recipe: Path, run: Path) -> None:
     before = load(recipe)
     assert compare_recipes(before, changed(recipe, filter__repetition__ngram="5")).parts("signals") == ["repetition"]
+    text = redo_text(before, changed(recipe, filter__repetition__ngram="5"), run)
+    assert "measures repetition of 50,000 traces again" in text
     unused = changed(recipe, filter__judge__max_tokens="9")
     assert compare_recipes(before, unused).parts("signals") == []
 
