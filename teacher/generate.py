@@ -301,7 +301,7 @@ class _Writer:
         self.job = job
         self._served = noted(job.ledger.folder, served)
         self._watch = stage.watch
-        self._spared = job.feed.spared
+        self._skipped = job.feed.skipped
         (stage.plan.folder / MANIFEST).unlink(missing_ok=True)
         clean(job.ledger, job.teacher, drop_errors=True)
         self.journal = TraceJournal(job.ledger, flush_interval_s=stage.recipe.generate.flush_interval_s)
@@ -311,9 +311,9 @@ class _Writer:
         record = self.journal.append(trace(job.teacher, job.model, self._served, request, completion))
         job.feed.done(request, record)
         extra = bool(request.attempt or job.teacher.after)
-        if extra or job.feed.spared != self._spared:
-            self._watch.expect(extra - (job.feed.spared - self._spared))
-            self._spared = job.feed.spared
+        if extra or job.feed.skipped != self._skipped:
+            self._watch.expect(extra - (job.feed.skipped - self._skipped))
+            self._skipped = job.feed.skipped
         self._watch.count(job.teacher, record)
 
     def __enter__(self) -> Self:

@@ -29,7 +29,7 @@ from teacher.engines.exchange import CONNECTION, TIMEOUT, Exchange, connector
 from teacher.engines.image_folders import Folders, UnreadableError
 from teacher.engines.image_parts import ImageParts
 from teacher.engines.outage import Dependency, Failure, Say, Suspicion
-from teacher.engines.replicas import Replica, Slot, choose, well
+from teacher.engines.replicas import Replica, Slot, available, choose
 from teacher.engines.server_info import follow_queue, same_model, server_info
 from teacher.messages.completion import Completion, EngineInfo
 from teacher.messages.prompts import messages
@@ -47,7 +47,7 @@ _DRAIN_S = 0.05
 _CHECK_S = (0.5, 15.0)
 """Between two looks at a server that is not up: at first, and later."""
 _ISOLATE_AFTER, _FAIL_AFTER = 2, 4
-"""After so many crashes of its server a request is retried alone; after so many it is at fault."""
+"""After 2 crashes a request is retried alone; after 4 it fails as `server_lost`."""
 
 _OTHER_MODEL = "other_model"
 
@@ -200,7 +200,7 @@ class ChatClient:
     def _may_draw(self) -> bool:
         if self._isolated or self._servers.out or self._suspects >= _MOST_SUSPECTS:
             return False
-        return any(replica.free for replica in well(self.replicas, time.monotonic()))
+        return any(replica.free for replica in available(self.replicas, time.monotonic()))
 
     async def _finish(self, request: Request, replica: Replica, done: Done) -> None:
         finished = await self.ask(request, replica)

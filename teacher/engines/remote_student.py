@@ -1,4 +1,4 @@
-"""A server that somebody else runs, asked greedily: how a served student is evaluated.
+"""A server managed elsewhere, asked greedily: how a served student is evaluated.
 
 Finds out first whether the server is there, takes the key and serves the model; then asks as teachers are asked
 (teacher/engines/http_client.py). Keeps and judges nothing.
@@ -45,7 +45,7 @@ Told = Callable[[Sample, RemoteAnswer], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteStudent:
-    """A server that was found well."""
+    """A server managed elsewhere that passed its health check."""
 
     ask: Callable[[Sequence[Sample], Told], None]
     """Asks every question once and tells each answer as soon as it is there, in any order. Raises TeacherError at

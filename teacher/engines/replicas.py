@@ -1,7 +1,7 @@
 """Which of several equal servers answers a request.
 
 Questions about one image go to the same server, which then prepares the image once; a server with clearly more to do
-than the others passes some on. One that broke is left alone for a while, unless all are broken.
+than the others passes some on. A server that fails gets no requests for a while, unless all fail.
 """
 
 import hashlib
@@ -67,17 +67,17 @@ class Slot:
         self.replica = replica
 
 
-def well(replicas: Sequence[Replica], now: float) -> Sequence[Replica]:
-    """The servers that may be asked: those that are not broken, or all if all are; never one that was not seen up."""
+def available(replicas: Sequence[Replica], now: float) -> Sequence[Replica]:
+    """Healthy servers; all of them if none is healthy. A server whose model was not checked is left out."""
     checked = [replica for replica in replicas if replica.checked] or replicas
     return [replica for replica in checked if replica.broken_until <= now] or checked
 
 
 def choose(replicas: Sequence[Replica], request: Request, now: float) -> Replica:
-    """The server for a request: its home if that is well and not overloaded, else the next best."""
+    """The server for a request: its home if that is healthy and not overloaded, else the next best."""
     if len(replicas) == 1:
         return replicas[0]
-    asked = well(replicas, now)
+    asked = available(replicas, now)
     free = [replica for replica in asked if replica.free] or asked
     fair = _OVERLOAD * sum(replica.in_flight for replica in asked) / len(asked) + 1
     key = (request.prompt.images[0].sha256 if request.prompt.images else request.prompt_sha).encode()

@@ -121,11 +121,11 @@ class Author:
 
     def _named(self, request: Request) -> Request:
         """The request with its seed and its id."""
-        # All settings of one model share their seeds on purpose: two temperatures then compare on the same luck.
-        luck = {"sample": request.sample.id, "model": self.model.key, "seed": self.seed, "k": request.k}
+        # All settings of one model share their seeds, so two temperatures are compared under the same seeds.
+        source = {"sample": request.sample.id, "model": self.model.key, "seed": self.seed, "k": request.k}
         if request.reseeds:
-            luck["reseeds"] = request.reseeds
-        seed = int.from_bytes(_digest("seed", luck)[:4], "big") >> 1
+            source["reseeds"] = request.reseeds
+        seed = int.from_bytes(_digest("seed", source)[:4], "big") >> 1
         content = {
             **self._settings,
             "sample": request.sample.id,

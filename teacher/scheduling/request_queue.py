@@ -24,8 +24,8 @@ class RequestQueue:
     def __init__(self, line: TeacherPolicy, samples: Iterator[Sample], before: "RequestQueue | None" = None) -> None:
         """`before` is the feed of the teacher that this one comes after, while that one is at work, too."""
         self.line = line
-        self.spared = 0
-        """Traces that were not needed: samples were settled with fewer than the most they could get."""
+        self.skipped = 0
+        """Traces saved by stopping early."""
         self._lengths = Lengths()
         self._window = Window(samples, self._lengths)
         self._ready: deque[Request] = deque()
@@ -74,7 +74,7 @@ class RequestQueue:
         self._changed.set()
 
     def close(self) -> None:
-        """Say that this teacher does nothing more in this round, so that nobody waits for it."""
+        """Say that this teacher does nothing more in this round, so that no other teacher waits for it."""
         self._closed = True
         for dependent in self._dependents:
             dependent._release()
@@ -104,7 +104,7 @@ class RequestQueue:
         if look.settled:
             self._active.pop(sample.id, None)
             if not first:
-                self.spared += agenda.most - len(look.finals)
+                self.skipped += agenda.most - len(look.finals)
             for dependent in self._dependents:
                 dependent._wake(sample.id)
             return

@@ -264,7 +264,7 @@ def test_a_feed_gives_every_request_once_and_what_follows_first() -> None:
         done(desk, feed, request, str(request.k))  # no two agree, so all four are needed
     assert feed.finished and len({request.id for request in seen}) == len(seen) == 16
     assert [request.sample.id for request in seen[:4]] != [request.sample.id for request in seen[2:6]]
-    assert feed.spared == 0
+    assert feed.skipped == 0
 
 
 def test_a_later_teacher_waits_for_each_sample_and_hears_when_the_first_one_is_done() -> None:
