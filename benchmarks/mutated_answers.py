@@ -26,6 +26,7 @@ from typing import TypeVar
 import orjson
 
 from distill.artifacts.journal import read_jsonl
+from distill.artifacts.layout import part_path
 from distill.recipe.filter import DEFAULT_SIGNALS
 from distill.recipe.recipe import Recipe
 from distill.traces.trace_lines import trace_fault
@@ -33,7 +34,7 @@ from distill.types import Sample, Trace, Usage
 from filters.signals import registry
 from filters.signals.registry import FAMILIES, Extractor
 from teacher.messages.parse import parse
-from teacher.store.trace_index import TraceIndex, part_path
+from teacher.store.trace_index import TraceIndex
 from teacher.store.trace_journal import TraceJournal
 
 T = TypeVar("T")
@@ -127,9 +128,9 @@ class Campaign:
             self.timed("journal", int(trace.id, 16), partial(journal.append, trace))
         journal.close()
         found = {}
-        for record in read_jsonl(part_path(folder, 0), check=trace_fault, on_damage=lambda _: None):
+        for record in read_jsonl(part_path(folder, 0, ".jsonl"), check=trace_fault, on_damage=lambda _: None):
             found[record["id"]] = record
-        part_path(folder, 0).unlink()
+        part_path(folder, 0, ".jsonl").unlink()
         read = []
         for trace in traces:
             record = found.get(trace.id)

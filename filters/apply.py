@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from distill.artifacts import manifest
 from distill.artifacts.files import Output, describe, locked, set_aside, storage_errors, write_json, write_text
 from distill.artifacts.integrity import changed
+from distill.artifacts.layout import ARM_DATASETS, DATASET, DECISIONS, HEALTH, REPORT, SAMPLE_PARTS, SIGNALS
 from distill.artifacts.manifest import Manifest
 from distill.data.formats import load_answer_types
 from distill.errors import DataError, RecipeError
@@ -92,7 +93,7 @@ def apply(
         for left in folder.rglob(".*.tmp"):
             if left.is_file():  # by a run that was killed
                 left.unlink()
-        traces = index(run / "generate", folder / "samples", recipe.filter.partition_rows)
+        traces = index(run / "generate", folder / SAMPLE_PARTS, recipe.filter.partition_rows)
         watch = _Watch(on_progress, "filter", traces.count)
         tables = _measure(recipe, traces, extractors, measurers, folder, watch)
         counts, outputs = _decide(recipe, rules, traces, tables, folder)
@@ -155,7 +156,7 @@ def _measure(
     signals = measure.measure(
         traces,
         extractors,
-        folder / "signals",
+        folder / SIGNALS,
         scheme=scheme,
         workers=settings.workers,
         on_done=watch.measured,
@@ -187,26 +188,26 @@ def _decide(
     from filters.report import page
 
     temporary = folder / _TEMPORARY
-    database, written = _write_dataset(recipe, rules, traces, tables, folder / "decisions.parquet", temporary)
+    database, written = _write_dataset(recipe, rules, traces, tables, folder / DECISIONS, temporary)
     found = funnel.measure(database)
     if not written.rows:
         shutil.rmtree(temporary, ignore_errors=True)
         raise DataError(_nothing_kept(found, recipe, folder))
-    listed = ablation_sets.write(database, folder / ablation_sets.FOLDER, recipe.seed)
+    listed = ablation_sets.write(database, folder / ARM_DATASETS, recipe.seed)
     generated = Manifest.read(folder.parent / "generate")
     checked = dataset_checks.measure(database, traces, recipe.filter.select)
-    write_json(folder / dataset_checks.FILE, checked.as_fields())
+    write_json(folder / HEALTH, checked.as_fields())
     parts = {name: describe(temporary / name, rows) for name, rows in written.files.items()}
     digest = manifest.fingerprint({name: part.sha256 for name, part in parts.items()})
     text = card(recipe, found, database, traces.makers, written.rows, generated, checked, digest)
     write_text(temporary / "README.md", text)
-    writer.replace(temporary, folder / "dataset")
-    page.write(recipe, rules, database, traces, found, folder / "report.html", checked)
+    writer.replace(temporary, folder / DATASET)
+    page.write(recipe, rules, database, traces, found, folder / REPORT, checked)
     files = {
         "dataset/README.md": None,
-        "decisions.parquet": traces.count,
-        "report.html": None,
-        dataset_checks.FILE: None,
+        DECISIONS: traces.count,
+        REPORT: None,
+        HEALTH: None,
         **exports.of_stage(recipe, folder),
         **{path.relative_to(folder).as_posix(): rows for path, rows in listed.items()},
         **{path.relative_to(folder).as_posix(): pq.read_metadata(path).num_rows for path in tables.files()},
@@ -279,7 +280,7 @@ def _start_over(folder: Path) -> None:
     set_aside(folder)
     before = folder.with_name(f"{folder.name}.previous")
     with storage_errors(folder):
-        measured = (before / name for name in (measure.SIGNALS, registry.TEST_SETS, *schema.SIDE))
+        measured = (before / name for name in (SIGNALS, registry.TEST_SETS, *schema.SIDE))
         for path in (path for found in measured for path in found.rglob("*") if path.is_file()):
             new = folder / path.relative_to(before)
             new.parent.mkdir(parents=True, exist_ok=True)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import duckdb
 
 from distill.artifacts import manifest
+from distill.artifacts.layout import DECISIONS
 from distill.artifacts.manifest import Manifest
 from distill.recipe.effects import affecting
 from distill.recipe.filter import DEFAULT_RULES
@@ -62,9 +63,9 @@ def what_if(recipe: Recipe, run: Path, *, threads: int | None = None) -> Compari
     folder = run / "filter"
     done = manifest.require(run, "filter", next_step="run `distill filter` first; then policies can be compared")
     tables = Tables.of(folder, columns)
-    before = folder / "decisions.parquet"
+    before = folder / DECISIONS
     with TemporaryDirectory(prefix="distill-what-if-") as temporary:
-        after = Path(temporary) / "decisions.parquet"
+        after = Path(temporary) / DECISIONS
         unreadable = _unreadable(before)
         decide.decide(rules, recipe.filter.select, tables, after, unreadable, seed=recipe.seed, threads=threads)
         database = connect(tables, more={"before": before, "after": after}, threads=threads)

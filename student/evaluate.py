@@ -17,6 +17,7 @@ import orjson
 from distill.artifacts.files import describe, locked, set_aside, write_bytes, write_json
 from distill.artifacts.integrity import changed
 from distill.artifacts.journal import write_jsonl
+from distill.artifacts.layout import EVAL_METRICS, PREDICTIONS, REPORT, SETTINGS
 from distill.artifacts.manifest import MANIFEST, Manifest, changes, differences, fingerprint, flatten, versions
 from distill.data import reader
 from distill.data.source_images import pictures_of, require_same_pictures
@@ -32,7 +33,6 @@ from student.evaluation.own_metrics import metric_codes, own_metrics, values
 from student.evaluation.students import EvaluatedStudent
 from student.inference.scoring import Prediction, judged
 
-PREDICTIONS, METRICS, REPORT, SETTINGS = "predictions.jsonl", "metrics.json", "report.html", "settings.json"
 WITHOUT_IMAGE = "predictions_without_image.jsonl"
 _ARMS = ("eval.arms.", "students.")
 """Settings of single arms: one may come or go, and the replies of the others stay."""
@@ -227,7 +227,7 @@ def _finish(
     for name, predictions in written.items():
         write_jsonl(folder / name, predictions)
     # In the order of the arms, not of the alphabet: the file is read by people too.
-    write_bytes(folder / METRICS, orjson.dumps(metrics, option=orjson.OPT_INDENT_2) + b"\n")
+    write_bytes(folder / EVAL_METRICS, orjson.dumps(metrics, option=orjson.OPT_INDENT_2) + b"\n")
     report.write(recipe, folder / REPORT, metrics, written[PREDICTIONS], samples)
     questions = len(next(iter(lines.values())))
     everything = [line for predictions in written.values() for line in predictions]
@@ -238,7 +238,7 @@ def _finish(
         inputs={arm: target.key for arm, target in arms.items()} | pictures_of(recipe, [recipe.eval.data]),
         outputs={
             **{name: describe(folder / name, len(predictions)) for name, predictions in written.items()},
-            **{name: describe(folder / name) for name in (REPLIES, METRICS, REPORT)},
+            **{name: describe(folder / name) for name in (REPLIES, EVAL_METRICS, REPORT)},
         },
         counts={
             "arms": len(arms),

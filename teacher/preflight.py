@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from distill.artifacts.files import locked
+from distill.artifacts.layout import SAMPLES
 from distill.artifacts.manifest import finished
 from distill.errors import RecipeError
 from distill.recipe.recipe import Recipe
@@ -64,7 +65,7 @@ def preflight(
             plan = question_plan.read(folder)
         else:
             pending, routed = question_plan.prepare(recipe, folder, limit=limit)
-            if done or (fresh and (folder / question_plan.SAMPLES).is_file()):
+            if done or (fresh and (folder / SAMPLES).is_file()):
                 # Later stages may still be working with what is there.
                 plan = question_plan.planned(pending, routed)
             else:

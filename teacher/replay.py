@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from distill.artifacts.json_lines import LineReader
+from distill.artifacts.layout import SAMPLES
 from distill.data import reader
 from distill.errors import DataError, RecipeError, StaleError, TeacherError
 from distill.recipe.recipe import Recipe
@@ -20,7 +21,6 @@ from teacher.engines.connect import SOURCE, EngineSettings, connect, engine_of, 
 from teacher.messages.completion import Completion
 from teacher.messages.request import Author, Request, model_of
 from teacher.scheduling.sampling_policy import draft_text
-from teacher.store.question_plan import SAMPLES
 from teacher.store.trace_journal import parts
 
 

@@ -15,6 +15,7 @@ from distill.ablation.arms import STUDENT, Arm, stage_under_study
 from distill.ablation.teacher_ranking import Fits
 from distill.artifacts.files import describe, write_bytes
 from distill.artifacts.journal import read_jsonl
+from distill.artifacts.layout import EVAL_METRICS, METRICS, PREDICTIONS, REPORT
 from distill.artifacts.manifest import Manifest, canonical, fingerprint, require
 from distill.errors import DataError
 from distill.recipe.ablate import REFERENCE, Study
@@ -27,7 +28,7 @@ from distill.stats import scaling_law
 if TYPE_CHECKING:
     from distill.reports.gallery import GalleryCard
 
-RESULTS, REPORT = "results.json", "report.html"
+RESULTS = "results.json"
 HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "undecided"
 CORRECT = "correct"
 _CURVE_POINTS = 60
@@ -54,8 +55,8 @@ Outcomes = Mapping[str, Mapping[int, ArmResult]]
 
 def outcome(planned: Arm, folder: Path, changed: Mapping[str, Any]) -> ArmResult:
     """What a finished arm left in its run directory."""
-    figures = orjson.loads((folder / "eval" / "metrics.json").read_bytes())["arms"][STUDENT]
-    lines = sorted(read_jsonl(folder / "eval" / "predictions.jsonl"), key=lambda line: str(line["sample_id"]))
+    figures = orjson.loads((folder / "eval" / EVAL_METRICS).read_bytes())["arms"][STUDENT]
+    lines = sorted(read_jsonl(folder / "eval" / PREDICTIONS), key=lambda line: str(line["sample_id"]))
     manifests = [Manifest.read(folder / "train" / stage.name) for stage in planned.recipe.stages]
     trained = [manifest for manifest in manifests if manifest is not None]
     curve: tuple[tuple[int, float], ...] = ()
@@ -89,7 +90,7 @@ def _traces(planned: Arm, folder: Path) -> dict[str, float]:
 
 
 def _logs(folder: Path) -> list[dict[str, Any]]:
-    path = folder / "metrics.jsonl"
+    path = folder / METRICS
     return list(read_jsonl(path, on_damage=lambda _: None)) if path.is_file() else []
 
 

@@ -19,6 +19,7 @@ from distill import redact
 from distill.ablation.arms import Budget, arm, changes, possible, stage_under_study
 from distill.ablation.teacher_ranking import Fits, fit_values
 from distill.artifacts.files import locked, write_text
+from distill.artifacts.layout import RECIPE, model_folder
 from distill.artifacts.manifest import Manifest, fingerprint
 from distill.artifacts.stage_cache import Shared, link
 from distill.data import reader
@@ -143,8 +144,8 @@ def _known(recipe: Recipe, folder: Path, names: Sequence[str]) -> list[str]:
 def _generate(recipe: Recipe, run: Path, on_progress: ProgressCallback) -> None:
     from teacher.generate import generate
 
-    if not (run / "recipe.toml").exists():
-        write_text(run / "recipe.toml", recipe.to_toml())
+    if not (run / RECIPE).exists():
+        write_text(run / RECIPE, recipe.to_toml())
     generate(recipe, run, on_progress=on_progress)
 
 
@@ -205,7 +206,7 @@ def one(recipe: Recipe, run: Path, job: Job, on_progress: ProgressCallback = unw
     planned = arm(recipe, job.arm, seed=job.seed, budget=budget)
     folder = place(run, job.arm, job.seed)
     shared = Shared(run / ABLATE / SHARED)
-    write_text(folder / "recipe.toml", planned.recipe.to_toml())
+    write_text(folder / RECIPE, planned.recipe.to_toml())
     _link_traces(recipe, planned.recipe, run, folder, watched)
     stages = planned.recipe.stages
     if any(is_traces(stage) for stage in stages):
@@ -321,7 +322,7 @@ def _fits(
     return fit_values(
         recipe,
         reference,
-        reference / "train" / before[0].name / "model",
+        model_folder(reference, before[0].name),
         folder=run / ABLATE / "fit",
         on_progress=on_progress,
     )

@@ -13,6 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from distill.artifacts.layout import DECISIONS
 from distill.errors import DataError
 from distill.recipe.recipe import Recipe
 from distill.stats.rank_correlation import LOW_FITS, rank_correlation
@@ -147,7 +148,7 @@ def _kept(run: Path) -> dict[str, tuple[str, str]]:
     from distill.artifacts.manifest import require
 
     require(run, "filter", next_step="run `distill filter` first; then its teachers can be measured")
-    table = pq.read_table(run / "filter" / "decisions.parquet", columns=["id", "teacher", "sample_id", "kept"])
+    table = pq.read_table(run / "filter" / DECISIONS, columns=["id", "teacher", "sample_id", "kept"])
     kept = {name: (teacher, of) for name, teacher, of, held in zip(*table.to_pydict().values(), strict=True) if held}
     if not kept:
         raise DataError(f"{run}: the filter kept no trace, so no teacher can be measured")

@@ -13,6 +13,7 @@ from typing import IO, Any, Self
 
 from distill.artifacts.files import atomic_path, lock_file, storage_errors
 from distill.artifacts.json_lines import BLANK, Check, Damaged, Record, cut_torn_tail, is_plain, no_check, scan, seal
+from distill.artifacts.layout import RECIPE
 from distill.errors import DataError, StorageError
 
 
@@ -133,4 +134,4 @@ def read_jsonl_at(
 
 def _run_of(path: Path) -> Path:
     """The run directory that a file lies in."""
-    return next((folder for folder in path.parents if (folder / "recipe.toml").is_file()), Path("RUN"))
+    return next((folder for folder in path.parents if (folder / RECIPE).is_file()), Path("RUN"))

@@ -2,19 +2,58 @@
 
 from pathlib import Path
 
-PLAN = "plan.parquet"
-"""In `generate/`: every trace that is to be there, and its sample."""
+RECIPE = "recipe.toml"
+"""In the run directory: the recipe as it was resolved."""
+REPORT = "report.html"
+"""In `filter/`, `eval/` and the folder of an ablation: the page for people."""
+
+PLAN, PLAN_STATE = "plan.parquet", "plan.json"
+"""In `generate/`: every trace that is to be there, and its sample; what the plan was made from."""
+SAMPLES, QUARANTINE = "samples.parquet", "quarantine.jsonl"
+"""In `generate/`: the samples that are asked; the rows that cannot be asked, with the reason."""
+
+SIGNALS, DECISIONS = "signals", "decisions.parquet"
+DATASET, ARM_DATASETS = "dataset", "arms"
+"""In `filter/`: the dataset, and the datasets of ablation arms by name."""
+HEALTH = "health.json"
+SAMPLE_PARTS, PLACES = "samples", "places.parquet"
+"""In `filter/`: the asked samples by partition, and beside them journal and first byte of every trace's record."""
 
 MODEL, ADAPTER = "model", "adapter"
 """In the folder of a training stage: its student, and its adapters where it trained some."""
 CHECKPOINTS = "checkpoints"
 METRICS, PARTS, SETTINGS = "metrics.jsonl", "parts.json", "settings.json"
+VALIDATION, VALIDATION_PAGE = "validation.jsonl", "samples.html"
 DISTRIBUTIONS, COVERAGE = "distributions", "distill.json"
 """Of a stage that learns from teachers' log-probabilities: what is kept of them, and how many tokens have some."""
 CACHE = ".cache"
 """In `train/`: what can be computed again (student/data/images.py, student/data/image_tokens.py)."""
 
+EVAL_METRICS, PREDICTIONS = "metrics.json", "predictions.jsonl"
+"""In `eval/`."""
+
+_PART = "part-"
+
 
 def model_folder(run: Path, stage: str) -> Path:
     """Where a finished training stage leaves its student."""
     return run / "train" / stage / MODEL
+
+
+def train_data_folder(run: Path, arm: str = "") -> Path:
+    """Where the filter leaves the rows of its dataset, or of an ablation arm."""
+    return run / "filter" / (f"{ARM_DATASETS}/{arm}" if arm else DATASET) / "train"
+
+
+def part_path(folder: Path, number: int, suffix: str) -> Path:
+    """The file of one part of many, `part-00000.jsonl` say."""
+    return folder / f"{_PART}{number:05d}{suffix}"
+
+
+def part_number(part: Path) -> int:
+    return int(part.stem.removeprefix(_PART))
+
+
+def part_paths(folder: Path, suffix: str, *, below: str = "") -> list[Path]:
+    """The parts in a folder by number; with `below`, in the folders that this pattern matches."""
+    return sorted(folder.glob(f"{below}/{_PART}*{suffix}" if below else f"{_PART}*{suffix}"))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from distill import redact
+from distill.artifacts.layout import RECIPE
 from distill.errors import RecipeError
 from distill.local_paths import address_problem
 from student.distributed import processes
@@ -69,6 +70,6 @@ def open_other(name: str, run: Path | None) -> "tuple[Recipe, Path]":
     """The recipe that a run was made with, and the run: of a run directory, or of a recipe and its usual run."""
     from distill.recipe.loading import load
 
-    copy = Path(name) / "recipe.toml"
+    copy = Path(name) / RECIPE
     recipe = load(copy if copy.is_file() else name)
     return recipe, run or (Path(name) if copy.is_file() else Path("runs") / recipe.name)

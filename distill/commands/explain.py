@@ -13,6 +13,7 @@ from typing import Any
 
 import orjson
 
+from distill.artifacts import layout
 from distill.artifacts.json_lines import LineReader, record_at
 from distill.commands.explain_text import Explanation, Family, Twin, as_text, fate
 from distill.errors import DataError
@@ -34,22 +35,24 @@ def explain_trace(run: Path, trace_id: str) -> str:
 def gather(run: Path, trace_id: str) -> Explanation:
     """The facts behind `explain`. Raises DataError naming the nearest ids."""
     generate, folder = run / "generate", run / "filter"
-    plan, decisions = generate / "plan.parquet", folder / "decisions.parquet"
+    plan, decisions = generate / layout.PLAN, folder / layout.DECISIONS
     if not plan.is_file():
         raise DataError(f"{run}: there are no traces here; give the directory of a run that has generated some")
     tables = _Tables()
     found, decided = _one(tables, [path for path in (decisions, plan) if path.is_file()], trace_id, run)
     name, sample_id = found["id"], found["sample_id"]
-    samples = tables.rows([generate / "samples.parquet"], "id = $1", sample_id)
+    samples = tables.rows([generate / layout.SAMPLES], "id = $1", sample_id)
     if not samples:
         raise DataError(f"{run}: the sample {sample_id} is not there; run the generate stage again")
-    record = _record(tables, generate, folder / "samples" / "places.parquet", found["teacher"], name)
-    signals = _parts(folder / "signals") if decided else []
+    record = _record(tables, generate, folder / layout.SAMPLE_PARTS / layout.PLACES, found["teacher"], name)
+    signals = _parts(folder / layout.SIGNALS) if decided else []
     side = _side_tables(folder) if decided else {}
     of_question = tables.rows(signals, "sample_id = $1", sample_id) if signals else []
     own = next((row for row in of_question if row["id"] == name), None)
     families = _families(tables, own, signals, side, name, sample_id) if own else ()
-    standing = _dataset_rows(tables, folder / "dataset", name, sample_id) if decided and found["selected"] else ()
+    standing = (
+        _dataset_rows(tables, folder / layout.DATASET, name, sample_id) if decided and found["selected"] else ()
+    )
     return Explanation(
         record=record,
         sample=samples[0],
@@ -61,7 +64,7 @@ def gather(run: Path, trace_id: str) -> Explanation:
         siblings=_siblings(tables, decisions if decided else plan, of_question, name, sample_id),
         rows=standing,
         exports=_exports(folder / "exports") if standing else (),
-        arms=_arms(tables, folder / "arms", name) if decided else (),
+        arms=_arms(tables, folder / layout.ARM_DATASETS, name) if decided else (),
     )
 
 
@@ -155,7 +158,7 @@ def _record(tables: _Tables, generate: Path, places: Path, teacher: str, trace_i
         if record is not None and record.get("id") == trace_id:
             return record
     error = None
-    for journal in sorted((generate / teacher).glob("part-*.jsonl")):
+    for journal in layout.part_paths(generate / teacher, ".jsonl"):
         for record in _mentions(journal, trace_id):
             if record["outcome"] != "error":
                 return record
@@ -198,13 +201,13 @@ def _mentions(journal: Path, trace_id: str) -> Iterable[dict[str, Any]]:
 
 
 def _parts(folder: Path) -> list[Path]:
-    return sorted(folder.glob("part-*.parquet"))
+    return layout.part_paths(folder, ".parquet")
 
 
 def _side_tables(folder: Path) -> dict[str, list[Path]]:
     """Tables that are measured across partitions or by a model, by name: those that the finished stage used."""
     found: dict[str, list[Path]] = {}
-    for path in sorted(folder.glob("*/part-*.parquet")):
+    for path in layout.part_paths(folder, ".parquet", below="*"):
         found.setdefault(path.parent.name, []).append(path)
     found.pop("signals", None)
     try:

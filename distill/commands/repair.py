@@ -16,13 +16,23 @@ from distill.artifacts.damaged_lines import SUFFIX, keep, mend, side_file
 from distill.artifacts.files import Output, describe, file_sha256, locked
 from distill.artifacts.integrity import CHANGED, MISSING, changed, digest_note, digested, is_whole
 from distill.artifacts.json_lines import BLANK, Check, Damaged, no_check, scan
+from distill.artifacts.layout import (
+    CACHE,
+    CHECKPOINTS,
+    COVERAGE,
+    METRICS,
+    PARTS,
+    PLAN_STATE,
+    RECIPE,
+    VALIDATION,
+    VALIDATION_PAGE,
+)
 from distill.artifacts.manifest import MANIFEST, Manifest
 from distill.errors import DataError
 from distill.traces.trace_lines import trace_fault
 
-_SKIPPED = ("checkpoints", ".cache", "previous")
-_PLAN = "plan.json"
-_RECORDS = ("metrics.jsonl", "validation.jsonl", "samples.html", "parts.json", "distill.json")
+_SKIPPED = (CHECKPOINTS, CACHE, "previous")
+_RECORDS = (METRICS, VALIDATION, VALIDATION_PAGE, PARTS, COVERAGE)
 """What a stage of training notes of itself; nothing is made from it."""
 _SHOWN = 5
 
@@ -50,7 +60,7 @@ class _Seen:
 
 def repair_run(run: Path, *, apply: bool = False) -> str:
     """What is damaged in a run and what it costs, as text; `apply` sets it aside. Raises DataError."""
-    if not (run / "recipe.toml").is_file():
+    if not (run / RECIPE).is_file():
         raise DataError(f"{run}: no run here (no recipe.toml); give the directory that `distill run` printed")
     with locked(run):
         seen = _Seen()
@@ -65,7 +75,7 @@ def repair_run(run: Path, *, apply: bool = False) -> str:
     count = f"{len(faults):,} damaged {'file' if len(faults) == 1 else 'files'}"
     listed = [f"  {fault.path.relative_to(run)}: {fault.what}; {fault.cost}" for fault in faults]
     end = (
-        f"set aside as *{SUFFIX}; now `distill run {run / 'recipe.toml'} --run {run}` makes again what is lost"
+        f"set aside as *{SUFFIX}; now `distill run {run / RECIPE} --run {run}` makes again what is lost"
         if apply
         else f"nothing was changed; `distill repair {run} --apply` sets the damaged files aside as *{SUFFIX}"
     )
@@ -182,11 +192,11 @@ def _cost(manifest: Manifest, name: str, output: Output, records: int) -> str:
 def _plan_faults(folder: Path) -> Iterator[Fault]:
     """Damage to the plan of an unfinished generate stage, which notes its digests itself."""
     try:
-        files: Mapping[str, str] = orjson.loads((folder / _PLAN).read_bytes()).get("files", {})
+        files: Mapping[str, str] = orjson.loads((folder / PLAN_STATE).read_bytes()).get("files", {})
     except FileNotFoundError:
         return
     except (orjson.JSONDecodeError, AttributeError):
-        yield Fault(path=folder / _PLAN, what="it cannot be read", cost="the source is read again", stage=folder)
+        yield Fault(path=folder / PLAN_STATE, what="it cannot be read", cost="the source is read again", stage=folder)
         return
     for name, digest in files.items():
         if not (folder / name).is_file() or file_sha256(folder / name) != digest:

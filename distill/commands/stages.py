@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from distill.artifacts.files import write_text
+from distill.artifacts.layout import RECIPE, REPORT
 from distill.artifacts.manifest import MANIFEST
 from distill.commands.progress import watch
 from distill.commands.status import damage, evaluation, funnel, parts, training, warnings
@@ -95,7 +96,7 @@ def filter_stage(recipe: Recipe, run: Path, *, fresh: bool = False) -> str:
     with _recorded(recipe, run) as on_progress:
         apply(recipe, run, fresh=fresh, measurers=measurers(recipe, run), on_progress=on_progress)
     blocks = [funnel(run), warnings(run), damage(run), f"dataset: {run / 'filter' / 'dataset'}"]
-    return "\n".join(block for block in blocks if block) + f"\nreport:  {run / 'filter' / 'report.html'}"
+    return "\n".join(block for block in blocks if block) + f"\nreport:  {run / 'filter' / REPORT}"
 
 
 def compare_policies(recipe: Recipe, run: Path, other: Recipe) -> str:
@@ -133,7 +134,7 @@ def export_student(
     """
     from student.export.convert import NATIVE, export, server_arguments, stage_of
 
-    recipe = load(run / "recipe.toml")
+    recipe = load(run / RECIPE)
     server = None
     if prompts is not None:
         from teacher.engines.export_server import server_of
@@ -190,9 +191,9 @@ def export_tasks(run: Path, sources: Sequence[str], out: Path) -> str:
     """Write questions of the run's recipe as tasks of lmms-eval."""
     from student.evaluation.lmms_tasks import write
 
-    if not (run / "recipe.toml").is_file():
+    if not (run / RECIPE).is_file():
         raise DataError(f"{run}: no run directory: it holds no recipe.toml, which every stage of a run writes")
-    tasks = write(load(run / "recipe.toml"), sources, out)
+    tasks = write(load(run / RECIPE), sources, out)
     names = ",".join(task.name for task in tasks)
     lines = [f"{task.folder}: {task.name}, {task.questions:,} questions" for task in tasks]
     return "\n".join([*lines, f"ask: lmms-eval eval --include_path {out} --tasks {names} ... (docs/benchmarks.md)"])
@@ -204,7 +205,7 @@ def eval_stage(recipe: Recipe, run: Path, *, fresh: bool = False) -> str:
     compared = _compared(recipe, run)
     with _recorded(recipe, run) as on_progress:
         evaluate(recipe, run, fresh=fresh, on_progress=on_progress, vllm=partial(_vllm, recipe), connect=_connect)
-    return _blocks(evaluation(run), damage(run), compared) + f"\nreport:  {run / 'eval' / 'report.html'}"
+    return _blocks(evaluation(run), damage(run), compared) + f"\nreport:  {run / 'eval' / REPORT}"
 
 
 def ablate_recipe(
@@ -235,7 +236,7 @@ def ablate_recipe(
             fresh=fresh,
             on_progress=on_progress,
         )
-    return _blocks(ablation(folder, study), compared) + f"\nreport:  {folder / 'report.html'}"
+    return _blocks(ablation(folder, study), compared) + f"\nreport:  {folder / REPORT}"
 
 
 def _vllm(recipe: Recipe) -> "Serve":
@@ -285,7 +286,7 @@ def _recorded(recipe: Recipe, run: Path) -> Iterator[ProgressCallback]:
     if not processes.is_main():
         yield unwatched
         return
-    path = run / "recipe.toml"
+    path = run / RECIPE
     before = path.read_text(encoding="utf-8") if path.is_file() else None
     write_text(path, recipe.to_toml())
     try:

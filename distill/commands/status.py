@@ -11,6 +11,7 @@ import orjson
 
 from distill.artifacts.damaged_lines import counted
 from distill.artifacts.integrity import changed
+from distill.artifacts.layout import EVAL_METRICS, HEALTH, PARTS, RECIPE
 from distill.artifacts.manifest import STAGES, Manifest
 from distill.errors import DataError
 from distill.reports.text_table import table
@@ -23,7 +24,7 @@ FUNNEL = {
 
 def run_status(run: Path) -> str:
     """The funnel, the stages and the evaluation of a run, as text."""
-    if not (run / "recipe.toml").is_file():
+    if not (run / RECIPE).is_file():
         raise DataError(f"{run}: no run here (no recipe.toml); give the directory that `distill run` printed")
     blocks = [_stages(run), funnel(run), warnings(run), damage(run), training(run), evaluation(run)]
     return "\n\n".join(block for block in blocks if block)
@@ -63,7 +64,7 @@ def funnel(run: Path) -> str:
 
 def warnings(run: Path) -> str:
     """One line for everything that is wrong with the filtered dataset as a whole; nothing while all is well."""
-    path = run / "filter" / "health.json"
+    path = run / "filter" / HEALTH
     if not path.is_file() or Manifest.read(run / "filter") is None:
         return ""
     found = orjson.loads(path.read_bytes())
@@ -110,8 +111,8 @@ def parts(run: Path) -> str:
     """What every trained stage trained and froze, and in which dtype."""
     rows = []
     for folder, _ in _trained(run):
-        if (folder / "parts.json").is_file():
-            for part in orjson.loads((folder / "parts.json").read_bytes())["parts"]:
+        if (folder / PARTS).is_file():
+            for part in orjson.loads((folder / PARTS).read_bytes())["parts"]:
                 size = f"{part['bytes'] / 1e6:,.1f} MB"
                 counts = (f"{part['parameters']:,}", f"{part['trainable']:,}")
                 rows.append((f"{folder.name} {part['part']}", *counts, part["dtype"], size))
@@ -120,7 +121,7 @@ def parts(run: Path) -> str:
 
 def evaluation(run: Path) -> str:
     """Accuracy of every arm with its interval, what else its replies tell, domains, and the paired differences."""
-    path = run / "eval" / "metrics.json"
+    path = run / "eval" / EVAL_METRICS
     if not path.is_file():
         return ""
     from distill.reports import metric_table

@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 import pyarrow.parquet as pq
 
 from distill.artifacts.files import locked
+from distill.artifacts.layout import train_data_folder
 from distill.errors import DataError
 from distill.recipe.recipe import Recipe
 from distill.recipe.stages import TRACES, Stage, is_traces
@@ -170,7 +171,7 @@ def measure(
 def in_dataset(recipe: Recipe, run: Path) -> set[str] | None:
     """The questions of the filtered dataset, if stages learn from what was asked through the dataset alone."""
     learned = {name for stage in recipe.stages for name in (stage.data, *stage.replay)}
-    files = sorted((run / "filter" / "dataset" / "train").glob("*.parquet"))
+    files = sorted(train_data_folder(run).glob("*.parquet"))
     arms = any(name.startswith(f"{TRACES}:") for name in learned)
     if not files or TRACES not in learned or ASKED in learned or arms:
         return None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from distill import hardware
 from distill.artifacts.journal import read_jsonl
+from distill.artifacts.layout import METRICS
 from distill.hardware import Gpu
 from distill.recipe.recipe import Recipe
 from distill.recipe.stages import Stage
@@ -153,7 +154,7 @@ class StagePlanner:
             dtype=self._recipe.student.dtype,
             cost=Cost.of(student, self._roles),
             checkpointed=Cost.of(student, self._roles, checkpointing=True),
-            tokens_per_s=_tokens_per_s(self._run / "train" / stage.name / "metrics.jsonl"),
+            tokens_per_s=_tokens_per_s(self._run / "train" / stage.name / METRICS),
         )
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from distill.artifacts.journal import read_jsonl
 from distill.artifacts.json_lines import requiring
+from distill.artifacts.layout import part_paths
 from distill.errors import DataError
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def records(generate: Path, trace_ids: Collection[str]) -> Iterator[dict[str, An
     `generate` is the folder of a run's generate stage. The journals are read once, front to back.
     """
     wanted = frozenset(trace_ids)
-    for journal in sorted(generate.glob("*/part-*.jsonl")):
+    for journal in part_paths(generate, ".jsonl", below="*"):
         for record in read_jsonl(journal, check=requiring("id")):
             if record["id"] in wanted and "logprobs" in record:
                 yield record

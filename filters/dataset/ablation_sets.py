@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from distill.artifacts import manifest
 from distill.artifacts.files import atomic_path, describe, locked
+from distill.artifacts.layout import ARM_DATASETS, SAMPLE_PARTS
 from distill.artifacts.manifest import Manifest
 from distill.errors import DataError
 from distill.recipe.filter import ARMS
@@ -23,7 +24,6 @@ from filters.dataset import writer as dataset
 from filters.tables.signal_database import Tables, connect
 from filters.tables.trace_index import index
 
-FOLDER = "arms"
 _SCHEMA = pa.schema([("id", pa.string()), ("sample_id", pa.string())])
 _ROW_GROUP = 8192
 
@@ -71,7 +71,7 @@ def materialise(recipe: Recipe, run: Path, arm: str) -> Path:
     Raises StaleError when the filter stage is not finished, DataError when the arm is empty.
     """
     filtered = manifest.require(run, "filter", next_step=f"run `distill filter {recipe.path}` first")
-    folder = run / "filter" / FOLDER / arm
+    folder = run / "filter" / ARM_DATASETS / arm
     fields = {"filter": filtered.fingerprint, "arm": arm}
     with locked(run):
         done = Manifest.read(folder)
@@ -80,9 +80,9 @@ def materialise(recipe: Recipe, run: Path, arm: str) -> Path:
         temporary = folder.with_name(f".{arm}.tmp")
         shutil.rmtree(temporary, ignore_errors=True)
         stage = run / "filter"
-        traces = index(run / "generate", stage / "samples", recipe.filter.partition_rows)
+        traces = index(run / "generate", stage / SAMPLE_PARTS, recipe.filter.partition_rows)
         written = dataset.write(
-            connect(Tables.of(stage), more={"chosen": stage / FOLDER / f"{arm}.parquet"}),
+            connect(Tables.of(stage), more={"chosen": stage / ARM_DATASETS / f"{arm}.parquet"}),
             traces,
             temporary,
             chosen="SELECT id FROM chosen",
@@ -95,7 +95,7 @@ def materialise(recipe: Recipe, run: Path, arm: str) -> Path:
             )
         dataset.replace(temporary, folder)
         Manifest(
-            stage=f"filter/{FOLDER}/{arm}",
+            stage=f"filter/{ARM_DATASETS}/{arm}",
             fingerprint=manifest.fingerprint(fields),
             fields=fields,
             inputs={"filter": filtered.fingerprint},

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from distill.artifacts.files import storage_errors
+from distill.artifacts.layout import DATASET
 from distill.artifacts.manifest import require
 from distill.errors import DataError, RecipeError
 from distill.extensions import EXPORT_FORMATS, problem
@@ -46,7 +47,7 @@ def of_stage(recipe: Recipe, folder: Path) -> dict[str, int | None]:
     """
     before = (folder / FOLDER, folder.with_name(f"{folder.name}.previous") / FOLDER)
     formats = chosen_formats(recipe.filter.exports, recipe.path.parent)
-    found = write(folder / "dataset", folder / FOLDER, formats, name=recipe.name, before=before)
+    found = write(folder / DATASET, folder / FOLDER, formats, name=recipe.name, before=before)
     return {f"{FOLDER}/{name}": count for name, count in found.items()}
 
 
@@ -66,7 +67,7 @@ def export(run: Path, formats: Sequence[str], destination: Path) -> dict[str, in
     require(run, "filter", next_step="run `distill filter` first")
     if destination.exists() and (not destination.is_dir() or any(destination.iterdir())):
         raise DataError(f"{destination}: it already exists; nothing was written, choose a new folder")
-    return write(run / "filter" / "dataset", destination, chosen, name=run.resolve().name)
+    return write(run / "filter" / DATASET, destination, chosen, name=run.resolve().name)
 
 
 def write(

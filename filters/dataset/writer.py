@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from distill.artifacts.files import atomic_path, storage_errors
+from distill.artifacts.layout import part_path
 from distill.data import images
 from distill.errors import ImageError
 from distill.rationale import Style, join
@@ -89,7 +90,7 @@ def write(
     groups = _groups(rows)
     group = next(groups, None)
     while group is not None:
-        name = f"train/part-{len(written.files):05d}.parquet"
+        name = f"train/{part_path(folder, len(written.files), '.parquet').name}"
         size = count = 0
         with (
             atomic_path(folder / name) as temporary,

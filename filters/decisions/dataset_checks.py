@@ -23,7 +23,6 @@ from filters.decisions.limits import MIX, Limit
 from filters.decisions.limits import measure as measure_limits
 from filters.tables.trace_index import PlannedTraces
 
-FILE = "health.json"
 SAMPLE = 4000
 FEWEST = 20
 
@@ -89,7 +88,7 @@ class Health:
         return {name: count for name, count in counts.items() if count}
 
     def as_fields(self) -> dict[str, Any]:
-        """For `FILE`."""
+        """For health.json."""
         checks = [
             asdict(check) | {"share": round(check.share, 6), "ci95": [round(end, 6) for end in check.ci95]}
             for check in self.checks

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from distill.artifacts.integrity import digested_path, is_whole
+from distill.artifacts.layout import part_path
 from distill.errors import StaleError
 from filters.matching.near_duplicates import LshIndex as Texts
 from filters.signals.base import NOT_APPLICABLE, OK
@@ -53,7 +54,7 @@ class _Measured:
 
 def write(index: PlannedTraces, signals: tuple[Path, ...], folder: Path, scheme: Scheme, threshold: float) -> Path:
     """Write the side table of all measured traces below `folder`, where the index of their texts lives too."""
-    path = folder / "part-00000.parquet"
+    path = part_path(folder, 0, ".parquet")
     for left in folder.rglob(".*.tmp"):  # by a run that was killed
         left.unlink()
     measured = _measured(signals)

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from distill import extensions
 from distill.artifacts.integrity import digest_note, digested_path, is_whole, note_digest
+from distill.artifacts.layout import part_path
 from distill.artifacts.manifest import fingerprint
 from distill.errors import DistillError
 from distill.types import Sample, Trace
@@ -37,7 +38,6 @@ from filters.tables.trace_index import PlannedTraces, content, read_partition, r
 from filters.text.minhash import Scheme, sign
 from filters.text.words import said
 
-SIGNALS = "signals"
 _FINGERPRINT, _MADE_BY, _EXTRACTORS = b"signals_fingerprint", b"made_by", b"extractors"
 _ROW_GROUP = 8192
 
@@ -234,7 +234,7 @@ def _tasks(
     identity = registry.identity(extractors)
     for number, digest in enumerate(index.digests):
         yield PartitionTask(
-            path=folder / f"part-{number:05d}.parquet",
+            path=part_path(folder, number, ".parquet"),
             extractors=extractors,
             identity=identity,
             content=f"{digest:032x}",

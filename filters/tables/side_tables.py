@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from distill.artifacts.integrity import digested_path, is_whole
+from distill.artifacts.layout import part_path
 from distill.types import Sample, Trace
 
 Item = tuple[str, Sample, Trace]
@@ -39,7 +40,7 @@ class ModelSignal:
 
 
 def part(folder: Path, number: int) -> Path:
-    return folder / f"part-{number:05d}.parquet"
+    return part_path(folder, number, ".parquet")
 
 
 def schema(columns: pa.Schema) -> pa.Schema:

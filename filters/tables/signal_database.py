@@ -14,12 +14,12 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from distill.artifacts.layout import SIGNALS, part_paths
 from filters.signals.base import VALUE_TYPES
 from filters.signals.registry import COLUMNS, LOCAL
 from filters.signals.schema import SIDE
 from filters.tables.measure import REMEMBERED
 
-SIGNALS = "signals"
 SCRATCH = "scratch"
 _AT_ONCE = 250_000
 """Rows that are sorted or joined at once: a million need some 0.5 KB each."""
@@ -38,9 +38,9 @@ class Tables:
     @classmethod
     def of(cls, folder: Path, columns: pa.Schema = COLUMNS) -> "Tables":
         """What lies in a filter folder."""
-        side = {name: tuple(sorted(folder.glob(f"{name}/part-*.parquet"))) for name in SIDE}
+        side = {name: tuple(part_paths(folder / name, ".parquet")) for name in SIDE}
         return cls(
-            signals=tuple(sorted(folder.glob(f"{SIGNALS}/part-*.parquet"))),
+            signals=tuple(part_paths(folder / SIGNALS, ".parquet")),
             side={name: files for name, files in side.items() if files},
             columns=columns,
         )

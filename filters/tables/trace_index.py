@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from distill.artifacts.files import atomic_path, storage_errors
 from distill.artifacts.journal import read_jsonl, read_jsonl_at
 from distill.artifacts.json_lines import record_at, seal
+from distill.artifacts.layout import PLACES, PLAN, SAMPLES, part_path, part_paths
 from distill.data.reader import from_record, read_samples, to_record
 from distill.errors import DataError
 from distill.traces.trace_lines import trace_fault
@@ -33,8 +34,6 @@ _OF_TRACE = ("id", "sample_id", "teacher", "k", "reasoning", "answer", "text", "
 _OF_SAMPLE = ("id", "question", "answers", "answer_type", "domain", "meta")
 """What signals can depend on; when a trace was made, or where an image lies, is not part of it."""
 
-PLACES = "places.parquet"
-"""Beside the samples: journal and first byte of every trace's record, sorted by id, to look one up."""
 _BATCH = 4096
 
 Place = tuple[int, int]
@@ -135,11 +134,11 @@ def index(generate: Path, samples: Path, partition_rows: int) -> PlannedTraces:
 
     The samples that were asked are written to the folder `samples`, by partition.
     """
-    ids, sample_ids = _plan(generate / "plan.parquet")
+    ids, sample_ids = _plan(generate / PLAN)
     count = partitions(len(ids), partition_rows)
     found = PlannedTraces(
         # Quarantined rows and other notes lie beside the teachers' folders, not in them.
-        journals=sorted(generate.glob("*/part-*.jsonl")),
+        journals=part_paths(generate, ".jsonl", below="*"),
         samples=samples,
         ids=ids,
         sample_ids=sample_ids,
@@ -158,7 +157,7 @@ def index(generate: Path, samples: Path, partition_rows: int) -> PlannedTraces:
                 if row >= 0:
                     _enter(found, errors, row, (number, start), record)
     found.makers = +found.makers
-    _copy_samples(found, generate / "samples.parquet")
+    _copy_samples(found, generate / SAMPLES)
     _write_places(found, generate)
     return found
 
@@ -321,7 +320,7 @@ def _added(digest: int, number: int) -> int:
 
 
 def _part(samples: Path, partition: int) -> Path:
-    return samples / f"part-{partition:05d}.jsonl"
+    return part_path(samples, partition, ".jsonl")
 
 
 def _maker(record: dict[str, Any]) -> Maker:

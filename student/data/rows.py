@@ -15,6 +15,7 @@ from typing import Any
 
 import orjson
 
+from distill.artifacts.layout import train_data_folder
 from distill.artifacts.manifest import Manifest, flatten, require
 from distill.data import images, reader
 from distill.errors import DataError
@@ -106,7 +107,7 @@ def _traces(recipe: Recipe, run: Path, stage: Stage, dropped: Counter[str]) -> I
     import pyarrow.parquet as pq
 
     _, _, arm = stage.data.partition(":")
-    folder = run / "filter" / (f"arms/{arm}" if arm else "dataset") / "train"
+    folder = train_data_folder(run, arm)
     files = sorted(folder.glob("*.parquet"))
     if not files:
         raise DataError(f"{folder}: holds no *.parquet; run the filter stage again")

@@ -10,13 +10,12 @@ from typing import Any
 
 from distill.artifacts.files import write_text
 from distill.artifacts.journal import read_jsonl
+from distill.artifacts.layout import METRICS, VALIDATION
 from distill.recipe.recipe import Recipe
 from distill.reports import gallery, html, metric_table, plots
 from distill.reports.metric_table import interval, probability
 from distill.reports.plots import percent
 from distill.types import Sample
-
-_LOG, _VALIDATION = "metrics.jsonl", "validation.jsonl"
 
 
 def write(
@@ -158,12 +157,12 @@ def _curves(arms: Mapping[str, Any], train: Path) -> list[plots.Chart]:
         folder = train / str(arm.get("stage") or "")
         if not arm.get("stage") or not folder.is_dir():
             continue
-        losses[name] = _points(folder / _LOG, "loss")
-        kept_out[name] = _points(folder / _VALIDATION, "loss")
-        asked[name] = _points(folder / _VALIDATION, "accuracy")
+        losses[name] = _points(folder / METRICS, "loss")
+        kept_out[name] = _points(folder / VALIDATION, "loss")
+        asked[name] = _points(folder / VALIDATION, "accuracy")
         bands[name] = [
             (line["step"], *line["ci95"])
-            for line in _lines(folder / _VALIDATION)
+            for line in _lines(folder / VALIDATION)
             if line.get("accuracy") is not None and line.get("ci95")
         ]
     styles = {name: place for place, name in enumerate(arms)}

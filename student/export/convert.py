@@ -21,6 +21,7 @@ from transformers import (
 )
 
 from distill.artifacts.files import write_json, write_text
+from distill.artifacts.layout import RECIPE
 from distill.artifacts.manifest import Manifest
 from distill.errors import DataError, ModelError, StaleError
 from distill.recipe.loading import load
@@ -58,9 +59,9 @@ def export(run: Path, out: Path, *, stage: str | None = None, native: bool = Tru
     other students are the same in both forms. Raises StaleError when no such stage is finished, DataError when
     something is at `out` or no run at `run`, ModelError when the student has no native form.
     """
-    if not (run / "recipe.toml").is_file():
+    if not (run / RECIPE).is_file():
         raise DataError(f"{run}: no run directory: it holds no recipe.toml, which every stage of a run writes")
-    recipe = load(run / "recipe.toml")
+    recipe = load(run / RECIPE)
     name = stage_of(recipe, run, stage)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise DataError(f"{out}: it already exists; give a new folder")

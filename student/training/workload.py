@@ -12,6 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from distill.artifacts.layout import train_data_folder
 from distill.artifacts.manifest import Manifest
 from distill.data import formats, sources
 from distill.data.formats import RowError
@@ -159,7 +160,7 @@ def _there(recipe: Recipe, run: Path, stage: Stage) -> bool:
 
 def _trace_files(run: Path, stage: Stage) -> list[Path]:
     _, _, arm = stage.data.partition(":")
-    return sorted((run / "filter" / (f"arms/{arm}" if arm else "dataset") / "train").glob("*.parquet"))
+    return sorted(train_data_folder(run, arm).glob("*.parquet"))
 
 
 def _rows(recipe: Recipe, run: Path, stage: Stage) -> int | None:

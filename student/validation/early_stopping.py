@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, ProcessorMixin
 
 Measured = tuple[Figures, list[Prediction]]
-VALIDATION, SAMPLES = "validation.jsonl", "samples.html"
 _STATE = "watch.json"
 _BEST = "best-"
 
@@ -113,7 +112,7 @@ def of_stage(
 
 def files(folder: Path) -> list[Path]:
     """What a watch leaves in the folder of its stage."""
-    return [folder / VALIDATION, folder / SAMPLES]
+    return [folder / layout.VALIDATION, folder / layout.VALIDATION_PAGE]
 
 
 class EarlyStopping:
@@ -195,7 +194,7 @@ class EarlyStopping:
         # As they will be read back after a kill: a loss that is no number is null.
         self._lines.append(orjson.loads(canonical(asdict(figures))))
         self._write_lines()
-        self._page.write(self._folder / SAMPLES, self._lines, predictions)
+        self._page.write(self._folder / layout.VALIDATION_PAGE, self._lines, predictions)
         self._seconds += figures.seconds + time.perf_counter() - begun
         self._on_look(figures)
         return figures
@@ -223,7 +222,7 @@ class EarlyStopping:
             self.owes = state.get("owes", False)
         self._begun = time.perf_counter()
         self._lines = [
-            line for line in recovered(self._folder / VALIDATION, requiring("step")) if line["step"] <= step
+            line for line in recovered(self._folder / layout.VALIDATION, requiring("step")) if line["step"] <= step
         ]
         self._write_lines()
         self.prune()
@@ -236,7 +235,7 @@ class EarlyStopping:
                 shutil.rmtree(folder)
 
     def _write_lines(self) -> None:
-        write_jsonl(self._folder / VALIDATION, self._lines)
+        write_jsonl(self._folder / layout.VALIDATION, self._lines)
 
     def _improves(self, value: float) -> bool:
         if self._best_step is None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from distill.artifacts.files import write_text
+from distill.artifacts.layout import VALIDATION_PAGE
 from distill.reports import html
 from distill.types import Sample
 
@@ -52,7 +53,7 @@ class SamplesPage:
         """`lines` are all measurements of the stage, the newest last; `predictions` are the newest replies."""
         newest = lines[-1]
         page = html.render(
-            "samples.html",
+            VALIDATION_PAGE,
             kicker="distill train",
             title=self._title,
             lead=f"Measured after step {newest['step']:,}; {len(lines):,} measurements so far. Every time the same "

@@ -14,6 +14,7 @@ import orjson
 
 from distill.artifacts.damaged_lines import side_file
 from distill.artifacts.files import write_json
+from distill.artifacts.layout import part_paths
 from distill.artifacts.manifest import canonical
 from distill.errors import DataError, StaleError
 from distill.recipe.teachers import Teacher
@@ -48,7 +49,7 @@ def require_same(folder: Path, teacher: Teacher) -> None:
     if not teacher.managed:
         return
     commands = [facts["command"] for facts in read(folder).values() if "command" in facts]
-    if not commands or not any(path.stat().st_size for path in folder.glob("part-*.jsonl")):
+    if not commands or not any(path.stat().st_size for path in part_paths(folder, ".jsonl")):
         return
     server = teacher.server
     now = deciding([*server.command, *render(server), *server.extra])

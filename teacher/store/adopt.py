@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 from distill.artifacts.journal import Journal, read_jsonl
+from distill.artifacts.layout import part_number, part_path
 from distill.recipe.recipe import Recipe
 from distill.recipe.teachers import Teacher
 from distill.traces.trace_lines import trace_fault
@@ -17,7 +18,7 @@ from teacher.messages.request import Model
 from teacher.scheduling.sampling_policy import TeacherPolicy
 from teacher.store.final_traces import lines
 from teacher.store.question_plan import QuestionPlan
-from teacher.store.trace_index import TraceIndex, part_number, part_path
+from teacher.store.trace_index import TraceIndex
 from teacher.store.trace_journal import PART_RECORDS, parts, scan
 
 _LOOKED_AT = 1000
@@ -75,7 +76,7 @@ def _copied(
                         if journal is not None:
                             journal.close()
                             number += 1
-                        journal = Journal(part_path(ledger.folder, number))
+                        journal = Journal(part_path(ledger.folder, number, ".jsonl"))
                     record = source.read(trace_id) | {"teacher": teacher.name}
                     ledger.add(record, number, journal.append(record))
                     count += 1

@@ -13,13 +13,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from distill.artifacts.files import Output, atomic_path, describe
-from distill.artifacts.layout import PLAN
+from distill.artifacts.layout import PLAN, QUARANTINE, SAMPLES
 from distill.data.arrow import table_of
 from distill.recipe.recipe import Recipe
 from distill.types import Outcome, Sample
 from teacher.messages.request import Author, Model
 from teacher.scheduling.sampling_policy import Rules, TeacherPolicy
-from teacher.store.question_plan import QUARANTINE, SAMPLES, QuestionPlan
+from teacher.store.question_plan import QuestionPlan
 from teacher.store.trace_index import Entry, TraceIndex
 
 _COLUMNS: dict[str, pa.DataType] = {

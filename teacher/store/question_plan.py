@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from distill.artifacts.files import atomic_path, describe, write_json
 from distill.artifacts.journal import read_jsonl
 from distill.artifacts.json_lines import requiring, seal
+from distill.artifacts.layout import PLAN_STATE, QUARANTINE, SAMPLES
 from distill.artifacts.manifest import fingerprint, flatten
 from distill.data import reader, sources
 from distill.errors import DataError, RecipeError
@@ -36,7 +37,6 @@ from teacher.messages.prompts import prompt_key
 from teacher.messages.request import Model, model_of, precision_key
 from teacher.scheduling.routing import NO_TEACHER, covers, may_share, route
 
-SAMPLES, QUARANTINE, STATE = "samples.parquet", "quarantine.jsonl", "plan.json"
 _FILES = (SAMPLES, QUARANTINE)
 _LIMIT_POOL = 20_000
 """`limit` chooses among at least so many samples from the start of the source; a larger source is not read on."""
@@ -123,7 +123,7 @@ def state(recipe: Recipe, folder: Path, fields: Mapping[str, Any], limit: int | 
 def current(folder: Path, now: Mapping[str, Any]) -> bool:
     """Whether the plan on disk was made from exactly this, and is whole. Unreadable rows are looked at again."""
     try:
-        state = orjson.loads((folder / STATE).read_bytes())
+        state = orjson.loads((folder / PLAN_STATE).read_bytes())
         saved, files, _ = state["made_from"], state.get("files"), state["routed"]
     except (FileNotFoundError, orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
         return False
@@ -171,7 +171,7 @@ def _stat(name: str) -> list[int]:
 def away(folder: Path, now: Mapping[str, Any]) -> list[str]:
     """Folders of images of the plan in place that cannot be read now, although its source is still the same."""
     try:
-        if orjson.loads((folder / STATE).read_bytes())["made_from"]["content"] != now["content"]:
+        if orjson.loads((folder / PLAN_STATE).read_bytes())["made_from"]["content"] != now["content"]:
             return []
         missing = {str(Path(name).parent) for name in _image_paths(folder / SAMPLES) if not _stat(name)}
     except (OSError, pa.ArrowException, orjson.JSONDecodeError, KeyError, TypeError):
@@ -295,13 +295,13 @@ def _uncovered(teacher: Teacher, seen: TeacherCoverage) -> RecipeError:
 
 def adopt(pending: Path, folder: Path, now: Mapping[str, Any], routed: Mapping[str, int]) -> None:
     """Put a new plan in place of the old one. A kill in between leaves no plan.json, so it is made again."""
-    (folder / STATE).unlink(missing_ok=True)
+    (folder / PLAN_STATE).unlink(missing_ok=True)
     for name in _FILES:
         (pending / name).replace(folder / name)
     pending.rmdir()
     unreadable = sum(count for reason, count in quarantined(folder).items() if reason not in _SETTLED)
     state = {**now, "images": _images_state(folder / SAMPLES), "unreadable": unreadable}
-    write_json(folder / STATE, {"made_from": state, "routed": routed, "files": _digests(folder)})
+    write_json(folder / PLAN_STATE, {"made_from": state, "routed": routed, "files": _digests(folder)})
 
 
 _SETTLED = frozenset({NO_TEACHER, "duplicate_row", "conflicting_answer"})
@@ -325,9 +325,9 @@ def read(folder: Path) -> QuestionPlan:
     try:
         with pq.ParquetFile(folder / SAMPLES) as table:
             samples = table.metadata.num_rows
-        routed = orjson.loads((folder / STATE).read_bytes())["routed"]
+        routed = orjson.loads((folder / PLAN_STATE).read_bytes())["routed"]
     except (OSError, pa.ArrowException, orjson.JSONDecodeError, KeyError) as error:
         raise DataError(
-            f"{folder}: the plan cannot be read ({error}); remove {folder / STATE} and run again"
+            f"{folder}: the plan cannot be read ({error}); remove {folder / PLAN_STATE} and run again"
         ) from None
     return QuestionPlan(folder=folder, samples=samples, quarantined=quarantined(folder), routed=routed)

@@ -13,6 +13,7 @@ from typing import IO, Any
 
 from distill.artifacts.files import Output, describe
 from distill.artifacts.json_lines import record_at
+from distill.artifacts.layout import part_path
 from distill.errors import StorageError
 from distill.types import Outcome
 from teacher.messages.completion import ROW_FAULTS
@@ -32,14 +33,6 @@ class Entry:
     part: int
     start: int
     usage: Mapping[str, int]
-
-
-def part_number(part: Path) -> int:
-    return int(part.stem.removeprefix("part-"))
-
-
-def part_path(folder: Path, number: int) -> Path:
-    return folder / f"part-{number:05d}.jsonl"
 
 
 @dataclass(slots=True)
@@ -124,7 +117,7 @@ class TraceIndex:
         entry = self.entry(trace_id)
         assert entry is not None, f"no trace {trace_id} in {self.folder}"
         if entry.part not in self._files:
-            self._files[entry.part] = part_path(self.folder, entry.part).open("rb")
+            self._files[entry.part] = part_path(self.folder, entry.part, ".jsonl").open("rb")
         record = record_at(self._files[entry.part], entry.start)
         if record is None:
             raise StorageError(

@@ -17,6 +17,7 @@ from distill.artifacts import json_lines
 from distill.artifacts.damaged_lines import keep
 from distill.artifacts.journal import Journal, read_jsonl, read_jsonl_at, write_jsonl
 from distill.artifacts.json_lines import Damaged
+from distill.artifacts.layout import part_number, part_path, part_paths
 from distill.errors import StorageError
 from distill.recipe.teachers import Teacher
 from distill.traces.logprobs import encode
@@ -25,14 +26,14 @@ from distill.types import Outcome, Trace, Usage
 from teacher.messages.completion import Completion, EngineInfo
 from teacher.messages.parse import VERSION, ParsedCompletion, parse
 from teacher.messages.request import Model, Request
-from teacher.store.trace_index import TraceIndex, part_number, part_path
+from teacher.store.trace_index import TraceIndex
 
 PART_RECORDS = 50_000
 """A part that holds so many records is closed for good, so that later stages have units to work on."""
 
 
 def parts(folder: Path) -> list[Path]:
-    return sorted(folder.glob("part-*.jsonl"))
+    return part_paths(folder, ".jsonl")
 
 
 def scan(folder: Path, teacher: Teacher) -> TraceIndex:
@@ -201,7 +202,7 @@ class TraceJournal:
         self._ledger = ledger
         self._flush_interval_s = flush_interval_s
         self._journal: Journal | None = None
-        self._part = max(ledger.records, default=part_path(ledger.folder, 0))
+        self._part = max(ledger.records, default=part_path(ledger.folder, 0, ".jsonl"))
         self._changing = threading.Lock()
         self._closed = threading.Event()
         self._failure: StorageError | None = None
@@ -230,7 +231,7 @@ class TraceJournal:
     def _open(self) -> Journal:
         if self._ledger.records.get(self._part, 0) >= PART_RECORDS:
             self._close_part()
-            self._part = part_path(self._ledger.folder, part_number(self._part) + 1)
+            self._part = part_path(self._ledger.folder, part_number(self._part) + 1, ".jsonl")
         if self._journal is None:
             self._journal = Journal(self._part, flush_interval_s=self._flush_interval_s)
         return self._journal

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from distill.artifacts.journal import read_jsonl
+from distill.artifacts.layout import part_path
 from distill.errors import StorageError
 from distill.types import Trace, Usage
-from teacher.store.trace_index import TraceIndex, part_path
+from teacher.store.trace_index import TraceIndex
 from teacher.store.trace_journal import TraceJournal
 
 
@@ -45,7 +46,7 @@ def test_a_trace_becomes_durable_while_nobody_calls(tmp_path: Path, monkeypatch:
     for number in range(3):
         journal.append(finished(number))
         deadline = time.monotonic() + 5  # how long it takes is a benchmark's business: other work slows this down
-        written = part_path(tmp_path, 0).stat().st_size
+        written = part_path(tmp_path, 0, ".jsonl").stat().st_size
         while time.monotonic() < deadline and durable[-1:] != [written]:
             pass  # busy, as an event loop or a model may be
         assert durable[-1:] == [written]
@@ -70,7 +71,7 @@ def test_an_fsync_that_fails_stops_the_run_at_the_next_trace_or_at_the_end(
                 journal.append(finished(1))
         with pytest.raises(StorageError, match="No space left on device"):
             journal.close()
-        assert [record["id"] for record in read_jsonl(part_path(tmp_path / ending, 0))] == [finished(0).id]
+        assert [record["id"] for record in read_jsonl(part_path(tmp_path / ending, 0, ".jsonl"))] == [finished(0).id]
 
 
 def test_parts_roll_over_and_close_while_the_flusher_is_at_work(
@@ -81,7 +82,7 @@ def test_parts_roll_over_and_close_while_the_flusher_is_at_work(
     for number in range(200):
         journal.append(finished(number))
     journal.close()
-    found = [record["id"] for number in range(40) for record in read_jsonl(part_path(tmp_path, number))]
+    found = [record["id"] for number in range(40) for record in read_jsonl(part_path(tmp_path, number, ".jsonl"))]
     assert found == [finished(number).id for number in range(200)]
 
 
@@ -90,6 +91,6 @@ def test_half_of_a_surrogate_pair_in_a_trace_is_kept_as_the_sign_for_an_unreadab
     journal.append(replace(finished(0), text="<a\ud800b>\udfff", reasoning="7 \U0001f600", stop_reason="\ude00"))
     journal.append(replace(finished(1), text="\ud83d\ude00 is one character"))
     journal.close()
-    first, second = read_jsonl(part_path(tmp_path, 0))
+    first, second = read_jsonl(part_path(tmp_path, 0, ".jsonl"))
     assert (first["text"], first["reasoning"], first["stop_reason"]) == ("<a\ufffdb>\ufffd", "7 \U0001f600", "\ufffd")
     assert second["text"] == "\U0001f600 is one character"
