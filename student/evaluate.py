@@ -149,17 +149,17 @@ def _begin(folder: Path, fields: Mapping[str, Any]) -> None:
 def _settings(folder: Path) -> dict[str, Any] | None:
     """What the replies that are there were made from."""
     try:
-        found: dict[str, Any] = orjson.loads((folder / SETTINGS).read_bytes())
+        result: dict[str, Any] = orjson.loads((folder / SETTINGS).read_bytes())
     except (FileNotFoundError, NotADirectoryError, orjson.JSONDecodeError):
         return None
-    return found
+    return result
 
 
 def _questions(recipe: Recipe) -> list[Sample]:
     # A student of two modes is asked for its answers alone in the words that it learned (student/data/rows.py).
     ending = "" if recipe.eval.think else NO_THINK
-    found = (sample for sample in reader.samples(recipe, recipe.eval.data) if sample.answers)
-    samples = [replace(sample, question=f"{sample.question}{ending}") for sample in found]
+    result = (sample for sample in reader.samples(recipe, recipe.eval.data) if sample.answers)
+    samples = [replace(sample, question=f"{sample.question}{ending}") for sample in result]
     if not samples:
         raise DataError(f"[data.{recipe.eval.data}]: no question has a gold answer; nothing can be judged")
     return samples

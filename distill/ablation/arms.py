@@ -82,10 +82,10 @@ def stage_under_study(recipe: Recipe) -> str:
         if recipe.ablate.stage not in names:
             raise RecipeError(f"{recipe.path}: ablate.stage = {recipe.ablate.stage!r}; stages: {', '.join(names)}")
         return recipe.ablate.stage
-    found = [each.name for each in recipe.stages if is_traces(each) and each.target == "rationale"]
-    if not found:
+    result = [each.name for each in recipe.stages if is_traces(each) and each.target == "rationale"]
+    if not result:
         raise RecipeError(f'{recipe.path}: no [[stages]] block learns rationales (data = "traces"); nothing to study')
-    return found[-1]
+    return result[-1]
 
 
 def arm(recipe: Recipe, name: str, *, seed: int, budget: Budget | None = None) -> Arm:
@@ -108,7 +108,7 @@ def arm(recipe: Recipe, name: str, *, seed: int, budget: Budget | None = None) -
         about = own.about or ", ".join([*(f"{key} = {value}" for key, value in own.set.items()), *changed])
     elif name in ("untouched", "before"):
         measured, about = _unchanged(draft, name)
-        at = next((place for place, stage in enumerate(values["stages"]) if stage["name"] == measured), -1)
+        at = next((index for index, stage in enumerate(values["stages"]) if stage["name"] == measured), -1)
         values["stages"] = values["stages"][: at + 1]
     else:
         about = _change(name)(draft)
@@ -162,15 +162,15 @@ def _by_name(stages: Sequence[Stage]) -> dict[str, Any]:
 
 def possible(recipe: Recipe) -> tuple[list[str], dict[str, str]]:
     """Names of the ready arms that this recipe can have, and why it cannot have the others."""
-    found, skipped = [], {}
+    result, skipped = [], {}
     for name in _names(recipe):
         try:
             arm(recipe, name, seed=recipe.seed)
         except RecipeError as error:
             skipped[name] = str(error)
         else:
-            found.append(name)
-    return found, skipped
+            result.append(name)
+    return result, skipped
 
 
 def _names(recipe: Recipe) -> Iterator[str]:

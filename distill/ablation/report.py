@@ -34,7 +34,7 @@ def cards(
     """
     names = [reference, *(name for name in predictions if name != reference)]
     before = next((name for name in (*_BEFORE, *names[1:]) if name in predictions), reference)
-    lines = [{**line, "arm": arm} for arm, found in predictions.items() for line in found]
+    lines = [{**line, "arm": arm} for arm, result in predictions.items() for line in result]
     return gallery.cards(lines, samples, names, size, pair=(before, reference), arm_teachers=arm_teachers)
 
 
@@ -114,16 +114,16 @@ def _figures(results: Mapping[str, Any], claims: Sequence[Mapping[str, Any]]) ->
 
 def _column(label: str, effects: Mapping[str, Mapping[str, Any] | None]) -> dict[str, Any]:
     """Effects as one more column of the headline table."""
-    found = {}
+    result = {}
     for name, effect in effects.items():
         if effect is None:
-            found[name] = metric_table.MetricCell(text="reference")
+            result[name] = metric_table.MetricCell(text="reference")
             continue
         text = interval(effect["ci95"], signed=True) if effect.get("ci95") else ""
         if p := probability(effect.get("p")):
             text += f" p {p}" if p.startswith("<") else f" p = {p}"
-        found[name] = metric_table.MetricCell(text=percent(effect["delta"], signed=True), interval=text.strip())
-    return {"label": label, "cells": found}
+        result[name] = metric_table.MetricCell(text=percent(effect["delta"], signed=True), interval=text.strip())
+    return {"label": label, "cells": result}
 
 
 def _share(name: str, arm: Mapping[str, Any], reference: str) -> plots.Estimate:
@@ -175,24 +175,24 @@ def _heat(arms: Mapping[str, Any]) -> plots.Heat | None:
 def _curves(arms: Mapping[str, Any], reference: str) -> list[plots.Chart]:
     """One chart an arm: its seeds, beside the first seed of the reference."""
     base: plots.Points = next(iter(arms.get(reference, {}).get("curves", {}).values()), [])
-    found = []
+    result = []
     for name, arm in arms.items():
         series = {f"seed {seed}": points for seed, points in arm.get("curves", {}).items()}
         if not any(series.values()):
             continue
-        styles = {key: place for place, key in enumerate(series)}
+        styles = {key: index for index, key in enumerate(series)}
         if name != reference and base:
             series[reference] = base
             styles[reference] = 5
         chart = plots.chart(name, series, styles=styles)
         if chart is not None:
-            found.append(chart)
-    return found
+            result.append(chart)
+    return result
 
 
 def _pages(arms: Mapping[str, Any]) -> dict[str, list[tuple[str, str]]]:
     """Links to the page of every arm's evaluation; they lie beside this one."""
-    found = {
+    result = {
         name: [
             (seed, f"{facts['run']}/eval/report.html")
             for seed, facts in arm.get("seeds", {}).items()
@@ -200,7 +200,7 @@ def _pages(arms: Mapping[str, Any]) -> dict[str, list[tuple[str, str]]]:
         ]
         for name, arm in arms.items()
     }
-    return {name: links for name, links in found.items() if links}
+    return {name: links for name, links in result.items() if links}
 
 
 def _study(name: str, study: Mapping[str, Any], arms: Mapping[str, Any]) -> dict[str, Any]:
@@ -257,24 +257,24 @@ def _claim(claim: Mapping[str, Any]) -> dict[str, Any]:
 def _fit(fit: Mapping[str, Any]) -> dict[str, Any]:
     """A curve through measured points."""
     points = fit.get("points") or ()
-    found = [
+    result = [
         (point["x"], point["accuracy"], *(metric_table.ends_of(point.get("ci95")) or (point["accuracy"],) * 2))
         for point in points
     ]
     x_name = fit.get("x_name", "x")
     chart = plots.chart(
         f"Accuracy over {x_name}",
-        {"fitted": [(x, y) for x, y in fit.get("curve") or ()], "measured": [(x, y) for x, y, _, _ in found]},
+        {"fitted": [(x, y) for x, y in fit.get("curve") or ()], "measured": [(x, y) for x, y, _, _ in result]},
         x_name=x_name,
         unit="percent",
         bands={"fitted": [(x, low, high) for x, low, high in fit.get("curve_ci95") or ()]},
-        bars={"measured": [(x, low, high) for x, _, low, high in found]},
+        bars={"measured": [(x, low, high) for x, _, low, high in result]},
         dotted=("measured",),
         table=False,
     )
     rows = [
         (point.get("arm", ""), plots.number(x), f"{percent(y)} %", interval((low, high)) if point.get("ci95") else "")
-        for point, (x, y, low, high) in zip(points, found, strict=True)
+        for point, (x, y, low, high) in zip(points, result, strict=True)
     ]
     return {
         "chart": chart,
@@ -298,14 +298,14 @@ def _ranks(ranks: Mapping[str, Any]) -> dict[str, Any]:
         unit="percent",
         table=False,
     )
-    found = []
+    result = []
     for key, label in (("spearman", "Spearman’s rank correlation"), ("kendall", "Kendall’s")):
         held = ranks.get(key)
         number = held.get("value") if isinstance(held, Mapping) else held
         if number is not None and metric_table.is_number(number):
             ends = metric_table.ends_of(ranks.get("ci95")) if key == "spearman" else None
             more = f" [{plots.number(ends[0])}, {plots.number(ends[1])}]" if ends else ""
-            found.append(f"{label} {plots.number(float(number))}{more}")
+            result.append(f"{label} {plots.number(float(number))}{more}")
     return {
         "chart": chart,
         "rows": [
@@ -318,6 +318,6 @@ def _ranks(ranks: Mapping[str, Any]) -> dict[str, Any]:
             }
             for row in rows
         ],
-        "correlations": "; ".join(found),
+        "correlations": "; ".join(result),
         "text": ranks.get("text", ""),
     }

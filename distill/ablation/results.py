@@ -111,9 +111,9 @@ def write(
     fields = {
         "ablate": affecting(recipe.ablate, "ablate"),
         "arms": {
-            f"{name}.{seed}": found.evaluation
+            f"{name}.{seed}": result.evaluation
             for name, by_seed in outcomes.items()
-            for seed, found in by_seed.items()
+            for seed, result in by_seed.items()
         },
     }
     return Manifest(
@@ -174,9 +174,9 @@ def _analysis(recipe: Recipe, study: Study, results: Mapping[str, Any], fits: Fi
 
 def _require_same_questions(outcomes: Outcomes) -> None:
     asked = {
-        tuple(line["sample_id"] for line in found.predictions)
+        tuple(line["sample_id"] for line in result.predictions)
         for by_seed in outcomes.values()
-        for found in by_seed.values()
+        for result in by_seed.values()
     }
     if len(asked) > 1:
         raise DataError(
@@ -198,20 +198,20 @@ def _arm(
         "ci95": ci95,
         "seeds": {
             str(number): {
-                "accuracy": found.figures["accuracy"],
-                "ci95": found.figures["ci95"],
-                "run": found.folder.relative_to(folder).as_posix(),
+                "accuracy": result.figures["accuracy"],
+                "ci95": result.figures["ci95"],
+                "run": result.folder.relative_to(folder).as_posix(),
             }
-            for number, found in by_seed.items()
+            for number, result in by_seed.items()
         },
         "domains": _domains(by_seed, seed),
-        "metrics": _means([_numbers(found.figures) for found in by_seed.values()]),
+        "metrics": _means([_numbers(result.figures) for result in by_seed.values()]),
         "cost": {
-            **_means([found.cost for found in by_seed.values()]),
-            "answer_tokens": _mean([found.figures.get("mean_tokens") for found in by_seed.values()]),
+            **_means([result.cost for result in by_seed.values()]),
+            "answer_tokens": _mean([result.figures.get("mean_tokens") for result in by_seed.values()]),
         },
         "effect": None if reference is None else effect(by_seed, reference, seed=seed),
-        "curves": {str(number): [list(point) for point in found.curve] for number, found in by_seed.items()},
+        "curves": {str(number): [list(point) for point in result.curve] for number, result in by_seed.items()},
     }
 
 
@@ -224,8 +224,8 @@ def _numbers(figures: Mapping[str, Any]) -> dict[str, Any]:
 def matrix(by_seed: Mapping[int, ArmResult], domain: str | None = None) -> list[list[float]]:
     """Seeds x questions: 1 where the answer is correct."""
     return [
-        [float(line["verdict"] == CORRECT) for line in found.predictions if domain in (None, line["domain"])]
-        for found in by_seed.values()
+        [float(line["verdict"] == CORRECT) for line in result.predictions if domain in (None, line["domain"])]
+        for result in by_seed.values()
     ]
 
 
@@ -236,13 +236,13 @@ def effect(
     from distill.stats import intervals
 
     seeds = [number for number in first if number in second]
-    ours, theirs = ({number: found[number] for number in seeds} for found in (first, second))
+    ours, theirs = ({number: result[number] for number in seeds} for result in (first, second))
     a, b = matrix(ours, domain), matrix(theirs, domain)
     delta, ci95, p = intervals.crossed(a, b, seed=seed)
     by_seed: dict[str, dict[str, Any]] = {}
     for number, of_first, of_second in zip(seeds, a, b, strict=True):
-        found = intervals.paired([bool(value) for value in of_first], [bool(value) for value in of_second])
-        by_seed[str(number)] = {"delta": found.delta, "ci95": found.ci95, "p": found.p}
+        result = intervals.paired([bool(value) for value in of_first], [bool(value) for value in of_second])
+        by_seed[str(number)] = {"delta": result.delta, "ci95": result.ci95, "p": result.p}
     if ci95[0] == ci95[1]:  # arms that never differ: resamples know nothing, the questions of one seed do
         ci95 = by_seed[str(seeds[0])]["ci95"]
     return {"delta": delta, "ci95": ci95, "p": p, "by_seed": by_seed}
@@ -259,18 +259,18 @@ def _share(outcomes: list[list[float]], seed: int) -> tuple[float, tuple[float, 
 
 def _domains(by_seed: Mapping[int, ArmResult], seed: int) -> dict[str, Any]:
     some = next(iter(by_seed.values()))
-    found = {}
+    result = {}
     for domain in sorted({str(line["domain"]) for line in some.predictions}):
         outcomes = matrix(by_seed, domain)
         accuracy, ci95 = _share(outcomes, seed)
-        found[domain] = {"n": len(outcomes[0]), "accuracy": accuracy, "ci95": ci95}
-    return found
+        result[domain] = {"n": len(outcomes[0]), "accuracy": accuracy, "ci95": ci95}
+    return result
 
 
 def _means(many: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Means of every number that all have."""
     keys = [key for key, value in many[0].items() if isinstance(value, int | float) and not isinstance(value, bool)]
-    means = {key: _mean([found.get(key) for found in many]) for key in keys}
+    means = {key: _mean([result.get(key) for result in many]) for key in keys}
     return {key: value for key, value in means.items() if value is not None}
 
 
@@ -281,7 +281,7 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 def _study(recipe: Recipe, study: Study, outcomes: Outcomes) -> dict[str, Any]:
     others = [name for name in study.arms if name != study.reference]
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "question": study.question,
         "reference": study.reference,
         "arms": list(study.arms),
@@ -291,7 +291,7 @@ def _study(recipe: Recipe, study: Study, outcomes: Outcomes) -> dict[str, Any]:
     }
     for claim in study.claims:
         measured = effect(outcomes[claim.better], outcomes[claim.than], seed=recipe.seed, domain=claim.domain)
-        found["claims"].append(
+        result["claims"].append(
             {
                 "text": claim.text,
                 "better": claim.better,
@@ -301,7 +301,7 @@ def _study(recipe: Recipe, study: Study, outcomes: Outcomes) -> dict[str, Any]:
                 "verdict": verdict(measured["ci95"]),
             }
         )
-    return found
+    return result
 
 
 def verdict(ci95: Sequence[float]) -> str:

@@ -72,12 +72,12 @@ def ablate(
             _generate(recipe, run, on_progress)
             skipped |= _run(recipe, run, names, tuple(seeds) or recipe.ablate.seeds, jobs, on_progress)
         # Whatever earlier commands have finished belongs to the table too.
-        found = {name: found for name in _known(recipe, folder, names) if (found := _outcomes(recipe, run, name))}
-        if REFERENCE not in found:
+        result = {name: result for name in _known(recipe, folder, names) if (result := _outcomes(recipe, run, name))}
+        if REFERENCE not in result:
             raise StaleError(
                 f"{folder}: no seed of {REFERENCE} is finished; run `distill ablate {recipe.path}` first"
             )
-        results.write(recipe, folder, found, skipped, _fits(recipe, run, found, on_progress))
+        results.write(recipe, folder, result, skipped, _fits(recipe, run, result, on_progress))
     return folder
 
 
@@ -301,24 +301,24 @@ def _outcomes(recipe: Recipe, run: Path, name: str) -> "dict[int, ArmResult]":
     """By seed, what is known of a finished arm."""
     from distill.ablation.results import outcome
 
-    found = {}
+    result = {}
     for folder in sorted((run / ABLATE / ARMS / name).glob("seed-*")):
         seed = int(folder.name.removeprefix("seed-"))
         if Manifest.read(folder / "eval") is not None:
             planned = arm(recipe, name, seed=seed)
-            found[seed] = outcome(planned, folder, changes(recipe, planned.recipe))
-    return found
+            result[seed] = outcome(planned, folder, changes(recipe, planned.recipe))
+    return result
 
 
 def _fits(
-    recipe: Recipe, run: Path, found: "Mapping[str, Mapping[int, ArmResult]]", on_progress: ProgressCallback
+    recipe: Recipe, run: Path, result: "Mapping[str, Mapping[int, ArmResult]]", on_progress: ProgressCallback
 ) -> Fits | None:
     """How each teacher's traces fit the student before it learns from any; None where no study asks."""
     asked = [study for study in recipe.ablate.studies.values() if study.kind == "teacher_fit"]
     before = lineage(recipe.stages, stage_under_study(recipe))[-2:-1]
-    if not before or not any(set(study.arms) <= set(found) for study in asked):
+    if not before or not any(set(study.arms) <= set(result) for study in asked):
         return None
-    reference = place(run, REFERENCE, min(found[REFERENCE]))
+    reference = place(run, REFERENCE, min(result[REFERENCE]))
     return fit_values(
         recipe,
         reference,

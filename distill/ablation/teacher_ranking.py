@@ -61,7 +61,7 @@ def of_results(results: Mapping[str, Any], fits: Fits, *, seed: int = 0) -> dict
         missing = sorted(name for name, values in known.items() if not values.get(SHOWN))
         raise DataError(f"{SHOWN} was measured on no trace of {', '.join(missing) or 'any teacher'}")
     return by_signal[SHOWN] | {
-        "signals": {signal: {key: found[key] for key in _SUMMARY} for signal, found in by_signal.items()}
+        "signals": {signal: {key: result[key] for key in _SUMMARY} for signal, result in by_signal.items()}
     }
 
 
@@ -72,10 +72,10 @@ def measure(recipe: Recipe, run: Path, checkpoint: str | Path, per_teacher: int 
     """The median of every signal over the questions of each teacher, as `fit_values` measures them."""
     from statistics import median
 
-    found = fit_values(recipe, run, checkpoint, per_teacher)
+    result = fit_values(recipe, run, checkpoint, per_teacher)
     return {
         teacher: {signal: median(values) for signal, values in signals.items() if values}
-        for teacher, signals in found.items()
+        for teacher, signals in result.items()
     }
 
 
@@ -95,9 +95,9 @@ def fit_values(
     filter stage stays as it is. Raises StaleError when the run was not filtered, DataError when nothing was kept.
     """
     with TemporaryDirectory(prefix="distill-fit-") as temporary:
-        place = folder or Path(temporary)
-        place.mkdir(parents=True, exist_ok=True)
-        return _by_question(recipe, run, checkpoint, per_teacher, place, on_progress)
+        path = folder or Path(temporary)
+        path.mkdir(parents=True, exist_ok=True)
+        return _by_question(recipe, run, checkpoint, per_teacher, path, on_progress)
 
 
 def _by_question(
@@ -123,7 +123,7 @@ def _by_question(
         on_progress(Progress(stage="student fit", done=done, total=total, unit="traces"))
 
     paths = student_fit(asked, place / "student")((item for item in index.items() if item[0] in owners), heard)
-    found: dict[str, dict[str, dict[str, list[float]]]] = {
+    result: dict[str, dict[str, dict[str, list[float]]]] = {
         teacher: {signal: {} for signal in LOW_FITS} for teacher in sorted(teachers)
     }
     for row in (row for path in paths for row in side_tables.read(path)):
@@ -131,13 +131,13 @@ def _by_question(
         for signal in LOW_FITS:
             value = row[f"student_{signal}"]
             if value is not None and math.isfinite(value):
-                found[teacher][signal].setdefault(question, []).append(value)
+                result[teacher][signal].setdefault(question, []).append(value)
     return {
         teacher: {
             signal: [math.fsum(values) / len(values) for _, values in sorted(by_question.items())]
             for signal, by_question in signals.items()
         }
-        for teacher, signals in found.items()
+        for teacher, signals in result.items()
     }
 
 

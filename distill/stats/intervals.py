@@ -81,17 +81,17 @@ def bootstrap_mean(values: Sequence[float], *, seed: int = 0, resamples: int = R
     import numpy as np
     from scipy.special import ndtr, ndtri
 
-    found = np.asarray(values, dtype=np.float64)
-    n = len(found)
+    result = np.asarray(values, dtype=np.float64)
+    n = len(result)
     if n < 2:
         return None
-    mean = float(found.mean())
-    deviations = found - mean
+    mean = float(result.mean())
+    deviations = result - mean
     squares = float((deviations**2).sum())
     if squares <= n * (1e-12 * max(1.0, abs(mean))) ** 2:
         return mean, mean
-    chance = np.random.default_rng(seed)
-    means = np.concatenate([found[drawn].mean(axis=1) for drawn in _resampled(chance, n, resamples)])
+    rng = np.random.default_rng(seed)
+    means = np.concatenate([result[drawn].mean(axis=1) for drawn in _resampled(rng, n, resamples)])
     # Resamples that hit the mean itself, as they do with few different values, count half.
     below = float(((means < mean).mean() + (means <= mean).mean()) / 2)
     if not 0 < below < 1:
@@ -175,12 +175,12 @@ def _crossed_resamples(arms: Sequence[Any], seed: int, resamples: int) -> Any:
     """The mean of the first arm, less that of the second where there are two, in every resample."""
     import numpy as np
 
-    chance = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     n = arms[0].shape[1]
     # Of every resample: how often it holds each seed. Drawn before the questions, so that chunks don't matter.
-    weights = [chance.multinomial(len(arm), np.full(len(arm), 1 / len(arm)), size=resamples) for arm in arms]
-    found, begun = [], 0
-    for drawn in _resampled(chance, n, resamples):
+    weights = [rng.multinomial(len(arm), np.full(len(arm), 1 / len(arm)), size=resamples) for arm in arms]
+    result, begun = [], 0
+    for drawn in _resampled(rng, n, resamples):
         size = len(drawn)
         places = drawn + np.arange(size)[:, None] * n
         times = np.bincount(places.ravel(), minlength=size * n).reshape(size, n)
@@ -188,13 +188,13 @@ def _crossed_resamples(arms: Sequence[Any], seed: int, resamples: int) -> Any:
             ((times @ arm.T) * weight[begun : begun + size]).sum(axis=1) / (n * len(arm))
             for arm, weight in zip(arms, weights, strict=True)
         ]
-        found.append(means[0] - means[1] if len(means) == 2 else means[0])
+        result.append(means[0] - means[1] if len(means) == 2 else means[0])
         begun += size
-    return np.concatenate(found)
+    return np.concatenate(result)
 
 
-def _resampled(chance: Any, n: int, resamples: int) -> Iterator[Any]:
+def _resampled(rng: Any, n: int, resamples: int) -> Iterator[Any]:
     """Places drawn with replacement: resamples x n, in chunks of rows that don't change what is drawn."""
     rows = max(1, _DRAWS_AT_ONCE // n)
     for begun in range(0, resamples, rows):
-        yield chance.integers(n, size=(min(rows, resamples - begun), n))
+        yield rng.integers(n, size=(min(rows, resamples - begun), n))

@@ -62,14 +62,14 @@ def rank_correlation(
     rows = [
         {
             "teacher": name,
-            "fit": float(fit[place]),
-            "fit_rank": _plain(ranks[0][place]),
-            "accuracy": float(accuracy[place]),
-            "student_rank": _plain(ranks[1][place]),
+            "fit": float(fit[index]),
+            "fit_rank": _plain(ranks[0][index]),
+            "accuracy": float(accuracy[index]),
+            "student_rank": _plain(ranks[1][index]),
         }
-        for place, name in enumerate(teachers)
+        for index, name in enumerate(teachers)
     ]
-    found: dict[str, Any] = {"signal": signal, "rows": sorted(rows, key=lambda row: row["student_rank"])}
+    result: dict[str, Any] = {"signal": signal, "rows": sorted(rows, key=lambda row: row["student_rank"])}
     rho = spearman(goodness, accuracy)
     if len(teachers) < FEWEST or rho is None:
         why = (
@@ -78,19 +78,19 @@ def rank_correlation(
             else "All teachers are tied in one of the two rankings, so there is nothing to correlate."
         )
         empty = dict.fromkeys(("spearman", "kendall", "p", "ci95", "ci95_measured"))
-        return found | empty | {"text": why}
+        return result | empty | {"text": why}
     rng = np.random.default_rng(seed)
     sign = -1 if LOW_FITS[signal] else 1
     medians = sign * np.stack([_resampled_medians(fits[name], rng) for name in teachers], axis=1)
     shares = np.stack([_resampled_accuracy(answers[name], rng) for name in teachers], axis=1)
-    found |= {
+    result |= {
         "spearman": rho,
         "kendall": kendall(goodness, accuracy),
         "p": permutation_p(goodness, accuracy),
         "ci95": _interval(medians, shares, rng.integers(len(teachers), size=medians.shape)),
         "ci95_measured": _interval(medians, shares, None),
     }
-    return found | {"text": _text(found, len(teachers))}
+    return result | {"text": _text(result, len(teachers))}
 
 
 def spearman(first: "Values", second: "Values") -> float | None:
@@ -169,17 +169,17 @@ def _interval(medians: "Values", shares: "Values", teachers: "NDArray[np.int64] 
 
     if teachers is not None:
         medians, shares = (np.take_along_axis(values, teachers, axis=1) for values in (medians, shares))
-    found = _spearmans(medians, shares)
-    found = found[~np.isnan(found)]
-    return [float(end) for end in np.quantile(found, [0.025, 0.975])] if len(found) else [-1.0, 1.0]
+    result = _spearmans(medians, shares)
+    result = result[~np.isnan(result)]
+    return [float(end) for end in np.quantile(result, [0.025, 0.975])] if len(result) else [-1.0, 1.0]
 
 
-def _text(found: Mapping[str, Any], count: int) -> str:
-    name, rho, p = NAMES[found["signal"]], found["spearman"], found["p"]
-    low, high = found["ci95"]
-    least, most = found["ci95_measured"]
+def _text(result: Mapping[str, Any], count: int) -> str:
+    name, rho, p = NAMES[result["signal"]], result["spearman"], result["p"]
+    low, high = result["ci95"]
+    least, most = result["ci95_measured"]
     agreement = "agrees with" if rho > 0 else "runs against" if rho < 0 else "has nothing to do with"
-    chance = "" if p <= 0.05 else ", no more than chance often has it"
+    rng = "" if p <= 0.05 else ", no more than chance often has it"
     at_best = 2 / math.factorial(count)
     few = (
         f" So few teachers cannot settle it: even two equal rankings of {count} have p = {at_best:.2g}, and the "
@@ -188,7 +188,7 @@ def _text(found: Mapping[str, Any], count: int) -> str:
         else ""
     )
     return (
-        f"The ranking of {count} teachers by {name} {agreement} that of their students{chance}: Spearman {rho:+.2f} "
+        f"The ranking of {count} teachers by {name} {agreement} that of their students{rng}: Spearman {rho:+.2f} "
         f"(95 % interval over teachers {low:+.2f} to {high:+.2f}; these teachers measured again {least:+.2f} to "
-        f"{most:+.2f}), Kendall {found['kendall']:+.2f}, exact p = {p:.2g}.{few}"
+        f"{most:+.2f}), Kendall {result['kendall']:+.2f}, exact p = {p:.2g}.{few}"
     )

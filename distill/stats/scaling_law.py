@@ -54,17 +54,17 @@ class Law:
 
 def of_results(results: Mapping[str, Any], arms: Sequence[str], *, seed: int = 0) -> dict[str, Any]:
     """`scaling` of arms of an ablation's results.json, over the traces that each was trained on."""
-    found = []
+    result = []
     for arm in arms:
         held = results["arms"][arm]
         traces = held.get("cost", {}).get("traces")
         if not traces:
             raise DataError(f"arm {arm}: its results don't say how many traces it was trained on (cost.traces)")
-        found += [
+        result += [
             Observation(x=traces, correct=round(one["accuracy"] * held["n"]), n=held["n"], arm=arm)
             for one in held["seeds"].values()
         ]
-    return scaling(found, seed=seed)
+    return scaling(result, seed=seed)
 
 
 def scaling(
@@ -77,7 +77,7 @@ def scaling(
     cannot have been measured.
     """
     sizes = _by_size(observations)
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "x_name": x_name,
         "points": [_point(x, group) for x, group in sizes.items()],
         "curve": [],
@@ -91,14 +91,14 @@ def scaling(
     shares = {one.correct / one.n for one in observations}
     if len(sizes) < FEWEST_SIZES:
         amounts = " and ".join(f"{x:,.0f}" for x in sizes) or "none"
-        return found | {
+        return result | {
             "text": f"A curve needs {FEWEST_SIZES} different numbers of {x_name}; there are {len(sizes)} ({amounts})."
         }
     if len(shares) == 1:
-        return found | {
+        return result | {
             "text": f"Accuracy is {100 * shares.pop():.1f} % at every number of {x_name}: there is no growth to fit."
         }
-    return found | _fitted(list(sizes.values()), x_name, seed, replicates)
+    return result | _fitted(list(sizes.values()), x_name, seed, replicates)
 
 
 def _by_size(observations: Sequence[Observation]) -> dict[float, list[Observation]]:
@@ -219,12 +219,12 @@ def _grid_fit(x: "Values", errors: "Values", variance: "Values") -> list[Law]:
     ]
 
 
-def _polished(x: "Values", error: "Values", variance: "Values", found: Sequence[Law]) -> Law:
+def _polished(x: "Values", error: "Values", variance: "Values", result: Sequence[Law]) -> Law:
     """The grid's best law refined: scipy's bounded least squares from there."""
     import numpy as np
     from scipy.optimize import least_squares
 
-    (start,) = found
+    (start,) = result
     middle = math.exp(float(np.log(x).mean()))
     if not start.scale:
         return start

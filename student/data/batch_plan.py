@@ -69,9 +69,9 @@ class BatchPlan:
 
     def epoch(self, steps: int) -> float:
         """How many epochs so many steps are."""
-        place = min(int(np.searchsorted(self._ends, steps, side="left")), len(self._ends) - 1)
-        begin = self._ends[place - 1] if place else 0
-        return place + (steps - begin) / len(self._epoch(place))
+        index = min(int(np.searchsorted(self._ends, steps, side="left")), len(self._ends) - 1)
+        begin = self._ends[index - 1] if index else 0
+        return index + (steps - begin) / len(self._epoch(index))
 
     def fill(self) -> float:
         """Share of the token budget of the first epoch's micro-batches that holds tokens."""
@@ -95,11 +95,11 @@ class BatchPlan:
             max_images=self._stage.micro_batch_images,
             multiple=self._processes,
         )
-        return self._shared([[rows[place] for place in places] for places in bins])
+        return self._shared([[rows[index] for index in places] for places in bins])
 
     def _by_tokens(self, rows: list[int], epoch: int) -> list[Step]:
         bins: list[MicroBatch] = []
-        chance = np.random.default_rng((self._seed, epoch, 1))
+        rng = np.random.default_rng((self._seed, epoch, 1))
         for window in self._windows(rows):
             packed = packing.best_fit(
                 [self._lengths[row] for row in window],
@@ -108,7 +108,7 @@ class BatchPlan:
                 max_images=self._stage.micro_batch_images,
             )
             # Best fit leaves the long rows in the first bins and what is left over in the last.
-            bins += [[window[place] for place in packed[number]] for number in chance.permutation(len(packed))]
+            bins += [[window[index] for index in packed[number]] for number in rng.permutation(len(packed))]
         group = self._passes * self._processes
         steps = [self._shared(bins[start : start + group]) for start in range(0, len(bins), group)]
         return steps

@@ -68,9 +68,9 @@ class Collator:
         self._positions = positions
 
     def __call__(self, rows: Sequence[int]) -> Layout:
-        found = [self._examples.rows[row] for row in rows]
-        bins = self._lines([len(example.ids) for example in found])
-        lines = [[found[place] for place in places] for places in bins]
+        result = [self._examples.rows[row] for row in rows]
+        bins = self._lines([len(example.ids) for example in result])
+        lines = [[result[index] for index in places] for places in bins]
         width = max(sum(len(example.ids) for example in line) for line in lines)
         ids = np.full((len(lines), width), self._pad_id, dtype=np.int64)
         at, labels, ends = [], [], []
@@ -86,7 +86,7 @@ class Collator:
         if self._type_name is not None:
             inputs[self._type_name] = (inputs["input_ids"] == self._image_id).to(torch.int64)
         pictures = [self._features(example) for line in lines for example in line]
-        if len(found) > len(lines):
+        if len(result) > len(lines):
             inputs["position_ids"] = self._place(lines, width, pictures)
         if self._bounds:
             bounds = torch.tensor([0, *ends], dtype=torch.int32)
@@ -94,7 +94,7 @@ class Collator:
             inputs |= {"cu_seq_lens_q": bounds, "cu_seq_lens_k": bounds}
             inputs |= {"max_length_q": longest, "max_length_k": longest}  # type: ignore[dict-item]
         inputs |= self._store.join([features for row in pictures for features in row])
-        order = [rows[place] for places in bins for place in places]
+        order = [rows[index] for places in bins for index in places]
         return Layout(inputs, np.concatenate(at), np.concatenate(labels).astype(np.int64), order)
 
     def _lines(self, lengths: Sequence[int]) -> list[list[int]]:
@@ -135,8 +135,8 @@ def spatial_positions(model: PreTrainedModel) -> Positions | None:
         return None
 
     def positions(ids: torch.Tensor, types: torch.Tensor, images: dict[str, torch.Tensor]) -> torch.Tensor:
-        found: torch.Tensor = place(ids[None], types[None], image_grid_thw=images.get("image_grid_thw"))[0]
-        return found[:, 0]
+        result: torch.Tensor = place(ids[None], types[None], image_grid_thw=images.get("image_grid_thw"))[0]
+        return result[:, 0]
 
     return positions
 

@@ -60,11 +60,11 @@ class DiskCache:
         if entry is None:
             return None
         start, length, checksum, facts = entry
-        found = bytearray(length)
-        if os.preadv(self._data, [found], start) != length or zlib.crc32(found) != checksum:
+        result = bytearray(length)
+        if os.preadv(self._data, [result], start) != length or zlib.crc32(result) != checksum:
             del self._entries[name]
             return None
-        return found, facts
+        return result, facts
 
     def put(self, name: str, pieces: Sequence[Any], facts: Any) -> bool:
         """Keep an entry, made of `pieces` one after the other; False when it does not fit.

@@ -69,7 +69,7 @@ class Encoder:
         turns = [_turns(row.question, len(row.images), row.response) for row in rows]
         if self._marks_assistant:
             texts, marked = self._render(turns, ask=False, mark=True)
-            spans = [found[-1] if found else (0, 0) for found in marked]
+            spans = [result[-1] if result else (0, 0) for result in marked]
         else:
             texts, _ = self._render(turns, ask=False)
             heads, _ = self._render([turn[:-1] for turn in turns], ask=True)
@@ -86,11 +86,11 @@ class Encoder:
         self, ids: list[int], offsets: list[tuple[int, int]], span: tuple[int, int], row: TrainingRow, text: str
     ) -> tuple[list[int], int, np.ndarray]:
         """The row up to its end-of-turn token, which is added where the template writes none."""
-        inside = [place for place, (start, end) in enumerate(offsets) if span[0] <= start < end <= span[1]]
+        inside = [index for index, (start, end) in enumerate(offsets) if span[0] <= start < end <= span[1]]
         if not inside:
             raise DataError(f"row {row.id}: no token of its response carries loss; the chat template marks none")
         first, end = inside[0], inside[-1] + 1
-        closing = next((place for place in inside if ids[place] in self.end_ids), None)
+        closing = next((index for index in inside if ids[index] in self.end_ids), None)
         if closing is not None:
             end = closing + 1
         elif end < len(ids) and ids[end] in self.end_ids:
@@ -209,8 +209,8 @@ class Examples:
 
     def image_share(self, image_id: int) -> float:
         """Share of the tokens that stand for images."""
-        found = sum(int(np.count_nonzero(example.ids == image_id)) for example in self.rows)
-        return found / max(1, sum(self.lengths))
+        result = sum(int(np.count_nonzero(example.ids == image_id)) for example in self.rows)
+        return result / max(1, sum(self.lengths))
 
     @property
     def response_tokens(self) -> int:

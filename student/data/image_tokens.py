@@ -97,13 +97,13 @@ class TokenStore:
 
     def features(self, ref: ImageRef, max_pixels: int) -> Features:
         """`pixel_values`: float[tokens, width], and what else the model wants to know of an image."""
-        found = self._shelf.get(ref.sha256)
-        if found is None:
+        result = self._shelf.get(ref.sha256)
+        if result is None:
             raise StorageError(
                 f"{self._shelf.folder}: the tokens of image {ref.sha256[:12]} are damaged or gone; run the same "
                 "command again, which computes them anew"
             )
-        return unpack(*found)
+        return unpack(*result)
 
     def join(self, parts: Sequence[Features]) -> dict[str, torch.Tensor]:
         """Inputs of several images: `pixel_values` float[1, tokens, width], a shape that no pixels have."""
@@ -319,9 +319,9 @@ def _of_pixels(inner: Any) -> Callable[..., Any]:
 def _attach(model: PreTrainedModel, shelf: DiskCache) -> None:
     """Let the model take tokens, known by their three axes, in the place of pixels, which have two, four or five."""
     inner = _inner(model)
-    found = shelf.get(_FORM)
-    assert found is not None
-    width, listed = found[1]["width"], found[1]["listed"]
+    result = shelf.get(_FORM)
+    assert result is not None
+    width, listed = result[1]["width"], result[1]["listed"]
     of_pixels = _of_pixels(inner)
 
     def get_image_features(pixel_values: torch.Tensor, *args: Any, **kwargs: Any) -> Any:

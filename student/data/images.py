@@ -125,9 +125,9 @@ class ImageStore:
 
     def features(self, ref: ImageRef, max_pixels: int) -> Features:
         """Inputs of one image for `join`, text inputs left out. Raises ImageError."""
-        found = self._kept.get(ref.sha256)
-        if found is not None:
-            return found
+        result = self._kept.get(ref.sha256)
+        if result is not None:
+            return result
         if self._shelf is not None and (packed := self._shelf.get(ref.sha256)) is not None:
             return unpack(*packed)
         try:

@@ -43,18 +43,18 @@ def groups(
     total = int(tokens[is_own].sum())
     if weights:
         whole = sum(weights.values())
-        found = [
+        result = [
             Group(_named(is_own & (teacher_names == name), f"teachers.{name}"), round(total * weight / whole))
             for name, weight in weights.items()
             if weight
         ]
     else:
-        found = [Group(np.flatnonzero(is_own), total)]
+        result = [Group(np.flatnonzero(is_own), total)]
     rest = 1 - sum(replay.values())
     for name, share in replay.items():
         rows = _named(source_names == name, f"replay.{name}")
-        found.append(Group(rows, round(total * share / rest), replayed=True))
-    return found
+        result.append(Group(rows, round(total * share / rest), replayed=True))
+    return result
 
 
 def _named(chosen: np.ndarray, key: str) -> np.ndarray:
@@ -68,20 +68,20 @@ def _named(chosen: np.ndarray, key: str) -> np.ndarray:
 
 
 def epoch_rows(
-    found: Sequence[Group], tokens: np.ndarray, *, seed: int, epoch: int, order: str, ranks: np.ndarray
+    result: Sequence[Group], tokens: np.ndarray, *, seed: int, epoch: int, order: str, ranks: np.ndarray
 ) -> np.ndarray:
     """The rows of an epoch in the order of training.
 
     Where `order` is no shuffle, `ranks` sorts the stage's own rows, and replayed ones, sorted too, come evenly
     between them: nothing is forgotten along a curriculum.
     """
-    drawn = np.concatenate([_stretch(group, tokens, seed, place, epoch) for place, group in enumerate(found)])
-    chance = np.random.default_rng((seed, epoch))
-    drawn = chance.permutation(drawn)
+    drawn = np.concatenate([_stretch(group, tokens, seed, index, epoch) for index, group in enumerate(result)])
+    rng = np.random.default_rng((seed, epoch))
+    drawn = rng.permutation(drawn)
     if order == SHUFFLE:
         return drawn
     drawn = drawn[np.argsort(ranks[drawn], kind="stable")]
-    replayed = np.isin(drawn, [row for group in found if group.replayed for row in group.rows])
+    replayed = np.isin(drawn, [row for group in result if group.replayed for row in group.rows])
     places = np.empty(len(drawn))
     for some in (replayed, ~replayed):
         number = np.count_nonzero(some)
@@ -89,13 +89,13 @@ def epoch_rows(
     return drawn[np.argsort(places, kind="stable")]
 
 
-def _stretch(group: Group, tokens: np.ndarray, seed: int, place: int, epoch: int) -> np.ndarray:
+def _stretch(group: Group, tokens: np.ndarray, seed: int, index: int, epoch: int) -> np.ndarray:
     """The rows whose first token lies between this epoch's beginning and end in the group's endless sequence."""
     whole = int(tokens[group.rows].sum())
     begin, end = epoch * group.quota, (epoch + 1) * group.quota
     pieces = [group.rows[:0]]
     for cycle in range(begin // whole, -(-end // whole)):
-        rows = np.random.default_rng((seed, place, cycle)).permutation(group.rows)
+        rows = np.random.default_rng((seed, index, cycle)).permutation(group.rows)
         starts = cycle * whole + np.concatenate([[0], np.cumsum(tokens[rows])[:-1]])
         pieces.append(rows[(starts >= begin) & (starts < end)])
     return np.concatenate(pieces)

@@ -24,18 +24,18 @@ def best_fit(
     open_bins: list[tuple[int, int]] = []
     full_bins: list[tuple[int, int]] = []
     held: list[int] = []
-    for place in sorted(range(len(lengths)), key=lambda place: (-lengths[place], place)):
-        length, more = lengths[place], counts[place]
+    for index in sorted(range(len(lengths)), key=lambda index: (-lengths[index], index)):
+        length, more = lengths[index], counts[index]
         choices = (open_bins,) if more else (full_bins, open_bins)
-        found = next((hit for free in choices if (hit := _roomy(free, length, more, held, limit)) is not None), None)
-        if found is not None:
-            free, position = found
+        result = next((hit for free in choices if (hit := _roomy(free, length, more, held, limit)) is not None), None)
+        if result is not None:
+            free, position = result
             room, number = free.pop(position)
         else:
             room, number = max(capacity, length), len(bins)
             bins.append([])
             held.append(0)
-        bins[number].append(place)
+        bins[number].append(index)
         held[number] += more
         room -= length
         if room > 0:
@@ -63,15 +63,15 @@ def balanced(
     """
     least = max(-(-sum(lengths) // capacity), -(-sum(images) // max_images), 1)
     number = -(-least // multiple) * multiple
-    order = sorted(range(len(lengths)), key=lambda place: (-lengths[place], place))
+    order = sorted(range(len(lengths)), key=lambda index: (-lengths[index], index))
     while True:
         bins: list[list[int]] = [[] for _ in range(number)]
         heap = [(0, 0, which) for which in range(number)]
         fits = True
-        for place in order:
+        for index in order:
             tokens, seen, which = heapq.heappop(heap)
-            bins[which].append(place)
-            tokens, seen = tokens + lengths[place], seen + images[place]
+            bins[which].append(index)
+            tokens, seen = tokens + lengths[index], seen + images[index]
             fits = fits and (len(bins[which]) == 1 or (tokens <= capacity and seen <= max_images))
             heapq.heappush(heap, (tokens, seen, which))
         if fits or number >= len(lengths):

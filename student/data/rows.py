@@ -54,13 +54,13 @@ class TrainingRow:
 
 def fields(recipe: Recipe, run: Path, stage: Stage) -> dict[str, Any]:
     """What identifies the data of a stage: the filter's fingerprint, or the sources' content."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     if is_traces(stage):
         upstream = require(run, "filter", next_step=f"run `distill filter {recipe.path}` first")
-        found[f"data.{stage.data}"] = upstream.fingerprint
+        result[f"data.{stage.data}"] = upstream.fingerprint
     for name in sources_of(stage):
-        found |= flatten(reader.source_fields(recipe, name), f"data.{name}")
-    return found
+        result |= flatten(reader.source_fields(recipe, name), f"data.{name}")
+    return result
 
 
 def sources_of(stage: Stage) -> list[str]:

@@ -77,8 +77,8 @@ class TopLogprobs:
         if start < 0:
             shape = tokens, self.width
             return np.full(shape, logprobs.NO_TOKEN, np.int32), np.full(shape, -np.inf, np.float32)
-        found = slice(start, start + tokens)
-        return np.array(self._ids[found]), self._values[found].astype(np.float32)
+        result = slice(start, start + tokens)
+        return np.array(self._ids[result]), self._values[result].astype(np.float32)
 
 
 def of_examples(
@@ -224,11 +224,11 @@ def align(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
         fits, too_long = _LEAST_RUN, min(len(text) - here, len(source) - start) + 1
         while too_long - fits > 1:
             length = (fits + too_long) // 2
-            found = source.find(text[here : here + length], start)
-            if found < 0:
+            result = source.find(text[here : here + length], start)
+            if result < 0:
                 too_long = length
             else:
-                fits, start = length, found
+                fits, start = length, result
         places[here : here + fits] = np.arange(start, start + fits)
         here, left = here + fits, start + fits
     return places

@@ -94,12 +94,12 @@ def fill(parameter: torch.Tensor, value: torch.Tensor) -> None:
 
 def whole_state(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
     """An optimizer's state of whole tensors, for which every process has to ask at once."""
-    found = optimizer.state_dict()
+    result = optimizer.state_dict()
     state = {
         number: {name: whole(value) if torch.is_tensor(value) else value for name, value in values.items()}
-        for number, values in found["state"].items()
+        for number, values in result["state"].items()
     }
-    return {**found, "state": state}
+    return {**result, "state": state}
 
 
 def fill_state(optimizer: torch.optim.Optimizer, saved: Mapping[str, Any]) -> None:

@@ -94,11 +94,11 @@ Told = Callable[[QuestionSet, Sequence[tuple[Sample, Reply]]], None]
 
 def rounds(recipe: Recipe, samples: Sequence[Sample]) -> list[QuestionSet]:
     """The questions as they are, and those that have images without them where the recipe wants it."""
-    found = [QuestionSet(samples=samples, without_image=False)]
+    result = [QuestionSet(samples=samples, without_image=False)]
     blind = [replace(sample, images=()) for sample in samples if sample.images]
     if recipe.eval.without_image and blind:
-        found.append(QuestionSet(samples=blind, without_image=True))
-    return found
+        result.append(QuestionSet(samples=blind, without_image=True))
+    return result
 
 
 def said(folder: Path) -> dict[Key, Reply]:
@@ -106,11 +106,11 @@ def said(folder: Path) -> dict[Key, Reply]:
 
     One with `unasked` stands for a question that its student cannot be asked.
     """
-    found = {}
+    result = {}
     for line in recovered(folder / REPLIES, _fault):
         key = (line.pop("student"), line.pop("without_image"), line.pop("sample_id"))
-        found[key] = line
-    return found
+        result[key] = line
+    return result
 
 
 def _fault(line: Mapping[str, Any]) -> str:
@@ -121,11 +121,11 @@ def _fault(line: Mapping[str, Any]) -> str:
 
 
 def unfinished(
-    found: Mapping[str, EvaluatedStudent], asked: Sequence[QuestionSet], known: Mapping[Key, Reply]
+    result: Mapping[str, EvaluatedStudent], asked: Sequence[QuestionSet], known: Mapping[Key, Reply]
 ) -> list[Work]:
     """What is still to be asked, in the order of arms; equal students are asked once."""
     work: dict[str, Work] = {}
-    for target in found.values():
+    for target in result.values():
         missing = []
         for each in asked:
             ids = (sample.id for sample in each.samples)
@@ -238,9 +238,9 @@ def _embedded(recipe: Recipe, work: Work, session: Session, told: Told) -> None:
         told(
             asked,
             [
-                (asked.samples[place], {**asdict(reply), "seconds": seconds})
-                for (place, _), reply in zip(batch, replies, strict=True)
-                if asked.samples[place].id in wanted
+                (asked.samples[index], {**asdict(reply), "seconds": seconds})
+                for (index, _), reply in zip(batch, replies, strict=True)
+                if asked.samples[index].id in wanted
             ],
         )
 
@@ -265,7 +265,7 @@ def _batches(
             batch_size=recipe.eval.batch_size,
             max_pixels=recipe.data[recipe.eval.data].max_pixels,
         ):
-            ids = {asked.samples[place].id for place, _ in batch}
+            ids = {asked.samples[index].id for index, _ in batch}
             seen |= ids
             if ids & missing:
                 yield asked, batch, missing
@@ -296,8 +296,8 @@ def _exported(recipe: Recipe, folder: Path, work: Work, serve: Serve, limits: Ma
     from student.inference import generation
     from student.models.quiet import quiet
 
-    place = folder / _EXPORT
-    shutil.rmtree(place, ignore_errors=True)
+    path = folder / _EXPORT
+    shutil.rmtree(path, ignore_errors=True)
     with quiet():
         student, processor = students.load(recipe, work.target)
     encoder = Encoder(processor, end_ids(student))
@@ -318,10 +318,10 @@ def _exported(recipe: Recipe, folder: Path, work: Work, serve: Serve, limits: Ma
     }
     try:
         with quiet():
-            convert.save(_native(work.target, student), processor, place)
+            convert.save(_native(work.target, student), processor, path)
         del student
         gc.collect()
-        with serve(place, arguments={**convert.server_arguments(place), **arguments}, **limits) as server:
+        with serve(path, arguments={**convert.server_arguments(path), **arguments}, **limits) as server:
             for asked, wanted in chunks:
                 begun = time.perf_counter()
                 answers = server.ask(wanted)
@@ -335,7 +335,7 @@ def _exported(recipe: Recipe, folder: Path, work: Work, serve: Serve, limits: Ma
                     ],
                 )
     finally:
-        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _native(target: EvaluatedStudent, student: Any) -> Any:

@@ -35,14 +35,14 @@ def figures(question: Mapping[str, Any], reply: str, settings: Mapping[str, Any]
         relative_tolerance=settings["relative_tolerance"],
     )
     right = float(said["verdict"] == "correct")
-    found = {
+    result = {
         "accuracy": right,
         "undecided_rate": float(said["verdict"] == "undecided"),
         "format_rate": float(said["well_formed"]),
         domain_figure(sample.domain): right,
         **{name: float(said[key]) for name, key in REFERENCE_METRICS.items() if said[key] is not None},
     }
-    return {name: value for name, value in found.items() if name in settings["figures"]}
+    return {name: value for name, value in result.items() if name in settings["figures"]}
 
 
 def main(folder: Path) -> None:

@@ -136,7 +136,7 @@ def running(lines: Lines) -> dict[str, Any]:
             ratio = volatility / expected
             by_chance = tuple(math.sqrt(float(chi2.ppf(end, free)) / free) for end in (0.025, 0.975))
     return {
-        "running_accuracy": [[place, totals[place] / place] for place in places],
+        "running_accuracy": [[index, totals[index] / index] for index in places],
         "volatility": volatility,
         "volatility_expected": expected,
         "volatility_ratio": ratio,
@@ -173,17 +173,17 @@ def by_difficulty(lines: Lines) -> dict[str, list[Prediction]]:
     """
     known = [(line, line["difficulty"]) for line in lines if line.get("difficulty") is not None]
     numbers = [_number(value) for _, value in known]
-    found: dict[str, list[Prediction]] = {}
+    result: dict[str, list[Prediction]] = {}
     if len({str(value) for _, value in known}) <= _LEVELS or None in numbers:
         for line, value in sorted(known, key=lambda item: _level(item[1])):
-            found.setdefault(str(value), []).append(line)
-        return found
+            result.setdefault(str(value), []).append(line)
+        return result
     ordered = sorted(number for number in numbers if number is not None)
     first, second = (ordered[math.ceil(len(ordered) * part / 3) - 1] for part in (1, 2))
     for (line, _), number in zip(known, numbers, strict=True):
         assert number is not None
-        found.setdefault(_TERCILES[(number > first) + (number > second)], []).append(line)
-    return {name: found[name] for name in _TERCILES if name in found}
+        result.setdefault(_TERCILES[(number > first) + (number > second)], []).append(line)
+    return {name: result[name] for name in _TERCILES if name in result}
 
 
 def _level(value: Any) -> tuple[int, float, str]:
@@ -244,10 +244,10 @@ def _mean(name: str, values: Iterable[float | None]) -> dict[str, Any]:
 def _quantile(values: Sequence[float], share: float) -> float:
     """Between two values in proportion, as numpy's default does."""
     ordered = sorted(values)
-    place = share * (len(ordered) - 1)
-    low = math.floor(place)
+    index = share * (len(ordered) - 1)
+    low = math.floor(index)
     high = min(low + 1, len(ordered) - 1)
-    return float(ordered[low] + (ordered[high] - ordered[low]) * (place - low))
+    return float(ordered[low] + (ordered[high] - ordered[low]) * (index - low))
 
 
 def _delta(later: Lines, earlier: Lines) -> dict[str, Any]:

@@ -165,14 +165,14 @@ def _curves(arms: Mapping[str, Any], train: Path) -> list[plots.Chart]:
             for line in _lines(folder / VALIDATION)
             if line.get("accuracy") is not None and line.get("ci95")
         ]
-    styles = {name: place for place, name in enumerate(arms)}
+    styles = {name: index for index, name in enumerate(arms)}
     about = "Mean over the response tokens since the last line of the log; the last stage of each arm."
-    found = [
+    result = [
         plots.chart("Training loss", losses, about=about, styles=styles),
         plots.chart("Loss of rows kept out", kept_out, styles=styles),
         plots.chart("Accuracy while training", asked, unit="percent", bands=bands, styles=styles),
     ]
-    return [chart for chart in found if chart is not None]
+    return [chart for chart in result if chart is not None]
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:

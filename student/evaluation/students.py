@@ -85,15 +85,15 @@ def targets(recipe: Recipe, run: Path) -> dict[str, EvaluatedStudent]:
 
     Raises StaleError for a stage that is not finished, RecipeError or ModelError for a student that is not there.
     """
-    found = {}
+    result = {}
     for arm, what in arms_of(recipe).items():
         if arm in recipe.eval.students:
-            found[arm] = _elsewhere(recipe, arm, recipe.eval.students[arm])
+            result[arm] = _elsewhere(recipe, arm, recipe.eval.students[arm])
         elif what == BASE:
-            found[arm] = _base(recipe, arm)
+            result[arm] = _base(recipe, arm)
         else:
-            found[arm] = _of_stage(recipe, run, arm, what)
-    return found
+            result[arm] = _of_stage(recipe, run, arm, what)
+    return result
 
 
 def _of_stage(recipe: Recipe, run: Path, arm: str, stage: str) -> EvaluatedStudent:
@@ -291,10 +291,10 @@ def _require_fit(model: str, adapter: Path, shapes: Mapping[str, tuple[int, ...]
     wrong = []
     try:
         with safe_open(adapter / _ADAPTER_FILE, framework="pt") as file:
-            found = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+            result = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError) as error:
         raise ModelError(f"{adapter / _ADAPTER_FILE}: cannot be read: {error}") from None
-    for name, shape in found.items():
+    for name, shape in result.items():
         layer, kind, _ = name.removeprefix(_ADAPTER_PREFIX).partition(".lora_")
         # A layer's own weight where it was trained whole, else (out, in) against A's (rank, in) and B's (out, rank).
         whole = shapes.get(layer if not kind else f"{layer}.weight")
@@ -306,7 +306,7 @@ def _require_fit(model: str, adapter: Path, shapes: Mapping[str, tuple[int, ...]
             wrong.append(f"{layer} takes {whole[1]} values, the adapter {shape[1]}")
         elif ".lora_B." in name and shape[0] != whole[0]:
             wrong.append(f"{layer} gives {whole[0]} values, the adapter {shape[0]}")
-    if wrong or not found:
+    if wrong or not result:
         more = f", and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
         raise ModelError(
             f"{adapter}: this adapter does not fit {model}: {'; '.join(wrong[:_SHOWN]) or 'it is empty'}{more}\n"

@@ -93,11 +93,11 @@ def stage_of(recipe: Recipe, run: Path, wanted: str | None = None) -> str:
         known = ", ".join(stage.name for stage in recipe.stages)
         raise DataError(f"{run}: no stage {wanted!r}; the recipe has {known}")
     taught = [stage.name for stage in done if is_traces(stage) and stage.target == "rationale"]
-    found = [stage.name for stage in done if wanted in (None, stage.name)]
-    if not found:
+    result = [stage.name for stage in done if wanted in (None, stage.name)]
+    if not result:
         what = "no stage is" if wanted is None else f"stage {wanted} is not"
         raise StaleError(f"{run}: {what} trained yet; run `distill train` first")
-    return taught[-1] if wanted is None and taught else found[-1]
+    return taught[-1] if wanted is None and taught else result[-1]
 
 
 def to_vllm_native(model: PreTrainedModel) -> PreTrainedModel:
@@ -194,7 +194,7 @@ def server_arguments(directory: Path) -> dict[str, Any]:
 def _config(directory: Path) -> dict[str, Any]:
     path = directory / "config.json"
     try:
-        found: dict[str, Any] = orjson.loads(path.read_bytes())
+        result: dict[str, Any] = orjson.loads(path.read_bytes())
     except (OSError, orjson.JSONDecodeError) as error:
         raise ModelError(f"{path}: cannot be read: {error}; train the stage again with --stage and --fresh") from None
-    return found
+    return result

@@ -62,7 +62,7 @@ class ComparedStudent:
     def replies(self, on_done: Callable[[int], None]) -> dict[int, list[int]]:
         """Greedy replies by the question's place."""
         self._model.to("cuda" if torch.cuda.is_available() else "cpu")
-        found: dict[int, list[int]] = {}
+        result: dict[int, list[int]] = {}
         for batch in self._batches:
             ids = generation.reply_ids(
                 self._model,
@@ -75,21 +75,21 @@ class ComparedStudent:
                 max_pixels=self.max_pixels,
                 type_name=type_name(self._model),
             )
-            found |= {place: reply for (place, _), reply in zip(batch, ids, strict=True)}
-            on_done(len(found))
+            result |= {place: reply for (place, _), reply in zip(batch, ids, strict=True)}
+            on_done(len(result))
         self._model.to("cpu")  # the server needs the GPU
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
-        return found
+        return result
 
     def compare(self, expected: Mapping[int, list[int]], served: Sequence[Tokens]) -> dict[str, Any]:
         """Shares over questions and tokens, and the first differences."""
         same_prompts = identical = prefix = tokens = agreeing = said = 0
         differences: list[ReplyDifference] = []
-        for place, mine in sorted(expected.items()):
-            asked, theirs = map(list, served[place])
-            logits = self._following(place, theirs)
-            same_prompts += asked == self.prompts[place]
+        for index, mine in sorted(expected.items()):
+            asked, theirs = map(list, served[index])
+            logits = self._following(index, theirs)
+            same_prompts += asked == self.prompts[index]
             agreeing += int((logits.argmax(-1) == torch.tensor(theirs)).sum())
             said += len(theirs)
             shared = _shared(mine, theirs)
@@ -97,7 +97,7 @@ class ComparedStudent:
             tokens += max(len(mine), len(theirs))
             identical += mine == theirs
             if mine != theirs:
-                differences.append(self._difference(place, shared, mine, theirs, logits))
+                differences.append(self._difference(index, shared, mine, theirs, logits))
         count = len(expected)
         return {
             "compared": count,
@@ -113,22 +113,22 @@ class ComparedStudent:
         }
 
     @torch.inference_mode()
-    def _following(self, place: int, ids: Sequence[int]) -> torch.Tensor:
+    def _following(self, index: int, ids: Sequence[int]) -> torch.Tensor:
         """Logits of transformers at every token of a reply, given the reply so far; (tokens, vocabulary)."""
         inputs = generation.prompt_inputs(
             self._processor,
             self._encoder,
             self._store,
             self.samples,
-            [(place, [*self.prompts[place], *ids])],
+            [(index, [*self.prompts[index], *ids])],
             max_pixels=self.max_pixels,
             type_name=type_name(self._model),
         )
-        found = self._model(**inputs, logits_to_keep=len(ids) + 1, use_cache=False).logits[0]
-        return torch.as_tensor(found[:-1].float())
+        result = self._model(**inputs, logits_to_keep=len(ids) + 1, use_cache=False).logits[0]
+        return torch.as_tensor(result[:-1].float())
 
     def _difference(
-        self, place: int, shared: int, mine: Sequence[int], theirs: Sequence[int], logits: torch.Tensor
+        self, index: int, shared: int, mine: Sequence[int], theirs: Sequence[int], logits: torch.Tensor
     ) -> ReplyDifference:
         both = [reply[shared : shared + 1] for reply in (mine, theirs)]
         margin = float("nan")
@@ -136,8 +136,8 @@ class ComparedStudent:
             margin = float(logits[shared, both[0][0]] - logits[shared, both[1][0]])
         shown = [self._processor.tokenizer.decode(ids) if ids else "(end)" for ids in both]
         return ReplyDifference(
-            sample_id=self.samples[place].id,
-            question=self.samples[place].question,
+            sample_id=self.samples[index].id,
+            question=self.samples[index].question,
             position=shared,
             transformers=shown[0],
             server=shown[1],
@@ -148,4 +148,4 @@ class ComparedStudent:
 def _shared(first: Sequence[int], second: Sequence[int]) -> int:
     """Length of the common prefix."""
     both = zip(first, second, strict=False)
-    return next((place for place, (one, other) in enumerate(both) if one != other), min(len(first), len(second)))
+    return next((index for index, (one, other) in enumerate(both) if one != other), min(len(first), len(second)))

@@ -141,16 +141,16 @@ def questions(recipe: Recipe, count: int) -> tuple[str, list[Sample]]:
     others = [name for name in recipe.data if name != recipe.eval.data]
     source, pool = "", list[Sample]()
     for name in [recipe.eval.data] * (recipe.eval.data in recipe.data) + others:
-        found = list(islice(_readable(recipe, name), _LOOKED_AT))
-        pictured = [sample for sample in found if sample.images]
-        if pictured or (found and not pool):
-            source, pool = name, pictured or found
+        result = list(islice(_readable(recipe, name), _LOOKED_AT))
+        pictured = [sample for sample in result if sample.images]
+        if pictured or (result and not pool):
+            source, pool = name, pictured or result
         if pictured:
             break
     if not pool:
         raise DataError(f"{recipe.path}: no source of the recipe can be read, so there is nothing to ask")
     step = max(1.0, len(pool) / count)
-    return source, [pool[int(place * step)] for place in range(min(count, len(pool)))]
+    return source, [pool[int(index * step)] for index in range(min(count, len(pool)))]
 
 
 def _readable(recipe: Recipe, name: str) -> Iterator[Sample]:
@@ -162,7 +162,7 @@ def _readable(recipe: Recipe, name: str) -> Iterator[Sample]:
 
 def weights(recipe: Recipe, run: Path, out: Path, stage: str, samples: Sequence[Sample]) -> list[ExportCheck]:
     """Export against run, run against the stage's start, and merged against adapter where there is one."""
-    trained, (settings,) = model_folder(run, stage), [found for found in recipe.stages if found.name == stage]
+    trained, (settings,) = model_folder(run, stage), [result for result in recipe.stages if result.name == stage]
     merged, processor = _load(recipe, trained)
     inputs = _probe(merged, processor, samples, _max_pixels(recipe))
     logits = _logits(merged, inputs)
@@ -180,11 +180,11 @@ def _load(recipe: Recipe, folder: Path) -> tuple[PreTrainedModel, ProcessorMixin
 
 def _same_weights(merged: PreTrainedModel, exported: PreTrainedModel) -> ExportCheck:
     """Every weight of the run bit for bit; weights that only the export has must be zero."""
-    expected, found = merged.state_dict(), exported.state_dict()
-    for name in sorted(expected.keys() | found.keys()):
-        if name not in found:
+    expected, result = merged.state_dict(), exported.state_dict()
+    for name in sorted(expected.keys() | result.keys()):
+        if name not in result:
             return ExportCheck(name="weights", value=None, limit=0.0, passed=False, note=f"{name} is missing")
-        value = found[name]
+        value = result[name]
         wanted = expected.get(name, torch.zeros_like(value))
         if wanted.shape != value.shape or not torch.equal(wanted, value):
             far = float((wanted - value).abs().max()) if wanted.shape == value.shape else None
@@ -215,8 +215,8 @@ def _learned(
     return [*checks, _within("adapter", logits, _logits(adapted, inputs), limit)]
 
 
-def _within(name: str, expected: torch.Tensor, found: torch.Tensor, limit: float) -> ExportCheck:
-    far = float((expected - found).abs().max()) if expected.shape == found.shape else float("inf")
+def _within(name: str, expected: torch.Tensor, result: torch.Tensor, limit: float) -> ExportCheck:
+    far = float((expected - result).abs().max()) if expected.shape == result.shape else float("inf")
     return ExportCheck(name=name, value=far, limit=limit, passed=far <= limit)
 
 
@@ -233,8 +233,8 @@ def _probe(
 @torch.inference_mode()
 def _logits(model: Any, inputs: Mapping[str, Any]) -> torch.Tensor:
     """Of the last positions of each prompt, which see all of it: (prompts, positions, vocabulary)."""
-    found: torch.Tensor = model(**inputs, logits_to_keep=_KEPT_LOGITS, use_cache=False).logits
-    return found.float()
+    result: torch.Tensor = model(**inputs, logits_to_keep=_KEPT_LOGITS, use_cache=False).logits
+    return result.float()
 
 
 def _max_pixels(recipe: Recipe) -> int:

@@ -34,10 +34,10 @@ def batches(
     """
     asked = encoder.prompts([(sample.question, len(sample.images)) for sample in samples])
     prompts = []
-    for place, (sample, ids) in enumerate(zip(samples, asked, strict=True)):
+    for index, (sample, ids) in enumerate(zip(samples, asked, strict=True)):
         full = expand(ids, encoder.image_id, [store.expansion(ref, max_pixels) for ref in sample.images])
         if full is not None:
-            prompts.append((place, full))
+            prompts.append((index, full))
     prompts.sort(key=lambda prompt: (len(prompt[1]), prompt[0]))
     for start in range(0, len(prompts), batch_size):
         yield prompts[start : start + batch_size]
@@ -62,7 +62,7 @@ def prompt_inputs(
     }
     if type_name is not None:
         inputs[type_name] = (inputs["input_ids"] == encoder.image_id).to(torch.int64)
-    pictures = [store.features(ref, max_pixels) for place, _ in batch for ref in samples[place].images]
+    pictures = [store.features(ref, max_pixels) for index, _ in batch for ref in samples[index].images]
     return inputs | store.join(pictures)
 
 
@@ -98,8 +98,8 @@ def reply_ids(
     made = model.generate(
         **{name: value.to(model.device) for name, value in inputs.items()}, generation_config=greedy
     )
-    found = made[:, inputs["input_ids"].shape[1] :].tolist()
-    return [ids[: _end(ids, encoder) + 1] for ids in found]
+    result = made[:, inputs["input_ids"].shape[1] :].tolist()
+    return [ids[: _end(ids, encoder) + 1] for ids in result]
 
 
 def replies(
@@ -115,7 +115,7 @@ def replies(
     type_name: str | None = None,
 ) -> list[Reply]:
     """Greedy replies to one of `batches`, in its order."""
-    found = reply_ids(
+    result = reply_ids(
         model,
         processor,
         encoder,
@@ -126,7 +126,7 @@ def replies(
         max_pixels=max_pixels,
         type_name=type_name,
     )
-    return [reply_of(ids, encoder, processor.tokenizer) for ids in found]
+    return [reply_of(ids, encoder, processor.tokenizer) for ids in result]
 
 
 def _pad_id(processor: ProcessorMixin) -> int:
@@ -136,7 +136,7 @@ def _pad_id(processor: ProcessorMixin) -> int:
 
 def _end(ids: Sequence[int], encoder: Encoder) -> int:
     """The place of the first token that ends the turn; the length where there is none."""
-    return next((place for place, token in enumerate(ids) if token in encoder.end_ids), len(ids))
+    return next((index for index, token in enumerate(ids) if token in encoder.end_ids), len(ids))
 
 
 def reply_of(ids: Sequence[int], encoder: Encoder, tokenizer: object) -> Reply:

@@ -112,12 +112,12 @@ class LikelihoodScorer:
         nll, rank_surprisal, answer_nll, ifd, blind_gap (None without an image) and tokens. A likelihood is the mean
         over tokens, in nats; the end of the turn is a token of the response and not of the answer.
         """
-        found: dict[str, dict[str, Any]] = {item.row.id: {"reason": _NO_RESPONSE} for item in said}
+        result: dict[str, dict[str, Any]] = {item.row.id: {"reason": _NO_RESPONSE} for item in said}
         # A store for these rows alone: the next ones have other images, and one that is full computes twice.
         store = ImageStore(self._processor, self._model.dtype)
         rows = [item.row for item in said if item.row.response]
-        seeing = self._encoded(rows, store, found)
-        others, known = self._second(seeing, {item.row.id: item for item in said}, store, found)
+        seeing = self._encoded(rows, store, result)
+        others, known = self._second(seeing, {item.row.id: item for item in said}, store, result)
         # Keys of both passes at once, so that the two rows of the second cost no more than the one of the first.
         lengths, others_lengths = seeing.lengths, others.lengths
         costs = {
@@ -135,10 +135,12 @@ class LikelihoodScorer:
             second = self._scores(collators[1], others, places)
             for one in batch:
                 blind = second[one.blind] if one.blind is not None else None
-                found[seeing.rows[one.place].row.id] = _values(first[one.place], blind, second[one.alone], one.answer)
-        return [found[item.row.id] for item in said]
+                result[seeing.rows[one.place].row.id] = _values(
+                    first[one.place], blind, second[one.alone], one.answer
+                )
+        return [result[item.row.id] for item in said]
 
-    def _encoded(self, rows: Sequence[TrainingRow], store: ImageStore, found: dict[str, dict[str, Any]]) -> Examples:
+    def _encoded(self, rows: Sequence[TrainingRow], store: ImageStore, result: dict[str, dict[str, Any]]) -> Examples:
         """The rows that can be measured; the others get their reason."""
         try:
             examples = self._encode(rows, store)
@@ -154,10 +156,10 @@ class LikelihoodScorer:
             try:
                 single = self._encode([row], store)
             except DataError:
-                found[row.id] = {"reason": _NO_RESPONSE}
+                result[row.id] = {"reason": _NO_RESPONSE}
                 continue
             if not len(single):
-                found[row.id] = {"reason": next(iter(single.dropped))}
+                result[row.id] = {"reason": next(iter(single.dropped))}
                 continue
             examples.rows.extend(single.rows)
         return examples
@@ -173,19 +175,19 @@ class LikelihoodScorer:
         )
 
     def _second(
-        self, seeing: Examples, said: dict[str, ScoredRow], store: ImageStore, found: dict[str, dict[str, Any]]
+        self, seeing: Examples, said: dict[str, ScoredRow], store: ImageStore, result: dict[str, dict[str, Any]]
     ) -> tuple[Examples, list[_RowTokens]]:
         """The rows of the second pass, and where each row of the first has its own there."""
         items = [said[example.row.id] for example in seeing.rows]
-        others = self._encoded([replace(item.row, images=()) for item in items if item.row.images], store, found)
-        blind = {example.row.id: place for place, example in enumerate(others.rows)}
+        others = self._encoded([replace(item.row, images=()) for item in items if item.row.images], store, result)
+        blind = {example.row.id: index for index, example in enumerate(others.rows)}
         answers = self._answers(items, seeing)
         known = []
         start_id = self._processor.tokenizer.bos_token_id
-        for place, (item, answer) in enumerate(zip(items, answers, strict=True)):
+        for index, (item, answer) in enumerate(zip(items, answers, strict=True)):
             if item.row.images and item.row.id not in blind:
                 continue
-            example = seeing.rows[place]
+            example = seeing.rows[index]
             ids, begin = example.ids, example.begin
             opening = min(self._opening, begin)
             head = ids[:1] if begin > opening and ids[0] == start_id else ids[:0]
@@ -197,7 +199,7 @@ class LikelihoodScorer:
                     begin=len(head) + opening,
                 )
             )
-            known.append(_RowTokens(place=place, answer=answer, blind=blind.get(item.row.id), alone=len(others) - 1))
+            known.append(_RowTokens(place=index, answer=answer, blind=blind.get(item.row.id), alone=len(others) - 1))
         return others, known
 
     def _answers(self, items: Sequence[ScoredRow], seeing: Examples) -> list[slice]:
@@ -207,9 +209,9 @@ class LikelihoodScorer:
         tokenizer = self._processor.tokenizer
         made = tokenizer([item.row.response for item in items], add_special_tokens=False, return_offsets_mapping=True)
         spans = []
-        for place, item in enumerate(items):
-            ids, offsets = made["input_ids"][place], made["offset_mapping"][place]
-            response = seeing.rows[place].ids[seeing.rows[place].begin :]
+        for index, item in enumerate(items):
+            ids, offsets = made["input_ids"][index], made["offset_mapping"][index]
+            response = seeing.rows[index].ids[seeing.rows[index].begin :]
             if list(response[: len(ids)]) == ids:
                 first = next((at for at, (_, end) in enumerate(offsets) if end > item.answer_at), len(ids))
                 spans.append(slice(first, len(ids)))
@@ -238,14 +240,14 @@ class LikelihoodScorer:
         try:
             surprisals, ranks = response_scores(self._model, layout)
         except torch.OutOfMemoryError:
-            tokens = sum(len(examples.rows[place].ids) for place in places)
+            tokens = sum(len(examples.rows[index].ids) for index in places)
             raise DistillError(
                 f"the GPU's memory does not hold a batch of {tokens:,} tokens; lower "
                 f"filter.student.batch_tokens ({self._batch_tokens:,}) or "
                 f"filter.student.max_length ({self._max_length:,}) and run again"
             ) from None
         bounds = zip(layout.rows, row_bounds(layout, examples), strict=True)
-        return {place: (surprisals[begin:end], ranks[begin:end]) for place, (begin, end) in bounds}
+        return {index: (surprisals[begin:end], ranks[begin:end]) for index, (begin, end) in bounds}
 
 
 def response_scores(model: PreTrainedModel, layout: Layout) -> Scores:

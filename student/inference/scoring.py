@@ -96,9 +96,9 @@ def _consistent(sample: Sample, rationale: str, answer: str) -> bool | None:
     """
     if not rationale:
         return None
-    found = conclusion(rationale, answer, sample.answer_type, sample.options)
-    if found is not None:
-        return found == "agrees"
+    results = conclusion(rationale, answer, sample.answer_type, sample.options)
+    if results is not None:
+        return results == "agrees"
     last = concluded(rationale)
     if last is None or last.marked or not answer or ASIDE.search(last.text):
         return None
@@ -116,8 +116,8 @@ def _grounded(sample: Sample, reasoning: str, key: str | None, tolerance: float)
         return None
     titles = [text for name in ("title", "caption", "subtitle") if isinstance(text := sample.meta.get(name), str)]
     question = asked(sample.question, table, " ; ".join([*sample.options, *titles]))
-    found = ground(reasoning, table, question, tolerance, FEW)
-    return found if found.checked else None
+    result = ground(reasoning, table, question, tolerance, FEW)
+    return result if result.checked else None
 
 
 def _references(sample: Sample) -> list[str]:
@@ -125,8 +125,8 @@ def _references(sample: Sample) -> list[str]:
     for name in REFERENCES:
         value = sample.meta.get(name)
         texts = [value] if isinstance(value, str) else value if isinstance(value, list | tuple) else []
-        if found := [text for text in texts if isinstance(text, str) and text.strip()]:
-            return found
+        if result := [text for text in texts if isinstance(text, str) and text.strip()]:
+            return result
     return []
 
 

@@ -62,8 +62,8 @@ def _varlen(
     if "enable_gqa" in inspect.signature(varlen_attn).parameters:
         # From torch 2.12 on it has to be asked for; before, the kernel takes fewer keys than queries as they are.
         options["enable_gqa"] = query.shape[1] != key.shape[1]
-    found: Any = varlen_attn(flat[0], flat[1], flat[2], bounds, bounds, longest, longest, **options)
-    states: torch.Tensor = found[None]
+    result: Any = varlen_attn(flat[0], flat[1], flat[2], bounds, bounds, longest, longest, **options)
+    states: torch.Tensor = result[None]
     return states
 
 
@@ -87,8 +87,8 @@ def require(asked: str) -> None:
     """Raise ModelError, before anything is loaded, where this machine lacks the attention that a recipe names."""
     if asked == "flex_attention" and not torch.cuda.is_available():
         raise ModelError(_lacking(asked, "torch trains with it on a GPU only"))
-    found = {"flash_attention_2": is_flash_attn_2_available, "flash_attention_3": is_flash_attn_3_available}
-    if asked in found and not found[asked]():
+    result = {"flash_attention_2": is_flash_attn_2_available, "flash_attention_3": is_flash_attn_3_available}
+    if asked in result and not result[asked]():
         raise ModelError(_lacking(asked, "its package is not installed, or there is no GPU for it"))
 
 

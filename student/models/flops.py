@@ -137,8 +137,8 @@ def matmul_rate(device: torch.device | str, dtype: torch.dtype) -> float:
 def _matmul_rate(device: str, dtype: torch.dtype) -> float:
     side = _RATE_SIDE.get(torch.device(device).type, _RATE_SIDE["cpu"])
     # Numbers of its own: the generator that training draws from stays where it is.
-    chance = torch.Generator(device).manual_seed(0)
-    left, right = (torch.randn(side, side, device=device, generator=chance).to(dtype) for _ in range(2))
+    rng = torch.Generator(device).manual_seed(0)
+    left, right = (torch.randn(side, side, device=device, generator=rng).to(dtype) for _ in range(2))
     out = left @ right
     best = float("inf")
     for _ in range(_RATE_REPEATS):

@@ -168,19 +168,19 @@ def table(model: nn.Module, parts: Parts) -> list[PartRow]:
     """Parameters, trainable parameters, dtypes and bytes of every part; adapters apart."""
     rows = []
     for part in (*ROLES, "adapters"):
-        found = [
+        result = [
             parameter
             for name, parameter in model.named_parameters()
             if ("adapters" if ADAPTER_MARK in name else role_of(name, parts)) == part
         ]
-        if not found:
+        if not result:
             continue
-        numbers, dtypes, sizes = zip(*map(size, found), strict=True)
+        numbers, dtypes, sizes = zip(*map(size, result), strict=True)
         rows.append(
             PartRow(
                 part=part,
                 parameters=sum(numbers),
-                trainable=sum(p.numel() for p in found if p.requires_grad),
+                trainable=sum(p.numel() for p in result if p.requires_grad),
                 dtype=", ".join(sorted(set(dtypes))),
                 bytes=sum(sizes),
             )

@@ -138,17 +138,17 @@ def _tower(vision: str, **options: Any) -> tuple[Any, Any]:
     """Configuration and weights of a SigLIP tower."""
     sight = _sight(vision)
     with _readable(vision):
-        tower, found = SiglipVisionModel.from_pretrained(vision, output_loading_info=True, **options)
-    _complete(vision, "a SigLIP vision tower", found, unused=("head.",))
+        tower, result = SiglipVisionModel.from_pretrained(vision, output_loading_info=True, **options)
+    _complete(vision, "a SigLIP vision tower", result, unused=("head.",))
     return sight, tower
 
 
 def _decoder(language: str, **options: Any) -> tuple[Any, Any]:
     """A language model and its tokenizer, which has the marks of images."""
     with _readable(language):
-        decoder, found = AutoModelForCausalLM.from_pretrained(language, output_loading_info=True, **options)
+        decoder, result = AutoModelForCausalLM.from_pretrained(language, output_loading_info=True, **options)
         tokenizer = _tokenizer(language)
-    _complete(language, "a language model", found)
+    _complete(language, "a language model", result)
     _mark_images(tokenizer, language)
     return decoder, tokenizer
 
@@ -232,7 +232,7 @@ def _whole(
     path_or_name: str, revision: str | None, trust_remote_code: bool, **options: Any
 ) -> tuple[PreTrainedModel, ProcessorMixin]:
     with _readable(path_or_name):
-        model, found = AutoModelForImageTextToText.from_pretrained(
+        model, result = AutoModelForImageTextToText.from_pretrained(
             path_or_name,
             revision=revision,
             trust_remote_code=trust_remote_code,
@@ -241,7 +241,7 @@ def _whole(
             **options,
         )
         processor = load_processor(path_or_name, revision=revision, trust_remote_code=trust_remote_code)
-    _complete(path_or_name, "a whole image-text-to-text model", found)
+    _complete(path_or_name, "a whole image-text-to-text model", result)
     return model, processor
 
 
@@ -314,9 +314,11 @@ def parts(model: PreTrainedModel) -> Parts:
     )
 
 
-def _complete(name: str, kind: str, found: dict[str, Any], unused: tuple[str, ...] = ()) -> None:
+def _complete(name: str, kind: str, result: dict[str, Any], unused: tuple[str, ...] = ()) -> None:
     """Refuse a checkpoint that lacks weights: transformers would only warn and fill them with random numbers."""
-    missing = sorted(key for key in found["missing_keys"] if not key.removeprefix("vision_model.").startswith(unused))
+    missing = sorted(
+        key for key in result["missing_keys"] if not key.removeprefix("vision_model.").startswith(unused)
+    )
     if missing:
         raise ModelError(
             f"{name}: this checkpoint is not {kind}, or is incomplete: it lacks {len(missing)} of its weights "
@@ -382,5 +384,5 @@ def _readable(path_or_name: str) -> Iterator[None]:
 def _library(error: ImportError) -> str:
     """The name under which pip knows what an ImportError, or a complaint of transformers, is about."""
     text = str(error)
-    found = re.search(r"pip install ([\w-]+)", text) or re.search(r"requires the (\w+) library", text)
-    return error.name or (found[1].lower() if found else text.strip().splitlines()[0])
+    result = re.search(r"pip install ([\w-]+)", text) or re.search(r"requires the (\w+) library", text)
+    return error.name or (result[1].lower() if result else text.strip().splitlines()[0])

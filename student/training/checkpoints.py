@@ -28,16 +28,16 @@ _UNREADABLE = (OSError, SafetensorError, LookupError, ValueError, TypeError, Run
 
 def last_checkpoint(folder: Path) -> Path | None:
     """The newest complete checkpoint; incomplete ones, left by a kill during a save, are removed."""
-    found: list[tuple[int, Path]] = []
+    result: list[tuple[int, Path]] = []
     for path in folder.glob(f"{PREFIX}*"):
         step = path.name.removeprefix(PREFIX)
         if not step.isdecimal():  # a copy that somebody made
             continue
         if (path / COMPLETE).is_file():
-            found.append((int(step), path))
+            result.append((int(step), path))
         else:
             shutil.rmtree(path)
-    return max(found)[1] if found else None
+    return max(result)[1] if result else None
 
 
 def last_step(folder: Path) -> int:

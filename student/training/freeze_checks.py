@@ -41,10 +41,10 @@ class TowerWatch:
     def _watch(self, name: str, outermost: bool) -> Any:
         def look(_module: nn.Module, _inputs: Any, output: Any) -> None:
             self.calls += outermost
-            found = any(
+            result = any(
                 tensor.grad_fn is not None or (outermost and tensor.requires_grad) for tensor in _tensors(output)
             )
-            if found and name not in self.tracked:
+            if result and name not in self.tracked:
                 self.tracked.append(name)
 
         return look

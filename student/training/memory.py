@@ -55,8 +55,8 @@ class MicroBatchMemory:
     bytes: tuple[float, ...]
 
     def at(self, tokens: float) -> float:
-        place = min(max(1, bisect_left(self.tokens, tokens)), len(self.tokens) - 1)
-        (left, right), (low, high) = self.tokens[place - 1 : place + 1], self.bytes[place - 1 : place + 1]
+        index = min(max(1, bisect_left(self.tokens, tokens)), len(self.tokens) - 1)
+        (left, right), (low, high) = self.tokens[index - 1 : index + 1], self.bytes[index - 1 : index + 1]
         return low + (high - low) * (tokens - left) / (right - left)
 
 
@@ -104,9 +104,9 @@ def peaks(model: PreTrainedModel, parts: Parts, stage: Any, *, patches: float) -
 
     To be held against `distill.hardware.usable_bytes` of a card's memory.
     """
-    found = of_stage(model, parts, stage)
+    result = of_stage(model, parts, stage)
     without, with_it = (
-        found.needed(tokens=stage.micro_batch_tokens, patches=patches, checkpointing=checkpointing)
+        result.needed(tokens=stage.micro_batch_tokens, patches=patches, checkpointing=checkpointing)
         for checkpointing in (False, True)
     )
     return without, with_it
@@ -261,9 +261,9 @@ class _Flash(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *states: torch.Tensor) -> torch.Tensor:
         query = states[0]
-        found, normaliser = torch.empty_like(query), query.new_empty(query.shape[:3], dtype=torch.float32)
-        ctx.save_for_backward(*states, found, normaliser)
-        return found
+        result, normaliser = torch.empty_like(query), query.new_empty(query.shape[:3], dtype=torch.float32)
+        ctx.save_for_backward(*states, result, normaliser)
+        return result
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -273,8 +273,8 @@ class _Flash(torch.autograd.Function):
 def _attend(
     module: nn.Module, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Any, **_: Any
 ) -> tuple[torch.Tensor, None]:
-    found: torch.Tensor = _Flash.apply(query, key, value)  # type: ignore[no-untyped-call]
-    return found.transpose(1, 2), None
+    result: torch.Tensor = _Flash.apply(query, key, value)  # type: ignore[no-untyped-call]
+    return result.transpose(1, 2), None
 
 
 def _bytes(tensor: torch.Tensor) -> int:

@@ -130,9 +130,9 @@ class MetricsLog:
         What lies in the cell after the last is left out.
         """
         size = len(self._groups) * len(KINDS)
-        found = torch.zeros(3, size + 1, dtype=torch.float64, device=nll.device)
+        result = torch.zeros(3, size + 1, dtype=torch.float64, device=nll.device)
         values = torch.stack([nll.double(), right.double(), torch.ones_like(nll, dtype=torch.float64)])
-        self.add(cells=found.index_add_(1, cells, values))
+        self.add(cells=result.index_add_(1, cells, values))
 
     def log(
         self,
@@ -215,9 +215,9 @@ def peak_memory() -> int:
 
 def flat(values: Mapping[str, Any]) -> dict[str, float]:
     """Nested figures under joined names, as experiment trackers take them."""
-    found: dict[str, float] = {}
+    result: dict[str, float] = {}
     for name, value in values.items():
-        found |= (
+        result |= (
             {f"{name}/{key}": each for key, each in value.items()} if isinstance(value, Mapping) else {name: value}
         )
-    return found
+    return result

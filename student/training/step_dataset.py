@@ -75,7 +75,7 @@ def feed(
         type_name=type_name,
     )
     lengths = np.asarray(examples.lengths)
-    found = mixture.groups(
+    result = mixture.groups(
         lengths,
         [example.row.source for example in examples.rows],
         [example.row.teacher for example in examples.rows],
@@ -92,7 +92,7 @@ def feed(
         [len(example.row.images) for example in examples.rows],
         stage,
         epoch_rows=lambda epoch: mixture.epoch_rows(
-            found, lengths, seed=seed, epoch=epoch, order=stage.order, ranks=ranks
+            result, lengths, seed=seed, epoch=epoch, order=stage.order, ranks=ranks
         ),
         seed=seed,
         processes=processes,
@@ -141,7 +141,7 @@ class StepData(Dataset[dict[str, Any]]):
         self._plan, self._examples, self._collator = plan, examples, collator
         self._loss, self._cost, self._process = stage.loss, cost, process
         self._group_names = group_of(examples)
-        number = {name: place for place, name in enumerate(groups)}
+        number = {name: index for index, name in enumerate(groups)}
         self._groups = [number[name] for name in self._group_names]
         self._no_cell = len(groups) * len(KINDS)
 
@@ -168,11 +168,11 @@ class StepData(Dataset[dict[str, Any]]):
 
     def _micro_batch(self, rows: MicroBatch, weights: StepWeights | None) -> dict[str, Any]:
         layout = self._collator(rows)
-        found = [self._examples.rows[row] for row in layout.rows]
+        result = [self._examples.rows[row] for row in layout.rows]
         if weights is not None:
-            counted = np.concatenate([weights(example) for example in found])
-            of_row = np.repeat([self._groups[row] for row in layout.rows], [len(example.kinds) for example in found])
-            cells = of_row * len(KINDS) + np.concatenate([example.kinds for example in found])
+            counted = np.concatenate([weights(example) for example in result])
+            of_row = np.repeat([self._groups[row] for row in layout.rows], [len(example.kinds) for example in result])
+            cells = of_row * len(KINDS) + np.concatenate([example.kinds for example in result])
         else:
             counted = np.zeros(len(layout.labels), np.float32)
             cells = np.full(len(layout.labels), self._no_cell)

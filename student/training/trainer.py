@@ -190,9 +190,9 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
 
     def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
         begun = time.perf_counter()
-        found = super().get_batch_samples(*args, **kwargs)
+        result = super().get_batch_samples(*args, **kwargs)
         self._meter.waited(time.perf_counter() - begun)
-        return found
+        return result
 
     def _wrap_model(self, model: nn.Module, training: bool = True, dataloader: Any = None) -> nn.Module:
         wrapped: nn.Module = super()._wrap_model(model, training, dataloader)

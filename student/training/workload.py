@@ -166,18 +166,18 @@ def _trace_files(run: Path, stage: Stage) -> list[Path]:
 def _rows(recipe: Recipe, run: Path, stage: Stage) -> int | None:
     """Rows of a stage's own data before any is dropped; the most there can be where it is not there yet."""
     if not is_traces(stage):
-        found = questions(recipe, stage.data)
+        result = questions(recipe, stage.data)
     elif _there(recipe, run, stage):
         import pyarrow.parquet as pq
 
-        found = sum(pq.ParquetFile(file).metadata.num_rows for file in _trace_files(run, stage))
+        result = sum(pq.ParquetFile(file).metadata.num_rows for file in _trace_files(run, stage))
     else:
         asked = questions(recipe, "questions") if "questions" in recipe.data else None
         # Every teacher may be asked about every question, and selection keeps so many of the answers.
         samples = sum(teacher.samples for teacher in recipe.teachers)
         each = samples if recipe.filter.select.per_question is None else recipe.filter.select.per_question
-        found = None if asked is None else asked * min(each, samples or each)
-    limits = [count for count in (found, stage.limit) if count is not None]
+        result = None if asked is None else asked * min(each, samples or each)
+    limits = [count for count in (result, stage.limit) if count is not None]
     return min(limits, default=None)
 
 

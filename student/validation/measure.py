@@ -111,7 +111,7 @@ def held_out(names: Sequence[str], amount: int | float) -> list[int]:
     """
     if isinstance(amount, float):
         limit = int(amount * 2**256)
-        return [place for place, name in enumerate(names) if int.from_bytes(rank(name)) < limit]
+        return [index for index, name in enumerate(names) if int.from_bytes(rank(name)) < limit]
     rows = Counter(names)
     chosen: set[str] = set()
     for name in sorted(rows, key=rank):
@@ -119,7 +119,7 @@ def held_out(names: Sequence[str], amount: int | float) -> list[int]:
             break
         chosen.add(name)
         amount -= rows[name]
-    return [place for place, name in enumerate(names) if name in chosen]
+    return [index for index, name in enumerate(names) if name in chosen]
 
 
 def split(examples: Examples, stage: Stage) -> tuple[Examples, Examples]:
@@ -128,10 +128,10 @@ def split(examples: Examples, stage: Stage) -> tuple[Examples, Examples]:
     Replayed rows are all trained on: the loss is about the stage's own data.
     """
     amount = stage.validation.hold_out if stage.validation is not None else 0
-    own = [place for place, example in enumerate(examples.rows) if example.row.source == stage.data]
-    chosen = {own[place] for place in held_out([examples.rows[place].row.sample_id for place in own], amount)}
-    kept = Examples(rows=[examples.rows[place] for place in sorted(chosen)])
-    rest = [example for place, example in enumerate(examples.rows) if place not in chosen]
+    own = [index for index, example in enumerate(examples.rows) if example.row.source == stage.data]
+    chosen = {own[index] for index in held_out([examples.rows[index].row.sample_id for index in own], amount)}
+    kept = Examples(rows=[examples.rows[index] for index in sorted(chosen)])
+    rest = [example for index, example in enumerate(examples.rows) if index not in chosen]
     if amount and not len(kept):
         raise DataError(f"stage '{stage.name}': validation.hold_out = {amount} of {len(own)} rows is none; raise it")
     if not rest:
@@ -145,11 +145,11 @@ def batched(examples: Examples, tokens: int) -> list[list[int]]:
     """Row numbers in batches whose padded size stays within `tokens`, short rows first."""
     lengths = examples.lengths
     batches: list[list[int]] = []
-    for place in sorted(range(len(lengths)), key=lambda place: (lengths[place], place)):
-        if batches and (len(batches[-1]) + 1) * lengths[place] <= tokens:
-            batches[-1].append(place)
+    for index in sorted(range(len(lengths)), key=lambda index: (lengths[index], index)):
+        if batches and (len(batches[-1]) + 1) * lengths[index] <= tokens:
+            batches[-1].append(index)
         else:
-            batches.append([place])
+            batches.append([index])
     return batches
 
 
@@ -224,15 +224,15 @@ def measure(
         plain = model.get_base_model() if isinstance(model, PeftModel) else model
         predictions = answers(plain, questions) if questions is not None else []
         losses = loss(plain, held) if held is not None else {}
-    found: dict[str, Any] = summary(predictions) if predictions else {}
+    result: dict[str, Any] = summary(predictions) if predictions else {}
     if predictions:
-        found["undecided_rate"] = found["n_undecided"] / found["n"]
-    return Figures(step=step, steps=steps, **found, **losses, seconds=time.perf_counter() - begun), predictions
+        result["undecided_rate"] = result["n_undecided"] / result["n"]
+    return Figures(step=step, steps=steps, **result, **losses, seconds=time.perf_counter() - begun), predictions
 
 
 def answers(model: PreTrainedModel, questions: Questions) -> list[Prediction]:
     """A judged reply to every question, in the order of the questions."""
-    found: dict[int, Prediction] = {}
+    result: dict[int, Prediction] = {}
     for batch in questions.batches:
         with _attending(model, "sdpa"):
             replies = generation.replies(
@@ -246,14 +246,14 @@ def answers(model: PreTrainedModel, questions: Questions) -> list[Prediction]:
                 max_pixels=questions.max_pixels,
                 type_name=questions.type_name,
             )
-        for (place, _), reply in zip(batch, replies, strict=True):
-            found[place] = judged(
-                questions.samples[place],
+        for (index, _), reply in zip(batch, replies, strict=True):
+            result[index] = judged(
+                questions.samples[index],
                 asdict(reply),
                 plain=questions.plain,
                 relative_tolerance=questions.relative_tolerance,
             )
-    return [found[place] for place in sorted(found)]
+    return [result[index] for index in sorted(result)]
 
 
 @contextmanager
