@@ -1,8 +1,8 @@
 """The eval verb: what students answer to held-out questions, judged and compared.
 
-Every student is asked every question once, greedily, and once more without its images. What was said is kept as it
-was said (student/evaluation/collect_replies.py); judging and measuring go over it at the end, and can go over it
-again. Does not draw the report (student/evaluation/report.py) or decide what is correct (distill.answers).
+Every student is asked every question once, greedily, and once more without its images. Replies are journaled verbatim
+(student/evaluation/collect_replies.py) and scored afterwards; they can be scored again at any time. Does not draw the
+report (student/evaluation/report.py) or decide what is correct (distill.answers).
 """
 
 import time
@@ -51,8 +51,8 @@ def evaluate(
 ) -> Manifest:
     """Ask, judge, compare, report.
 
-    `vllm` and `connect` ask students that are served (asking.Engines). Raises StaleError when an arm's stage is
-    unfinished or settings changed, another InputError for a student that cannot be asked, before any is.
+    `vllm` and `connect` ask students that are served (collect_replies.Engines). Raises StaleError when an arm's stage
+    is unfinished or settings changed, another InputError for a student that cannot be asked, before any is.
     """
     begun = time.perf_counter()
     arms = students.targets(recipe, run)
@@ -69,15 +69,15 @@ def evaluate(
             if same and not changed(folder, manifest.outputs.items()):
                 return manifest
         samples = _questions(recipe)
-        rounds = collect_replies.rounds(recipe, samples)
-        said = collect_replies.said(folder)
-        if manifest is None and said and (before := _settings(folder)) is not None:
+        rounds = collect_replies.question_sets(recipe, samples)
+        replies = collect_replies.read_replies(folder)
+        if manifest is None and replies and (before := _settings(folder)) is not None:
             _require_same(folder, "was begun with", before, fields)
-        if work := collect_replies.unfinished(arms, rounds, said):
+        if work := collect_replies.unfinished(arms, rounds, replies):
             engines = Engines(vllm=vllm, connect=connect)
-            collect_replies.ask(recipe, folder, work, engines, partial(_begin, folder, fields), on_progress)
-            said = collect_replies.said(folder)
-        judged_rounds = [_judged(recipe, arms, each, said) for each in rounds]
+            collect_replies.collect(recipe, folder, work, engines, partial(_begin, folder, fields), on_progress)
+            replies = collect_replies.read_replies(folder)
+        judged_rounds = [_judged(recipe, arms, each, replies) for each in rounds]
         return _finish(
             recipe,
             folder,
@@ -166,15 +166,15 @@ def _questions(recipe: Recipe) -> list[Sample]:
 
 
 def _judged(
-    recipe: Recipe, arms: Mapping[str, EvaluatedStudent], asked: QuestionSet, said: Mapping[Key, Reply]
+    recipe: Recipe, arms: Mapping[str, EvaluatedStudent], asked: QuestionSet, replies: Mapping[Key, Reply]
 ) -> dict[str, list[Prediction]]:
     """By arm, its judged replies to the questions that every arm could be asked, all in the same order."""
-    replies = {
-        arm: {sample.id: said[target.key, asked.without_image, sample.id] for sample in asked.samples}
+    by_arm = {
+        arm: {sample.id: replies[target.key, asked.without_image, sample.id] for sample in asked.samples}
         for arm, target in arms.items()
     }
     askable = [
-        sample for sample in asked.samples if not any("unasked" in of_arm[sample.id] for of_arm in replies.values())
+        sample for sample in asked.samples if not any("unasked" in of_arm[sample.id] for of_arm in by_arm.values())
     ]
     if not askable:
         raise DataError(
@@ -196,7 +196,7 @@ def _judged(
 
     return {
         arm: [{"arm": arm, **judge(sample, of_arm[sample.id])} for sample in askable]
-        for arm, of_arm in replies.items()
+        for arm, of_arm in by_arm.items()
     }
 
 

@@ -110,7 +110,7 @@ def _set_aside(folder: Path) -> None:
 
 
 def chosen(recipe: Recipe, arms: Sequence[str], study: str | None) -> tuple[list[str], dict[str, str]]:
-    """The arms to run, the reference first, and why ready ones that nobody asked for by name are left out."""
+    """The arms to run, the reference first, and why arms that are ready but not asked for by name are left out."""
     settings = recipe.ablate
     skipped: dict[str, str] = {}
     if study is not None:

@@ -128,12 +128,12 @@ def crossed(
     2007, The Annals of Applied Statistics 1(2)). Interval and p are read off the percentiles of the resamples; no p
     is below 2 / (resamples + 1).
 
-    It covers the choice of questions and the luck of training. No bootstrap of crossed effects is exact (McCullagh
-    2000). This one errs to the wide side where runs disagree about single questions at random, as that part of the
-    variance counts up to three times, and to the narrow side where whole runs differ: three seeds know their spread
-    badly, and their resamples have a third less of it than there is. Simulated with three seeds and 300 questions,
-    95 % is 99 % where the accuracies of an arm's runs have a standard deviation of 1 point or less besides chance,
-    93 % at 4 points and 84 % at 10. With one seed an arm, the luck of training is not covered at all.
+    It covers the choice of questions and the variance of training. No bootstrap of crossed effects is exact
+    (McCullagh 2000). This one errs to the wide side where runs disagree about single questions at random, as that
+    part of the variance counts up to three times, and to the narrow side where whole runs differ: three seeds know
+    their spread badly, and their resamples have a third less of it than there is. Simulated with three seeds and 300
+    questions, 95 % is 99 % where the accuracies of an arm's runs have a standard deviation of 1 point or less besides
+    chance, 93 % at 4 points and 84 % at 10. With one seed an arm, the variance of training is not covered at all.
     """
     import numpy as np
 

@@ -1,6 +1,6 @@
 """Row numbers to the inputs of one pass: token ids, positions, labelled places, images.
 
-Rows that share a line are told apart by positions that restart, and by their bounds for attention that takes these
+Rows that share a line are separated by positions that restart, and by their bounds for attention that takes these
 (student/models/attention.py). Lines of different lengths are padded on the right without an attention mask: causal
 attention never looks at what comes later. Does not choose which rows share a pass (student/data/batch_plan.py).
 """
@@ -54,7 +54,7 @@ class Collator:
     ) -> None:
         """`line_tokens`: pack rows into lines of that many tokens (a longer row has its own); None: a line a row.
 
-        `bounds`: all rows share one line and attention is told their bounds. `positions`: for students with more than
+        `bounds`: all rows share one line and attention gets their bounds. `positions`: for students with more than
         one axis of positions.
         """
         self._examples = examples

@@ -1,9 +1,9 @@
 """Byte strings by name in one growing file, shared by the processes of a run: a cache that survives kills.
 
-A shelf is a folder with `data.bin` and `index.jsonl`. An entry counts once its index line is whole, and is given back
-only when its bytes have the checksum that the line states, so what a kill or a power cut tore is computed anew, never
-read. One process writes at a time, any number read; dataloader workers may do both. Does not know what the bytes mean
-(student/data/images.py, student/data/image_tokens.py), and nothing depends on it: a shelf may be deleted at any time
+The cache is a folder with `data.bin` and `index.jsonl`. An entry counts once its index line is whole, and is given
+back only when its bytes have the checksum that the line states: what a kill or a power cut tore is computed anew,
+never read. One process writes at a time, any number read; dataloader workers may do both. Does not know what the
+bytes mean (student/data/images.py, student/data/image_tokens.py). Nothing depends on it: the folder may be deleted
 between runs.
 """
 
@@ -132,7 +132,7 @@ class DiskCache:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Hold the shelf for this process. The lock is the process's own: it dies with it, forks do not share it."""
+        """Lock the cache for this process. The lock is the process's own: it dies with it, forks do not share it."""
         fcntl.lockf(self._index, fcntl.LOCK_EX)
         try:
             yield

@@ -92,15 +92,15 @@ class TokenStore:
     full = False
     """Nothing has to be computed: reading tokens is no work for processes of its own."""
 
-    def __init__(self, shelf: DiskCache) -> None:
-        self._shelf = shelf
+    def __init__(self, cache: DiskCache) -> None:
+        self._cache = cache
 
     def features(self, ref: ImageRef, max_pixels: int) -> Features:
         """`pixel_values`: float[tokens, width], and what else the model wants to know of an image."""
-        result = self._shelf.get(ref.sha256)
+        result = self._cache.get(ref.sha256)
         if result is None:
             raise StorageError(
-                f"{self._shelf.folder}: the tokens of image {ref.sha256[:12]} are damaged or gone; run the same "
+                f"{self._cache.folder}: the tokens of image {ref.sha256[:12]} are damaged or gone; run the same "
                 "command again, which computes them anew"
             )
         return unpack(*result)
@@ -225,20 +225,20 @@ def token_store(
     `folder`: where the caches of a run lie. `on_image` hears how many are done. Raises ModelError when the model
     makes another number of tokens of an image than its processor writes.
     """
-    shelf = DiskCache(folder / f"tokens-{_identity(model, parts, store)[:16]}", max_bytes=max_bytes)
+    cache = DiskCache(folder / f"tokens-{_identity(model, parts, store)[:16]}", max_bytes=max_bytes)
     store.prepare(refs, max_pixels)
     images = list({ref.sha256: ref for ref in refs}.values())
     # Reading all of them finds what a power cut spoiled, while there is still a tower at hand.
-    missing = [ref for ref in images if shelf.get(ref.sha256) is None]
+    missing = [ref for ref in images if cache.get(ref.sha256) is None]
     done = len(images) - len(missing)
     on_image(done, len(images))
     for group in _groups(missing, store, max_pixels):
-        _compute(model, store, group, shelf, image_id, max_pixels)
+        _compute(model, store, group, cache, image_id, max_pixels)
         done += len(group)
         on_image(done, len(images))
     if images:
-        _attach(model, shelf)
-    return TokenStore(shelf)
+        _attach(model, cache)
+    return TokenStore(cache)
 
 
 def _groups(
@@ -264,7 +264,7 @@ def _compute(
     model: PreTrainedModel,
     store: ImageStore,
     group: Sequence[tuple[ImageRef, Features]],
-    shelf: DiskCache,
+    cache: DiskCache,
     image_id: int,
     max_pixels: int,
 ) -> None:
@@ -286,12 +286,12 @@ def _compute(
             f"{sum(counts)}; {_WAY_OUT}"
         )
     form = {"width": layers[0].shape[-1], "listed": isinstance(made.pooler_output, list | tuple)}
-    shelf.put(_FORM, [], form)
+    cache.put(_FORM, [], form)
     for (ref, features), own in zip(group, torch.split(tokens, counts), strict=True):
         rest = {name: value for name, value in features.items() if name not in (_PIXELS, _MASK)}
-        if not shelf.put(ref.sha256, *pack({_PIXELS: own, **rest})):
+        if not cache.put(ref.sha256, *pack({_PIXELS: own, **rest})):
             raise StorageError(
-                f"{shelf.folder}: no room for the tokens of all images ({shelf.bytes / 1e9:.1f} GB written); free "
+                f"{cache.folder}: no room for the tokens of all images ({cache.bytes / 1e9:.1f} GB written); free "
                 "space, or set student.image_tokens = 'off'"
             )
 
@@ -316,10 +316,10 @@ def _of_pixels(inner: Any) -> Callable[..., Any]:
     return bound
 
 
-def _attach(model: PreTrainedModel, shelf: DiskCache) -> None:
+def _attach(model: PreTrainedModel, cache: DiskCache) -> None:
     """Let the model take tokens, known by their three axes, in the place of pixels, which have two, four or five."""
     inner = _inner(model)
-    result = shelf.get(_FORM)
+    result = cache.get(_FORM)
     assert result is not None
     width, listed = result[1]["width"], result[1]["listed"]
     of_pixels = _of_pixels(inner)

@@ -101,7 +101,7 @@ class ImageStore:
         self._kept: dict[str, Features] = {}
         self._folder = folder
         self._disk_bytes = disk_bytes
-        self._shelf: DiskCache | None = None
+        self._cache: DiskCache | None = None
         self._expansions: dict[tuple[int, int], tuple[int, ...]] = {}
         self._sizes: dict[str, tuple[int, int]] = {}
         self._areas: dict[str, int] = {}
@@ -116,10 +116,10 @@ class ImageStore:
 
     @property
     def facts(self) -> dict[str, int]:
-        """How many images lie where, for whoever watches; nothing where all are in memory."""
-        shelf = self._shelf if self._shelf is not None else ()
+        """Number of images by place; empty when all are in memory."""
+        cache = self._cache if self._cache is not None else ()
         elsewhere = [name for name in self._sizes if name not in self._kept]
-        on_disk = sum(name in shelf for name in elsewhere)
+        on_disk = sum(name in cache for name in elsewhere)
         counts = {"images on disk": on_disk, "images not kept": len(elsewhere) - on_disk}
         return {name: count for name, count in counts.items() if count}
 
@@ -128,7 +128,7 @@ class ImageStore:
         result = self._kept.get(ref.sha256)
         if result is not None:
             return result
-        if self._shelf is not None and (packed := self._shelf.get(ref.sha256)) is not None:
+        if self._cache is not None and (packed := self._cache.get(ref.sha256)) is not None:
             return unpack(*packed)
         try:
             image = load(ref, max_pixels=max_pixels)
@@ -188,7 +188,7 @@ class ImageStore:
             data = _read_bytes(ref)
             width, height = image_files.size(data, max_pixels=max_pixels)
             size = _size(ref, (width, height))
-            shelved = self._shelf is not None and ref.sha256 in self._shelf
+            shelved = self._cache is not None and ref.sha256 in self._cache
             wanted = self._has_room() and not shelved
             image = _decode(ref, data, max_pixels) if wanted else None
             with self._lock:
@@ -204,17 +204,17 @@ class ImageStore:
             return None
 
     def _has_room(self) -> bool:
-        return not self.full or (self._shelf is not None and not self._shelf.full)
+        return not self.full or (self._cache is not None and not self._cache.full)
 
     def _open_shelf(self) -> None:
-        """Open the shelf of this processor's images once memory is full; those of other settings go."""
-        if self._shelf is not None or self._folder is None or not self._disk_bytes:
+        """Open the cache of this processor's images once memory is full; those of other settings go."""
+        if self._cache is not None or self._folder is None or not self._disk_bytes:
             return
         path = self._folder / f"images-{processor_fingerprint(self.processor)[:16]}"
         for other in self._folder.glob("images-*"):
             if other != path:
                 shutil.rmtree(other, ignore_errors=True)
-        self._shelf = DiskCache(path, max_bytes=self._disk_bytes)
+        self._cache = DiskCache(path, max_bytes=self._disk_bytes)
 
     def _expand(self, image: Any) -> tuple[int, ...]:
         made = self.processor(text=image_token(self.processor), images=[image], add_special_tokens=False)
@@ -233,8 +233,8 @@ class ImageStore:
         # In this order: threads that look at images meanwhile always see a place where there is one.
         self._open_shelf()
         self.full = True
-        if self._shelf is not None and not self._shelf.full:
-            self._shelf.put(name, *pack(features))
+        if self._cache is not None and not self._cache.full:
+            self._cache.put(name, *pack(features))
 
     def _make(self, image: Any) -> Features:
         """Features with raw pixels where they can be normalised later, else as the processor makes them."""

@@ -81,7 +81,7 @@ def gathered(model: nn.Module) -> Iterator[None]:
         model.reshard()
 
 
-def whole(tensor: torch.Tensor) -> torch.Tensor:
+def gather_tensor(tensor: torch.Tensor) -> torch.Tensor:
     """A tensor itself, or put together from its shards, for which every process has to ask at once."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
@@ -92,18 +92,18 @@ def fill(parameter: torch.Tensor, value: torch.Tensor) -> None:
         parameter.copy_(_like(value, parameter))
 
 
-def whole_state(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+def gather_optimizer_state(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
     """An optimizer's state of whole tensors, for which every process has to ask at once."""
     result = optimizer.state_dict()
     state = {
-        number: {name: whole(value) if torch.is_tensor(value) else value for name, value in values.items()}
+        number: {name: gather_tensor(value) if torch.is_tensor(value) else value for name, value in values.items()}
         for number, values in result["state"].items()
     }
     return {**result, "state": state}
 
 
 def fill_state(optimizer: torch.optim.Optimizer, saved: Mapping[str, Any]) -> None:
-    """Give an optimizer the state that `whole_state` gave, of which this process may keep a share."""
+    """Give an optimizer the state that `gather_optimizer_state` gave, of which this process may keep a share."""
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     state = {
         number: {

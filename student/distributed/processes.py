@@ -59,7 +59,7 @@ def local_count() -> int:
 
 
 def launcher_shards() -> bool:
-    """Whether `accelerate launch` was told to use FSDP, of which accelerate itself then hears no more.
+    """Whether `accelerate launch` is set to use FSDP, of which accelerate itself then hears no more.
 
     Its own wrapping puts every weight into float32 and does nothing on a CPU. Raises InputError for DeepSpeed.
     """

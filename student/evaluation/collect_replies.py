@@ -1,8 +1,8 @@
-"""What the students of an evaluation say: every question once, and once more without its images; journaled.
+"""Collect the replies of the students of an evaluation, with and without images, in a journal.
 
-A reply is kept as it was said, under the key of its student, so that judging and measuring anew asks nothing and an
-interrupted evaluation goes on where it stopped. Does not judge (student/inference/scoring.py) and starts no server:
-whoever calls hands in what does.
+Replies are journaled verbatim under the key of their student, so scoring again asks nothing, and an interrupted
+evaluation resumes. Does not score (student/inference/scoring.py) and starts no server: the caller passes a function
+that does.
 """
 
 import gc
@@ -34,7 +34,7 @@ UNASKED = "image_token_in_text"
 """Why a student cannot be asked a question: it holds the student's own mark of an image."""
 _EXPORT = ".export"
 _CHUNK = 128
-"""Questions handed to a server at once; what it said to them is durable then."""
+"""Questions sent to a server at once; their replies are durable afterwards."""
 
 Reply = dict[str, Any]
 """The fields of generation.Reply, and `seconds`: of its batch's wall clock an equal part, from a server its own."""
@@ -49,7 +49,7 @@ class ServedExport(Protocol):
 
 
 class RemoteServer(Protocol):
-    """A server of somebody else, found well."""
+    """A server managed elsewhere that passed its health check."""
 
     @property
     def ask(self) -> Callable[[Sequence[Sample], Callable[[Sample, Any], None]], None]:
@@ -59,7 +59,7 @@ class RemoteServer(Protocol):
 Serve = Callable[..., AbstractContextManager[ServedExport]]
 """serve(checkpoint, arguments=..., max_new_tokens=..., max_pixels=...); the arguments are vLLM's options by name."""
 Connect = Callable[..., AbstractContextManager[RemoteServer]]
-"""connect(name, student, max_new_tokens=..., max_pixels=...); raises ModelError for a server that is not well."""
+"""connect(name, student, max_new_tokens=..., max_pixels=...); raises ModelError for an unhealthy server."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,10 +89,10 @@ class Engines:
 
 Key = tuple[str, bool, str]
 """A student's key, whether the images were left out, and the question's id."""
-Told = Callable[[QuestionSet, Sequence[tuple[Sample, Reply]]], None]
+OnReplies = Callable[[QuestionSet, Sequence[tuple[Sample, Reply]]], None]
 
 
-def rounds(recipe: Recipe, samples: Sequence[Sample]) -> list[QuestionSet]:
+def question_sets(recipe: Recipe, samples: Sequence[Sample]) -> list[QuestionSet]:
     """The questions as they are, and those that have images without them where the recipe wants it."""
     result = [QuestionSet(samples=samples, without_image=False)]
     blind = [replace(sample, images=()) for sample in samples if sample.images]
@@ -101,7 +101,7 @@ def rounds(recipe: Recipe, samples: Sequence[Sample]) -> list[QuestionSet]:
     return result
 
 
-def said(folder: Path) -> dict[Key, Reply]:
+def read_replies(folder: Path) -> dict[Key, Reply]:
     """Every reply in the journal, whose damaged lines are set aside.
 
     One with `unasked` stands for a question that its student cannot be asked.
@@ -135,7 +135,7 @@ def unfinished(
     return list(work.values())
 
 
-def ask(
+def collect(
     recipe: Recipe,
     folder: Path,
     work: Sequence[Work],
@@ -163,13 +163,13 @@ def ask(
         journal = stack.enter_context(Journal(folder / REPLIES))
         session = Session()
         for each in work:
-            told = _teller(each, journal, on_progress)
+            on_replies = _recorder(each, journal, on_progress)
             if each.target.server is not None:
-                _of_somebody(attached[each.target.arm], each, told)
+                _ask_remote(attached[each.target.arm], each, on_replies)
             elif serve is not None:
-                _exported(recipe, folder, each, serve, limits, told)
+                _ask_exported(recipe, folder, each, serve, limits, on_replies)
             else:
-                _embedded(recipe, each, session, told)
+                _ask_embedded(recipe, each, session, on_replies)
 
 
 def _connection(
@@ -188,11 +188,11 @@ def _vllm(recipe: Recipe, engines: Engines) -> Callable[[], Serve]:
     return engines.vllm
 
 
-def _teller(work: Work, journal: Journal, on_progress: ProgressCallback) -> Told:
-    """What is told of each reply: the journal, and whoever watches."""
+def _recorder(work: Work, journal: Journal, on_progress: ProgressCallback) -> OnReplies:
+    """A function that journals replies and reports progress."""
     done = {each.without_image: len(each.samples) - len(ids) for each, ids in work.missing}
 
-    def told(asked: QuestionSet, replies: Sequence[tuple[Sample, Reply]]) -> None:
+    def on_replies(asked: QuestionSet, replies: Sequence[tuple[Sample, Reply]]) -> None:
         for sample, reply in replies:
             key = {"student": work.target.key, "without_image": asked.without_image, "sample_id": sample.id}
             journal.append({**key, **reply})
@@ -202,10 +202,10 @@ def _teller(work: Work, journal: Journal, on_progress: ProgressCallback) -> Told
         if replies:
             on_progress(Progress(stage=stage, done=done[asked.without_image], total=total, unit="questions"))
 
-    return told
+    return on_replies
 
 
-def _embedded(recipe: Recipe, work: Work, session: Session, told: Told) -> None:
+def _ask_embedded(recipe: Recipe, work: Work, session: Session, on_replies: OnReplies) -> None:
     """Ask in this process, batch by batch. Batches don't depend on what is missing, so neither do replies."""
     import torch
 
@@ -220,7 +220,7 @@ def _embedded(recipe: Recipe, work: Work, session: Session, told: Told) -> None:
     encoder = Encoder(processor, end_ids(student))
     store = _store(work.target, session, processor, student.dtype)
     max_pixels = recipe.data[recipe.eval.data].max_pixels
-    for asked, batch, wanted in _batches(recipe, work, encoder, store, told):
+    for asked, batch, wanted in _batches(recipe, work, encoder, store, on_replies):
         begun = time.perf_counter()
         with quiet():
             replies = generation.replies(
@@ -235,7 +235,7 @@ def _embedded(recipe: Recipe, work: Work, session: Session, told: Told) -> None:
                 type_name=type_name(student),
             )
         seconds = (time.perf_counter() - begun) / len(batch)
-        told(
+        on_replies(
             asked,
             [
                 (asked.samples[index], {**asdict(reply), "seconds": seconds})
@@ -246,11 +246,11 @@ def _embedded(recipe: Recipe, work: Work, session: Session, told: Told) -> None:
 
 
 def _batches(
-    recipe: Recipe, work: Work, encoder: Any, store: "ImageStore", told: Told
+    recipe: Recipe, work: Work, encoder: Any, store: "ImageStore", on_replies: OnReplies
 ) -> Iterator[tuple[QuestionSet, list[tuple[int, list[int]]], frozenset[str]]]:
     """The batches that hold something missing, with what is missing of their round.
 
-    Questions that this student cannot be asked are told of as such, once the round is through.
+    Questions that this student cannot be asked are recorded as such at the end of the round.
     """
     from student.inference import generation
 
@@ -269,7 +269,7 @@ def _batches(
             seen |= ids
             if ids & missing:
                 yield asked, batch, missing
-        told(
+        on_replies(
             asked,
             [
                 (sample, {"unasked": UNASKED})
@@ -289,7 +289,9 @@ def _store(target: EvaluatedStudent, session: Session, processor: Any, dtype: An
     return session.store
 
 
-def _exported(recipe: Recipe, folder: Path, work: Work, serve: Serve, limits: Mapping[str, int], told: Told) -> None:
+def _ask_exported(
+    recipe: Recipe, folder: Path, work: Work, serve: Serve, limits: Mapping[str, int], on_replies: OnReplies
+) -> None:
     """Export the student below `folder`, have it served while it is asked, and remove the export."""
     from student.data.encode import Encoder
     from student.export import convert
@@ -304,7 +306,7 @@ def _exported(recipe: Recipe, folder: Path, work: Work, serve: Serve, limits: Ma
     store = _store(work.target, Session(), processor, student.dtype)
     chunks: list[tuple[QuestionSet, list[Sample]]] = []
     longest = 0
-    for asked, batch, missing in _batches(recipe, work, encoder, store, told):
+    for asked, batch, missing in _batches(recipe, work, encoder, store, on_replies):
         wanted = [asked.samples[at] for at, _ in batch if asked.samples[at].id in missing]
         longest = max(longest, *(len(ids) for _, ids in batch))
         if chunks and chunks[-1][0] is asked and len(chunks[-1][1]) + len(wanted) <= _CHUNK:
@@ -327,7 +329,7 @@ def _exported(recipe: Recipe, folder: Path, work: Work, serve: Serve, limits: Ma
                 answers = server.ask(wanted)
                 seconds = (time.perf_counter() - begun) / len(wanted)
                 replies = [generation.reply_of(ids, encoder, processor.tokenizer) for _, ids in answers]
-                told(
+                on_replies(
                     asked,
                     [
                         (sample, {**asdict(reply), "seconds": seconds})
@@ -347,14 +349,14 @@ def _native(target: EvaluatedStudent, student: Any) -> Any:
         raise ModelError(f'arm {target.arm}: {error}; set eval.engine = "embedded"') from None
 
 
-def _of_somebody(attached: RemoteServer, work: Work, told: Told) -> None:
+def _ask_remote(attached: RemoteServer, work: Work, on_replies: OnReplies) -> None:
     """Ask a served student, whose tokenizer is not known: tokens are what the server says."""
     for asked, missing in work.missing:
 
-        def tell(sample: Sample, answer: Any, asked: QuestionSet = asked) -> None:
-            told(asked, [(sample, _counted(answer))])
+        def on_answer(sample: Sample, answer: Any, asked: QuestionSet = asked) -> None:
+            on_replies(asked, [(sample, _counted(answer))])
 
-        attached.ask([sample for sample in asked.samples if sample.id in missing], tell)
+        attached.ask([sample for sample in asked.samples if sample.id in missing], on_answer)
 
 
 def _counted(answer: Any) -> Reply:

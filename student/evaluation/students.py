@@ -48,7 +48,7 @@ class EvaluatedStudent:
     revision: str | None = None
     adapter: Path | None = None
     server: AnyStudent | None = None
-    """Where it is asked, when somebody else serves it."""
+    """The server that it is asked at, if it is served elsewhere."""
     foreign: bool = False
     """Whether its processor may be another than that of the recipe's student."""
 
@@ -127,16 +127,20 @@ def _base(recipe: Recipe, arm: str) -> EvaluatedStudent:
 
 def _elsewhere(recipe: Recipe, arm: str, student: AnyStudent) -> EvaluatedStudent:
     where = f"eval.students.{arm}"
-    told = {name: value for name, value in affecting(student, "eval").items() if value is not None}
+    settings = {name: value for name, value in affecting(student, "eval").items() if value is not None}
     if student.base_url is not None:
-        # A server is the same whoever asks it: its password is neither shown nor part of what it is.
-        told["base_url"] = redact.url(student.base_url)
+        # The password is not part of a server's identity and is not shown.
+        settings["base_url"] = redact.url(student.base_url)
         identity = {"base_url": redact.url(student.base_url).rstrip("/"), "model": student.model}
         return EvaluatedStudent(
             arm=arm,
             what=student.model,
             key=fingerprint(identity),
-            facts={"source": f"{identity['model']} at {identity['base_url']}", "student": told, "note": SERVED_NOTE},
+            facts={
+                "source": f"{identity['model']} at {identity['base_url']}",
+                "student": settings,
+                "note": SERVED_NOTE,
+            },
             server=student,
             foreign=True,
         )
@@ -155,7 +159,7 @@ def _elsewhere(recipe: Recipe, arm: str, student: AnyStudent) -> EvaluatedStuden
         key=fingerprint(identity),
         facts={
             "source": " + ".join([student.model, *([student.adapter] if student.adapter else [])]),
-            "student": told | digests,
+            "student": settings | digests,
         },
         model=name if folder is None else str(folder),
         revision=student.revision,

@@ -161,7 +161,7 @@ def save(model: PreTrainedModel, processor: ProcessorMixin, directory: Path) -> 
     A form that vLLM serves through its Transformers backend gets an image processor that counts right.
     """
     for config in (model.config, model.config.get_text_config()):
-        config._name_or_path = ""  # a place on the disk of whoever trained it
+        config._name_or_path = ""  # a path on the machine that trained it
     model.save_pretrained(directory)
     processor.save_pretrained(directory)
     give_usual_modes(directory)

@@ -1,7 +1,7 @@
 """Proof that an exported student is the one that was trained, and that a server of it says what transformers says.
 
 First weights and logits: export against run, run against what the stage started from, merged against adapter. Then
-greedy replies, token by token. Does not start a server: whoever calls hands in a function that asks one.
+greedy replies, token by token. Does not start a server: the caller passes a function that asks one.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -102,7 +102,7 @@ def verify(
         "versions": versions("torch", "transformers", "peft"),
     }
 
-    def told(what: str, done: int) -> None:
+    def on_done(what: str, done: int) -> None:
         on_progress(Progress(stage=f"verify {what}", done=done, total=len(samples), unit="prompts"))
 
     try:
@@ -110,7 +110,7 @@ def verify(
         report["checks"] = [asdict(check) for check in checks]
         _require(out, checks)
         student = ComparedStudent(recipe, out, samples, source)
-        expected = student.replies(lambda done: told("transformers", done))
+        expected = student.replies(lambda done: on_done("transformers", done))
         arguments = {
             **convert.server_arguments(out),
             "dtype": report["dtype"],
@@ -121,7 +121,7 @@ def verify(
         with serve(out, arguments=arguments, **limits) as server:
             report["server"] = {"engine": server.engine, "arguments": arguments}
             served = server.ask(samples)
-        told("vllm", len(samples))
+        on_done("vllm", len(samples))
         replies = student.compare(expected, served)
         report["replies"] = replies
         checks = _reply_checks(replies, exact=report["dtype"] == "float32")

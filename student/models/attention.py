@@ -1,7 +1,7 @@
 """Attention for packed lines: every row attends to itself alone, and no mask is made.
 
 On a CPU each row is one call of torch's causal attention; on a GPU torch's varlen kernel takes all rows at once.
-Rows are told by their bounds (`cu_seq_lens_q`), which the models hand down to every layer.
+Rows are separated by their bounds (`cu_seq_lens_q`), which the models hand down to every layer.
 """
 
 import inspect

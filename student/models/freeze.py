@@ -3,7 +3,7 @@
 Tensors belong to a role: tower, projector or language (everything that is neither of the first two). The tower
 is never trained: it stays in eval mode and runs under no_grad even when gradient checkpointing asks every
 embedding for gradients, so no graph is ever built through it. The same holds for a projector that is not trained.
-Does not prove it (student/training/freeze_checks.py) nor make adapters (student/models/lora.py).
+Does not check it (student/training/freeze_checks.py) nor make adapters (student/models/lora.py).
 """
 
 from collections.abc import Iterator, Sequence

@@ -17,6 +17,6 @@ def pad_id(processor: Any) -> int:
 
 
 def type_name(model: Any) -> str | None:
-    """The input by which a model wants to be told which tokens are image tokens, if it does."""
+    """The input that marks image tokens, for models that take one."""
     names = inspect.signature(type(model).forward).parameters
     return next((name for name in ("mm_token_type_ids", "token_type_ids") if name in names), None)

@@ -20,7 +20,7 @@ class StartModels:
     def __init__(self) -> None:
         self._kept: tuple[Path | None, Any, Any] | None = None
 
-    def take(self, recipe: Recipe, start: Path | None, *, again: bool) -> tuple[Any, Any]:
+    def get(self, recipe: Recipe, start: Path | None, *, again: bool) -> tuple[Any, Any]:
         """Model and processor of the finished stage's folder `start` (None: the recipe's student).
 
         `again`: another stage will ask for the same.

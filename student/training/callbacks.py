@@ -8,7 +8,7 @@ from torch import nn
 from transformers import TrainerCallback
 
 from student.models.siq_vl import Parts
-from student.training.freeze_checks import TowerWatch, prove, prove_state
+from student.training.freeze_checks import TowerWatch, check_frozen, check_optimizer_state
 from student.training.interrupts import Interrupts
 from student.validation.early_stopping import EarlyStopping
 
@@ -58,11 +58,11 @@ class Proof(TrainerCallback):  # type: ignore[misc]
         self, args: Any, state: Any, control: Any, *, model: nn.Module, optimizer: Any, **_: Any
     ) -> None:
         if self._watch is not None:
-            prove(model, self._parts, self._train, dtype=self._dtype, watch=self._watch, optimizer=optimizer)
+            check_frozen(model, self._parts, self._train, dtype=self._dtype, watch=self._watch, optimizer=optimizer)
             self._watch.close()
             self._watch = None
 
     def on_step_end(self, args: Any, state: Any, control: Any, *, model: nn.Module, optimizer: Any, **_: Any) -> None:
         if not self._stepped:
-            prove_state(model, optimizer)
+            check_optimizer_state(model, optimizer)
             self._stepped = True

@@ -31,7 +31,7 @@ def last_checkpoint(folder: Path) -> Path | None:
     result: list[tuple[int, Path]] = []
     for path in folder.glob(f"{PREFIX}*"):
         step = path.name.removeprefix(PREFIX)
-        if not step.isdecimal():  # a copy that somebody made
+        if not step.isdecimal():  # a copy made by hand
             continue
         if (path / COMPLETE).is_file():
             result.append((int(step), path))

@@ -12,7 +12,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from distill.errors import DistillError
-from student.distributed.fsdp import whole as whole_tensor
+from student.distributed.fsdp import gather_tensor
 from student.models.freeze import LANGUAGE, TOWER, closed, plain_model, plain_name, role_of
 from student.models.lora import ADAPTER_MARK, is_quantized
 from student.models.siq_vl import Parts
@@ -65,7 +65,7 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
             yield from _tensors(item)
 
 
-def prove(
+def check_frozen(
     model: nn.Module,
     parts: Parts,
     train: Sequence[str],
@@ -93,8 +93,8 @@ def prove(
     for name, buffer in model.named_buffers():
         if buffer.requires_grad:
             raise DistillError(f"freeze broken: {name} is a buffer but asks for a gradient")
-    _prove_head(model)
-    _prove_modes(model, parts)
+    _check_head(model)
+    _check_modes(model, parts)
     if not some_gradient:
         raise DistillError("nothing is trained: no trainable tensor has a gradient after the first step")
     if watch is not None and watch.tracked:
@@ -132,7 +132,7 @@ def _misplaced(name: str, parameter: nn.Parameter, parts: Parts) -> str | None:
     return "is in 4 bits outside the language model" if is_quantized(parameter) and not inside else None
 
 
-def _prove_head(model: nn.Module) -> None:
+def _check_head(model: nn.Module) -> None:
     plain = plain_model(model)
     head = plain.get_output_embeddings() if isinstance(plain, PreTrainedModel) else None
     for name, parameter in head.named_parameters() if head is not None else ():
@@ -140,7 +140,7 @@ def _prove_head(model: nn.Module) -> None:
             raise DistillError(f"freeze broken: the output head has an adapter or lies in 4 bits ({name})")
 
 
-def _prove_modes(model: nn.Module, parts: Parts) -> None:
+def _check_modes(model: nn.Module, parts: Parts) -> None:
     plain = plain_model(model)
     names = {id(module): name for name, module in plain.named_modules()}
     for boundary in closed(plain, parts):
@@ -149,7 +149,7 @@ def _prove_modes(model: nn.Module, parts: Parts) -> None:
                 raise DistillError(f"freeze broken: {names[id(module)]} is frozen but in training mode")
 
 
-def prove_state(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+def check_optimizer_state(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
     """Raise DistillError naming the first frozen tensor the optimizer keeps state of. To be called after a step."""
     kept = {id(tensor) for tensor in optimizer.state}
     for name, parameter in model.named_parameters():
@@ -184,7 +184,7 @@ def by_role(digests: Mapping[str, str], parts: Parts) -> dict[str, str]:
 
 def _sha256(tensor: torch.Tensor) -> str:
     digest = hashlib.sha256(f"{tensor.dtype}\0{tuple(tensor.shape)}\0".encode())
-    digest.update(whole_tensor(tensor.detach()).cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+    digest.update(gather_tensor(tensor.detach()).cpu().contiguous().flatten().view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 

@@ -29,7 +29,7 @@ def require_saved(run: Path, stage: str, *, digests: bool = False) -> None:
         require_whole(folder, manifest, below=f"{MODEL}/", digests=digests, remedy=remedy)
 
 
-def whole(student: Any, recipe: Recipe, stage: Stage, start: Path | None, parts: "Parts") -> Any:
+def gather_student(student: Any, recipe: Recipe, stage: Stage, start: Path | None, parts: "Parts") -> Any:
     """The student itself; if it is spread over processes, in the main one the start model with what was trained."""
     from student.distributed import fsdp
     from student.models import freeze
@@ -39,7 +39,7 @@ def whole(student: Any, recipe: Recipe, stage: Stage, start: Path | None, parts:
     trained: dict[str, Any] = {}
     for name, parameter in student.named_parameters():
         if parameter.requires_grad:
-            value = fsdp.whole(parameter.detach())
+            value = fsdp.gather_tensor(parameter.detach())
             trained |= {name: value.cpu()} if processes.is_main() else {}
     if not processes.is_main():
         return None
@@ -49,7 +49,7 @@ def whole(student: Any, recipe: Recipe, stage: Stage, start: Path | None, parts:
     return made
 
 
-def save(folder: Path, student: Any, processor: Any, parts: "Parts", *, merged: bool) -> None:
+def save_stage_model(folder: Path, student: Any, processor: Any, parts: "Parts", *, merged: bool) -> None:
     """Write the whole student under a temporary name, then rename it; `merged`: its adapters too, apart."""
     from student.models import lora
     from student.training.checkpoints import give_usual_modes, refused_writes
@@ -62,7 +62,7 @@ def save(folder: Path, student: Any, processor: Any, parts: "Parts", *, merged: 
             lora.save(student, folder / ADAPTER, parts.projector)
             give_usual_modes(folder / ADAPTER)
             student = lora.merge(student)
-        # Trainers switch the cache off in the model's own settings; whoever loads it wants to generate.
+        # Trainers switch the cache off in the model's own settings; a loaded student is to generate.
         for config in (student.config, student.config.get_text_config()):
             config.use_cache = True
         student.save_pretrained(partial)

@@ -13,5 +13,5 @@ if TYPE_CHECKING:
 class Session:
     """What stages of one command share: resized images, and the model that several start from."""
 
-    bases: StartModels = field(default_factory=StartModels)
+    start_models: StartModels = field(default_factory=StartModels)
     store: "ImageStore | None" = None

@@ -129,7 +129,7 @@ class StageRun:
     def load_model(self, *, again: bool) -> None:
         """Load the start model; `again`: a later stage of this command starts from the same."""
         with quiet():
-            self.model, self.processor = self.session.bases.take(self.recipe, self.start, again=again)
+            self.model, self.processor = self.session.start_models.get(self.recipe, self.start, again=again)
         self.parts = parts(self.model)
 
     def read_rows(self) -> None:
@@ -313,10 +313,10 @@ class StageRun:
     def save_model(self) -> None:
         """Gather the student in the main process, and write it and its adapters there."""
         with quiet():
-            student = saved_model.whole(self.student, self.recipe, self.stage, self.start, self.parts)
+            student = saved_model.gather_student(self.student, self.recipe, self.stage, self.start, self.parts)
             if processes.is_main():
                 merged = self.stage.lora is not None
-                saved_model.save(self.folder, student, self.processor, self.parts, merged=merged)
+                saved_model.save_stage_model(self.folder, student, self.processor, self.parts, merged=merged)
 
     def write_manifest(self) -> Manifest:
         """Write the manifest, in the main process: the stage is finished."""
@@ -348,7 +348,7 @@ class StageRun:
         files = [*(folder / MODEL).iterdir(), folder / METRICS, folder / PARTS]
         files += [*(folder / ADAPTER).iterdir()] if stage.lora else []
         files += [folder / COVERAGE] if stage.distill else []
-        files += [path for path in early_stopping.files(folder) if path.is_file()] if stage.validation else []
+        files += [path for path in early_stopping.output_files(folder) if path.is_file()] if stage.validation else []
         return sorted(files)
 
     def _report(self, step: str, done: int, total: int, unit: str, facts: Mapping[str, Any]) -> None:

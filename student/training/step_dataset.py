@@ -41,7 +41,7 @@ class StepFeed:
     plan: BatchPlan
     data: "StepData"
     groups: list[str]
-    """Teachers and sources, under which losses and tokens are told apart."""
+    """Teachers and sources: losses and tokens are reported for each."""
 
 
 def feed(
@@ -193,8 +193,8 @@ class StepData(Dataset[dict[str, Any]]):
         be learned less than the rest.
         """
         assert self._distributions is not None and self._distil is not None
-        told = [self._distributions.of(row, len(self._examples.rows[row].kinds)) for row in layout.rows]
-        ids, logprobs = (np.concatenate(tables) for tables in zip(*told, strict=True))
+        tables_by_row = [self._distributions.of(row, len(self._examples.rows[row].kinds)) for row in layout.rows]
+        ids, logprobs = (np.concatenate(tables) for tables in zip(*tables_by_row, strict=True))
         weights = counted * np.float32(self._distil.weight) * (ids >= 0).any(axis=1)
         return {"ids": ids.astype(np.int64), "logprobs": logprobs, "weights": weights}
 

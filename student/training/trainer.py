@@ -84,7 +84,7 @@ def fit(
             processing_class=processor,
             feed=feed,
             projector=plain_model(model).get_submodule(parts.projector),
-            meter=MetricsLog(on_log, feed.groups, rate=matmul_rate(device, dtype)),
+            metrics_log=MetricsLog(on_log, feed.groups, rate=matmul_rate(device, dtype)),
             watch=watch,
         )
         trainer.remove_callback(PrinterCallback)
@@ -107,10 +107,16 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
     control: Any
 
     def __init__(
-        self, *, feed: StepFeed, meter: MetricsLog, projector: nn.Module, watch: EarlyStopping | None, **kwargs: Any
+        self,
+        *,
+        feed: StepFeed,
+        metrics_log: MetricsLog,
+        projector: nn.Module,
+        watch: EarlyStopping | None,
+        **kwargs: Any,
     ) -> None:
         self._feed, self._projector = feed, projector
-        self._meter, self._watch = meter, watch
+        self._metrics_log, self._watch = metrics_log, watch
         self._interrupts = Interrupts()
         self._loader: DataLoader[Any] | None = None
         self.stopper = StopWhenAsked(self._interrupts)
@@ -130,8 +136,8 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
         best = processes.share(self._watch.best) if self._watch is not None else None
         if best is not None:
             self._load_from_checkpoint(str(best))
-        assert self._meter.last is not None
-        return self._meter.last
+        assert self._metrics_log.last is not None
+        return self._metrics_log.last
 
     def _train_on(self, folder: Path) -> None:
         # Incomplete checkpoints are removed by one process, and all go on from the same one.
@@ -140,15 +146,15 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
         if checkpoint is not None:
             with whole(checkpoint):
                 TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
-                last = self._meter.restore(checkpoint)
+                last = self._metrics_log.restore(checkpoint)
             step, over = last.step, last.step >= last.steps
         if self._watch is not None:
             if processes.is_main():
                 self._watch.start(checkpoint, step)
             if processes.share(self._watch.owes):
                 self._load_from_checkpoint(str(checkpoint))
-                assert self._meter.last is not None
-                self.state.global_step, self.state.max_steps = step, self._meter.last.steps
+                assert self._metrics_log.last is not None
+                self.state.global_step, self.state.max_steps = step, self._metrics_log.last.steps
                 self.evaluate()
                 if self.stopper.stopped:
                     return
@@ -158,7 +164,7 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
         else:
             # Dropout differs from process to process.
             set_seed(self.args.seed + processes.rank())
-            self._meter.start(step)
+            self._metrics_log.start(step)
             self.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
 
     def get_optimizer_cls_and_kwargs(self, *args: Any, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
@@ -191,7 +197,7 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
     def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
         begun = time.perf_counter()
         result = super().get_batch_samples(*args, **kwargs)
-        self._meter.waited(time.perf_counter() - begun)
+        self._metrics_log.waited(time.perf_counter() - begun)
         return result
 
     def _wrap_model(self, model: nn.Module, training: bool = True, dataloader: Any = None) -> nn.Module:
@@ -213,7 +219,7 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
                 loss = self.compute_loss(model, self._on_device(micro_batch))
                 self.accelerator.backward(loss)
             total += loss.detach()
-        self._meter.step(inputs[FACTS])
+        self._metrics_log.step(inputs[FACTS])
         return total
 
     def _on_device(self, micro_batch: dict[str, Any]) -> dict[str, Any]:
@@ -234,10 +240,10 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
         cells, weights = inputs.pop("cells"), inputs["weights"]
         teacher = {name.removeprefix(TEACHER): inputs.pop(name) for name in list(inputs) if name.startswith(TEACHER)}
         scored: Scored = model(**inputs, extra=from_teacher(**teacher) if teacher else None)
-        self._meter.add(loss=scored.loss.detach())
+        self._metrics_log.add(loss=scored.loss.detach())
         if teacher:
-            self._meter.add(divergence=scored.loss.detach() - scored.nll @ weights)
-        self._meter.cells(scored.nll, scored.right, cells)
+            self._metrics_log.add(divergence=scored.loss.detach() - scored.nll @ weights)
+        self._metrics_log.cells(scored.nll, scored.right, cells)
         # Gradients are averaged over the processes, weights sum to one over all of them.
         loss: torch.Tensor = scored.loss * self.accelerator.num_processes
         if "pixel_values" not in inputs:
@@ -248,7 +254,7 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         if "loss" in logs:
             step = self.state.global_step
-            report = self._meter.log(
+            report = self._metrics_log.log(
                 step=step,
                 steps=self.state.max_steps,
                 epoch=self._feed.plan.epoch(step),
@@ -284,7 +290,7 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
         figures, best, stopped = shared
         if best is not None:
             self._write_weights(best)
-        self._meter.leave_out(time.perf_counter() - begun)
+        self._metrics_log.leave_out(time.perf_counter() - begun)
         values = {f"eval_{name}": value for name, value in figures.scalars().items()}
         self.log(values)
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, values)
@@ -326,7 +332,7 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
             processes.wait()
             if not processes.is_main():
                 return
-            self._meter.save(folder)
+            self._metrics_log.save(folder)
             if self._watch is not None:
                 self._watch.save(folder)
             for file in folder.iterdir():
@@ -340,7 +346,7 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
 
     def _write_weights(self, folder: Path) -> None:
         """The trained tensors, whole; every process takes part and the main one writes."""
-        tensors = {name: fsdp.whole(value.detach()).contiguous() for name, value in self._trainable()}
+        tensors = {name: fsdp.gather_tensor(value.detach()).contiguous() for name, value in self._trainable()}
         if processes.is_main():
             with refused_writes(folder):
                 folder.mkdir(parents=True, exist_ok=True)
@@ -352,7 +358,7 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
         """A checkpoint's weights are written with it, where all processes take part."""
 
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
-        state = fsdp.whole_state(self.optimizer)
+        state = fsdp.gather_optimizer_state(self.optimizer)
         if processes.is_main():
             torch.save(state, Path(output_dir) / _OPTIMIZER)
             torch.save(self.lr_scheduler.state_dict(), Path(output_dir) / _SCHEDULER)

@@ -35,7 +35,7 @@ from student.distributed import fsdp
 from student.inference.scoring import Prediction
 from student.models.freeze import plain_model
 from student.models.inputs import pad_id, type_name
-from student.validation import measure as quality
+from student.validation import measure
 from student.validation.measure import Figures, HeldOut, Questions
 from student.validation.page import SamplesPage
 
@@ -60,14 +60,14 @@ def of_stage(
     kept_out: Examples,
     on_progress: ProgressCallback,
 ) -> "EarlyStopping | None":
-    """The measurements that a recipe asks for; `kept_out` are the rows that quality.split has taken out."""
+    """The measurements that a recipe asks for; `kept_out` are the rows that measure.split has taken out."""
     settings = stage.validation
     if settings is None:
         return None
     kind = type_name(plain_model(student))
     questions = None
     if settings.data is not None:
-        questions = quality.choose(
+        questions = measure.choose(
             reader.samples(recipe, settings.data),
             settings,
             processor,
@@ -91,9 +91,9 @@ def of_stage(
             max_pixels=rows.max_pixels(recipe, stage),
             type_name=kind,
         )
-        held = HeldOut(batches=quality.batched(kept_out, stage.micro_batch_tokens), collate=collator)
+        held = HeldOut(batches=measure.batched(kept_out, stage.micro_batch_tokens), collate=collator)
 
-    def on_look(figures: Figures) -> None:
+    def on_measured(figures: Figures) -> None:
         facts = {"accuracy": figures.accuracy, "loss": figures.loss, "time_share": figures.time_share}
         on_progress(
             Progress(
@@ -107,11 +107,13 @@ def of_stage(
 
     title = f"{recipe.name}: {stage.name}"
     checkpoints = folder / layout.CHECKPOINTS
-    return EarlyStopping(settings, folder, checkpoints, title=title, questions=questions, held=held, on_look=on_look)
+    return EarlyStopping(
+        settings, folder, checkpoints, title=title, questions=questions, held=held, on_measured=on_measured
+    )
 
 
-def files(folder: Path) -> list[Path]:
-    """What a watch leaves in the folder of its stage."""
+def output_files(folder: Path) -> list[Path]:
+    """The files that validation leaves in the folder of its stage."""
     return [folder / layout.VALIDATION, folder / layout.VALIDATION_PAGE]
 
 
@@ -131,12 +133,12 @@ class EarlyStopping:
         title: str,
         questions: Questions | None = None,
         held: HeldOut | None = None,
-        on_look: Callable[[Figures], None] = lambda figures: None,
+        on_measured: Callable[[Figures], None] = lambda figures: None,
     ) -> None:
         self._settings = settings
         self._folder, self._checkpoints = folder, checkpoints
         self._questions, self._held = questions, held
-        self._on_look = on_look
+        self._on_measured = on_measured
         self._page = SamplesPage(
             title,
             questions.samples if questions else (),
@@ -173,7 +175,7 @@ class EarlyStopping:
     ) -> Measured:
         """Ask the student; nothing is noted yet. `within` may break it off."""
         with fsdp.gathered(model):
-            return quality.measure(model, self._questions, self._held, step=step, steps=steps, within=within)
+            return measure.measure(model, self._questions, self._held, step=step, steps=steps, within=within)
 
     def note(self, measured: Measured) -> Figures:
         """Write it down and decide. If it is the best and `best` names a folder, the weights have to go there."""
@@ -196,7 +198,7 @@ class EarlyStopping:
         self._write_lines()
         self._page.write(self._folder / layout.VALIDATION_PAGE, self._lines, predictions)
         self._seconds += figures.seconds + time.perf_counter() - begun
-        self._on_look(figures)
+        self._on_measured(figures)
         return figures
 
     def save(self, checkpoint: Path) -> None:

@@ -37,7 +37,7 @@ def frozen(world: Path, train=("projector",), lora=None, kind="siq-vl"):
 
 
 def prove(model, roles, train=("projector",), *, dtype=torch.float32, watch=None, optimizer=None):
-    freeze_checks.prove(model, roles, train, dtype=dtype, watch=watch, optimizer=optimizer)
+    freeze_checks.check_frozen(model, roles, train, dtype=dtype, watch=watch, optimizer=optimizer)
 
 
 @pytest.mark.parametrize("checkpointing", [False, True])
@@ -132,7 +132,7 @@ def test_tied_embeddings_are_one_tensor_with_one_fate(train, lora, world: Path, 
     prepared(**worlds.batch(processor, tmp_path), use_cache=False).loss.backward()
     prove(prepared, roles, [train], optimizer=optimizer)
     optimizer.step()
-    freeze_checks.prove_state(prepared, optimizer)
+    freeze_checks.check_optimizer_state(prepared, optimizer)
     freeze_checks.require_equal(digests, freeze_checks.frozen_digests(prepared, roles))
     whole = train == "language" and lora is None
     assert model.lm_head.weight is model.get_input_embeddings().weight
@@ -237,7 +237,7 @@ def test_optimizer_state_of_a_frozen_tensor_is_named(world: Path):
     # The tensor has left the groups, its moments have not.
     optimizer.param_groups[0]["params"] = [model.model.connector.modality_projection.proj.weight]
     with pytest.raises(DistillError, match=r"post_layernorm.weight is frozen but the optimizer keeps state of it"):
-        freeze_checks.prove_state(model, optimizer)
+        freeze_checks.check_optimizer_state(model, optimizer)
 
 
 def test_a_trainable_tower_is_refused(world: Path):

@@ -245,10 +245,10 @@ def test_an_image_cut_short_is_found_out_by_planning_wherever_pixels_are_kept(se
 
 
 def test_what_was_torn_is_never_read(tmp_path):
-    shelf = DiskCache(tmp_path, max_bytes=1000)
+    cache = DiskCache(tmp_path, max_bytes=1000)
     for name in "abc":
-        assert shelf.put(name, [name.encode() * 100], {"of": name})
-    shelf.close()
+        assert cache.put(name, [name.encode() * 100], {"of": name})
+    cache.close()
     with (tmp_path / INDEX).open("ab") as file:
         file.write(b'["d",300,100,1')
     with (tmp_path / DATA).open("r+b") as file:
@@ -263,26 +263,26 @@ def test_what_was_torn_is_never_read(tmp_path):
 
 
 def test_data_that_is_shorter_than_its_index_says_is_missing(tmp_path):
-    shelf = DiskCache(tmp_path, max_bytes=1000)
-    shelf.put("a", [b"a" * 100], None)
+    cache = DiskCache(tmp_path, max_bytes=1000)
+    cache.put("a", [b"a" * 100], None)
     os.truncate(tmp_path / DATA, 60)
-    assert shelf.get("a") is None
+    assert cache.get("a") is None
 
 
 def test_what_does_not_fit_is_turned_away_and_the_rest_stays(tmp_path):
-    shelf = DiskCache(tmp_path, max_bytes=250)
-    assert [shelf.put(name, [b"x" * 100], None) for name in "abc"] == [True, True, False]
-    assert shelf.full and "c" not in shelf and shelf.get("b") is not None and shelf.bytes == 200
+    cache = DiskCache(tmp_path, max_bytes=250)
+    assert [cache.put(name, [b"x" * 100], None) for name in "abc"] == [True, True, False]
+    assert cache.full and "c" not in cache and cache.get("b") is not None and cache.bytes == 200
 
 
 WRITER = """
 import sys
 from pathlib import Path
 from student.data.disk_cache import DiskCache
-shelf = DiskCache(Path(sys.argv[1]), max_bytes=10**9)
+cache = DiskCache(Path(sys.argv[1]), max_bytes=10**9)
 print("ready", flush=True)
 for number in range(int(sys.argv[2]), 10**9, 3):
-    shelf.put(str(number), [str(number).encode() * 3000], number)
+    cache.put(str(number), [str(number).encode() * 3000], number)
 """
 
 
