@@ -38,12 +38,12 @@ PHASES = {
     "funnel.measure": "funnel",
     "ablation_sets.write": "arms",
     "card": "card",
-    "page.write": "report",
+    "filters.report.page.write": "report",
     "exports.of_stage": "exports",
     "question_duplicates.write": "questions",
     "describe": "digests",
 }
-"""What the stage calls, by its name in `filters.apply`, and the phase it belongs to; all else is `other`."""
+"""What the stage calls, by its name in `filters.apply` or its whole name, and its phase; all else is `other`."""
 
 
 # --- the child: filter, timed by phase --------------------------------------------------------------------------
@@ -98,6 +98,7 @@ def status(name: str) -> float:
 
 def child(recipe: str, run: str) -> None:
     """Filter a run and print what each phase cost, as JSON."""
+    import importlib
     from functools import reduce
 
     from distill.recipe.loading import load
@@ -105,8 +106,11 @@ def child(recipe: str, run: str) -> None:
 
     meter = Meter()
     for name, phase in PHASES.items():
-        *modules, attribute = name.split(".")
-        owner = reduce(getattr, modules, apply)
+        module, _, attribute = name.rpartition(".")
+        if module.startswith("filters."):
+            owner: Any = importlib.import_module(module)
+        else:
+            owner = reduce(getattr, module.split(".") if module else (), apply)
         setattr(owner, attribute, meter.timed(getattr(owner, attribute), phase))
     started, used = time.monotonic(), time.process_time()
     manifest = apply.apply(load(recipe), run)
