@@ -35,6 +35,7 @@ def folder(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
         self._no_network = "no network"
 
     monkeypatch.setattr(hub.HubNames, "_asked", unreached)
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
     return Path(shutil.copytree(world, tmp_path / "w"))
 
 

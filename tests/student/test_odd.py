@@ -15,6 +15,7 @@ import pytest
 import student_worlds as worlds
 import torch
 
+from distill.artifacts.files import describe
 from distill.artifacts.journal import read_jsonl
 from distill.artifacts.manifest import Manifest, fingerprint
 from distill.errors import DataError, DistillError, ImageError, ModelError, RecipeError, StorageError
@@ -25,7 +26,7 @@ from student.export import convert
 from student.models import attention
 from student.models.siq_vl import parts
 from student.train import train
-from student.training import memory, stage
+from student.training import memory, stage_run
 from student.training.checkpoints import refused_writes
 
 NOTHING_KEPT = {"student.image_memory_gb": "0", "student.image_disk_gb": "0"}
@@ -116,15 +117,15 @@ def test_an_image_that_vanishes_while_its_stage_trains_is_one_message(
     workers: int, place: Path, monkeypatch: pytest.MonkeyPatch
 ):
     recipe = worlds.recipe(place, worlds.stage("a", "questions"))
-    monkeypatch.setattr(stage, "_workers", lambda _: workers)
-    encode = stage._examples
+    monkeypatch.setattr(stage_run, "decoding_processes", lambda _: workers)
+    encode = stage_run.StageRun._readable
 
-    def then_lose(*args: Any) -> Any:
-        found = encode(*args)
+    def then_lose(running: stage_run.StageRun) -> Any:
+        found = encode(running)
         shutil.rmtree(place / "images")
         return found
 
-    monkeypatch.setattr(stage, "_examples", then_lose)
+    monkeypatch.setattr(stage_run.StageRun, "_readable", then_lose)
     with pytest.raises(ImageError, match=r"\d+\.png: no such file; it could be read before: put it back"):
         train(load(recipe.path, NOTHING_KEPT | {"student.image_tokens": "off"}), place / "run")
     # A process that is left ignores SIGTERM, and Python waits for it at exit.
@@ -137,7 +138,7 @@ def test_a_file_that_the_filter_did_not_write_is_no_part_of_the_dataset(place: P
         stage="filter",
         fingerprint=fingerprint(fields),
         fields=fields,
-        outputs={"dataset/train/part-00000.parquet": stage.describe(dataset(place))},
+        outputs={"dataset/train/part-00000.parquet": describe(dataset(place))},
     )
     manifest.write(place / "run" / "filter")
     shutil.copy(dataset(place), dataset(place).with_name("copy.parquet"))

@@ -194,7 +194,7 @@ def test_a_student_that_cannot_work_is_refused_before_anything_is_asked(
     ):
         shutil.copytree(adapter, place / name)
         save_file(dict(change(*item) for item in weights.items()), place / name / "adapter_model.safetensors")
-    monkeypatch.setattr(collect_replies, "_embedded", refuse)
+    monkeypatch.setattr(collect_replies, "_ask_embedded", refuse)
     with pytest.raises(DistillError, match=message) as caught:
         evaluate(recipe_of(place, f"[eval.students.odd]\n{values}\n"), place / "run")
     assert caught.value.exit_code == 2
@@ -251,7 +251,7 @@ def test_what_a_server_said_before_it_refused_a_question_is_kept(place: Path) ->
 def test_a_server_that_is_not_there_or_has_another_model_is_named_before_anything_is_asked(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(collect_replies, "_embedded", refuse)
+    monkeypatch.setattr(collect_replies, "_ask_embedded", refuse)
     gone = recipe_of(place, far("http://127.0.0.1:9/v1"))
     with pytest.raises(ModelError, match=r"eval\.students\.far: no answer from http://127\.0\.0\.1:9/v1 .*start its"):
         evaluate(gone, place / "run", connect=_connect)
@@ -314,7 +314,7 @@ def test_a_newer_version_of_the_measures_measures_again_and_asks_nothing(
     path = place / "run" / "eval" / "metrics.json"
     before = path.read_bytes()
     path.write_text("{}")
-    monkeypatch.setattr(collect_replies, "ask", refuse)
+    monkeypatch.setattr(collect_replies, "collect", refuse)
     assert evaluate(recipe, place / "run").outputs == first.outputs and path.read_bytes() == before
     monkeypatch.setattr(figures, "MEASURES", figures.MEASURES + 1)
     again = evaluate(recipe, place / "run")

@@ -206,7 +206,9 @@ def test_a_stage_that_has_stopped_and_was_killed_trains_no_further(place: Path, 
     wild = reason(decided, steps=40).replace("learning_rate = 5e-3", f"learning_rate = {WILD}")
     recipe = worlds.recipe(place, wild)
     with monkeypatch.context() as patched:
-        patched.setattr(saved_model, "save", lambda *args, **kwargs: (_ for _ in ()).throw(KeyboardInterrupt))
+        patched.setattr(
+            saved_model, "save_stage_model", lambda *args, **kwargs: (_ for _ in ()).throw(KeyboardInterrupt)
+        )
         with pytest.raises(KeyboardInterrupt):
             train(recipe, place / "run")
     before = lines(place)

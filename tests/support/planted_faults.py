@@ -255,11 +255,6 @@ ROUNDS: dict[str, tuple[PlantedFault, ...]] = {
             "no program 'no-vllm-here'",
         ),
         PlantedFault(
-            _teacher("option", base_url=None, server={"arguments": {"max_model_length": 8192}}),
-            "teachers.option",
-            "no option --max-model-length; did you mean 'max-model-len'",
-        ),
-        PlantedFault(
             _teacher("port", base_url=None, server={"extra": ["--port", "8000"]}),
             "teachers.port",
             "--port is set by the run",
@@ -306,6 +301,13 @@ ROUNDS: dict[str, tuple[PlantedFault, ...]] = {
         PlantedFault(_without_tensor, "student.language", "lacks 1 of its weights"),
         PlantedFault(_json("vision/config.json", model_type="clip_vision_model"), "student.vision", "not a SigLIP"),
     ),
+    "own parts": (
+        PlantedFault(
+            _set("filter", "signals", ["answer", "mine.py:Hedging"]), "filter.signals", "mine.py cannot be read"
+        ),
+        PlantedFault(_set("filter", "exports", ["mine.py:chat"]), "filter.exports", "mine.py cannot be read"),
+        PlantedFault(_set("eval", "metrics", ["mine.py:short"]), "eval.metrics", "mine.py cannot be read"),
+    ),
     "filter": (
         PlantedFault(_rule("quoted", "answer_verdict = 'wrong"), "filter.rules.quoted", "not an SQL condition"),
         PlantedFault(
@@ -317,11 +319,6 @@ ROUNDS: dict[str, tuple[PlantedFault, ...]] = {
             "filter.select.order",
             "did you mean 'rationale_tokens'",
         ),
-        PlantedFault(
-            _set("filter", "signals", ["answer", "mine.py:Hedging"]), "filter.signals", "mine.py cannot be read"
-        ),
-        PlantedFault(_set("filter", "exports", ["mine.py:chat"]), "filter.exports", "mine.py cannot be read"),
-        PlantedFault(_set("eval", "metrics", ["mine.py:short"]), "eval.metrics", "mine.py cannot be read"),
         PlantedFault(
             _both(
                 lambda f, r: r["filter"]["signals"].extend(["sensitive", "judge", "student"]),

@@ -161,7 +161,6 @@ def test_everything_that_teachers_lack_is_said_at_once(tmp_path: Path) -> None:
         ({"prompt": "{question} {qestion}"}, RecipeError, r"\{qestion\} means nothing; did you mean \{question\}"),
         ({"api_key_env": "NO_SUCH_KEY", "base_url": "http://127.0.0.1:9/v1"}, RecipeError, "NO_SUCH_KEY"),
         ({"model": "empty", "base_url": "http://127.0.0.1:9/v1"}, ModelError, "has no config.json"),
-        ({"server": {"max-modle-len": 5}}, RecipeError, "max-model-len"),
         (
             {"backend": "openai", "base_url": "http://127.0.0.1:9/v1", "logprobs": 2},
             RecipeError,
