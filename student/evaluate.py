@@ -72,7 +72,7 @@ def evaluate(
         rounds = collect_replies.question_sets(recipe, samples)
         replies = collect_replies.read_replies(folder)
         if manifest is None and replies and (before := _settings(folder)) is not None:
-            _require_same(folder, "was begun with", before, fields)
+            _require_same(folder, "was started with", before, fields)
         if work := collect_replies.unfinished(arms, rounds, replies):
             engines = Engines(vllm=vllm, connect=connect)
             collect_replies.collect(recipe, folder, work, engines, partial(_begin, folder, fields), on_progress)

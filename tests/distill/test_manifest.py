@@ -386,7 +386,7 @@ def test_a_stage_is_refused_only_if_it_was_begun_with_other_settings(tmp_path: P
     artifacts.begin(note, {"seed": 1}, begun=True, remedy="")  # nothing is noted
     artifacts.begin(note, {"seed": 2}, begun=False, remedy="")  # no work was done
     artifacts.begin(note, {"seed": 2}, begun=True, remedy="")
-    with pytest.raises(StaleError, match=r"(?s)begun with other settings.*seed: 2 -> 3.*use --fresh"):
+    with pytest.raises(StaleError, match=r"(?s)started with other settings.*seed: 2 -> 3.*use --fresh"):
         artifacts.begin(note, {"seed": 3}, begun=True, remedy="use --fresh")
     assert json.loads(note.read_bytes()) == {"seed": 2}
 
