@@ -9,6 +9,7 @@ import hashlib
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module, metadata
 from pathlib import Path
@@ -30,6 +31,8 @@ _FILE = re.compile(r"(?P<file>.+\.py):(?P<name>[A-Za-z_]\w*)")
 _MODULE = "cot_distill_file_"
 _packages: set[str] = set()
 """Modules of installed packages that brought something."""
+_files: dict[str, "LoadedFile"] = {}
+"""Files that this process has run, by the name of their module."""
 _code: dict[tuple[str, str], str] = {}
 """What identifies the code of each loaded class or function, by its module and name."""
 
@@ -50,7 +53,7 @@ class LoadedFile:
     """A file that this process has run: enough for another process to run the same."""
 
     path: str
-    sha256: str
+    source: bytes
 
 
 def file_and_name(value: str) -> tuple[str, str] | None:
@@ -104,22 +107,17 @@ def code_of(loaded: Any) -> str | None:
 
 def loaded_code() -> tuple[LoadedFile | str, ...]:
     """The files that this process has run and the modules of packages, for `run_code` in a process that it starts."""
-    modules = [module for name, module in sys.modules.items() if name.startswith(_MODULE)]
-    files = [LoadedFile(str(module.__file__), module.__name__.removeprefix(_MODULE)) for module in modules]
-    return (*files, *sorted(_packages))
+    return (*_files.values(), *sorted(_packages))
 
 
 def run_code(loaded: Sequence[LoadedFile | str]) -> None:
     """Run what a parent process has run, so that its objects can be unpickled here."""
     for code in loaded:
         if isinstance(code, str):
-            import_module(code)
+            with suppress(ModuleNotFoundError):  # of an earlier recipe; what is needed is missed when it is unpickled
+                import_module(code)
         else:
-            path = Path(code.path)
-            source = path.read_bytes()
-            if hashlib.sha256(source).hexdigest() != code.sha256:
-                raise RecipeError(f"{path}: the file was changed while it was in use; run the same command again")
-            _module(path, source, code.path)
+            _module(Path(code.path), code.source, code.path)
 
 
 def _address(loaded: Any) -> tuple[str, str]:
@@ -157,6 +155,7 @@ def _module(path: Path, source: bytes, where: str) -> ModuleType:
             f"{where}: {path}{_line(error, str(path))}: {type(error).__name__}: {error}; correct the file. It may "
             "import installed packages and cot-distill, but no other file beside it"
         ) from error
+    _files[name] = LoadedFile(str(path), source)
     return module
 
 

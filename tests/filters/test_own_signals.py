@@ -86,6 +86,15 @@ def test_a_signal_of_a_file_beside_the_recipe_is_measured_ruled_by_reported_and_
     assert "hedging_words" in text and "hedges" in text
 
 
+def test_a_file_of_an_earlier_recipe_that_is_gone_ends_no_worker(world, run):
+    (world / "early.py").write_text(HEDGING + "\n# another file\n")
+    apply(recipe(world, OWN.replace("mine.py", "early.py")), run)
+    (world / "early.py").unlink()
+    other = generate_folder(world / "other", *small_world(world / "pictures")).parent
+    settings = OWN.replace("[filter]", "[filter]\nworkers = 2\npartition_rows = 8")
+    assert apply(recipe(world, settings), other).counts["measured"] == 24
+
+
 def test_a_signal_from_a_file_measures_nothing_else_anew(world, run):
     apply(recipe(world, PLAIN), run)
     before = rows(run)

@@ -51,6 +51,8 @@ for line in iter(source.readline, b""):
 REAL = [
     pytest.mark.vllm,
     pytest.mark.timeout(900),
+    # tests/integration asks a real server; here each engine would be started three times, a minute and more each.
+    pytest.mark.skipif("DISTILL_REAL_ENGINES" not in os.environ, reason="set DISTILL_REAL_ENGINES=1 to run it"),
     pytest.mark.skipif(bool(vllm_server.why_not()), reason=vllm_server.why_not() or "-"),
 ]
 KINDS = [
