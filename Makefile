@@ -10,7 +10,7 @@ VLLM_VENV := .venv-vllm
 demo: $(VENV)/.ready
 	$(VENV)/bin/distill run tiny --run runs/tiny
 
-# A file is one worker's, the dearest first (tests/conftest.py). Tests that look at a clock have the machine for themselves.
+# Files run side by side, the slowest first (tests/conftest.py). Tests that measure time run alone afterwards.
 BESIDE := --numprocesses auto --dist loadfile --no-loadscope-reorder
 test: $(VENV)/.ready $(VLLM_VENV)/.tried
 	$(VENV)/bin/python -m pytest $(BESIDE) -m 'not timing'

@@ -136,7 +136,7 @@ def _from_file(path: Path, name: str, where: str) -> tuple[Any, str]:
             f"{where}: {path} defines no {name}; it defines {', '.join(sorted(defined)) or 'nothing'}; "
             "correct the name after the colon"
         )
-    return getattr(module, name), f"sha256:{hashlib.sha256(source).hexdigest()}"
+    return getattr(module, name), f"sha256:{module.__name__.removeprefix(_MODULE)}"
 
 
 def _module(path: Path, source: bytes, where: str) -> ModuleType:

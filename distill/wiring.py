@@ -99,7 +99,7 @@ def _lazy_fit(
                     trust_remote_code=recipe.student is not None and recipe.student.trust_remote_code,
                     batch_tokens=settings.batch_tokens,
                     max_length=settings.max_length,
-                    max_pixels=max((source.max_pixels for source in recipe.data.values()), default=50_000_000),
+                    max_pixels=recipe.max_pixels,
                 )
             )
         said = []

@@ -172,7 +172,7 @@ def _measure(
                 traces.samples,
                 range(len(traces.digests)),
                 folder / "question",
-                max_pixels=writer.max_pixels(recipe),
+                max_pixels=recipe.max_pixels,
                 workers=settings.workers,
             ),
         )
@@ -239,7 +239,7 @@ def _write_dataset(
             style=recipe.filter.rationale,
             curriculum=recipe.filter.select.curriculum,
             weight=recipe.filter.select.weight,
-            max_pixels=writer.max_pixels(recipe),
+            max_pixels=recipe.max_pixels,
         )
         if not written.unreadable:
             return database, written

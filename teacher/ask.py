@@ -64,8 +64,7 @@ def asking(recipe: Recipe, name: str, folder: Path, *, max_tokens: int, temperat
     )
     model = model_of(recipe, teacher)
     # Images may come from any source of the recipe.
-    max_pixels = max((source.max_pixels for source in recipe.data.values()), default=50_000_000)
-    asked = _Asked(engine_settings(recipe, teacher, model, folder, max_pixels=max_pixels))
+    asked = _OpenEngine(engine_settings(recipe, teacher, model, folder, max_pixels=recipe.max_pixels))
     try:
         yield lambda questions: asked(questions) if questions else []
     finally:
@@ -85,7 +84,7 @@ def spoken(text: str, *, tagged: bool = False) -> str:
     return text.strip()
 
 
-class _Asked:
+class _OpenEngine:
     """Keeps one engine open between calls; its loop runs during calls only."""
 
     def __init__(self, settings: EngineSettings) -> None:

@@ -27,7 +27,7 @@ os.fsync = lambda descriptor: None  # type: ignore[assignment]
 settings.register_profile("same", derandomize=True)
 settings.load_profile("same")
 
-DEAREST = (
+SLOWEST = (
     "integration/test_vllm.py",
     "integration/test_server.py",
     "integration/test_eval.py",
@@ -71,14 +71,14 @@ DEAREST = (
     "distill/test_plan.py",
     "teacher/test_export_server.py",
 )
-"""Files whose tests start servers, processes or whole runs, the dearest first. Workers begin with them, so that none
+"""Files whose tests start servers, processes or whole runs, the slowest first. Workers begin with them, so that none
 has much left when the others are done; each counts as `slow`, so `make test-fast` leaves it out."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     root = Path(__file__).parent
-    places = {root / name: place for place, name in enumerate(DEAREST)}
-    items.sort(key=lambda item: places.get(item.path, len(DEAREST)))
+    places = {root / name: place for place, name in enumerate(SLOWEST)}
+    items.sort(key=lambda item: places.get(item.path, len(SLOWEST)))
     for item in items:
         if item.path in places:
             item.add_marker(pytest.mark.slow)

@@ -108,6 +108,12 @@ class Recipe(Section):
     def name(self) -> str:
         return self._path.parent.name if self._path.stem == "recipe" else self._path.stem
 
+    @property
+    def max_pixels(self) -> int:
+        """The largest pixel limit of any source: that of images which may come from any of them."""
+        default: int = DataSource.model_fields["max_pixels"].default
+        return max((source.max_pixels for source in self.data.values()), default=default)
+
     def local(self, value: str) -> Path:
         """A path of the recipe, relative ones taken from the recipe's folder; it may not exist."""
         return (self._path.parent / Path(value).expanduser()).resolve()

@@ -239,8 +239,8 @@ class Teacher(Section):
     )
     reasoning: Literal["auto", "field", "tags", "none"] = key(
         "auto",
-        "How the rationale is told from the answer. field: the server's own field. tags: thinking tags in the text. "
-        "none: all text is the answer. auto: the field or the tags, whichever is there.",
+        "How the rationale is separated from the answer. field: the server's own field. tags: thinking tags in the "
+        "text. none: all text is the answer. auto: the field or the tags, whichever is there.",
         affects="generate",
     )
     sampling: Sampling = key(Sampling(), "Sampling parameters.")

@@ -87,7 +87,7 @@ def materialise(recipe: Recipe, run: Path, arm: str) -> Path:
             temporary,
             chosen="SELECT id FROM chosen",
             style=recipe.filter.rationale,
-            max_pixels=dataset.max_pixels(recipe),
+            max_pixels=recipe.max_pixels,
         )
         if not written.rows:
             raise DataError(

@@ -21,7 +21,6 @@ from distill.artifacts.layout import part_path
 from distill.data import images
 from distill.errors import ImageError
 from distill.rationale import Style, join
-from distill.recipe.recipe import Recipe
 from distill.types import Sample, Trace
 from filters.signals.schema import FACTS
 from filters.tables.signal_database import order, text
@@ -103,11 +102,6 @@ def write(
         written.files[name] = count
         written.rows += count
     return written
-
-
-def max_pixels(recipe: Recipe) -> int:
-    """The pixel limit of traces, whose images may be any source's: the largest one."""
-    return max((source.max_pixels for source in recipe.data.values()), default=50_000_000)
 
 
 def replace(new: Path, folder: Path) -> None:

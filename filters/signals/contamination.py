@@ -75,8 +75,9 @@ class Contamination:
         sources = tuple(dict.fromkeys(sources))
         for name in sources:
             settings(recipe, name)
-        limit = max((source.max_pixels for source in recipe.data.values()), default=50_000_000)
-        return cls(sources=sources, images=section.images, max_pixels=limit, index=None, index_sha256=None)
+        return cls(
+            sources=sources, images=section.images, max_pixels=recipe.max_pixels, index=None, index_sha256=None
+        )
 
     def measure(self, sample: Sample, traces: list[Trace]) -> list[dict[str, Any]]:
         if self.index is None or self.index_sha256 is None:

@@ -74,7 +74,7 @@ class PartitionTask:
     content: str
     """Digest of the partition's traces and samples."""
     scheme: Scheme | None
-    """How texts are signed; None when nobody looks for near duplicates across questions."""
+    """How texts are signed; None when the filter searches no near duplicates across questions."""
     journals: tuple[Path, ...]
     samples: Path
     number: int

@@ -164,7 +164,7 @@ def weights(recipe: Recipe, run: Path, out: Path, stage: str, samples: Sequence[
     """Export against run, run against the stage's start, and merged against adapter where there is one."""
     trained, (settings,) = model_folder(run, stage), [result for result in recipe.stages if result.name == stage]
     merged, processor = _load(recipe, trained)
-    inputs = _probe(merged, processor, samples, _max_pixels(recipe))
+    inputs = _probe(merged, processor, samples, recipe.max_pixels)
     logits = _logits(merged, inputs)
     exported, _ = _load(recipe, out)
     checks = [_same_weights(merged, exported), _within("logits", logits, _logits(exported, inputs), RELOADED_LIMIT)]
@@ -235,10 +235,6 @@ def _logits(model: Any, inputs: Mapping[str, Any]) -> torch.Tensor:
     """Of the last positions of each prompt, which see all of it: (prompts, positions, vocabulary)."""
     result: torch.Tensor = model(**inputs, logits_to_keep=_KEPT_LOGITS, use_cache=False).logits
     return result.float()
-
-
-def _max_pixels(recipe: Recipe) -> int:
-    return max(source.max_pixels for source in recipe.data.values())
 
 
 def _reply_checks(replies: Mapping[str, Any], *, exact: bool) -> list[ExportCheck]:

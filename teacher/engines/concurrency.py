@@ -1,9 +1,9 @@
 """How many requests a server is given at once: as many as keep it busy, no more.
 
-`ConcurrencyLimit` decides from what it is told; it does not look for itself. A server that shows its queue (vLLM's
-/metrics) gets a short one beside as many requests as it has lately worked on at once, so that a place that becomes
-free is filled immediately. Of a server that shows nothing the throughput is watched: the limit rises while that pays.
-A refusal (429, 503) or a missed deadline lowers the limit either way.
+`ConcurrencyLimit` decides from the values that it is given; it measures nothing itself. A server that shows its queue
+(vLLM's /metrics) gets a short one beside as many requests as it has lately worked on at once, so that a place that
+becomes free is filled immediately. Of a server that shows nothing the throughput is watched: the limit rises while
+that pays. A refusal (429, 503) or a missed deadline lowers the limit either way.
 """
 
 from dataclasses import dataclass, field

@@ -133,7 +133,7 @@ def engine_settings(recipe: Recipe, teacher: Teacher, model: Model, folder: Path
     """The settings of an engine as the recipe has them; `options` replace some of them."""
     generate = recipe.generate
     values: dict[str, Any] = {
-        "max_pixels": max((source.max_pixels for source in recipe.data.values()), default=50_000_000),
+        "max_pixels": recipe.max_pixels,
         "max_failure_share": generate.max_failure_share,
         "patience_s": generate.patience_s,
         "start_patience_s": generate.patience_s,

@@ -5,7 +5,7 @@ and its next failure counts only when another row has passed in between; enough 
 after the last one, prove the row guilty. How many are enough depends on how many other rows fail in the same way.
 What is not proven is an outage: it is waited for, then the run stops, and nothing is written about rows that wait.
 
-Decides from what it is told. It sends nothing and reads nothing.
+Decides from the failures and successes that it is given. It sends nothing and reads nothing.
 """
 
 import math
