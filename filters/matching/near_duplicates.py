@@ -29,8 +29,17 @@ from numpy.typing import NDArray
 
 from distill.artifacts.files import atomic_path, storage_errors, write_json
 from distill.errors import DataError, StaleError
-from filters.text.compared_forms import apart
-from filters.text.minhash import Digests, Scheme, ShingledText, Signatures, agreement, band_keys, cut, similarity
+from filters.text.compared_forms import split_groups_by_name
+from filters.text.minhash import (
+    Digests,
+    Scheme,
+    ShingledText,
+    Signatures,
+    band_keys,
+    shingle_texts,
+    signature_agreement,
+    similarity,
+)
 from filters.text.shingles import Hashes
 
 Rows = NDArray[np.int64]
@@ -152,7 +161,7 @@ class LshIndex:
         graph = coo_array((np.ones(len(self.edges), bool), self.edges.T), shape=(len(self), len(self)))
         _, labels = connected_components(graph, directed=False)
         _, firsts, groups = np.unique(
-            apart(labels.astype(np.int64), self.names), return_index=True, return_inverse=True
+            split_groups_by_name(labels.astype(np.int64), self.names), return_index=True, return_inverse=True
         )
         components: Rows = firsts[groups]
         return components
@@ -200,7 +209,7 @@ class LshIndex:
             names, others = self._names(left), self._names(right)
             possible = (names == others) | (names == 0) | (others == 0)
             left, right = left[possible], right[possible]
-            alike = agreement(self._signatures(left), self._signatures(right)) >= floor
+            alike = signature_agreement(self._signatures(left), self._signatures(right)) >= floor
             low, high = np.minimum(left, right)[alike], np.maximum(left, right)[alike]
             kept.append(low.astype(np.uint64) << np.uint64(32) | high.astype(np.uint64))
         return np.concatenate(kept)
@@ -219,7 +228,7 @@ class LshIndex:
             wanted = sorted({row for pair in chunk for row in pair})
             known = {row: known[row] for row in wanted if row in known}
             missing = [row for row in wanted if row not in known]
-            known |= zip(missing, cut(read(missing), self.scheme.shingle), strict=True)
+            known |= zip(missing, shingle_texts(read(missing), self.scheme.shingle), strict=True)
             for one, other in chunk:
                 if parents.root(one) == parents.root(other):
                     continue

@@ -25,9 +25,9 @@ from filters.signals.base import NOT_APPLICABLE, OK
 from filters.signals.schema import CORPUS
 from filters.tables.signal_database import Tables, connect
 from filters.tables.trace_index import Ids, PlannedTraces
-from filters.text.minhash import Digests, Scheme, Signatures, cut, jaccard, sign
+from filters.text.minhash import Digests, Scheme, Signatures, jaccard, shingle_texts, sign
 from filters.text.shingles import Hashes
-from filters.text.words import said
+from filters.text.words import comparable_text
 
 _BATCH = 4096
 _ROW_GROUP = 8192
@@ -233,7 +233,7 @@ def _similarities(
     for start in range(0, len(open_pairs), _BATCH):
         chunk = open_pairs[start : start + _BATCH]
         rows = np.unique(np.concatenate([duplicates[chunk], preferred[chunk]]))
-        known_cuts = dict(zip(rows.tolist(), cut(_read(index, ids[rows]), scheme.shingle), strict=True))
+        known_cuts = dict(zip(rows.tolist(), shingle_texts(_read(index, ids[rows]), scheme.shingle), strict=True))
         for place in chunk:
             one, other = known_cuts[int(duplicates[place])], known_cuts[int(preferred[place])]
             result[place] = jaccard(one.shingles, other.shingles)
@@ -252,7 +252,7 @@ def _known(path: Path) -> dict[tuple[bytes, bytes], float]:
 
 
 def _read(index: PlannedTraces, ids: Ids) -> list[str]:
-    return [said(trace) for trace in index.traces(_text(ids))]
+    return [comparable_text(trace) for trace in index.traces(_text(ids))]
 
 
 def _text(ids: Ids) -> list[str]:

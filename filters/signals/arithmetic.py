@@ -15,7 +15,7 @@ from distill.recipe.recipe import Recipe
 from distill.types import Sample, Trace
 from filters.signals.base import NOT_APPLICABLE, OK, family
 from filters.signals.time_limits import TooMuch
-from filters.text.words import readable, written
+from filters.text.words import readable, visible_text
 
 FEW = 5
 """So many slips of a trace are written out; all are counted."""
@@ -39,7 +39,7 @@ class Arithmetic:
         return cls()
 
     def measure(self, sample: Sample, traces: list[Trace]) -> list[dict[str, Any]]:
-        return [self._row(written(trace)) for trace in traces]
+        return [self._row(visible_text(trace)) for trace in traces]
 
     def _row(self, text: str) -> dict[str, Any]:
         if not text.strip():

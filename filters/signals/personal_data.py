@@ -23,7 +23,7 @@ from distill.errors import RecipeError
 from distill.recipe.recipe import Recipe
 from distill.types import Sample, Trace
 from filters.signals.base import LOCATION, NOT_APPLICABLE, OK, family
-from filters.text.words import spaced, written
+from filters.text.words import spaced, visible_text
 
 _WORD: Final = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 
@@ -56,7 +56,7 @@ class Sensitive:
         return cls(words=str(path), words_sha256=file_sha256(path), checked_by=checked_by())
 
     def measure(self, sample: Sample, traces: list[Trace]) -> list[dict[str, Any]]:
-        return [self._row(written(trace)) for trace in traces]
+        return [self._row(visible_text(trace)) for trace in traces]
 
     def _row(self, text: str) -> dict[str, Any]:
         if not text.strip():

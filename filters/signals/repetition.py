@@ -14,8 +14,8 @@ import pyarrow as pa
 from distill.recipe.recipe import Recipe
 from distill.types import Sample, Trace
 from filters.signals.base import NOT_APPLICABLE, OK, family
-from filters.text.shingles import Hashes, hashed, running_powers, shingled
-from filters.text.words import written
+from filters.text.shingles import Hashes, hash_shingles, hash_words, running_powers
+from filters.text.words import visible_text
 
 _LEVEL = 1
 """The fastest: prose stays below 4 and loops above 30, as at level 6, for a fifth less time."""
@@ -45,10 +45,10 @@ class Repetition:
         return cls(ngram=recipe.filter.repetition.ngram)
 
     def measure(self, sample: Sample, traces: list[Trace]) -> list[dict[str, Any]]:
-        words = hashed(tuple(map(written, traces)))
+        words = hash_words(tuple(map(visible_text, traces)))
         return [
             self._row(trace, found, ngrams)
-            for trace, found, ngrams in zip(traces, words, shingled(words, self.ngram), strict=True)
+            for trace, found, ngrams in zip(traces, words, hash_shingles(words, self.ngram), strict=True)
         ]
 
     def _row(self, trace: Trace, words: Hashes, ngrams: Hashes) -> dict[str, Any]:
@@ -59,7 +59,7 @@ class Repetition:
         return {
             "repetition_state": OK,
             "repetition_ngram": repeated_share(ngrams),
-            "repetition_compression": compression(written(trace)),
+            "repetition_compression": compression(visible_text(trace)),
             "repetition_tail": loop_length(whole) / len(words),
         }
 

@@ -20,10 +20,10 @@ from distill.recipe.recipe import Recipe
 from distill.types import Outcome, Sample, Trace
 from filters.signals.answer import judged
 from filters.signals.base import NOT_APPLICABLE, OK, family
-from filters.text.compared_forms import Form, apart, forms, same_names
+from filters.text.compared_forms import Form, compute_forms, same_names, split_groups_by_name
 from filters.text.minhash import batches
-from filters.text.shingles import Hashes, hashed, shingled
-from filters.text.words import composed, has_east_asian, said
+from filters.text.shingles import Hashes, hash_shingles, hash_words
+from filters.text.words import comparable_text, composed, has_east_asian
 
 _KINDS = 1 << 14
 """Different shingles looked at together: a row for each text, so that many texts of a sample need little memory."""
@@ -63,7 +63,7 @@ class Duplicates:
     def measure(self, sample: Sample, traces: list[Trace]) -> list[dict[str, Any]]:
         texts = tuple(map(_text, traces))
         ranks = [self._rank(sample, trace) for trace in traces]
-        keys = [_key(text, found) for text, found in zip(texts, hashed(texts), strict=True)]
+        keys = [_key(text, found) for text, found in zip(texts, hash_words(texts), strict=True)]
         best: dict[bytes | str, int] = {}
         for position in sorted(range(len(traces)), key=ranks.__getitem__):
             if keys[position]:
@@ -71,11 +71,11 @@ class Duplicates:
         distinct = list(best.values())
         if not distinct:
             return [{"duplicates_state": NOT_APPLICABLE} for _ in traces]
-        runs, own = _compared([said(traces[position]) for position in distinct], self.shingle)
+        runs, own = _compared([comparable_text(traces[position]) for position in distinct], self.shingle)
         similar = similarities(runs)
         alike = similar >= self.threshold
         near = _same_values(alike, own)
-        leaders = _first_of_each(apart(components(near), _names(own)))
+        leaders = _first_of_each(split_groups_by_name(components(near), _names(own)))
         varied = (alike & (leaders[:, None] != leaders)).any(axis=1)
         place_of = {position: place for place, position in enumerate(distinct)}
         usable = [place for place, position in enumerate(distinct) if self._usable(sample, traces[position])]
@@ -183,8 +183,8 @@ def _compared(texts: Sequence[str], size: int) -> tuple[list[Hashes], list[Form]
     runs: list[Hashes] = []
     own: list[Form] = []
     for batch in batches(texts):
-        found = forms(batch)
-        runs += shingled(found.words, size)
+        found = compute_forms(batch)
+        runs += hash_shingles(found.words, size)
         own += found.split()
     return runs, own
 

@@ -36,7 +36,7 @@ from filters.signals.registry import Extractor, errors_text
 from filters.signals.schema import FACTS
 from filters.tables.trace_index import PlannedTraces, content, read_partition, read_traces
 from filters.text.minhash import Scheme, sign
-from filters.text.words import said
+from filters.text.words import comparable_text
 
 _FINGERPRINT, _MADE_BY, _EXTRACTORS = b"signals_fingerprint", b"made_by", b"extractors"
 _ROW_GROUP = 8192
@@ -168,7 +168,7 @@ class EarlierRows:
 
 
 def _add_signatures(rows: list[dict[str, Any]], by_sample: Mapping[str, list[Trace]], scheme: Scheme) -> None:
-    texts = {trace.id: said(trace) for row in rows for trace in by_sample[row["sample_id"]]}
+    texts = {trace.id: comparable_text(trace) for row in rows for trace in by_sample[row["sample_id"]]}
     signed = sign([texts[row["id"]] for row in rows], scheme)
     columns = (signed.digests.tolist(), signed.signatures, signed.names.tolist(), signed.templates.tolist())
     for row, digest, signature, names, template in zip(rows, *columns, strict=True):

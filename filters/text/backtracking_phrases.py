@@ -1,10 +1,11 @@
-"""Phrases by which a writer doubts or redoes what stands before them, by the word that gives each away.
+"""Phrases by which a writer doubts or redoes the text before them, by a word that each phrase contains.
 
-Patterns are over lower-case text with straight apostrophes. Where a phrase counts is for `steps` to say.
+Patterns are over lower-case text with straight apostrophes. `filters.signals.reasoning_steps` decides where a phrase
+counts.
 """
 
 # ruff: noqa: E501
-# A phrase broken over lines cannot be read as a phrase.
+# A phrase that is split over lines is hard to read.
 
 import re
 from typing import Final
@@ -57,7 +58,7 @@ OTHER_WRITING: Final = re.compile(
     "等等[，,。！!…]|等一下|等会儿|不对[，,。！!]|(?:让我|我)?再(?:检查|确认|看|数|算|核对)一(?:下|遍|次)|重新(?:检查|计算|数|审视|看)"
     "|待って|もう一度(?:確認|数え|見)|いや、|잠깐[,.]|다시 (?:확인|세어|계산)|아니[,.] "
 )
-# Words that are in the text wherever the phrase is, where the key itself need not be.
+# Words that a text with the phrase must contain, where the key itself may be absent.
 _ALSO: Final = {
     "hm": "hmm", "hmmm": "hmm", "let's": "let", "have": "need", "thoughts": "thought", "espere": "espera",
     "attendez": "attends", "wait…": "wait", "no—": "no", "подождите": "подожди",
@@ -66,7 +67,7 @@ _ALSO: Final = {
 PATTERNS: Final = {word: (re.compile(pattern), word in _STARTS) for word, pattern in _TURNS.items()}
 """The phrases by their words, and whether they count only where a sentence begins."""
 CLUES: Final = {clue.encode(): word for clue, word in [*zip(_TURNS, _TURNS, strict=True), *_ALSO.items()]}
-"""The words of which a text must hold one for the phrase of that word to be tried."""
+"""The words that make a phrase worth a search: a text without any of them holds no phrase."""
 _RIGHT: Final = r"right(?:(?<=t right)|(?<=be right)|(?<=(?:look|seem) right)|(?<=quite right))"
 NEEDED: Final = {"right": re.compile(_RIGHT)}
-"""What a text must hold besides, where the phrase's own word is common and the search for the phrase is slow."""
+"""What a text must also hold, where the phrase's own word is common and the search for the phrase is slow."""

@@ -5,9 +5,9 @@ its numbers, with their signs and units, number words and single letters, in ord
 *names* are words that stand in quotes or have a capital in the middle of a sentence. Two texts whose values differ
 are never near duplicates, whatever else they share; `same_names` decides whether their names agree.
 
-A text all in capitals, in title case or without any capital says nothing of names by its case: `names` is 0 then.
-Where it begins a sentence, a word with a capital counts as a name unless it stands in lower case elsewhere or
-commonly begins one.
+In a text all in capitals, in title case or without any capital, case does not show names: `names` is 0 then. At the
+beginning of a sentence a word with a capital counts as a name unless it is in lower case elsewhere or is a word that
+commonly begins a sentence.
 
 All on numpy arrays, many texts at a time; hashes as in `filters.text.shingles`.
 """
@@ -21,13 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from filters.text.layout import without_layout
-from filters.text.shingles import Hashed, Hashes, mixed, polynomials, running_powers
+from filters.text.shingles import Hashed, Hashes, hash_polynomials, mix_bits, running_powers
 from filters.text.value_words import CHOICES, FUNCTION_WORDS, NUMBER_WORDS, OPENERS, UNITS
 
 Flags = NDArray[np.bool_]
 
 _LETTER, _DIGIT, _SIGN, _INNER, _DASH, _POINT = 1, 2, 3, 4, 5, 6
-"""Kinds of bytes; the last three belong to a number or part words, as their neighbours say."""
+"""Kinds of bytes; whether the last three belong to a number or separate words depends on their neighbours."""
 _KINDS = bytes(
     _DIGIT if chr(code).isdigit() and code < 128
     else _LETTER if code >= 128 or chr(code).isalpha()
@@ -42,56 +42,56 @@ _SMALL = bytes(code + 32 if ord("A") <= code <= ord("Z") else code for code in r
 _ENDS_SENTENCE = np.isin(np.arange(256), list(b".!?:;"))
 _NUMBER_WORD, _UNIT, _CHOICE, _OPENER, _FUNCTION = 1, 2, 4, 8, 16
 _SHOUTED = 0.75
-"""Share of capitals among the words of four bytes and more from which case says nothing. German prose has a half."""
+"""From this share of capitals among words of four bytes and more, case does not show names. German prose has 0.5."""
 _LONG = 4
 FEWEST_WORDS = 8
-"""A text of fewer words than this besides its values has no template: "yes, 4" and "yes, 5" are no pattern."""
+"""A text with fewer words besides its values has no template: "yes, 4" and "yes, 5" are no pattern."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forms:
-    """Several texts. Arrays a word go with `words`, those a text with its starts."""
+    """The forms of several texts. Arrays hold one value per word of `words`, or one value per text."""
 
     words: Hashed
     values: Hashes
-    """Of each text a hash of its values in order."""
+    """For each text a hash of its values in order."""
     names: Hashes
-    """Of each text a hash of its certain names in order, their number in the upper bits; 0: case says nothing."""
+    """For each text a hash of its certain names in order, their count in the upper bits; 0 where case shows none."""
     templates: Hashes
-    """Of each text a hash of what is neither value nor name; 0 for a short one."""
+    """For each text a hash of the words that are neither values nor names; 0 for a short text."""
     certain: Flags
     """Words that are names."""
     possible: Flags
-    """Words that are names if nothing says otherwise."""
+    """Words that begin a sentence with a capital: names unless they are in lower case elsewhere."""
     capital: Flags
     shouted: Flags
     """Texts in capitals or title case."""
 
     def with_values(self) -> Hashed:
-        """The words with the values of their text mixed in, so that texts of other values share no shingle."""
+        """The words with the values of their text mixed in, so that texts with different values share no shingle."""
         counts = np.diff(self.words.starts)
         return Hashed(hashes=self.words.hashes ^ np.repeat(self.values, counts), starts=self.words.starts)
 
     def split(self) -> list["Form"]:
-        """Every text alone."""
+        """The form of each text."""
         spans = zip(self.words.starts[:-1], self.words.starts[1:], strict=True)
         return [
             Form(
                 words=self.words.hashes[start:stop],
-                values=int(self.values[place]),
-                names=int(self.names[place]),
+                values=int(self.values[index]),
+                names=int(self.names[index]),
                 certain=self.words.hashes[start:stop][self.certain[start:stop]],
                 possible=self.words.hashes[start:stop][self.possible[start:stop]],
                 small=self.words.hashes[start:stop][~self.capital[start:stop]],
-                shouted=bool(self.shouted[place]),
+                shouted=bool(self.shouted[index]),
             )
-            for place, (start, stop) in enumerate(spans)
+            for index, (start, stop) in enumerate(spans)
         ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """One text: its words in order, and some of them."""
+    """The form of one text."""
 
     words: Hashes
     values: int
@@ -103,97 +103,100 @@ class Form:
     shouted: bool
 
 
-def same_names(one: Form, other: Form) -> bool:
-    """Whether texts that are nearly the same in words agree in all that may be a name, and in its order."""
-    if np.array_equal(one.words, other.words):
+def same_names(left: Form, right: Form) -> bool:
+    """Whether two texts with nearly the same words have the same possible names in the same order."""
+    if np.array_equal(left.words, right.words):
         return True
-    if one.names and other.names and one.names != other.names:
+    if left.names and right.names and left.names != right.names:
         return False
-    if (one.shouted and not other.names) or (other.shouted and not one.names):
-        # Neither says by its case what is a name: any word may be one.
+    if (left.shouted and not right.names) or (right.shouted and not left.names):
+        # Case shows no names in either text: any word may be one.
         return False
-    names = np.concatenate([one.certain, other.certain])
-    possible = np.concatenate([one.possible, other.possible])
+    names = np.concatenate([left.certain, right.certain])
+    possible = np.concatenate([left.possible, right.possible])
     if len(possible):
-        names = np.concatenate([names, possible[~np.isin(possible, np.concatenate([one.small, other.small]))]])
+        names = np.concatenate([names, possible[~np.isin(possible, np.concatenate([left.small, right.small]))]])
     if not len(names):
         return True
-    return np.array_equal(one.words[np.isin(one.words, names)], other.words[np.isin(other.words, names)])
+    return np.array_equal(left.words[np.isin(left.words, names)], right.words[np.isin(right.words, names)])
 
 
-def apart(groups: NDArray[np.int64], names: Hashes) -> NDArray[np.int64]:
-    """Groups in which no two texts say other names: a chain may lead there over texts that say nothing of names.
+def split_groups_by_name(groups: NDArray[np.int64], names: Hashes) -> NDArray[np.int64]:
+    """Split every group whose texts have different names; texts without names may have connected them.
 
-    Such a group falls into one for each of its names, and its texts without names are alone.
+    Such a group becomes one group for each of its names; each of its texts without names is a group of one.
     """
-    number = int(groups.max(initial=-1)) + 1
+    group_count = int(groups.max(initial=-1)) + 1
     named = names != 0
-    low, high = np.full(number, np.iinfo(np.uint64).max, np.uint64), np.zeros(number, np.uint64)
-    np.minimum.at(low, groups[named], names[named])
-    np.maximum.at(high, groups[named], names[named])
-    split = (low < high)[groups]
+    lowest_name, highest_name = (
+        np.full(group_count, np.iinfo(np.uint64).max, np.uint64),
+        np.zeros(group_count, np.uint64),
+    )
+    np.minimum.at(lowest_name, groups[named], names[named])
+    np.maximum.at(highest_name, groups[named], names[named])
+    split = (lowest_name < highest_name)[groups]
     result = groups.copy()
-    result[split & ~named] = number + np.flatnonzero(split & ~named)
+    result[split & ~named] = group_count + np.flatnonzero(split & ~named)
     several = np.flatnonzero(split & named)
     order = several[np.lexsort((names[several], groups[several]))]
-    other = (np.diff(groups[order]) != 0) | (names[order][1:] != names[order][:-1])
-    result[order] = number + len(groups) + np.cumsum(np.concatenate([[False], other]))[: len(order)]
+    starts_group = (np.diff(groups[order]) != 0) | (names[order][1:] != names[order][:-1])
+    result[order] = group_count + len(groups) + np.cumsum(np.concatenate([[False], starts_group]))[: len(order)]
     return result
 
 
-def forms(texts: Sequence[str]) -> Forms:
+def compute_forms(texts: Sequence[str]) -> Forms:
     """The forms of several texts, some hundred kilobytes at most."""
     plain = [without_layout(text) for text in texts]
     raw = [text.encode("utf-8", "surrogatepass") for text in plain]
     joined = b"\n".join([b"", *raw, b"", b""])
     small = joined.translate(_SMALL)
     if len(joined) - len(plain) - 2 != sum(map(len, plain)):
-        # A text that is not ASCII: its capitals are found letter by letter.
+        # A text is not ASCII: capitals are replaced letter by letter.
         lowered = (text.lower().encode("utf-8", "surrogatepass") for text in plain)
-        small = b"\n".join([b"", *map(_of_length, lowered, raw), b"", b""])
+        small = b"\n".join([b"", *map(_with_equal_length, lowered, raw), b"", b""])
     bounds = list(accumulate((len(text) + 1 for text in raw), initial=0))
-    return _forms(joined, small, bounds)
+    return _forms_of_bytes(joined, small, bounds)
 
 
-def _of_length(lowered: bytes, raw: bytes) -> bytes:
-    """Some letters depend on their neighbours when they become small; a text of such keeps its capitals."""
+def _with_equal_length(lowered: bytes, raw: bytes) -> bytes:
+    """The lower-case bytes; where their length differs from that of `raw`, only ASCII letters are in lower case."""
     lowered = lowered.replace("ς".encode(), "σ".encode())
     return lowered if len(lowered) == len(raw) else raw.translate(_SMALL)
 
 
-def _forms(joined: bytes, small: bytes, bounds: list[int]) -> Forms:
+def _forms_of_bytes(joined: bytes, small: bytes, bounds: list[int]) -> Forms:
     data = np.frombuffer(joined, np.uint8)
     lower = np.frombuffer(small, np.uint8)
     kinds = _kinds_of_bytes(joined, data)
-    turns = np.flatnonzero(kinds[1:] != kinds[:-1])
-    # By number, not by a mask: words and gaps take turns, which is what a mask is slowest with.
-    held = np.flatnonzero(kinds[turns[:-1] + 1] != 0)
-    begins, ends = turns[held], turns[held + 1]
-    hashes = mixed(polynomials(small, begins, ends))
+    kind_changes = np.flatnonzero(kinds[1:] != kinds[:-1])
+    # By index and not by a mask: words and gaps alternate, and a mask is slowest with that.
+    non_empty = np.flatnonzero(kinds[kind_changes[:-1] + 1] != 0)
+    begins, ends = kind_changes[non_empty], kind_changes[non_empty + 1]
+    hashes = mix_bits(hash_polynomials(small, begins, ends))
     starts = np.searchsorted(begins, bounds)
     firsts = begins + 1
     letters = kinds[firsts] == _LETTER
-    listed = _listed(hashes)
-    values = _values(lower, firsts, ends, letters, listed, starts)
+    listed = _word_list_flags(hashes)
+    values = _value_flags(lower, firsts, ends, letters, listed, starts)
     capital = letters & _is_capital(data, lower, firsts)
-    quoted = _quoted(data, firsts, bounds, starts)
+    quoted = _quoted_words(data, firsts, bounds, starts)
     opens = _opens_sentence(data, ends, firsts, capital, starts)
-    shouted = _shouted(capital, letters & (ends - begins >= _LONG), starts)
+    shouted = _shouted_texts(capital, letters & (ends - begins >= _LONG), starts)
     # "A" in the middle of a sentence is an option; "I" never is a name.
     option = capital & (lower[firsts] == ord("a")) & (ends - begins == 1) & ~opens
     no_name = (listed & _FUNCTION > 0) & ~option
-    by_case = capital & ~values & ~shouted[_owners(starts)]
+    by_case = capital & ~values & ~shouted[_text_of_each_word(starts)]
     certain = (by_case & ~opens | quoted & ~values) & ~no_name
     possible = by_case & opens & (listed & _OPENER == 0)
-    names = (_ordered(hashes, certain, starts) & np.uint64((1 << 48) - 1)) | np.uint64(1)
-    names |= np.minimum(_per_text(certain, starts), 0xFFFF).astype(np.uint64) << np.uint64(48)
+    names = (_hash_in_order(hashes, certain, starts) & np.uint64((1 << 48) - 1)) | np.uint64(1)
+    names |= np.minimum(_count_per_text(certain, starts), 0xFFFF).astype(np.uint64) << np.uint64(48)
     rest = ~(values | certain | possible)
-    long_enough = np.diff(starts) - _per_text(~rest, starts) >= FEWEST_WORDS
+    long_enough = np.diff(starts) - _count_per_text(~rest, starts) >= FEWEST_WORDS
     return Forms(
         words=Hashed(hashes=hashes, starts=starts.tolist()),
-        values=_ordered(hashes, values, starts),
-        names=np.where((_per_text(capital, starts) > 0) & ~shouted, names, np.uint64(0)),
-        templates=np.where(long_enough, _ordered(hashes, rest, starts), np.uint64(0)),
+        values=_hash_in_order(hashes, values, starts),
+        names=np.where((_count_per_text(capital, starts) > 0) & ~shouted, names, np.uint64(0)),
+        templates=np.where(long_enough, _hash_in_order(hashes, rest, starts), np.uint64(0)),
         certain=certain,
         possible=possible,
         capital=capital,
@@ -202,14 +205,14 @@ def _forms(joined: bytes, small: bytes, bounds: list[int]) -> Forms:
 
 
 def _kinds_of_bytes(joined: bytes, data: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """What each byte belongs to: letters, a number with its sign and inner marks, a sign, or nothing."""
+    """The kind of each byte: of a letter, of a number with its sign and inner marks, a sign, or none."""
     kinds = np.frombuffer(bytearray(joined.translate(_KINDS)), np.uint8)
     marks = np.flatnonzero(kinds >= _INNER)
-    own, left, right = kinds[marks], kinds[marks - 1], kinds[marks + 1]
+    mark_kinds, left, right = kinds[marks], kinds[marks - 1], kinds[marks + 1]
     number = (right == _DIGIT) & (
         (left == _DIGIT)
-        | ((own == _DASH) & (left != _LETTER))
-        | ((own == _POINT) & (left != _LETTER) & (left != _POINT))
+        | ((mark_kinds == _DASH) & (left != _LETTER))
+        | ((mark_kinds == _POINT) & (left != _LETTER) & (left != _POINT))
     )
     # Between two numbers with a space on either side a mark is an operator.
     spaces = (data[marks - 1] == ord(" ")) & (data[marks + 1] == ord(" "))
@@ -218,19 +221,19 @@ def _kinds_of_bytes(joined: bytes, data: NDArray[np.uint8]) -> NDArray[np.uint8]
     return kinds
 
 
-def _listed(hashes: Hashes) -> NDArray[np.uint8]:
-    """In which lists each word stands."""
-    keys, flags, quick = _lists()
-    found = np.zeros(len(hashes), np.uint8)
-    # Most words stand in none, which the upper bits of the hash tell.
-    hits = np.flatnonzero(quick[hashes >> np.uint64(48)])
-    places = np.minimum(np.searchsorted(keys, hashes[hits]), len(keys) - 1)
-    found[hits] = np.where(keys[places] == hashes[hits], flags[places], 0)
-    return found
+def _word_list_flags(hashes: Hashes) -> NDArray[np.uint8]:
+    """The word lists that hold each word, as flags."""
+    keys, flags, quick = _word_lists()
+    word_flags = np.zeros(len(hashes), np.uint8)
+    # Most words are in no list, and the upper bits of the hash show it.
+    candidates = np.flatnonzero(quick[hashes >> np.uint64(48)])
+    positions = np.minimum(np.searchsorted(keys, hashes[candidates]), len(keys) - 1)
+    word_flags[candidates] = np.where(keys[positions] == hashes[candidates], flags[positions], 0)
+    return word_flags
 
 
 @lru_cache(maxsize=1)
-def _lists() -> tuple[Hashes, NDArray[np.uint8], Flags]:
+def _word_lists() -> tuple[Hashes, NDArray[np.uint8], Flags]:
     lists = (
         (NUMBER_WORDS, _NUMBER_WORD),
         (UNITS, _UNIT),
@@ -238,19 +241,19 @@ def _lists() -> tuple[Hashes, NDArray[np.uint8], Flags]:
         (OPENERS, _OPENER),
         (FUNCTION_WORDS, _FUNCTION),
     )
-    words = sorted({word for own, _ in lists for word in own})
+    words = sorted({word for listed, _ in lists for word in listed})
     encoded = [word.encode() for word in words]
-    places = np.array(list(accumulate((len(word) + 1 for word in encoded), initial=0)))
+    bounds = np.array(list(accumulate((len(word) + 1 for word in encoded), initial=0)))
     joined = b"\n".join([b"", *encoded, b""])
-    keys = mixed(polynomials(joined, places[:-1], places[1:] - 1))
-    flags = np.array([sum(flag for own, flag in lists if word in own) for word in words], np.uint8)
+    keys = mix_bits(hash_polynomials(joined, bounds[:-1], bounds[1:] - 1))
+    flags = np.array([sum(flag for listed, flag in lists if word in listed) for word in words], np.uint8)
     order = np.argsort(keys)
     quick = np.zeros(1 << 16, bool)
     quick[keys >> np.uint64(48)] = True
     return keys[order], flags[order], quick
 
 
-def _values(
+def _value_flags(
     lower: NDArray[np.uint8],
     firsts: NDArray[np.int64],
     ends: NDArray[np.int64],
@@ -259,72 +262,72 @@ def _values(
     starts: NDArray[np.int64],
 ) -> Flags:
     """Which words are values: numbers, signs, number words, units after a number, single letters."""
-    found: Flags = ~letters | (listed & _NUMBER_WORD > 0)
+    is_value: Flags = ~letters | (listed & _NUMBER_WORD > 0)
     opening = np.zeros(len(firsts), bool)
     opening[starts[:-1][starts[:-1] < starts[1:]]] = True
     units = np.flatnonzero(letters & (listed & _UNIT > 0) & ~opening)
-    units = units[found[units - 1]]
+    units = units[is_value[units - 1]]
     single = np.flatnonzero(letters & (ends - firsts == 0))
     first = lower[firsts[single]]
     article = (first == ord("a")) | (first == ord("i"))
     chosen = ~opening[single] & (listed[single - 1] & _CHOICE > 0)
-    found[single[~article | chosen]] = True
-    found[units] = True
-    return found
+    is_value[single[~article | chosen]] = True
+    is_value[units] = True
+    return is_value
 
 
 def _is_capital(data: NDArray[np.uint8], lower: NDArray[np.uint8], firsts: NDArray[np.int64]) -> Flags:
-    """Whether a word begins with a capital; the capitals of two bytes may differ in the second one alone."""
-    own = data[firsts]
-    found: Flags = own != lower[firsts]
-    wide = np.flatnonzero(own >= 0xC3)
-    found[wide] |= data[firsts[wide] + 1] != lower[firsts[wide] + 1]
-    return found
+    """Whether a word begins with a capital; a capital of two bytes may differ in the second byte only."""
+    first_bytes = data[firsts]
+    is_capital: Flags = first_bytes != lower[firsts]
+    wide = np.flatnonzero(first_bytes >= 0xC3)
+    is_capital[wide] |= data[firsts[wide] + 1] != lower[firsts[wide] + 1]
+    return is_capital
 
 
-def _owners(starts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The text of each word."""
+def _text_of_each_word(starts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The index of each word's text."""
     return np.repeat(np.arange(len(starts) - 1), np.diff(starts))
 
 
-def _per_text(flags: Flags, starts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How many words of each text have a flag."""
+def _count_per_text(flags: Flags, starts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The number of flagged words of each text."""
     counts: NDArray[np.int64] = np.diff(np.searchsorted(np.flatnonzero(flags), starts))
     return counts
 
 
-def _ordered(hashes: Hashes, chosen: Flags, starts: NDArray[np.int64]) -> Hashes:
-    """A hash of the chosen words of each text in order: a polynomial over them, as a word is one over its bytes."""
-    places = np.flatnonzero(chosen)
-    bounds = np.searchsorted(places, starts)
-    powers, inverses = running_powers(1 << len(places).bit_length())
-    sums = np.zeros(len(places) + 1, np.uint64)
-    np.cumsum(hashes[places] * powers[: len(places)], out=sums[1:])
-    found: Hashes = (sums[bounds[1:]] - sums[bounds[:-1]]) * inverses[bounds[:-1]]
-    return mixed(found + np.diff(bounds).astype(np.uint64))
+def _hash_in_order(hashes: Hashes, chosen: Flags, starts: NDArray[np.int64]) -> Hashes:
+    """A hash of the chosen words of each text in order: a polynomial over the words' hashes."""
+    chosen_words = np.flatnonzero(chosen)
+    bounds = np.searchsorted(chosen_words, starts)
+    powers, inverses = running_powers(1 << len(chosen_words).bit_length())
+    sums = np.zeros(len(chosen_words) + 1, np.uint64)
+    np.cumsum(hashes[chosen_words] * powers[: len(chosen_words)], out=sums[1:])
+    text_hashes: Hashes = (sums[bounds[1:]] - sums[bounds[:-1]]) * inverses[bounds[:-1]]
+    return mix_bits(text_hashes + np.diff(bounds).astype(np.uint64))
 
 
-def _shouted(capital: Flags, long: Flags, starts: NDArray[np.int64]) -> Flags:
-    """Texts of which nearly every longer word has a capital; where none is long, all of which have one."""
+def _shouted_texts(capital: Flags, long: Flags, starts: NDArray[np.int64]) -> Flags:
+    """Texts in which at least _SHOUTED of the long words have a capital; one capital is needed in any case."""
     if not capital.any():
         return np.zeros(len(starts) - 1, bool)
-    number, capitals = _per_text(long, starts), _per_text(capital & long, starts)
-    found: Flags = (_per_text(capital, starts) > 0) & (capitals >= _SHOUTED * number)
-    return found
+    long_words, long_capitals = _count_per_text(long, starts), _count_per_text(capital & long, starts)
+    is_shouted: Flags = (_count_per_text(capital, starts) > 0) & (long_capitals >= _SHOUTED * long_words)
+    return is_shouted
 
 
-def _quoted(
+def _quoted_words(
     data: NDArray[np.uint8], firsts: NDArray[np.int64], bounds: list[int], starts: NDArray[np.int64]
 ) -> Flags:
-    """Words between double quotes, in texts that close all they open."""
+    """Words between double quotes, in texts with an even number of quotes."""
     quotes = np.flatnonzero(data == ord('"'))
     if not len(quotes):
         return np.zeros(len(firsts), bool)
     of_text = np.searchsorted(quotes, bounds)
     counts = np.diff(starts)
     before = np.searchsorted(quotes, firsts) - np.repeat(of_text[:-1], counts)
-    found: Flags = (before % 2 == 1) & np.repeat(np.diff(of_text) % 2 == 0, counts)
-    return found
+    is_quoted: Flags = (before % 2 == 1) & np.repeat(np.diff(of_text) % 2 == 0, counts)
+    return is_quoted
 
 
 def _opens_sentence(
@@ -335,11 +338,11 @@ def _opens_sentence(
     starts: NDArray[np.int64],
 ) -> Flags:
     """Whether a word with a capital follows the end of a sentence, by the first three marks before it."""
-    found = np.zeros(len(firsts), bool)
-    asked = np.flatnonzero(capital)
-    asked = asked[asked > 0]
-    gap = ends[asked - 1] + 1
+    is_opening = np.zeros(len(firsts), bool)
+    capital_words = np.flatnonzero(capital)
+    capital_words = capital_words[capital_words > 0]
+    gap = ends[capital_words - 1] + 1
     for step in range(3):
-        found[asked] |= _ENDS_SENTENCE[data[np.minimum(gap + step, firsts[asked] - 1)]]
-    found[starts[:-1][starts[:-1] < starts[1:]]] = True
-    return found
+        is_opening[capital_words] |= _ENDS_SENTENCE[data[np.minimum(gap + step, firsts[capital_words] - 1)]]
+    is_opening[starts[:-1][starts[:-1] < starts[1:]]] = True
+    return is_opening

@@ -1,9 +1,9 @@
 """A text without its layout: the same words and values become the same characters.
 
-Goes: markdown marks, list numbers that count on from 1, the capitals of headings, HTML tags, LaTeX's wrappers,
-full-width and other compatibility forms, the many quotes and dashes of Unicode, apostrophes, thousands separators.
-Case stays, for `filters.text.compared_forms` reads names from it. What is left of punctuation parts words there
-and is no word.
+Removed or unified: markdown marks, list numbers that count up from 1, the capitals of headings, HTML tags, LaTeX's
+wrappers, full-width and other compatibility forms, the many quotes and dashes of Unicode, apostrophes, thousands
+separators. Case stays, because `filters.text.compared_forms` reads names from it. The remaining punctuation separates
+words there and is no word.
 """
 
 import re
@@ -15,7 +15,7 @@ _LIST_NUMBER = re.compile(r"\n[ \t]*[*#_(]{0,4}(?:[Ss]tep )?(\d{1,3})[.):][*_)]{
 _HEADING = re.compile(r"\n[ \t]*#{1,6} [^\n]*")
 _LINE_MARK = re.compile(r"\n[ \t]*[>+]+(?= )")
 _TAG = re.compile(r"</?[A-Za-z][^<>\n]{0,60}>")
-# Tried at the beginning of a line of dashes only, or the time grew with the square of its length.
+# Matches only at the first dash of a run; otherwise the time would grow with the square of the run's length.
 _ARROW = re.compile(r"(?<![-=])[-=]++>")
 _LATEX = re.compile(r"\\(?:text|textbf|mathrm|mathbf|boxed|left|right|displaystyle|quad|[,;!:])(?![a-z])")
 _SINGLE_QUOTES = re.compile(r"'(?<!\w')([^'\n]{1,60})'(?!\w)")
@@ -28,11 +28,11 @@ _APOSTROPHES = "‘’‚‛‹›′ʼ´`＇"
 
 
 class _Plain(dict[int, str]):
-    """What stands for each character; found when it is first asked for."""
+    """The replacement of each character, computed when it is first read."""
 
     def __missing__(self, code: int) -> str:
-        self[code] = found = chr(code) if code < 128 else _plain(chr(code))
-        return found
+        self[code] = replacement = chr(code) if code < 128 else _plain(chr(code))
+        return replacement
 
 
 def _plain(character: str) -> str:
@@ -42,9 +42,9 @@ def _plain(character: str) -> str:
         return "'"
     wide = unicodedata.normalize("NFKC", character)
     if wide != character and wide != unicodedata.normalize("NFC", character):
-        found = "".join("/" if part == "\u2044" else _CHARACTERS[ord(part)] for part in wide)
+        replacement = "".join("/" if part == "\u2044" else _CHARACTERS[ord(part)] for part in wide)
         # So that 10² is not 102, and 2½ not 21/2.
-        return f" {found}" if character.isnumeric() and not character.isdecimal() else found
+        return f" {replacement}" if character.isnumeric() and not character.isdecimal() else replacement
     kind = unicodedata.category(character)
     if kind == "Nd":
         return str(unicodedata.digit(character))
@@ -71,7 +71,7 @@ def without_layout(text: str) -> str:
     """A text in its own case without layout."""
     if not text.isascii():
         text = _without_forms(text)
-    # Asking for a character first costs next to nothing, and most texts have few of these marks.
+    # The test for a character costs next to nothing, and most texts have few of these marks.
     if "\n" in text or "\r" in text or text[:5].lower() == "step " or not text[:1].isalpha():
         text = _without_line_marks("\n" + text)
     if "\\" in text:
@@ -89,24 +89,24 @@ def _without_forms(text: str) -> str:
     """A text in which Unicode's many forms of one character are one."""
     if "\u202f" in text or "\u2009" in text:
         text = _THIN_SPACE.sub("", text)
-    text = _BEYOND_ASCII.sub(lambda found: found.group().translate(_CHARACTERS), composed(text))
+    text = _BEYOND_ASCII.sub(lambda match: match.group().translate(_CHARACTERS), composed(text))
     return spaced(text)
 
 
 def _without_line_marks(text: str) -> str:
     text = text.replace("\r", "\n")
     if "#" in text:
-        text = _HEADING.sub(lambda found: f"\n.{found.group().lower()}.", text)
+        text = _HEADING.sub(lambda match: f"\n.{match.group().lower()}.", text)
     if ">" in text or "+" in text:
         text = _LINE_MARK.sub("\n", text)
     last = 0
 
-    def unnumbered(found: re.Match[str]) -> str:
+    def unnumbered(match: re.Match[str]) -> str:
         nonlocal last
-        number = int(found.group(1))
-        # A number that wrapped to the beginning of a line does not count on.
+        number = int(match.group(1))
+        # A number that a line break put at the beginning of a line does not continue the list.
         if number not in (1, last + 1):
-            return found.group()
+            return match.group()
         last = number
         return "\n"
 

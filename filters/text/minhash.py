@@ -2,9 +2,9 @@
 
 A text is cut into shingles of its words without case and layout (`filters.text.compared_forms`); its values are
 mixed into every shingle, so that texts of other values share none and can never be near duplicates. A signature holds
-the minimum of each of `permutations` multiplications of the shingles' hashes. Two signatures agree in a place with
-the probability of the texts' Jaccard similarity (Broder 1997). Signatures are cut into `bands`; texts that share one
-are candidates, with the probability that `Scheme.candidate_share` gives.
+the minimum of each of `permutations` multiplications of the shingles' hashes. The probability that a value of two
+signatures is equal is the texts' Jaccard similarity (Broder 1997). Signatures are cut into `bands`; two texts with an
+equal band are candidates, with the probability that `Scheme.candidate_share` gives.
 
 All arithmetic is modulo 2**64 or 2**32, on numpy arrays, many texts at a time. Nothing here reads or writes a file.
 """
@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from filters.text.compared_forms import Form, forms, same_names
-from filters.text.shingles import Hashes, mixed, odd, shingled
+from filters.text.compared_forms import Form, compute_forms, same_names
+from filters.text.shingles import Hashes, hash_shingles, mix_bits, odd_factors
 
 Signatures = NDArray[np.uint32]
 Digests = NDArray[np.bytes_]
@@ -73,48 +73,48 @@ def sign(texts: Sequence[str], scheme: Scheme) -> Signed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShingledText:
-    """A text as another one is compared with it."""
+    """The shingles and the form of a text, for comparison with another text."""
 
     shingles: frozenset[int]
-    """A text shorter than a shingle is one, so that it can equal only itself."""
+    """A text shorter than a shingle is one shingle, so that only the same text equals it."""
     form: Form
 
 
-def cut(texts: Sequence[str], size: int) -> Iterator[ShingledText]:
-    """The different shingles of texts, and the words that they are made of."""
+def shingle_texts(texts: Sequence[str], size: int) -> Iterator[ShingledText]:
+    """The distinct shingles of each text, and its form."""
     for batch in batches(texts):
-        found = forms(batch)
-        for runs, form in zip(shingled(found.with_values(), size), found.split(), strict=True):
-            yield ShingledText(shingles=frozenset(runs.tolist()), form=form)
+        batch_forms = compute_forms(batch)
+        for hashes, form in zip(hash_shingles(batch_forms.with_values(), size), batch_forms.split(), strict=True):
+            yield ShingledText(shingles=frozenset(hashes.tolist()), form=form)
 
 
 def shingles(text: str, size: int) -> frozenset[int]:
-    """The different shingles of one text."""
-    (found,) = cut([text], size)
-    return found.shingles
+    """The distinct shingles of one text."""
+    (shingled_text,) = shingle_texts([text], size)
+    return shingled_text.shingles
 
 
-def similarity(one: ShingledText, other: ShingledText) -> float:
-    """Of two texts by their shingles; 0 where their values or names differ."""
-    return jaccard(one.shingles, other.shingles) if same_names(one.form, other.form) else 0.0
+def similarity(left: ShingledText, right: ShingledText) -> float:
+    """The Jaccard similarity of two texts by their shingles; 0 where their values or names differ."""
+    return jaccard(left.shingles, right.shingles) if same_names(left.form, right.form) else 0.0
 
 
-def jaccard(one: frozenset[int], other: frozenset[int]) -> float:
+def jaccard(left: frozenset[int], right: frozenset[int]) -> float:
     """The similarity of two texts by their shingles: exact, but for a collision of 64-bit hashes."""
-    common = len(one & other)
-    return common / (len(one) + len(other) - common or 1)
+    common = len(left & right)
+    return common / (len(left) + len(right) - common or 1)
 
 
 def band_keys(signatures: Signatures, scheme: Scheme) -> Hashes:
     """The key of every band, (bands, texts)."""
-    cut = signatures.reshape(len(signatures), scheme.bands, scheme.rows).astype(np.uint64)
-    keys = mixed((cut * odd("band", scheme.rows)).sum(axis=2, dtype=np.uint64))
+    bands = signatures.reshape(len(signatures), scheme.bands, scheme.rows).astype(np.uint64)
+    keys = mix_bits((bands * odd_factors("band", scheme.rows)).sum(axis=2, dtype=np.uint64))
     return np.ascontiguousarray(keys.T)
 
 
-def agreement(one: Signatures, other: Signatures) -> NDArray[np.float64]:
-    """The share of places in which signatures agree, row by row: an estimate of the Jaccard similarity."""
-    share: NDArray[np.float64] = (one == other).mean(axis=1)
+def signature_agreement(left: Signatures, right: Signatures) -> NDArray[np.float64]:
+    """The share of equal values of two signatures, row by row: an estimate of the Jaccard similarity."""
+    share: NDArray[np.float64] = (left == right).mean(axis=1)
     return share
 
 
@@ -132,28 +132,32 @@ def batches(texts: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _sign(texts: list[str], scheme: Scheme) -> Signed:
-    found = forms(texts)
-    digests = b"".join(hashlib.blake2b(own.tobytes(), digest_size=16).digest() for own in found.words)
+    batch_forms = compute_forms(texts)
+    digests = b"".join(
+        hashlib.blake2b(text_words.tobytes(), digest_size=16).digest() for text_words in batch_forms.words
+    )
     return Signed(
         digests=np.frombuffer(digests, "S16"),
-        signatures=_minima(shingled(found.with_values(), scheme.shingle), scheme),
-        names=found.names,
-        templates=found.templates,
+        signatures=_minima(hash_shingles(batch_forms.with_values(), scheme.shingle), scheme),
+        names=batch_forms.names,
+        templates=batch_forms.templates,
     )
 
 
 def _minima(runs: list[Hashes], scheme: Scheme) -> Signatures:
     if not runs:
         return np.empty((0, scheme.permutations), np.uint32)
-    small = (mixed(np.concatenate(runs)) >> np.uint64(32)).astype(np.uint32)
+    small = (mix_bits(np.concatenate(runs)) >> np.uint64(32)).astype(np.uint32)
     starts = np.cumsum([0, *map(len, runs)])
     result = np.full((len(starts) - 1, scheme.permutations), np.iinfo(np.uint32).max, np.uint32)
     filled = np.flatnonzero(np.diff(starts))
     minima = np.empty((scheme.permutations, len(filled)), np.uint32)
     products = np.empty_like(small)
     # One permutation of all texts at a time: long rows times one number are what numpy multiplies fastest.
-    for factor, own in zip(odd("permutation", scheme.permutations).astype(np.uint32), minima, strict=True):
+    for factor, minima_row in zip(
+        odd_factors("permutation", scheme.permutations).astype(np.uint32), minima, strict=True
+    ):
         np.multiply(small, factor, out=products)
-        np.minimum.reduceat(products, starts[filled], out=own)
+        np.minimum.reduceat(products, starts[filled], out=minima_row)
     result[filled] = minima.T
     return result

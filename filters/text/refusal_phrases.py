@@ -1,11 +1,11 @@
 """Phrases by which a model declines or says that it sees no image, by language.
 
-Each entry is the words of which a text must hold one for its pattern to be tried, and the pattern, over lower-case
-text with straight apostrophes. A pattern names what cannot be seen: "I cannot see any other bar" is a finding, not a refusal.
+Each entry is a set of words and a pattern over lower-case text with straight apostrophes. The pattern is tried on a
+text that holds one of the words. It names what cannot be seen: "I cannot see any other bar" is a finding, no refusal.
 """
 
 # ruff: noqa: E501
-# A phrase broken over lines cannot be read as a phrase.
+# A phrase that is split over lines is hard to read.
 
 import re
 from typing import Final
@@ -187,21 +187,21 @@ _UNSPACED: Final = [
 
 
 def _by_word() -> dict[bytes, tuple[tuple[frozenset[bytes], int], ...]]:
-    found: dict[bytes, list[tuple[frozenset[bytes], int]]] = {}
-    for place, (gates, _) in enumerate([*_ENGLISH, *_OTHERS]):
+    patterns_of_word: dict[bytes, list[tuple[frozenset[bytes], int]]] = {}
+    for index, (gates, _) in enumerate([*_ENGLISH, *_OTHERS]):
         for gate in gates.split():
             words = gate.encode().split(b"+")
-            found.setdefault(words[-1], []).append((frozenset(words), place))
-    return {word: tuple(places) for word, places in found.items()}
+            patterns_of_word.setdefault(words[-1], []).append((frozenset(words), index))
+    return {word: tuple(patterns) for word, patterns in patterns_of_word.items()}
 
 
 PATTERNS: Final = tuple(re.compile(pattern) for _, pattern in [*_ENGLISH, *_OTHERS, *_UNSPACED])
 BY_WORD: Final = _by_word()
-"""A word, and the patterns' places with all the words that each needs to be tried."""
+"""The patterns of a word: for each pattern all words that a text must hold, and its index in PATTERNS."""
 BY_PART: Final = tuple(
-    (part, len(_ENGLISH) + len(_OTHERS) + place) for place, (parts, _) in enumerate(_UNSPACED) for part in parts
+    (part, len(_ENGLISH) + len(_OTHERS) + index) for index, (parts, _) in enumerate(_UNSPACED) for part in parts
 )
-"""Parts of words of languages without spaces, each with the place of its pattern."""
+"""Parts of words of languages without spaces, each with the index of its pattern in PATTERNS."""
 
 # "It cannot be determined": no refusal where the gold answer or an option says the same.
 ABSTENTION: Final = re.compile(
@@ -215,7 +215,7 @@ ABSTENTION: Final = re.compile(
     r"|判断できません|分かりません|わかりません|알 수 없|판단할 수 없"
 )
 
-# Said as a condition or by another, an inability says nothing about this answer.
+# After these words an inability is a condition or another speaker's, and no refusal of this answer.
 NOT_AFTER: Final = (
     "if ",
     "when ",

@@ -1,6 +1,6 @@
 """In which scripts a text is written: letters counted by Unicode script, each as long as its romanisation.
 
-Digits, marks, punctuation and symbols have no script. Knows nothing of languages.
+Digits, marks, punctuation and symbols have no script. Languages are not looked at.
 """
 
 import re
@@ -43,35 +43,35 @@ _KANA_SHARE: Final = 0.1
 
 def scripts(text: str) -> Counter[str]:
     """Letters by script: latin, han, japanese, hangul, cyrillic, greek, arabic, hebrew, thai and so on."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     latin = latin_letters(text)
     if latin:
-        found["latin"] = latin
+        counts["latin"] = latin
     if text.isascii():
-        return found
+        return counts
     rest = _beyond_ascii(text)
     if _GREEK.search(rest):
         rest = _GREEK_SIGNS.sub("", " ".join(_OTHER.findall(text)))
     for script, letters in _BLOCKS:
-        left = letters.sub("", rest)
-        if len(left) < len(rest):
-            found[script] += (len(rest) - len(left)) * _LENGTHS.get(script, 1)
-            rest = left
+        without_script = letters.sub("", rest)
+        if len(without_script) < len(rest):
+            counts[script] += (len(rest) - len(without_script)) * _LENGTHS.get(script, 1)
+            rest = without_script
     for character, count in Counter(rest).items():
-        other = script_of(character)
-        if other:
-            found[other] += count * _LENGTHS.get(other, 1)
-    return _with_japanese(found)
+        script_name = script_of(character)
+        if script_name:
+            counts[script_name] += count * _LENGTHS.get(script_name, 1)
+    return _with_japanese(counts)
 
 
 def latin_letters(text: str) -> int:
-    """Letters from A to Z, in whatever text."""
+    """The number of letters from A to Z."""
     return len(text.encode("utf-8", "surrogatepass").translate(None, _NOT_LETTERS))
 
 
 @lru_cache(maxsize=64)
 def latin_alone(text: str) -> bool:
-    """Whether a text surely has no letter of another script than Latin; cheaper to ask than to count."""
+    """Whether a text certainly has no letter of a script other than Latin; faster than to count."""
     return text.isascii() or not _NOT_LATIN.search(_beyond_ascii(text))
 
 
@@ -79,13 +79,13 @@ def _beyond_ascii(text: str) -> str:
     return text.encode("utf-8", "surrogatepass").translate(None, _ASCII).decode("utf-8", "surrogatepass")
 
 
-def _with_japanese(found: Counter[str]) -> Counter[str]:
-    kana = found.pop("kana", 0)
+def _with_japanese(counts: Counter[str]) -> Counter[str]:
+    kana = counts.pop("kana", 0)
     if kana:
-        if kana >= _KANA_SHARE * (kana + found["han"]):
-            kana += found.pop("han", 0)
-        found["japanese"] = kana
-    return found
+        if kana >= _KANA_SHARE * (kana + counts["han"]):
+            kana += counts.pop("han", 0)
+        counts["japanese"] = kana
+    return counts
 
 
 @lru_cache(maxsize=1 << 16)

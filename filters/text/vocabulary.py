@@ -1,4 +1,4 @@
-"""Which of the words that the signals look for a text holds, and its plain form.
+"""The words of a text that signals search for, and the plain form of a text.
 
 Tokenising dominates the cost, so all signals share one pass. Words that no signal looks for are left out.
 """
@@ -17,7 +17,7 @@ _PLAIN: Final = bytes.maketrans(
 )
 
 
-# The families look at the traces of one sample one after the other.
+# Several families read the traces of one sample one after the other.
 @lru_cache(maxsize=64)
 def vocabulary(text: str) -> frozenset[bytes]:
     """The sought words of a text in plain form as UTF-8, without the punctuation around them."""

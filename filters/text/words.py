@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from distill.types import Trace
 
-# Scripts written without spaces: each character stands for itself, or a whole paragraph would be one word.
+# Scripts written without spaces: each character is a word, because otherwise a whole paragraph would be one word.
 _UNSPACED = re.compile(
     "([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff])"
 )
@@ -22,10 +22,10 @@ def spaced(text: str) -> str:
     return _spaced(text) if has_east_asian(text) else text
 
 
-# Several families ask for the same texts of one sample, one after the other.
+# Several families read the same texts of one sample, one after the other.
 @lru_cache(maxsize=64)
 def _spaced(text: str) -> str:
-    # Joining what the pattern parts is the same as substituting, and faster.
+    # Split and join give the same as a substitution, and are faster.
     return " ".join(_UNSPACED.split(text))
 
 
@@ -35,12 +35,12 @@ _OTHERS = bytes(byte for byte in range(256) if byte not in _EAST_ASIAN)
 
 
 def has_east_asian(text: str) -> bool:
-    """Whether a text may hold a character of Thai, Khmer, Chinese, Japanese, Korean and the like; cheap to ask."""
+    """Whether a text may hold a character of Thai, Khmer, Chinese, Japanese, Korean and the like; a fast test."""
     return not text.isascii() and bool(text.encode("utf-8", "surrogatepass").translate(None, _OTHERS))
 
 
 def readable(text: str) -> str:
-    """A text in which what no file can hold (half of a surrogate pair) is the sign for an unreadable character."""
+    """A text in which half of a surrogate pair, which no file can hold, is a question mark."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
@@ -49,7 +49,7 @@ def composed(text: str) -> str:
     return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
-def written(trace: Trace) -> str:
+def visible_text(trace: Trace) -> str:
     """Everything the teacher wrote: reasoning and answer, or the raw text when neither could be parsed."""
     return "\n".join(part for part in (trace.reasoning, trace.answer) if part) or trace.text
 
@@ -57,15 +57,15 @@ def written(trace: Trace) -> str:
 _SHORT_ANSWER = 60
 
 
-def said(trace: Trace) -> str:
-    """What near duplicates have in common: reasoning and answer.
+def comparable_text(trace: Trace) -> str:
+    """The text that the search for near duplicates compares: reasoning and answer.
 
-    A short answer stands in quotes, so that its words count as names: "red" and "blue" after the same reasoning are
+    A short answer is put in quotes, so that its words count as names: "red" and "blue" after the same reasoning are
     two answers.
     """
     reasoning, answer = trace.reasoning, trace.answer.strip()
     if answer and len(answer) <= _SHORT_ANSWER and '"' not in answer:
         answer = f'"{answer}"'
-        # Quotes that do not pair (5" are five inches) say nothing, and would hide those of the answer.
+        # Unpaired quotes (5" are five inches) have no meaning and would hide those of the answer.
         reasoning = reasoning.replace('"', " ") if reasoning.count('"') % 2 else reasoning
     return "\n".join(part for part in (reasoning, answer) if part)

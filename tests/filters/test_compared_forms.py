@@ -8,9 +8,9 @@ from run_fixtures import default, sample, trace
 
 from filters.matching.near_duplicates import LshIndex
 from filters.signals.trace_duplicates import Duplicates
-from filters.text.compared_forms import apart, forms
+from filters.text.compared_forms import compute_forms, split_groups_by_name
 from filters.text.layout import without_layout
-from filters.text.minhash import Scheme, cut, sign, similarity
+from filters.text.minhash import Scheme, shingle_texts, sign, similarity
 
 TEXT = (
     "The line chart of Graz shows 12 cafés in April and 1,250 visitors in May. Looking closely, the red line of "
@@ -21,7 +21,7 @@ SCHEME = Scheme()
 
 
 def near(one: str, other: str) -> bool:
-    return similarity(*cut([one, other], SCHEME.shingle)) >= 0.8
+    return similarity(*shingle_texts([one, other], SCHEME.shingle)) >= 0.8
 
 
 def within(one: str, other: str) -> bool:
@@ -137,15 +137,15 @@ def test_texts_of_other_scripts_are_compared_by_their_characters_and_values() ->
 
 def test_a_text_has_the_form_that_it_has_among_others() -> None:
     texts = ["", "!!!", *SAME.values(), *DIFFERENT.values(), "lone \ud800", "İstanbul ΟΔΟΣ", "x" * 5000, "1", "\n"]
-    together = forms(texts)
+    together = compute_forms(texts)
     for place, text in enumerate(texts):
-        alone = forms([text])
+        alone = compute_forms([text])
         assert alone.values[0] == together.values[place] and alone.names[0] == together.names[place]
         assert alone.templates[0] == together.templates[place]
 
 
 def test_the_same_words_with_other_values_have_one_template_and_other_words_have_another() -> None:
-    (own,) = forms([TEXT]).templates
+    (own,) = compute_forms([TEXT]).templates
     kinds = (
         "a number",
         "a sign",
@@ -156,8 +156,11 @@ def test_the_same_words_with_other_values_have_one_template_and_other_words_have
         "names that changed places",
         "a name in quotes",
     )
-    assert {int(forms([DIFFERENT[kind]]).templates[0]) for kind in kinds} == {int(own)}
-    assert forms([SAME["another word"]]).templates[0] != own and forms(["Yes, 4 of them."]).templates[0] == 0
+    assert {int(compute_forms([DIFFERENT[kind]]).templates[0]) for kind in kinds} == {int(own)}
+    assert (
+        compute_forms([SAME["another word"]]).templates[0] != own
+        and compute_forms(["Yes, 4 of them."]).templates[0] == 0
+    )
 
 
 # --- chains -----------------------------------------------------------------------------------------------------
@@ -197,8 +200,8 @@ def test_no_chain_leads_from_one_name_to_another(tmp_path, steps: int) -> None:
     assert all(result == results[0] for result in results)
     assert not any({"graz", "linz"} <= group for group in results[0])
     # Both ends are a near duplicate of what lies between them: without names' check it would be one chain.
-    assert similarity(*cut([LINKS["graz"], LINKS["small, of graz"]], 5)) >= 0.6
-    assert similarity(*cut([LINKS["small, of graz"], LINKS["small, of linz"]], 5)) >= 0.6
+    assert similarity(*shingle_texts([LINKS["graz"], LINKS["small, of graz"]], 5)) >= 0.6
+    assert similarity(*shingle_texts([LINKS["small, of graz"], LINKS["small, of linz"]], 5)) >= 0.6
 
 
 def test_no_chain_leads_from_one_name_to_another_within_a_question() -> None:
@@ -216,7 +219,7 @@ def test_no_chain_leads_from_one_name_to_another_within_a_question() -> None:
 def test_a_group_of_several_names_falls_into_one_for_each() -> None:
     groups = np.array([0, 0, 0, 0, 0, 5, 5, 7])
     names = np.array([3, 9, 3, 0, 0, 4, 0, 0], np.uint64)
-    found = apart(groups, names).tolist()
+    found = split_groups_by_name(groups, names).tolist()
     parts = {frozenset(place for place, own in enumerate(found) if own == group) for group in found}
     assert parts == {
         frozenset([0, 2]),
@@ -226,7 +229,7 @@ def test_a_group_of_several_names_falls_into_one_for_each() -> None:
         frozenset([5, 6]),
         frozenset([7]),
     }
-    assert apart(np.empty(0, np.int64), np.empty(0, np.uint64)).tolist() == []
+    assert split_groups_by_name(np.empty(0, np.int64), np.empty(0, np.uint64)).tolist() == []
 
 
 def test_rationales_with_another_short_answer_are_no_duplicates() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from filters.text import minhash
-from filters.text.minhash import Scheme, agreement, band_keys, jaccard, shingles, sign
+from filters.text.minhash import Scheme, band_keys, jaccard, shingles, sign, signature_agreement
 from filters.text.words import words
 
 ODD = [
@@ -86,7 +86,7 @@ def test_the_share_of_equal_places_estimates_the_similarity_as_well_as_theory_al
         pair = [" ".join(picked[: common + own]), " ".join(picked[:common] + picked[common + own :])]
         similarity = jaccard(*(shingles(text, 1) for text in pair))
         signed = sign(pair, scheme).signatures
-        errors.append(agreement(signed[:1], signed[1:])[0] - similarity)
+        errors.append(signature_agreement(signed[:1], signed[1:])[0] - similarity)
         keys = band_keys(signed, scheme)
         found += bool((keys[:, 0] == keys[:, 1]).any())
     deviation = np.sqrt(target * (1 - target) / scheme.permutations)

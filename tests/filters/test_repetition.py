@@ -7,7 +7,7 @@ import pytest
 from run_fixtures import default, sample, trace
 
 from filters.signals.repetition import Repetition, compression, loop_length, repeated_share
-from filters.text.shingles import hashed, shingled
+from filters.text.shingles import hash_shingles, hash_words
 from filters.text.words import words
 
 PROSE = " ".join(f"{random.Random(number).choice(('red', 'blue', 'small'))} thing{number}" for number in range(100))
@@ -15,7 +15,7 @@ LOOP = "row two holds " * 80
 
 
 def of(text):
-    (found,) = hashed((text,))
+    (found,) = hash_words((text,))
     return found
 
 
@@ -32,8 +32,8 @@ def test_prose_and_loops_are_far_apart_in_all_three_measures():
 
 
 def test_the_share_of_repeated_ngrams_is_one_minus_unique_over_total():
-    assert repeated_share(*shingled(hashed(("a b c a b c",)), 3)) == 1 - 3 / 4
-    assert repeated_share(*shingled(hashed(("a b c d",)), 4)) == 0
+    assert repeated_share(*hash_shingles(hash_words(("a b c a b c",)), 3)) == 1 - 3 / 4
+    assert repeated_share(*hash_shingles(hash_words(("a b c d",)), 4)) == 0
 
 
 def test_a_text_shorter_than_one_ngram_is_not_measured():
