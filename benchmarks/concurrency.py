@@ -28,7 +28,7 @@ import vllm_server
 from distill.data.images import sha256
 from distill.recipe.teachers import Sampling, Teacher
 from distill.types import ImageRef, Sample
-from teacher.engines.http_client import ChatClient
+from teacher.engines.http.http_client import ChatClient
 from teacher.messages.completion import Completion
 from teacher.messages.request import Author, Model, Request
 

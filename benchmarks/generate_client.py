@@ -25,7 +25,7 @@ import tiny_models
 
 from distill.data import reader
 from distill.recipe.loading import load
-from teacher.engines.http_client import ChatClient
+from teacher.engines.http.http_client import ChatClient
 from teacher.messages.request import Request, model_of, requests
 
 VERB = """

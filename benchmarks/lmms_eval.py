@@ -27,7 +27,7 @@ from distill.recipe import loading
 from distill.reports.text_table import table
 from student.evaluation import lmms_tasks
 from student.export import convert
-from teacher.engines.export_server import SERVED_NAME, SITE, server_of, serving
+from teacher.engines.vllm.export_server import SERVED_NAME, SITE, server_of, serving
 
 VERSION = "0.7.3"
 PINNED = (

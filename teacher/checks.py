@@ -18,9 +18,9 @@ from distill.data.lfs_pointers import explanation
 from distill.errors import InputError, ModelError, RecipeError
 from distill.recipe.recipe import Recipe
 from distill.recipe.teachers import Server, Teacher
-from teacher.engines.chat_protocol import api_key, sampling_body
 from teacher.engines.connect import engine_class
-from teacher.engines.vllm_options import check_arguments, is_vllm
+from teacher.engines.http.chat_protocol import api_key, sampling_body
+from teacher.engines.vllm.vllm_options import check_arguments, is_vllm
 from teacher.messages.prompts import PLACEHOLDERS, prompt_key
 
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json")

@@ -11,8 +11,8 @@ from distill.errors import DistillError, RecipeError
 from distill.recipe.eval import AnyStudent
 from student.evaluation import students
 from student.evaluation.own_metrics import own_metrics
-from teacher.engines import export_server
-from teacher.engines.remote_student import check_server
+from teacher.engines.http.remote_student import check_server
+from teacher.engines.vllm import export_server
 
 _ANSWER_S = 6.0
 

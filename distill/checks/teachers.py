@@ -18,8 +18,8 @@ from distill.errors import DistillError
 from distill.recipe.recipe import Recipe
 from distill.recipe.teachers import Teacher
 from teacher import checks
-from teacher.engines.chat_protocol import api_key, excerpt
-from teacher.engines.http_client import ChatClient
+from teacher.engines.http.chat_protocol import api_key, excerpt
+from teacher.engines.http.http_client import ChatClient
 from teacher.messages.prompts import PLACEHOLDERS
 from teacher.messages.request import Model
 from teacher.store.question_plan import SOURCE, require_different

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from distill.recipe.eval import AnyStudent
     from distill.recipe.teachers import Server
     from student.evaluation.collect_replies import Serve
-    from teacher.engines.remote_student import RemoteStudent
+    from teacher.engines.http.remote_student import RemoteStudent
 
 
 def generate_stage(recipe: Recipe, run: Path, *, limit: int | None = None, fresh: bool = False) -> str:
@@ -137,7 +137,7 @@ def export_student(
     recipe = load(run / RECIPE)
     server = None
     if prompts is not None:
-        from teacher.engines.export_server import server_of
+        from teacher.engines.vllm.export_server import server_of
 
         server = server_of(recipe)
     lines = []
@@ -159,7 +159,7 @@ def export_student(
 
 def _verified(recipe: Recipe, run: Path, folder: Path, stage: str, server: "Server", prompts: int) -> str:
     from student.export.verify import REPORT, verify
-    from teacher.engines.export_server import serving
+    from teacher.engines.vllm.export_server import serving
 
     with watch() as on_progress:
         report = verify(
@@ -240,13 +240,13 @@ def ablate_recipe(
 
 
 def _vllm(recipe: Recipe) -> "Serve":
-    from teacher.engines.export_server import server_of, serving
+    from teacher.engines.vllm.export_server import server_of, serving
 
     return partial(serving, server=server_of(recipe))
 
 
 def _connect(name: str, student: "AnyStudent", **limits: int) -> "AbstractContextManager[RemoteStudent]":
-    from teacher.engines.remote_student import attached
+    from teacher.engines.http.remote_student import attached
 
     return attached(name, student, **limits)
 

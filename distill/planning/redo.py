@@ -11,7 +11,7 @@ from typing import Any
 from distill.recipe.effects import RecipeKey, key_values
 from distill.recipe.recipe import Recipe
 from distill.recipe.stages import Stage, is_traces, start_of
-from teacher.engines.vllm_options import deciding
+from teacher.engines.vllm.vllm_options import deciding
 
 ASKED = "questions"
 """The source that teachers are asked about."""

@@ -46,7 +46,7 @@ class Capabilities:
 BACKENDS: Mapping[BackendName, Capabilities] = {
     "embedded": Capabilities(
         summary="the model runs in this process",
-        engine="teacher.engines.embedded_engine:EmbeddedEngine",
+        engine="teacher.engines.embedded.embedded_engine:EmbeddedEngine",
         base_url="refused",
         speaks_http=False,
         in_process=True,
@@ -56,7 +56,7 @@ BACKENDS: Mapping[BackendName, Capabilities] = {
     ),
     "vllm": Capabilities(
         summary="a vLLM server, started by the run without base_url",
-        engine="teacher.engines.http_engine:HttpEngine",
+        engine="teacher.engines.http.http_engine:HttpEngine",
         base_url="optional",
         speaks_http=True,
         own_process=True,
@@ -69,7 +69,7 @@ BACKENDS: Mapping[BackendName, Capabilities] = {
     ),
     "vllm_offline": Capabilities(
         summary="vLLM without a server, in a process that the run starts",
-        engine="teacher.engines.vllm_offline:OfflineEngine",
+        engine="teacher.engines.vllm.vllm_offline:OfflineEngine",
         base_url="refused",
         speaks_http=False,
         own_process=True,
@@ -81,7 +81,7 @@ BACKENDS: Mapping[BackendName, Capabilities] = {
     ),
     "openai": Capabilities(
         summary="any server with the OpenAI API",
-        engine="teacher.engines.http_engine:HttpEngine",
+        engine="teacher.engines.http.http_engine:HttpEngine",
         base_url="required",
         speaks_http=True,
         may_charge=True,

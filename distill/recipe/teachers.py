@@ -332,7 +332,7 @@ class Teacher(Section):
         if backend.base_url == "refused" and self.base_url:
             where = "in this process" if backend.in_process else "without a server"
             raise ValueError(f"backend {self.backend!r} runs {where} and takes no base_url")
-        # What an HTTP server takes is checked with its other settings (teacher/engines/chat_protocol.py).
+        # What an HTTP server takes is checked with its other settings (teacher/engines/http/chat_protocol.py).
         refused = (self.sampling.thinking_budget and not backend.keeps_thinking_budget) or (
             self.mm_processor_kwargs and not backend.takes_processor_settings
         )

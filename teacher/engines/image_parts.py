@@ -27,8 +27,8 @@ from distill.data.bounded_reads import bounded
 from distill.errors import ImageError
 from distill.recipe.teachers import Teacher
 from distill.types import ImageRef
+from teacher.engines.http.server_info import LOCAL_HOSTS
 from teacher.engines.image_folders import Folders, UnreadableError
-from teacher.engines.server_info import LOCAL_HOSTS
 
 _CACHE_BYTES = 64 << 20
 _ENTRY_BYTES = 8 << 10

@@ -18,7 +18,7 @@ from distill.artifacts.layout import part_paths
 from distill.artifacts.manifest import canonical
 from distill.errors import DataError, StaleError
 from distill.recipe.teachers import Teacher
-from teacher.engines.vllm_options import deciding, render
+from teacher.engines.vllm.vllm_options import deciding, render
 from teacher.messages.completion import EngineInfo
 
 ENGINES = "engine.json"

@@ -15,7 +15,7 @@ from distill.cli import app
 from distill.recipe.loading import load
 from student.export.convert import export
 from student.train import train
-from teacher.engines import export_server
+from teacher.engines.vllm import export_server
 
 pytestmark = [
     pytest.mark.vllm,

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from distill.cli import app
 from student.train import train
-from teacher.engines import export_server
+from teacher.engines.vllm import export_server
 
 PROMPTS = 64
 

@@ -30,7 +30,7 @@ from distill.errors import DataError
 from distill.recipe import loading
 from student.evaluation import lmms_tasks, metrics
 from student.inference.scoring import judged
-from teacher.engines.export_server import SITE
+from teacher.engines.vllm.export_server import SITE
 
 TEN = ["nous les gosses", "dakota", "clos culombu", "dakota digital", *["dakota"] * 6]
 ASKED: list[tuple[dict[str, Any], str]] = [

@@ -18,7 +18,7 @@ import vllm_server
 from distill.errors import TeacherError
 from distill.recipe.loading import recipes_folder
 from distill.recipe.teachers import Teacher
-from teacher.engines.vllm_server import Servers
+from teacher.engines.vllm.vllm_server import Servers
 
 MODEL = sorted((recipes_folder() / "tiny" / "teachers").glob("*/config.json"))[0].parent
 

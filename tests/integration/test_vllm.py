@@ -22,7 +22,7 @@ from distill.recipe.teachers import Teacher
 from distill.types import ImageRef
 from filters.apply import apply
 from student.train import train
-from teacher.engines.streaming import Streaming
+from teacher.engines.http.streaming import Streaming
 from teacher.generate import generate
 from teacher.messages.completion import Completion
 from teacher.messages.request import model_of

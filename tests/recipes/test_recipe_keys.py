@@ -30,7 +30,7 @@ from filters.signals import registry
 from student import evaluate
 from student.data import rows
 from student.train import stage_fields
-from teacher.engines.vllm_options import deciding, render
+from teacher.engines.vllm.vllm_options import deciding, render
 from teacher.messages.request import requests
 from teacher.store import question_plan
 

@@ -11,7 +11,7 @@ from distill.recipe.recipe import Recipe
 from distill.recipe.teachers import Teacher
 from distill.types import ImageRef, Sample
 from teacher.engines.connect import Get
-from teacher.engines.http_client import ChatClient
+from teacher.engines.http.http_client import ChatClient
 from teacher.messages.completion import Completion
 from teacher.messages.request import Model, Request, requests
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-from teacher.engines.export_server import SITE as SITE
+from teacher.engines.vllm.export_server import SITE as SITE
 
 PYTHON = Path(
     os.environ.get("DISTILL_VLLM_PYTHON") or Path(__file__).resolve().parents[2] / ".venv-vllm" / "bin" / "python"

@@ -4,9 +4,9 @@ import pytest
 
 from distill.recipe.teachers import Teacher
 from distill.types import ImageRef, Sample
-from teacher.engines.concurrency import BLIND_START, MOST, START, ConcurrencyLimit
-from teacher.engines.replicas import Replica, choose
-from teacher.engines.server_info import queue
+from teacher.engines.http.concurrency import BLIND_START, MOST, START, ConcurrencyLimit
+from teacher.engines.http.replicas import Replica, choose
+from teacher.engines.http.server_info import queue
 from teacher.messages.request import Author, Model, Request
 
 METRICS = """\

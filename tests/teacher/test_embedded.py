@@ -15,8 +15,8 @@ from distill.errors import ModelError
 from distill.recipe.recipe import Recipe
 from distill.recipe.teachers import Sampling, Teacher
 from distill.types import ImageRef, Sample
-from teacher.engines.decoding import BatchRow, Sampler
-from teacher.engines.embedded import EmbeddedTeacher
+from teacher.engines.embedded.decoding import BatchRow, Sampler
+from teacher.engines.embedded.embedded_teacher import EmbeddedTeacher
 from teacher.messages.completion import Completion
 from teacher.messages.request import Model, Request, requests
 

@@ -16,7 +16,7 @@ from distill.errors import RecipeError, TeacherError
 from distill.recipe.recipe import Recipe
 from distill.recipe.teachers import Server, Teacher
 from distill.types import ImageRef, Sample
-from teacher.engines import export_server
+from teacher.engines.vllm import export_server
 
 # A module that starts as vLLM's does. Its replies are token ids that tell how it was asked.
 FAKE = """\

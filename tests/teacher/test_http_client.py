@@ -18,8 +18,8 @@ from distill.errors import CircuitOpen, RecipeError, TeacherError
 from distill.recipe.teachers import Sampling, Teacher
 from distill.types import ImageRef
 from teacher.engines import image_parts
-from teacher.engines.chat_protocol import sampling_body
-from teacher.engines.http_client import Breaker
+from teacher.engines.http.chat_protocol import sampling_body
+from teacher.engines.http.http_client import Breaker
 from teacher.engines.image_folders import Folders, UnreadableError
 from teacher.messages.completion import Completion
 from teacher.messages.request import Model, Request

@@ -23,8 +23,8 @@ from distill.artifacts.manifest import Manifest
 from distill.data.images import sha256
 from distill.errors import CircuitOpen, TeacherError
 from distill.types import ImageRef
+from teacher.engines.http.server_info import proxy_of, queue, same_model
 from teacher.engines.outage import Dependency, Failure, Suspicion
-from teacher.engines.server_info import proxy_of, queue, same_model
 from teacher.generate import generate
 from teacher.messages.completion import Completion
 

@@ -15,7 +15,7 @@ from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
 from distill.recipe.teachers import Teacher
 from distill.types import Sample
-from teacher.engines.chat_protocol import completion
+from teacher.engines.http.chat_protocol import completion
 from teacher.engines.provenance import ENGINES, noted, read
 from teacher.generate import generate
 from teacher.messages.completion import Completion, EngineInfo

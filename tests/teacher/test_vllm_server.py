@@ -16,8 +16,8 @@ import vllm_server
 
 from distill.errors import RecipeError, TeacherError
 from distill.recipe.teachers import Server, Teacher
-from teacher.engines import vllm_options
-from teacher.engines.vllm_options import (
+from teacher.engines.vllm import vllm_options
+from teacher.engines.vllm.vllm_options import (
     VllmOptions,
     check_arguments,
     check_options,
@@ -25,7 +25,7 @@ from teacher.engines.vllm_options import (
     installed_options,
     render,
 )
-from teacher.engines.vllm_server import Servers, build_command
+from teacher.engines.vllm.vllm_server import Servers, build_command
 
 # Answers /health and /pid, writes its own pid and that of a child to a file, and has a child that outlives SIGTERM.
 FAKE = """\
@@ -320,7 +320,7 @@ def test_a_server_that_crashes_too_often_is_given_up(fake: Path, pids: Path, tmp
 def test_a_server_that_hangs_is_ended_and_started_anew(
     fake: Path, pids: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("teacher.engines.vllm_server._HEALTH_TIMEOUT_S", 0.5)
+    monkeypatch.setattr("teacher.engines.vllm.vllm_server._HEALTH_TIMEOUT_S", 0.5)
 
     async def run() -> None:
         async with Servers(teacher(fake, pids, "--deaf"), "m", tmp_path, hung_after_s=2) as servers:
@@ -336,7 +336,8 @@ def test_a_server_that_hangs_is_ended_and_started_anew(
 CLIENT = """\
 import asyncio, os, signal, sys, time
 from pathlib import Path
-from teacher.engines import guarded_process, vllm_server
+from teacher.engines.processes import guarded_process
+from teacher.engines.vllm import vllm_server
 from distill.recipe import Teacher
 guarded_process._GRACE_S = 1.0
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job would ignore it

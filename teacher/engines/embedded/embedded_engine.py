@@ -15,7 +15,7 @@ from teacher.messages.completion import Completion, EngineInfo
 from teacher.messages.request import Request
 
 if TYPE_CHECKING:
-    from teacher.engines.embedded import EmbeddedTeacher
+    from teacher.engines.embedded.embedded_teacher import EmbeddedTeacher
 
 _WINDOW_BATCHES = 4
 """Batches read ahead, so that prompts of similar length meet in one batch."""
@@ -48,7 +48,7 @@ class EmbeddedEngine:
         return self._in_flight
 
     async def open(self) -> None:
-        from teacher.engines.embedded import EmbeddedTeacher
+        from teacher.engines.embedded.embedded_teacher import EmbeddedTeacher
 
         settings = self._settings
         self._loaded = EmbeddedTeacher(

@@ -22,15 +22,15 @@ from distill.errors import RecipeError
 from distill.rationale import opened_thinking
 from distill.recipe.recipe import Recipe
 from distill.recipe.teachers import Server, Teacher
-from teacher.engines.chat_protocol import sampling_body
 from teacher.engines.circuit_breaker import Breaker
 from teacher.engines.connect import Done, EngineSettings, Get, local_request
-from teacher.engines.export_server import PYTHON
+from teacher.engines.http.chat_protocol import sampling_body
 from teacher.engines.image_folders import Folders, UnreadableError
 from teacher.engines.image_parts import ImageParts
-from teacher.engines.vllm_options import check_options, interpreter, render
-from teacher.engines.vllm_server import MEDIA, server_environment, server_program, with_program
-from teacher.engines.worker_process import LostError, WorkerProcess
+from teacher.engines.processes.worker_process import LostError, WorkerProcess
+from teacher.engines.vllm.export_server import PYTHON
+from teacher.engines.vllm.vllm_options import check_options, interpreter, render
+from teacher.engines.vllm.vllm_server import MEDIA, server_environment, server_program, with_program
 from teacher.messages.completion import Completion, EngineInfo
 from teacher.messages.prompts import messages
 from teacher.messages.request import Request

@@ -16,7 +16,7 @@ import orjson
 
 from distill.errors import TeacherError
 from distill.recipe.teachers import Teacher
-from teacher.engines.guarded_process import GuardedProcess, exit_status
+from teacher.engines.processes.guarded_process import GuardedProcess, exit_status
 
 _LINE_BYTES = 1 << 28
 _PAUSE_S = 0.05

@@ -21,16 +21,16 @@ from distill import redact
 from distill.errors import TeacherError
 from distill.recipe.generate import Generate
 from distill.recipe.teachers import Teacher
-from teacher.engines.chat_protocol import api_key, sampling_body
 from teacher.engines.circuit_breaker import Breaker
-from teacher.engines.concurrency import BLIND_START, START, ConcurrencyLimit
 from teacher.engines.connect import Done, Get, no_known_request, say_nothing
-from teacher.engines.exchange import CONNECTION, TIMEOUT, Exchange, connector
+from teacher.engines.http.chat_protocol import api_key, sampling_body
+from teacher.engines.http.concurrency import BLIND_START, START, ConcurrencyLimit
+from teacher.engines.http.exchange import CONNECTION, TIMEOUT, Exchange, connector
+from teacher.engines.http.replicas import Replica, Slot, available, choose
+from teacher.engines.http.server_info import follow_queue, same_model, server_info
 from teacher.engines.image_folders import Folders, UnreadableError
 from teacher.engines.image_parts import ImageParts
 from teacher.engines.outage import Dependency, Failure, Say, Suspicion
-from teacher.engines.replicas import Replica, Slot, available, choose
-from teacher.engines.server_info import follow_queue, same_model, server_info
 from teacher.messages.completion import Completion, EngineInfo
 from teacher.messages.prompts import messages
 from teacher.messages.request import Model, Request, plain_request

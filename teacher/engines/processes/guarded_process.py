@@ -1,6 +1,6 @@
 """A program that the run starts for an engine: under its guard, with a log, ended with the run.
 
-The guard (`teacher/engines/process_guard.py`) ends the program when this process ends, however it ends, and masks
+The guard (`process_guard.py` beside this file) ends the program when this process ends, however it ends, and masks
 secrets in the log.
 """
 
@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from distill import redact
-from teacher.engines import process_guard
+from teacher.engines.processes import process_guard
 
 _GRACE_S = 20.0
 """Between SIGTERM and SIGKILL; vLLM needs a few seconds to let go of its GPUs."""

@@ -15,9 +15,9 @@ import aiohttp
 from distill.artifacts.files import directory_sha256
 from distill.errors import TeacherError
 from distill.recipe.teachers import Teacher
-from teacher.engines.chat_protocol import ResponseReader, excerpt, parsed
+from teacher.engines.http.chat_protocol import ResponseReader, excerpt, parsed
+from teacher.engines.http.replicas import Replica
 from teacher.engines.outage import Failure
-from teacher.engines.replicas import Replica
 from teacher.messages.completion import EngineInfo
 from teacher.messages.request import Model
 

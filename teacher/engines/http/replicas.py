@@ -7,7 +7,7 @@ than the others passes some on. A server that fails gets no requests for a while
 import hashlib
 from collections.abc import Sequence
 
-from teacher.engines.concurrency import ConcurrencyLimit
+from teacher.engines.http.concurrency import ConcurrencyLimit
 from teacher.messages.request import Request
 
 _REST_S = 5.0

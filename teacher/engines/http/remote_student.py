@@ -1,7 +1,7 @@
 """A server managed elsewhere, asked greedily: how a served student is evaluated.
 
 Finds out first whether the server is there, takes the key and serves the model; then asks as teachers are asked
-(teacher/engines/http_client.py). Keeps and judges nothing.
+(teacher/engines/http/http_client.py). Keeps and judges nothing.
 """
 
 import asyncio
@@ -17,8 +17,8 @@ from distill.errors import DataError, ModelError, TeacherError
 from distill.recipe.eval import AnyStudent
 from distill.recipe.teachers import Sampling, Teacher
 from distill.types import Sample
-from teacher.engines.chat_protocol import api_key, parsed
-from teacher.engines.http_client import ChatClient
+from teacher.engines.http.chat_protocol import api_key, parsed
+from teacher.engines.http.http_client import ChatClient
 from teacher.messages.completion import Completion
 from teacher.messages.prompts import Prompt, prompt_sha
 from teacher.messages.request import Model, Request

@@ -1,6 +1,6 @@
 """A vLLM server of one checkpoint for a while, asked greedily for token ids: how an export is tried out.
 
-Starts and ends it as the servers of teachers are (teacher/engines/vllm_server.py). Which vLLM: the interpreter that
+Starts and stops it in the same way as the servers of teachers (`vllm_server.py`). Which vLLM: the interpreter that
 DISTILL_VLLM_PYTHON names, else the command of a teacher whose server the run starts, else the vllm on PATH.
 """
 
@@ -25,8 +25,8 @@ from distill.errors import RecipeError, TeacherError
 from distill.recipe.recipe import Recipe
 from distill.recipe.teachers import Server, Teacher
 from distill.types import Sample
-from teacher.engines.vllm_options import interpreter, render
-from teacher.engines.vllm_server import Servers
+from teacher.engines.vllm.vllm_options import interpreter, render
+from teacher.engines.vllm.vllm_server import Servers
 from teacher.messages.prompts import Prompt, messages
 
 PYTHON = "DISTILL_VLLM_PYTHON"

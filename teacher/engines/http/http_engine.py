@@ -10,9 +10,9 @@ from distill import redact
 from distill.recipe.recipe import Recipe
 from distill.recipe.teachers import Teacher
 from teacher.engines.connect import Done, EngineSettings, Get
-from teacher.engines.http_client import ChatClient
-from teacher.engines.vllm_options import check_options
-from teacher.engines.vllm_server import Servers, server_program, with_program
+from teacher.engines.http.http_client import ChatClient
+from teacher.engines.vllm.vllm_options import check_options
+from teacher.engines.vllm.vllm_server import Servers, server_program, with_program
 from teacher.messages.completion import EngineInfo
 from teacher.messages.request import Request
 

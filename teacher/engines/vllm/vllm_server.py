@@ -1,8 +1,7 @@
 """Servers that a run starts for a teacher: one process a replica, health, crashes, the end.
 
-Every replica runs under `teacher/engines/process_guard.py`, so that nothing is left of it when this process ends,
-however it ends, and writes to a log of its own. Knows nothing of requests; what a server serves is for the client to
-check.
+Every replica runs under `teacher/engines/processes/process_guard.py`, so it ends when this process ends, however that
+happens. It writes to a log of its own. This module knows no requests; the client checks which model a server serves.
 """
 
 import asyncio
@@ -21,8 +20,8 @@ import aiohttp
 from distill import redact
 from distill.errors import RecipeError, TeacherError
 from distill.recipe.teachers import Server, Teacher
-from teacher.engines.guarded_process import GuardedProcess, exit_status
-from teacher.engines.vllm_options import check_arguments, check_options, is_vllm, render
+from teacher.engines.processes.guarded_process import GuardedProcess, exit_status
+from teacher.engines.vllm.vllm_options import check_arguments, check_options, is_vllm, render
 
 _PORTS = range(18000, 32000)
 _PAUSE_S = 1.0

@@ -8,7 +8,7 @@ teacher answers quickly, only requests that were given up once do.
 from collections.abc import Mapping
 from typing import Any
 
-from teacher.engines.chat_protocol import GarbledError, completion_of, excerpt, parsed
+from teacher.engines.http.chat_protocol import GarbledError, completion_of, excerpt, parsed
 from teacher.messages.completion import Completion
 
 FIRST = 32

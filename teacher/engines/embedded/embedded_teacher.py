@@ -25,7 +25,7 @@ from distill.recipe.generate import Generate
 from distill.recipe.teachers import Teacher
 from distill.types import ImageRef
 from teacher.engines.connect import Done
-from teacher.engines.decoding import Batch, BatchRow
+from teacher.engines.embedded.decoding import Batch, BatchRow
 from teacher.engines.image_folders import Folders
 from teacher.messages.completion import Completion, EngineInfo
 from teacher.messages.prompts import Prompt, messages

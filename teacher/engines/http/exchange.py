@@ -12,11 +12,11 @@ import aiohttp
 import orjson
 
 from distill.recipe.teachers import Teacher
-from teacher.engines.chat_protocol import GarbledError, completion, excerpt
+from teacher.engines.http.chat_protocol import GarbledError, completion, excerpt
+from teacher.engines.http.replicas import Replica
+from teacher.engines.http.server_info import proxy_of
+from teacher.engines.http.streaming import BODY, CONTENT_TYPE, Streaming, assembled
 from teacher.engines.outage import MOST_TRIES, REFUSED, Failure
-from teacher.engines.replicas import Replica
-from teacher.engines.server_info import proxy_of
-from teacher.engines.streaming import BODY, CONTENT_TYPE, Streaming, assembled
 from teacher.messages.completion import Completion
 
 MAX_ANSWER_BYTES = 64 << 20
