@@ -156,6 +156,9 @@ def evaluation(run: Path) -> str:
     ]
     if deltas:
         blocks.append(table(("difference", "points [95 % interval]", "p"), deltas))
+    limits = [f"{name}: {sentence}" for name, arm in arms.items() if (sentence := arm.get("limited_by"))]
+    if limits:
+        blocks.append("\n".join(limits))
     return "\n\n".join(blocks)
 
 

@@ -13,12 +13,13 @@ from dataclasses import asdict
 from typing import Any
 
 from distill.stats import intervals
+from student.evaluation.error_breakdown import error_breakdown
 from student.evaluation.own_metrics import OwnMetric, described
 from student.inference.scoring import Prediction, summary
 
 Lines = Sequence[Prediction]
 
-MEASURES = 3
+MEASURES = 4
 """Raised with every change of what `measure`, or the judging before it, gives: an evaluation that an earlier version
 measured is measured again from the replies that it kept, nothing is asked again."""
 WINDOW = 50
@@ -60,9 +61,10 @@ def measure(
 
 
 def figures(lines: Lines, without_image: Lines = (), own: Sequence[OwnMetric] = ()) -> dict[str, Any]:
-    """Everything about one arm: as a whole, by domain, by difficulty, along the way, and without its pictures."""
+    """Everything about one arm: as a whole, by cause of error, by domain, by difficulty, and without its images."""
     return {
         **overview(lines, own),
+        **error_breakdown(lines),
         **running(lines),
         "domains": {name: overview(group, own) for name, group in _by_domain(lines).items()},
         "difficulty": {name: overview(group, own) for name, group in by_difficulty(lines).items()},

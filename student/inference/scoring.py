@@ -20,6 +20,7 @@ from distill.grounding.findings import GroundingResult
 from distill.rationale import split
 from distill.stats import intervals
 from distill.types import Sample
+from student.inference.error_causes import error_cause
 
 Prediction = dict[str, Any]
 REFERENCES = ("rationale", "rationales", "cot", "solution")
@@ -60,6 +61,8 @@ def judged(
         options=sample.options,
     )
     values = _grounded(sample, rationale, table, reading_tolerance)
+    consistent = _consistent(sample, rationale, answer)
+    well_formed = parts.well_formed and not reply["truncated"]
     references, votes = _references(sample), sample.meta.get(VOTES)
     return {
         "sample_id": sample.id,
@@ -71,7 +74,7 @@ def judged(
         **reply,
         "reasoning": rationale,
         "answer": answer,
-        "well_formed": parts.well_formed and not reply["truncated"],
+        "well_formed": well_formed,
         "verdict": verdict.verdict,
         "reason": verdict.reason,
         "relative_error": verdict.relative_error,
@@ -81,10 +84,17 @@ def judged(
         "vqa_accuracy": vqa_accuracy(answer, votes) if votes else None,
         "rouge_l": rouge_l(f"{rationale} {answer}", sample.answers),
         "rationale_rouge_l": rouge_l(rationale, references) if references and rationale else None,
-        "consistent": _consistent(sample, rationale, answer),
+        "consistent": consistent,
         "checked_values": None if values is None else values.checked,
         "unsupported_values": None if values is None else values.count,
         "unsupported": None if values is None else [item.value for item in values.unsupported],
+        "error_cause": error_cause(
+            verdict=verdict.verdict,
+            well_formed=well_formed,
+            rationale=rationale,
+            consistent=consistent,
+            unsupported_reasons=None if values is None else {item.reason for item in values.unsupported},
+        ),
     }
 
 

@@ -135,3 +135,22 @@ def test_teachers_of_a_domain_can_be_filtered_by(tmp_path: Path, lines: tuple):
 def test_a_gallery_of_none_has_neither_script_nor_filters(tmp_path: Path, lines: tuple):
     root = page(tmp_path, lines, settings=recipe(tmp_path, more="[eval]\ngallery = 0\n"))
     assert not [element for element in root.walk() if element.tag in ("script", "form", "article")]
+
+
+def test_causes_of_wrong_replies_are_counted_by_arm_and_the_limit_is_a_sentence(tmp_path: Path, lines: tuple):
+    root = page(tmp_path, lines)
+    head, *arms = rows(root, "Causes of wrong replies by arm")
+    assert head == ["arm", "no rationale", "perception", "arithmetic"]
+    known = worlds.metrics(lines[1])["arms"]
+    for name, *cells in arms:
+        for cause, cell in zip(("no_rationale", "perception", "arithmetic"), cells, strict=True):
+            part = known[name]["error_causes"].get(cause)
+            assert (cell == "") if part is None else cell.startswith(f"{part['n']} {100 * part['share']:.1f} [")
+    sentences = [element.words() for element in root.walk() if element.tag == "p"]
+    assert any(known["distilled"]["limited_by"] in sentence and "distilled" in sentence for sentence in sentences)
+
+
+def test_an_evaluation_without_causes_has_no_such_table(tmp_path: Path, lines: tuple):
+    asked, said, folder = lines
+    old = [{key: value for key, value in line.items() if key != "error_cause"} for line in said]
+    assert rows(page(tmp_path, (asked, old, folder)), "Causes of wrong replies by arm") == []

@@ -84,6 +84,7 @@ def predictions(asked: list[Sample], arms: tuple[str, ...] = ARMS, words: int = 
         for sample in asked:
             right = chance.random() < 0.3 + 0.12 * turn
             text = " ".join(chance.choices(WORDS, k=words)) + "." if arm != arms[0] else ""
+            cause = "perception" if len(lines) % 4 else "arithmetic"
             lines.append(
                 {
                     "arm": arm,
@@ -98,6 +99,7 @@ def predictions(asked: list[Sample], arms: tuple[str, ...] = ARMS, words: int = 
                     "truncated": chance.random() < 0.02,
                     "well_formed": True,
                     "consistent": chance.random() < 0.9 if text else None,
+                    "error_cause": None if right else cause if text else "no_rationale",
                     "unsupported_values": int(chance.random() < 0.2) if text else None,
                     "rationale_tokens": words if text else 0,
                     "tokens": words + 4,

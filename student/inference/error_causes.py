@@ -1,0 +1,68 @@
+"""Why a wrong reply is wrong: the first part of its rationale that fails.
+
+A rationale reads the image (perception), computes with what it read (arithmetic) and states a result, which the
+answer repeats (conclusion). The parts are checked in this order, and the first that fails is the cause. If no part
+fails, the student worked out something else than the question asks (approach). Without a table of the image's values
+a misreading cannot be told from another approach: `perception_or_approach`.
+"""
+
+from collections.abc import Collection
+from typing import Final, Literal
+
+from distill.grounding.arithmetic_slips import find_slips
+from distill.grounding.findings import Reason
+
+ErrorCause = Literal[
+    "format",
+    "no_rationale",
+    "undecided",
+    "perception",
+    "arithmetic",
+    "conclusion",
+    "approach",
+    "perception_or_approach",
+]
+
+CAUSES: Final[dict[ErrorCause, str]] = {
+    "format": "the reply has no closed think block with an answer, or it was cut off",
+    "no_rationale": "the reply has no rationale that could be checked",
+    "undecided": "the judge cannot decide about the answer",
+    "perception": "the rationale names a value or a label that the image's table does not hold",
+    "arithmetic": "the values are right, and a step of arithmetic is wrong",
+    "conclusion": "values and arithmetic are right, and the answer is not what the rationale concludes",
+    "approach": "values, arithmetic and conclusion are right, but for another question",
+    "perception_or_approach": "arithmetic and conclusion are right; no table says whether the values are",
+}
+"""Every cause and its meaning, in the order in which they are checked."""
+
+_MISREAD: Final[frozenset[Reason]] = frozenset({"reading", "label", "value"})
+
+
+def error_cause(
+    *,
+    verdict: str,
+    well_formed: bool,
+    rationale: str,
+    consistent: bool | None,
+    unsupported_reasons: Collection[Reason] | None,
+) -> ErrorCause | None:
+    """The cause of a reply that is not correct; None for a correct one.
+
+    `consistent`: whether the answer is what the rationale concludes (None: open). `unsupported_reasons`: why values
+    of the rationale are unsupported by the image's table (distill.grounding.check); None where no value was checked.
+    """
+    if verdict == "correct":
+        return None
+    if not well_formed:
+        return "format"
+    if not rationale.strip():
+        return "no_rationale"
+    if verdict == "undecided":
+        return "undecided"
+    if unsupported_reasons and _MISREAD.intersection(unsupported_reasons):
+        return "perception"
+    if unsupported_reasons or find_slips(rationale).slips:
+        return "arithmetic"
+    if consistent is False:
+        return "conclusion"
+    return "perception_or_approach" if unsupported_reasons is None else "approach"
