@@ -1,6 +1,7 @@
 """Mutated answers through the parser, the journal and every family of signals: what fails, and the longest times.
 
     python benchmarks/mutated_answers.py [--count 1000000] [--seed 0] [--signals-every 20] [--seconds 0]
+    python benchmarks/mutated_answers.py --hostile
 
 Every answer is made from a few seeds by repeats, truncation, splices, odd Unicode (lone surrogates too), nesting,
 huge numbers and tag soup, up to 64 kB. Each is parsed, written to a journal of traces and read back. Every n-th of
@@ -8,6 +9,9 @@ those read is measured by all families, one after the other. `length` counts wor
 test set. Prints counts of tracebacks, of records that cannot be read or differ, and the longest times of this
 thread's processor time in milliseconds: a machine that is busy with other work makes them longer still. Tables that
 are loaded once a process are loaded before the clock starts.
+
+`--hostile` measures the texts of data/answers/hostile.jsonl instead: 64 kB of one repeated unit each, as the answer,
+as the reasoning before a short answer, and without think tags. It prints the times of each.
 """
 
 import argparse
@@ -21,7 +25,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import orjson
 
@@ -142,10 +146,10 @@ class Campaign:
             read.append(replace(trace, **said))
         return read
 
-    def measure(self, families: Sequence[Extractor], trace: Trace) -> None:
+    def measure(self, families: Sequence[Extractor], trace: Trace, asked: Sample | None = None) -> None:
         self.measured += 1
         number = int(trace.id, 16)
-        sample = SAMPLES[self.measured % 2]
+        sample = asked or SAMPLES[self.measured % 2]
         spent = {"all families": 0.0, "default families": 0.0}
         for family in families:
             before = time.thread_time()
@@ -160,6 +164,37 @@ class Campaign:
             self.over[name] += seconds > MOST_SECONDS
 
 
+HOSTILE = Path(__file__).parent / "data" / "answers" / "hostile.jsonl"
+FRAMES = {
+    "answer": "<think>The bar reaches 42.</think>\n{}",
+    "reasoning": "<think>{}</think>\nThe answer is 42.",
+    "untagged": "{}",
+}
+
+
+def hostile_text(row: dict[str, Any]) -> str:
+    """One unit again and again between a beginning and an end, of the size that the row says."""
+    ends = len((row["head"] + row["tail"]).encode())
+    return str(row["head"] + row["unit"] * ((row["bytes"] - ends) // len(row["unit"].encode())) + row["tail"])
+
+
+def measure_hostile(families: Sequence[Extractor]) -> None:
+    rows = [orjson.loads(line) for line in HOSTILE.read_bytes().splitlines()]
+    print(f"{'ms of processor time':40}{'parse':>9}{'all':>9}{'default':>9}  slowest families")
+    for row in rows:
+        for frame, pattern in FRAMES.items():
+            one = Campaign()
+            text = pattern.replace("{}", hostile_text(row))
+            trace = one.timed("parse", 0, partial(trace_of, text))
+            if trace is not None:
+                one.measure(families, trace, replace(SAMPLES[0], answers=(row["gold"],)))
+            times = {name: milliseconds for name, (milliseconds, _) in one.longest.items()}
+            totals = [times.pop(name, 0.0) for name in ("parse", "all families", "default families")]
+            slowest = sorted(times.items(), key=lambda item: -item[1])[:3]
+            print(f"{row['name']} as {frame}".ljust(40), *(f"{total:8.1f}" for total in totals), "", end=" ")
+            print(*(f"{name} {spent}" for name, spent in slowest), *one.tracebacks, *one.states, sep=", ")
+
+
 def whole(text: str) -> str:
     """What a journal keeps of a text: half a surrogate pair is no character."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
@@ -171,11 +206,15 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--signals-every", type=int, default=20)
     parser.add_argument("--seconds", type=float, default=0.0)
+    parser.add_argument("--hostile", action="store_true")
     options = parser.parse_args()
     families = tuple(family.from_recipe(Recipe()) for family in FAMILIES.values())
     warm = Campaign()
     for number, text in enumerate([*SEEDS, "\\boxed{" * 50, "Germany", "三百二十 or 五"]):
         warm.measure(families, trace_of(text, number))
+    if options.hostile:
+        measure_hostile(families)
+        return
     campaign, done = Campaign(), 0
     started = time.monotonic()
     every = texts(options.seed, options.count)
