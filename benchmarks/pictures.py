@@ -87,10 +87,10 @@ def judged(
     looking = comparing = 0.0
     for number, (kind, one, other) in enumerate(pairs):
         start = time.perf_counter()
-        looks = [image_match.look(data, max_pixels=MAX_PIXELS) for data in (one, other)]
-        proposed = looks[0].pixels == looks[1].pixels or bool(list(image_match.proposals(looks)))
+        looks = [image_match.hash_image(data, max_pixels=MAX_PIXELS) for data in (one, other)]
+        proposed = looks[0].pixels == looks[1].pixels or bool(list(image_match.propose_pairs(looks)))
         middle = time.perf_counter()
-        found = image_compare.difference(one, other, max_pixels=MAX_PIXELS)
+        found = image_compare.image_difference(one, other, max_pixels=MAX_PIXELS)
         weight = found.weight if found else FAR
         same = weight <= 1
         comparing += time.perf_counter() - middle

@@ -121,8 +121,8 @@ class Test:
     @classmethod
     def open(cls, recipe: Recipe, name: str, folder: Path) -> "Test":
         """The index in `folder`, built unless a valid one lies there. Raises DataError."""
-        digest = test_sets.build(recipe, (name,), folder, images=True)
-        index = test_sets.load(str(folder.resolve()), digest)
+        digest = test_sets.build_index(recipe, (name,), folder, images=True)
+        index = test_sets.load_index(str(folder.resolve()), digest)
         return cls(
             name=name,
             digest=digest,
@@ -200,7 +200,7 @@ def find(recipe: Recipe, name: str, tests: Sequence[Test], folder: Path, deadlin
     found = _compare(recipe, name, tests, shown, deadline)
     if found.complete:
         path.unlink(missing_ok=True)  # the two belong together; it comes last
-        _write(files, pa.Table.from_pylist([test_sets.stat_of(each) for each in sorted(shown)], schema=_FILES))
+        _write(files, pa.Table.from_pylist([test_sets.file_status(each) for each in sorted(shown)], schema=_FILES))
         stamp = {_MADE_FROM: made_from.encode(), _ROWS: str(found.rows).encode()}
         _write(path, found.table.replace_schema_metadata(stamp))
     return found
@@ -214,7 +214,7 @@ def _known(name: str, path: Path, files: Path, made_from: str) -> Leaks | None:
         if stamp.get(_MADE_FROM) != made_from.encode():
             return None
         for row in pq.read_table(files).to_pylist():
-            if test_sets.stat_of(row["path"]) != row:
+            if test_sets.file_status(row["path"]) != row:
                 return None
     except (OSError, pa.ArrowException):
         return None
@@ -236,7 +236,7 @@ def _compare(recipe: Recipe, name: str, tests: Sequence[Test], shown: set[str], 
     samples = reader.samples(recipe, name)
 
     def look(ref: ImageRef) -> image_match.ImageHashes:
-        return image_match.look(read_bytes(ref), max_pixels=max_pixels)
+        return image_match.hash_image(read_bytes(ref), max_pixels=max_pixels)
 
     with ThreadPoolExecutor(_WORKERS) as pool:
         while batch := list(islice(samples, _BATCH)):

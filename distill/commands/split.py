@@ -134,16 +134,16 @@ def _clusters(rows: _Rows, max_pixels: int) -> dict[str, str]:
     digests = sorted(rows.refs)
 
     def look(digest: str) -> image_match.ImageHashes:
-        return image_match.look(read_bytes(rows.refs[digest]), max_pixels=max_pixels)
+        return image_match.hash_image(read_bytes(rows.refs[digest]), max_pixels=max_pixels)
 
     def confirm(pairs: list[tuple[int, int]]) -> Iterator[bool]:
         for pair in pairs:
             one, other = (read_bytes(rows.refs[digests[place]]) for place in pair)
-            yield image_match.same(one, other, max_pixels=max_pixels)
+            yield image_match.is_same_image(one, other, max_pixels=max_pixels)
 
     with ThreadPoolExecutor(_WORKERS) as pool:
         looks = list(pool.map(look, digests))
-    found = image_match.clusters(looks, confirm)
+    found = image_match.cluster_images(looks, confirm)
     return {
         digest: "" if seen.flat else digests[first] for digest, seen, first in zip(digests, looks, found, strict=True)
     }

@@ -1,10 +1,10 @@
 """Which pictures show the same thing, safely enough for charts: a perceptual hash proposes, the pixels confirm.
 
-Two charts that differ in one digit look the same to every perceptual hash, so a hash only names candidates (`look`,
-`proposals`), and `same` decides by the decoded pixels of both: whether one is the other saved or resized again. It
-compares piece by piece, because a difference that matters is small and in one place, and what saving does is
-everywhere. Where it cannot tell, the answer is no. Crops, frames, watermarks, rotations and screenshots of a picture
-are other pictures here.
+Two charts that differ in one digit have the same perceptual hash, so a hash only names candidates (`hash_image`,
+`propose_pairs`), and `is_same_image` decides by the decoded pixels: whether one picture is the other saved or resized
+again. It compares area by area, because an important difference is small and local and the damage of saving is
+everywhere. In doubt the answer is no. Crops, frames, watermarks, rotations and screenshots of a picture are other
+pictures here.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ from distill.data.images import decode
 from filters.matching import image_compare
 
 VERSION = "1"
-"""Raised whenever `look` or `same` may say something else of the same bytes."""
+"""Raised whenever `hash_image` or `is_same_image` may give another result for the same bytes."""
 
 HASH_BYTES = 8
 DISTANCE = 8
@@ -42,25 +42,25 @@ _INDEXED_COST = 8
 _CHUNK = 1 << 20
 
 Confirm = Callable[[list[tuple[int, int]]], Iterable[bool]]
-"""Whether the pictures at these pairs of places are the same."""
+"""Whether the pictures of each pair of positions are the same."""
 Hashes = NDArray[np.uint64]
 Shades = NDArray[np.uint8]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageHashes:
-    """What is remembered of a picture."""
+    """Hashes of a picture."""
 
     phash: bytes
     """64 bits of its coarsest shapes, then the luminance of the picture at 16 by 16, a byte each."""
     flat: bool
-    """Too little is to be seen for the hash to mean anything: equal pixels alone propose such a picture."""
+    """The picture has too little detail for a meaningful hash: only equal pixels propose it."""
     pixels: str
     """Digest of the decoded pixels."""
 
 
-def look(data: bytes, *, max_pixels: int) -> ImageHashes:
-    """Raises ImageError when the bytes cannot be decoded."""
+def hash_image(data: bytes, *, max_pixels: int) -> ImageHashes:
+    """Compute the hashes of a picture. Raises ImageError when the bytes cannot be decoded."""
     image = decode(data, max_pixels=max_pixels)
     digest = hashlib.blake2b(f"{image.width} {image.height}\n".encode(), digest_size=16)
     digest.update(image.tobytes())
@@ -77,51 +77,58 @@ def look(data: bytes, *, max_pixels: int) -> ImageHashes:
     )
 
 
-def same(one: bytes, other: bytes, *, max_pixels: int) -> bool:
-    """Whether one picture is the other but for encoding and size. Raises ImageError."""
-    return image_compare.same(one, other, max_pixels=max_pixels)
+def is_same_image(left: bytes, right: bytes, *, max_pixels: int) -> bool:
+    """Whether two pictures differ in encoding and size only. Raises ImageError."""
+    return image_compare.is_same_image(left, right, max_pixels=max_pixels)
 
 
-def proposals(looks: Sequence[ImageHashes], others: Sequence[ImageHashes] | None = None) -> Iterator[tuple[int, int]]:
-    """Places of pictures that may be the same: one of `looks` and one of `others`, or two of `looks`, smaller first.
+def propose_pairs(
+    images: Sequence[ImageHashes], known_images: Sequence[ImageHashes] | None = None
+) -> Iterator[tuple[int, int]]:
+    """Positions of pictures that may be the same: in `images` and `known_images`, or both in `images`, smaller first.
 
     Every pair whose hashes and small pictures are close, once, in order.
     """
-    ours = _arrays(looks)
-    theirs = _Index(ours if others is None else _remembered(others))
-    for start in range(0, len(ours.hashes), _ROWS):
-        rows = np.arange(start, min(start + _ROWS, len(ours.hashes)))
-        pairs = [_close(ours, theirs.known, one, other) for one, other in theirs.near(ours.hashes, rows)]
-        found = np.unique(np.concatenate(pairs), axis=0) if pairs else np.empty((0, 2), np.int64)
-        if others is None:
-            found = found[found[:, 0] < found[:, 1]]
-        yield from map(tuple, found.tolist())
+    arrays = _arrays(images)
+    known_index = _Index(arrays if known_images is None else _cached_arrays(known_images))
+    for start in range(0, len(arrays.hashes), _ROWS):
+        rows = np.arange(start, min(start + _ROWS, len(arrays.hashes)))
+        pairs = [
+            _close_pairs(arrays, known_index.known, left, right)
+            for left, right in known_index.near(arrays.hashes, rows)
+        ]
+        confirmed = np.unique(np.concatenate(pairs), axis=0) if pairs else np.empty((0, 2), np.int64)
+        if known_images is None:
+            confirmed = confirmed[confirmed[:, 0] < confirmed[:, 1]]
+        yield from map(tuple, confirmed.tolist())
 
 
-def clusters(looks: Sequence[ImageHashes], confirm: Confirm, *, batch: int = 1) -> list[int]:
-    """For each picture the first place of a picture that shows the same, by equal pixels or confirmed proposals.
+def cluster_images(images: Sequence[ImageHashes], confirm: Confirm, *, batch: int = 1) -> list[int]:
+    """For each picture the first position of a picture that shows the same: equal pixels or confirmed proposals.
 
-    `confirm` judges up to `batch` pairs at a time and is not asked about two that others already put together, so
-    the clusters are the same in whatever order it is asked.
+    `confirm` judges up to `batch` pairs at a time. Pairs that are already in one cluster are not judged, so the order
+    of the calls does not change the clusters.
     """
     first: dict[str, int] = {}
-    parents = [first.setdefault(seen.pixels, place) for place, seen in enumerate(looks)]
+    parents = [first.setdefault(image.pixels, index) for index, image in enumerate(images)]
 
-    def root(place: int) -> int:
-        while parents[place] != place:
-            parents[place] = parents[parents[place]]
-            place = parents[place]
-        return place
+    def root(index: int) -> int:
+        while parents[index] != index:
+            parents[index] = parents[parents[index]]
+            index = parents[index]
+        return index
 
-    kept = sorted(first.values())
-    pairs = ((kept[one], kept[other]) for one, other in proposals([looks[place] for place in kept]))
-    apart = ((one, other) for one, other in pairs if root(one) != root(other))
-    while asked := list(islice(apart, batch)):
-        for (one, other), agreed in zip(asked, confirm(asked), strict=True):
-            if agreed:
-                low, high = sorted((root(one), root(other)))
+    distinct = sorted(first.values())
+    pairs = (
+        (distinct[left], distinct[right]) for left, right in propose_pairs([images[index] for index in distinct])
+    )
+    unjoined = ((left, right) for left, right in pairs if root(left) != root(right))
+    while pairs_to_confirm := list(islice(unjoined, batch)):
+        for (left, right), is_same in zip(pairs_to_confirm, confirm(pairs_to_confirm), strict=True):
+            if is_same:
+                low, high = sorted((root(left), root(right)))
                 parents[high] = low
-    return [root(place) for place in range(len(looks))]
+    return [root(index) for index in range(len(images))]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,24 +140,24 @@ class _Arrays:
     places: NDArray[np.int64]
 
 
-def _arrays(looks: Sequence[ImageHashes]) -> _Arrays:
-    places = np.array([place for place, seen in enumerate(looks) if not seen.flat], dtype=np.int64)
-    data = b"".join(looks[place].phash for place in places.tolist())
-    table = np.frombuffer(data, dtype=np.uint8).reshape(len(places), HASH_BYTES + _GRID * _GRID)
+def _arrays(images: Sequence[ImageHashes]) -> _Arrays:
+    positions = np.array([index for index, image in enumerate(images) if not image.flat], dtype=np.int64)
+    data = b"".join(images[index].phash for index in positions.tolist())
+    table = np.frombuffer(data, dtype=np.uint8).reshape(len(positions), HASH_BYTES + _GRID * _GRID)
     hashes = np.ascontiguousarray(table[:, :HASH_BYTES]).view(">u8").astype(np.uint64).ravel()
-    return _Arrays(hashes=hashes, shades=table[:, HASH_BYTES:], places=places)
+    return _Arrays(hashes=hashes, shades=table[:, HASH_BYTES:], places=positions)
 
 
 _last: list[tuple[Sequence[ImageHashes], _Arrays]] = []
 
 
-def _remembered(looks: Sequence[ImageHashes]) -> _Arrays:
-    """The arrays of looks that are asked about one picture at a time; those of the last tuple are kept."""
-    for known, arrays in _last:
-        if known is looks:
+def _cached_arrays(images: Sequence[ImageHashes]) -> _Arrays:
+    """The arrays of images; those of the last tuple are cached for calls with one picture at a time."""
+    for known_images, arrays in _last:
+        if known_images is images:
             return arrays
-    arrays = _arrays(looks)
-    _last[:] = [(looks, arrays)] if isinstance(looks, tuple) else []
+    arrays = _arrays(images)
+    _last[:] = [(images, arrays)] if isinstance(images, tuple) else []
     return arrays
 
 
@@ -168,22 +175,27 @@ class _Index:
             return
         runs = [self._run(hashes[rows], band, flip) for band in range(_BANDS) for flip in _FLIPS]
         if sum(int(counts.sum()) for _, _, counts in runs) * _INDEXED_COST > len(rows) * len(self.known.hashes):
-            yield from self._all(hashes, rows)  # pictures so much alike that the index leads to most of them
+            yield from self._all(hashes, rows)  # the pictures are so similar that the index gives most pairs
             return
         for order, starts, counts in runs:
-            for low, high in _pieces(counts):
-                own = counts[low:high]
-                within = np.arange(int(own.sum())) - np.repeat(np.cumsum(own) - own, own)
-                one, other = np.repeat(rows[low:high], own), order[np.repeat(starts[low:high], own) + within]
-                near = np.bitwise_count(hashes[one] ^ self.known.hashes[other]) <= DISTANCE
-                yield one[near], other[near]
+            for first, last in _pieces(counts):
+                pair_counts = counts[first:last]
+                within = np.arange(int(pair_counts.sum())) - np.repeat(
+                    np.cumsum(pair_counts) - pair_counts, pair_counts
+                )
+                row, known_row = (
+                    np.repeat(rows[first:last], pair_counts),
+                    order[np.repeat(starts[first:last], pair_counts) + within],
+                )
+                near = np.bitwise_count(hashes[row] ^ self.known.hashes[known_row]) <= DISTANCE
+                yield row[near], known_row[near]
 
     def _all(self, hashes: Hashes, rows: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
         step = max(1, _CHUNK // max(1, len(self.known.hashes)))
         for start in range(0, len(rows), step):
             part = rows[start : start + step]
-            one, other = np.nonzero(np.bitwise_count(hashes[part, None] ^ self.known.hashes) <= DISTANCE)
-            yield part[one], other
+            part_row, known_row = np.nonzero(np.bitwise_count(hashes[part, None] ^ self.known.hashes) <= DISTANCE)
+            yield part[part_row], known_row
 
     def _run(
         self, hashes: Hashes, band: int, flip: int
@@ -191,16 +203,16 @@ class _Index:
         """The known rows in the order of a band, and for each hash where its run begins in it and how long it is."""
         if not self._bands:
             for number in range(_BANDS):
-                keys = _key(self.known.hashes, number)
+                keys = _band_key(self.known.hashes, number)
                 order = np.argsort(keys, kind="stable")
                 self._bands.append((order, keys[order]))
         order, keys = self._bands[band]
-        wanted = _key(hashes, band) ^ np.uint64(flip)
-        starts = np.searchsorted(keys, wanted, side="left")
-        return order, starts, np.searchsorted(keys, wanted, side="right") - starts
+        wanted_keys = _band_key(hashes, band) ^ np.uint64(flip)
+        starts = np.searchsorted(keys, wanted_keys, side="left")
+        return order, starts, np.searchsorted(keys, wanted_keys, side="right") - starts
 
 
-def _key(hashes: Hashes, band: int) -> Hashes:
+def _band_key(hashes: Hashes, band: int) -> Hashes:
     return (hashes >> np.uint64(band * _BAND_BITS)) & np.uint64((1 << _BAND_BITS) - 1)
 
 
@@ -215,13 +227,15 @@ def _pieces(counts: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
         low = high
 
 
-def _close(ours: _Arrays, theirs: _Arrays, one: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The places of those pairs whose small pictures are close too."""
-    kept = [np.empty((0, 2), dtype=np.int64)]
+def _close_pairs(
+    arrays: _Arrays, known_arrays: _Arrays, rows: NDArray[np.int64], known_rows: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """The positions of those pairs whose small pictures are close too."""
+    close_pairs = [np.empty((0, 2), dtype=np.int64)]
     step = _CHUNK // (_GRID * _GRID)
-    for start in range(0, len(one), step):
-        left, right = one[start : start + step], other[start : start + step]
-        shades = ours.shades[left].astype(np.int16) - theirs.shades[right]
+    for start in range(0, len(rows), step):
+        left, right = rows[start : start + step], known_rows[start : start + step]
+        shades = arrays.shades[left].astype(np.int16) - known_arrays.shades[right]
         near = np.abs(shades).max(axis=1, initial=0) <= SHADE
-        kept.append(np.stack([ours.places[left[near]], theirs.places[right[near]]], axis=1))
-    return np.concatenate(kept)
+        close_pairs.append(np.stack([arrays.places[left[near]], known_arrays.places[right[near]]], axis=1))
+    return np.concatenate(close_pairs)

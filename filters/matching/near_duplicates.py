@@ -1,4 +1,4 @@
-"""Near-duplicate texts of a whole corpus: an index on disk that grows, verified pairs, connected components.
+"""Near-duplicate texts of a whole corpus: a growing index on disk, verified pairs, connected components.
 
 Candidates share a band of their MinHash signatures (`filters.text.minhash`); a pair counts only when the exact
 Jaccard similarity of the texts' shingles reaches the threshold, and their values and names agree
@@ -54,19 +54,19 @@ _ARRAYS: dict[str, Literal["r"] | None] = {
     "keys": "r",
     "rows": "r",
 }
-"""Of a segment, and which of them stay on disk."""
+"""The arrays of a segment, with the mode of memory mapping; None loads the array into memory."""
 _MAX_SEGMENTS = 8
 _BUCKET = 64
 """More texts than this under one key are not compared each with each: see `_wide`."""
 _NEIGHBOURS = 8
 _CHUNK = 16_384
 _DOUBT = 4.0
-"""Standard deviations that an estimate may lie below the threshold before a pair is not even read."""
+"""A pair is not read when its estimate is more standard deviations below the threshold than this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """Texts that were added together; its rows are numbered on from the segment before."""
+    """Texts that were added together; row numbers continue those of the segment before."""
 
     name: str
     first: int
@@ -82,7 +82,7 @@ class Segment:
 
 @dataclass(slots=True, kw_only=True)
 class LshIndex:
-    """The near duplicates among the texts of a folder. `counts` says what the last update had to do."""
+    """The near duplicates among the texts of a folder. `counts` holds the work of the last update."""
 
     folder: Path
     scheme: Scheme
@@ -94,23 +94,23 @@ class LshIndex:
     @classmethod
     def open(cls, folder: Path, scheme: Scheme, threshold: float) -> "LshIndex":
         """The index of a folder, empty when there is none. Raises StaleError for another scheme or threshold."""
-        found = cls(folder=folder, scheme=scheme, threshold=threshold)
+        index = cls(folder=folder, scheme=scheme, threshold=threshold)
         try:
-            known = orjson.loads((folder / _INDEX).read_bytes())
+            saved = orjson.loads((folder / _INDEX).read_bytes())
         except FileNotFoundError:
-            return found
+            return index
         except orjson.JSONDecodeError as error:
             raise DataError(f"{folder / _INDEX}: not valid JSON ({error}); remove {folder} to index anew") from None
-        if known["made_by"] != found._made_by():
+        if saved["made_by"] != index._made_by():
             raise StaleError(
-                f"{folder} was made by {known['made_by']}, this is {found._made_by()}; signatures of different "
+                f"{folder} was made by {saved['made_by']}, this is {index._made_by()}; signatures of different "
                 "schemes cannot be compared: remove the folder to index anew"
             )
-        for name in known["segments"]:
-            found.segments.append(_load(folder / name, len(found)))
-        if known["edges"]:
-            found.edges = np.load(folder / known["edges"], allow_pickle=False)
-        return found
+        for name in saved["segments"]:
+            index.segments.append(_load_segment(folder / name, len(index)))
+        if saved["edges"]:
+            index.edges = np.load(folder / saved["edges"], allow_pickle=False)
+        return index
 
     def __len__(self) -> int:
         return sum(len(segment) for segment in self.segments)
@@ -136,7 +136,7 @@ class LshIndex:
         before, self.segments = self.segments, [*self.segments, segment]
         pairs, wide = self._pairs(segment, before)
         if before and (wide or len(self.segments) > _MAX_SEGMENTS):
-            # A key that became too common is compared in another way, which only all its texts together show.
+            # A key that became too common is compared as in `_wide`, which needs all its texts together.
             self._join(np.ones(len(self), dtype=bool))
             pairs, wide = self._pairs(self.segments[0], [])
         self._connect(pairs, read)
@@ -144,7 +144,10 @@ class LshIndex:
         self._save()
 
     def keep(self, kept: NDArray[np.bool_], read: Read) -> None:
-        """Forget texts: their pairs may have held a component together. `read` gets rows as they are afterwards."""
+        """Remove all other texts and find pairs anew: removed texts may have connected a component.
+
+        `read` gets the row numbers after the removal.
+        """
         if kept.all():
             return
         self._join(kept)
@@ -167,30 +170,30 @@ class LshIndex:
         return components
 
     def _pairs(self, new: Segment, before: Sequence[Segment]) -> tuple[NDArray[np.uint64], int]:
-        """Pairs of rows worth reading, as one number each, and how many keys were too common."""
-        found: list[NDArray[np.uint64]] = []
-        wide = 0
+        """Candidate pairs of rows, as one number each, and the number of keys that were too common."""
+        pairs: list[NDArray[np.uint64]] = []
+        wide_keys = 0
         for band in range(self.scheme.bands):
             keys, rows = new.keys[band], new.rows[band].astype(np.int64) + new.first
-            matches = [(old, *_equal(np.asarray(old.keys[band]), keys)) for old in before]
+            matches = [(old, *_find_keys(np.asarray(old.keys[band]), keys)) for old in before]
             starts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
             sizes = np.diff(starts, append=len(keys))
-            alike = sum((counts[starts] for _, _, counts in matches), start=sizes.copy())
-            wide += int((alike > _BUCKET).sum())
-            found += [self._plausible(one, other) for one, other in _within(rows, starts, sizes)]
+            key_counts = sum((counts[starts] for _, _, counts in matches), start=sizes.copy())
+            wide_keys += int((key_counts > _BUCKET).sum())
+            pairs += [self._plausible(left, right) for left, right in _pairs_within_groups(rows, starts, sizes)]
             if not before:
-                found += [self._plausible(*pair) for pair in self._wide(rows, starts, sizes)]
+                pairs += [self._plausible(*pair) for pair in self._wide(rows, starts, sizes)]
             for old, firsts, counts in matches:
-                one = np.repeat(rows, counts)
-                places = np.repeat(firsts, counts) + _counting(counts)
-                found.append(self._plausible(old.rows[band][places].astype(np.int64) + old.first, one))
-        return np.unique(np.concatenate(found)) if found else np.empty(0, np.uint64), wide
+                left = np.repeat(rows, counts)
+                offsets = np.repeat(firsts, counts) + _count_up(counts)
+                pairs.append(self._plausible(old.rows[band][offsets].astype(np.int64) + old.first, left))
+        return np.unique(np.concatenate(pairs)) if pairs else np.empty(0, np.uint64), wide_keys
 
     def _wide(self, rows: Rows, starts: Rows, sizes: Rows) -> Iterator[tuple[Rows, Rows]]:
-        """Under a key that very many texts share, only neighbours by names and signatures are compared.
+        """Pairs under a key that very many texts share: only neighbours in the order of names and signatures.
 
-        Near duplicates lie close together there and share other bands besides; a template that half of the corpus
-        has in common would otherwise be compared with itself a million million times.
+        Near duplicates are close together in that order and share other bands too. Otherwise a template of half of
+        the corpus would give a million million pairs.
         """
         for start, size in zip(starts[sizes > _BUCKET].tolist(), sizes[sizes > _BUCKET].tolist(), strict=True):
             group = rows[start : start + size]
@@ -199,43 +202,45 @@ class LshIndex:
             for step in range(1, _NEIGHBOURS + 1):
                 yield sorted_group[:-step], sorted_group[step:]
 
-    def _plausible(self, one: Rows, other: Rows) -> NDArray[np.uint64]:
-        """Those pairs whose names and signatures do not already say that they are not similar enough."""
+    def _plausible(self, rows: Rows, other_rows: Rows) -> NDArray[np.uint64]:
+        """The pairs that may be similar enough by their names and signatures."""
         floor = self.threshold - _DOUBT * sqrt(self.threshold * (1 - self.threshold) / self.scheme.permutations)
-        kept = [np.empty(0, np.uint64)]
-        self.counts["candidates"] += len(one)
-        for start in range(0, len(one), _CHUNK):
-            left, right = one[start : start + _CHUNK], other[start : start + _CHUNK]
-            names, others = self._names(left), self._names(right)
-            possible = (names == others) | (names == 0) | (others == 0)
+        kept_pairs = [np.empty(0, np.uint64)]
+        self.counts["candidates"] += len(rows)
+        for start in range(0, len(rows), _CHUNK):
+            left, right = rows[start : start + _CHUNK], other_rows[start : start + _CHUNK]
+            names, other_names = self._names(left), self._names(right)
+            possible = (names == other_names) | (names == 0) | (other_names == 0)
             left, right = left[possible], right[possible]
             alike = signature_agreement(self._signatures(left), self._signatures(right)) >= floor
             low, high = np.minimum(left, right)[alike], np.maximum(left, right)[alike]
-            kept.append(low.astype(np.uint64) << np.uint64(32) | high.astype(np.uint64))
-        return np.concatenate(kept)
+            kept_pairs.append(low.astype(np.uint64) << np.uint64(32) | high.astype(np.uint64))
+        return np.concatenate(kept_pairs)
 
     def _connect(self, pairs: NDArray[np.uint64], read: Read) -> None:
-        """Read the texts of pairs that are not connected yet, and keep those that are similar as edges."""
+        """Read the texts of pairs that are not connected yet, and add similar pairs to the edges."""
         parents = _Parents(len(self))
-        for one, other in self.edges.tolist():
-            parents.join(one, other)
+        for low, high in self.edges.tolist():
+            parents.join(low, high)
         edges: list[tuple[int, int]] = []
         known: dict[int, ShingledText] = {}
-        lows, highs = (pairs >> np.uint64(32)).tolist(), (pairs & np.uint64(0xFFFFFFFF)).tolist()
-        for start in range(0, len(lows), _CHUNK // 16):
-            chunk = list(zip(lows[start : start + _CHUNK // 16], highs[start : start + _CHUNK // 16], strict=True))
+        low_rows, high_rows = (pairs >> np.uint64(32)).tolist(), (pairs & np.uint64(0xFFFFFFFF)).tolist()
+        for start in range(0, len(low_rows), _CHUNK // 16):
+            chunk = list(
+                zip(low_rows[start : start + _CHUNK // 16], high_rows[start : start + _CHUNK // 16], strict=True)
+            )
             chunk = [pair for pair in chunk if parents.root(pair[0]) != parents.root(pair[1])]
-            wanted = sorted({row for pair in chunk for row in pair})
-            known = {row: known[row] for row in wanted if row in known}
-            missing = [row for row in wanted if row not in known]
+            needed = sorted({row for pair in chunk for row in pair})
+            known = {row: known[row] for row in needed if row in known}
+            missing = [row for row in needed if row not in known]
             known |= zip(missing, shingle_texts(read(missing), self.scheme.shingle), strict=True)
-            for one, other in chunk:
-                if parents.root(one) == parents.root(other):
+            for low, high in chunk:
+                if parents.root(low) == parents.root(high):
                     continue
                 self.counts["verified"] += 1
-                if similarity(known[one], known[other]) >= self.threshold:
-                    parents.join(one, other)
-                    edges.append((one, other))
+                if similarity(known[low], known[high]) >= self.threshold:
+                    parents.join(low, high)
+                    edges.append((low, high))
         self.counts["edges"] += len(edges)
         self.edges = np.concatenate([self.edges, np.array(edges, np.uint32).reshape(-1, 2)])
 
@@ -253,12 +258,12 @@ class LshIndex:
             return parts[0][rows]
         result = np.empty((len(rows), *parts[0].shape[1:]), parts[0].dtype)
         for segment, part in zip(self.segments, parts, strict=True):
-            own = (rows >= segment.first) & (rows < segment.first + len(segment))
-            result[own] = part[rows[own] - segment.first]
+            in_segment = (rows >= segment.first) & (rows < segment.first + len(segment))
+            result[in_segment] = part[rows[in_segment] - segment.first]
         return result
 
     def _join(self, kept: NDArray[np.bool_]) -> None:
-        """Make one segment of the kept rows of all; pairs are to be found anew."""
+        """Join the kept rows of all segments into one segment and drop the edges."""
         digests, names = self.digests[kept], self.names[kept]
         parts = [segment.signatures[kept[segment.first : segment.first + len(segment)]] for segment in self.segments]
         self.edges = np.empty((0, 2), np.uint32)
@@ -275,16 +280,16 @@ class LshIndex:
             np.save(folder / "digests.npy", digests, allow_pickle=False)
             np.save(folder / "names.npy", names, allow_pickle=False)
             # Written in place, so that memory holds one band of a large segment.
-            stored = _mapped(folder / "signatures.npy", np.uint32, (len(digests), self.scheme.permutations))
+            stored = _create_mapped(folder / "signatures.npy", np.uint32, (len(digests), self.scheme.permutations))
             bands = (self.scheme.bands, len(digests))
-            keys = _mapped(folder / "keys.npy", np.uint64, bands)
-            rows = _mapped(folder / "rows.npy", np.uint32, bands)
-            place = 0
+            keys = _create_mapped(folder / "keys.npy", np.uint64, bands)
+            rows = _create_mapped(folder / "rows.npy", np.uint32, bands)
+            start = 0
             for piece in signatures:
-                stored[place : place + len(piece)] = piece
-                keys[:, place : place + len(piece)] = band_keys(piece, self.scheme)
-                place += len(piece)
-            assert place == len(digests), "a text without a signature"
+                stored[start : start + len(piece)] = piece
+                keys[:, start : start + len(piece)] = band_keys(piece, self.scheme)
+                start += len(piece)
+            assert start == len(digests), "a text without a signature"
             # By key, then by digest: not by the order in which the texts came.
             by_digest = np.argsort(digests, kind="stable")
             for band in range(self.scheme.bands):
@@ -292,7 +297,7 @@ class LshIndex:
                 keys[band] = keys[band][rows[band]]
             for part in (stored, keys, rows):
                 part.flush()
-        return _load(folder, len(self))
+        return _load_segment(folder, len(self))
 
     def _save(self) -> None:
         edges = ""
@@ -325,21 +330,21 @@ class _Parents:
             row = parent[row]
         return row
 
-    def join(self, one: int, other: int) -> None:
-        first, second = sorted((self.root(one), self.root(other)))
+    def join(self, row: int, other_row: int) -> None:
+        first, second = sorted((self.root(row), self.root(other_row)))
         self._parent[second] = first
 
 
-def _mapped(path: Path, kind: type[np.generic], shape: tuple[int, int]) -> "np.memmap[Any, Any]":
+def _create_mapped(path: Path, value_type: type[np.generic], shape: tuple[int, int]) -> "np.memmap[Any, Any]":
     """A new array in a file."""
-    found: np.memmap[Any, Any] = np.lib.format.open_memmap(path, "w+", kind, shape)
+    mapped: np.memmap[Any, Any] = np.lib.format.open_memmap(path, "w+", value_type, shape)
     with path.open("rb+") as file:
-        # So that a full disk is an error here and not a signal in the middle of the work.
+        # A full disk is then an error here, and not a signal during the work.
         os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
-    return found
+    return mapped
 
 
-def _load(folder: Path, first: int) -> Segment:
+def _load_segment(folder: Path, first: int) -> Segment:
     """A segment from its files, mapped into memory and read only where it is needed."""
     try:
         parts = {
@@ -351,23 +356,23 @@ def _load(folder: Path, first: int) -> Segment:
     return Segment(name=folder.name, first=first, **parts)
 
 
-def _equal(keys: Hashes, wanted: Hashes) -> tuple[Rows, Rows]:
-    """Where the sorted `keys` hold each wanted one: the first place, and how often."""
-    firsts = np.searchsorted(keys, wanted, side="left")
-    return firsts, np.searchsorted(keys, wanted, side="right") - firsts
+def _find_keys(keys: Hashes, wanted_keys: Hashes) -> tuple[Rows, Rows]:
+    """The first position of each wanted key in the sorted `keys`, and its count."""
+    firsts = np.searchsorted(keys, wanted_keys, side="left")
+    return firsts, np.searchsorted(keys, wanted_keys, side="right") - firsts
 
 
-def _counting(counts: Rows) -> Rows:
+def _count_up(counts: Rows) -> Rows:
     """0, 1, ... up to each count, one after the other."""
     ends = np.cumsum(counts)
     return np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - counts, counts)
 
 
-def _within(rows: Rows, starts: Rows, sizes: Rows) -> Iterator[tuple[Rows, Rows]]:
+def _pairs_within_groups(rows: Rows, starts: Rows, sizes: Rows) -> Iterator[tuple[Rows, Rows]]:
     """Every pair of rows in each group of at most _BUCKET."""
     for size in np.unique(sizes[(sizes > 1) & (sizes <= _BUCKET)]).tolist():
         groups = rows[starts[sizes == size][:, None] + np.arange(size)]
-        one, other = np.triu_indices(size, k=1)
-        for start in range(0, len(groups), max(1, _CHUNK // len(one))):
-            piece = groups[start : start + max(1, _CHUNK // len(one))]
-            yield piece[:, one].ravel(), piece[:, other].ravel()
+        left, right = np.triu_indices(size, k=1)
+        for start in range(0, len(groups), max(1, _CHUNK // len(left))):
+            piece = groups[start : start + max(1, _CHUNK // len(left))]
+            yield piece[:, left].ravel(), piece[:, right].ravel()

@@ -1,10 +1,10 @@
-"""When two questions ask the same thing in other words, decided without a model.
+"""Whether two questions ask the same thing in other words, decided without a model.
 
-A question is read as tokens (words, numbers, operators; case, punctuation and layout gone), and its *content*: the
-tokens less small words and instructions, each under one name for its inflections and near synonyms. Two questions
-are the same when their contents are, in an order that one moved clause explains. A content word that was exchanged
-makes another question ("blue bar", "red bar"), unless it is a misspelling, or a word of little consequence in a long
-text. Word lists are English; in other languages every word is content, so an edit must leave all of them alone.
+A question is read as tokens (words, numbers, operators, without case, punctuation and layout). Its *content* is the
+tokens without small words and instructions, with one name for all inflections and near synonyms of a word. Two
+questions are the same when their contents are equal but for a moved clause. Another content word makes another
+question ("blue bar", "red bar"), unless it is a misspelling or an unimportant word of a long text. Word lists are
+English; in other languages every word is content, so all words must be the same.
 """
 
 import re
@@ -66,33 +66,33 @@ _ORDINALS = frozenset(["st", "nd", "rd", "th"])
 _DEPENDENT = _ORDINALS | {"above", "below"}
 
 Answers = Literal["agree", "may agree", "unknown", "differ"]
-"""Of two gold answers. What many questions have for an answer may agree by chance."""
+"""How two gold answers compare. Common answers ("yes", "2") may agree by chance."""
 
-# Content words that must be the same for each one that was exchanged: for any, and for words that were exchanged one
-# for one in a question about the same picture.
+# Equal content words needed for each changed one: in general, and for words that were exchanged in place in a
+# question about the same picture.
 _SHARED: dict[Answers, float] = {"agree": 4, "may agree": 10, "unknown": 16, "differ": float("inf")}
 _SHARED_SHOWN: dict[Answers, float] = {"agree": 1, "may agree": 2, "unknown": float("inf"), "differ": float("inf")}
 _SHARED_SHOWN_VERBS = _SHARED_SHOWN | {"unknown": 4}
-"""Another verb seldom asks about another thing; another noun does, so that only gold answers can tell."""
+"""Another verb seldom makes another question; another noun does, so that gold answers must decide."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wording:
-    """A question as it is compared. `content` holds (name, token as it was written) in order."""
+    """A question prepared for comparison. `content` holds (name, token as written) in order."""
 
     tokens: tuple[str, ...]
     content: tuple[tuple[str, str], ...]
     names: frozenset[str]
     numbers: frozenset[str]
-    """What of the content is no word: an edit that touches it is no light one."""
+    """The content that is not words: a change of it makes another question."""
 
     @property
     def text(self) -> str:
         return " ".join(self.tokens)
 
 
-def tokens(question: str) -> list[str]:
-    """Words, numbers and operators, lower case, in one spelling of each number and in the letters they seem to be."""
+def tokenize(question: str) -> list[str]:
+    """Words, numbers and operators in lower case, with one spelling per number and without look-alike letters."""
     text = question.lower() if question.isascii() else _latin(question)
     if "<" in text or "[" in text:
         text = _PLACEHOLDER.sub(" ", text)
@@ -112,14 +112,14 @@ def tokens(question: str) -> list[str]:
         text = text.replace("all but", "all except")
     if "illion" in text or "thousand" in text:
         text = _SCALED.sub(lambda match: _plain_number(match[1], int(NUMBERS[match[2]])), text)
-    found = _TOKEN.findall(text)
+    question_tokens = _TOKEN.findall(text)
     if "," in text or "." in text:
-        return [_plain_number(token) if token[0].isdigit() else token for token in found]
-    return found
+        return [_plain_number(token) if token[0].isdigit() else token for token in question_tokens]
+    return question_tokens
 
 
 def _latin(question: str) -> str:
-    """Lower case without what cannot be seen; look-alikes of Latin letters in a text that is Latin become such."""
+    """Lower case without invisible characters; in a Latin text look-alikes of Latin letters become Latin."""
     text = unicodedata.normalize("NFKC", _THIN_SPACE.sub("", question)).translate(_LONG_FORMS).casefold()
     text = unicodedata.normalize("NFC", _INVISIBLE.sub("", unicodedata.normalize("NFD", text)))
     if not text.isascii():
@@ -156,7 +156,7 @@ def meaning(token: str) -> str:
 
 
 def stem(word: str) -> str:
-    """A word without its plural, past or progressive ending; crude, and the same for every form it knows."""
+    """A word without its plural, past or progressive ending; a rough rule with one result for all known forms."""
     if len(word) <= 3 or not word.isascii():
         return word
     if word.endswith("ies"):
@@ -183,184 +183,203 @@ _CONTRAST_NAMES = frozenset(
 _LIGHT_NAMES = frozenset(_GROUPS.get(word) or stem(word) for word in LIGHT_VERBS)
 
 
-def wording(question: str) -> Wording:
-    """A question as it is compared; a question of small words only is all content."""
-    found = tokens(question)
+def parse_wording(question: str) -> Wording:
+    """A question prepared for comparison; where it has small words only, all of them are content."""
+    question_tokens = tokenize(question)
     content = [
         (name, token)
-        for place, token in enumerate(found)
-        if (name := meaning(token)) and not (token in _DEPENDENT and _says_nothing(found, place))
+        for index, token in enumerate(question_tokens)
+        if (name := meaning(token)) and not (token in _DEPENDENT and _completes_neighbour(question_tokens, index))
     ]
-    # "Count how many" says it twice.
-    content = [item for place, item in enumerate(content) if not place or content[place - 1][0] != item[0]]
-    content = content or [(token, token) for token in found]
+    # "Count how many" repeats one name.
+    content = [entry for index, entry in enumerate(content) if not index or content[index - 1][0] != entry[0]]
+    content = content or [(token, token) for token in question_tokens]
     return Wording(
-        tokens=tuple(found),
+        tokens=tuple(question_tokens),
         content=tuple(content),
         names=frozenset([name for name, _ in content]),
         numbers=frozenset([name for name, token in content if not token.isalpha()]),
     )
 
 
-def _says_nothing(found: list[str], place: int) -> bool:
+def _completes_neighbour(question_tokens: list[str], index: int) -> bool:
     """Whether a word only completes its neighbour: "2 nd", "the chart above", "the figure below"."""
-    before, after = found[place - 1] if place else "", found[place + 1] if place + 1 < len(found) else ""
-    if found[place] in _ORDINALS:
+    before, after = (
+        question_tokens[index - 1] if index else "",
+        question_tokens[index + 1] if index + 1 < len(question_tokens) else "",
+    )
+    if question_tokens[index] in _ORDINALS:
         return before.isdigit()
     return before in MEDIA or after in MEDIA
 
 
-def names(question: str) -> frozenset[str]:
+def capitalised_names(question: str) -> frozenset[str]:
     """The words of a question, in lower case, that are written with a capital inside a sentence."""
-    found = _CAPITAL.findall(question)
-    return frozenset(word.lower() for word in found) if len(found) * 2 <= len(question.split()) else frozenset()
+    capitalised = _CAPITAL.findall(question)
+    return (
+        frozenset(word.lower() for word in capitalised)
+        if len(capitalised) * 2 <= len(question.split())
+        else frozenset()
+    )
 
 
-def similarity(one: Wording, other: Wording) -> float:
-    """How alike two questions are written, 0 to 1; the order of their words may differ."""
-    if one.tokens == other.tokens:
+def wording_similarity(left: Wording, right: Wording) -> float:
+    """The similarity of two questions as written, 0 to 1; the order of their words may differ."""
+    if left.tokens == right.tokens:
         return 1.0
-    return max(fuzz.ratio(one.text, other.text), fuzz.token_sort_ratio(one.text, other.text)) / 100
+    return max(fuzz.ratio(left.text, right.text), fuzz.token_sort_ratio(left.text, right.text)) / 100
 
 
-def alike(
-    one: Wording,
-    other: Wording,
+def is_same_question(
+    question: Wording,
+    test_question: Wording,
     *,
     same_picture: bool = False,
     is_word: Callable[[str], bool] = lambda word: False,
     is_name: Callable[[str], bool] = lambda word: False,
     answers: Callable[[], Answers] = lambda: "unknown",
 ) -> bool:
-    """Whether `one` is `other`, as it is or lightly edited.
+    """Whether `question` is `test_question`, unchanged or lightly edited.
 
-    `is_word` says whether a word of `one` is known to be spelt right, `is_name` whether it names something (a name is
-    never exchanged lightly), `answers` whether the gold answers agree.
+    `is_word` says whether a word of `question` is known to be spelt right, `is_name` whether a word is a name (with
+    another name it is another question), `answers` whether the gold answers agree.
     """
-    if one.tokens == other.tokens:
+    if question.tokens == test_question.tokens:
         return True
-    if not (one.numbers <= other.names and other.numbers <= one.names):
+    if not (question.numbers <= test_question.names and test_question.numbers <= question.names):
         return False
-    here, there = Counter(name for name, _ in one.content), Counter(name for name, _ in other.content)
-    if here == there:
-        return _one_moved_clause(one, other)
-    shared = (here & there).total()
-    if not shared:
+    counts, test_counts = (
+        Counter(name for name, _ in question.content),
+        Counter(name for name, _ in test_question.content),
+    )
+    if counts == test_counts:
+        return _is_reordered(question, test_question)
+    shared_count = (counts & test_counts).total()
+    if not shared_count:
         return False
-    extra, missing = _written(one, here - there), _written(other, there - here)
-    if max(len(extra), len(missing)) > _MOST_CHANGED:
+    added, missing = (
+        _entries_of_names(question, counts - test_counts),
+        _entries_of_names(test_question, test_counts - counts),
+    )
+    if max(len(added), len(missing)) > _MOST_CHANGED:
         return False
-    extra, missing, other_letter = _less_misspellings(extra, missing, other, is_word)
-    if shared > 1:
-        extra, missing = _less_light_verbs(extra), _less_light_verbs(missing)
-    changed = max(len(extra), len(missing))
+    added, missing, has_other_letter = _without_misspellings(added, missing, test_question, is_word)
+    if shared_count > 1:
+        added, missing = _without_light_verbs(added), _without_light_verbs(missing)
+    changed = max(len(added), len(missing))
     if not changed:
-        return answers() in (("agree", "may agree") if other_letter else ("agree", "may agree", "unknown"))
-    if changed > 3 or any(_is_fixed(name) or is_name(word) for name, word in [*extra, *missing]):
+        return answers() in (("agree", "may agree") if has_other_letter else ("agree", "may agree", "unknown"))
+    if changed > 3 or any(_is_fixed(name) or is_name(word) for name, word in [*added, *missing]):
         return False
-    contrasts = [any(name in _CONTRAST_NAMES for name, _ in words) for words in (extra, missing)]
-    if all(contrasts) or other_letter:
+    has_contrast = [any(name in _CONTRAST_NAMES for name, _ in words) for words in (added, missing)]
+    if all(has_contrast) or has_other_letter:
         return False
     agreement = answers()
-    if same_picture and _one_for_one(one, other, changed):
-        verbs = not any(contrasts) and all(word.endswith(("ed", "ing")) for _, word in [*extra, *missing])
-        if shared >= (_SHARED_SHOWN_VERBS if verbs else _SHARED_SHOWN)[agreement] * changed:
+    if same_picture and _is_exchanged_in_place(question, test_question, changed):
+        verbs = not any(has_contrast) and all(word.endswith(("ed", "ing")) for _, word in [*added, *missing])
+        if shared_count >= (_SHARED_SHOWN_VERBS if verbs else _SHARED_SHOWN)[agreement] * changed:
             return True
-    return not any(contrasts) and shared >= 4 * changed and shared >= _SHARED[agreement] * changed
+    return not any(has_contrast) and shared_count >= 4 * changed and shared_count >= _SHARED[agreement] * changed
 
 
-def _written(question: Wording, names: Counter[str]) -> list[tuple[str, str]]:
-    left = Counter(names)
-    found = []
+def _entries_of_names(question: Wording, name_counts: Counter[str]) -> list[tuple[str, str]]:
+    remaining = Counter(name_counts)
+    entries = []
     for name, word in question.content:
-        if left[name] > 0:
-            left[name] -= 1
-            found.append((name, word))
-    return found
+        if remaining[name] > 0:
+            remaining[name] -= 1
+            entries.append((name, word))
+    return entries
 
 
 def _is_fixed(name: str) -> bool:
-    """Numbers, operators, single letters and negations: an edit that touches one is no light edit."""
+    """Whether a name is a number, an operator, a single letter or a negation: another one makes another question."""
     return len(name) == 1 or name == "not" or not name.lstrip("=").isalpha()
 
 
-def _less_light_verbs(words: list[tuple[str, str]]) -> list[tuple[str, str]]:
+def _without_light_verbs(words: list[tuple[str, str]]) -> list[tuple[str, str]]:
     return [item for item in words if item[0] not in _LIGHT_NAMES]
 
 
-def _one_for_one(one: Wording, other: Wording, changed: int) -> bool:
-    """Whether words were exchanged where they stood: as many contents, which differ in so many places."""
-    if len(one.content) != len(other.content):
+def _is_exchanged_in_place(question: Wording, test_question: Wording, changed: int) -> bool:
+    """Whether words were exchanged in place: contents of one length that differ at `changed` positions."""
+    if len(question.content) != len(test_question.content):
         return False
-    pairs = zip(one.content, other.content, strict=True)
-    return sum(ours[0] != theirs[0] for ours, theirs in pairs) == changed
+    pairs = zip(question.content, test_question.content, strict=True)
+    return sum(entry[0] != test_entry[0] for entry, test_entry in pairs) == changed
 
 
-def _less_misspellings(
-    extra: list[tuple[str, str]], missing: list[tuple[str, str]], other: Wording, is_word: Callable[[str], bool]
+def _without_misspellings(
+    extra: list[tuple[str, str]],
+    missing: list[tuple[str, str]],
+    test_question: Wording,
+    is_word: Callable[[str], bool],
 ) -> tuple[list[tuple[str, str]], list[tuple[str, str]], bool]:
-    """Both lists without the words that are one word, once misspelt, and without misspelt small words.
+    """Both lists without pairs of a word and its misspelling, and without misspelt small words.
 
-    The last says whether a letter stands for another one, as in two words of their own ("lamp", "lamb"); letters that
-    are missing, doubled or swapped seldom make another word.
+    The third value says whether a letter was replaced, which may give another word ("lamp", "lamb"); missing, doubled
+    or swapped letters seldom do.
     """
-    left = list(missing)
-    rest = []
-    other_letter = False
-    for item in extra:
-        word = item[1]
+    remaining_missing = list(missing)
+    remaining_extra = []
+    has_other_letter = False
+    for entry in extra:
+        word = entry[1]
         if word in _GROUPS or word in CONTRASTS or is_word(word):
-            rest.append(item)
+            remaining_extra.append(entry)
             continue
-        twin = next((right for right in left if _misspells(word, right[1])), None)
+        twin = next((right for right in remaining_missing if _is_misspelling(word, right[1])), None)
         if twin is not None:
-            left.remove(twin)
-            other_letter |= len(word) == len(twin[1]) and sorted(word) != sorted(twin[1])
-        elif not any(not meaning(token) and _misspells(word, token) for token in other.tokens):
-            rest.append(item)
-    return rest, left, other_letter
+            remaining_missing.remove(twin)
+            has_other_letter |= len(word) == len(twin[1]) and sorted(word) != sorted(twin[1])
+        elif not any(not meaning(token) and _is_misspelling(word, token) for token in test_question.tokens):
+            remaining_extra.append(entry)
+    return remaining_extra, remaining_missing, has_other_letter
 
 
-def _misspells(word: str, right: str) -> bool:
+def _is_misspelling(word: str, right: str) -> bool:
     if len(right) < 4 or not right.isalpha() or word[0] != right[0]:
         return False
-    most = 1 if len(right) < 8 else 2
-    return OSA.distance(word, right, score_cutoff=most) <= most
+    max_distance = 1 if len(right) < 8 else 2
+    return OSA.distance(word, right, score_cutoff=max_distance) <= max_distance
 
 
-def _one_moved_clause(one: Wording, other: Wording) -> bool:
-    """Whether equal contents stand in the same order but for clauses that changed places."""
-    first, second = [name for name, _ in one.content], [name for name, _ in other.content]
-    if first == second:
+def _is_reordered(question: Wording, test_question: Wording) -> bool:
+    """Whether equal contents have the same order, except for moved clauses."""
+    question_names, test_names = [name for name, _ in question.content], [name for name, _ in test_question.content]
+    if question_names == test_names:
         return True
-    if any(first == second[turn:] + second[:turn] for turn in range(1, len(second))):
+    if any(question_names == test_names[offset:] + test_names[:offset] for offset in range(1, len(test_names))):
         return True
-    if STRICT_ORDER & {*one.tokens, *other.tokens}:
+    if STRICT_ORDER & {*question.tokens, *test_question.tokens}:
         return False
-    if not (ORDER_MATTERS & {*one.tokens} or ORDER_MATTERS & {*other.tokens}) and len(first) <= 6:
+    if (
+        not (ORDER_MATTERS & {*question.tokens} or ORDER_MATTERS & {*test_question.tokens})
+        and len(question_names) <= 6
+    ):
         return True
-    blocks = _blocks(first, second)
+    blocks = _blocks(question_names, test_names)
     moved = blocks[1:-1] if len(blocks) > 2 else blocks
     if len(blocks) <= 4:
-        return max(moved, default=0) > 1 or len(first) > 6
-    return min(moved) > 1 and len(blocks) <= 1 + len(first) // 3
+        return max(moved, default=0) > 1 or len(question_names) > 6
+    return min(moved) > 1 and len(blocks) <= 1 + len(question_names) // 3
 
 
 def _blocks(first: Sequence[str], second: Sequence[str]) -> list[int]:
-    """Lengths of the runs of `first` of which `second` is made, in its order; both hold the same words."""
+    """Split `second` into the longest runs that `first` holds; returns their lengths. Both hold the same words."""
     lengths = []
-    place = 0
-    while place < len(second):
+    position = 0
+    while position < len(second):
         best = 1
         for start in range(len(first)):
             length = 0
             while (
                 start + length < len(first)
-                and place + length < len(second)
-                and first[start + length] == second[place + length]
+                and position + length < len(second)
+                and first[start + length] == second[position + length]
             ):
                 length += 1
             best = max(best, length)
         lengths.append(best)
-        place += best
+        position += best
     return lengths

@@ -1,10 +1,9 @@
-"""The questions and pictures of named test sets, in a form that a training question is looked up in quickly.
+"""An index of the questions and pictures of named test sets, for fast look-up of a training question.
 
-`build` reads the sources once and writes a folder: `samples.parquet`, `texts.parquet` (each distinct wording once),
-`images.parquet`, and one sorted array of hashes for everything that is looked up by text. Its last file,
-`index.json`, names what it was made from; a folder that still agrees is used again. `load` opens it once a process;
-the array is mapped, not read, so workers share it. What counts as a match is `filters.signals.contamination`'s
-business.
+`build_index` reads the sources once and writes a folder: `samples.parquet`, `texts.parquet` (each distinct wording
+once), `images.parquet`, and one sorted array of hashes for all look-ups by text. Its last file, `index.json`, holds
+the fingerprint of the sources; a valid folder is used again. `load_index` opens it once a process; the array is
+memory-mapped, so workers share it. `filters.signals.contamination` decides what counts as a match.
 """
 
 import hashlib
@@ -33,13 +32,13 @@ from distill.errors import DataError
 from distill.recipe.recipe import Recipe
 from distill.types import ImageRef, Sample
 from filters.matching import image_match
-from filters.matching.question_match import Wording, tokens, wording
+from filters.matching.question_match import Wording, parse_wording, tokenize
 
 FORMAT = 1
-"""Raised whenever the same test sets would give another index."""
+"""Raised whenever the same test sets give another index."""
 GRAMS = (8, 13)
 MOST_ROWS = 64
-"""Wordings that one key may propose; one that proposes more says too little, and keeps the first of them only."""
+"""Wordings that one key may propose; a more common key is too unspecific and keeps its first wording only."""
 
 _INDEX = "index.json"
 _WORD = (1 << 64) - 1
@@ -94,7 +93,7 @@ class TestSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TestSetIndex:
-    """Everything that a training question is compared with. Samples, wordings and pictures go by their row."""
+    """The test sets that a training question is compared with. Samples, wordings and pictures are named by row."""
 
     samples: pa.Table
     texts: pa.Table
@@ -102,14 +101,14 @@ class TestSetIndex:
     rows: NDArray[np.int32]
     words: NDArray[np.uint64]
     refs: tuple[ImageRef, ...]
-    looks: tuple[image_match.ImageHashes, ...]
-    """pictures.Look of each test picture; empty when the index was built without looking at them."""
+    image_hashes: tuple[image_match.ImageHashes, ...]
+    """Hashes of each test picture; empty when the index was built without decoding pictures."""
     group_of_sha256: dict[str, int]
     group_of_pixels: dict[str, int]
     groups: tuple[int, ...]
     samples_of_group: dict[int, tuple[int, ...]]
-    seen: dict[str, int | None] = field(default_factory=dict)
-    """Group of each training picture that was looked at, by its sha256."""
+    group_of_seen: dict[str, int | None] = field(default_factory=dict)
+    """Group of each training picture that was decoded, by its sha256."""
 
     @lru_cache(maxsize=1 << 14)  # noqa: B019  an index lives as long as its process
     def sample(self, row: int) -> TestSample:
@@ -118,27 +117,27 @@ class TestSetIndex:
 
     @lru_cache(maxsize=1 << 14)  # noqa: B019
     def wording(self, row: int) -> Wording:
-        return wording(self.sample(row).question)
+        return parse_wording(self.sample(row).question)
 
     def is_word(self, word: str) -> bool:
-        """Whether a word stands in any test question."""
+        """Whether any test question holds a word."""
         return bool(self.find([word_hash(word)], self.words)[0] >= 0)
 
     def find(self, queries: list[int], hashes: NDArray[np.uint64] | None = None) -> list[int]:
-        """First place of each hash in the sorted array, -1 where it is not there."""
+        """First position of each hash in the sorted array; -1 where it is missing."""
         known = self.hashes if hashes is None else hashes
         if not len(known) or not queries:
             return [-1] * len(queries)
-        wanted = np.array(queries, dtype=np.uint64)
-        places = np.searchsorted(known, wanted)
-        found = known[np.minimum(places, len(known) - 1)] == wanted
-        return [int(place) for place in np.where(found, places, -1)]
+        query_hashes = np.array(queries, dtype=np.uint64)
+        positions = np.searchsorted(known, query_hashes)
+        is_known = known[np.minimum(positions, len(known) - 1)] == query_hashes
+        return [int(position) for position in np.where(is_known, positions, -1)]
 
-    def rows_at(self, place: int) -> list[int]:
-        """The wordings under the hash at this place."""
-        same = self.hashes[place : place + MOST_ROWS] == self.hashes[place]
-        found: list[int] = self.rows[place : place + MOST_ROWS][same].tolist()
-        return found
+    def rows_at(self, position: int) -> list[int]:
+        """The wordings with the hash at this position."""
+        same_hash = self.hashes[position : position + MOST_ROWS] == self.hashes[position]
+        rows: list[int] = self.rows[position : position + MOST_ROWS][same_hash].tolist()
+        return rows
 
 
 @lru_cache(maxsize=1 << 17)
@@ -151,44 +150,44 @@ def gram_hashes(hashes: Sequence[int], size: int) -> list[int]:
     """A hash of every run of `size` words, from the words' hashes."""
     if len(hashes) < size:
         return []
-    leaving = pow(_BASE, size, 1 << 64)
+    leaving_factor = pow(_BASE, size, 1 << 64)
     tag = _TAGS[size]
     rolled = 0
     for value in hashes[:size]:
         rolled = (rolled * _BASE + value) & _WORD
-    found = [rolled ^ tag]
-    for out, value in zip(hashes, hashes[size:], strict=False):
-        rolled = (rolled * _BASE + value - out * leaving) & _WORD
-        found.append(rolled ^ tag)
-    return found
+    grams = [rolled ^ tag]
+    for leaving_hash, value in zip(hashes, hashes[size:], strict=False):
+        rolled = (rolled * _BASE + value - leaving_hash * leaving_factor) & _WORD
+        grams.append(rolled ^ tag)
+    return grams
 
 
 def text_hash(text: str) -> int:
     return word_hash.__wrapped__(text) ^ _TAGS["text"]
 
 
-def keys(question: Wording) -> list[int]:
-    """The hashes under which a question proposes itself to those that differ from it by a few content words.
+def question_keys(question: Wording) -> list[int]:
+    """The hashes that a question shares with questions that differ in a few content words.
 
-    The first is the content as a whole, in any order; the others leave one or two words out of it, or are runs of
+    The first is the hash of the whole content in any order; the others leave out one or two words, or are runs of
     three. Two contents that differ in one word (of up to 24), in two (of up to 10), or in three (of 12 and more)
     share one of them.
     """
     content = [word_hash(name) for name, _ in question.content]
     whole = sum(content) & _WORD
-    found = {whole: None}
+    ordered_keys = {whole: None}
     size = len(content)
     if 2 <= size <= _LONGEST_LEFT_OUT:
-        found |= dict.fromkeys((whole - value) & _WORD for value in content)
+        ordered_keys |= dict.fromkeys((whole - value) & _WORD for value in content)
     if size in _TWO_LEFT_OUT:
-        found |= dict.fromkeys((whole - one - other) & _WORD for one, other in combinations(content, 2))
+        ordered_keys |= dict.fromkeys((whole - first - second) & _WORD for first, second in combinations(content, 2))
     if size >= _RUNS_FROM:
         runs = zip(content, content[1:], content[2:], strict=False)
-        found |= dict.fromkeys(((a * _BASE + b) * _BASE + c) & _WORD ^ _TAGS["run"] for a, b, c in runs)
-    return list(found)
+        ordered_keys |= dict.fromkeys(((a * _BASE + b) * _BASE + c) & _WORD ^ _TAGS["run"] for a, b, c in runs)
+    return list(ordered_keys)
 
 
-def build(recipe: Recipe, sources: Sequence[str], folder: Path, *, images: bool) -> str:
+def build_index(recipe: Recipe, sources: Sequence[str], folder: Path, *, images: bool) -> str:
     """Write the index of these sources to `folder` unless a valid one lies there; returns its digest.
 
     Raises DataError when a source cannot be read.
@@ -202,52 +201,52 @@ def build(recipe: Recipe, sources: Sequence[str], folder: Path, *, images: bool)
             ],
         }
     )
-    digest = _valid(folder, made_from)
+    digest = _valid_digest(folder, made_from)
     if digest is not None:
         return digest
     folder.mkdir(parents=True, exist_ok=True)
-    for stale in (folder / _INDEX, *folder.glob(".*.tmp")):
-        stale.unlink(missing_ok=True)
-    shown: dict[str, ImageRef] = {}
+    for stale_path in (folder / _INDEX, *folder.glob(".*.tmp")):
+        stale_path.unlink(missing_ok=True)
+    ref_of_sha256: dict[str, ImageRef] = {}
     rows: list[dict[str, Any]] = []
     for name in sources:
         for sample in samples(recipe, name):
             rows.append(_sample_row(name, sample))
             for ref in sample.images:
-                shown.setdefault(ref.sha256, ref)
+                ref_of_sha256.setdefault(ref.sha256, ref)
     limit = max((recipe.data[name].max_pixels for name in sources), default=1)
-    pictured = _image_rows(list(shown.values()), images=images, max_pixels=limit)
+    image_rows = _image_rows(list(ref_of_sha256.values()), images=images, max_pixels=limit)
     _write(folder / "samples.parquet", rows, _SAMPLES)
-    _write(folder / "images.parquet", pictured, _IMAGES)
+    _write(folder / "images.parquet", image_rows, _IMAGES)
     texts = _text_rows(rows)
     _write(folder / "texts.parquet", texts, _TEXTS)
     _write_hashes(folder, texts)
     content = [
         [[row["set"], row["id"], row["question"], row["answers"]] for row in rows],
-        [[row[name] for name in ("sha256", "group", "phash", "flat", "pixels")] for row in pictured],
+        [[row[name] for name in ("sha256", "group", "phash", "flat", "pixels")] for row in image_rows],
     ]
     digest = fingerprint({"format": FORMAT, "content": content})
     write_json(folder / _INDEX, {"fingerprint": made_from, "digest": digest})
     return digest
 
 
-def _valid(folder: Path, made_from: str) -> str | None:
-    """The digest of an index made from these settings whose pictures are where and what they were."""
+def _valid_digest(folder: Path, made_from: str) -> str | None:
+    """The digest of an index made from these settings whose picture files are unchanged; None for any other."""
     try:
         made = orjson.loads((folder / _INDEX).read_bytes())
         if made["fingerprint"] != made_from:
             return None
         table = pq.read_table(folder / "images.parquet", columns=["path", "bytes", "modified_ns"])
         files = {row["path"]: row for row in table.to_pylist()}
-        if any(stat_of(path) != row for path, row in files.items()):
+        if any(file_status(path) != row for path, row in files.items()):
             return None
     except (OSError, KeyError, orjson.JSONDecodeError, pa.ArrowException):
         return None
     return str(made["digest"])
 
 
-def stat_of(path: str) -> dict[str, Any]:
-    """Where a file lies, its size and when it was written."""
+def file_status(path: str) -> dict[str, Any]:
+    """The path of a file, its size and its time of modification."""
     status = Path(path).stat()
     return {"path": path, "bytes": status.st_size, "modified_ns": status.st_mtime_ns}
 
@@ -263,83 +262,83 @@ def _sample_row(name: str, sample: Sample) -> dict[str, Any]:
 
 
 def _image_rows(refs: Sequence[ImageRef], *, images: bool, max_pixels: int) -> list[dict[str, Any]]:
-    """One row a distinct picture; pictures that are the same but for their encoding are one group."""
+    """One row per distinct picture; pictures that differ in encoding only are one group."""
 
-    def look(ref: ImageRef) -> image_match.ImageHashes:
-        return image_match.look(read_bytes(ref), max_pixels=max_pixels)
+    def hash_ref(ref: ImageRef) -> image_match.ImageHashes:
+        return image_match.hash_image(read_bytes(ref), max_pixels=max_pixels)
 
-    looks: list[image_match.ImageHashes] = []
+    hashes_of_images: list[image_match.ImageHashes] = []
     if images:
         with ThreadPoolExecutor(_WORKERS) as pool:
-            looks = list(pool.map(look, refs))
+            hashes_of_images = list(pool.map(hash_ref, refs))
 
     def confirm(pairs: Sequence[tuple[int, int]]) -> list[bool]:
         return [
-            image_match.same(read_bytes(refs[one]), read_bytes(refs[other]), max_pixels=max_pixels)
-            for one, other in pairs
+            image_match.is_same_image(read_bytes(refs[left]), read_bytes(refs[right]), max_pixels=max_pixels)
+            for left, right in pairs
         ]
 
-    group = image_match.clusters(looks, confirm) if images else range(len(refs))
+    group = image_match.cluster_images(hashes_of_images, confirm) if images else range(len(refs))
     rows = []
-    for place, ref in enumerate(refs):
-        seen = looks[place] if looks else None
+    for index, ref in enumerate(refs):
+        image_hashes = hashes_of_images[index] if hashes_of_images else None
         rows.append(
             asdict(ref)
             | {
-                "group": group[place],
-                "phash": seen.phash.hex() if seen else "",
-                "flat": seen.flat if seen else False,
-                "pixels": seen.pixels if seen else "",
+                "group": group[index],
+                "phash": image_hashes.phash.hex() if image_hashes else "",
+                "flat": image_hashes.flat if image_hashes else False,
+                "pixels": image_hashes.pixels if image_hashes else "",
             }
-            | stat_of(ref.path)
+            | file_status(ref.path)
         )
     return rows
 
 
 def _text_rows(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Each distinct wording once, with the first sample that asks it without a picture and the first with one."""
-    found: dict[str, dict[str, Any]] = {}
-    for place, row in enumerate(rows):
-        text = " ".join(tokens(row["question"]))
-        entry = found.setdefault(text, {"text": text, "question": row["question"], "plain": -1, "pictured": -1})
-        kind = "pictured" if row["images"] else "plain"
-        if entry[kind] < 0:
-            entry[kind] = place
-    return [found[text] for text in sorted(found)]
+    """Each distinct wording once, with its first sample without a picture and its first sample with one."""
+    row_of_text: dict[str, dict[str, Any]] = {}
+    for row_number, row in enumerate(rows):
+        text = " ".join(tokenize(row["question"]))
+        entry = row_of_text.setdefault(text, {"text": text, "question": row["question"], "plain": -1, "pictured": -1})
+        column = "pictured" if row["images"] else "plain"
+        if entry[column] < 0:
+            entry[column] = row_number
+    return [row_of_text[text] for text in sorted(row_of_text)]
 
 
 def _write_hashes(folder: Path, texts: Sequence[dict[str, Any]]) -> None:
-    """What is looked up by text: arrays, for a test set of 100,000 questions has millions of keys."""
-    known: set[int] = set()
-    found, rows = array("Q"), array("i")
+    """Write the keys of all look-ups by text as arrays: a test set of 100,000 questions has millions of keys."""
+    words: set[int] = set()
+    hashes, hash_rows = array("Q"), array("i")
     wholes = array("Q")
     for row, entry in enumerate(texts):
-        asked = wording(entry["question"])
-        hashes = [word_hash(token) for token in asked.tokens]
-        known.update(hashes)
+        question = parse_wording(entry["question"])
+        token_hashes = [word_hash(token) for token in question.tokens]
+        words.update(token_hashes)
         for size in GRAMS:
-            grams = gram_hashes(hashes, size)
-            found.extend(grams)
-            rows.extend([_GRAM_ROW] * len(grams))
-        proposing = keys(asked)
-        wholes.append(proposing[0])
-        proposing.append(text_hash(asked.text))
-        found.extend(proposing)
-        rows.extend([row] * len(proposing))
-    everything, places = np.frombuffer(found, np.uint64), np.frombuffer(rows, np.int32)
-    order = np.lexsort((places, everything))
-    everything, places = everything[order], places[order]
+            grams = gram_hashes(token_hashes, size)
+            hashes.extend(grams)
+            hash_rows.extend([_GRAM_ROW] * len(grams))
+        row_keys = question_keys(question)
+        wholes.append(row_keys[0])
+        row_keys.append(text_hash(question.text))
+        hashes.extend(row_keys)
+        hash_rows.extend([row] * len(row_keys))
+    all_hashes, row_of_hash = np.frombuffer(hashes, np.uint64), np.frombuffer(hash_rows, np.int32)
+    order = np.lexsort((row_of_hash, all_hashes))
+    all_hashes, row_of_hash = all_hashes[order], row_of_hash[order]
     first = np.ones(len(order), dtype=bool)
-    first[1:] = (everything[1:] != everything[:-1]) | (places[1:] != places[:-1])
-    everything, places = everything[first], places[first]
-    _, start, count = np.unique(everything, return_index=True, return_counts=True)
-    rank = np.arange(len(everything)) - np.repeat(start, count)
-    whole = np.isin(everything, np.frombuffer(wholes, np.uint64))
-    # One row of a common key stays: that the words match is reason enough to look at the picture.
+    first[1:] = (all_hashes[1:] != all_hashes[:-1]) | (row_of_hash[1:] != row_of_hash[:-1])
+    all_hashes, row_of_hash = all_hashes[first], row_of_hash[first]
+    _, start, count = np.unique(all_hashes, return_index=True, return_counts=True)
+    rank = np.arange(len(all_hashes)) - np.repeat(start, count)
+    whole = np.isin(all_hashes, np.frombuffer(wholes, np.uint64))
+    # One row of a common key stays: matching words are reason enough to compare the picture.
     kept = (np.repeat(count, count) <= MOST_ROWS) | (rank < np.where(whole, MOST_ROWS, 1))
-    _save(folder / "hashes.npy", everything[kept])
-    _save(folder / "rows.npy", places[kept])
-    _save(folder / "words.npy", np.array(sorted(known), dtype=np.uint64))
+    _save(folder / "hashes.npy", all_hashes[kept])
+    _save(folder / "rows.npy", row_of_hash[kept])
+    _save(folder / "words.npy", np.array(sorted(words), dtype=np.uint64))
 
 
 def _save(path: Path, values: NDArray[Any]) -> None:
@@ -352,43 +351,43 @@ def _write(path: Path, rows: list[dict[str, Any]], schema: pa.Schema) -> None:
         pq.write_table(table_of(rows, schema), temporary, compression="zstd")
 
 
-def _mapped(path: Path) -> NDArray[Any]:
+def _load_mapped(path: Path) -> NDArray[Any]:
     return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
 
 
 @cache
-def load(folder: str, digest: str) -> TestSetIndex:
-    """The index that `build` wrote. Raises DataError when another one lies there now."""
-    place = Path(folder)
+def load_index(folder: str, digest: str) -> TestSetIndex:
+    """The index that `build_index` wrote. Raises DataError when the folder holds another one now."""
+    path = Path(folder)
     try:
-        made = orjson.loads((place / _INDEX).read_bytes())
+        made = orjson.loads((path / _INDEX).read_bytes())
         if made["digest"] != digest:
             raise DataError(f"{folder}: the index of the test sets changed while it was in use; run filter again")
-        table = {name: pq.read_table(place / f"{name}.parquet") for name in ("samples", "texts", "images")}
-        hashes, rows, words = (_mapped(place / f"{name}.npy") for name in ("hashes", "rows", "words"))
+        table = {name: pq.read_table(path / f"{name}.parquet") for name in ("samples", "texts", "images")}
+        hashes, rows, words = (_load_mapped(path / f"{name}.npy") for name in ("hashes", "rows", "words"))
     except (OSError, ValueError, KeyError, pa.ArrowException) as error:
         raise DataError(f"{folder}: cannot be read as an index of test sets: {error}; remove it, run again") from None
-    shown = table["images"].to_pylist()
-    groups = tuple(row["group"] for row in shown)
-    group_of = {row["sha256"]: row["group"] for row in shown}
-    asked: dict[int, list[int]] = {}
+    image_rows = table["images"].to_pylist()
+    groups = tuple(row["group"] for row in image_rows)
+    group_of = {row["sha256"]: row["group"] for row in image_rows}
+    samples_of_group: dict[int, list[int]] = {}
     for number, digests in enumerate(table["samples"]["images"].to_pylist()):
         for group in sorted({group_of[sha256] for sha256 in digests}):
-            asked.setdefault(group, []).append(number)
-    looked = [row for row in shown if row["pixels"]]
+            samples_of_group.setdefault(group, []).append(number)
+    decoded = [row for row in image_rows if row["pixels"]]
     return TestSetIndex(
         samples=table["samples"],
         texts=table["texts"],
         hashes=hashes,
         rows=rows,
         words=words,
-        refs=tuple(ImageRef(**{name: row[name] for name in ImageRef.__slots__}) for row in shown),
-        looks=tuple(
+        refs=tuple(ImageRef(**{name: row[name] for name in ImageRef.__slots__}) for row in image_rows),
+        image_hashes=tuple(
             image_match.ImageHashes(phash=bytes.fromhex(row["phash"]), flat=row["flat"], pixels=row["pixels"])
-            for row in looked
+            for row in decoded
         ),
         group_of_sha256=group_of,
-        group_of_pixels={row["pixels"]: row["group"] for row in looked},
+        group_of_pixels={row["pixels"]: row["group"] for row in decoded},
         groups=groups,
-        samples_of_group={group: tuple(rows) for group, rows in asked.items()},
+        samples_of_group={group: tuple(rows) for group, rows in samples_of_group.items()},
     )

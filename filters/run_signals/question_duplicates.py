@@ -164,7 +164,7 @@ def _look(source: _PlannedSamples, digests: Iterable[str], memory: _Memory) -> N
 
     def look(ref: ImageRef) -> ImageHashes | None:
         try:
-            return image_match.look(read_bytes(ref), max_pixels=source.max_pixels)
+            return image_match.hash_image(read_bytes(ref), max_pixels=source.max_pixels)
         except ImageError:
             return None
 
@@ -180,14 +180,16 @@ def _look(source: _PlannedSamples, digests: Iterable[str], memory: _Memory) -> N
 def _groups(source: _PlannedSamples, digests: Sequence[str], memory: _Memory) -> tuple[dict[str, str], int]:
     """For each of these pictures the first of those that show the same; and how many pairs could not be compared."""
     looks = [memory.looks[digest] for digest in digests]
-    refs = _refs(source, {digests[place] for pair in image_match.proposals(looks) for place in pair})
+    refs = _refs(source, {digests[place] for pair in image_match.propose_pairs(looks) for place in pair})
     failed = 0
 
     def same(pair: Pair) -> bool | None:
         if pair in memory.verdicts:
             return memory.verdicts[pair]
         try:
-            return image_match.same(*(read_bytes(refs[digest]) for digest in pair), max_pixels=source.max_pixels)
+            return image_match.is_same_image(
+                *(read_bytes(refs[digest]) for digest in pair), max_pixels=source.max_pixels
+            )
         except ImageError:
             return None
 
@@ -203,7 +205,7 @@ def _groups(source: _PlannedSamples, digests: Sequence[str], memory: _Memory) ->
 
     with Journal(memory.compared) as journal, _pool(source.workers) as mapped:
         batch = 1 if source.workers == 1 else 4 * source.workers
-        found = image_match.clusters(looks, confirm, batch=batch)
+        found = image_match.cluster_images(looks, confirm, batch=batch)
     return {digest: digests[first] for digest, first in zip(digests, found, strict=True)}, failed
 
 

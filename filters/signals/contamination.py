@@ -27,8 +27,15 @@ from distill.errors import DataError, ImageError
 from distill.recipe.recipe import Recipe
 from distill.types import ImageRef, Sample, Trace
 from filters.matching import image_match, test_sets
-from filters.matching.question_match import Answers, Wording, alike, names, similarity, wording
-from filters.matching.test_sets import TestSetIndex, gram_hashes, keys, text_hash, word_hash
+from filters.matching.question_match import (
+    Answers,
+    Wording,
+    capitalised_names,
+    is_same_question,
+    parse_wording,
+    wording_similarity,
+)
+from filters.matching.test_sets import TestSetIndex, gram_hashes, question_keys, text_hash, word_hash
 from filters.signals.base import LOCATION, NOT_APPLICABLE, OK, UNDECIDABLE, family
 
 ASKED = "questions"
@@ -82,11 +89,11 @@ class Contamination:
     def measure(self, sample: Sample, traces: list[Trace]) -> list[dict[str, Any]]:
         if self.index is None or self.index_sha256 is None:
             return [{"contamination_state": NOT_APPLICABLE} for _ in traces]
-        row = self._row(sample, test_sets.load(self.index, self.index_sha256))
+        row = self._row(sample, test_sets.load_index(self.index, self.index_sha256))
         return [dict(row) for _ in traces]
 
     def _row(self, sample: Sample, index: TestSetIndex) -> dict[str, Any]:
-        asked = wording(sample.question)
+        asked = parse_wording(sample.question)
         row, places = _grams(asked, index)
         look = self.images == "all" or (self.images == "matching" and max(places) >= 0)
         groups, unreadable = self._groups(sample, index, look=look)
@@ -109,7 +116,7 @@ class Contamination:
             return [], False
         for ref in {ref.sha256: ref for ref in sample.images}.values():
             group = index.group_of_sha256.get(ref.sha256)
-            if group is None and look and index.looks:
+            if group is None and look and index.image_hashes:
                 try:
                     group = self._looked(ref, index)
                 except ImageError:
@@ -120,12 +127,12 @@ class Contamination:
 
     def _looked(self, ref: ImageRef, index: TestSetIndex) -> int | None:
         """The group of a picture by its pixels. Raises ImageError."""
-        if ref.sha256 not in index.seen:
-            if len(index.seen) >= _SEEN:
-                index.seen.clear()
-            seen = image_match.look(read_bytes(ref), max_pixels=self.max_pixels)
-            (index.seen[ref.sha256],) = groups_of([seen], [ref], index, max_pixels=self.max_pixels)
-        return index.seen[ref.sha256]
+        if ref.sha256 not in index.group_of_seen:
+            if len(index.group_of_seen) >= _SEEN:
+                index.group_of_seen.clear()
+            seen = image_match.hash_image(read_bytes(ref), max_pixels=self.max_pixels)
+            (index.group_of_seen[ref.sha256],) = groups_of([seen], [ref], index, max_pixels=self.max_pixels)
+        return index.group_of_seen[ref.sha256]
 
 
 def groups_of(
@@ -134,9 +141,9 @@ def groups_of(
     """The group of test pictures that each of these pictures belongs to by its pixels. Raises ImageError."""
     found = [index.group_of_pixels.get(seen.pixels) for seen in looks]
     others = [place for place, group in enumerate(found) if group is None]
-    for one, other in image_match.proposals([looks[place] for place in others], index.looks):
+    for one, other in image_match.propose_pairs([looks[place] for place in others], index.image_hashes):
         place = others[one]
-        if found[place] is None and image_match.same(
+        if found[place] is None and image_match.is_same_image(
             read_bytes(refs[place]), read_bytes(index.refs[other]), max_pixels=max_pixels
         ):
             found[place] = index.groups[other]
@@ -152,7 +159,7 @@ def prepare(recipe: Recipe, folder: Path) -> Contamination:
     if not measured.sources:
         return measured
     try:
-        digest = test_sets.build(recipe, measured.sources, folder, images=measured.images != "bytes")
+        digest = test_sets.build_index(recipe, measured.sources, folder, images=measured.images != "bytes")
     except DataError as error:
         raise DataError(
             f"the filter must read the test sets to tell what leaks from them: {error}\n"
@@ -180,7 +187,7 @@ class Match:
 
 def match(sample: Sample, groups: Sequence[int], index: TestSetIndex) -> Match:
     """The best match of a question whose pictures belong to these groups of test pictures."""
-    asked = wording(sample.question)
+    asked = parse_wording(sample.question)
     _, places = _grams(asked, index)
     return _matched(sample, asked, groups, places, index)
 
@@ -199,7 +206,7 @@ def _grams(asked: Wording, index: TestSetIndex) -> tuple[dict[str, Any], list[in
     """The shares of known n-grams, and the places of the test questions that the text proposes, its own first."""
     hashes = [word_hash(token) for token in asked.tokens]
     runs = [gram_hashes(hashes, size) for size in test_sets.GRAMS]
-    places = index.find([*runs[0], *runs[1], text_hash(asked.text), *keys(asked)])
+    places = index.find([*runs[0], *runs[1], text_hash(asked.text), *question_keys(asked)])
     row: dict[str, Any] = {}
     start = 0
     for size, queries in zip(test_sets.GRAMS, runs, strict=True):
@@ -213,7 +220,7 @@ def _compare(found: Match, sample: Sample, asked: Wording, number: int, index: T
     """Offer a test sample whose picture matches: the same question makes a pair."""
     other = index.wording(number)
     kind = "pair" if _matches(sample, asked, number, index, same_picture=True) else "image"
-    found.offer(kind, number, similarity(asked, other))
+    found.offer(kind, number, wording_similarity(asked, other))
 
 
 def _by_text(found: Match, sample: Sample, asked: Wording, places: list[int], index: TestSetIndex) -> None:
@@ -227,7 +234,7 @@ def _by_text(found: Match, sample: Sample, asked: Wording, places: list[int], in
     shared = Counter(text for place in near if place >= 0 for text in index.rows_at(place))
     for text in sorted(shared, key=lambda text: (-shared[text], text))[:_COMPARED]:
         number = max(index.texts[kind][text].as_py() for kind in ("plain", "pictured"))
-        similar = similarity(asked, index.wording(number))
+        similar = wording_similarity(asked, index.wording(number))
         if _matches(sample, asked, number, index, same_picture=False):
             _offer_text(found, text, similar, index)
         else:
@@ -246,9 +253,9 @@ def _matches(sample: Sample, asked: Wording, number: int, index: TestSetIndex, *
     other = index.sample(number)
 
     def is_name(word: str) -> bool:
-        return word in names(other.question) or word in names(sample.question)
+        return word in capitalised_names(other.question) or word in capitalised_names(sample.question)
 
-    return alike(
+    return is_same_question(
         asked,
         index.wording(number),
         same_picture=same_picture,

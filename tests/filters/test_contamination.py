@@ -19,7 +19,7 @@ from distill.recipe.loading import load
 from distill.types import ImageRef
 from filters.apply import apply
 from filters.matching import test_sets
-from filters.matching.question_match import alike, meaning, tokens, wording
+from filters.matching.question_match import is_same_question, meaning, parse_wording, tokenize
 from filters.signals import registry
 from filters.signals.contamination import Contamination, prepare
 
@@ -100,7 +100,7 @@ def test_the_words_that_the_matcher_is_tried_with_are_not_in_its_lists():
     ],
 )
 def test_a_light_edit_is_the_same_question(one, other):
-    assert alike(wording(one), wording(other))
+    assert is_same_question(parse_wording(one), parse_wording(other))
 
 
 @pytest.mark.parametrize(
@@ -119,20 +119,20 @@ def test_a_light_edit_is_the_same_question(one, other):
     ],
 )
 def test_what_asks_something_else_is_another_question(one, other):
-    assert not alike(wording(one), wording(other), same_picture=True)
+    assert not is_same_question(parse_wording(one), parse_wording(other), same_picture=True)
 
 
 def test_an_unknown_synonym_about_the_same_picture_is_told_by_the_gold_answers():
-    one, other = wording("Which grower sold most hay?"), wording("Which farmer sold most hay?")
-    assert alike(one, other, same_picture=True, answers=lambda: "agree")
-    assert not alike(one, other, same_picture=True)
-    assert not alike(one, other, same_picture=True, answers=lambda: "differ")
-    assert not alike(one, other, answers=lambda: "unknown")
+    one, other = parse_wording("Which grower sold most hay?"), parse_wording("Which farmer sold most hay?")
+    assert is_same_question(one, other, same_picture=True, answers=lambda: "agree")
+    assert not is_same_question(one, other, same_picture=True)
+    assert not is_same_question(one, other, same_picture=True, answers=lambda: "differ")
+    assert not is_same_question(one, other, answers=lambda: "unknown")
 
 
 def test_letters_of_other_alphabets_stay_what_they_are():
-    assert tokens("Сколько стоит лампа?") == ["сколько", "стоит", "лампа"]
-    assert tokens("Τι δείχνει;") == ["τι", "δειχνει"]
+    assert tokenize("Сколько стоит лампа?") == ["сколько", "стоит", "лампа"]
+    assert tokenize("Τι δείχνει;") == ["τι", "δειχνει"]
 
 
 def test_a_pair_a_picture_words_and_nothing_are_told_apart(world, tmp_path):
@@ -246,7 +246,7 @@ def test_the_index_is_made_anew_when_the_test_data_change(world, tmp_path):
     assert len({first.index_sha256, pictured.index_sha256, worded.index_sha256}) == 3
     assert measured(worded, sample("who was the first"))["contamination"] == "pair"
     with pytest.raises(DataError, match="changed while it was in use"):
-        test_sets.load.__wrapped__(str(tmp_path / "index"), first.index_sha256)
+        test_sets.load_index.__wrapped__(str(tmp_path / "index"), first.index_sha256)
 
 
 def test_without_a_test_set_there_is_nothing_to_measure(tmp_path):

@@ -13,17 +13,17 @@ SIZES = ((320, 240), (400, 300), (480, 360))
 
 
 def looks(*files):
-    return [image_match.look(data, max_pixels=LIMIT) for data in files]
+    return [image_match.hash_image(data, max_pixels=LIMIT) for data in files]
 
 
 def same(one, other):
-    return image_match.same(one, other, max_pixels=LIMIT)
+    return image_match.is_same_image(one, other, max_pixels=LIMIT)
 
 
 def found(one, other):
     """As a run finds it: proposed by hash or pixels, then confirmed."""
     seen = looks(one, other)
-    proposed = seen[0].pixels == seen[1].pixels or list(image_match.proposals(seen)) == [(0, 1)]
+    proposed = seen[0].pixels == seen[1].pixels or list(image_match.propose_pairs(seen)) == [(0, 1)]
     return proposed and same(one, other)
 
 
@@ -106,7 +106,7 @@ def test_it_does_not_matter_which_picture_comes_first():
     for image, rng in drawn(8, 6):
         copy = charts.resaved(charts.resized(image, 0.7, "box"), rng, low=30)[0]
         original = charts.png(image)
-        assert image_compare.difference(original, copy, max_pixels=LIMIT) == image_compare.difference(
+        assert image_compare.image_difference(original, copy, max_pixels=LIMIT) == image_compare.image_difference(
             copy, original, max_pixels=LIMIT
         )
 
@@ -114,9 +114,9 @@ def test_it_does_not_matter_which_picture_comes_first():
 def test_a_large_picture_is_compared_in_strips_with_the_same_result(monkeypatch):
     image = charts.paint(charts.imagine(np.random.default_rng(9), "scatter", (400, 300)))
     files = charts.png(image), charts.jpeg(image, 50)
-    whole = image_compare.difference(*files, max_pixels=LIMIT)
+    whole = image_compare.image_difference(*files, max_pixels=LIMIT)
     monkeypatch.setattr(image_compare, "_STRIP", 40 * 400)
-    parts = image_compare.difference(*files, max_pixels=LIMIT)
+    parts = image_compare.image_difference(*files, max_pixels=LIMIT)
     assert parts.luminance == pytest.approx(whole.luminance, rel=1e-3)
     assert parts.chroma == pytest.approx(whole.chroma, rel=1e-3)
     assert parts.common == pytest.approx(whole.common, abs=0.02)
@@ -126,15 +126,15 @@ def test_plain_pictures_are_proposed_by_equal_pixels_only():
     white, red = (Image.new("RGB", (64, 48), colour) for colour in ("white", "red"))
     seen = looks(charts.png(white), charts.png(red), charts.webp(white, 60, lossless=True))
     assert all(look.flat for look in seen)
-    assert list(image_match.proposals(seen)) == []
-    assert image_match.clusters(seen, lambda pairs: [True for _ in pairs]) == [0, 1, 0]
+    assert list(image_match.propose_pairs(seen)) == []
+    assert image_match.cluster_images(seen, lambda pairs: [True for _ in pairs]) == [0, 1, 0]
 
 
 def test_a_file_that_is_no_picture_is_told():
     with pytest.raises(ImageError):
-        image_match.look(b"no picture", max_pixels=LIMIT)
+        image_match.hash_image(b"no picture", max_pixels=LIMIT)
     with pytest.raises(ImageError):
-        image_match.same(b"no picture", b"nor this", max_pixels=LIMIT)
+        image_match.is_same_image(b"no picture", b"nor this", max_pixels=LIMIT)
 
 
 def hashed(seed, count):
@@ -170,15 +170,15 @@ def test_the_index_proposes_what_comparing_all_pairs_would(monkeypatch, limit):
     monkeypatch.setattr(image_match, "_ROWS", 50)
     seen = hashed(10, 300)
     pairs = [(one, other) for one, other in expected(seen, seen) if one < other]
-    assert list(image_match.proposals(seen)) == pairs and len(pairs) > 30
-    assert list(image_match.proposals(seen[:40], tuple(seen))) == expected(seen[:40], seen)
+    assert list(image_match.propose_pairs(seen)) == pairs and len(pairs) > 30
+    assert list(image_match.propose_pairs(seen[:40], tuple(seen))) == expected(seen[:40], seen)
 
 
 def test_looks_that_are_asked_about_again_are_remembered_only_while_they_are_the_same():
     seen = hashed(11, 40)
     for known in (tuple(seen[:20]), tuple(seen[20:]), ()):
         for _ in range(2):
-            assert list(image_match.proposals([seen[1]], known)) == expected([seen[1]], known)
+            assert list(image_match.propose_pairs([seen[1]], known)) == expected([seen[1]], known)
 
 
 def test_clusters_do_not_depend_on_the_order_or_on_how_many_pairs_are_judged_at_once():
@@ -195,7 +195,7 @@ def test_clusters_do_not_depend_on_the_order_or_on_how_many_pairs_are_judged_at_
             return [frozenset((order[one], order[other])) in linked for one, other in pairs]
 
         groups = {}
-        for place, first in enumerate(image_match.clusters(shuffled, confirm, batch=batch)):
+        for place, first in enumerate(image_match.cluster_images(shuffled, confirm, batch=batch)):
             groups.setdefault(first, set()).add(order[place])
         assert {frozenset(group) for group in groups.values()} == {
             frozenset(group) for group in ({0, 1, 3, 5, 6}, {2, 4}, {7})

@@ -83,7 +83,7 @@ def library(world):
 @pytest.fixture
 def seen(monkeypatch):
     """Every call to look at a picture and to compare two."""
-    calls = {"look": 0, "same": 0}
+    calls = {"hash_image": 0, "is_same_image": 0}
     for name in calls:
         original = getattr(image_match, name)
 
@@ -213,13 +213,13 @@ def test_each_picture_is_looked_at_once_and_nothing_again(world, library, seen):
     samples = [ask(f"{number:02d}", f"Question {number}?", library[number % 3]) for number in range(12)]
     world.write(samples)
     # The lossless copy has the pixels of the original, so that one comparison is enough.
-    assert seen == {"look": 3, "same": 1}
+    assert seen == {"hash_image": 3, "is_same_image": 1}
     before = world.bytes
     world.write(samples)
-    assert seen == {"look": 3, "same": 1} and world.bytes == before
+    assert seen == {"hash_image": 3, "is_same_image": 1} and world.bytes == before
     grown = [*samples, ask("99", "And this?", library[3])]
     rows = world.write(grown)
-    assert seen == {"look": 4, "same": 1}
+    assert seen == {"hash_image": 4, "is_same_image": 1}
     assert rows["99"]["question_picture_cluster"] == "99"
 
 
@@ -245,7 +245,7 @@ def test_a_run_that_was_killed_keeps_what_it_had_seen(world, library, seen):
     next(world.out.glob("pairs-*.jsonl")).write_bytes(b'{"one": "ab')
     world.write(samples)
     assert world.bytes == whole
-    assert seen["look"] == 4 + 2
+    assert seen["hash_image"] == 4 + 2
 
 
 def test_other_settings_forget_what_was_seen(world, library, seen, monkeypatch):
@@ -254,7 +254,7 @@ def test_other_settings_forget_what_was_seen(world, library, seen, monkeypatch):
     before = side_tables.metadata(world.out / "part-00000.parquet")[side_tables.FINGERPRINT]
     monkeypatch.setattr(image_match, "VERSION", "another")
     world.write(samples)
-    assert seen == {"look": 4, "same": 2}
+    assert seen == {"hash_image": 4, "is_same_image": 2}
     assert side_tables.metadata(world.out / "part-00000.parquet")[side_tables.FINGERPRINT] != before
     assert len(list(world.out.glob("[!.]*"))) == 3
 
