@@ -26,7 +26,7 @@ from distill.artifacts.journal import Journal, read_jsonl
 from distill.artifacts.json_lines import seal
 from distill.recipe.teachers import Teacher
 from distill.traces.trace_lines import trace_fault
-from teacher.store.trace_journal import clean, scan
+from teacher.store.trace_journal import read_index, rewrite_parts
 
 Damage = Callable[[random.Random, bytes], bytes]
 TEACHER = Teacher(name="t", model="m", backend="vllm", base_url="http://127.0.0.1:9/v1")
@@ -108,8 +108,8 @@ def one_round(chance: random.Random, whole: Path, folder: Path, counts: Counter[
     folder.mkdir(parents=True)
     part = folder / "part-00000.jsonl"
     part.write_bytes(b"".join(lines))
-    ledger = scan(folder, TEACHER)
-    clean(ledger, TEACHER, drop_errors=True)
+    index = read_index(folder, TEACHER)
+    rewrite_parts(index, TEACHER, drop_errors=True)
     kept = {found["id"]: found for found in read_jsonl(part, check=trace_fault)}
     lost = before.keys() - kept.keys()
     counts["lines damaged"] += len(expected)

@@ -122,14 +122,14 @@ def _judge(recipe: Recipe, folder: Path) -> "ModelSignal":
     from filters.run_signals import teacher_judge
     from filters.signals import schema
     from filters.tables.side_tables import ModelSignal
-    from teacher.ask import AskedQuestion, asking, teacher_of
+    from teacher.ask import AskedQuestion, find_teacher, open_teacher
     from teacher.messages.request import model_of, precision_key
 
     settings = recipe.filter.judge
     if settings.teacher is None:
         raise RecipeError(f"{recipe.path}: filter.signals asks for judge; name a teacher in filter.judge.teacher")
     name = settings.teacher
-    teacher = teacher_of(recipe, name)
+    teacher = find_teacher(recipe, name)
     identity = {
         "model": model_of(recipe, teacher).key,
         "system": teacher.system,
@@ -141,7 +141,7 @@ def _judge(recipe: Recipe, folder: Path) -> "ModelSignal":
     tolerance = recipe.filter.answer.relative_tolerance
 
     def measure(items: "Iterable[Item]", on_done: "Done") -> list[Path]:
-        with asking(recipe, name, folder, max_tokens=settings.max_tokens) as ask:
+        with open_teacher(recipe, name, folder, max_tokens=settings.max_tokens) as ask:
             return teacher_judge.measure(
                 items,
                 folder,

@@ -34,23 +34,25 @@ Ask = Callable[[Sequence[AskedQuestion]], list[str]]
 """Answers without their thinking, in the order of the questions; an empty one where there is none."""
 
 
-def teacher_of(recipe: Recipe, name: str) -> Teacher:
+def find_teacher(recipe: Recipe, name: str) -> Teacher:
     """The teacher of this name. Raises RecipeError."""
-    found = next((teacher for teacher in recipe.teachers if teacher.name == name), None)
-    if found is None:
+    teacher = next((each for each in recipe.teachers if each.name == name), None)
+    if teacher is None:
         known = ", ".join(teacher.name for teacher in recipe.teachers) or "none"
         raise RecipeError(f"{recipe.path}: there is no teacher {name!r}; known: {known}")
-    return found
+    return teacher
 
 
 @contextmanager
-def asking(recipe: Recipe, name: str, folder: Path, *, max_tokens: int, temperature: float = 0.0) -> Iterator[Ask]:
+def open_teacher(
+    recipe: Recipe, name: str, folder: Path, *, max_tokens: int, temperature: float = 0.0
+) -> Iterator[Ask]:
     """A function that asks this teacher, greedily unless told otherwise. Its server's log goes to `folder`.
 
     The teacher is loaded, or its server attached to or started, with the first question, and let go at the end.
     Raises what `generate` raises for teachers that are not there or fail.
     """
-    teacher = teacher_of(recipe, name)
+    teacher = find_teacher(recipe, name)
     teacher = teacher.model_copy(
         update={
             "sampling": Sampling(
@@ -64,14 +66,14 @@ def asking(recipe: Recipe, name: str, folder: Path, *, max_tokens: int, temperat
     )
     model = model_of(recipe, teacher)
     # Images may come from any source of the recipe.
-    asked = _OpenEngine(engine_settings(recipe, teacher, model, folder, max_pixels=recipe.max_pixels))
+    engine = _OpenEngine(engine_settings(recipe, teacher, model, folder, max_pixels=recipe.max_pixels))
     try:
-        yield lambda questions: asked(questions) if questions else []
+        yield lambda questions: engine(questions) if questions else []
     finally:
-        asked.close()
+        engine.close()
 
 
-def spoken(text: str, *, tagged: bool = False) -> str:
+def answer_text(text: str, *, tagged: bool = False) -> str:
     """What a text says once its thinking is left out; nothing when the thinking never ends.
 
     `tagged`: the chat template opens the thinking, so a text without a closing tag is all thinking. Other than in a
@@ -120,22 +122,22 @@ class _Answers:
 
     def __init__(self, teacher: Teacher) -> None:
         self._tagged = teacher.reasoning == "tags"
-        self._found: dict[str, str] = {}
+        self._texts: dict[str, str] = {}
 
     def done(self, request: Request, completion: Completion) -> None:
         if not completion.error:
-            self._found[request.id] = spoken(completion.text, tagged=self._tagged)
+            self._texts[request.id] = answer_text(completion.text, tagged=self._tagged)
 
     def in_order(self, requests: Sequence[Request]) -> list[str]:
-        return [self._found.get(request.id, "") for request in requests]
+        return [self._texts.get(request.id, "") for request in requests]
 
 
 def _requests(settings: EngineSettings, questions: Sequence[AskedQuestion]) -> list[Request]:
     teacher, key, run_seed = settings.teacher, settings.model.key, settings.recipe.seed
     requests = []
     for index, question in enumerate(questions):
-        asked = Prompt(system=teacher.system, images=question.images, text=question.text)
-        sha = prompt_sha(asked)
+        prompt = Prompt(system=teacher.system, images=question.images, text=question.text)
+        sha = prompt_sha(prompt)
         digest = hashlib.sha256(f"ask\0{key}\0{run_seed}\0{sha}".encode()).digest()
         requests.append(
             Request(
@@ -144,7 +146,7 @@ def _requests(settings: EngineSettings, questions: Sequence[AskedQuestion]) -> l
                 k=0,
                 seed=int.from_bytes(digest[:4], "big") >> 1,
                 sampling=teacher.sampling,
-                prompt=asked,
+                prompt=prompt,
                 prompt_sha=sha,
             )
         )

@@ -35,15 +35,15 @@ def settings_problems(recipe: Recipe) -> Iterator[InputError]:
     if not recipe.teachers:
         yield RecipeError(f"{recipe.path}: no [[teachers]]; generate needs at least one (name, model, backend)")
     for teacher in recipe.teachers:
-        yield from _found(recipe, teacher, _check_prompt, _check_engine, _check_context, _check_urls)
+        yield from _run_checks(recipe, teacher, _check_prompt, _check_engine, _check_context, _check_urls)
 
 
 def teacher_problems(recipe: Recipe, teacher: Teacher) -> Iterator[InputError]:
     """What a teacher needs besides the recipe and is not there: key, checkpoint, program of its server."""
-    yield from _found(recipe, teacher, _check_key, _check_model, _check_server)
+    yield from _run_checks(recipe, teacher, _check_key, _check_model, _check_server)
 
 
-def _found(recipe: Recipe, teacher: Teacher, *checks: Callable[[Recipe, Teacher], None]) -> Iterator[InputError]:
+def _run_checks(recipe: Recipe, teacher: Teacher, *checks: Callable[[Recipe, Teacher], None]) -> Iterator[InputError]:
     for check in checks:
         try:
             check(recipe, teacher)
@@ -66,7 +66,7 @@ def require_placeholders(prompt: str, known: tuple[str, ...], where: str) -> Non
             raise RecipeError(f"{where}: {{{word}}} means nothing; did you mean {{{near[0]}}}?")
 
 
-def words_in_braces(prompt: str, known: tuple[str, ...]) -> list[str]:
+def unknown_braces(prompt: str, known: tuple[str, ...]) -> list[str]:
     """Words that stand alone in braces and are no placeholders: they are sent as they are."""
     return [word for word in re.findall(r"(?<![\w{\\]){([A-Za-z_]\w*)}(?!})", prompt) if word not in known]
 
@@ -87,22 +87,22 @@ def _check_engine(recipe: Recipe, teacher: Teacher) -> None:
 
 def _check_context(recipe: Recipe, teacher: Teacher) -> None:
     """Raises RecipeError where a server that the run starts would refuse every request for its length."""
-    longest = _tokens(argument(teacher.server, "max-model-len"))
-    wanted = teacher.sampling.max_tokens
-    if teacher.managed and is_vllm(teacher.server) and longest is not None and wanted >= longest:
+    context_length = _parse_tokens(server_argument(teacher.server, "max-model-len"))
+    max_tokens = teacher.sampling.max_tokens
+    if teacher.managed and is_vllm(teacher.server) and context_length is not None and max_tokens >= context_length:
         raise RecipeError(
-            f"teachers.{teacher.name}.sampling.max_tokens = {wanted} leaves no room for a prompt in "
-            f"server.arguments.max-model-len = {longest}; raise max-model-len, or lower max_tokens"
+            f"teachers.{teacher.name}.sampling.max_tokens = {max_tokens} leaves no room for a prompt in "
+            f"server.arguments.max-model-len = {context_length}; raise max-model-len, or lower max_tokens"
         )
 
 
-def argument(server: Server, option: str) -> Any:
+def server_argument(server: Server, option: str) -> Any:
     """The value of a server's option, however it is spelled; None where it is not given."""
-    found = (value for name, value in server.arguments.items() if name.strip("- ").replace("_", "-") == option)
-    return next(found, None)
+    values = (value for name, value in server.arguments.items() if name.strip("- ").replace("_", "-") == option)
+    return next(values, None)
 
 
-def _tokens(value: Any) -> int | None:
+def _parse_tokens(value: Any) -> int | None:
     """A number of tokens as vLLM reads it, such as 8192 or "8k"; None for anything else."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value if value > 0 else None
@@ -140,17 +140,17 @@ def _check_server(recipe: Recipe, teacher: Teacher) -> None:
 
 def _check_model(recipe: Recipe, teacher: Teacher) -> None:
     """Raises ModelError for a local checkpoint that no engine could load; hub names are not looked up."""
-    place = Path(recipe.local_or_hub(teacher.model))
-    if place.is_dir():
-        _check_checkpoint(teacher, place)
-    elif not place.exists() and _has_weights(teacher) and not _HUB_NAME.fullmatch(teacher.model):
+    folder = Path(recipe.local_or_hub(teacher.model))
+    if folder.is_dir():
+        _check_checkpoint(teacher, folder)
+    elif not folder.exists() and _has_weights(teacher) and not _HUB_NAME.fullmatch(teacher.model):
         local = recipe.local(teacher.model)
-        near = sources.nearest(local.name, [path.name for path in local.parent.glob("*/")])
+        suggestion = sources.nearest(local.name, [path.name for path in local.parent.glob("*/")])
         raise ModelError(
             f"teacher '{teacher.name}': model = {teacher.model!r} is neither a hub name nor a directory ({local} "
-            f"does not exist{near}); correct teachers.model"
+            f"does not exist{suggestion}); correct teachers.model"
         )
-    elif place.is_file():
+    elif folder.is_file():
         raise ModelError(
             f"teacher '{teacher.name}': model = {teacher.model!r} is a file; give the folder of a checkpoint"
         )
@@ -165,15 +165,15 @@ def _check_checkpoint(teacher: Teacher, folder: Path) -> None:
     if unfetched := explanation(folder):
         raise ModelError(f"teacher '{teacher.name}': {unfetched}")
     # A server may be told of a template, and of a tokenizer, elsewhere.
-    own = teacher.capabilities.in_process
-    for there, what in (
+    in_process = teacher.capabilities.in_process
+    for present, file_name in (
         ((folder / "config.json").is_file(), "config.json"),
-        (not own or any(folder.glob("*.safetensors")), "*.safetensors"),
-        (not own or any((folder / name).is_file() for name in _TOKENIZERS), "tokenizer.json"),
-        (not own or _has_template(folder), "chat_template.jinja"),
+        (not in_process or any(folder.glob("*.safetensors")), "*.safetensors"),
+        (not in_process or any((folder / name).is_file() for name in _TOKENIZERS), "tokenizer.json"),
+        (not in_process or _has_template(folder), "chat_template.jinja"),
     ):
-        if not there:
-            raise ModelError(f"teacher '{teacher.name}': {folder} has no {what}; it is not a whole checkpoint")
+        if not present:
+            raise ModelError(f"teacher '{teacher.name}': {folder} has no {file_name}; it is not a whole checkpoint")
 
 
 def _has_template(folder: Path) -> bool:

@@ -20,10 +20,10 @@ from distill.recipe.recipe import Recipe
 from distill.recipe.teachers import Price, Teacher
 from distill.traces.trace_lines import trace_fault
 from distill.types import Outcome, Sample
-from teacher.scheduling.gpu_rounds import rounds
-from teacher.scheduling.sampling_policy import Final, TeacherPolicy
+from teacher.scheduling.gpu_rounds import gpu_rounds
+from teacher.scheduling.sampling_policy import FinalAttempt, TeacherPolicy
 from teacher.store.trace_index import TraceIndex
-from teacher.store.trace_journal import parts
+from teacher.store.trace_journal import trace_parts
 
 _RECORD_BYTES = 1600
 """A record without its texts, roughly."""
@@ -77,18 +77,18 @@ QUANTITIES = ("traces", "prompt", "output")
 
 
 @dataclass(slots=True, kw_only=True)
-class Seen:
+class TeacherUsage:
     """What one teacher's settled samples took, and what is left for it to do."""
 
-    kept: "JournalSummary"
+    journals: "JournalSummary"
     left: Counter[str] = field(default_factory=Counter)
     """Samples by domain that are not settled."""
-    settled: int = 0
+    done: int = 0
     moments: dict[str, dict[str, Moments]] = field(default_factory=lambda: {name: {} for name in QUANTITIES})
     """Of every quantity by domain, for the samples that are settled."""
 
     def add(self, domain: str, traces: int, prompt: int, output: int) -> None:
-        self.settled += 1
+        self.done += 1
         for name, value in zip(QUANTITIES, (traces, prompt, output), strict=True):
             self.moments[name].setdefault(domain, Moments()).add(value)
 
@@ -102,27 +102,27 @@ def extrapolate(seen: Mapping[str, Moments], left: Mapping[str, int]) -> Amount:
 
     A domain of which nothing was seen, or a single sample, goes by all domains together.
     """
-    everything = Moments()
+    pooled = Moments()
     for moments in seen.values():
-        everything.count += moments.count
-        everything.total += moments.total
-        everything.squares += moments.squares
+        pooled.count += moments.count
+        pooled.total += moments.total
+        pooled.squares += moments.squares
     mean = variance = 0.0
-    of_rest = 0
+    pooled_samples = 0
     for domain, count in left.items():
-        moments = seen.get(domain, everything)
+        moments = seen.get(domain, pooled)
         if moments.count < 2:
-            of_rest += count
+            pooled_samples += count
             continue
         mean += count * moments.mean
         variance += moments.variance * (count**2 / moments.count + count)
     # One mean for all of them, so its error counts for all of them at once.
-    mean += of_rest * everything.mean
-    variance += everything.variance * (of_rest**2 / everything.count + of_rest)
-    half = _quantile(everything.count - 1) * math.sqrt(variance)
-    if everything.count < 2 and any(left.values()):
+    mean += pooled_samples * pooled.mean
+    variance += pooled.variance * (pooled_samples**2 / pooled.count + pooled_samples)
+    half_width = _quantile(pooled.count - 1) * math.sqrt(variance)
+    if pooled.count < 2 and any(left.values()):
         return Amount(mean=mean, low=0.0, high=math.inf)
-    return Amount(mean=mean, low=max(0.0, mean - half), high=mean + half)
+    return Amount(mean=mean, low=max(0.0, mean - half_width), high=mean + half_width)
 
 
 def _quantile(freedom: int) -> float:
@@ -143,12 +143,12 @@ class JournalSummary:
     """Output tokens in a second in which any request was under way; 0 when nothing can be said."""
 
 
-def journal(folder: Path) -> JournalSummary:
+def summarize_journals(folder: Path) -> JournalSummary:
     """Read a teacher's journals once."""
     samples: set[str] = set()
     spans: list[tuple[float, float]] = []
     records = tokens = 0
-    for record in (record for part in parts(folder) for record in _traces(part)):
+    for record in (record for part in trace_parts(folder) for record in _traces(part)):
         if record["outcome"] == Outcome.ERROR:
             continue
         samples.add(record["sample_id"])
@@ -156,11 +156,11 @@ def journal(folder: Path) -> JournalSummary:
         tokens += record["usage"]["reasoning"] + record["usage"]["answer"]
         ended = datetime.fromisoformat(record["created"]).timestamp()
         spans.append((ended - record["latency_s"], ended))
-    busy_s = sum(end - start for start, end in _merged(spans))
+    busy_s = sum(end - start for start, end in _merge_spans(spans))
     return JournalSummary(
         samples=frozenset(samples),
         records=records,
-        bytes=sum(part.stat().st_size for part in parts(folder)),
+        bytes=sum(part.stat().st_size for part in trace_parts(folder)),
         tokens_per_s=tokens / busy_s if busy_s else 0.0,
     )
 
@@ -170,7 +170,7 @@ def _traces(part: Path) -> Iterator[dict[str, Any]]:
     return read_jsonl(part, check=trace_fault, on_damage=lambda _: None)
 
 
-def _merged(spans: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float]]:
+def _merge_spans(spans: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float]]:
     """The time in which at least one span was open."""
     open_from = open_to = -math.inf
     for start, end in sorted(spans):
@@ -183,20 +183,20 @@ def _merged(spans: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float
         yield open_from, open_to
 
 
-def observed(line: TeacherPolicy, ledger: TraceIndex, sample: Sample) -> tuple[int, int, int] | None:
+def sample_usage(policy: TeacherPolicy, index: TraceIndex, sample: Sample) -> tuple[int, int, int] | None:
     """Traces, prompt tokens and output tokens that a sample took of a teacher; None while it is not settled."""
-    look = line.look(sample)
-    if not look.settled:
+    state = policy.state_of(sample)
+    if not state.done:
         return None
-    found = [entry for final in look.finals for entry in map(ledger.entry, _attempts(final)) if entry]
+    entries = [entry for final in state.finals for entry in map(index.entry, _attempts(final)) if entry]
     return (
-        len(found),
-        sum(entry.usage["prompt"] for entry in found),
-        sum(entry.usage["reasoning"] + entry.usage["answer"] for entry in found),
+        len(entries),
+        sum(entry.usage["prompt"] for entry in entries),
+        sum(entry.usage["reasoning"] + entry.usage["answer"] for entry in entries),
     )
 
 
-def _attempts(final: Final) -> Iterator[str]:
+def _attempts(final: FinalAttempt) -> Iterator[str]:
     yield from (request.id for request in final.replaced)
     yield final.request.id
 
@@ -216,28 +216,28 @@ class Forecast:
     cost: Amount | None
 
 
-def forecast(recipe: Recipe, teacher: Teacher, seen: Seen) -> Forecast:
+def forecast(recipe: Recipe, teacher: Teacher, usage: TeacherUsage) -> Forecast:
     """What a teacher's samples that are left will take."""
-    if not seen.settled:
-        return _most(recipe, teacher, sum(seen.left.values()))
-    kept = seen.kept
-    traces, output, prompt = (seen.expected(name) for name in ("traces", "output", "prompt"))
-    seconds = output.times(1 / kept.tokens_per_s) if kept.tokens_per_s else None
+    if not usage.done:
+        return _upper_bound(recipe, teacher, sum(usage.left.values()))
+    journals = usage.journals
+    traces, output, prompt = (usage.expected(name) for name in ("traces", "output", "prompt"))
+    seconds = output.times(1 / journals.tokens_per_s) if journals.tokens_per_s else None
     return Forecast(
         measured=True,
         traces=traces,
         prompt=prompt,
         output=output,
-        disk=traces.times(kept.bytes / kept.records if kept.records else 0.0),
+        disk=traces.times(journals.bytes / journals.records if journals.records else 0.0),
         seconds=seconds,
         cost=_cost(teacher.price, prompt, output, seconds),
     )
 
 
-def _most(recipe: Recipe, teacher: Teacher, samples: int) -> Forecast:
+def _upper_bound(recipe: Recipe, teacher: Teacher, samples: int) -> Forecast:
     """The most that a teacher may have to write: every trace and every attempt up to its cap."""
     first = samples * most_traces(recipe, teacher)
-    attempts, share = growth(recipe.generate.outcomes)
+    attempts, share = attempt_growth(recipe.generate.outcomes)
     traces = first * attempts
     tokens = first * teacher.sampling.max_tokens * share
     entry_bytes = _TOKEN_BYTES + (_LOGPROB_BYTES * (1 + teacher.logprobs) if teacher.logprobs else 0)
@@ -263,7 +263,7 @@ def most_traces(recipe: Recipe, teacher: Teacher) -> int:
     return teacher.samples * most_traces(recipe, before)
 
 
-def growth(outcomes: Outcomes) -> tuple[int, float]:
+def attempt_growth(outcomes: Outcomes) -> tuple[int, float]:
     """Most attempts at one trace, and most tokens of all of them in terms of the first one's cap."""
     policies = outcomes.policies & {"resample", "raise_cap", "budget"}
     if not policies:
@@ -279,10 +279,10 @@ def _cost(price: Price, prompt: Amount, output: Amount, seconds: Amount | None) 
     return cost.plus(seconds.times(price.hour / 3600)) if seconds else cost
 
 
-def whole_time(recipe: Recipe, forecasts: Mapping[str, Forecast]) -> Amount | None:
+def total_time(recipe: Recipe, forecasts: Mapping[str, Forecast]) -> Amount | None:
     """The time of all teachers: those of a round work together, the rounds follow one another."""
     total = Amount()
-    for group in rounds(recipe.teachers):
+    for group in gpu_rounds(recipe.teachers):
         times: list[Any] = [forecasts[teacher.name].seconds for teacher in group]
         if not all(times):
             return None

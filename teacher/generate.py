@@ -29,17 +29,17 @@ from teacher.engines.provenance import noted, require_same
 from teacher.messages.completion import Completion, EngineInfo
 from teacher.messages.request import Model, Request
 from teacher.progress import GenerateProgress, announce
-from teacher.scheduling.gpu_rounds import rounds
+from teacher.scheduling.gpu_rounds import gpu_rounds
 from teacher.scheduling.request_queue import RequestQueue
 from teacher.store import question_plan
-from teacher.store.adopt import adopt
-from teacher.store.final_traces import Tally, lines, outputs, settle
+from teacher.store.adopt import adopt_traces
+from teacher.store.final_traces import Tally, plan_outputs, teacher_policies, write_final_traces
 from teacher.store.trace_index import TraceIndex
-from teacher.store.trace_journal import TraceJournal, clean, scan, trace
+from teacher.store.trace_journal import TraceJournal, make_trace, read_index, rewrite_parts
 
 _CHARGE_INTERVAL_S = 0.2
-_LOOKED_AT = 2000
-_LOOK_S = (0.5, 15.0)
+_SAMPLES_CHECKED = 2000
+_IMAGE_CHECK_S = (0.5, 15.0)
 """Between two looks at a folder of images that is away: at first, and later."""
 REMEDY = (
     "run again with --fresh to plan anew (traces that are the same by content are kept and not asked again), "
@@ -47,7 +47,7 @@ REMEDY = (
 )
 
 
-Absent = Mapping[str, DistillError]
+Offline = Mapping[str, DistillError]
 """Teachers that could not be reached, and why."""
 
 
@@ -57,8 +57,8 @@ class _Job:
 
     teacher: Teacher
     model: Model
-    ledger: TraceIndex
-    feed: RequestQueue
+    index: TraceIndex
+    queue: RequestQueue
 
 
 def generate(
@@ -81,54 +81,54 @@ def generate(
     when another process works on the run.
     """
     folder = Path(run) / "generate"
-    models = question_plan.check(recipe)
-    fields = question_plan.settings(recipe, models)
+    models = question_plan.check_teachers(recipe)
+    fields = question_plan.result_settings(recipe, models)
     started = time.monotonic()
     with locked(Path(run)):
         for teacher in recipe.teachers:
             require_same(folder / teacher.name, teacher)
-        before = None if fresh else finished(folder, fields, remedy=REMEDY)
-        now = question_plan.state(recipe, folder, fields, limit)
-        if fresh or not question_plan.current(folder, now):
-            now = _wait_for_images(recipe, folder, fields, limit, now, lambda what: announce(on_progress, what))
-            pending, routed = question_plan.prepare(recipe, folder, limit=limit)
+        earlier = None if fresh else finished(folder, fields, remedy=REMEDY)
+        inputs = question_plan.plan_inputs(recipe, folder, fields, limit)
+        if fresh or not question_plan.is_current(folder, inputs):
+            inputs = _wait_for_images(recipe, folder, fields, limit, inputs, lambda what: announce(on_progress, what))
+            pending, routed = question_plan.write_pending_plan(recipe, folder, limit=limit)
             (folder / MANIFEST).unlink(missing_ok=True)
-            question_plan.adopt(pending, folder, now, routed)
-            before = None
-        elif before and changed(folder, before.outputs.items()):
+            question_plan.install_plan(pending, folder, inputs, routed)
+            earlier = None
+        elif earlier and changed(folder, earlier.outputs.items()):
             (folder / MANIFEST).unlink()
-            before = None
-        elif before and _proven(before) and not before.counts["errors_to_ask_again"]:
-            return before
+            earlier = None
+        elif earlier and _errors_are_proven(earlier) and not earlier.counts["errors_to_ask_again"]:
+            return earlier
         # What is only asked again because it may pass today is not worth waiting for.
-        complete = before is not None and _proven(before)
-        stage = _Stage(recipe, models, question_plan.read(folder), on_progress, complete=complete, fresh=fresh)
-        absent = stage.work()
-        if absent and before and complete and (folder / MANIFEST).exists():
-            return before
-        return stage.finish(absent, fields, now, started)
+        complete = earlier is not None and _errors_are_proven(earlier)
+        stage = _Stage(recipe, models, question_plan.read_plan(folder), on_progress, complete=complete, fresh=fresh)
+        offline = stage.work()
+        if offline and earlier and complete and (folder / MANIFEST).exists():
+            return earlier
+        return stage.finish(offline, fields, inputs, started)
 
 
-def _proven(before: Manifest) -> bool:
+def _errors_are_proven(manifest: Manifest) -> bool:
     """Whether every error of a finished stage is proven to be the row's own; earlier versions proved none."""
-    return before.counts.get("error", 0) == before.counts.get("errors_proven", 0)
+    return manifest.counts.get("error", 0) == manifest.counts.get("errors_proven", 0)
 
 
 def _wait_for_images(
-    recipe: Recipe, folder: Path, fields: Mapping[str, Any], limit: int | None, now: dict[str, Any], say: Say
+    recipe: Recipe, folder: Path, fields: Mapping[str, Any], limit: int | None, inputs: dict[str, Any], say: Say
 ) -> dict[str, Any]:
     """The state of the plan once the folders of its images are there. Raises CircuitOpen when they stay away."""
     images = Dependency("the images of this run")
-    while gone := question_plan.away(folder, now):
-        shown = ", ".join(gone[:3]) + (f" and {len(gone) - 3:,} more folders" if len(gone) > 3 else "")
+    while missing := question_plan.unreadable_folders(folder, inputs):
+        shown = ", ".join(missing[:3]) + (f" and {len(missing) - 3:,} more folders" if len(missing) > 3 else "")
         images.failed(
             "images",
             Failure("image", f"{shown} cannot be read; if they are gone for good, take their rows out of the source"),
         )
         images.wait(recipe.generate.patience_s, say, idle=True)
-        time.sleep(min(images.pause_s(*_LOOK_S), max(_CHARGE_INTERVAL_S, recipe.generate.patience_s / 4)))
-        now = question_plan.state(recipe, folder, fields, limit)
-    return now
+        time.sleep(min(images.pause_s(*_IMAGE_CHECK_S), max(_CHARGE_INTERVAL_S, recipe.generate.patience_s / 4)))
+        inputs = question_plan.plan_inputs(recipe, folder, fields, limit)
+    return inputs
 
 
 def ask(
@@ -138,9 +138,9 @@ def ask(
 
     Raises what `generate` raises for teachers that are not there or fail.
     """
-    absent = _Stage(recipe, models, plan, on_progress).work()
-    if absent:
-        raise _stopped(absent)
+    offline = _Stage(recipe, models, plan, on_progress).work()
+    if offline:
+        raise _no_server_error(offline)
 
 
 class _Stage:
@@ -162,132 +162,134 @@ class _Stage:
         self.models = models
         self.patience_s = recipe.generate.patience_s
         self.check_patience_s = 0.0 if complete else self.patience_s
-        self.ledgers: dict[str, TraceIndex] = {}
+        self.indexes: dict[str, TraceIndex] = {}
         for teacher in recipe.teachers:
-            ledger = self.ledgers[teacher.name] = scan(plan.folder / teacher.name, teacher)
-            if ledger.damaged:
+            index = self.indexes[teacher.name] = read_index(plan.folder / teacher.name, teacher)
+            if index.damaged:
                 (plan.folder / MANIFEST).unlink(missing_ok=True)
-            clean(ledger, teacher, drop_errors=False)
-        notes = list(adopt(recipe, models, plan, plan.folder, self.ledgers))
+            rewrite_parts(index, teacher, drop_errors=False)
+        notes = list(adopt_traces(recipe, models, plan, plan.folder, self.indexes))
         if fresh:
-            for ledger in self.ledgers.values():
-                ledger.errors.clear()
-        outcomes = sum((ledger.outcomes() for ledger in self.ledgers.values()), Counter[str]())
+            for index in self.indexes.values():
+                index.errors.clear()
+        outcomes = sum((index.outcomes() for index in self.indexes.values()), Counter[str]())
         total = sum(
             plan.routed[teacher.name] * teacher.samples for teacher in recipe.teachers if teacher.after is None
         )
-        self.watch = GenerateProgress(on_progress, done=outcomes.total(), total=total, outcomes=outcomes)
+        self.progress = GenerateProgress(on_progress, done=outcomes.total(), total=total, outcomes=outcomes)
         for note in notes:
-            self.watch.note(note)
+            self.progress.note(note)
 
-    def work(self) -> Absent:
+    def work(self) -> Offline:
         """Have everything answered that is open. Returns the teachers whose server is not there.
 
         Servers may be up one after the other: those that are there are used, the others are reported at the end.
         """
-        absent: dict[str, DistillError] = {}
-        for group in rounds(self.recipe.teachers):
+        offline: dict[str, DistillError] = {}
+        for group in gpu_rounds(self.recipe.teachers):
             jobs = self._jobs(group)
             if jobs:
-                absent |= asyncio.run(self._ask_engines(jobs))
-        return absent
+                offline |= asyncio.run(self._ask_engines(jobs))
+        return offline
 
     def _jobs(self, group: Sequence[Teacher]) -> list[_Job]:
         """Those of a group that have something to do, or may get it from one another."""
-        found = lines(self.recipe, self.models, self.ledgers, settled=False)
+        policies = teacher_policies(self.recipe, self.models, self.indexes, include_failures=False)
         jobs: dict[str, _Job] = {}
         for teacher in group:
-            before = jobs.get(teacher.after or "")
-            ledger = self.ledgers[teacher.name]
-            feed = RequestQueue(found[teacher.name], self.plan.read(), before.feed if before else None)
-            request = feed.take()
+            upstream = jobs.get(teacher.after or "")
+            index = self.indexes[teacher.name]
+            queue = RequestQueue(policies[teacher.name], self.plan.read(), upstream.queue if upstream else None)
+            request = queue.take()
             if request is not None:
-                feed.put_back(request)
-            if not feed.finished:
+                queue.put_back(request)
+            if not queue.finished:
                 model = self.models[teacher.name]
-                jobs[teacher.name] = _Job(teacher=teacher, model=model, ledger=ledger, feed=feed)
+                jobs[teacher.name] = _Job(teacher=teacher, model=model, index=index, queue=queue)
         return list(jobs.values())
 
-    async def _ask_engines(self, jobs: Sequence[_Job]) -> Absent:
+    async def _ask_engines(self, jobs: Sequence[_Job]) -> Offline:
         """All engines at once, each with its own number of requests in flight."""
-        absent: dict[str, DistillError] = {}
+        offline: dict[str, DistillError] = {}
         serving: list[Teacher] = []
         try:
             async with asyncio.TaskGroup() as group:
-                pulse = group.create_task(self._pulse(serving))
-                for asking in [group.create_task(self._ask_engine(job, serving, absent)) for job in jobs]:
-                    await asking
-                pulse.cancel()
+                charging = group.create_task(self._charge_servers(serving))
+                for task in [group.create_task(self._ask_engine(job, serving, offline)) for job in jobs]:
+                    await task
+                charging.cancel()
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from None
-        return absent
+        return offline
 
-    async def _ask_engine(self, job: _Job, serving: list[Teacher], absent: dict[str, DistillError]) -> None:
+    async def _ask_engine(self, job: _Job, serving: list[Teacher], offline: dict[str, DistillError]) -> None:
         async with AsyncExitStack() as stack:
-            stack.callback(job.feed.close)
+            stack.callback(job.queue.close)
             try:
                 engine = await stack.enter_async_context(connect(self._engine_settings(job)))
             except (TeacherError, CircuitOpen) as error:
-                absent[job.teacher.name] = error
+                offline[job.teacher.name] = error
                 return
             writer = stack.enter_context(_Writer(self, job, engine.info))
-            self.watch.follow(lambda: engine.in_flight)
+            self.progress.follow(lambda: engine.in_flight)
             serving.append(job.teacher)
-            await engine.answer(job.feed.get, writer.done)
+            await engine.answer(job.queue.get, writer.done)
 
     def _engine_settings(self, job: _Job) -> EngineSettings:
         return engine_settings(
             self.recipe,
             job.teacher,
             job.model,
-            job.ledger.folder,
+            job.index.folder,
             patience_s=self.patience_s,
             start_patience_s=self.check_patience_s,
-            known_request=lambda: self._answered(job),
-            say=self.watch.note,
+            known_request=lambda: self._find_answered_request(job),
+            say=self.progress.note,
         )
 
-    def _answered(self, job: _Job) -> Request | None:
+    def _find_answered_request(self, job: _Job) -> Request | None:
         """A request that was answered in an earlier run, if there is one near the start of the plan."""
-        looks = (job.feed.line.look(sample) for sample in islice(self.plan.read(), _LOOKED_AT))
-        return next((final.request for look in looks for final in look.finals if final.complete), None)
+        states = (job.queue.policy.state_of(sample) for sample in islice(self.plan.read(), _SAMPLES_CHECKED))
+        return next((final.request for state in states for final in state.finals if final.complete), None)
 
-    async def _pulse(self, teachers: Sequence[Teacher]) -> None:
+    async def _charge_servers(self, teachers: Sequence[Teacher]) -> None:
         """Charge for the servers' time."""
         before = time.monotonic()
         while True:
             await asyncio.sleep(_CHARGE_INTERVAL_S)
             now = time.monotonic()
             for teacher in teachers:
-                self.watch.spend(teacher, now - before)
+                self.progress.spend(teacher, now - before)
             before = now
 
     def finish(
         self,
-        absent: Absent,
+        offline: Offline,
         fields: Mapping[str, Any],
-        now: Mapping[str, Any],
+        inputs: Mapping[str, Any],
         started: float,
     ) -> Manifest:
         """Write down which traces count, and the manifest. Raises an error when traces are still to be made."""
-        found = lines(self.recipe, self.models, self.ledgers, settled=True)
-        tallies = settle(self.plan, found, self.ledgers)
-        _require_complete(self.recipe, self.plan.folder, tallies, absent)
+        policies = teacher_policies(self.recipe, self.models, self.indexes, include_failures=True)
+        tallies = write_final_traces(self.plan, policies, self.indexes)
+        _require_complete(self.recipe, self.plan.folder, tallies, offline)
         outcomes = sum((tally.outcomes for tally in tallies.values()), Counter[str]())
-        self.watch.finish(outcomes)
+        self.progress.finish(outcomes)
         traces = outcomes.total() - sum(tally.dropped for tally in tallies.values())
-        files: dict[str, Output] = outputs(self.plan, traces)
+        files: dict[str, Output] = plan_outputs(self.plan, traces)
         engines: dict[str, str] = {}
-        for name, ledger in self.ledgers.items():
-            engines |= ledger.engines
-            files |= {f"{name}/{part}": output for part, output in ledger.outputs().items()}
+        for name, index in self.indexes.items():
+            engines |= index.engines
+            files |= {f"{name}/{part}": output for part, output in index.outputs().items()}
         return Manifest(
             stage="generate",
             fingerprint=fingerprint(fields),
             fields=fields,
-            inputs={question_plan.SOURCE: str(now["content"]), "limit": str(now["limit"])},
+            inputs={question_plan.SOURCE: str(inputs["content"]), "limit": str(inputs["limit"])},
             outputs=files,
-            counts=_counts(self.plan, tallies, outcomes, traces, sum(each.odd for each in self.ledgers.values())),
+            counts=_manifest_counts(
+                self.plan, tallies, outcomes, traces, sum(each.odd for each in self.indexes.values())
+            ),
             tokens=sum((tally.tokens for tally in tallies.values()), Counter[str]()),
             versions=versions("aiohttp", "orjson", "pillow") | engines,
             seconds=round(time.monotonic() - started, 3),
@@ -299,39 +301,41 @@ class _Writer:
 
     def __init__(self, stage: _Stage, job: _Job, served: EngineInfo) -> None:
         self.job = job
-        self._served = noted(job.ledger.folder, served)
-        self._watch = stage.watch
-        self._skipped = job.feed.skipped
+        self._served = noted(job.index.folder, served)
+        self._progress = stage.progress
+        self._skipped = job.queue.skipped
         (stage.plan.folder / MANIFEST).unlink(missing_ok=True)
-        clean(job.ledger, job.teacher, drop_errors=True)
-        self.journal = TraceJournal(job.ledger, flush_interval_s=stage.recipe.generate.flush_interval_s)
+        rewrite_parts(job.index, job.teacher, drop_errors=True)
+        self.journal = TraceJournal(job.index, flush_interval_s=stage.recipe.generate.flush_interval_s)
 
     def done(self, request: Request, completion: Completion) -> None:
         job = self.job
-        record = self.journal.append(trace(job.teacher, job.model, self._served, request, completion))
-        job.feed.done(request, record)
+        record = self.journal.append(make_trace(job.teacher, job.model, self._served, request, completion))
+        job.queue.done(request, record)
         extra = bool(request.attempt or job.teacher.after)
-        if extra or job.feed.skipped != self._skipped:
-            self._watch.expect(extra - (job.feed.skipped - self._skipped))
-            self._skipped = job.feed.skipped
-        self._watch.count(job.teacher, record)
+        if extra or job.queue.skipped != self._skipped:
+            self._progress.expect(extra - (job.queue.skipped - self._skipped))
+            self._skipped = job.queue.skipped
+        self._progress.count(job.teacher, record)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.journal.close()
-        self.job.ledger.close()
+        self.job.index.close()
 
 
-def _require_complete(recipe: Recipe, folder: Path, tallies: Mapping[str, Tally], absent: Absent) -> None:
+def _require_complete(recipe: Recipe, folder: Path, tallies: Mapping[str, Tally], offline: Offline) -> None:
     """Raises an error when traces are missing, or when a teacher has nothing but errors to show.
 
     One that only gets what others failed at may well fail at all of it.
     """
     if any(tally.open for tally in tallies.values()):
         finished_count = sum(tally.outcomes.total() for tally in tallies.values())
-        raise _stopped(absent, f"{finished_count:,} traces are finished and kept; run again when all servers are up")
+        raise _no_server_error(
+            offline, f"{finished_count:,} traces are finished and kept; run again when all servers are up"
+        )
     for teacher in recipe.teachers:
         outcomes = tallies[teacher.name].outcomes
         failed = outcomes[Outcome.ERROR]
@@ -342,14 +346,14 @@ def _require_complete(recipe: Recipe, folder: Path, tallies: Mapping[str, Tally]
             )
 
 
-def _stopped(absent: Absent, *more: str) -> DistillError:
+def _no_server_error(offline: Offline, *more: str) -> DistillError:
     """The error of a run that could not reach all its teachers."""
-    text = "\n".join([*(str(error) for error in absent.values()), *more])
-    away = all(isinstance(error, CircuitOpen) for error in absent.values())
+    text = "\n".join([*(str(error) for error in offline.values()), *more])
+    away = all(isinstance(error, CircuitOpen) for error in offline.values())
     return CircuitOpen(text) if away else TeacherError(text)
 
 
-def _counts(
+def _manifest_counts(
     plan: question_plan.QuestionPlan, tallies: Mapping[str, Tally], outcomes: Mapping[str, int], traces: int, odd: int
 ) -> dict[str, int]:
     counts = {"samples": plan.samples, "quarantined": plan.quarantined.total(), "traces": traces, **outcomes}

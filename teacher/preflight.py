@@ -20,13 +20,22 @@ from distill.recipe.recipe import Recipe
 from distill.reports.text_table import table
 from distill.types import ProgressCallback, Sample, unwatched
 from teacher import checks
-from teacher.estimate import Amount, Forecast, Seen, forecast, journal, most_traces, observed, whole_time
+from teacher.estimate import (
+    Amount,
+    Forecast,
+    TeacherUsage,
+    forecast,
+    most_traces,
+    sample_usage,
+    summarize_journals,
+    total_time,
+)
 from teacher.generate import REMEDY, ask
 from teacher.messages.request import Model
 from teacher.scheduling.routing import route
 from teacher.store import question_plan
-from teacher.store.final_traces import lines
-from teacher.store.trace_journal import scan
+from teacher.store.final_traces import teacher_policies
+from teacher.store.trace_journal import read_index
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,33 +63,33 @@ def preflight(
     the run and are kept. Raises what `generate` would raise: RecipeError, DataError, ModelError, StaleError; for what
     a teacher lacks, all of it at once.
     """
-    models = question_plan.check(recipe)
+    models = question_plan.check_teachers(recipe)
     folder = run / "generate"
     _check_teachers(recipe)
-    fields = question_plan.settings(recipe, models)
+    fields = question_plan.result_settings(recipe, models)
     with locked(run):
         done = None if fresh else finished(folder, fields, remedy=REMEDY)
-        now = question_plan.state(recipe, folder, fields, limit)
-        if question_plan.current(folder, now):
-            plan = question_plan.read(folder)
+        now = question_plan.plan_inputs(recipe, folder, fields, limit)
+        if question_plan.is_current(folder, now):
+            plan = question_plan.read_plan(folder)
         else:
-            pending, routed = question_plan.prepare(recipe, folder, limit=limit)
+            pending, routed = question_plan.write_pending_plan(recipe, folder, limit=limit)
             if done or (fresh and (folder / SAMPLES).is_file()):
                 # Later stages may still be working with what is there.
-                plan = question_plan.planned(pending, routed)
+                plan = question_plan.read_pending_plan(pending, routed)
             else:
-                question_plan.adopt(pending, folder, now, routed)
-                plan = question_plan.read(folder)
+                question_plan.install_plan(pending, folder, now, routed)
+                plan = question_plan.read_plan(folder)
         if probe and plan.folder == folder and not done:
             ask(recipe, models, _probe(recipe, plan, probe), on_progress)
-        found, seen = _look(recipe, models, plan, folder)
+        contents, usage = _inspect_plan(recipe, models, plan, folder)
         if plan.folder != folder:
             shutil.rmtree(plan.folder)
-    return "\n\n".join([_rows(plan, found), _teachers(recipe, plan, seen, folder)])
+    return "\n\n".join([_source_table(plan, contents), _teacher_table(recipe, plan, usage, folder)])
 
 
 def _probe(recipe: Recipe, plan: question_plan.QuestionPlan, count: int) -> _Probe:
-    chosen = tuple(question_plan.spread(plan.read(), count))
+    chosen = tuple(question_plan.spread_over_domains(plan.read(), count))
     routed = Counter(teacher.name for sample in chosen for teacher in route(recipe.teachers, sample))
     return _Probe(folder=plan.folder, samples=len(chosen), quarantined=plan.quarantined, routed=routed, chosen=chosen)
 
@@ -95,73 +104,75 @@ def _check_teachers(recipe: Recipe) -> None:
 
 
 @dataclass(slots=True)
-class _Found:
+class _PlanContents:
     """What is in a plan besides its counts."""
 
     images: int
     domains: Counter[str]
 
 
-def _look(
+def _inspect_plan(
     recipe: Recipe, models: Mapping[str, Model], plan: question_plan.QuestionPlan, folder: Path
-) -> tuple[_Found, dict[str, Seen]]:
+) -> tuple[_PlanContents, dict[str, TeacherUsage]]:
     """Go through the samples of a plan: what they are, and what each teacher has done about them."""
-    ledgers = {teacher.name: scan(folder / teacher.name, teacher) for teacher in recipe.teachers}
-    found = lines(recipe, models, ledgers, settled=False)
-    journals = {name: journal(folder / name) for name in found}
+    indexes = {teacher.name: read_index(folder / teacher.name, teacher) for teacher in recipe.teachers}
+    policies = teacher_policies(recipe, models, indexes, include_failures=False)
+    journals = {name: summarize_journals(folder / name) for name in policies}
     asked = frozenset[str]().union(*(each.samples for each in journals.values()))
-    seen = {name: Seen(kept=kept) for name, kept in journals.items()}
+    usage = {name: TeacherUsage(journals=summary) for name, summary in journals.items()}
     images: set[str] = set()
     domains: Counter[str] = Counter()
     for sample in plan.read():
         domains[sample.domain] += 1
         images.update(ref.sha256 for ref in sample.images)
         for teacher in route(recipe.teachers, sample):
-            took = observed(found[teacher.name], ledgers[teacher.name], sample) if sample.id in asked else None
-            if took is None:
-                seen[teacher.name].left[sample.domain] += 1
+            used = sample_usage(policies[teacher.name], indexes[teacher.name], sample) if sample.id in asked else None
+            if used is None:
+                usage[teacher.name].left[sample.domain] += 1
             else:
-                seen[teacher.name].add(sample.domain, *took)
-    for ledger in ledgers.values():
-        ledger.close()
-    return _Found(images=len(images), domains=domains), seen
+                usage[teacher.name].add(sample.domain, *used)
+    for index in indexes.values():
+        index.close()
+    return _PlanContents(images=len(images), domains=domains), usage
 
 
-def _rows(plan: question_plan.QuestionPlan, found: _Found) -> str:
-    rows = [("usable questions", f"{plan.samples:,}"), ("different images", f"{found.images:,}")]
-    rows += [(f"domain {name}", f"{count:,}") for name, count in found.domains.most_common(20) if name]
+def _source_table(plan: question_plan.QuestionPlan, contents: _PlanContents) -> str:
+    rows = [("usable questions", f"{plan.samples:,}"), ("different images", f"{contents.images:,}")]
+    rows += [(f"domain {name}", f"{count:,}") for name, count in contents.domains.most_common(20) if name]
     rows += [(f"set aside: {reason}", f"{count:,}") for reason, count in plan.quarantined.most_common()]
     return table(("source", "count"), rows)
 
 
-def _teachers(recipe: Recipe, plan: question_plan.QuestionPlan, seen: Mapping[str, Seen], folder: Path) -> str:
+def _teacher_table(
+    recipe: Recipe, plan: question_plan.QuestionPlan, usages: Mapping[str, TeacherUsage], folder: Path
+) -> str:
     rows, notes = [], []
     forecasts: dict[str, Forecast] = {}
     for teacher in recipe.teachers:
-        name, of = teacher.name, seen[teacher.name]
-        ahead = forecasts[name] = forecast(recipe, teacher, of)
-        questions = of.settled + of.left.total()
+        name, usage = teacher.name, usages[teacher.name]
+        estimate = forecasts[name] = forecast(recipe, teacher, usage)
+        questions = usage.done + usage.left.total()
         rows.append(
             (
                 name,
                 f"{questions:,}",
                 f"{questions * most_traces(recipe, teacher):,}",
-                f"{of.kept.records:,}",
-                _shown(ahead.prompt),
-                _shown(ahead.output),
-                _shown(ahead.disk, "B"),
-                _times(ahead.seconds),
-                _shown(ahead.cost) if any(teacher.price.model_dump().values()) else "-",
+                f"{usage.journals.records:,}",
+                _format_amount(estimate.prompt),
+                _format_amount(estimate.output),
+                _format_amount(estimate.disk, "B"),
+                _format_time(estimate.seconds),
+                _format_amount(estimate.cost) if any(teacher.price.model_dump().values()) else "-",
             )
         )
-        if not ahead.measured:
+        if not estimate.measured:
             notes.append(f"{name}: no traces to go by: this is the most it may take; --probe 32 asks some first")
-        elif of.left:
+        elif usage.left:
             notes.append(
-                f"{name}: by {of.settled:,} questions that are done"
-                + (f", at {of.kept.tokens_per_s:,.0f} tokens/s" if of.kept.tokens_per_s else "")
+                f"{name}: by {usage.done:,} questions that are done"
+                + (f", at {usage.journals.tokens_per_s:,.0f} tokens/s" if usage.journals.tokens_per_s else "")
             )
-        if teacher.after and not ahead.measured:
+        if teacher.after and not estimate.measured:
             notes.append(f"{name}: how much it gets depends on the traces of {teacher.after}")
     head = (
         "teacher",
@@ -174,40 +185,40 @@ def _teachers(recipe: Recipe, plan: question_plan.QuestionPlan, seen: Mapping[st
         "time",
         "cost",
     )
-    if any(ahead.measured for ahead in forecasts.values()):
+    if any(estimate.measured for estimate in forecasts.values()):
         notes.append("tokens, disk, time and cost are those still to come, with 95 % intervals")
-    time = whole_time(recipe, forecasts)
+    time = total_time(recipe, forecasts)
     if time and len(recipe.teachers) > 1:
-        notes.append(f"all teachers: {_times(time)}")
+        notes.append(f"all teachers: {_format_time(time)}")
     return "\n".join([table(head, rows), *notes])
 
 
-def _shown(amount: Amount | None, unit: str = "") -> str:
+def _format_amount(amount: Amount | None, unit: str = "") -> str:
     if amount is None:
         return "?"
     if not amount.mean and not amount.low:
-        return f"<= {_short(amount.high)}{unit}" if amount.high else f"0{unit}"
+        return f"<= {_format_number(amount.high)}{unit}" if amount.high else f"0{unit}"
     if amount.low == amount.high:
-        return f"{_short(amount.mean)}{unit}"
-    return f"{_short(amount.mean)}{unit} ({_short(amount.low)} to {_short(amount.high)})"
+        return f"{_format_number(amount.mean)}{unit}"
+    return f"{_format_number(amount.mean)}{unit} ({_format_number(amount.low)} to {_format_number(amount.high)})"
 
 
-def _times(amount: Amount | None) -> str:
+def _format_time(amount: Amount | None) -> str:
     if amount is None:
         return "?"
     if amount.low == amount.high:
-        return _duration(amount.mean)
-    return f"{_duration(amount.mean)} ({_duration(amount.low)} to {_duration(amount.high)})"
+        return _format_duration(amount.mean)
+    return f"{_format_duration(amount.mean)} ({_format_duration(amount.low)} to {_format_duration(amount.high)})"
 
 
-def _short(value: float) -> str:
+def _format_number(value: float) -> str:
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= size:
             return "?" if math.isinf(value) else f"{value / size:,.3g}{unit}"
     return f"{value:,.3g}" if value < 10 else f"{value:,.0f}"
 
 
-def _duration(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     if math.isinf(seconds):
         return "?"
     if seconds < 60:

@@ -11,9 +11,9 @@ from distill.types import Outcome, Progress, ProgressCallback
 _REPORT_INTERVAL_S = 0.25
 
 
-def announce(on_progress: ProgressCallback, what: str) -> None:
+def announce(on_progress: ProgressCallback, activity: str) -> None:
     """Say what is going on before it is known how many traces there will be."""
-    on_progress(Progress(stage="generate", done=0, total=1, unit="traces", facts={"now": what}))
+    on_progress(Progress(stage="generate", done=0, total=1, unit="traces", facts={"now": activity}))
 
 
 class GenerateProgress:
@@ -37,9 +37,9 @@ class GenerateProgress:
         """Show how many requests an engine has under way, too."""
         self._in_flight.append(in_flight)
 
-    def note(self, what: str) -> None:
+    def note(self, activity: str) -> None:
         """Say what is going on while no trace can come: a server is starting."""
-        self._now = what
+        self._now = activity
         self._report()
 
     def expect(self, more: int) -> None:

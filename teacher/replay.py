@@ -21,7 +21,7 @@ from teacher.engines.connect import SOURCE, EngineSettings, connect, engine_of, 
 from teacher.messages.completion import Completion
 from teacher.messages.request import Author, Request, model_of
 from teacher.scheduling.sampling_policy import draft_text
-from teacher.store.trace_journal import parts
+from teacher.store.trace_journal import trace_parts
 
 
 def replay(recipe: Recipe, run: Path, trace_id: str, *, resend: bool = False) -> dict[str, Any]:
@@ -33,12 +33,12 @@ def replay(recipe: Recipe, run: Path, trace_id: str, *, resend: bool = False) ->
     recipe has changed since, TeacherError when a server does not answer.
     """
     folder = run / "generate"
-    record = _record(folder, trace_id)
+    record = _find_record(folder, trace_id)
     teacher = next((teacher for teacher in recipe.teachers if teacher.name == record["teacher"]), None)
     if teacher is None:
         raise RecipeError(f"{recipe.path}: no teacher '{record['teacher']}', which wrote trace {record['id']}")
     model = model_of(recipe, teacher)
-    request = _rebuilt(recipe, folder, record, Author(teacher=teacher, model=model, seed=recipe.seed))
+    request = _rebuild_request(recipe, folder, record, Author(teacher=teacher, model=model, seed=recipe.seed))
     settings = engine_settings(recipe, teacher, model, folder / teacher.name, max_failure_share=1.0)
     if resend:
         shown, answer = asyncio.run(_send(settings, request))
@@ -52,38 +52,38 @@ def replay(recipe: Recipe, run: Path, trace_id: str, *, resend: bool = False) ->
     return {"request": shown, "stored": record["text"], "answer": answer.text, "equal": answer.text == record["text"]}
 
 
-def _record(folder: Path, trace_id: str) -> dict[str, Any]:
+def _find_record(folder: Path, trace_id: str) -> dict[str, Any]:
     """The record of a finished trace; attempts that were replaced are found, too."""
-    wanted = trace_id.strip().lower()
-    found: dict[str, dict[str, Any]] = {}
-    for part in (part for teacher in sorted(folder.glob("*/")) for part in parts(teacher)):
-        for record in _beginning(part, wanted):
-            if record["id"] not in found or not record["error"]:
-                found[record["id"]] = record
-    if len(found) == 1 and wanted:
-        return next(iter(found.values()))
-    if not found:
+    prefix = trace_id.strip().lower()
+    records: dict[str, dict[str, Any]] = {}
+    for part in (part for teacher in sorted(folder.glob("*/")) for part in trace_parts(teacher)):
+        for record in _records_by_prefix(part, prefix):
+            if record["id"] not in records or not record["error"]:
+                records[record["id"]] = record
+    if len(records) == 1 and prefix:
+        return next(iter(records.values()))
+    if not records:
         raise DataError(f"{folder}: no trace has an id that begins with {trace_id!r}; ids are in */part-*.jsonl")
-    raise DataError(f"{folder}: {len(found)} traces begin with {trace_id!r}: {', '.join(list(found)[:5])} ...")
+    raise DataError(f"{folder}: {len(records)} traces begin with {trace_id!r}: {', '.join(list(records)[:5])} ...")
 
 
-def _beginning(part: Path, wanted: str) -> Iterator[dict[str, Any]]:
+def _records_by_prefix(part: Path, prefix: str) -> Iterator[dict[str, Any]]:
     """The records of a part whose id begins so; the other lines are looked at, not parsed."""
-    mark = f'"id":"{wanted}'.encode()
+    marker = f'"id":"{prefix}'.encode()
     with part.open("rb") as lines:
         for line in lines:
-            if mark in line and line.endswith(b"\n"):
-                for read in LineReader(trace_fault, plain=True).read(line, 0):
-                    if isinstance(read, tuple) and read[1]["id"].startswith(wanted):
-                        yield read[1]
+            if marker in line and line.endswith(b"\n"):
+                for piece in LineReader(trace_fault, plain=True).read(line, 0):
+                    if isinstance(piece, tuple) and piece[1]["id"].startswith(prefix):
+                        yield piece[1]
 
 
-def _sample(recipe: Recipe, folder: Path, sample_id: str) -> Sample:
+def _find_sample(recipe: Recipe, folder: Path, sample_id: str) -> Sample:
     """A sample of the plan; one that the plan no longer has is looked for in the source."""
     planned = folder / SAMPLES
     sample = next(reader.read_samples(planned, {sample_id}), None) if planned.is_file() else None
-    found = reader.read(recipe, SOURCE) if sample is None else ()
-    sample = sample or next((item for item in found if isinstance(item, Sample) and item.id == sample_id), None)
+    rows = reader.read(recipe, SOURCE) if sample is None else ()
+    sample = sample or next((item for item in rows if isinstance(item, Sample) and item.id == sample_id), None)
     if sample is None:
         raise StaleError(
             f"{folder}: neither the plan nor [data.{SOURCE}] has sample {sample_id} any more; its question or its "
@@ -92,13 +92,13 @@ def _sample(recipe: Recipe, folder: Path, sample_id: str) -> Sample:
     return sample
 
 
-def _rebuilt(recipe: Recipe, folder: Path, record: Mapping[str, Any], author: Author) -> Request:
+def _rebuild_request(recipe: Recipe, folder: Path, record: Mapping[str, Any], author: Author) -> Request:
     sampling = Sampling.model_validate(
         {key: value for key, value in record["params"].items() if key in Sampling.model_fields}, strict=False
     )
-    sample = _sample(recipe, folder, record["sample_id"])
-    text = draft_text(_record(folder, record["draft"])) if record["draft"] else ""
-    first = author.first(sample, record["k"], draft=record["draft"], draft_text=text)
+    sample = _find_sample(recipe, folder, record["sample_id"])
+    text = draft_text(_find_record(folder, record["draft"])) if record["draft"] else ""
+    first = author.first_attempt(sample, record["k"], draft=record["draft"], draft_text=text)
     for request in _attempts(author, first, sampling, record["attempt"]):
         if request.id == record["id"]:
             return request
@@ -110,10 +110,10 @@ def _rebuilt(recipe: Recipe, folder: Path, record: Mapping[str, Any], author: Au
 
 def _attempts(author: Author, first: Request, sampling: Sampling, attempt: int) -> Iterator[Request]:
     """What attempt number `attempt` may have been: some of those before it called for a new seed, or none did."""
-    request = author.again(first, sampling, reseed=False)
+    request = author.next_attempt(first, sampling, reseed=False)
     for _ in range(attempt + 1):
         yield request
-        request = author.again(request, sampling, reseed=True)
+        request = author.next_attempt(request, sampling, reseed=True)
 
 
 def _changes(
@@ -134,11 +134,11 @@ def _changes(
 
 async def _send(settings: EngineSettings, request: Request) -> tuple[dict[str, Any], Completion]:
     """The request as it is sent now, and its answer."""
-    waiting = iter([request])
+    requests = iter([request])
     answers: list[Completion] = []
 
     async def get() -> Request | None:
-        return next(waiting, None)
+        return next(requests, None)
 
     async with connect(settings) as engine:
         await engine.answer(get, lambda _, completion: answers.append(completion))

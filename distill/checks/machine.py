@@ -16,7 +16,7 @@ from distill.checks.results import CheckResult, fine, not_checked, problem, warn
 from distill.data.sources import nearest
 from distill.errors import DistillError
 from student.train import stage_fields
-from teacher.estimate import JournalSummary, Seen, forecast
+from teacher.estimate import JournalSummary, TeacherUsage, forecast
 from teacher.store import question_plan
 from teacher.store.question_plan import SOURCE
 
@@ -67,7 +67,7 @@ def check_earlier_work(context: CheckContext) -> Iterator[CheckResult]:
     if not (run / "generate" / MANIFEST).is_file() or not recipe.teachers:
         return
     try:
-        fields = question_plan.settings(recipe, question_plan.check(recipe))
+        fields = question_plan.result_settings(recipe, question_plan.check_teachers(recipe))
         finished(run / "generate", fields, remedy="the stage would have to begin again")
         if (run / "filter" / MANIFEST).is_file() and recipe.student is not None:
             for stage, settings in stage_fields(recipe, run).items():
@@ -133,8 +133,8 @@ def _trace_bytes(context: CheckContext) -> float:
     return sum(forecast(recipe, teacher, seen[teacher.name]).disk.high for teacher in recipe.teachers)
 
 
-def _unseen(questions: int) -> Seen:
-    return Seen(kept=_NO_TRACES, left=Counter({"": questions}))
+def _unseen(questions: int) -> TeacherUsage:
+    return TeacherUsage(journals=_NO_TRACES, left=Counter({"": questions}))
 
 
 def _model_bytes(context: CheckContext) -> float:

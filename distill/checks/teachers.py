@@ -47,7 +47,7 @@ def check_settings(context: CheckContext) -> Iterator[CheckResult]:
         )
     for teacher in _all(context):
         yield from _budget(teacher)
-        for word in checks.words_in_braces(teacher.prompt, PLACEHOLDERS):
+        for word in checks.unknown_braces(teacher.prompt, PLACEHOLDERS):
             yield warning(
                 f"{_key(teacher)}.prompt",
                 f"{{{word}}} is no placeholder and is sent as it stands (known: {', '.join(PLACEHOLDERS)})",
@@ -219,7 +219,7 @@ def check_requests(context: CheckContext) -> Iterator[CheckResult]:
     """Rows fit into the requests that servers take."""
     found = context.readable(SOURCE)
     for teacher in _all(context):
-        limit = checks.argument(teacher.server, "limit-mm-per-prompt")
+        limit = checks.server_argument(teacher.server, "limit-mm-per-prompt")
         images = limit.get("image") if isinstance(limit, dict) else None
         if found is not None and teacher.managed and isinstance(images, int) and found.most_images > images:
             yield problem(
@@ -252,7 +252,7 @@ def check_gpus(context: CheckContext) -> Iterator[CheckResult]:
 
 def _parallel(teacher: Teacher, there: int | None) -> Iterator[CheckResult]:
     """A server is not asked to spread over more GPUs than each of its replicas has."""
-    size = checks.argument(teacher.server, "tensor-parallel-size")
+    size = checks.server_argument(teacher.server, "tensor-parallel-size")
     given = [len(group.split(",")) for group in teacher.server.gpus] or ([there] if there else [])
     if isinstance(size, int) and given and min(given) < size:
         yield problem(

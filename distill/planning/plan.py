@@ -75,13 +75,13 @@ def _generation(recipe: Recipe) -> str:
     if not recipe.teachers or "questions" not in recipe.data:
         return ""
     from student.training.workload import questions
-    from teacher.estimate import growth, most_traces
+    from teacher.estimate import attempt_growth, most_traces
 
     asked = questions(recipe, "questions")
     if asked is None:
         return ""
     rows = []
-    attempts, share = growth(recipe.generate.outcomes)
+    attempts, share = attempt_growth(recipe.generate.outcomes)
     for teacher in recipe.teachers:
         traces = asked * most_traces(recipe, teacher)
         tokens = traces * teacher.sampling.max_tokens * share

@@ -90,7 +90,7 @@ class Author:
     def __post_init__(self) -> None:
         object.__setattr__(self, "_settings", affecting(self.teacher, "traces") | precision_key(self.teacher))
 
-    def first(self, sample: Sample, k: int, *, draft: str = "", draft_text: str = "") -> Request:
+    def first_attempt(self, sample: Sample, k: int, *, draft: str = "", draft_text: str = "") -> Request:
         """The first attempt at `k`; for a teacher that works on drafts, on the trace `draft`, saying `draft_text`."""
         asked, sha = self._prompt(sample, draft, draft_text)
         blank = Request(
@@ -105,7 +105,7 @@ class Author:
         )
         return self._named(blank)
 
-    def again(self, before: Request, sampling: Sampling, *, reseed: bool) -> Request:
+    def next_attempt(self, before: Request, sampling: Sampling, *, reseed: bool) -> Request:
         """The attempt after `before`: with these sampling values, and with a new seed or the same."""
         changed = replace(before, attempt=before.attempt + 1, reseeds=before.reseeds + reseed, sampling=sampling)
         return self._named(changed)
@@ -142,7 +142,7 @@ class Author:
 def requests(recipe: Recipe, teacher: Teacher, model: Model, sample: Sample) -> list[Request]:
     """The first attempts of one teacher at one sample, k = 0, 1, ..."""
     author = Author(teacher=teacher, model=model, seed=recipe.seed)
-    return [author.first(sample, k) for k in range(teacher.samples)]
+    return [author.first_attempt(sample, k) for k in range(teacher.samples)]
 
 
 def plain_request(teacher: Teacher) -> Request:

@@ -10,29 +10,31 @@ from collections.abc import Sequence
 from distill.recipe.teachers import Teacher
 
 
-def rounds(teachers: Sequence[Teacher]) -> list[list[Teacher]]:
+def gpu_rounds(teachers: Sequence[Teacher]) -> list[list[Teacher]]:
     """The teachers of a recipe in rounds, each teacher in the first one that it fits into."""
-    made: list[list[Teacher]] = []
-    place: dict[str, int] = {}
+    rounds_so_far: list[list[Teacher]] = []
+    round_of: dict[str, int] = {}
     for teacher in teachers:
-        earliest = place[teacher.after] if teacher.after else 0
-        for number in range(earliest, len(made)):
-            if all(_together(teacher, other) for other in made[number]):
+        earliest = round_of[teacher.after] if teacher.after else 0
+        for number in range(earliest, len(rounds_so_far)):
+            if all(_may_share_round(teacher, second) for second in rounds_so_far[number]):
                 break
         else:
-            number = len(made)
-            made.append([])
-        made[number].append(teacher)
-        place[teacher.name] = number
-    return made
+            number = len(rounds_so_far)
+            rounds_so_far.append([])
+        rounds_so_far[number].append(teacher)
+        round_of[teacher.name] = number
+    return rounds_so_far
 
 
-def _together(one: Teacher, other: Teacher) -> bool:
-    if one.capabilities.in_process or other.capabilities.in_process:
+def _may_share_round(first: Teacher, second: Teacher) -> bool:
+    if first.capabilities.in_process or second.capabilities.in_process:
         return False
-    return not (one.managed and other.managed) or _apart(one, other)
+    return not (first.managed and second.managed) or _on_other_gpus(first, second)
 
 
-def _apart(one: Teacher, other: Teacher) -> bool:
-    ours, theirs = ({gpu.strip() for entry in each.server.gpus for gpu in entry.split(",")} for each in (one, other))
+def _on_other_gpus(first: Teacher, second: Teacher) -> bool:
+    ours, theirs = (
+        {gpu.strip() for entry in each.server.gpus for gpu in entry.split(",")} for each in (first, second)
+    )
     return bool(ours and theirs) and not ours & theirs

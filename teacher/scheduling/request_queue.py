@@ -21,9 +21,11 @@ HELD = 8192
 class RequestQueue:
     """The requests of one teacher, in the order in which they are to be sent."""
 
-    def __init__(self, line: TeacherPolicy, samples: Iterator[Sample], before: "RequestQueue | None" = None) -> None:
+    def __init__(
+        self, policy: TeacherPolicy, samples: Iterator[Sample], upstream: "RequestQueue | None" = None
+    ) -> None:
         """`before` is the feed of the teacher that this one comes after, while that one is at work, too."""
-        self.line = line
+        self.policy = policy
         self.skipped = 0
         """Traces saved by stopping early."""
         self._lengths = Lengths()
@@ -32,13 +34,13 @@ class RequestQueue:
         self._active: dict[str, SamplingPolicy] = {}
         self._asked: set[str] = set()
         self._held: dict[str, Sample] = {}
-        self._before = before
+        self._upstream = upstream
         self._dependents: list[RequestQueue] = []
         self._drained = False
         self._closed = False
         self._changed = asyncio.Event()
-        if before is not None:
-            before._dependents.append(self)
+        if upstream is not None:
+            upstream._dependents.append(self)
 
     @property
     def finished(self) -> bool:
@@ -70,7 +72,7 @@ class RequestQueue:
         usage = record["usage"]
         self._lengths.add(request.sample, usage["reasoning"] + usage["answer"])
         self._asked.discard(request.id)
-        self._advance(self._active[request.sample.id], first=False)
+        self._queue_open(self._active[request.sample.id], first=False)
         self._changed.set()
 
     def close(self) -> None:
@@ -87,44 +89,44 @@ class RequestQueue:
         if sample is None:
             self._drained = True
             return False
-        self._look_at(sample)
+        self._add_sample(sample)
         return True
 
-    def _look_at(self, sample: Sample) -> None:
-        agenda = self.line.agenda(sample)
-        if agenda is not None:
-            self._advance(agenda, first=True)
-        elif self._before is not None and not self._before._closed:
+    def _add_sample(self, sample: Sample) -> None:
+        sample_policy = self.policy.sample_policy(sample)
+        if sample_policy is not None:
+            self._queue_open(sample_policy, first=True)
+        elif self._upstream is not None and not self._upstream._closed:
             self._held[sample.id] = sample
 
-    def _advance(self, agenda: SamplingPolicy, *, first: bool) -> None:
+    def _queue_open(self, sample_policy: SamplingPolicy, *, first: bool) -> None:
         """Queue what is open of a sample now, or let it go when it is settled."""
-        look = agenda.look(self.line.found)
-        sample = agenda.sample
-        if look.settled:
+        state = sample_policy.state_of(self.policy.status_of)
+        sample = sample_policy.sample
+        if state.done:
             self._active.pop(sample.id, None)
             if not first:
-                self.skipped += agenda.most - len(look.finals)
+                self.skipped += sample_policy.max_traces - len(state.finals)
             for dependent in self._dependents:
                 dependent._wake(sample.id)
             return
-        self._active[sample.id] = agenda
-        fresh = [request for request in look.open if request.id not in self._asked]
-        self._asked.update(request.id for request in fresh)
+        self._active[sample.id] = sample_policy
+        new_requests = [request for request in state.open if request.id not in self._asked]
+        self._asked.update(request.id for request in new_requests)
         if first:
-            self._ready.extend(fresh)
+            self._ready.extend(new_requests)
         else:
             # What follows from a trace goes first: its sample is then soon finished, its image still at hand.
-            self._ready.extendleft(reversed(fresh))
+            self._ready.extendleft(reversed(new_requests))
 
     def _wake(self, sample_id: str) -> None:
         sample = self._held.pop(sample_id, None)
         if sample is not None:
-            self._look_at(sample)
+            self._add_sample(sample)
         self._changed.set()
 
     def _release(self) -> None:
         held, self._held = self._held, {}
         for sample in held.values():
-            self._look_at(sample)
+            self._add_sample(sample)
         self._changed.set()

@@ -27,17 +27,17 @@ def covers(teacher: Teacher, sample: Sample) -> bool:
     )
 
 
-def may_share(one: Teacher, other: Teacher) -> bool:
+def may_share(first: Teacher, second: Teacher) -> bool:
     """Whether there can be samples that both cover."""
 
     def disjoint(ours: Sequence[str], theirs: Sequence[str]) -> bool:
         return bool(ours and theirs) and not set(ours) & set(theirs)
 
     return not (
-        disjoint(one.domains, other.domains)
-        or disjoint(one.difficulty, other.difficulty)
-        or {one.modality, other.modality} == {"image", "text"}
-        or one.fallback != other.fallback
+        disjoint(first.domains, second.domains)
+        or disjoint(first.difficulty, second.difficulty)
+        or {first.modality, second.modality} == {"image", "text"}
+        or first.fallback != second.fallback
     )
 
 

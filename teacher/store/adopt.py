@@ -16,73 +16,75 @@ from distill.traces.trace_lines import trace_fault
 from distill.types import Sample
 from teacher.messages.request import Model
 from teacher.scheduling.sampling_policy import TeacherPolicy
-from teacher.store.final_traces import lines
+from teacher.store.final_traces import teacher_policies
 from teacher.store.question_plan import QuestionPlan
 from teacher.store.trace_index import TraceIndex
-from teacher.store.trace_journal import PART_RECORDS, parts, scan
+from teacher.store.trace_journal import PART_RECORDS, read_index, trace_parts
 
-_LOOKED_AT = 1000
+_SAMPLES_CHECKED = 1000
 """Samples at the start of a plan that say whether a folder may hold traces of a teacher."""
 
 
-def adopt(
-    recipe: Recipe, models: Mapping[str, Model], plan: QuestionPlan, folder: Path, ledgers: dict[str, TraceIndex]
+def adopt_traces(
+    recipe: Recipe, models: Mapping[str, Model], plan: QuestionPlan, folder: Path, indexes: dict[str, TraceIndex]
 ) -> Iterator[str]:
     """Copy what teachers have under other names to their folders; a sentence for each teacher that got something."""
-    others = {path.name: path for path in sorted(folder.glob("*/")) if parts(path)}
+    folders = {path.name: path for path in sorted(folder.glob("*/")) if trace_parts(path)}
     for position, teacher in enumerate(recipe.teachers):
-        strangers = [scan(path, teacher) for name, path in others.items() if name != teacher.name]
-        strangers = [each for each in strangers if _same_model(each, models[teacher.name])]
-        if not strangers:
+        others = [read_index(path, teacher) for name, path in folders.items() if name != teacher.name]
+        others = [other for other in others if _same_model(other, models[teacher.name])]
+        if not others:
             continue
-        known = recipe.model_copy(update={"teachers": recipe.teachers[: position + 1]})
-        line = lines(known, models, ledgers, settled=False)[teacher.name]
-        if any(_elsewhere(line, strangers, sample) for sample in islice(plan.read(), _LOOKED_AT)):
-            count, names = _copied(teacher, line, strangers, plan, ledgers[teacher.name])
-            ledgers[teacher.name].become(scan(folder / teacher.name, teacher))
+        recipe_so_far = recipe.model_copy(update={"teachers": recipe.teachers[: position + 1]})
+        policy = teacher_policies(recipe_so_far, models, indexes, include_failures=False)[teacher.name]
+        if any(_find_elsewhere(policy, others, sample) for sample in islice(plan.read(), _SAMPLES_CHECKED)):
+            count, names = _copy_traces(teacher, policy, others, plan, indexes[teacher.name])
+            indexes[teacher.name].replace_with(read_index(folder / teacher.name, teacher))
             yield f"teacher '{teacher.name}': {count:,} traces of {names} are its own by content, not asked again"
-        for each in strangers:
-            each.close()
+        for other in others:
+            other.close()
 
 
-def _same_model(ledger: TraceIndex, model: Model) -> bool:
+def _same_model(index: TraceIndex, model: Model) -> bool:
     """Whether a trace of a folder comes from a model; the first one of each part is looked at."""
     return any(
         (record["model"], record["revision"]) == (model.name, model.revision)
-        for part in ledger.records
+        for part in index.records
         for record in islice(read_jsonl(part, check=trace_fault, on_damage=lambda _: None), 1)
     )
 
 
-def _elsewhere(line: TeacherPolicy, strangers: Sequence[TraceIndex], sample: Sample) -> list[tuple[str, TraceIndex]]:
+def _find_elsewhere(
+    policy: TeacherPolicy, others: Sequence[TraceIndex], sample: Sample
+) -> list[tuple[str, TraceIndex]]:
     """The open traces of a sample that lie in other folders."""
-    agenda = line.agenda(sample)
-    opened = agenda.look(line.found).open if agenda else ()
-    return [(request.id, each) for request in opened for each in strangers if request.id in each]
+    sample_policy = policy.sample_policy(sample)
+    open_requests = sample_policy.state_of(policy.status_of).open if sample_policy else ()
+    return [(request.id, other) for request in open_requests for other in others if request.id in other]
 
 
-def _copied(
-    teacher: Teacher, line: TeacherPolicy, strangers: Sequence[TraceIndex], plan: QuestionPlan, ledger: TraceIndex
+def _copy_traces(
+    teacher: Teacher, policy: TeacherPolicy, others: Sequence[TraceIndex], plan: QuestionPlan, index: TraceIndex
 ) -> tuple[int, str]:
     """Copy traces to new parts of a teacher's folder; how many, and from which folders."""
-    number = max((part_number(part) for part in ledger.records), default=-1) + 1
+    number = max((part_number(part) for part in index.records), default=-1) + 1
     count, names = 0, set()
     journal: Journal | None = None
     try:
         for sample in plan.read():
-            while found := _elsewhere(line, strangers, sample):
-                for trace_id, source in dict(reversed(found)).items():
+            while elsewhere := _find_elsewhere(policy, others, sample):
+                for trace_id, source in dict(reversed(elsewhere)).items():
                     if journal is None or (count and count % PART_RECORDS == 0):
                         if journal is not None:
                             journal.close()
                             number += 1
-                        journal = Journal(part_path(ledger.folder, number, ".jsonl"))
+                        journal = Journal(part_path(index.folder, number, ".jsonl"))
                     record = source.read(trace_id) | {"teacher": teacher.name}
-                    ledger.add(record, number, journal.append(record))
+                    index.add(record, number, journal.append(record))
                     count += 1
                     names.add(f"'{source.folder.name}'")
     finally:
         if journal is not None:
             journal.close()
-        ledger.close()
+        index.close()
     return count, ", ".join(sorted(names))

@@ -51,19 +51,19 @@ class Tally:
     open: int = 0
     """Traces still to be made."""
 
-    def add(self, outcome: str, ledger: TraceIndex, trace_id: str, *, dropped: bool, hinted: bool) -> None:
+    def add(self, outcome: str, index: TraceIndex, trace_id: str, *, dropped: bool, hinted: bool) -> None:
         self.outcomes[outcome] += 1
         self.dropped += dropped
         self.hinted += hinted
-        entry = ledger.entry(trace_id)
+        entry = index.entry(trace_id)
         if entry is None:
-            self.errors_to_ask_again += bool(ledger.failure(trace_id))
+            self.errors_to_ask_again += bool(index.failure(trace_id))
             self.proven += 1
             return
         self._count(entry, wasted=outcome != Outcome.COMPLETE)
 
-    def replaced(self, ledger: TraceIndex, trace_id: str) -> None:
-        entry = ledger.entry(trace_id)
+    def replaced(self, index: TraceIndex, trace_id: str) -> None:
+        entry = index.entry(trace_id)
         if entry is not None:
             self.repeated += 1
             self._count(entry, wasted=True)
@@ -74,8 +74,8 @@ class Tally:
             self.tokens["wasted"] += entry.usage["reasoning"] + entry.usage["answer"]
 
 
-def lines(
-    recipe: Recipe, models: Mapping[str, Model], ledgers: Mapping[str, TraceIndex], *, settled: bool
+def teacher_policies(
+    recipe: Recipe, models: Mapping[str, Model], indexes: Mapping[str, TraceIndex], *, include_failures: bool
 ) -> dict[str, TeacherPolicy]:
     """Every teacher of a recipe with what it has finished. `settled`: what once failed counts as finished, too."""
     rules = Rules(
@@ -83,25 +83,25 @@ def lines(
         outcomes=recipe.generate.outcomes,
         relative_tolerance=recipe.filter.answer.relative_tolerance,
     )
-    made: dict[str, TeacherPolicy] = {}
+    policies: dict[str, TeacherPolicy] = {}
     for teacher in recipe.teachers:
-        ledger = ledgers[teacher.name]
+        index = indexes[teacher.name]
         author = Author(teacher=teacher, model=models[teacher.name], seed=recipe.seed)
-        found = ledger.found_or_failed if settled else ledger.found
-        made[teacher.name] = TeacherPolicy(author, rules, found, made.get(teacher.after or ""))
-    return made
+        status_of = index.status_or_failure if include_failures else index.status_of
+        policies[teacher.name] = TeacherPolicy(author, rules, status_of, policies.get(teacher.after or ""))
+    return policies
 
 
-def settle(
-    plan: QuestionPlan, found: Mapping[str, TeacherPolicy], ledgers: Mapping[str, TraceIndex]
+def write_final_traces(
+    plan: QuestionPlan, policies: Mapping[str, TeacherPolicy], indexes: Mapping[str, TraceIndex]
 ) -> dict[str, Tally]:
     """Count what every teacher has finished, and write which traces later stages see to `plan.parquet`."""
-    tallies = {name: Tally() for name in found}
+    tallies = {name: Tally() for name in policies}
     with atomic_path(plan.folder / PLAN) as path, pq.ParquetWriter(path, _SCHEMA, compression="zstd") as table:
         rows: list[dict[str, Any]] = []
         for sample in plan.read():
-            for name, line in found.items():
-                rows += _settled(sample, line, ledgers[name], tallies[name])
+            for name, policy in policies.items():
+                rows += _final_rows(sample, policy, indexes[name], tallies[name])
             if len(rows) >= _ROW_GROUP:
                 table.write_table(table_of(rows, _SCHEMA))
                 rows.clear()
@@ -109,27 +109,27 @@ def settle(
     return tallies
 
 
-def _settled(sample: Sample, line: TeacherPolicy, ledger: TraceIndex, tally: Tally) -> Iterator[dict[str, Any]]:
+def _final_rows(sample: Sample, policy: TeacherPolicy, index: TraceIndex, tally: Tally) -> Iterator[dict[str, Any]]:
     """The rows of one teacher's final traces of a sample, counted."""
-    look = line.look(sample)
-    tally.open += len(look.open) + look.waiting
-    for final in look.finals:
-        request, outcome = final.request, final.finding.outcome
-        tally.add(outcome, ledger, request.id, dropped=final.dropped, hinted=line.teacher.hinted)
+    state = policy.state_of(sample)
+    tally.open += len(state.open) + state.waiting
+    for final in state.finals:
+        request, outcome = final.request, final.status.outcome
+        tally.add(outcome, index, request.id, dropped=final.dropped, hinted=policy.teacher.hinted)
         for replaced in final.replaced:
-            tally.replaced(ledger, replaced.id)
+            tally.replaced(index, replaced.id)
         if not final.dropped:
             yield {
                 "id": request.id,
                 "sample_id": sample.id,
-                "teacher": line.teacher.name,
+                "teacher": policy.teacher.name,
                 "k": request.k,
                 "attempt": request.attempt,
-                "hinted": line.teacher.hinted,
+                "hinted": policy.teacher.hinted,
             }
 
 
-def outputs(plan: QuestionPlan, traces: int) -> dict[str, Output]:
+def plan_outputs(plan: QuestionPlan, traces: int) -> dict[str, Output]:
     """The files of the plan with their digests and numbers of records."""
     counts = {SAMPLES: plan.samples, QUARANTINE: plan.quarantined.total(), PLAN: traces}
     return {name: describe(plan.folder / name, count) for name, count in counts.items()}

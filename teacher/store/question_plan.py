@@ -56,7 +56,7 @@ class QuestionPlan:
         return reader.read_samples(self.folder / SAMPLES)
 
 
-def check(recipe: Recipe) -> dict[str, Model]:
+def check_teachers(recipe: Recipe) -> dict[str, Model]:
     """The model of every teacher. Raises RecipeError for teachers that cannot be asked as the recipe says."""
     for problem in checks.settings_problems(recipe):
         raise problem
@@ -67,21 +67,23 @@ def check(recipe: Recipe) -> dict[str, Model]:
 
 def require_different(recipe: Recipe, models: Mapping[str, Model]) -> None:
     """Raises RecipeError for two teachers that would write the same traces."""
-    for one, other in combinations(recipe.teachers, 2):
-        if may_share(one, other) and _asking(one, models[one.name]) == _asking(other, models[other.name]):
+    for first, second in combinations(recipe.teachers, 2):
+        if may_share(first, second) and _attempt_settings(first, models[first.name]) == _attempt_settings(
+            second, models[second.name]
+        ):
             raise RecipeError(
-                f"teachers {one.name} and {other.name} are the same model asked in the same way about the same "
+                f"teachers {first.name} and {second.name} are the same model asked in the same way about the same "
                 "samples; their traces would be the same ones: keep one of them and raise its samples"
             )
 
 
-def settings(recipe: Recipe, models: Mapping[str, Model]) -> dict[str, Any]:
+def result_settings(recipe: Recipe, models: Mapping[str, Model]) -> dict[str, Any]:
     """The flattened settings that decide what a finished stage holds, apart from the rows of the source."""
     source = {key: value for key, value in reader.source_fields(recipe, SOURCE).items() if key != "content"}
     fields: dict[str, Any] = {
         "seed": recipe.seed,
         "data": {SOURCE: source},
-        "teachers": [_settings(teacher, models[teacher.name]) for teacher in recipe.teachers],
+        "teachers": [_teacher_settings(teacher, models[teacher.name]) for teacher in recipe.teachers],
         "outcomes": affecting(recipe.generate.outcomes, "generate"),
         "parser": parse.VERSION,
     }
@@ -90,51 +92,51 @@ def settings(recipe: Recipe, models: Mapping[str, Model]) -> dict[str, Any]:
     return flatten(fields)
 
 
-def _settings(teacher: Teacher, model: Model) -> dict[str, Any]:
+def _teacher_settings(teacher: Teacher, model: Model) -> dict[str, Any]:
     """What decides a teacher's traces, which samples it gets, and how its text is read."""
-    return affecting(teacher, "generate") | _author(teacher, model)
+    return affecting(teacher, "generate") | _author_settings(teacher, model)
 
 
-def _asking(teacher: Teacher, model: Model) -> dict[str, Any]:
+def _attempt_settings(teacher: Teacher, model: Model) -> dict[str, Any]:
     """What decides the text of an attempt."""
-    return affecting(teacher, "traces") | _author(teacher, model)
+    return affecting(teacher, "traces") | _author_settings(teacher, model)
 
 
-def _author(teacher: Teacher, model: Model) -> dict[str, Any]:
+def _author_settings(teacher: Teacher, model: Model) -> dict[str, Any]:
     return {"model": model.key, "system": teacher.system, "prompt": prompt_key(teacher), **precision_key(teacher)}
 
 
-def content(recipe: Recipe) -> str:
+def source_digest(recipe: Recipe) -> str:
     """Digest of the source's own files; empty for a hub name, which does not change under a run."""
     return str(reader.source_fields(recipe, SOURCE).get("content", ""))
 
 
-def state(recipe: Recipe, folder: Path, fields: Mapping[str, Any], limit: int | None) -> dict[str, Any]:
+def plan_inputs(recipe: Recipe, folder: Path, fields: Mapping[str, Any], limit: int | None) -> dict[str, Any]:
     """What a plan depends on, as it is now."""
     return {
         "settings": fingerprint(fields),
-        "content": content(recipe),
+        "content": source_digest(recipe),
         "limit": limit or 0,
         "root": _images_root(recipe),
         "images": _images_state(folder / SAMPLES),
     }
 
 
-def current(folder: Path, now: Mapping[str, Any]) -> bool:
+def is_current(folder: Path, inputs: Mapping[str, Any]) -> bool:
     """Whether the plan on disk was made from exactly this, and is whole. Unreadable rows are looked at again."""
     try:
         state = orjson.loads((folder / PLAN_STATE).read_bytes())
         saved, files, _ = state["made_from"], state.get("files"), state["routed"]
     except (FileNotFoundError, orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
         return False
-    saved.setdefault("root", now["root"])  # not noted by earlier versions
-    if saved != {**now, "unreadable": 0} or not all((folder / name).is_file() for name in _FILES):
+    saved.setdefault("root", inputs["root"])  # not noted by earlier versions
+    if saved != {**inputs, "unreadable": 0} or not all((folder / name).is_file() for name in _FILES):
         return False
     # Older versions noted no digests.
-    return files is None or files == _digests(folder)
+    return files is None or files == _file_digests(folder)
 
 
-def _digests(folder: Path) -> dict[str, str]:
+def _file_digests(folder: Path) -> dict[str, str]:
     return {name: describe(folder / name).sha256 for name in _FILES}
 
 
@@ -149,7 +151,7 @@ def _images_root(recipe: Recipe) -> str:
 def _images_state(path: Path) -> str:
     """Digest over size and time of change of every file that the planned samples' images lie in."""
     try:
-        return fingerprint({name: _stat(name) for name in _image_paths(path)})
+        return fingerprint({name: _size_and_time(name) for name in _image_paths(path)})
     except (OSError, pa.ArrowException, KeyError):
         return ""  # there is none, or a damaged one, which is made anew
 
@@ -160,7 +162,7 @@ def _image_paths(path: Path) -> list[str]:
     return sorted(rows.flatten().field("path").unique().to_pylist())
 
 
-def _stat(name: str) -> list[int]:
+def _size_and_time(name: str) -> list[int]:
     try:
         status = os.stat(name)  # noqa: PTH116 (a Path for each of a million images costs more than the call)
     except OSError:
@@ -168,18 +170,18 @@ def _stat(name: str) -> list[int]:
     return [status.st_size, status.st_mtime_ns]
 
 
-def away(folder: Path, now: Mapping[str, Any]) -> list[str]:
+def unreadable_folders(folder: Path, inputs: Mapping[str, Any]) -> list[str]:
     """Folders of images of the plan in place that cannot be read now, although its source is still the same."""
     try:
-        if orjson.loads((folder / PLAN_STATE).read_bytes())["made_from"]["content"] != now["content"]:
+        if orjson.loads((folder / PLAN_STATE).read_bytes())["made_from"]["content"] != inputs["content"]:
             return []
-        missing = {str(Path(name).parent) for name in _image_paths(folder / SAMPLES) if not _stat(name)}
+        missing = {str(Path(name).parent) for name in _image_paths(folder / SAMPLES) if not _size_and_time(name)}
     except (OSError, pa.ArrowException, orjson.JSONDecodeError, KeyError, TypeError):
         return []
-    return sorted(name for name in missing if not _listed(name))
+    return sorted(name for name in missing if not _has_entries(name))
 
 
-def _listed(folder: str) -> bool:
+def _has_entries(folder: str) -> bool:
     """Whether a folder can be listed and holds something."""
     try:
         with os.scandir(folder) as entries:
@@ -188,7 +190,7 @@ def _listed(folder: str) -> bool:
         return False
 
 
-def prepare(recipe: Recipe, folder: Path, *, limit: int | None) -> tuple[Path, dict[str, int]]:
+def write_pending_plan(recipe: Recipe, folder: Path, *, limit: int | None) -> tuple[Path, dict[str, int]]:
     """Read the source and write a new plan to a folder of its own, which `adopt` puts in place.
 
     Returns the folder, and how many samples each teacher covers.
@@ -197,11 +199,15 @@ def prepare(recipe: Recipe, folder: Path, *, limit: int | None) -> tuple[Path, d
     shutil.rmtree(pending, ignore_errors=True)
     routed = Counter({teacher.name: 0 for teacher in recipe.teachers})
     with atomic_path(pending / QUARANTINE) as quarantine_path, quarantine_path.open("wb") as quarantine:
-        seen = TeacherCoverage()
-        found = _routable(recipe, quarantine, seen)
-        chosen = found if limit is None else iter(spread(islice(found, max(_LIMIT_POOL, 4 * limit)), limit))
-        reader.write_samples(pending / SAMPLES, _counted(recipe, chosen, routed))
-        _check_coverage(recipe, seen)
+        coverage = TeacherCoverage()
+        samples = _routable(recipe, quarantine, coverage)
+        chosen = (
+            samples
+            if limit is None
+            else iter(spread_over_domains(islice(samples, max(_LIMIT_POOL, 4 * limit)), limit))
+        )
+        reader.write_samples(pending / SAMPLES, _count_routed(recipe, chosen, routed))
+        _check_coverage(recipe, coverage)
     return pending, dict(routed)
 
 
@@ -221,7 +227,7 @@ class TeacherCoverage:
         return bool(covering)
 
 
-def _routable(recipe: Recipe, quarantine: IO[bytes], seen: TeacherCoverage) -> Iterator[Sample]:
+def _routable(recipe: Recipe, quarantine: IO[bytes], coverage: TeacherCoverage) -> Iterator[Sample]:
     """The samples that some teacher covers; every other row goes to the quarantine with its reason."""
 
     def set_aside(record: dict[str, Any]) -> None:
@@ -231,7 +237,7 @@ def _routable(recipe: Recipe, quarantine: IO[bytes], seen: TeacherCoverage) -> I
         set_aside(asdict(row))
 
     for sample in reader.samples(recipe, SOURCE, on_bad=bad):
-        if seen.add(recipe, sample):
+        if coverage.add(recipe, sample):
             yield sample
         else:
             detail = f"no teacher is for domain {sample.domain!r}"
@@ -240,13 +246,13 @@ def _routable(recipe: Recipe, quarantine: IO[bytes], seen: TeacherCoverage) -> I
             set_aside({"sample_id": sample.id, "reason": NO_TEACHER, "detail": detail})
 
 
-def _counted(recipe: Recipe, samples: Iterator[Sample], routed: Counter[str]) -> Iterator[Sample]:
+def _count_routed(recipe: Recipe, samples: Iterator[Sample], routed: Counter[str]) -> Iterator[Sample]:
     for sample in samples:
         routed.update(teacher.name for teacher in route(recipe.teachers, sample))
         yield sample
 
 
-def spread(samples: Iterable[Sample], limit: int) -> list[Sample]:
+def spread_over_domains(samples: Iterable[Sample], limit: int) -> list[Sample]:
     """`limit` samples, domains taking turns, in each domain those with the smallest ids."""
     smallest: dict[str, list[tuple[str, Sample]]] = {}
     for sample in samples:
@@ -263,29 +269,29 @@ def spread(samples: Iterable[Sample], limit: int) -> list[Sample]:
     return chosen
 
 
-def _check_coverage(recipe: Recipe, seen: TeacherCoverage) -> None:
-    for problem in coverage_problems(recipe, seen):
+def _check_coverage(recipe: Recipe, coverage: TeacherCoverage) -> None:
+    for problem in coverage_problems(recipe, coverage):
         raise problem
 
 
-def coverage_problems(recipe: Recipe, seen: TeacherCoverage) -> Iterator[RecipeError]:
+def coverage_problems(recipe: Recipe, coverage: TeacherCoverage) -> Iterator[RecipeError]:
     """Every teacher that no sample of the source is for: most likely a misspelt domain."""
     for teacher in recipe.teachers:
-        if teacher.name not in seen.covering and not teacher.fallback:
-            yield _uncovered(teacher, seen)
+        if teacher.name not in coverage.covering and not teacher.fallback:
+            yield _uncovered_error(teacher, coverage)
 
 
-def _uncovered(teacher: Teacher, seen: TeacherCoverage) -> RecipeError:
-    for key, wanted, found in (
-        ("domains", teacher.domains, seen.domains),
-        ("difficulty", teacher.difficulty, seen.difficulties),
+def _uncovered_error(teacher: Teacher, coverage: TeacherCoverage) -> RecipeError:
+    for key, asked_for, present in (
+        ("domains", teacher.domains, coverage.domains),
+        ("difficulty", teacher.difficulty, coverage.difficulties),
     ):
-        if wanted and not found.keys() & set(wanted):
-            near = difflib.get_close_matches(wanted[0], found, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
+        if asked_for and not present.keys() & set(asked_for):
+            close_matches = difflib.get_close_matches(asked_for[0], present, n=1)
+            hint = f"; did you mean {close_matches[0]!r}?" if close_matches else ""
             return RecipeError(
-                f"teachers.{teacher.name}.{key} = {list(wanted)}: no sample has any of these{hint} "
-                f"(in [data.{SOURCE}]: {', '.join(repr(value) for value in sorted(found))})"
+                f"teachers.{teacher.name}.{key} = {list(asked_for)}: no sample has any of these{hint} "
+                f"(in [data.{SOURCE}]: {', '.join(repr(value) for value in sorted(present))})"
             )
     return RecipeError(
         f"teachers.{teacher.name}: no sample of [data.{SOURCE}] is for it (domains, difficulty, "
@@ -293,34 +299,34 @@ def _uncovered(teacher: Teacher, seen: TeacherCoverage) -> RecipeError:
     )
 
 
-def adopt(pending: Path, folder: Path, now: Mapping[str, Any], routed: Mapping[str, int]) -> None:
+def install_plan(pending: Path, folder: Path, inputs: Mapping[str, Any], routed: Mapping[str, int]) -> None:
     """Put a new plan in place of the old one. A kill in between leaves no plan.json, so it is made again."""
     (folder / PLAN_STATE).unlink(missing_ok=True)
     for name in _FILES:
         (pending / name).replace(folder / name)
     pending.rmdir()
-    unreadable = sum(count for reason, count in quarantined(folder).items() if reason not in _SETTLED)
-    state = {**now, "images": _images_state(folder / SAMPLES), "unreadable": unreadable}
-    write_json(folder / PLAN_STATE, {"made_from": state, "routed": routed, "files": _digests(folder)})
+    unreadable = sum(count for reason, count in count_quarantined(folder).items() if reason not in _LASTING_REASONS)
+    state = {**inputs, "images": _images_state(folder / SAMPLES), "unreadable": unreadable}
+    write_json(folder / PLAN_STATE, {"made_from": state, "routed": routed, "files": _file_digests(folder)})
 
 
-_SETTLED = frozenset({NO_TEACHER, "duplicate_row", "conflicting_answer"})
+_LASTING_REASONS = frozenset({NO_TEACHER, "duplicate_row", "conflicting_answer"})
 """Reasons that only a change of the source or the recipe can cure, and such a change is seen."""
 
 
-def quarantined(folder: Path) -> Counter[str]:
+def count_quarantined(folder: Path) -> Counter[str]:
     """Rows set aside, by reason."""
     return Counter(row["reason"] for row in read_jsonl(folder / QUARANTINE, check=requiring("reason")))
 
 
-def planned(pending: Path, routed: Mapping[str, int]) -> QuestionPlan:
+def read_pending_plan(pending: Path, routed: Mapping[str, int]) -> QuestionPlan:
     """A plan that `prepare` has written, before it is put in place."""
     with pq.ParquetFile(pending / SAMPLES) as table:
         samples = table.metadata.num_rows
-    return QuestionPlan(folder=pending, samples=samples, quarantined=quarantined(pending), routed=routed)
+    return QuestionPlan(folder=pending, samples=samples, quarantined=count_quarantined(pending), routed=routed)
 
 
-def read(folder: Path) -> QuestionPlan:
+def read_plan(folder: Path) -> QuestionPlan:
     """The plan in place."""
     try:
         with pq.ParquetFile(folder / SAMPLES) as table:
@@ -330,4 +336,4 @@ def read(folder: Path) -> QuestionPlan:
         raise DataError(
             f"{folder}: the plan cannot be read ({error}); remove {folder / PLAN_STATE} and run again"
         ) from None
-    return QuestionPlan(folder=folder, samples=samples, quarantined=quarantined(folder), routed=routed)
+    return QuestionPlan(folder=folder, samples=samples, quarantined=count_quarantined(folder), routed=routed)

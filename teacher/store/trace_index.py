@@ -54,7 +54,7 @@ class TraceIndex:
     """Bytes a part, as it was read and appended to."""
     damaged: set[Path] = field(default_factory=set)
     """Parts with lines that are no traces."""
-    spoilt: set[Path] = field(default_factory=set)
+    stale: set[Path] = field(default_factory=set)
     """Parts with doubled ids, or parsed otherwise than the recipe says now."""
     with_errors: set[Path] = field(default_factory=set)
     _done: dict[bytes, bytes] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class TraceIndex:
         """How the finished traces ended, those included that the recipe no longer wants."""
         return Counter(_OUTCOMES[packed[0]] for packed in self._done.values())
 
-    def become(self, other: "TraceIndex") -> None:
+    def replace_with(self, other: "TraceIndex") -> None:
         """Take over what another ledger of the same folder holds: the parts have been rewritten."""
         self.close()
         for each in fields(self):
@@ -95,7 +95,7 @@ class TraceIndex:
         code, part, start, *usage = _ENTRY.unpack(packed)
         return Entry(outcome=_OUTCOMES[code], part=part, start=start, usage=dict(zip(_USAGE, usage, strict=True)))
 
-    def found(self, trace_id: str) -> TraceStatus | None:
+    def status_of(self, trace_id: str) -> TraceStatus | None:
         """A finished trace, or an error of this run; what failed in an earlier run counts as never asked."""
         key = bytes.fromhex(trace_id)
         packed = self._done.get(key)
@@ -103,9 +103,9 @@ class TraceIndex:
             return TraceStatus(outcome=_OUTCOMES[packed[0]], record=lambda: self.read(trace_id))
         return _FAILED if key in self.failed else None
 
-    def found_or_failed(self, trace_id: str) -> TraceStatus | None:
+    def status_or_failure(self, trace_id: str) -> TraceStatus | None:
         """The same with the errors of earlier runs, for telling what there is rather than what to ask."""
-        return self.found(trace_id) or (_FAILED if bytes.fromhex(trace_id) in self.errors else None)
+        return self.status_of(trace_id) or (_FAILED if bytes.fromhex(trace_id) in self.errors else None)
 
     def failure(self, trace_id: str) -> bool | None:
         """Whether a failed trace may pass another time; None when it has not failed."""
@@ -128,7 +128,7 @@ class TraceIndex:
 
     def outputs(self) -> dict[str, Output]:
         """The parts as a manifest states them. StorageError when one is not what was read and written."""
-        found: dict[str, Output] = {}
+        outputs: dict[str, Output] = {}
         for part, records in self.records.items():
             output = describe(part, records) if part.is_file() else None
             if output is None or output.bytes != self.ends[part]:
@@ -137,8 +137,8 @@ class TraceIndex:
                     f"{part}: the file {size} and should have {self.ends[part]:,}; something else changed it. Run "
                     "the same command again, which asks for what was lost"
                 )
-            found[part.name] = output
-        return found
+            outputs[part.name] = output
+        return outputs
 
     def close(self) -> None:
         for file in self._files.values():

@@ -32,62 +32,62 @@ PART_RECORDS = 50_000
 """A part that holds so many records is closed for good, so that later stages have units to work on."""
 
 
-def parts(folder: Path) -> list[Path]:
+def trace_parts(folder: Path) -> list[Path]:
     return part_paths(folder, ".jsonl")
 
 
-def scan(folder: Path, teacher: Teacher) -> TraceIndex:
+def read_index(folder: Path, teacher: Teacher) -> TraceIndex:
     """Read every part once, changing nothing. Of several finished records with one id the first counts."""
-    ledger = TraceIndex(folder)
-    for part in parts(folder):
-        _scan_part(ledger, part, teacher)
-    ledger.errors = {key: passing for key, passing in ledger.failed.items() if key.hex() not in ledger}
-    ledger.failed.clear()
-    return ledger
+    index = TraceIndex(folder)
+    for part in trace_parts(folder):
+        _index_part(index, part, teacher)
+    index.errors = {key: passing for key, passing in index.failed.items() if key.hex() not in index}
+    index.failed.clear()
+    return index
 
 
-def _scan_part(ledger: TraceIndex, part: Path, teacher: Teacher) -> None:
-    ledger.records[part], ledger.ends[part] = 0, part.stat().st_size
+def _index_part(index: TraceIndex, part: Path, teacher: Teacher) -> None:
+    index.records[part], index.ends[part] = 0, part.stat().st_size
 
     def on_damage(_: Damaged) -> None:
-        ledger.damaged.add(part)
+        index.damaged.add(part)
 
     for start, record in read_jsonl_at(part, check=trace_fault, on_damage=on_damage):
-        ledger.records[part] += 1
+        index.records[part] += 1
         if record["outcome"] == Outcome.ERROR:
-            ledger.with_errors.add(part)
-        elif record["id"] in ledger:
-            ledger.spoilt.add(part)
+            index.with_errors.add(part)
+        elif record["id"] in index:
+            index.stale.add(part)
             continue
         elif _outdated(record, teacher):
-            ledger.spoilt.add(part)
-            record = _parsed_again(record, teacher)
-        ledger.add(record, part_number(part), start)
+            index.stale.add(part)
+            record = _reparsed(record, teacher)
+        index.add(record, part_number(part), start)
 
 
-def clean(ledger: TraceIndex, teacher: Teacher, *, drop_errors: bool) -> None:
+def rewrite_parts(index: TraceIndex, teacher: Teacher, *, drop_errors: bool) -> None:
     """Rewrite the spoilt parts, and with `drop_errors` those that hold errors about to be asked again.
 
     What is damaged goes to the part's side file first.
     """
-    chosen = ledger.spoilt | ledger.damaged | (ledger.with_errors if drop_errors else set())
+    to_rewrite = index.stale | index.damaged | (index.with_errors if drop_errors else set())
     if drop_errors:
         # A Journal adds checksums to a file of an older version before it appends, and the records move.
-        chosen |= {part for part in ledger.records if part == max(ledger.records) and json_lines.is_plain(part)}
-    if not chosen:
+        to_rewrite |= {part for part in index.records if part == max(index.records) and json_lines.is_plain(part)}
+    if not to_rewrite:
         return
     seen: set[bytes] = set()
-    for part in ledger.records:
-        if part not in chosen:
+    for part in index.records:
+        if part not in to_rewrite:
             seen.update(bytes.fromhex(record["id"]) for record in read_jsonl(part))
             continue
-        if part in ledger.damaged:
+        if part in index.damaged:
             keep(part, (piece for piece in json_lines.scan(part, trace_fault) if isinstance(piece, Damaged)))
-        write_jsonl(part, _cleaned(part, teacher, seen, drop_errors=drop_errors))
-    ledger.become(scan(ledger.folder, teacher))
+        write_jsonl(part, _kept_records(part, teacher, seen, drop_errors=drop_errors))
+    index.replace_with(read_index(index.folder, teacher))
 
 
-def _cleaned(part: Path, teacher: Teacher, seen: set[bytes], *, drop_errors: bool) -> Iterator[dict[str, Any]]:
+def _kept_records(part: Path, teacher: Teacher, seen: set[bytes], *, drop_errors: bool) -> Iterator[dict[str, Any]]:
     """The records of a part that stay, as they are to be; finished ids are added to `seen`."""
     for record in read_jsonl(part, check=trace_fault, on_damage=lambda _: None):
         key, error = bytes.fromhex(record["id"]), record["outcome"] == Outcome.ERROR
@@ -95,7 +95,7 @@ def _cleaned(part: Path, teacher: Teacher, seen: set[bytes], *, drop_errors: boo
             continue
         if not error:
             seen.add(key)
-            record = _parsed_again(record, teacher)
+            record = _reparsed(record, teacher)
         yield record
 
 
@@ -104,7 +104,7 @@ def _outdated(record: Mapping[str, Any], teacher: Teacher) -> bool:
     return (params.get("reasoning"), params.get("parser")) != (teacher.reasoning, VERSION)
 
 
-def _parsed_again(record: Mapping[str, Any], teacher: Teacher) -> dict[str, Any]:
+def _reparsed(record: Mapping[str, Any], teacher: Teacher) -> dict[str, Any]:
     changed = dict(record)
     if not _outdated(record, teacher):
         return changed
@@ -115,13 +115,13 @@ def _parsed_again(record: Mapping[str, Any], teacher: Teacher) -> dict[str, Any]
         "reasoning": parsed.reasoning,
         "answer": parsed.answer,
         "outcome": str(parsed.outcome),
-        "usage": usage | _divided(total, None, parsed),
+        "usage": usage | _split_tokens(total, None, parsed),
         "params": {**record["params"], "reasoning": teacher.reasoning, "parser": VERSION},
     }
     return changed
 
 
-def trace(teacher: Teacher, model: Model, served: EngineInfo, request: Request, completion: Completion) -> Trace:
+def make_trace(teacher: Teacher, model: Model, served: EngineInfo, request: Request, completion: Completion) -> Trace:
     """The record of one finished request. What a server repeats of our secrets is masked before it is parsed."""
     completion = replace(
         completion,
@@ -149,7 +149,7 @@ def trace(teacher: Teacher, model: Model, served: EngineInfo, request: Request, 
             prompt=completion.prompt_tokens,
             image=completion.image_tokens,
             cached=completion.cached_tokens,
-            **_divided(completion.completion_tokens, completion.reasoning_tokens, parsed),
+            **_split_tokens(completion.completion_tokens, completion.reasoning_tokens, parsed),
         ),
         params={
             **request.sampling.model_dump(mode="json"),
@@ -177,7 +177,7 @@ def trace(teacher: Teacher, model: Model, served: EngineInfo, request: Request, 
     )
 
 
-def _divided(total: int, reasoning_tokens: int | None, parsed: ParsedCompletion) -> dict[str, int]:
+def _split_tokens(total: int, reasoning_tokens: int | None, parsed: ParsedCompletion) -> dict[str, int]:
     """Completion tokens as reasoning and answer; by their lengths in characters when the engine does not say."""
     if reasoning_tokens is None:
         characters = len(parsed.reasoning) + len(parsed.answer)
@@ -186,7 +186,7 @@ def _divided(total: int, reasoning_tokens: int | None, parsed: ParsedCompletion)
     return {"reasoning": reasoning, "answer": total - reasoning}
 
 
-def _shallow(value: Trace | Usage) -> dict[str, Any]:
+def _fields_of(value: Trace | Usage) -> dict[str, Any]:
     """Its fields by name; `asdict` would copy what lies inside, which costs as much as all the rest of a trace."""
     return {name: getattr(value, name) for name in value.__slots__}
 
@@ -198,11 +198,11 @@ class TraceJournal:
     a finished trace wait for longer than the flush interval, and a slow disk makes nobody else wait.
     """
 
-    def __init__(self, ledger: TraceIndex, *, flush_interval_s: float) -> None:
-        self._ledger = ledger
+    def __init__(self, index: TraceIndex, *, flush_interval_s: float) -> None:
+        self._index = index
         self._flush_interval_s = flush_interval_s
         self._journal: Journal | None = None
-        self._part = max(ledger.records, default=part_path(ledger.folder, 0, ".jsonl"))
+        self._part = max(index.records, default=part_path(index.folder, 0, ".jsonl"))
         self._changing = threading.Lock()
         self._closed = threading.Event()
         self._failure: StorageError | None = None
@@ -213,9 +213,9 @@ class TraceJournal:
         """Write one trace; its record. It is durable within the flush interval."""
         if self._failure is not None:
             raise self._failure
-        if finished.id in self._ledger:
+        if finished.id in self._index:
             raise AssertionError(f"trace {finished.id} of teacher {finished.teacher} was generated twice")
-        record: dict[str, Any] = _shallow(finished) | {"usage": _shallow(finished.usage)}
+        record: dict[str, Any] = _fields_of(finished) | {"usage": _fields_of(finished.usage)}
         # What most engines never say would only make every record longer.
         rare = ("logprobs", "stop_reason", "proven", "notes")
         for values, key in (*((record, key) for key in rare), (record["usage"], "cached")):
@@ -223,15 +223,15 @@ class TraceJournal:
                 del values[key]
         journal = self._open()
         start = journal.append(record)
-        self._ledger.records[self._part] = self._ledger.records.get(self._part, 0) + 1
-        self._ledger.ends[self._part] = journal.end
-        self._ledger.add(record, part_number(self._part), start)
+        self._index.records[self._part] = self._index.records.get(self._part, 0) + 1
+        self._index.ends[self._part] = journal.end
+        self._index.add(record, part_number(self._part), start)
         return record
 
     def _open(self) -> Journal:
-        if self._ledger.records.get(self._part, 0) >= PART_RECORDS:
+        if self._index.records.get(self._part, 0) >= PART_RECORDS:
             self._close_part()
-            self._part = part_path(self._ledger.folder, part_number(self._part) + 1, ".jsonl")
+            self._part = part_path(self._index.folder, part_number(self._part) + 1, ".jsonl")
         if self._journal is None:
             self._journal = Journal(self._part, flush_interval_s=self._flush_interval_s)
         return self._journal

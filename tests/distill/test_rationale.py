@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from distill.answers.final_answer import final_answer
 from distill.rationale import CLOSE, OPEN, TAGS, enclose, join, split, thinking_end
-from teacher.ask import spoken
+from teacher.ask import answer_text
 from teacher.messages.parse import parse
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -57,9 +57,11 @@ def test_what_is_joined_or_enclosed_is_split_into_the_same_parts(rationale: str,
 @pytest.mark.parametrize(("opening", "closing"), TAGS)
 def test_parser_judge_and_questions_outside_a_plan_know_the_same_tags(opening: str, closing: str) -> None:
     text = f"{opening}3 and 4, so 7 or 8{closing} Lisbon"
-    assert parse(text).answer == spoken(text) == final_answer(text).text == split(text).answer.strip() == "Lisbon"
+    assert (
+        parse(text).answer == answer_text(text) == final_answer(text).text == split(text).answer.strip() == "Lisbon"
+    )
     assert text[thinking_end(text) :] == " Lisbon"
-    assert spoken(text.removesuffix(f"{closing} Lisbon")) == "" == parse(f"{opening}3 and 4").answer
+    assert answer_text(text.removesuffix(f"{closing} Lisbon")) == "" == parse(f"{opening}3 and 4").answer
 
 
 def test_think_tags_are_written_in_one_module() -> None:

@@ -53,18 +53,18 @@ def test_a_manifest_without_the_digest_and_pictures_that_are_away_are_taken_as_t
 def test_another_folder_of_pictures_has_the_questions_planned_anew(recipe: Recipe, tmp_path: Path) -> None:
     def planned(chosen: Recipe) -> bool:
         folder = tmp_path / "run" / "generate"
-        fields = question_plan.settings(chosen, question_plan.check(chosen))
-        now = question_plan.state(chosen, folder, fields, None)
-        if question_plan.current(folder, now):
+        fields = question_plan.result_settings(chosen, question_plan.check_teachers(chosen))
+        now = question_plan.plan_inputs(chosen, folder, fields, None)
+        if question_plan.is_current(folder, now):
             return False
-        pending, routed = question_plan.prepare(chosen, folder, limit=None)
-        question_plan.adopt(pending, folder, now, routed)
+        pending, routed = question_plan.write_pending_plan(chosen, folder, limit=None)
+        question_plan.install_plan(pending, folder, now, routed)
         return True
 
     assert planned(recipe) and not planned(recipe)
-    ids = {sample.id for sample in question_plan.read(tmp_path / "run" / "generate").read()}
+    ids = {sample.id for sample in question_plan.read_plan(tmp_path / "run" / "generate").read()}
     assert planned(with_root(recipe, "others"))
-    assert ids.isdisjoint(sample.id for sample in question_plan.read(tmp_path / "run" / "generate").read())
+    assert ids.isdisjoint(sample.id for sample in question_plan.read_plan(tmp_path / "run" / "generate").read())
     state = tmp_path / "run" / "generate" / PLAN_STATE
     noted = orjson.loads(state.read_bytes())
     del noted["made_from"]["root"]  # as an earlier version left it

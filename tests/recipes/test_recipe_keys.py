@@ -72,7 +72,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def identities(recipe: Recipe, folder: Path) -> dict[str, str]:
     """What identifies each result of a recipe, each for itself: what it starts from is taken as given."""
-    models = question_plan.check(recipe)
+    models = question_plan.check_teachers(recipe)
     sample = Sample(id="s", images=(), question="How many?", answers=("4",), domain="")
     generated = Manifest(stage="generate", fingerprint="generated", fields={})
     families = registry.identity(registry.build(recipe, folder / "index"))
@@ -85,8 +85,8 @@ def identities(recipe: Recipe, folder: Path) -> dict[str, str]:
         ),
         "engine": fingerprint({"teachers": [deciding_options(teacher) for teacher in recipe.teachers]}),
         "generate": fingerprint(
-            question_plan.settings(recipe, models)
-            | question_plan.state(recipe, folder / "run" / "generate", {}, None)
+            question_plan.result_settings(recipe, models)
+            | question_plan.plan_inputs(recipe, folder / "run" / "generate", {}, None)
         ),
         **{f"signals:{name}": fingerprint({name: family}) for name, family in families.items()},
         "filter": fingerprint(apply._fields(recipe, generated, families)),

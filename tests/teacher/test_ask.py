@@ -14,7 +14,7 @@ from distill.errors import CircuitOpen, RecipeError
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
 from distill.types import ImageRef
-from teacher.ask import AskedQuestion, asking, spoken
+from teacher.ask import AskedQuestion, answer_text, open_teacher
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def questions(*texts: str) -> list[AskedQuestion]:
 
 def test_answers_come_back_in_order_without_their_thinking(url: str, tmp_path: Path) -> None:
     asked = questions(*(f"Is {number} a number?" for number in range(30)))
-    with asking(served(tmp_path, url), "judge", tmp_path, max_tokens=8) as ask:
+    with open_teacher(served(tmp_path, url), "judge", tmp_path, max_tokens=8) as ask:
         together = ask(asked)
         apart = [ask([question])[0] for question in asked[:5]]
         assert ask([]) == []
@@ -53,7 +53,7 @@ def test_it_asks_greedily_with_its_own_limit_and_the_teachers_system_text(url: s
     image = ImageRef(sha256=sha256(path.read_bytes()), path=str(path))
     text = "Look at this very picture"
     settings = 'system = "Be brief."\nimages = "base64"\n[teachers.sampling]\ntemperature = 0.7\nmax_tokens = 999\n'
-    with asking(served(tmp_path, url, settings), "judge", tmp_path, max_tokens=8) as ask:
+    with open_teacher(served(tmp_path, url, settings), "judge", tmp_path, max_tokens=8) as ask:
         ask([AskedQuestion(text=text, images=(image,))])
     (body,) = [body for body in clients.seen(url)["bodies"] if body["messages"][-1]["content"][-1]["text"] == text]
     assert body["temperature"] == 0 and body["max_tokens"] == 8
@@ -63,7 +63,7 @@ def test_it_asks_greedily_with_its_own_limit_and_the_teachers_system_text(url: s
 
 def test_a_question_that_fails_has_an_empty_answer_and_costs_no_other(url: str, tmp_path: Path) -> None:
     asked = questions("first", "fault=400", "fault=500x1 passes", "fault=garbage", "last")
-    with asking(served(tmp_path, url), "judge", tmp_path, max_tokens=8) as ask:
+    with open_teacher(served(tmp_path, url), "judge", tmp_path, max_tokens=8) as ask:
         answers = ask(asked)
     assert [bool(answer) for answer in answers] == [True, False, True, False, True]
 
@@ -71,20 +71,20 @@ def test_a_question_that_fails_has_an_empty_answer_and_costs_no_other(url: str, 
 def test_a_server_that_is_not_there_is_said(tmp_path: Path) -> None:
     with (
         pytest.raises(CircuitOpen, match="no answer from"),
-        asking(served(tmp_path, "http://127.0.0.1:9/v1"), "judge", tmp_path, max_tokens=8) as ask,
+        open_teacher(served(tmp_path, "http://127.0.0.1:9/v1"), "judge", tmp_path, max_tokens=8) as ask,
     ):
         ask(questions("anyone?"))
 
 
 def test_nothing_is_attached_to_before_the_first_question(tmp_path: Path) -> None:
-    with asking(served(tmp_path, "http://127.0.0.1:9/v1"), "judge", tmp_path, max_tokens=8):
+    with open_teacher(served(tmp_path, "http://127.0.0.1:9/v1"), "judge", tmp_path, max_tokens=8):
         pass
 
 
 def test_an_unknown_teacher_is_named_with_the_known_ones(tmp_path: Path) -> None:
     with (
         pytest.raises(RecipeError, match="no teacher 'jugde'; known: judge"),
-        asking(served(tmp_path, "http://x/v1"), "jugde", tmp_path, max_tokens=8),
+        open_teacher(served(tmp_path, "http://x/v1"), "jugde", tmp_path, max_tokens=8),
     ):
         pass
 
@@ -92,7 +92,9 @@ def test_an_unknown_teacher_is_named_with_the_known_ones(tmp_path: Path) -> None
 def test_an_embedded_teacher_answers_too(tmp_path: Path) -> None:
     tiny_models.build(tmp_path / "model", hidden=64, layers=2, spread=0.2, end_weight=1.5)
     asked = questions("How many?", "7 - 4 =", "Which bar is higher?")
-    with asking(recipe(tmp_path, 'model = "model"\nbackend = "embedded"\n'), "judge", tmp_path, max_tokens=12) as ask:
+    with open_teacher(
+        recipe(tmp_path, 'model = "model"\nbackend = "embedded"\n'), "judge", tmp_path, max_tokens=12
+    ) as ask:
         first, again = ask(asked), ask(asked[::-1])
     assert first == again[::-1] and any(first)
 
@@ -100,7 +102,7 @@ def test_an_embedded_teacher_answers_too(tmp_path: Path) -> None:
 def test_servers_are_started_once_and_gone_at_the_end(tmp_path: Path) -> None:
     settings = f'model = "stub"\n[teachers.server]\ncommand = {stub_server_command()}\nrestarts = 0\n'
     (tmp_path / "q.jsonl").write_text('{"question": "?"}\n')
-    with asking(recipe(tmp_path, settings), "judge", tmp_path / "logs", max_tokens=8) as ask:
+    with open_teacher(recipe(tmp_path, settings), "judge", tmp_path / "logs", max_tokens=8) as ask:
         assert all(ask(questions("one", "two"))) and all(ask(questions("three")))
     (log,) = (tmp_path / "logs").glob("server-*.log")
     assert log.read_text().count("===") == 1
@@ -124,4 +126,4 @@ def stub_server_command() -> str:
     ],
 )
 def test_thinking_is_left_out_and_nothing_else(text: str, options: dict[str, Any], said: str) -> None:
-    assert spoken(text, **options) == said
+    assert answer_text(text, **options) == said

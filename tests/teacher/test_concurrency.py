@@ -135,7 +135,7 @@ def request_about(image: str) -> Request:
     teacher = Teacher(name="t", model="m", base_url="http://127.0.0.1:9/v1")
     author = Author(teacher=teacher, model=Model(name="m", revision="", local=False), seed=0)
     refs = (ImageRef(sha256=image, path=image),) if image else ()
-    return author.first(Sample(id=image or "s", images=refs, question="?"), 0)
+    return author.first_attempt(Sample(id=image or "s", images=refs, question="?"), 0)
 
 
 def replicas(count: int) -> list[Replica]:

@@ -13,7 +13,7 @@ from distill.artifacts.journal import Journal, read_jsonl
 from distill.recipe.generate import Outcomes
 from distill.recipe.loading import load
 from distill.recipe.teachers import Teacher
-from teacher.estimate import Amount, Moments, extrapolate, growth, journal, most_traces
+from teacher.estimate import Amount, Moments, attempt_growth, extrapolate, most_traces, summarize_journals
 from teacher.generate import generate
 from teacher.preflight import preflight
 
@@ -80,15 +80,15 @@ def test_the_rate_counts_the_seconds_in_which_something_was_under_way(tmp_path: 
             record = {"sample_id": f"s{minute}", "outcome": "complete", "usage": usage, "latency_s": latency_s}
             file.append(_TRACE | record | {"id": "aa", "created": f"2026-01-01T00:{minute:02}:50+00:00"})
         file.append(_TRACE | {"outcome": "error", "sample_id": "x"})
-    found = journal(tmp_path)
+    found = summarize_journals(tmp_path)
     assert found.samples == {"s0", "s30"} and found.records == 3
     assert found.tokens_per_s == pytest.approx(300 / 20)
 
 
 def test_the_most_counts_every_attempt_and_every_draft() -> None:
-    assert growth(Outcomes(empty_answer="keep", repetition="keep", malformed="keep", attempts=5)) == (1, 1.0)
-    assert growth(Outcomes(attempts=3)) == (3, 3.0)
-    assert growth(Outcomes(truncated_answer="raise_cap", attempts=3, cap_factor=2.0)) == (3, 7.0)
+    assert attempt_growth(Outcomes(empty_answer="keep", repetition="keep", malformed="keep", attempts=5)) == (1, 1.0)
+    assert attempt_growth(Outcomes(attempts=3)) == (3, 3.0)
+    assert attempt_growth(Outcomes(truncated_answer="raise_cap", attempts=3, cap_factor=2.0)) == (3, 7.0)
     first = Teacher(name="first", model="m", samples=3)
     second = Teacher(name="second", model="m", samples=2, after="first", prompt="{question} {draft}")
 

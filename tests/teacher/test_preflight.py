@@ -119,7 +119,7 @@ def test_the_run_after_a_check_does_not_read_the_source_again(
         # A row that cannot be read is looked at again each time: it may have been mended.
         (tmp_path / "gone.png").write_bytes((tmp_path / "0.png").read_bytes())
         preflight(chosen, tmp_path / "run")
-        monkeypatch.setattr(question_plan, "prepare", None)
+        monkeypatch.setattr(question_plan, "write_pending_plan", None)
         preflight(chosen, tmp_path / "run")
         assert generate(chosen, tmp_path / "run").counts["complete"] == 42
 

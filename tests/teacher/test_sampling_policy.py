@@ -10,7 +10,7 @@ from distill.recipe.generate import Outcomes
 from distill.recipe.teachers import Teacher
 from distill.types import ImageRef, Outcome, Sample
 from teacher.messages.request import Author, Model, Request
-from teacher.scheduling.gpu_rounds import rounds
+from teacher.scheduling.gpu_rounds import gpu_rounds
 from teacher.scheduling.ordering import Lengths, Window, kind_of
 from teacher.scheduling.request_queue import RequestQueue
 from teacher.scheduling.sampling_policy import Rules, SampleState, TeacherPolicy, TraceStatus
@@ -44,7 +44,7 @@ class Desk:
         self.written[request.id] = TraceStatus(outcome=outcome, record=lambda: record)
 
     def look(self, sample: Sample = SAMPLE, name: str = "t") -> SampleState:
-        return self.lines[name].look(sample)
+        return self.lines[name].state_of(sample)
 
     def answer(self, *answers: str, sample: Sample = SAMPLE, name: str = "t") -> SampleState:
         """Give these answers in turn to what is open, batch by batch, until nothing is."""
@@ -66,14 +66,14 @@ def test_fixed_n_asks_for_all_at_once_and_is_settled_when_all_are_there() -> Non
     assert [request.k for request in desk.look().open] == [0, 1, 2]
     desk.write(desk.look().open[1])
     assert [request.k for request in desk.look().open] == [0, 2]
-    assert desk.answer("4", "5").settled and len(desk.look().finals) == 3
+    assert desk.answer("4", "5").done and len(desk.look().finals) == 3
 
 
 def test_adaptive_n_stops_at_enough_verified_traces() -> None:
     desk = Desk({"samples": 8, "until": {"correct": 2}})
     assert len(desk.look().open) == 2
     look = desk.answer("4", "5", "6", "4")
-    assert len(look.finals) == 4 and look.settled
+    assert len(look.finals) == 4 and look.done
 
 
 def test_adaptive_n_stops_at_agreement_where_there_is_no_gold_and_at_the_cap_otherwise() -> None:
@@ -94,7 +94,7 @@ def test_what_adaptive_n_asks_does_not_depend_on_the_order_of_arrival() -> None:
     assert [request.id for request in desk.look().open] == [request.id for request in first[:2]]
     desk.write(first[0], "9")
     desk.write(first[1], "9")
-    assert desk.look().settled and len(desk.look().finals) == 3
+    assert desk.look().done and len(desk.look().finals) == 3
 
 
 @pytest.mark.parametrize(
@@ -125,14 +125,14 @@ def test_attempts_are_bounded_and_never_the_same_request_twice() -> None:
     for outcome in ("empty_answer", "truncated_answer", "empty_answer", "truncated_answer", "empty_answer"):
         (request,) = desk.look().open
         desk.write(request, "", outcome)
-    assert desk.look().settled
+    assert desk.look().done
     assert len({(request.seed, request.sampling) for request in desk.asked}) == 5
 
 
 def test_a_greedy_teacher_is_not_asked_for_another_seed() -> None:
     desk = Desk({"sampling": {"temperature": 0.0}}, repetition="resample")
     desk.write(desk.look().open[0], "", "repetition")
-    assert desk.look().settled
+    assert desk.look().done
 
 
 def test_a_dropped_outcome_is_final_and_marked() -> None:
@@ -190,7 +190,7 @@ def test_a_chained_teacher_works_on_every_complete_draft() -> None:
 def test_an_error_is_final_for_this_run() -> None:
     desk = Desk({}, {"name": "other", "model": "o", "after": "t", "when": "failed"})
     desk.write(desk.look().open[0], "", Outcome.ERROR)
-    assert desk.look().settled and desk.look(name="other").open
+    assert desk.look().done and desk.look(name="other").open
 
 
 def picture(name: str) -> tuple[ImageRef, ...]:
@@ -313,7 +313,7 @@ def test_nobody_waits_for_a_teacher_that_stopped() -> None:
 
 def names(teachers: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     made = [Teacher.model_validate_json(_json({"model": "m", **teacher})) for teacher in teachers]
-    return [[teacher.name for teacher in group] for group in rounds(made)]
+    return [[teacher.name for teacher in group] for group in gpu_rounds(made)]
 
 
 def test_servers_that_are_up_work_together_and_started_ones_take_turns() -> None:
