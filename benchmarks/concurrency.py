@@ -56,7 +56,7 @@ def wanted(author: Author, folder: Path) -> Iterator[Request]:
         sample = Sample(
             id=f"{number}", images=(refs[number % len(refs)],), question=f"How many red circles? {number}"
         )
-        yield author.first(sample, 0)
+        yield author.first_attempt(sample, 0)
 
 
 async def rate(author: Author, url: str, waiting: Iterator[Request], seconds: float) -> tuple[float, int]:
@@ -76,7 +76,7 @@ async def rate(author: Author, url: str, waiting: Iterator[Request], seconds: fl
     async with client:
         await client.check()
         await client.answer(get, done)
-        return answered / seconds, client.replicas[0].pace.limit
+        return answered / seconds, client.replicas[0].concurrency.limit
 
 
 def main() -> None:

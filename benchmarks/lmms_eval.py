@@ -27,7 +27,7 @@ from distill.recipe import loading
 from distill.reports.text_table import table
 from student.evaluation import lmms_tasks
 from student.export import convert
-from teacher.engines.vllm.export_server import SERVED_NAME, SITE, server_of, serving
+from teacher.engines.vllm.export_server import SERVED_NAME, SITE, find_server, serve_export
 
 VERSION = "0.7.3"
 PINNED = (
@@ -161,7 +161,7 @@ def main() -> None:
             "max_new_tokens": recipe.eval.max_new_tokens,
             "max_pixels": recipe.data[recipe.eval.data].max_pixels,
         }
-        with serving(folder / "student", server=server_of(recipe), arguments=arguments, **limits) as server:
+        with serve_export(folder / "student", server=find_server(recipe), arguments=arguments, **limits) as server:
             print(f"stage {stage}, {server.engine}, lmms-eval {VERSION}, {task.questions} questions", flush=True)
             found, seconds = ask(python, folder, server.url, task.name, folder / "tasks", *limit)
             compare(

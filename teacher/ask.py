@@ -1,7 +1,7 @@
-"""Asking a teacher of the recipe some questions outside of a plan: texts in, answers out.
+"""Asks a teacher of the recipe questions that are in no plan: texts in, answers out.
 
-Uses the engines that write the traces, so servers are attached to or started, paced and retried in the same way.
-Writes nothing; whoever asks keeps the answers.
+Uses the same engines as `generate`, so servers are started, limited and retried in the same way. Writes nothing; the
+caller keeps the answers.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ def find_teacher(recipe: Recipe, name: str) -> Teacher:
 def open_teacher(
     recipe: Recipe, name: str, folder: Path, *, max_tokens: int, temperature: float = 0.0
 ) -> Iterator[Ask]:
-    """A function that asks this teacher, greedily unless told otherwise. Its server's log goes to `folder`.
+    """A function that asks this teacher, greedily by default. Its server's log goes to `folder`.
 
     The teacher is loaded, or its server attached to or started, with the first question, and let go at the end.
     Raises what `generate` raises for teachers that are not there or fail.
@@ -74,10 +74,10 @@ def open_teacher(
 
 
 def answer_text(text: str, *, tagged: bool = False) -> str:
-    """What a text says once its thinking is left out; nothing when the thinking never ends.
+    """The text without its thinking; empty when the thinking never ends.
 
     `tagged`: the chat template opens the thinking, so a text without a closing tag is all thinking. Other than in a
-    trace, nothing is cut out of the rest: how an answer is read is the asker's business.
+    trace, nothing is cut out of the rest: the caller decides how to read an answer.
     """
     if end := thinking_end(text):
         return text[end:].strip()

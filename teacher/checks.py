@@ -164,7 +164,7 @@ def _has_weights(teacher: Teacher) -> bool:
 def _check_checkpoint(teacher: Teacher, folder: Path) -> None:
     if unfetched := explanation(folder):
         raise ModelError(f"teacher '{teacher.name}': {unfetched}")
-    # A server may be told of a template, and of a tokenizer, elsewhere.
+    # A server may get its template and its tokenizer from elsewhere.
     in_process = teacher.capabilities.in_process
     for present, file_name in (
         ((folder / "config.json").is_file(), "config.json"),

@@ -1,6 +1,6 @@
 """What is still to come of a run, from the traces it already has: tokens, disk, time, cost.
 
-A mean over the samples that are settled, by teacher and domain, with a 95 % interval; for a teacher without any, the
+A mean over the samples that are done, by teacher and domain, with a 95 % interval; for a teacher without any, the
 most that its settings allow. Sums per sample, so adaptive sampling, follow-up attempts and escalation are in them as
 they really happened. The interval covers chance alone: samples that were asked first because they were expected to
 take long, or a server that will be busier, are outside it.
@@ -78,14 +78,14 @@ QUANTITIES = ("traces", "prompt", "output")
 
 @dataclass(slots=True, kw_only=True)
 class TeacherUsage:
-    """What one teacher's settled samples took, and what is left for it to do."""
+    """What one teacher's finished samples took, and which samples are left."""
 
     journals: "JournalSummary"
     left: Counter[str] = field(default_factory=Counter)
-    """Samples by domain that are not settled."""
+    """Samples by domain that are not done."""
     done: int = 0
     moments: dict[str, dict[str, Moments]] = field(default_factory=lambda: {name: {} for name in QUANTITIES})
-    """Of every quantity by domain, for the samples that are settled."""
+    """Of every quantity by domain, for the samples that are done."""
 
     def add(self, domain: str, traces: int, prompt: int, output: int) -> None:
         self.done += 1
@@ -93,7 +93,7 @@ class TeacherUsage:
             self.moments[name].setdefault(domain, Moments()).add(value)
 
     def expected(self, quantity: str) -> Amount:
-        """What the samples that are left will take. Needs at least one settled sample."""
+        """What the samples that are left will take. Needs at least one sample that is done."""
         return extrapolate(self.moments[quantity], self.left)
 
 
@@ -184,7 +184,7 @@ def _merge_spans(spans: Sequence[tuple[float, float]]) -> Iterator[tuple[float, 
 
 
 def sample_usage(policy: TeacherPolicy, index: TraceIndex, sample: Sample) -> tuple[int, int, int] | None:
-    """Traces, prompt tokens and output tokens that a sample took of a teacher; None while it is not settled."""
+    """Traces, prompt tokens and output tokens that a sample took of a teacher; None while it is not done."""
     state = policy.state_of(sample)
     if not state.done:
         return None

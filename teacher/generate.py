@@ -25,7 +25,7 @@ from distill.recipe.teachers import Teacher
 from distill.types import Outcome, ProgressCallback, unwatched
 from teacher.engines.connect import EngineSettings, connect, engine_settings
 from teacher.engines.outage import Dependency, Failure, Say
-from teacher.engines.provenance import noted, require_same
+from teacher.engines.provenance import record_engine, require_same_options
 from teacher.messages.completion import Completion, EngineInfo
 from teacher.messages.request import Model, Request
 from teacher.progress import GenerateProgress, announce
@@ -86,7 +86,7 @@ def generate(
     started = time.monotonic()
     with locked(Path(run)):
         for teacher in recipe.teachers:
-            require_same(folder / teacher.name, teacher)
+            require_same_options(folder / teacher.name, teacher)
         earlier = None if fresh else finished(folder, fields, remedy=REMEDY)
         inputs = question_plan.plan_inputs(recipe, folder, fields, limit)
         if fresh or not question_plan.is_current(folder, inputs):
@@ -301,7 +301,7 @@ class _Writer:
 
     def __init__(self, stage: _Stage, job: _Job, served: EngineInfo) -> None:
         self.job = job
-        self._served = noted(job.index.folder, served)
+        self._served = record_engine(job.index.folder, served)
         self._progress = stage.progress
         self._skipped = job.queue.skipped
         (stage.plan.folder / MANIFEST).unlink(missing_ok=True)

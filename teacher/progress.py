@@ -1,4 +1,4 @@
-"""What a running `generate` tells whoever watches it: rate, requests in flight, outcomes so far, cost."""
+"""The progress reports of a running `generate`: rate, requests in flight, outcomes so far, cost."""
 
 import time
 from collections import Counter
@@ -12,7 +12,7 @@ _REPORT_INTERVAL_S = 0.25
 
 
 def announce(on_progress: ProgressCallback, activity: str) -> None:
-    """Say what is going on before it is known how many traces there will be."""
+    """Report an activity before the number of traces is known."""
     on_progress(Progress(stage="generate", done=0, total=1, unit="traces", facts={"now": activity}))
 
 
@@ -38,7 +38,7 @@ class GenerateProgress:
         self._in_flight.append(in_flight)
 
     def note(self, activity: str) -> None:
-        """Say what is going on while no trace can come: a server is starting."""
+        """Report an activity during which no trace can come, such as the start of a server."""
         self._now = activity
         self._report()
 

@@ -92,7 +92,7 @@ def check_vllm(context: CheckContext) -> Iterator[CheckResult]:
     if recipe.eval.engine != "vllm":
         return
     try:
-        export_server.server_of(recipe, probe=False)
+        export_server.find_server(recipe, probe=False)
         yield fine("eval.engine", "there is a program to serve students with")
     except DistillError as error:
         yield problem("eval.engine", str(error), 'set eval.engine = "embedded", or install vLLM')

@@ -137,9 +137,9 @@ def export_student(
     recipe = load(run / RECIPE)
     server = None
     if prompts is not None:
-        from teacher.engines.vllm.export_server import server_of
+        from teacher.engines.vllm.export_server import find_server
 
-        server = server_of(recipe)
+        server = find_server(recipe)
     lines = []
     for form in forms:
         folder = out if len(forms) == 1 else out / form
@@ -159,14 +159,14 @@ def export_student(
 
 def _verified(recipe: Recipe, run: Path, folder: Path, stage: str, server: "Server", prompts: int) -> str:
     from student.export.verify import REPORT, verify
-    from teacher.engines.vllm.export_server import serving
+    from teacher.engines.vllm.export_server import serve_export
 
     with watch() as on_progress:
         report = verify(
             recipe,
             run,
             folder,
-            partial(serving, server=server),
+            partial(serve_export, server=server),
             stage=stage,
             prompts=prompts,
             on_progress=on_progress,
@@ -240,15 +240,15 @@ def ablate_recipe(
 
 
 def _vllm(recipe: Recipe) -> "Serve":
-    from teacher.engines.vllm.export_server import server_of, serving
+    from teacher.engines.vllm.export_server import find_server, serve_export
 
-    return partial(serving, server=server_of(recipe))
+    return partial(serve_export, server=find_server(recipe))
 
 
 def _connect(name: str, student: "AnyStudent", **limits: int) -> "AbstractContextManager[RemoteStudent]":
-    from teacher.engines.http.remote_student import attached
+    from teacher.engines.http.remote_student import connect_student
 
-    return attached(name, student, **limits)
+    return connect_student(name, student, **limits)
 
 
 def all_stages(recipe: Recipe, run: Path) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from distill.recipe.effects import RecipeKey, key_values
 from distill.recipe.recipe import Recipe
 from distill.recipe.stages import Stage, is_traces, start_of
-from teacher.engines.vllm.vllm_options import deciding
+from teacher.engines.vllm.vllm_options import answer_options
 
 ASKED = "questions"
 """The source that teachers are asked about."""
@@ -153,7 +153,7 @@ def _engines(recipe: Recipe, name: str) -> Iterator[str]:
         if teacher.name == name and teacher.managed:
             server = teacher.server
             options = [f"--{name.lstrip('-')}={value}" for name, value in server.arguments.items()]
-            yield repr(deciding([*server.command, *options, *server.extra]))
+            yield repr(answer_options([*server.command, *options, *server.extra]))
 
 
 def _signals(path: str, both: tuple[Recipe, Recipe]) -> Iterator[str]:

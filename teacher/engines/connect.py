@@ -114,8 +114,8 @@ def engine_of(settings: EngineSettings) -> Engine:
 def engine_class(teacher: Teacher) -> type[Engine]:
     """The class of a teacher's engine."""
     module, name = teacher.capabilities.engine.split(":")
-    found: type[Engine] = getattr(import_module(module), name)
-    return found
+    engine: type[Engine] = getattr(import_module(module), name)
+    return engine
 
 
 @asynccontextmanager
@@ -151,12 +151,12 @@ class ReadyRequests:
         self._get = get
         self._next: asyncio.Task[Request | None] | None = None
 
-    async def window(self, most: int) -> list[Request]:
+    async def window(self, max_requests: int) -> list[Request]:
         """At least one request, once there is one, and at most `most`; none when there will be no more."""
-        taken: list[Request] = []
-        while len(taken) < most:
+        requests: list[Request] = []
+        while len(requests) < max_requests:
             task = self._next = self._next or asyncio.ensure_future(self._get())
-            if taken:
+            if requests:
                 await asyncio.sleep(0)
                 if not task.done():
                     break  # it is the first one of the next window
@@ -164,8 +164,8 @@ class ReadyRequests:
             if request is None:
                 break
             self._next = None
-            taken.append(request)
-        return taken
+            requests.append(request)
+        return requests
 
     def close(self) -> None:
         """Wait for no request any more."""

@@ -21,7 +21,7 @@ from teacher.engines.outage import Dependency, Failure, Say
 _FOLDERS = 4096
 _CONTROLS = 3
 _LISTED = 50
-_PAUSE_S = (0.25, 10.0)
+_RETRY_S = (0.25, 10.0)
 """Between two looks at a folder that is away: at first, and later."""
 
 
@@ -46,7 +46,7 @@ class Folders:
     def read(self, ref: ImageRef) -> bytes:
         """The bytes of an image. Raises ImageError."""
         data = images.read_bytes(ref)
-        name = _place(ref)
+        name = _container(ref)
         known = self._known.get(name, ())
         if ref not in known:
             # Replaced, not changed: another thread may be reading it.
@@ -55,31 +55,31 @@ class Folders:
                 self._known.popitem(last=False)
         return data
 
-    def away(self, ref: ImageRef, error: ImageError) -> float:
+    def retry_wait_s(self, ref: ImageRef, error: ImageError) -> float:
         """Seconds until an image is read again because its folder is away; 0 when only the image is at fault.
 
         Raises CircuitOpen when the folder has been away for too long.
         """
-        name = _place(ref)
+        name = _container(ref)
         controls = [control for control in self._known.get(name, ()) if control != ref]
         if any(map(_readable, controls)) or (not controls and _has_neighbour(ref)):
             self._away.pop(name, None)
-            return _PAUSE_S[0] if _readable(ref) else 0.0
+            return _RETRY_S[0] if _readable(ref) else 0.0
         folder = self._away.get(name)
         if folder is None:
             folder = self._away[name] = Dependency(f"the images in {name}")
         folder.failed(name, Failure("image", f"{error.reason}: {error}"))
         folder.wait(self._patience_s, self._say, idle=True)
-        return min(folder.pause_s(*_PAUSE_S), max(_PAUSE_S[0], self._patience_s / 4))
+        return min(folder.pause_s(*_RETRY_S), max(_RETRY_S[0], self._patience_s / 4))
 
     def wait(self, ref: ImageRef, error: ImageError) -> bool:
         """Wait until an image is to be read again; False when only the image is at fault. Raises CircuitOpen."""
-        seconds = self.away(ref, error)
+        seconds = self.retry_wait_s(ref, error)
         time.sleep(seconds)
         return seconds > 0
 
 
-def _place(ref: ImageRef) -> str:
+def _container(ref: ImageRef) -> str:
     return ref.path if ref.column else str(Path(ref.path).parent)
 
 
@@ -95,16 +95,18 @@ def _has_neighbour(ref: ImageRef) -> bool:
     """Whether another file of its kind in the same folder can be read."""
     if ref.column:
         return False
-    own = Path(ref.path)
+    path_of_image = Path(ref.path)
     try:
-        names = bounded(partial(_listed, own.parent))
+        names = bounded(partial(_list_paths, path_of_image.parent))
     except OSError:
         return False
-    others = (path for path in map(Path, names) if path.suffix == own.suffix and path.name != own.name)
+    others = (
+        path for path in map(Path, names) if path.suffix == path_of_image.suffix and path.name != path_of_image.name
+    )
     return any(map(_has_bytes, others))
 
 
-def _listed(folder: Path) -> list[str]:
+def _list_paths(folder: Path) -> list[str]:
     with os.scandir(folder) as entries:
         return [entry.path for entry in islice(entries, _LISTED)]
 

@@ -2,7 +2,7 @@
 
 A server on this machine may be allowed to read files (`vllm serve --allowed-local-media-path`). Whether one that the
 run did not start may is found out by the first answers. Only files that need no conversion go by path. What is sent
-inside a request has no EXIF or other metadata: whose server it is, a tunnel hides, so no server gets them.
+inside a request has no EXIF or other metadata, because a tunnel may hide whose server it is.
 vLLM also gets a name for each image, so that it need not digest the pixels again for every question about it.
 An image whose file has changed since it was read is read again: no answer is about other bytes than its trace says.
 """
@@ -136,7 +136,7 @@ class ImageParts:
         if self._ready.get(name) is not task:
             return
         if task.cancelled() or task.exception() is not None:
-            del self._ready[name]  # the next one who asks reads it again
+            del self._ready[name]  # the next request reads it again
             self._files.pop(name, None)
             return
         self._weights[name] = _ENTRY_BYTES + len(task.result())

@@ -1,9 +1,10 @@
-"""Whose fault a failure is: a row's own, or that of something which many rows need.
+"""Decides whether a failure is caused by one row, or by something that many rows need.
 
-A row is guilty only when it alone fails while others pass. So a failure is a suspicion first. The row is tried again,
-and its next failure counts only when another row has passed in between; enough of them, with a pass of another row
-after the last one, prove the row guilty. How many are enough depends on how many other rows fail in the same way.
-What is not proven is an outage: it is waited for, then the run stops, and nothing is written about rows that wait.
+A row is blamed only when it alone fails while others pass. So a first failure proves nothing. The row is tried again,
+and its next failure counts only when another row has passed in between. Enough such failures, with a pass of another
+row after the last one, prove that the row is the cause. How many are enough depends on how many other rows fail in the
+same way. Every other failure is an outage: the client waits, then stops the run, and writes nothing about the rows
+that wait.
 
 Decides from the failures and successes that it is given. It sends nothing and reads nothing.
 """
@@ -17,11 +18,11 @@ from distill.errors import CircuitOpen
 
 RECENT = 100
 """Rows whose first try says how often rows fail at the moment."""
-DOUBT = 1e-4
-"""A row is guilty when a row without fault would fail as often as it did with at most this probability."""
-MOST_TRIES = 10
-_STRIKES = 3
-"""So many rows that fail one after the other, and none that passes: it is not the rows."""
+FALSE_BLAME_PROBABILITY = 1e-4
+"""A row is blamed when a sound row would fail as often with at most this probability."""
+MAX_TRIES = 10
+_FAILING_ROWS = 3
+"""After so many different failing rows without a pass, the dependency counts as down."""
 _UNPROVEN_REFUSAL_S = 30.0
 """A refusal of what the request says is waited for so long at most where no request has ever passed: waiting does not
 cure it."""
@@ -35,7 +36,7 @@ class Failure(Exception):
     def __init__(
         self, reason: str, detail: str, *, kind: str = "", tries: int = 2, wait_s: float | None = None
     ) -> None:
-        """`kind`: failures of one kind are alike. `tries`: failures that prove a row guilty at least. `wait_s`: the
+        """`kind`: failures of one kind are alike. `tries`: the least number of failures that prove a row to be the cause. `wait_s`: the
         server asks to wait so long."""
         super().__init__(f"{reason}: {detail}")
         self.reason = reason
@@ -58,17 +59,17 @@ REFUSED = "refused_request"
 
 
 class Dependency:
-    """What many rows need: the servers of a teacher, or a folder of images. Who passed, who failed, since when."""
+    """What many rows need: the servers of a teacher, or a folder of images. Which rows passed and failed, and since when it fails."""
 
     def __init__(self, name: str, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.name = name
         self.passes = 0
-        self.why: Failure | None = None
+        self.last_failure: Failure | None = None
         self._clock = clock
         self._failing_since: float | None = None
-        self._strikes: set[str] = set()
+        self._failing_rows: set[str] = set()
         self._first_tries: OrderedDict[str, str] = OrderedDict()
-        self._said = False
+        self._reported = False
 
     def passed(self, row: str) -> None:
         """A row, or a control, got what it needs."""
@@ -81,16 +82,16 @@ class Dependency:
     def failed(self, row: str, failure: Failure) -> None:
         if self._failing_since is None:
             self._failing_since = self._clock()
-        self.why = failure
-        self._strikes.add(row)
+        self.last_failure = failure
+        self._failing_rows.add(row)
         if row not in self._first_tries:
             self._note(row, failure.kind)
 
     def recovered(self) -> None:
         """It is there again, although no row has passed yet."""
         self._failing_since = None
-        self._strikes.clear()
-        self._said = False
+        self._failing_rows.clear()
+        self._reported = False
 
     def _note(self, row: str, kind: str) -> None:
         self._first_tries[row] = kind
@@ -98,14 +99,14 @@ class Dependency:
             self._first_tries.popitem(last=False)
 
     @property
-    def out(self) -> bool:
-        """Whether it fails for everybody, as far as is known."""
-        return len(self._strikes) >= _STRIKES
+    def is_down(self) -> bool:
+        """Whether it fails for all rows, as far as is known."""
+        return len(self._failing_rows) >= _FAILING_ROWS
 
     @property
-    def strikes(self) -> int:
+    def failing_rows(self) -> int:
         """Rows and controls that failed since the last pass."""
-        return len(self._strikes)
+        return len(self._failing_rows)
 
     def pause_s(self, first_s: float, longest_s: float) -> float:
         """Seconds until the next look at something that fails: the longer it has failed, the more."""
@@ -117,43 +118,47 @@ class Dependency:
         return 0.0 if self._failing_since is None else self._clock() - self._failing_since
 
     def tries_needed(self, row: str, failure: Failure) -> int:
-        """Failures that prove a row guilty: more where other rows fail at first, too."""
+        """Failures that prove a row to be the cause; more of them if other rows also fail at their first try."""
         others = [kind for other, kind in self._first_tries.items() if other != row]
         share = others.count(failure.kind) / len(others) if others else 0.0
         if not share:
             return failure.tries
-        by_share = math.ceil(math.log(DOUBT) / math.log(min(share, 0.99)))
-        return max(failure.tries, min(by_share, MOST_TRIES))
+        by_share = math.ceil(math.log(FALSE_BLAME_PROBABILITY) / math.log(min(share, 0.99)))
+        return max(failure.tries, min(by_share, MAX_TRIES))
 
-    def convict(self, row: str) -> None:
-        """A row is guilty: its failures say nothing about the others."""
+    def blame(self, row: str) -> None:
+        """Record that a row itself is the cause: its failures say nothing about other rows."""
         self._first_tries.pop(row, None)
-        self._strikes.discard(row)
+        self._failing_rows.discard(row)
 
     def wait(self, patience_s: float, say: Say, *, idle: bool) -> None:
-        """Say once what is waited for. Raises CircuitOpen when that has lasted for `patience_s`.
+        """Report once what the run waits for. Raises CircuitOpen when that has lasted for `patience_s`.
 
         `idle`: nothing else is under way that may still pass. One row that fails while others are under way is no
         outage.
         """
-        if self._failing_since is None or self.why is None or not (self.out or idle or self.strikes > 1):
+        if (
+            self._failing_since is None
+            or self.last_failure is None
+            or not (self.is_down or idle or self.failing_rows > 1)
+        ):
             return
-        if self.why.of_the_request and not self.passes:
+        if self.last_failure.of_the_request and not self.passes:
             patience_s = min(patience_s, _UNPROVEN_REFUSAL_S)
         waited_s = self.failing_s
         if waited_s >= patience_s:
             raise CircuitOpen(
-                f"{self.name}: nothing has passed for {_shown(waited_s)} (generate.patience_s = {patience_s:g}); "
-                f"the last failure: {self.why}\n"
+                f"{self.name}: nothing has passed for {_format_seconds(waited_s)} (generate.patience_s = "
+                f"{patience_s:g}); the last failure: {self.last_failure}\n"
                 "no row is blamed for it and finished traces are kept: repair it, then run the same command again"
             )
-        if not self._said and (self.out or idle):
-            self._said = True
-            say(f"waiting for {self.name}, for {_shown(patience_s)} at most: {self.why}")
+        if not self._reported and (self.is_down or idle):
+            self._reported = True
+            say(f"waiting for {self.name}, for {_format_seconds(patience_s)} at most: {self.last_failure}")
 
 
-class Suspicion:
-    """What speaks against one row at one dependency."""
+class RowFailures:
+    """The failures of one row at one dependency."""
 
     def __init__(self, row: str) -> None:
         self.row = row
@@ -169,16 +174,16 @@ class Suspicion:
             self.failures += 1
         self._passes = dependency.passes
 
-    def open(self, dependency: Dependency) -> bool:
+    def no_other_passed(self, dependency: Dependency) -> bool:
         """Whether no other row has passed since the last failure."""
         return dependency.passes == self._passes
 
-    def enough(self, dependency: Dependency, failure: Failure) -> bool:
+    def has_enough(self, dependency: Dependency, failure: Failure) -> bool:
         return self.failures >= dependency.tries_needed(self.row, failure)
 
     def proven(self, dependency: Dependency, failure: Failure) -> bool:
-        return not self.open(dependency) and self.enough(dependency, failure)
+        return not self.no_other_passed(dependency) and self.has_enough(dependency, failure)
 
 
-def _shown(seconds: float) -> str:
+def _format_seconds(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds >= 120 else f"{seconds:.0f} s"

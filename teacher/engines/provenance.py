@@ -18,21 +18,21 @@ from distill.artifacts.layout import part_paths
 from distill.artifacts.manifest import canonical
 from distill.errors import DataError, StaleError
 from distill.recipe.teachers import Teacher
-from teacher.engines.vllm.vllm_options import deciding, render
+from teacher.engines.vllm.vllm_options import answer_options, render
 from teacher.messages.completion import EngineInfo
 
 ENGINES = "engine.json"
 _KEY = "facts"
 
 
-def noted(folder: Path, served: EngineInfo) -> EngineInfo:
+def record_engine(folder: Path, served: EngineInfo) -> EngineInfo:
     """The engine as its traces name it, once what is known of it is in the teacher's folder."""
     if not served.facts:
         return served
     facts = {**served.engine, "model": served.model, **served.facts}
     key = hashlib.sha256(canonical(facts)).hexdigest()[:12]
     try:
-        known = read(folder)
+        known = read_engines(folder)
     except DataError:
         (folder / ENGINES).replace(side_file(folder / ENGINES))
         known = {}
@@ -41,32 +41,32 @@ def noted(folder: Path, served: EngineInfo) -> EngineInfo:
     return replace(served, engine={**served.engine, _KEY: key})
 
 
-def require_same(folder: Path, teacher: Teacher) -> None:
+def require_same_options(folder: Path, teacher: Teacher) -> None:
     """Raises StaleError when a teacher's traces came from servers whose options make them answer otherwise than now.
 
     Trace ids do not cover how a server is started, so its traces would be taken for those of the new options.
     """
     if not teacher.managed:
         return
-    commands = [facts["command"] for facts in read(folder).values() if "command" in facts]
+    commands = [facts["command"] for facts in read_engines(folder).values() if "command" in facts]
     if not commands or not any(path.stat().st_size for path in part_paths(folder, ".jsonl")):
         return
     server = teacher.server
-    now = deciding([*server.command, *render(server), *server.extra])
-    known = [deciding(command) for command in commands]
+    now = answer_options([*server.command, *render(server), *server.extra])
+    known = [answer_options(command) for command in commands]
     if now not in known:
         raise StaleError(
-            f"{folder} holds traces of a server with {_options(known[-1])}; teachers.{teacher.name}.server has "
-            f"{_options(now)}, which answers otherwise. Set the options back, choose another --run, or move the "
+            f"{folder} holds traces of a server with {_format_options(known[-1])}; "
+            f"teachers.{teacher.name}.server has {_format_options(now)}, which answers otherwise. Set the options back, choose another --run, or move the "
             "folder away to have its questions answered anew"
         )
 
 
-def _options(found: dict[str, list[str]]) -> str:
-    return " ".join(" ".join([f"--{name}", *values]) for name, values in found.items()) or "none of these options"
+def _format_options(options: dict[str, list[str]]) -> str:
+    return " ".join(" ".join([f"--{name}", *values]) for name, values in options.items()) or "none of these options"
 
 
-def read(folder: Path) -> dict[str, dict[str, Any]]:
+def read_engines(folder: Path) -> dict[str, dict[str, Any]]:
     """The engines of a teacher by key. Raises DataError."""
     try:
         known: dict[str, dict[str, Any]] = orjson.loads((folder / ENGINES).read_bytes())

@@ -1,7 +1,7 @@
 """The stream of one teacher's requests: from the source as they are needed, and from what finished traces lead to.
 
 Holds the samples under way and a bounded window of those to come, never the whole source. A teacher that comes after
-another one waits for each of its samples until the other has settled it; both draw from the source in step.
+another one waits for each of its samples until the other is done with it; both read the source in step.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ class RequestQueue:
     def __init__(
         self, policy: TeacherPolicy, samples: Iterator[Sample], upstream: "RequestQueue | None" = None
     ) -> None:
-        """`before` is the feed of the teacher that this one comes after, while that one is at work, too."""
+        """`upstream` is the queue of the teacher that this one comes after, while that teacher works, too."""
         self.policy = policy
         self.skipped = 0
         """Traces saved by stopping early."""
@@ -68,7 +68,7 @@ class RequestQueue:
             await self._changed.wait()
 
     def done(self, request: Request, record: dict[str, Any]) -> None:
-        """Take note that a request's trace is in the ledger."""
+        """Record that the trace of a request is in the index."""
         usage = record["usage"]
         self._lengths.add(request.sample, usage["reasoning"] + usage["answer"])
         self._asked.discard(request.id)
@@ -76,7 +76,7 @@ class RequestQueue:
         self._changed.set()
 
     def close(self) -> None:
-        """Say that this teacher does nothing more in this round, so that no other teacher waits for it."""
+        """End this teacher's work in this round, so that no other teacher waits for it."""
         self._closed = True
         for dependent in self._dependents:
             dependent._release()
@@ -100,7 +100,7 @@ class RequestQueue:
             self._held[sample.id] = sample
 
     def _queue_open(self, sample_policy: SamplingPolicy, *, first: bool) -> None:
-        """Queue what is open of a sample now, or let it go when it is settled."""
+        """Queue the open requests of a sample, or drop the sample when it is done."""
         state = sample_policy.state_of(self.policy.status_of)
         sample = sample_policy.sample
         if state.done:

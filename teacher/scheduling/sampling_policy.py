@@ -1,8 +1,8 @@
-"""What is still wanted of one teacher for one sample, given what has been finished: the policies of `generate`.
+"""Decides which requests one teacher still needs for one sample, from the finished traces: the policies of `generate`.
 
-Here live adaptive sampling, the attempts that follow a bad outcome, escalation and chained teachers. Everything is a
-pure function of the recipe, the sample and the finished traces, so a run that was killed wants exactly what an
-uninterrupted one would have wanted. Asks nobody and writes nothing.
+It covers adaptive sampling, the attempts that follow a bad outcome, escalation and chained teachers. Everything is a
+pure function of the recipe, the sample and the finished traces, so a resumed run sends exactly the
+requests that an uninterrupted run would have sent. Sends and writes nothing itself.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -50,7 +50,7 @@ class FinalAttempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleState:
-    """The state of one teacher's work on one sample. Settled when nothing is open and nobody is waited for."""
+    """The state of one teacher's work on one sample. Done when no request is pending and no upstream teacher is unfinished."""
 
     open: Sequence[Request] = ()
     finals: Sequence[FinalAttempt] = ()
@@ -82,7 +82,7 @@ class TeacherPolicy:
         self._after = after
 
     def sample_policy(self, sample: Sample) -> "SamplingPolicy | None":
-        """What this teacher is to do about a sample; None while another teacher has to finish first."""
+        """This teacher's policy for a sample; None while another teacher has to finish first."""
         if self.teacher not in route(self._rules.teachers, sample):
             return SamplingPolicy(self.author, self._rules, sample, ())
         if self._after is None:
@@ -126,7 +126,7 @@ def _independent_slots(teacher: Teacher) -> Sequence[_Slot]:
 
 
 class SamplingPolicy:
-    """One teacher's work on one sample. Requests are worked out once and remembered."""
+    """One teacher's work on one sample. Each request is made once and kept."""
 
     def __init__(self, author: Author, rules: Rules, sample: Sample, slots: Sequence[_Slot]) -> None:
         self.sample = sample
@@ -136,7 +136,7 @@ class SamplingPolicy:
         self._attempts: dict[int, list[Request]] = {}
 
     def state_of(self, status_of: StatusLookup) -> SampleState:
-        """What is open and what is final, with these traces finished."""
+        """The pending requests and the final attempts, given the finished traces."""
         until = self._author.teacher.until
         if until is None:
             return self._state_of_slots(self._slots, status_of)
@@ -153,7 +153,7 @@ class SamplingPolicy:
 
     @property
     def max_traces(self) -> int:
-        """Traces that may be wanted at most, repeated attempts aside."""
+        """The largest number of traces, without repeated attempts."""
         return len(self._slots)
 
     def _state_of_slots(self, slots: Sequence[_Slot], status_of: StatusLookup) -> SampleState:
@@ -168,7 +168,7 @@ class SamplingPolicy:
         return SampleState(open=opened, finals=finals)
 
     def _open_or_final(self, slot: _Slot, status_of: StatusLookup) -> Request | FinalAttempt:
-        """The attempt at a slot that is to be made, or the final one."""
+        """The next attempt at a slot, or the final one."""
         outcomes = self._rules.outcomes
         attempts = self._attempts.get(slot.k)
         if attempts is None:
@@ -208,7 +208,7 @@ def draft_text(record: Mapping[str, Any]) -> str:
 
 
 def next_attempt(author: Author, outcomes: Outcomes, request: Request, outcome: str) -> Request | None:
-    """The attempt that follows one that ended so; None when that was the last. Never the same request again."""
+    """The attempt that follows an attempt with this outcome; None when it was the last. Never the same request."""
     sampling = request.sampling
     if request.attempt + 1 >= outcomes.attempts:
         return None

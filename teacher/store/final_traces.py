@@ -1,7 +1,7 @@
-"""Which traces count in the end: `plan.parquet`, a row for each that later stages see, and the manifest's counts.
+"""Lists the final traces: `plan.parquet`, one row for each that later stages see, and the manifest's counts.
 
-Which they are depends on how the traces ended, so this comes last; it reads ids and outcomes, no texts that no policy
-asks for.
+This depends on the outcomes of the traces, so it comes last. It reads ids and outcomes, and a text only if a policy
+needs it.
 """
 
 from collections import Counter
@@ -77,7 +77,7 @@ class Tally:
 def teacher_policies(
     recipe: Recipe, models: Mapping[str, Model], indexes: Mapping[str, TraceIndex], *, include_failures: bool
 ) -> dict[str, TeacherPolicy]:
-    """Every teacher of a recipe with what it has finished. `settled`: what once failed counts as finished, too."""
+    """Every teacher of a recipe with what it has finished. `include_failures`: errors of earlier runs count as finished, too."""
     rules = Rules(
         teachers=recipe.teachers,
         outcomes=recipe.generate.outcomes,

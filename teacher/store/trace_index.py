@@ -55,7 +55,7 @@ class TraceIndex:
     damaged: set[Path] = field(default_factory=set)
     """Parts with lines that are no traces."""
     stale: set[Path] = field(default_factory=set)
-    """Parts with doubled ids, or parsed otherwise than the recipe says now."""
+    """Parts with duplicate ids, or written by another parser version or mode."""
     with_errors: set[Path] = field(default_factory=set)
     _done: dict[bytes, bytes] = field(default_factory=dict)
     _files: dict[int, IO[bytes]] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class TraceIndex:
         return Counter(_OUTCOMES[packed[0]] for packed in self._done.values())
 
     def replace_with(self, other: "TraceIndex") -> None:
-        """Take over what another ledger of the same folder holds: the parts have been rewritten."""
+        """Take over what another index of the same folder holds: the parts have been rewritten."""
         self.close()
         for each in fields(self):
             setattr(self, each.name, getattr(other, each.name))

@@ -66,7 +66,7 @@ def _index_part(index: TraceIndex, part: Path, teacher: Teacher) -> None:
 
 
 def rewrite_parts(index: TraceIndex, teacher: Teacher, *, drop_errors: bool) -> None:
-    """Rewrite the spoilt parts, and with `drop_errors` those that hold errors about to be asked again.
+    """Rewrite the stale parts, and with `drop_errors` those that hold errors about to be asked again.
 
     What is damaged goes to the part's side file first.
     """
@@ -195,7 +195,7 @@ class TraceJournal:
     """Appends the traces of one teacher; whole lines, fsynced in groups. The run's lock makes it the only writer.
 
     A thread of its own does the fsyncs, so that neither a busy event loop nor a long step of an embedded model makes
-    a finished trace wait for longer than the flush interval, and a slow disk makes nobody else wait.
+    a finished trace wait for longer than the flush interval, and a slow disk delays nothing else.
     """
 
     def __init__(self, index: TraceIndex, *, flush_interval_s: float) -> None:

@@ -78,8 +78,8 @@ def said(place: Path) -> dict[tuple[str, bool, str], str]:
     export(place / "run", place / "native", stage="lora")
     limits: dict[str, Any] = {"max_new_tokens": 24, "max_pixels": 10_000}
     arguments = {"dtype": "float32", "max-model-len": 512, "limit-mm-per-prompt": {"image": 1}}
-    server = export_server.server_of(load(place / "recipe.toml"))
-    with export_server.serving(place / "native", server=server, arguments=arguments, **limits) as served:
+    server = export_server.find_server(load(place / "recipe.toml"))
+    with export_server.serve_export(place / "native", server=server, arguments=arguments, **limits) as served:
         return evaluated(place, "--student", f"far={served.url}#{export_server.SERVED_NAME}")
 
 

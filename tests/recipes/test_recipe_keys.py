@@ -30,7 +30,7 @@ from filters.signals import registry
 from student import evaluate
 from student.data import rows
 from student.train import stage_fields
-from teacher.engines.vllm.vllm_options import deciding, render
+from teacher.engines.vllm.vllm_options import answer_options, render
 from teacher.messages.request import requests
 from teacher.store import question_plan
 
@@ -105,7 +105,7 @@ def identities(recipe: Recipe, folder: Path) -> dict[str, str]:
 
 
 def deciding_options(teacher: Teacher) -> object:
-    return deciding([*teacher.server.command, *render(teacher.server), *teacher.server.extra])
+    return answer_options([*teacher.server.command, *render(teacher.server), *teacher.server.extra])
 
 
 def recipe_with(folder: Path, key: str, value: Any) -> Recipe:

@@ -4,9 +4,9 @@ import pytest
 
 from distill.recipe.teachers import Teacher
 from distill.types import ImageRef, Sample
-from teacher.engines.http.concurrency import BLIND_START, MOST, START, ConcurrencyLimit
+from teacher.engines.http.concurrency import BLIND_START, MAX_IN_FLIGHT, START, ConcurrencyLimit
 from teacher.engines.http.replicas import Replica, choose
-from teacher.engines.http.server_info import queue
+from teacher.engines.http.server_info import parse_queue
 from teacher.messages.request import Author, Model, Request
 
 METRICS = """\
@@ -24,19 +24,19 @@ vllm:generation_tokens_created{engine="0",model_name="m"} 1.7e9
 
 
 def test_the_queue_is_read_from_vllms_metrics_over_all_its_engines() -> None:
-    assert queue(METRICS) == (22.0, 3.0)
-    assert queue("vllm:num_requests_running 4\nvllm:num_requests_waiting 0\n") == (4.0, 0.0)
-    assert queue("") is None
-    assert queue("other_metric 1\n") is None
+    assert parse_queue(METRICS) == (22.0, 3.0)
+    assert parse_queue("vllm:num_requests_running 4\nvllm:num_requests_waiting 0\n") == (4.0, 0.0)
+    assert parse_queue("") is None
+    assert parse_queue("other_metric 1\n") is None
 
 
-def watched(pace: ConcurrencyLimit, slots: int, looks: int = 40) -> list[int]:
+def watched(limit_of_server: ConcurrencyLimit, slots: int, looks: int = 40) -> list[int]:
     """The limits that a server with so many slots and a queue of any length leads to."""
     limits = []
     for look in range(looks):
-        running = min(slots, pace.limit)
-        pace.saw(running, pace.limit - running, pace.limit, now=look / 4)
-        limits.append(pace.limit)
+        running = min(slots, limit_of_server.limit)
+        limit_of_server.observe_queue(running, limit_of_server.limit - running, limit_of_server.limit, now=look / 4)
+        limits.append(limit_of_server.limit)
     return limits
 
 
@@ -51,74 +51,74 @@ def test_a_large_server_is_filled_within_a_few_looks() -> None:
 
 
 def test_a_queue_while_the_server_still_reads_prompts_lowers_nothing() -> None:
-    pace = ConcurrencyLimit()
+    limit_of_server = ConcurrencyLimit()
     for look, running in enumerate((20, 40, 70, 100)):
-        pace.saw(running, START - running, START, now=look / 4)
-    assert pace.limit == START
+        limit_of_server.observe_queue(running, START - running, START, now=look / 4)
+    assert limit_of_server.limit == START
 
 
 def test_waves_of_prompts_lower_nothing_below_what_the_server_can_work_on() -> None:
-    pace = ConcurrencyLimit()
+    limit_of_server = ConcurrencyLimit()
     for look in range(200):
         running = (
-            min(256, pace.limit) if look % 8 else 100
+            min(256, limit_of_server.limit) if look % 8 else 100
         )  # every two seconds a wave ends and the next is being read
-        pace.saw(running, pace.limit - running, pace.limit, now=look / 4)
-        assert pace.limit >= START
-    assert 256 < pace.limit <= 300
+        limit_of_server.observe_queue(running, limit_of_server.limit - running, limit_of_server.limit, now=look / 4)
+        assert limit_of_server.limit >= START
+    assert 256 < limit_of_server.limit <= 300
 
 
 def test_what_the_server_has_not_even_read_yet_is_not_added_to() -> None:
-    pace = ConcurrencyLimit()
+    limit_of_server = ConcurrencyLimit()
     for look in range(20):
-        pace.saw(running=4, waiting=0, in_flight=pace.limit, now=look)
-    assert pace.limit <= 2 * START + 5
+        limit_of_server.observe_queue(running=4, waiting=0, in_flight=limit_of_server.limit, now=look)
+    assert limit_of_server.limit <= 2 * START + 5
 
 
 def test_places_that_are_not_used_raise_nothing() -> None:
-    pace = ConcurrencyLimit()
+    limit_of_server = ConcurrencyLimit()
     for look in range(20):
-        pace.saw(running=3, waiting=0, in_flight=3, now=look)
-    assert pace.limit == START
+        limit_of_server.observe_queue(running=3, waiting=0, in_flight=3, now=look)
+    assert limit_of_server.limit == START
 
 
 def test_a_cap_holds_and_nothing_goes_below_one() -> None:
     assert max(watched(ConcurrencyLimit(cap=10), 1000)) == 10
     assert ConcurrencyLimit(cap=3).limit == 3
-    pace = ConcurrencyLimit()
+    limit_of_server = ConcurrencyLimit()
     for second in range(100):
-        pace.refused(1, now=10 * second)
-    assert pace.limit == 1
-    assert max(watched(ConcurrencyLimit(), 10**6)) == MOST
+        limit_of_server.refused(1, now=10 * second)
+    assert limit_of_server.limit == 1
+    assert max(watched(ConcurrencyLimit(), 10**6)) == MAX_IN_FLIGHT
 
 
 def test_a_burst_of_refusals_counts_once_and_the_limit_comes_back_later() -> None:
-    pace = ConcurrencyLimit()
+    limit_of_server = ConcurrencyLimit()
     for number in range(50):
-        pace.refused(START, now=1 + number / 1000)
-    lowered = pace.limit
+        limit_of_server.refused(START, now=1 + number / 1000)
+    lowered = limit_of_server.limit
     assert lowered == round(0.7 * START)
-    pace.saw(lowered, 0, lowered, now=1.5)
-    assert pace.limit == lowered
-    pace.saw(lowered, 0, lowered, now=4.0)
-    assert pace.limit > lowered
+    limit_of_server.observe_queue(lowered, 0, lowered, now=1.5)
+    assert limit_of_server.limit == lowered
+    limit_of_server.observe_queue(lowered, 0, lowered, now=4.0)
+    assert limit_of_server.limit > lowered
 
 
-def blind(pace: ConcurrencyLimit, slots: int, seconds: float, *, slower: float = 0.0) -> int:
+def blind(limit_of_server: ConcurrencyLimit, slots: int, seconds: float, *, slower: float = 0.0) -> int:
     """The limit after some time with a server that shows nothing: `slots` at once, each request taking a second.
 
     `slower`: what every request beyond the slots costs all of them.
     """
     now, due = 0.0, 0.0
     while now < seconds:
-        busy = min(slots, pace.limit)
-        rate = busy / (1 + slower * max(0, pace.limit - slots))
+        busy = min(slots, limit_of_server.limit)
+        rate = busy / (1 + slower * max(0, limit_of_server.limit - slots))
         now += 0.05
         due += rate * 0.05
         while due >= 1:
-            pace.completed(pace.limit, now)
+            limit_of_server.completed(limit_of_server.limit, now)
             due -= 1
-    return pace.limit
+    return limit_of_server.limit
 
 
 @pytest.mark.parametrize("slots", [64, 200, 500])

@@ -211,7 +211,7 @@ def test_draws_follow_the_distribution_that_transformers_warpers_define(settings
             expected = warper(values[key])(None, expected)
     shares = expected.softmax(-1)[0]
     count = 20_000
-    sampler = Sampler(Sampling(**values), rows(count), most=1, vocabulary=6)
+    sampler = Sampler(Sampling(**values), rows(count), max_new_tokens=1, vocabulary=6)
     drawn = torch.bincount(sampler.pick(logits.expand(count, -1)), minlength=6) / count
     assert torch.equal(drawn > 0, shares > 0)
     assert (drawn - shares).abs().max() < 0.015
@@ -223,14 +223,14 @@ def test_the_repetition_penalty_equals_that_of_transformers() -> None:
     logits = torch.randn(5, 9, generator=torch.Generator().manual_seed(0))
     seen = torch.randint(0, 9, (5, 4), generator=torch.Generator().manual_seed(1))
     expected = RepetitionPenaltyLogitsProcessor(1.7)(seen, logits).argmax(-1)
-    sampler = Sampler(Sampling(temperature=0.0, repetition_penalty=1.7), rows(5), most=1, vocabulary=9)
+    sampler = Sampler(Sampling(temperature=0.0, repetition_penalty=1.7), rows(5), max_new_tokens=1, vocabulary=9)
     sampler.see(seen[:, :3])
     sampler.see(seen[:, 3:])
     assert torch.equal(sampler.pick(logits), expected)
 
 
 def test_padding_is_not_penalised() -> None:
-    sampler = Sampler(Sampling(temperature=0.0, repetition_penalty=100.0), rows(1), most=1, vocabulary=3)
+    sampler = Sampler(Sampling(temperature=0.0, repetition_penalty=100.0), rows(1), max_new_tokens=1, vocabulary=3)
     sampler.see(torch.tensor([[2, 2, 1]]), torch.tensor([[0, 0, 1]]))
     assert sampler.pick(torch.tensor([[0.1, 0.2, 0.3]])).tolist() == [2]
 

@@ -80,14 +80,14 @@ def program(folder: Path, name: str) -> Path:
 
 def test_questions_with_their_pictures_are_asked_greedily(fake: Server, tmp_path: Path) -> None:
     asked = [sample(tmp_path, "?" * length) for length in range(1, 41)]
-    with export_server.serving(tmp_path / "model", server=fake, **WANTED) as server:
+    with export_server.serve_export(tmp_path / "model", server=fake, **WANTED) as server:
         assert server.engine == "vllm 9.9"
         assert [prompt for prompt, _ in server.ask(asked)] == [[1, length, 7, 0] for length in range(1, 41)]
 
 
 def test_a_refused_question_is_an_error_with_what_the_server_said(fake: Server, tmp_path: Path) -> None:
     with (
-        export_server.serving(tmp_path / "model", server=fake, **WANTED) as server,
+        export_server.serve_export(tmp_path / "model", server=fake, **WANTED) as server,
         pytest.raises(TeacherError, match=r"refused 1: HTTP 400: .*not this one.*\s+its log: .*server-0.log"),
     ):
         server.ask([sample(tmp_path, "refuse")])
@@ -97,7 +97,7 @@ def test_a_server_that_does_not_start_is_an_error_about_the_export_with_its_log(
     wanted = {**WANTED, "arguments": {"dtype": "float16"}}
     with (
         pytest.raises(TeacherError) as caught,
-        export_server.serving(tmp_path / "model", server=fake, **wanted),
+        export_server.serve_export(tmp_path / "model", server=fake, **wanted),
     ):
         pass
     message = str(caught.value)
@@ -108,7 +108,7 @@ def test_a_server_that_does_not_start_is_an_error_about_the_export_with_its_log(
 def test_the_interpreter_in_the_environment_comes_first(tmp_path: Path) -> None:
     recipe = Recipe(teachers=(Teacher(name="one", model="m", server=Server(command=("elsewhere", "serve"))),))
     with environment(**{export_server.PYTHON: str(program(tmp_path, "python"))}):
-        server = export_server.server_of(recipe)
+        server = export_server.find_server(recipe)
     assert server.command == (str(tmp_path / "python"), "-m", "vllm.entrypoints.openai.api_server")
     assert server.environment["HF_HUB_OFFLINE"] == "1"
 
@@ -119,7 +119,7 @@ def test_else_the_vllm_of_a_teacher_is_taken_without_that_teachers_options(tmp_p
     attached = Teacher(name="two", model="m", base_url="http://127.0.0.1:1/v1")
     recipe = Recipe(teachers=(attached, Teacher(name="one", model="m", server=mine)))
     with environment():
-        server = export_server.server_of(recipe)
+        server = export_server.find_server(recipe)
     assert server.command == command
     assert server.environment["A"] == "1" and not server.arguments and not server.gpus
 
@@ -127,12 +127,12 @@ def test_else_the_vllm_of_a_teacher_is_taken_without_that_teachers_options(tmp_p
 def test_without_any_vllm_the_message_says_how_to_name_one(tmp_path: Path) -> None:
     unfound = r"no program 'vllm'.*DISTILL_VLLM_PYTHON="
     with environment(PATH=str(tmp_path)), pytest.raises(RecipeError, match=unfound):
-        export_server.server_of(Recipe())
+        export_server.find_server(Recipe())
     with (
         environment(**{export_server.PYTHON: sys.executable}),
         pytest.raises(RecipeError, match="has no vllm package"),
     ):
-        export_server.server_of(Recipe())
+        export_server.find_server(Recipe())
 
 
 def test_what_the_image_library_of_a_cpu_needs_is_declared_to_the_server_only_where_it_is_missing(
@@ -140,12 +140,14 @@ def test_what_the_image_library_of_a_cpu_needs_is_declared_to_the_server_only_wh
 ) -> None:
     found, command = {"vllm": True, "broken_torchvision": True, "gpu": False}, (sys.executable, "-m", "vllm")
     monkeypatch.setattr(export_server, "_probe", lambda *_: found)
-    fitted = export_server._fitted(Server(command=command, environment={"PYTHONPATH": "mine"}), tmp_path, {})
+    fitted = export_server._server_for_machine(
+        Server(command=command, environment={"PYTHONPATH": "mine"}), tmp_path, {}
+    )
     assert fitted.environment["PYTHONPATH"] == f"{tmp_path}{os.pathsep}mine"
     assert "nms" in (tmp_path / "sitecustomize.py").read_text()
     assert fitted.environment["VLLM_CPU_KVCACHE_SPACE"] == "1"
     found.update(broken_torchvision=False, gpu=True)
-    assert export_server._fitted(Server(command=command), tmp_path, {}).environment == {}
+    assert export_server._server_for_machine(Server(command=command), tmp_path, {}).environment == {}
 
 
 def test_bodies_state_every_sampling_value(tmp_path: Path) -> None:

@@ -23,8 +23,8 @@ from distill.artifacts.manifest import Manifest
 from distill.data.images import sha256
 from distill.errors import CircuitOpen, TeacherError
 from distill.types import ImageRef
-from teacher.engines.http.server_info import proxy_of, queue, same_model
-from teacher.engines.outage import Dependency, Failure, Suspicion
+from teacher.engines.http.server_info import parse_queue, proxy_of, same_model
+from teacher.engines.outage import Dependency, Failure, RowFailures
 from teacher.generate import generate
 from teacher.messages.completion import Completion
 
@@ -52,7 +52,7 @@ def after(seconds: float, change: Callable[[], Any]) -> Iterator[None]:
 
 
 def test_a_row_is_guilty_only_after_others_have_passed_between_its_failures_and_after_the_last() -> None:
-    servers, row, failure = Dependency("s"), Suspicion("row"), Failure("x", "", tries=2)
+    servers, row, failure = Dependency("s"), RowFailures("row"), Failure("x", "", tries=2)
     row.failed(servers, failure)
     row.failed(servers, failure)
     row.failed(servers, failure)
@@ -75,7 +75,7 @@ def test_the_more_rows_fail_alike_the_more_failures_prove_one_guilty() -> None:
     assert servers.tries_needed("row", failure) == 9
     assert servers.tries_needed("row", Failure("y", "", tries=2)) == 2
     for number in range(25):
-        servers.convict(f"bad {number}")
+        servers.blame(f"bad {number}")
     assert servers.tries_needed("row", failure) == 2
 
 
@@ -395,9 +395,9 @@ def test_numbers_that_cannot_be_true_are_left_out_and_counted(world: World) -> N
 
 def test_a_queue_of_nonsense_is_none() -> None:
     text = "vllm:num_requests_running {}\nvllm:num_requests_waiting 3\n"
-    assert queue(text.format("7")) == (7.0, 3.0)
+    assert parse_queue(text.format("7")) == (7.0, 3.0)
     for nonsense in ("NaN", "-1", "+Inf", "1e300"):
-        assert queue(text.format(nonsense)) is None
+        assert parse_queue(text.format(nonsense)) is None
 
 
 # --- the end ----------------------------------------------------------------------------------------------------

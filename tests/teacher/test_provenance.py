@@ -15,8 +15,8 @@ from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
 from distill.recipe.teachers import Teacher
 from distill.types import Sample
-from teacher.engines.http.chat_protocol import completion
-from teacher.engines.provenance import ENGINES, noted, read
+from teacher.engines.http.chat_protocol import parse_completion
+from teacher.engines.provenance import ENGINES, read_engines, record_engine
 from teacher.generate import generate
 from teacher.messages.completion import Completion, EngineInfo
 from teacher.messages.request import Model, requests
@@ -33,7 +33,7 @@ def generated(folder: Path, teacher: str, rows: int = 3) -> tuple[list[dict[str,
     )
     generate(load(folder / "recipe.toml"), folder / "run")
     place = folder / "run" / "generate" / "t"
-    return [record for part in place.glob("part-*") for record in read_jsonl(part)], read(place)
+    return [record for part in place.glob("part-*") for record in read_jsonl(part)], read_engines(place)
 
 
 def test_a_server_that_was_up_is_noted_with_its_address_and_the_context_it_takes(tmp_path: Path) -> None:
@@ -57,22 +57,22 @@ def test_a_server_that_the_run_started_is_noted_with_its_command_and_without_its
 def test_engines_are_added_and_a_broken_file_is_set_aside(tmp_path: Path) -> None:
     one = EngineInfo(model="m", engine={"name": "vllm", "version": "1"}, facts={"max_model_len": 8})
     two = EngineInfo(model="m", engine={"name": "vllm", "version": "2"}, facts={"max_model_len": 8})
-    keys = [noted(tmp_path, served).engine["facts"] for served in (one, two, one)]
-    assert keys[0] == keys[2] != keys[1] and read(tmp_path).keys() == set(keys)
-    assert noted(tmp_path, EngineInfo(model="m", engine={})).engine == {}
+    keys = [record_engine(tmp_path, served).engine["facts"] for served in (one, two, one)]
+    assert keys[0] == keys[2] != keys[1] and read_engines(tmp_path).keys() == set(keys)
+    assert record_engine(tmp_path, EngineInfo(model="m", engine={})).engine == {}
     (tmp_path / ENGINES).write_text("{")
     with pytest.raises(DataError, match="it if the recipe's options are still those"):
-        read(tmp_path)
-    assert noted(tmp_path, one).engine["facts"] == keys[0] and read(tmp_path).keys() == {keys[0]}
+        read_engines(tmp_path)
+    assert record_engine(tmp_path, one).engine["facts"] == keys[0] and read_engines(tmp_path).keys() == {keys[0]}
     assert (tmp_path / f"{ENGINES}.damaged").read_text() == "{"
 
 
 def test_what_ended_a_text_and_what_was_cached_are_taken_from_the_answer_where_it_says_so() -> None:
     choice = {"message": {"content": "7"}, "finish_reason": "stop"}
     said = {"choices": [choice | {"stop_reason": 151645}], "usage": {"prompt_tokens_details": {"cached_tokens": 16}}}
-    found = completion(orjson.dumps(said), 0.1)
+    found = parse_completion(orjson.dumps(said), 0.1)
     assert (found.stop_reason, found.cached_tokens) == ("151645", 16)
-    silent = completion(orjson.dumps({"choices": [choice]}), 0.1)
+    silent = parse_completion(orjson.dumps({"choices": [choice]}), 0.1)
     assert (silent.stop_reason, silent.cached_tokens) == ("", None)
 
 

@@ -19,9 +19,9 @@ from distill.recipe.teachers import Server, Teacher
 from teacher.engines.vllm import vllm_options
 from teacher.engines.vllm.vllm_options import (
     VllmOptions,
+    answer_options,
     check_arguments,
     check_options,
-    deciding,
     installed_options,
     render,
 )
@@ -516,7 +516,7 @@ def test_another_program_may_have_options_of_its_own() -> None:
 
 def test_vllm_is_asked_once_for_each_version_of_it(vllm: Server, tmp_path: Path) -> None:
     def asked() -> VllmOptions:
-        vllm_options._asked.cache_clear()  # as a new process
+        vllm_options._read_options.cache_clear()  # as a new process
         return installed_options(vllm)
 
     def runs() -> int:
@@ -553,7 +553,7 @@ def test_where_no_vllm_answers_its_options_are_left_to_the_server(tmp_path: Path
 def test_options_that_change_answers_are_all_but_those_known_to_change_speed(
     one: list[str], other: list[str], same: bool
 ) -> None:
-    assert (deciding(["vllm", "serve", *one]) == deciding(["vllm", "serve", *other])) is same
+    assert (answer_options(["vllm", "serve", *one]) == answer_options(["vllm", "serve", *other])) is same
 
 
 @pytest.mark.vllm
@@ -582,7 +582,7 @@ def test_a_real_vllm_says_its_options_and_has_those_of_the_run(
     assert len(emitted) >= 8
     assert emitted <= options.by_name.keys()
     assert ("--model" in built) == (command[-1] != "serve")
-    assert not [name for name in built if name in deciding(built)]
+    assert not [name for name in built if name in answer_options(built)]
 
 
 def test_a_file_of_images_is_allowed_unless_the_recipe_says_otherwise(tmp_path: Path) -> None:

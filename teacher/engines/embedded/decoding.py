@@ -50,7 +50,7 @@ class Batch:
     """Which tokens of the prompts are no padding."""
     sampling: Sampling
     ends: frozenset[int]
-    most: int
+    max_new_tokens: int
     """Tokens a row may have."""
     logprobs: int = 0
     """How many of the likeliest tokens are noted at every step."""
@@ -59,8 +59,8 @@ class Batch:
     pulse: Callable[[], None]
 
     def run(self, model: Any, inputs: Mapping[str, torch.Tensor], *, pad: int) -> None:
-        """Write every row; `ended` is told of each, some steps after its last token at the latest."""
-        config = GenerationConfig(max_new_tokens=self.most, do_sample=False, pad_token_id=pad)
+        """Write every row; call `ended` for each, at most some steps after its last token."""
+        config = GenerationConfig(max_new_tokens=self.max_new_tokens, do_sample=False, pad_token_id=pad)
         with torch.inference_mode():
             model.generate(
                 **inputs, generation_config=config, custom_generate=self._write, past_key_values=_cache(model.config)
@@ -79,7 +79,7 @@ class Batch:
         outputs = model._prefill(input_ids, generation_config, model_kwargs)
         state = model._update_model_kwargs_for_generation(outputs, model_kwargs)
         state = {key: value for key, value in state.items() if key in _CARRIED or not torch.is_tensor(value)}
-        sampler = Sampler(self.sampling, self.rows, self.most, outputs.logits.shape[-1])
+        sampler = Sampler(self.sampling, self.rows, self.max_new_tokens, outputs.logits.shape[-1])
         sampler.see(input_ids[self.origin], self.mask[self.origin])
         logits = outputs.logits[:, -1].float()[self.origin]
         _select(state, self.origin)
@@ -87,7 +87,7 @@ class Batch:
         while True:
             tokens = sampler.pick(logits)
             if self.logprobs:
-                self._note(rows, logits, tokens, finish)
+                self._note_logprobs(rows, logits, tokens, finish)
             self._append(rows, tokens.tolist(), finish)
             going = [position for position, reason in enumerate(finish) if not reason]
             silent += 1
@@ -110,13 +110,15 @@ class Batch:
             state = model._update_model_kwargs_for_generation(outputs, state)
             logits = outputs.logits[:, -1].float()
 
-    def _note(self, rows: list[BatchRow], logits: torch.Tensor, tokens: torch.Tensor, finish: list[str]) -> None:
+    def _note_logprobs(
+        self, rows: list[BatchRow], logits: torch.Tensor, tokens: torch.Tensor, finish: list[str]
+    ) -> None:
         """Note the log-probabilities of a step: of the model as it is, before temperature, penalties and cuts."""
         values = logits.log_softmax(dim=-1)
         best, ids = values.topk(self.logprobs, dim=-1)
         ids = torch.cat([tokens[:, None], ids], dim=1)
-        found = torch.cat([values.gather(1, tokens[:, None]), best], dim=1)
-        for row, reason, names, numbers in zip(rows, finish, ids.tolist(), found.tolist(), strict=True):
+        values_of_ids = torch.cat([values.gather(1, tokens[:, None]), best], dim=1)
+        for row, reason, names, numbers in zip(rows, finish, ids.tolist(), values_of_ids.tolist(), strict=True):
             if not reason:
                 row.likely.append((names, numbers))
 
@@ -131,7 +133,7 @@ class Batch:
             row.tokens.append(token)
             if self.sampling.stop and self.stopped(row):
                 finish[position] = "stop"
-            elif len(row.tokens) >= self.most:
+            elif len(row.tokens) >= self.max_new_tokens:
                 finish[position] = "length"
 
 
@@ -142,7 +144,7 @@ class Sampler:
     its logits and its seed only, not on the rows beside it.
     """
 
-    def __init__(self, sampling: Sampling, rows: Sequence[BatchRow], most: int, vocabulary: int) -> None:
+    def __init__(self, sampling: Sampling, rows: Sequence[BatchRow], max_new_tokens: int, vocabulary: int) -> None:
         self._sampling = sampling
         self._step = 0
         self._seen: torch.Tensor | None = None
@@ -150,7 +152,9 @@ class Sampler:
         self._draws = torch.empty(0)
         if sampling.temperature > 0:
             draws = [
-                torch.rand(most, generator=torch.Generator().manual_seed(row.request.seed), dtype=torch.float64)
+                torch.rand(
+                    max_new_tokens, generator=torch.Generator().manual_seed(row.request.seed), dtype=torch.float64
+                )
                 for row in rows
             ]
             self._draws = torch.stack(draws)

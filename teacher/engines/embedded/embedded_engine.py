@@ -60,9 +60,9 @@ class EmbeddedEngine:
 
     async def answer(self, get: Get, done: Done) -> None:
         requests = ReadyRequests(get)
-        most = _WINDOW_BATCHES * (self._settings.teacher.max_in_flight or self._loaded_teacher.default_batch)
+        max_requests = _WINDOW_BATCHES * (self._settings.teacher.max_in_flight or self._loaded_teacher.default_batch)
         try:
-            while window := await requests.window(most):
+            while window := await requests.window(max_requests):
                 self._in_flight = len(window)
                 await self._answer_window(window, done)
         finally:

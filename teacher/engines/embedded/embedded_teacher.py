@@ -85,14 +85,16 @@ class EmbeddedTeacher:
 
     def _questions(self, requests: Iterable[Request]) -> list[_Question]:
         """The distinct prompts of some requests."""
-        found: dict[str, _Question] = {}
+        questions: dict[str, _Question] = {}
         for request in requests:
-            question = found.get(request.prompt_sha)
+            question = questions.get(request.prompt_sha)
             if question is None:
                 text = self.render(request.prompt)
-                question = found[request.prompt_sha] = _Question(text=text, refs=request.prompt.images, requests=[])
+                question = questions[request.prompt_sha] = _Question(
+                    text=text, refs=request.prompt.images, requests=[]
+                )
             question.requests.append(request)
-        return list(found.values())
+        return list(questions.values())
 
     def render(self, prompt: Prompt) -> str:
         """The prompt as the model's chat template writes it."""
@@ -167,7 +169,7 @@ class EmbeddedTeacher:
             mask=inputs["attention_mask"],
             sampling=sampling,
             ends=self._ends,
-            most=min(sampling.max_tokens, self._context - longest),
+            max_new_tokens=min(sampling.max_tokens, self._context - longest),
             logprobs=self.teacher.logprobs,
             stopped=self._stopped,
             ended=lambda row, finish: done(row.request, self._completion(row, finish, time.monotonic() - started)),

@@ -22,15 +22,15 @@ _REPETITION: Mapping[str, int] = {"max_pattern_size": 16, "min_pattern_size": 1,
 size of pattern after every token, so longer ones would cost more than the few loops they find earlier."""
 _FAILED_FINISHES = frozenset({"abort", "error"})
 _TOKEN_ID = "token_id:"
-MOST_TOKENS = (1 << 31) - 1
+MAX_TOKENS = (1 << 31) - 1
 """More tokens than any answer has; a count beyond it is an error of the server."""
 _ESCAPE = re.compile(
     rb"\\u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|(\\u[dD][89a-fA-F][\da-fA-F]{2})|\\.", re.DOTALL
 )
 """An escape in a JSON text; the group is half a surrogate pair."""
-_WORD = 200
-_MOST_NOTES = 8
-_MOST_LOGPROBS = 64
+_WORD_CHARACTERS = 200
+_MAX_NOTES = 8
+_MAX_LOGPROBS = 64
 _ROUNDING = 1e-3
 
 
@@ -74,7 +74,7 @@ def sampling_body(teacher: Teacher, sampling: Sampling) -> dict[str, Any]:
     if teacher.chat_template_kwargs:
         body["chat_template_kwargs"] = dict(teacher.chat_template_kwargs)
     if not teacher.capabilities.knows_sampling:
-        return body | _for_others(teacher, sampling)
+        return body | _body_for_other_servers(teacher, sampling)
     body |= {"top_p": sampling.top_p} | {key: getattr(sampling, key) for key in _VLLM_ONLY}
     if sampling.stop_repetition:
         body["repetition_detection"] = dict(_REPETITION)
@@ -87,7 +87,7 @@ def sampling_body(teacher: Teacher, sampling: Sampling) -> dict[str, Any]:
     return body
 
 
-def _for_others(teacher: Teacher, sampling: Sampling) -> dict[str, Any]:
+def _body_for_other_servers(teacher: Teacher, sampling: Sampling) -> dict[str, Any]:
     unknown = [key for key, neutral in _VLLM_ONLY.items() if getattr(sampling, key) != neutral]
     if sampling.thinking_budget is not None:
         unknown.append("thinking_budget")
@@ -97,11 +97,11 @@ def _for_others(teacher: Teacher, sampling: Sampling) -> dict[str, Any]:
             'leave them out, or set backend = "vllm" for a vLLM server'
         )
     backend = teacher.capabilities
-    for key, taken in (
+    for key, supported in (
         ("logprobs", backend.has_token_ids),
         ("mm_processor_kwargs", backend.takes_processor_settings),
     ):
-        if getattr(teacher, key) and not taken:
+        if getattr(teacher, key) and not supported:
             raise RecipeError(
                 f"teachers.{teacher.name}.{key} needs backend 'vllm'; a server of backend {teacher.backend!r} has no "
                 "token ids and no such setting"
@@ -116,7 +116,7 @@ class ResponseReader:
         self.notes: list[str] = []
 
     def _note(self, name: str, value: Any) -> None:
-        if len(self.notes) < _MOST_NOTES:
+        if len(self.notes) < _MAX_NOTES:
             shown = repr(value) if isinstance(value, str | int | float | bool) else type(value).__name__
             self.notes.append(f"{name} = {shown[:40]}")
 
@@ -129,13 +129,13 @@ class ResponseReader:
 
     def count(self, name: str, value: Any) -> int | None:
         """A number of tokens; a whole number written as a float or in digits is one. None when it is none."""
-        if value is None or (type(value) is int and 0 <= value <= MOST_TOKENS):
+        if value is None or (type(value) is int and 0 <= value <= MAX_TOKENS):
             return value
         number = value
         digits = isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 10
         if digits or (isinstance(value, float) and value.is_integer()):
             number = int(value)
-        if isinstance(number, int) and not isinstance(number, bool) and 0 <= number <= MOST_TOKENS:
+        if isinstance(number, int) and not isinstance(number, bool) and 0 <= number <= MAX_TOKENS:
             return number
         self._note(name, value)
         return None
@@ -145,17 +145,17 @@ class ResponseReader:
         if value is None:
             return ""
         if isinstance(value, str | int) and not isinstance(value, bool):
-            return str(value)[:_WORD]
+            return str(value)[:_WORD_CHARACTERS]
         self._note(name, value)
         return ""
 
 
-def completion(payload: bytes, latency_s: float, *, logprobs: bool = False) -> Completion:
+def parse_completion(payload: bytes, latency_s: float, *, logprobs: bool = False) -> Completion:
     """A server's answer. Raises GarbledError when it is not one."""
-    return completion_of(parsed(payload), payload, latency_s, logprobs=logprobs)
+    return completion_from_body(parse_json(payload), payload, latency_s, logprobs=logprobs)
 
 
-def completion_of(body: Any, payload: bytes, latency_s: float, *, logprobs: bool) -> Completion:
+def completion_from_body(body: Any, payload: bytes, latency_s: float, *, logprobs: bool) -> Completion:
     """The same of a body that has been parsed; `payload` is for the message of an error.
 
     `logprobs`: log-probabilities were asked for. Others are not looked at.
@@ -163,34 +163,34 @@ def completion_of(body: Any, payload: bytes, latency_s: float, *, logprobs: bool
     try:
         choice = body["choices"][0]
         message = choice["message"]
-        content = _text(message.get("content"))
-        reasoning = _text(message.get("reasoning") or message.get("reasoning_content"))
-        refusal = _text(message.get("refusal"))
-        found = (choice.get("logprobs") or {}).get("content") if logprobs else None
-        token_ids, token_logprobs = _logprobs(found) if found else (None, None)
+        content = _message_text(message.get("content"))
+        reasoning = _message_text(message.get("reasoning") or message.get("reasoning_content"))
+        refusal = _message_text(message.get("refusal"))
+        entries = (choice.get("logprobs") or {}).get("content") if logprobs else None
+        token_ids, token_logprobs = _logprobs(entries) if entries else (None, None)
     except (KeyError, IndexError, TypeError, AttributeError, ValueError, ArithmeticError):
         raise GarbledError("garbled_response", f"not a chat completion: {excerpt(payload)}") from None
-    read = ResponseReader()
-    finish = read.word("finish_reason", choice.get("finish_reason")) or "stop"
-    if finish in _FAILED_FINISHES:
-        raise GarbledError("server_error", f"finish_reason {finish}")
-    usage = read.table("usage", body.get("usage"))
-    details = read.table("usage.completion_tokens_details", usage.get("completion_tokens_details"))
-    of_prompt = read.table("usage.prompt_tokens_details", usage.get("prompt_tokens_details"))
-    media = read.table("usage.prompt_tokens_details.multimodal_tokens", of_prompt.get("multimodal_tokens"))
+    reader = ResponseReader()
+    finish_reason = reader.word("finish_reason", choice.get("finish_reason")) or "stop"
+    if finish_reason in _FAILED_FINISHES:
+        raise GarbledError("server_error", f"finish_reason {finish_reason}")
+    usage = reader.table("usage", body.get("usage"))
+    details = reader.table("usage.completion_tokens_details", usage.get("completion_tokens_details"))
+    of_prompt = reader.table("usage.prompt_tokens_details", usage.get("prompt_tokens_details"))
+    media = reader.table("usage.prompt_tokens_details.multimodal_tokens", of_prompt.get("multimodal_tokens"))
     return Completion(
         text=enclose(reasoning, content or refusal),
-        finish_reason="content_filter" if refusal and not content else finish,
-        stop_reason=read.word("stop_reason", choice.get("stop_reason")),
-        prompt_tokens=read.count("usage.prompt_tokens", usage.get("prompt_tokens")) or 0,
-        image_tokens=read.count("multimodal_tokens.image", media.get("image")) or 0,
-        cached_tokens=read.count("prompt_tokens_details.cached_tokens", of_prompt.get("cached_tokens")),
-        completion_tokens=read.count("usage.completion_tokens", usage.get("completion_tokens")) or 0,
-        reasoning_tokens=read.count("reasoning_tokens", details.get("reasoning_tokens")) or None,
+        finish_reason="content_filter" if refusal and not content else finish_reason,
+        stop_reason=reader.word("stop_reason", choice.get("stop_reason")),
+        prompt_tokens=reader.count("usage.prompt_tokens", usage.get("prompt_tokens")) or 0,
+        image_tokens=reader.count("multimodal_tokens.image", media.get("image")) or 0,
+        cached_tokens=reader.count("prompt_tokens_details.cached_tokens", of_prompt.get("cached_tokens")),
+        completion_tokens=reader.count("usage.completion_tokens", usage.get("completion_tokens")) or 0,
+        reasoning_tokens=reader.count("reasoning_tokens", details.get("reasoning_tokens")) or None,
         token_ids=token_ids,
         token_logprobs=token_logprobs,
-        model=read.word("model", body.get("model")),
-        notes=tuple(read.notes),
+        model=reader.word("model", body.get("model")),
+        notes=tuple(reader.notes),
         latency_s=latency_s,
     )
 
@@ -203,7 +203,7 @@ def _logprobs(content: list[dict[str, Any]]) -> "tuple[np.ndarray, np.ndarray]":
     import numpy as np
 
     width = 1 + max(len(token["top_logprobs"]) for token in content)
-    if width > _MOST_LOGPROBS:
+    if width > _MAX_LOGPROBS:
         raise ValueError(f"{width} log-probabilities a token")
     ids = np.full((len(content), width), -1, np.int32)
     values = np.full((len(content), width), -np.inf, np.float32)
@@ -216,10 +216,10 @@ def _logprobs(content: list[dict[str, Any]]) -> "tuple[np.ndarray, np.ndarray]":
     return ids, values
 
 
-def _text(value: Any) -> str:
+def _message_text(value: Any) -> str:
     """The text of a message or of its parts. Raises TypeError for what is no text."""
     if isinstance(value, list):
-        return "".join(_text(part.get("text")) for part in value)
+        return "".join(_message_text(part.get("text")) for part in value)
     if value is None:
         return ""
     if not isinstance(value, str):
@@ -227,22 +227,22 @@ def _text(value: Any) -> str:
     return value
 
 
-def parsed(payload: bytes) -> Any:
+def parse_json(payload: bytes) -> Any:
     """JSON text as a value; None when it is none. Half a surrogate pair, which is no character, becomes U+FFFD."""
     try:
         return orjson.loads(payload)
     except orjson.JSONDecodeError:
         pass
-    mended = _ESCAPE.sub(lambda found: rb"\ufffd" if found[1] else found[0], payload)
+    repaired = _ESCAPE.sub(lambda found: rb"\ufffd" if found[1] else found[0], payload)
     try:
-        return orjson.loads(mended) if mended != payload else None
+        return orjson.loads(repaired) if repaired != payload else None
     except orjson.JSONDecodeError:
         return None
 
 
 def excerpt(payload: bytes) -> str:
     """What an answer says, in at most 300 characters: the message of an error where there is one."""
-    body = parsed(payload[: 1 << 16])
+    body = parse_json(payload[: 1 << 16])
     if isinstance(body, dict):
         inner = body.get("error", body.get("message", body))
         body = inner.get("message", inner) if isinstance(inner, dict) else inner

@@ -11,20 +11,20 @@ from dataclasses import dataclass, field
 START = 128
 """For a server that shows its queue: a few too many wait there, and cost nothing."""
 BLIND_START = 32
-MOST = 4096
+MAX_IN_FLIGHT = 4096
 _QUEUE_SHARE = 0.125
 """Requests kept waiting at the server, as a share of those it works on."""
-_FORGOTTEN = 0.99
+_PEAK_DECAY = 0.99
 """What a look leaves of the most requests that the server worked on at once."""
-_FLAT_LOOKS = 4
+_FLAT_OBSERVATIONS = 4
 """A queue counts once that number has not grown for so many looks; before, it is prompts still being read."""
 _RAMP = 2.0
 _STEP = 1.25
 _BACK_OFF = 0.7
-_CALM_S = 2.0
+_HOLD_AFTER_REFUSAL_S = 2.0
 """After a refusal the limit does not rise for so long."""
 _WINDOW_S = 1.0
-_PAYS = 1.03
+_MIN_GAIN = 1.03
 """Of a server that shows nothing, a higher limit pays when throughput grows at least by this factor."""
 _HOLD_WINDOWS = 15
 """Windows after which a limit that was found best is put to the test again."""
@@ -54,16 +54,16 @@ class ConcurrencyLimit:
         self.limit = self._bounded(self.start)
 
     def _bounded(self, limit: float) -> int:
-        return max(1, min(round(limit), self.cap or MOST))
+        return max(1, min(round(limit), self.cap or MAX_IN_FLIGHT))
 
-    def saw(self, running: float, waiting: float, in_flight: int, now: float) -> None:
+    def observe_queue(self, running: float, waiting: float, in_flight: int, now: float) -> None:
         """The server works on `running` requests, `waiting` are queued; `in_flight` are ours on their way."""
         self._blind = False
         self._flat = 0 if running > self._peak else self._flat + 1
-        self._peak = max(running, _FORGOTTEN * self._peak)
+        self._peak = max(running, _PEAK_DECAY * self._peak)
         queue = max(2.0, _QUEUE_SHARE * self._peak)
         if waiting > 2 * queue:
-            if self._flat >= _FLAT_LOOKS:
+            if self._flat >= _FLAT_OBSERVATIONS:
                 self._ramping = False
                 self.limit = self._bounded(min(self.limit, self._peak + queue))
             return
@@ -75,10 +75,10 @@ class ConcurrencyLimit:
 
     def refused(self, in_flight: int, now: float) -> None:
         """The server said that it has too much to do, or did not answer in time."""
-        if now < self._calm_until - _CALM_S / 2:
+        if now < self._calm_until - _HOLD_AFTER_REFUSAL_S / 2:
             return  # one burst of refusals counts once
         self._ramping = False
-        self._calm_until = now + _CALM_S
+        self._calm_until = now + _HOLD_AFTER_REFUSAL_S
         self.limit = self._bounded(min(self.limit, in_flight) * _BACK_OFF)
         self._restart(now)
 
@@ -90,7 +90,7 @@ class ConcurrencyLimit:
             self._restart(now)
         self._completed += 1
         self._used = self._used or in_flight >= self.limit
-        # A window must see every place filled about twice, or it measures luck.
+        # A window must see every slot used about twice; a shorter one measures noise.
         if now - self._window_from >= _WINDOW_S and self._completed >= 2 * self.limit:
             self._judge(self._completed / (now - self._window_from), now)
 
@@ -100,7 +100,7 @@ class ConcurrencyLimit:
         self._restart(now)
         if not used or now < self._calm_until:
             return
-        if raised and rate < _PAYS * self._rate_before:
+        if raised and rate < _MIN_GAIN * self._rate_before:
             self.limit, self._limit_before, self._ramping = self._limit_before, 0, False
             self._held = 0
             return

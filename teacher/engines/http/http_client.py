@@ -1,9 +1,9 @@
 """The HTTP client of OpenAI-compatible chat servers (vLLM, SGLang, llama.cpp, hosted APIs).
 
-Keeps as many requests under way as the servers keep busy, draws each only when there is a place for it, and tries
-again what failed until it passes, until it is proven that the row is at fault, or until an outage has lasted too long
-(`teacher.engines.outage`). A circuit breaker stops a run in which too many rows are at fault. Does not start servers
-and does not parse what they answer.
+Keeps as many requests in flight as the servers can work on, and takes each from the queue only when a server has a
+free slot. Retries a failed request until it passes, until the row is proven to be the cause, or until an outage has
+lasted too long (`teacher.engines.outage`). A circuit breaker stops a run in which too many rows fail by themselves.
+Does not start servers and does not parse their answers.
 """
 
 import asyncio
@@ -30,24 +30,25 @@ from teacher.engines.http.replicas import Replica, Slot, available, choose
 from teacher.engines.http.server_info import follow_queue, same_model, server_info
 from teacher.engines.image_folders import Folders, UnreadableError
 from teacher.engines.image_parts import ImageParts
-from teacher.engines.outage import Dependency, Failure, Say, Suspicion
+from teacher.engines.outage import Dependency, Failure, RowFailures, Say
 from teacher.messages.completion import Completion, EngineInfo
 from teacher.messages.prompts import messages
 from teacher.messages.request import Model, Request, plain_request
 
 _BACKOFF_S = 0.5
 _REFUSED_BACKOFF_S = 0.1
-_LONGEST_WAIT_S = 60.0
-_LOOK_AGAIN_S = 0.1
+_MAX_WAIT_S = 60.0
+_POLL_S = 0.1
 _CONTROL_AFTER_S = 1.0
-"""Of no other row passing, at least, before a row known to pass is asked again to find out why another one fails."""
-_MOST_SUSPECTS = 1024
-"""Rows that wait to be tried again; no new ones are drawn while there are more."""
+"""After so long without a pass of another row, a request that is known to pass is sent again as a control."""
+_MAX_WAITING = 1024
+"""Rows that wait for a retry; while there are more, no new request is taken from the queue."""
 _DRAIN_S = 0.05
 _CHECK_S = (0.5, 15.0)
 """Between two looks at a server that is not up: at first, and later."""
 _ISOLATE_AFTER, _FAIL_AFTER = 2, 4
-"""After 2 crashes a request is retried alone; after 4 it fails as `server_lost`."""
+"""After 2 crashes a request is retried alone; after 4 it fails as `server_lost`. One more
+than in `vllm_offline.py`, because a server that did not answer for a while and came back counts as a crash, too."""
 
 _OTHER_MODEL = "other_model"
 
@@ -98,19 +99,19 @@ class ChatClient:
         self._patience_s = Generate().patience_s if patience_s is None else patience_s
         self._breaker = Breaker.closed(max_failure_share)
         self._folders = Folders(patience_s=self._patience_s, say=say)
-        self._pictures = ImageParts(
+        self._images = ImageParts(
             teacher, self._folders, max_pixels=max_pixels, local_media=local_media, urls=tuple(urls)
         )
         self._shown_urls = [redact.url(replica.url) for replica in self.replicas]
         self._servers = Dependency(f"teacher '{teacher.name}' at {', '.join(self._shown_urls)}")
         self._control: _Control | None = None
         self._known_request: KnownRequest | None = known_request
-        self._plain = plain_request(teacher)
+        self._plain_request = plain_request(teacher)
         self._next_control = 0.0
-        self._place = asyncio.Event()
-        self._turn = asyncio.Lock()
+        self._slot_free = asyncio.Event()
+        self._alone_lock = asyncio.Lock()
         self._isolated = 0
-        self._suspects = 0
+        self._waiting = 0
         self._first_tries = 0
 
     @property
@@ -138,8 +139,8 @@ class ChatClient:
         """
         patience_s = self._patience_s if patience_s is None else patience_s
         while True:
-            found = await asyncio.gather(*map(self._check, self.replicas), return_exceptions=True)
-            for failure in found:
+            results = await asyncio.gather(*map(self._check, self.replicas), return_exceptions=True)
+            for failure in results:
                 if isinstance(failure, Failure):
                     self._servers.failed("check", failure)
                 elif isinstance(failure, BaseException):
@@ -157,33 +158,33 @@ class ChatClient:
         replica.checked = True
 
     async def _check_later(self, replica: Replica) -> None:
-        """Look at a server that was not up until it is."""
-        said = False
+        """Repeat the check of a server that was not up, until it is up."""
+        reported = False
         while not replica.checked:
             try:
                 await self._check(replica)
             except (Failure, TeacherError) as failure:
-                if not said:
+                if not reported:
                     self._say(f"goes on without {redact.url(replica.url)} until it is there: {failure}")
-                    said = True
+                    reported = True
                 await asyncio.sleep(_CHECK_S[1])
-        self._place.set()
+        self._slot_free.set()
 
     async def answer(self, get: Get, done: Done) -> None:
-        """Send every request that `get` gives until it gives None; `done` is told of each as soon as it is finished.
+        """Send every request that `get` gives until it gives None; call `done` for each as soon as it is finished.
 
-        A request is drawn when a server has a place for it, not before. Raises CircuitOpen; then, and when `done`
+        A request is taken from the queue only when a server has a free slot. Raises CircuitOpen; then, and when `done`
         raises, what is under way is given up.
         """
-        shows = self.replicas if self.teacher.capabilities.shows_queue else ()
-        looking = [asyncio.create_task(follow_queue(self._session, each, self._place.set)) for each in shows]
-        looking += [asyncio.create_task(self._check_later(each)) for each in self.replicas if not each.checked]
+        followed = self.replicas if self.teacher.capabilities.shows_queue else ()
+        watchers = [asyncio.create_task(follow_queue(self._session, each, self._slot_free.set)) for each in followed]
+        watchers += [asyncio.create_task(self._check_later(each)) for each in self.replicas if not each.checked]
         try:
             async with asyncio.TaskGroup() as group:
                 while True:
                     while not self._may_draw():
-                        self._place.clear()
-                        await self._place.wait()
+                        self._slot_free.clear()
+                        await self._slot_free.wait()
                     request = await get()
                     if request is None:
                         break
@@ -193,12 +194,12 @@ class ChatClient:
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from None
         finally:
-            for look in looking:
-                look.cancel()
-            await asyncio.gather(*looking, return_exceptions=True)
+            for watcher in watchers:
+                watcher.cancel()
+            await asyncio.gather(*watchers, return_exceptions=True)
 
     def _may_draw(self) -> bool:
-        if self._isolated or self._servers.out or self._suspects >= _MOST_SUSPECTS:
+        if self._isolated or self._servers.is_down or self._waiting >= _MAX_WAITING:
             return False
         return any(replica.free for replica in available(self.replicas, time.monotonic()))
 
@@ -209,32 +210,32 @@ class ChatClient:
             self._breaker.record(f"teacher '{self.teacher.name}' at {replica.url}", finished.error)
 
     async def ask(self, request: Request, replica: Replica) -> Completion:
-        """The completion of one request, for which `replica` has counted a place in flight; it is given back.
+        """The completion of one request, which is already counted as in flight at `replica`; the count goes down at the end.
 
         Its `error` says what is wrong with the row. Raises CircuitOpen when an outage lasts, TeacherError when the
         server is lost.
         """
-        place = Slot(replica)
-        suspicion = Suspicion(request.sample.id)
-        inside = again = tried = False
+        slot = Slot(replica)
+        row_failures = RowFailures(request.sample.id)
+        inside = after_timeout = tried = False
         lost = 0
         self._first_tries += 1
         async with AsyncExitStack() as alone:
             while True:
-                server, body = place.replica, b""
+                server, body = slot.replica, b""
                 try:
                     body = await self.body(request, inside=inside)
-                    return await self._exchanged(request, server, body, inside=inside, again=again)
+                    return await self._try_once(request, server, body, inside=inside, after_timeout=after_timeout)
                 except (Failure, UnreadableError) as error:
                     failure = error
                 finally:
-                    place.leave()
+                    slot.leave()
                     self._first_tries -= not tried
-                    self._place.set()
-                tried, guilty = True, False
+                    self._slot_free.set()
+                tried, blamed = True, False
                 if isinstance(failure, UnreadableError):
-                    guilty = await self._unreadable(failure)
-                elif self._pictures.may_not_read(body, str(failure), refused=failure.refused):
+                    blamed = await self._blames_image(failure)
+                elif self._images.may_not_read(body, str(failure), refused=failure.refused):
                     inside = True
                 elif failure.reason == CONNECTION and self._revive and await self._revive(server.url):
                     lost += 1
@@ -243,25 +244,25 @@ class ChatClient:
                     if lost == _ISOLATE_AFTER:
                         await alone.enter_async_context(self._alone())
                 else:
-                    again = again or failure.reason == TIMEOUT
-                    guilty = await self._doubt(suspicion, failure, server)
-                    server = self._other(request, server)
-                if guilty:
-                    self._servers.convict(suspicion.row)
-                    tries = f" ({suspicion.tries} tries, others passed)" if suspicion.tries else ""
+                    after_timeout = after_timeout or failure.reason == TIMEOUT
+                    blamed = await self._wait_for_retry(row_failures, failure, server)
+                    server = self._other_replica(request, server)
+                if blamed:
+                    self._servers.blame(row_failures.row)
+                    tries = f" ({row_failures.tries} tries, others passed)" if row_failures.tries else ""
                     return Completion(error=f"{failure}{tries}")
-                place.take(server)
+                slot.take(server)
 
-    async def _exchanged(
-        self, request: Request, replica: Replica, body: bytes, *, inside: bool, again: bool
+    async def _try_once(
+        self, request: Request, replica: Replica, body: bytes, *, inside: bool, after_timeout: bool
     ) -> Completion:
         """One try. Raises Failure, or UnreadableError when an image changed meanwhile."""
-        finished = await self._exchange.send(replica, body, again=again)
+        finished = await self._exchange.send(replica, body, after_timeout=after_timeout)
         self._check_model(finished)
-        self._pictures.check_unchanged(request.prompt.images)
+        self._images.check_unchanged(request.prompt.images)
         self._servers.passed(request.sample.id)
         replica.passed()
-        replica.pace.completed(replica.in_flight, time.monotonic())
+        replica.concurrency.completed(replica.in_flight, time.monotonic())
         if self._control is None or finished.latency_s < 0.9 * self._control.latency_s:
             self._control = _Control(request, finished.latency_s, inside)
         return finished
@@ -279,72 +280,76 @@ class ChatClient:
             raise TeacherError(f"{self._servers.name}: {problem}")
         raise Failure(_OTHER_MODEL, problem, tries=teacher.max_retries + 1)
 
-    async def _unreadable(self, failure: UnreadableError) -> bool:
+    async def _blames_image(self, failure: UnreadableError) -> bool:
         """Whether an image that cannot be read is at fault; if its folder is, waits for it. Raises CircuitOpen."""
-        self._suspects += 1
+        self._waiting += 1
         try:
-            seconds = await asyncio.to_thread(self._folders.away, failure.ref, failure.error)
+            seconds = await asyncio.to_thread(self._folders.retry_wait_s, failure.ref, failure.error)
             await asyncio.sleep(seconds)
         finally:
-            self._suspects -= 1
+            self._waiting -= 1
         return not seconds
 
-    async def _doubt(self, suspicion: Suspicion, failure: Failure, replica: Replica) -> bool:
-        """Wait until a row that failed is to be tried again; whether it is guilty instead. Raises CircuitOpen."""
+    async def _wait_for_retry(self, row_failures: RowFailures, failure: Failure, replica: Replica) -> bool:
+        """Wait until a failed row is to be retried. True if the row is proven to be the cause. Raises CircuitOpen."""
         servers, started = self._servers, time.monotonic()
-        suspicion.failed(servers, failure)
-        replica.failed(suspicion.row, started, connection=failure.reason == CONNECTION)
-        until = started + self._wait_s(suspicion, failure)
-        self._suspects += 1
+        row_failures.failed(servers, failure)
+        replica.failed(row_failures.row, started, connection=failure.reason == CONNECTION)
+        until = started + self._wait_s(row_failures, failure)
+        self._waiting += 1
         try:
-            while not suspicion.proven(servers, failure):
-                control = self._known_to_pass()
+            while not row_failures.proven(servers, failure):
+                control = self._find_control()
                 if not self._first_tries:
                     servers.wait(self._patience_s, self._say, idle=not self.in_flight and control is None)
                 now = time.monotonic()
                 if now >= until:
-                    if await self._try_control(control, suspicion):
+                    if await self._try_control(control, row_failures):
                         continue
-                    waits = self.in_flight and suspicion.open(servers) and suspicion.enough(servers, failure)
+                    waits = (
+                        self.in_flight
+                        and row_failures.no_other_passed(servers)
+                        and row_failures.has_enough(servers, failure)
+                    )
                     if not waits:
                         return False
-                await asyncio.sleep(_LOOK_AGAIN_S if now >= until else min(_LOOK_AGAIN_S, until - now))
+                await asyncio.sleep(_POLL_S if now >= until else min(_POLL_S, until - now))
         finally:
-            self._suspects -= 1
+            self._waiting -= 1
         return True
 
-    def _wait_s(self, suspicion: Suspicion, failure: Failure) -> float:
+    def _wait_s(self, row_failures: RowFailures, failure: Failure) -> float:
         """Until the next try. It differs at random, so that requests that failed together don't return together."""
         if failure.wait_s:
             wait_s = failure.wait_s * random.uniform(1, 1.25)
         else:
             first_s = _REFUSED_BACKOFF_S if failure.of_the_request else _BACKOFF_S
-            wait_s = first_s * 2 ** min(suspicion.tries - 1, 10) * random.uniform(0.5, 1)
-        return min(wait_s, _LONGEST_WAIT_S, max(_BACKOFF_S, self._patience_s / 4))
+            wait_s = first_s * 2 ** min(row_failures.tries - 1, 10) * random.uniform(0.5, 1)
+        return min(wait_s, _MAX_WAIT_S, max(_BACKOFF_S, self._patience_s / 4))
 
-    def _known_to_pass(self) -> _Control | None:
-        """A request to find out with whether a server answers at all."""
+    def _find_control(self) -> _Control | None:
+        """A request that shows whether a server answers at all."""
         if self._control is None and self._known_request is not None:
             known_request, self._known_request = self._known_request, None
             request = known_request()
             self._control = None if request is None else _Control(request)
-        if self._control is None and not self._servers.out:
-            return _Control(self._plain)  # one or two rows are all there is to ask
+        if self._control is None and not self._servers.is_down:
+            return _Control(self._plain_request)  # one or two rows are all there is to ask
         return self._control
 
-    async def _try_control(self, control: _Control | None, suspicion: Suspicion) -> bool:
-        """Ask again what is known to pass, where no other row speaks for or against a suspect; whether it passed."""
+    async def _try_control(self, control: _Control | None, row_failures: RowFailures) -> bool:
+        """Send a control when no other row has passed since the failure; whether the control passed."""
         servers, now = self._servers, time.monotonic()
         after_s = max(_CONTROL_AFTER_S, 2 * control.latency_s) if control else 0.0
         overdue = not self.in_flight or servers.failing_s > after_s
-        if control is None or not suspicion.open(servers) or not overdue or now < self._next_control:
+        if control is None or not row_failures.no_other_passed(servers) or not overdue or now < self._next_control:
             return False
-        self._next_control = now + _LONGEST_WAIT_S
+        self._next_control = now + _MAX_WAIT_S
         replica = choose(self.replicas, control.request, now)
         replica.in_flight += 1
         try:
             body = await self.body(control.request, inside=control.inside)
-            self._check_model(await self._exchange.send(replica, body, again=False))
+            self._check_model(await self._exchange.send(replica, body, after_timeout=False))
         except UnreadableError:
             self._control = None
             return False
@@ -355,13 +360,13 @@ class ChatClient:
             return False
         finally:
             replica.in_flight -= 1
-            self._place.set()
+            self._slot_free.set()
         self._next_control = 0.0
         servers.passed("control")
         replica.passed()
         return True
 
-    def _other(self, request: Request, replica: Replica) -> Replica:
+    def _other_replica(self, request: Request, replica: Replica) -> Replica:
         """The server to try a request at that failed at `replica`: another one, if there is one."""
         others = [each for each in self.replicas if each is not replica and each.checked]
         return choose(others, request, time.monotonic()) if others else replica
@@ -371,17 +376,17 @@ class ChatClient:
         """Nothing else is under way inside: no new request is drawn, and requests that need it take turns."""
         self._isolated += 1
         try:
-            async with self._turn:
+            async with self._alone_lock:
                 while self.in_flight:
                     await asyncio.sleep(_DRAIN_S)
                 yield
         finally:
             self._isolated -= 1
-            self._place.set()
+            self._slot_free.set()
 
     async def body(self, request: Request, *, inside: bool = False) -> bytes:
         """The body of a request as it is sent; with `inside` its images are in it. Raises UnreadableError."""
-        part = self._pictures.inside if inside else self._pictures.part
+        part = self._images.inside if inside else self._images.part
         parts = [await part(ref) for ref in request.prompt.images]
         return orjson.dumps(
             {

@@ -17,7 +17,7 @@ from distill.errors import DataError, ModelError, TeacherError
 from distill.recipe.eval import AnyStudent
 from distill.recipe.teachers import Sampling, Teacher
 from distill.types import Sample
-from teacher.engines.http.chat_protocol import api_key, parsed
+from teacher.engines.http.chat_protocol import api_key, parse_json
 from teacher.engines.http.http_client import ChatClient
 from teacher.messages.completion import Completion
 from teacher.messages.prompts import Prompt, prompt_sha
@@ -40,20 +40,22 @@ class RemoteAnswer:
     """From sending to the whole answer, among the other questions under way."""
 
 
-Told = Callable[[Sample, RemoteAnswer], None]
+OnAnswer = Callable[[Sample, RemoteAnswer], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteStudent:
     """A server managed elsewhere that passed its health check."""
 
-    ask: Callable[[Sequence[Sample], Told], None]
+    ask: Callable[[Sequence[Sample], OnAnswer], None]
     """Asks every question once and tells each answer as soon as it is there, in any order. Raises TeacherError at
     the first question that gets none, DataError at an image that cannot be read."""
 
 
 @contextmanager
-def attached(name: str, student: AnyStudent, *, max_new_tokens: int, max_pixels: int) -> Iterator[RemoteStudent]:
+def connect_student(
+    name: str, student: AnyStudent, *, max_new_tokens: int, max_pixels: int
+) -> Iterator[RemoteStudent]:
     """The server of the student `name`. Raises ModelError when it cannot be asked for its model."""
     teacher = _as_teacher(name, student, max_new_tokens)
     url = teacher.urls[0]
@@ -61,8 +63,8 @@ def attached(name: str, student: AnyStudent, *, max_new_tokens: int, max_pixels:
         if runner.run(check_server(name, student)):
             teacher = teacher.model_copy(update={"backend": "vllm"})
 
-        def ask(samples: Sequence[Sample], told: Told) -> None:
-            runner.run(_ask(teacher, url, samples, told, max_pixels))
+        def ask(samples: Sequence[Sample], on_answer: OnAnswer) -> None:
+            runner.run(_ask(teacher, url, samples, on_answer, max_pixels))
 
         yield RemoteStudent(ask=ask)
 
@@ -92,7 +94,7 @@ async def check_server(name: str, student: AnyStudent) -> bool:
 
         async def get(address: str) -> tuple[int, Any]:
             async with session.get(address) as response:
-                return response.status, parsed(await response.read())
+                return response.status, parse_json(await response.read())
 
         try:
             status, listed = await get(f"{url}/models")
@@ -118,7 +120,7 @@ async def check_server(name: str, student: AnyStudent) -> bool:
     return isinstance(version, dict) and bool(version.get("version"))
 
 
-async def _ask(teacher: Teacher, url: str, samples: Sequence[Sample], told: Told, max_pixels: int) -> None:
+async def _ask(teacher: Teacher, url: str, samples: Sequence[Sample], on_answer: OnAnswer, max_pixels: int) -> None:
     model = Model(name=teacher.model, revision="", local=False)
     waiting = iter(samples)
 
@@ -126,22 +128,22 @@ async def _ask(teacher: Teacher, url: str, samples: Sequence[Sample], told: Told
         sample = next(waiting, None)
         return None if sample is None else _request(teacher, sample)
 
-    def done(request: Request, found: Completion) -> None:
-        if found.error.startswith("image:"):
-            raise DataError(f"question {request.sample.id}: {found.error}")
-        if found.error:
+    def done(request: Request, completion: Completion) -> None:
+        if completion.error.startswith("image:"):
+            raise DataError(f"question {request.sample.id}: {completion.error}")
+        if completion.error:
             raise TeacherError(
-                f"eval.students.{teacher.name}: {url} gave no answer to question {request.sample.id}: {found.error}\n"
-                "what was said is kept: repair the server, then run the same command again"
+                f"eval.students.{teacher.name}: {url} gave no answer to question {request.sample.id}: "
+                f"{completion.error}\nfinished replies are kept: repair the server, then run the same command again"
             )
-        told(
+        on_answer(
             request.sample,
             RemoteAnswer(
-                text=found.text,
-                tokens=found.completion_tokens or None,
-                reasoning_tokens=found.reasoning_tokens,
-                truncated=found.finish_reason == "length",
-                seconds=found.latency_s,
+                text=completion.text,
+                tokens=completion.completion_tokens or None,
+                reasoning_tokens=completion.reasoning_tokens,
+                truncated=completion.finish_reason == "length",
+                seconds=completion.latency_s,
             ),
         )
 

@@ -11,40 +11,40 @@ from teacher.engines.http.concurrency import ConcurrencyLimit
 from teacher.messages.request import Request
 
 _REST_S = 5.0
-_STRIKES = 2
-"""Rows that fail at a server one after the other until it is left alone for a while."""
+_FAILED_ROWS = 2
+"""Rows that fail at a server one after the other until it gets no requests for a while."""
 _OVERLOAD = 1.25
 
 
 class Replica:
     """One server and what is under way there."""
 
-    def __init__(self, url: str, pace: ConcurrencyLimit) -> None:
+    def __init__(self, url: str, concurrency: ConcurrencyLimit) -> None:
         self.url = url
-        self.pace = pace
+        self.concurrency = concurrency
         self.in_flight = 0
         self.broken_until = 0.0
         self.checked = False
-        """Whether it was seen to serve the teacher's model."""
-        self._strikes: set[str] = set()
+        """Whether a check has shown that it serves the teacher's model."""
+        self._failed_rows: set[str] = set()
         self._salt = url.encode()
 
     @property
     def free(self) -> bool:
-        return self.in_flight < self.pace.limit
+        return self.in_flight < self.concurrency.limit
 
     def rest(self, now: float) -> None:
         self.broken_until = now + _REST_S
 
     def passed(self) -> None:
-        if self._strikes:
-            self._strikes.clear()
+        if self._failed_rows:
+            self._failed_rows.clear()
             self.broken_until = 0.0
 
     def failed(self, row: str, now: float, *, connection: bool) -> None:
         """A row got no answer here; where the connection broke, it is the server's fault at once."""
-        self._strikes.add(row)
-        if connection or len(self._strikes) >= _STRIKES:
+        self._failed_rows.add(row)
+        if connection or len(self._failed_rows) >= _FAILED_ROWS:
             self.rest(now)
 
     def score(self, key: bytes) -> bytes:
@@ -77,9 +77,9 @@ def choose(replicas: Sequence[Replica], request: Request, now: float) -> Replica
     """The server for a request: its home if that is healthy and not overloaded, else the next best."""
     if len(replicas) == 1:
         return replicas[0]
-    asked = available(replicas, now)
-    free = [replica for replica in asked if replica.free] or asked
-    fair = _OVERLOAD * sum(replica.in_flight for replica in asked) / len(asked) + 1
+    usable = available(replicas, now)
+    free = [replica for replica in usable if replica.free] or usable
+    fair = _OVERLOAD * sum(replica.in_flight for replica in usable) / len(usable) + 1
     key = (request.prompt.images[0].sha256 if request.prompt.images else request.prompt_sha).encode()
     light = [replica for replica in free if replica.in_flight <= fair] or free
     return max(light, key=lambda replica: replica.score(key))

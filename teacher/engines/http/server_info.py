@@ -15,7 +15,7 @@ import aiohttp
 from distill.artifacts.files import directory_sha256
 from distill.errors import TeacherError
 from distill.recipe.teachers import Teacher
-from teacher.engines.http.chat_protocol import ResponseReader, excerpt, parsed
+from teacher.engines.http.chat_protocol import ResponseReader, excerpt, parse_json
 from teacher.engines.http.replicas import Replica
 from teacher.engines.outage import Failure
 from teacher.messages.completion import EngineInfo
@@ -23,14 +23,14 @@ from teacher.messages.request import Model
 
 LOCAL_HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
 CHECK_TIMEOUT_S = 15.0
-_LOOK_S = (0.25, 2.0)
+_POLL_S = (0.25, 2.0)
 """How often a server's queue is looked at: while the limit changes, and later. A look takes the server's CPU, too."""
-_MOST_BYTES = 1 << 22
-_MOST_REQUESTS = 1e7
+_MAX_BYTES = 1 << 22
+_MAX_REQUESTS = 1e7
 _GAUGES = ("vllm:num_requests_running", "vllm:num_requests_waiting")
 
 
-def queue(metrics: str) -> tuple[float, float] | None:
+def parse_queue(metrics: str) -> tuple[float, float] | None:
     """Requests that a vLLM server works on and those that wait, from its metrics; None when it does not say."""
     sums: dict[str, float] = {}
     for line in metrics.splitlines():
@@ -38,32 +38,32 @@ def queue(metrics: str) -> tuple[float, float] | None:
             name, _, value = line.partition("{")[0].partition(" ")
             sums[name] = sums.get(name, 0.0) + float(value or line.rsplit(" ", 1)[1])
     running, waiting = (sums.get(name, -1.0) for name in _GAUGES)
-    sane = all(math.isfinite(value) and 0 <= value <= _MOST_REQUESTS for value in (running, waiting))
+    sane = all(math.isfinite(value) and 0 <= value <= _MAX_REQUESTS for value in (running, waiting))
     return (running, waiting) if sane else None
 
 
 async def follow_queue(session: aiohttp.ClientSession, replica: Replica, changed: Callable[[], None]) -> None:
-    """Tell a server's pace how long its queue is, for as long as the server says it."""
+    """Pass the length of a server's queue to its concurrency limit, as long as the server shows it."""
     url = f"{replica.url.removesuffix('/v1')}/metrics"
     timeout, proxy = aiohttp.ClientTimeout(total=CHECK_TIMEOUT_S), proxy_of(url)
-    pause_s, longest_s = _LOOK_S
-    shown = False
+    pause_s, longest_s = _POLL_S
+    was_shown = False
     while True:
         await asyncio.sleep(pause_s)
         try:
             async with session.get(url, timeout=timeout, proxy=proxy) as response:
                 status = response.status
-                found = queue(await response.text()) if status == 200 else None
+                lengths = parse_queue(await response.text()) if status == 200 else None
         except (aiohttp.ClientError, OSError, ValueError):
             continue
-        if found is None:
-            if not shown and status in (200, 404):
+        if lengths is None:
+            if not was_shown and status in (200, 404):
                 return  # it never will; one that is starting again, or too busy to say, may
             continue
-        shown = True
-        before = replica.pace.limit
-        replica.pace.saw(*found, replica.in_flight, time.monotonic())
-        pause_s = _LOOK_S[0] if replica.pace.limit != before else min(1.25 * pause_s, longest_s)
+        was_shown = True
+        limit_before = replica.concurrency.limit
+        replica.concurrency.observe_queue(*lengths, replica.in_flight, time.monotonic())
+        pause_s = _POLL_S[0] if replica.concurrency.limit != limit_before else min(1.25 * pause_s, longest_s)
         changed()
 
 
@@ -92,11 +92,11 @@ async def server_info(session: aiohttp.ClientSession, teacher: Teacher, model: M
         )
     if status >= 500 or status in (402, 408, 425, 429):
         raise Failure("server_error", f"{url} answers HTTP {status}: {excerpt(payload)}")
-    listed = parsed(payload)
+    listed = parse_json(payload)
     cards = listed.get("data") if isinstance(listed, dict) else None
     cards = cards if isinstance(cards, list) else []
-    name = model_served(teacher, model, url, cards)
-    version = parsed((await _get(session, teacher, f"{url.removesuffix('/v1')}/version"))[1])
+    name = find_served_name(teacher, model, url, cards)
+    version = parse_json((await _get(session, teacher, f"{url.removesuffix('/v1')}/version"))[1])
     known = version.get("version") if isinstance(version, dict) else None
     engine = {"name": "vllm" if known else teacher.backend, "version": str(known or "")[:100]}
     card = next((card for card in cards if isinstance(card, dict) and card.get("id") == name), {})
@@ -109,7 +109,7 @@ async def _get(session: aiohttp.ClientSession, teacher: Teacher, url: str) -> tu
     timeout = aiohttp.ClientTimeout(total=CHECK_TIMEOUT_S)
     try:
         async with session.get(url, timeout=timeout, proxy=proxy_of(url)) as response:
-            return response.status, await response.content.read(_MOST_BYTES)
+            return response.status, await response.content.read(_MAX_BYTES)
     except (aiohttp.ClientError, OSError, ValueError) as error:
         raise Failure(
             "connection",
@@ -119,18 +119,18 @@ async def _get(session: aiohttp.ClientSession, teacher: Teacher, url: str) -> tu
         ) from None
 
 
-def model_served(teacher: Teacher, model: Model, url: str, cards: list[Any]) -> str:
+def find_served_name(teacher: Teacher, model: Model, url: str, cards: list[Any]) -> str:
     """The name under which a server serves the teacher's model. Raises TeacherError when it serves another."""
     served = {str(card["id"]): card.get("root") for card in cards if isinstance(card, dict) and "id" in card}
-    wanted = teacher.served_model or model.name
-    if not served or wanted in served:
-        return wanted
+    expected = teacher.served_model or model.name
+    if not served or expected in served:
+        return expected
     listing = ", ".join(served)
     if teacher.served_model:
         raise TeacherError(
-            f"{url} does not serve served_model = {wanted!r} of teacher '{teacher.name}'; it serves: {listing}"
+            f"{url} does not serve served_model = {expected!r} of teacher '{teacher.name}'; it serves: {listing}"
         )
-    roots = {name: root for name, root in served.items() if _same_place(root, model)}
+    roots = {name: root for name, root in served.items() if _same_checkpoint(root, model)}
     if len(roots) >= 1:
         return next(iter(roots))
     if len(served) == 1 and next(iter(served.values())) in (None, next(iter(served))):
@@ -141,17 +141,17 @@ def model_served(teacher: Teacher, model: Model, url: str, cards: list[Any]) -> 
     )
 
 
-def require_room(teacher: Teacher, url: str, longest: object) -> None:
+def require_room(teacher: Teacher, url: str, context_length: object) -> None:
     """Raise TeacherError for a server whose longest context has no room for a prompt beside `max_tokens`."""
-    wanted = teacher.sampling.max_tokens
-    if isinstance(longest, int) and wanted >= longest:
+    max_tokens = teacher.sampling.max_tokens
+    if isinstance(context_length, int) and max_tokens >= context_length:
         raise TeacherError(
-            f"{url} takes {longest} tokens, prompt included: teachers.{teacher.name}.sampling.max_tokens = {wanted} "
-            "leaves no room for a prompt; lower max_tokens, or start the server with a larger max-model-len"
+            f"{url} takes {context_length} tokens, prompt included: teachers.{teacher.name}.sampling.max_tokens = "
+            f"{max_tokens} leaves no room for a prompt; lower max_tokens, or start the server with a larger max-model-len"
         )
 
 
-def _same_place(root: object, model: Model) -> bool:
+def _same_checkpoint(root: object, model: Model) -> bool:
     if not isinstance(root, str):
         return False
     if not model.local:

@@ -8,17 +8,17 @@ teacher answers quickly, only requests that were given up once do.
 from collections.abc import Mapping
 from typing import Any
 
-from teacher.engines.http.chat_protocol import GarbledError, completion_of, excerpt, parsed
+from teacher.engines.http.chat_protocol import GarbledError, completion_from_body, excerpt, parse_json
 from teacher.messages.completion import Completion
 
 FIRST = 32
 """Answers in pieces before a teacher may count as quick."""
-_QUICK = 1 / 8
+_QUICK_SHARE = 1 / 8
 """Of timeout_s: a teacher whose every answer took less is quick."""
-_SILENT = 8
+_SILENCE_FACTOR = 8
 """A server that is silent for so many times the longest answer of a quick teacher will say nothing more."""
-_LEAST_SILENCE_S = 60.0
-BODY: Mapping[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
+_MIN_SILENCE_S = 60.0
+STREAM_SETTINGS: Mapping[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
 CONTENT_TYPE = "text/event-stream"
 
 
@@ -34,17 +34,17 @@ class Streaming:
 
     @property
     def _quick(self) -> bool:
-        return self._answers >= FIRST and self._longest_s < _QUICK * self._timeout_s
+        return self._answers >= FIRST and self._longest_s < _QUICK_SHARE * self._timeout_s
 
-    def wanted(self, *, again: bool) -> bool:
+    def should_stream(self, *, after_timeout: bool) -> bool:
         """`again`: the request was given up once."""
-        return self._able and (again or not self._quick)
+        return self._able and (after_timeout or not self._quick)
 
     def silence_s(self) -> float:
         """How long a server may send nothing of an answer in pieces."""
         if not self._quick:
             return self._timeout_s
-        return min(self._timeout_s, max(_LEAST_SILENCE_S, _SILENT * self._longest_s))
+        return min(self._timeout_s, max(_MIN_SILENCE_S, _SILENCE_FACTOR * self._longest_s))
 
     def answered(self, completion: Completion, *, streamed: bool) -> None:
         self._answers += 1
@@ -62,7 +62,7 @@ class Streaming:
         return True
 
 
-def assembled(payload: bytes, latency_s: float, *, logprobs: bool) -> Completion:
+def assemble_completion(payload: bytes, latency_s: float, *, logprobs: bool) -> Completion:
     """The completion of an answer in pieces, all of which have come. Raises GarbledError when one is missing."""
     texts: dict[str, list[str]] = {"content": [], "reasoning": [], "refusal": []}
     tokens: list[Any] = []
@@ -74,7 +74,7 @@ def assembled(payload: bytes, latency_s: float, *, logprobs: bool) -> Completion
         data = line[5:].strip()
         if data == b"[DONE]":
             break
-        event = parsed(data)
+        event = parse_json(data)
         if not isinstance(event, dict) or event.get("error"):
             raise GarbledError("server_error", f"an error amid the answer: {excerpt(data)}")
         for key in ("usage", "model"):
@@ -88,8 +88,8 @@ def assembled(payload: bytes, latency_s: float, *, logprobs: bool) -> Completion
     if not choice.get("finish_reason"):
         raise GarbledError("garbled_response", "the answer in pieces ended before its end")
     message = {key: "".join(pieces) for key, pieces in texts.items()}
-    whole = {"choices": [{**choice, "message": message, "logprobs": {"content": tokens}}], **body}
-    return completion_of(whole, payload[:2000], latency_s, logprobs=logprobs)
+    response = {"choices": [{**choice, "message": message, "logprobs": {"content": tokens}}], **body}
+    return completion_from_body(response, payload[:2000], latency_s, logprobs=logprobs)
 
 
 def _add(piece: Mapping[str, Any], texts: Mapping[str, list[str]], tokens: list[Any], choice: dict[str, Any]) -> None:
@@ -101,8 +101,8 @@ def _add(piece: Mapping[str, Any], texts: Mapping[str, list[str]], tokens: list[
             if not isinstance(text, str):
                 raise TypeError(key)
             texts[key].append(text)
-    if found := piece.get("logprobs"):
-        tokens.extend(found.get("content") or ())
+    if logprobs := piece.get("logprobs"):
+        tokens.extend(logprobs.get("content") or ())
     for key in ("finish_reason", "stop_reason"):
         if piece.get(key) is not None:
             choice[key] = piece[key]

@@ -37,9 +37,9 @@ def main(parent: int, grace_s: float, command: list[str]) -> int:
     waker, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-    asked: list[int] = []
+    received: list[int] = []
     for number in _ENDING:
-        signal.signal(number, lambda number, _: asked.append(number))
+        signal.signal(number, lambda number, _: received.append(number))
     signal.signal(signal.SIGCHLD, lambda *_: None)
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)  # so that grandchildren whose parent died are found, and reaped, here
     try:
@@ -59,7 +59,7 @@ def main(parent: int, grace_s: float, command: list[str]) -> int:
     copier = threading.Thread(target=_copy, args=(child.stdout.fileno(), secrets), daemon=True)
     copier.start()
     code = None
-    while code is None and not asked and os.getppid() == parent:
+    while code is None and not received and os.getppid() == parent:
         ready, _, _ = select.select([sys.stdin.fileno(), waker], [], [], _LOOK_S)
         if sys.stdin.fileno() in ready and not os.read(sys.stdin.fileno(), 1024):
             break
@@ -108,20 +108,20 @@ def _write(text: bytes) -> None:
 
 def _end(child: "subprocess.Popen[bytes]", grace_s: float) -> None:
     """End the command, which ends its workers in its own way; then what it leaves; by force after the grace."""
-    begun = time.monotonic()
-    told: set[int] = set()
-    while time.monotonic() < begun + grace_s + _KILL_S:
+    started = time.monotonic()
+    signalled: set[int] = set()
+    while time.monotonic() < started + grace_s + _KILL_S:
         ended = child.poll() is not None
-        left = _orphans(child)
-        if ended and not left:
+        remaining = _orphans(child)
+        if ended and not remaining:
             return
-        if time.monotonic() > begun + grace_s:
-            for process in left if ended else [child.pid, *left]:
+        if time.monotonic() > started + grace_s:
+            for process in remaining if ended else [child.pid, *remaining]:
                 _send(process, signal.SIGKILL)
         else:
-            for process in {*left} - told if ended else {child.pid} - told:
+            for process in {*remaining} - signalled if ended else {child.pid} - signalled:
                 _send(process, signal.SIGTERM)
-                told.add(process)
+                signalled.add(process)
         time.sleep(0.05)
 
 
@@ -156,10 +156,10 @@ def _descendants() -> list[int]:
         with suppress(OSError, ValueError, IndexError):
             # The name in brackets may itself hold spaces and brackets.
             parents[int(path.parent.name)] = int(path.read_text(errors="replace").rpartition(")")[2].split()[1])
-    found = [os.getpid()]
-    for process in found:
-        found += [child for child, parent in parents.items() if parent == process]
-    return found[1:]
+    processes = [os.getpid()]
+    for process in processes:
+        processes += [child for child, parent in parents.items() if parent == process]
+    return processes[1:]
 
 
 def _prctl(option: int, value: int) -> None:

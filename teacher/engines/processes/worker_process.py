@@ -164,10 +164,10 @@ class WorkerProcess:
                 await asyncio.gather(task, return_exceptions=True)
         await self._stop_process()
 
-    def _error(self, what: str) -> TeacherError:
+    def _error(self, problem: str) -> TeacherError:
         excerpt = self._process.log_excerpt() if self._process else ""
         return TeacherError(
-            f"teacher '{self._teacher.name}': its process {what}; the end of {self._log}:\n{excerpt}\n"
+            f"teacher '{self._teacher.name}': its process {problem}; the end of {self._log}:\n{excerpt}\n"
             f"correct [teachers.server] of '{self._teacher.name}' (docs/vllm.md), then run the same command again; "
             "finished traces are kept"
         )

@@ -75,32 +75,32 @@ print(json.dumps({"vllm": importlib.util.find_spec("vllm") is not None, "broken_
 """
 
 
-def server_of(recipe: Recipe, *, probe: bool = True) -> Server:
+def find_server(recipe: Recipe, *, probe: bool = True) -> Server:
     """The vLLM to serve with. Raises RecipeError when there is none; without `probe` only the program counts."""
     managed = [teacher.server for teacher in recipe.teachers if teacher.managed and teacher.capabilities.speaks_http]
-    chosen = managed[0] if managed else Server()
-    (program, *rest), base = chosen.command, recipe.path.parent.absolute()
+    settings = managed[0] if managed else Server()
+    (program, *rest), base = settings.command, recipe.path.parent.absolute()
     if python := os.environ.get(PYTHON):
-        chosen, program, rest, base = Server(), python, _MODULE, Path.cwd()
+        settings, program, rest, base = Server(), python, _MODULE, Path.cwd()
     if python or "/" in program:
         program = str(base / Path(program).expanduser())
-    environment = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", **chosen.environment}
+    environment = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", **settings.environment}
     server = Server(command=(program, *rest), environment=environment, start_timeout_s=_START_TIMEOUT_S, restarts=0)
-    what = None
+    problem = None
     if not shutil.which(program, path=environment.get("PATH")):
-        what = f"there is no program {program!r}"
-    elif probe and not _probed(server).get("vllm", True):
-        what = f"{program} has no vllm package"
-    if what:
+        problem = f"there is no program {program!r}"
+    elif probe and not _probe_server(server).get("vllm", True):
+        problem = f"{program} has no vllm package"
+    if problem:
         raise RecipeError(
-            f"the export is to be served by a real vLLM, and {what}; install vLLM into an environment of its own "
+            f"the export is to be served by a real vLLM, and {problem}; install vLLM into an environment of its own "
             f"(docs/vllm.md) and name its interpreter: {PYTHON}=/path/to/vllm/bin/python"
         )
     return server
 
 
 @contextmanager
-def serving(
+def serve_export(
     checkpoint: Path, *, server: Server, arguments: Mapping[str, Any], max_new_tokens: int, max_pixels: int
 ) -> Iterator[ExportServer]:
     """A server of `checkpoint` that lives while the block lasts.
@@ -108,7 +108,7 @@ def serving(
     Raises TeacherError when it does not start, with the end of its log, or refuses a request.
     """
     folder = Path(tempfile.mkdtemp(prefix="distill-vllm-"))
-    fitted = _fitted(server, folder, {"enforce-eager": True, **arguments})
+    fitted = _server_for_machine(server, folder, {"enforce-eager": True, **arguments})
     with asyncio.Runner() as runner:
         servers = Servers(
             Teacher(
@@ -138,20 +138,20 @@ def serving(
     shutil.rmtree(folder, ignore_errors=True)  # after an error its log is still to be read
 
 
-def _fitted(server: Server, folder: Path, arguments: dict[str, Any]) -> Server:
+def _server_for_machine(server: Server, folder: Path, arguments: dict[str, Any]) -> Server:
     """The server with what a machine without a GPU asks for, as far as that can be found out."""
-    found = _probed(server)
+    probed = _probe_server(server)
     environment = dict(server.environment)
-    if not found.get("gpu", True):
+    if not probed.get("gpu", True):
         environment = {"VLLM_CPU_KVCACHE_SPACE": "1", **environment}
-    if found.get("broken_torchvision"):
+    if probed.get("broken_torchvision"):
         (folder / "sitecustomize.py").write_text(SITE, encoding="utf-8")
         path = environment.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
         environment["PYTHONPATH"] = os.pathsep.join([str(folder), *([path] if path else [])])
     return server.model_copy(update={"environment": environment, "arguments": arguments})
 
 
-def _probed(server: Server) -> dict[str, bool]:
+def _probe_server(server: Server) -> dict[str, bool]:
     """What the interpreter behind a server's command can import and use; nothing where none is found."""
     python = interpreter(server)
     return _probe(python, tuple(sorted(server.environment.items()))) if python else {}
@@ -159,11 +159,11 @@ def _probed(server: Server) -> dict[str, bool]:
 
 @cache
 def _probe(python: Path, environment: tuple[tuple[str, str], ...]) -> dict[str, bool]:
-    told = {**os.environ, **dict(environment)}
-    done = subprocess.run([python, "-c", _PROBE], capture_output=True, env=told, check=False)
+    variables = {**os.environ, **dict(environment)}
+    done = subprocess.run([python, "-c", _PROBE], capture_output=True, env=variables, check=False)
     lines = done.stdout.splitlines()
-    found: dict[str, bool] = orjson.loads(lines[-1]) if lines and not done.returncode else {}
-    return found
+    answer: dict[str, bool] = orjson.loads(lines[-1]) if lines and not done.returncode else {}
+    return answer
 
 
 async def _engine(url: str) -> str:
@@ -178,7 +178,7 @@ async def _ask(
     timeout = aiohttp.ClientTimeout(total=_REQUEST_TIMEOUT_S)
     async with aiohttp.ClientSession(timeout=timeout) as session:
 
-        async def one(sample: Sample) -> tuple[list[int], list[int]]:
+        async def ask_sample(sample: Sample) -> tuple[list[int], list[int]]:
             async with free:
                 body = await asyncio.to_thread(_body, sample, max_new_tokens, max_pixels)
                 try:
@@ -187,12 +187,12 @@ async def _ask(
                 except (aiohttp.ClientError, TimeoutError) as error:
                     raise TeacherError(f"the server of the export gave no reply to {sample.id}: {error!r}") from None
             if status != 200:
-                said = payload[:500].decode(errors="replace")
-                raise TeacherError(f"the server of the export refused {sample.id}: HTTP {status}: {said}")
-            made = orjson.loads(payload)
-            return made["prompt_token_ids"], made["choices"][0]["token_ids"]
+                message = payload[:500].decode(errors="replace")
+                raise TeacherError(f"the server of the export refused {sample.id}: HTTP {status}: {message}")
+            reply = orjson.loads(payload)
+            return reply["prompt_token_ids"], reply["choices"][0]["token_ids"]
 
-        return list(await asyncio.gather(*map(one, samples)))
+        return list(await asyncio.gather(*map(ask_sample, samples)))
 
 
 _JSON = {"content-type": "application/json"}

@@ -38,7 +38,8 @@ from teacher.messages.request import Request
 _IN_FLIGHT = 256
 """Requests that a process holds where the recipe does not say; vLLM decodes as many at once as its memory allows."""
 _ISOLATE_AFTER, _FAIL_AFTER = 2, 3
-"""After 2 crashes a request is retried alone; after 3 it fails as `server_lost`."""
+"""After 2 crashes a request is retried alone; after 3 it fails as `server_lost`. The process is known
+to have ended each time; `http_client.py`, which cannot always tell, allows one more."""
 
 
 def run_worker() -> None:
@@ -141,16 +142,18 @@ class OfflineEngine:
         self._settings = settings
         teacher = settings.teacher
         self._workers: list[WorkerProcess] = []
-        self._most = teacher.max_in_flight or _IN_FLIGHT
+        self._max_in_flight = teacher.max_in_flight or _IN_FLIGHT
         self._breaker = Breaker.closed(settings.max_failure_share)
         self._folders = Folders(patience_s=settings.patience_s, say=settings.say)
         self._images = ImageParts(teacher, self._folders, max_pixels=settings.max_pixels, local_media=True, urls=())
-        self._room = asyncio.Event()
+        self._slot_free = asyncio.Event()
         self._program: tempfile.TemporaryDirectory[str] | None = None
 
     @staticmethod
     def check_program(recipe: Recipe, teacher: Teacher) -> None:
-        check_options(vllm_of(teacher, recipe.path.parent), f"{recipe.path}: teachers.{teacher.name}.server")
+        check_options(
+            vllm_server_settings(teacher, recipe.path.parent), f"{recipe.path}: teachers.{teacher.name}.server"
+        )
 
     @property
     def info(self) -> EngineInfo:
@@ -170,7 +173,7 @@ class OfflineEngine:
     def _command(self, program: tuple[str, ...]) -> list[str]:
         """The command line: options of the engine as a server has them, so the same options are the same facts."""
         teacher = self._settings.teacher
-        server = vllm_of(teacher, self._settings.recipe.path.parent)
+        server = vllm_server_settings(teacher, self._settings.recipe.path.parent)
         command = [server.command[0], *program, "--model", self._settings.checkpoint]
         if teacher.revision:
             command += ["--revision", teacher.revision]
@@ -202,9 +205,9 @@ class OfflineEngine:
         try:
             async with asyncio.TaskGroup() as group:
                 while True:
-                    while not (free := [each for each in self._workers if each.in_flight < self._most]):
-                        self._room.clear()
-                        await self._room.wait()
+                    while not (free := [each for each in self._workers if each.in_flight < self._max_in_flight]):
+                        self._slot_free.clear()
+                        await self._slot_free.wait()
                     request = await get()
                     if request is None:
                         break
@@ -219,7 +222,7 @@ class OfflineEngine:
             completion = await self._completion(request, worker)
         finally:
             worker.in_flight -= 1
-            self._room.set()
+            self._slot_free.set()
         done(request, completion)
         if not completion.error.startswith("image:"):
             self._breaker.record(f"teacher '{self._settings.teacher.name}'", completion.error)
@@ -236,7 +239,7 @@ class OfflineEngine:
                 self._images.check_unchanged(request.prompt.images)
                 return _completion(answer, time.monotonic() - started)
             except UnreadableError as failure:
-                wait_s = await asyncio.to_thread(self._folders.away, failure.ref, failure.error)
+                wait_s = await asyncio.to_thread(self._folders.retry_wait_s, failure.ref, failure.error)
                 if not wait_s:
                     return Completion(error=str(failure))
                 await asyncio.sleep(wait_s)
@@ -281,7 +284,7 @@ def _completion(answer: Mapping[str, Any], latency_s: float) -> Completion:
     )
 
 
-def vllm_of(teacher: Teacher, base: Path) -> Server:
+def vllm_server_settings(teacher: Teacher, base: Path) -> Server:
     """[teachers.server] with the Python that has vLLM as its command.
 
     It is the one beside the program of server.command; where the recipe names none, DISTILL_VLLM_PYTHON may. Raises
@@ -289,8 +292,8 @@ def vllm_of(teacher: Teacher, base: Path) -> Server:
     """
     server, python = teacher.server, os.environ.get(PYTHON, "")
     if not python or server.command != Server().command:
-        found = interpreter(with_program(server, server_program(teacher, base)))
-        python = str(found.absolute()) if found else ""
+        beside = interpreter(with_program(server, server_program(teacher, base)))
+        python = str(beside.absolute()) if beside else ""
     if not Path(python).is_file():
         raise RecipeError(
             f"teachers.{teacher.name}: there is no Python beside {server.command[0]!r}; name one that has vLLM, "

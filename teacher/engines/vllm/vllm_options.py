@@ -25,7 +25,7 @@ from distill.artifacts.files import write_json
 from distill.errors import RecipeError
 from distill.recipe.teachers import Server
 
-_OWN = {
+_SET_BY_RUN = {
     "model": "`model` of the teacher",
     "model-tag": "`model` of the teacher",
     "host": "the run, which serves to itself alone",
@@ -89,30 +89,30 @@ def interpreter(server: Server) -> Path | None:
 def installed_options(server: Server) -> VllmOptions:
     """The options of the vLLM that a server's command starts."""
     python = interpreter(server) if is_vllm(server) else None
-    return _asked(str(python), tuple(sorted(server.environment.items()))) if python else VllmOptions()
+    return _read_options(str(python), tuple(sorted(server.environment.items()))) if python else VllmOptions()
 
 
 @cache
-def _asked(python: str, environment: tuple[tuple[str, str], ...]) -> VllmOptions:
+def _read_options(python: str, environment: tuple[tuple[str, str], ...]) -> VllmOptions:
     settings = {**os.environ, **dict(environment)}
-    version = _run(python, _FIND_VERSION, settings)
+    version = _run_script(python, _FIND_VERSION, settings)
     if not version:
         return VllmOptions()
     key = hashlib.sha256(orjson.dumps([python, version.decode(errors="replace")])).hexdigest()[:16]
     cached = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "cot-distill" / f"vllm-{key}.json"
     with suppress(OSError, orjson.JSONDecodeError, KeyError, TypeError, ValueError):
-        return _parsed(orjson.loads(cached.read_bytes()))
-    lines = _run(python, _PROBE.read_text(encoding="utf-8"), settings).splitlines()
+        return _parse_options(orjson.loads(cached.read_bytes()))
+    lines = _run_script(python, _PROBE.read_text(encoding="utf-8"), settings).splitlines()
     if not lines:
         return VllmOptions()
     answer = orjson.loads(lines[-1])
     with suppress(OSError):  # without a cache it is asked again the next time
         cached.parent.mkdir(parents=True, exist_ok=True)
         write_json(cached, answer)
-    return _parsed(answer)
+    return _parse_options(answer)
 
 
-def _run(python: str, script: str, environment: Mapping[str, str]) -> bytes:
+def _run_script(python: str, script: str, environment: Mapping[str, str]) -> bytes:
     """What a script prints; nothing where it fails."""
     with suppress(OSError, subprocess.TimeoutExpired):
         done = subprocess.run(
@@ -122,13 +122,13 @@ def _run(python: str, script: str, environment: Mapping[str, str]) -> bytes:
     return b""
 
 
-def _parsed(answer: Mapping[str, Any]) -> VllmOptions:
-    found: dict[str, tuple[str, str]] = {}
+def _parse_options(answer: Mapping[str, Any]) -> VllmOptions:
+    by_name: dict[str, tuple[str, str]] = {}
     for kind, *names in answer["options"]:
         for name in names:
             inverse = kind == "switch" and name == _inverse(names[0])
-            found[name.lstrip("-")] = ("inverse" if inverse else kind, name)
-    return VllmOptions(answer["version"], found)
+            by_name[name.lstrip("-")] = ("inverse" if inverse else kind, name)
+    return VllmOptions(answer["version"], by_name)
 
 
 def is_vllm(server: Server) -> bool:
@@ -146,19 +146,19 @@ def check_arguments(server: Server, where: str) -> None:
             "recipe itself, or set the value again"
         )
     for name in server.arguments:
-        if owner := _OWN.get(_plain(name)):
+        if owner := _SET_BY_RUN.get(_option_name(name)):
             raise RecipeError(f"{where}.arguments.{name}: is set by {owner}; leave it out here")
     for argument in server.extra:
-        option = _plain(argument.partition("=")[0])
-        if argument.startswith("--") and option in _OWN:
-            raise RecipeError(f"{where}.extra: {argument} is set by {_OWN[option]}; leave it out here")
+        option = _option_name(argument.partition("=")[0])
+        if argument.startswith("--") and option in _SET_BY_RUN:
+            raise RecipeError(f"{where}.extra: {argument} is set by {_SET_BY_RUN[option]}; leave it out here")
 
 
 def check_options(server: Server, where: str) -> None:
     """Raises RecipeError for an argument that the installed vLLM does not have, or of the wrong kind."""
     options = installed_options(server) if server.arguments else VllmOptions()
     for name, value in server.arguments.items() if options.version else ():
-        option = _plain(name)
+        option = _option_name(name)
         known = options.find(option)
         if known is None:
             near = difflib.get_close_matches(option, options.by_name, n=1)
@@ -177,43 +177,43 @@ def render(server: Server) -> list[str]:
     """A server's arguments as a command line has them."""
     options = installed_options(server) if server.arguments else VllmOptions()
     unknown = "switch" if is_vllm(server) else ""
-    found: list[str] = []
+    arguments: list[str] = []
     for name, value in server.arguments.items():
-        option = _plain(name)
+        option = _option_name(name)
         kind, spelling = options.find(option) or (unknown, f"--{option}")
         _, dot, key = option.partition(".")
         dashed = spelling.partition(".")[0] + dot + key
         if value is True:
-            found.append(dashed)
+            arguments.append(dashed)
         elif value is False:
-            found += [f"--no-{option}"] if kind == "switch" else [_inverse(dashed)] if kind == "inverse" else []
+            arguments += [f"--no-{option}"] if kind == "switch" else [_inverse(dashed)] if kind == "inverse" else []
         elif isinstance(value, list | tuple) and kind == "values":
-            found += [dashed, *map(_text, value)]
+            arguments += [dashed, *map(_argument_text, value)]
         elif isinstance(value, list | tuple) and kind == "repeated":
-            found += [part for each in value for part in (dashed, _text(each))]
+            arguments += [part for each in value for part in (dashed, _argument_text(each))]
         else:
-            found += [dashed, _text(value)]
-    return found
+            arguments += [dashed, _argument_text(value)]
+    return arguments
 
 
-def deciding(command: Sequence[str]) -> dict[str, list[str]]:
+def answer_options(command: Sequence[str]) -> dict[str, list[str]]:
     """The options of a command line that change what its server answers, with their values.
 
     A list is the same as words, as JSON and as a repeated option.
     """
-    found: dict[str, list[str]] = {}
+    options: dict[str, list[str]] = {}
     values: list[str] | None = None
     for part in command:
         if part.startswith("-"):
             name, equals, value = part.partition("=")
-            option = _plain("quantization" if name == "-q" else name)
+            option = _option_name("quantization" if name == "-q" else name)
             base = option.partition(".")[0].removeprefix("no-")
-            values = None if base in _OWN or _SPEED.fullmatch(base) else found.setdefault(option, [])
+            values = None if base in _SET_BY_RUN or _SPEED.fullmatch(base) else options.setdefault(option, [])
             if values is not None and equals:
                 values += _items(value)
         elif values is not None:
             values += _items(part)
-    return found
+    return options
 
 
 def _items(text: str) -> list[str]:
@@ -232,13 +232,13 @@ def _inverse(spelling: str) -> str:
     return ""
 
 
-def _plain(name: str) -> str:
+def _option_name(name: str) -> str:
     """`--max_model_len` and `max-model-len` are one option; what follows a dot is a key of its JSON value."""
     option, dot, rest = name.strip().lstrip("-").partition(".")
     return option.replace("_", "-") + dot + rest
 
 
-def _text(value: Any) -> str:
+def _argument_text(value: Any) -> str:
     if isinstance(value, Mapping | list | tuple):
         return orjson.dumps(value if isinstance(value, Mapping) else list(value)).decode()
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -21,13 +21,13 @@ _MODULES = (
 
 def server_options(parser: argparse.ArgumentParser) -> list[list[str]]:
     """Every option that a parser knows, except help."""
-    found = []
+    options = []
     for action in parser._actions:
         known = action.option_strings
         names = [text for text in known if not (text.startswith("--no-") and "--" + text[5:] in known)]
         if "--help" not in names and names:
-            found.append([_kind(action), *sorted(names, key=lambda text: not text.startswith("--"))])
-    return found
+            options.append([_kind(action), *sorted(names, key=lambda text: not text.startswith("--"))])
+    return options
 
 
 def _kind(action: argparse.Action) -> str:

@@ -24,7 +24,7 @@ from teacher.engines.processes.guarded_process import GuardedProcess, exit_statu
 from teacher.engines.vllm.vllm_options import check_arguments, check_options, is_vllm, render
 
 _PORTS = range(18000, 32000)
-_PAUSE_S = 1.0
+_RESTART_PAUSE_S = 1.0
 _POLL_S = 0.25
 _HEALTH_TIMEOUT_S = 10.0
 MEDIA = "--allowed-local-media-path"
@@ -72,7 +72,7 @@ class Servers:
                 subject=subject,
                 remedy=remedy,
             )
-            for number, (gpus, port) in enumerate(_placed(server))
+            for number, (gpus, port) in enumerate(_assign_gpus_and_ports(server))
         ]
         self.urls = tuple(replica.url for replica in self._replicas)
         self.local_media = bool(media_root) and str(media_root) in self._replicas[0].command
@@ -99,7 +99,7 @@ class Servers:
     async def revive(self, url: str) -> bool:
         """Have a replica that broke a connection answer again, started anew if it has to be.
 
-        True when it was down and is up again; False when it was well all along, so that the fault lies elsewhere.
+        True when it was down and is up again; False when it was healthy all the time, so that the cause is elsewhere.
         Callers share one restart. Raises TeacherError when it has crashed more often than `restarts` allows.
         """
         return await next(replica for replica in self._replicas if replica.url == url).revive()
@@ -151,7 +151,7 @@ class _Replica:
     async def revive(self) -> bool:
         if self._reviving is None or self._reviving.done():
             self._reviving = asyncio.create_task(self._revive())
-            # Whoever waited for it may be gone by then.
+            # The tasks that waited for it may have ended by then.
             self._reviving.add_done_callback(lambda task: task.cancelled() or task.exception())
         return await asyncio.shield(self._reviving)
 
@@ -175,7 +175,7 @@ class _Replica:
             except TeacherError as error:
                 crash = error
                 self.crashes += 1
-                await asyncio.sleep(_PAUSE_S)
+                await asyncio.sleep(_RESTART_PAUSE_S)
             else:
                 return True
         self._given_up = TeacherError(f"{crash} (given up after restarts = {allowed})")
@@ -203,9 +203,10 @@ class _Replica:
                 await asyncio.sleep(_POLL_S)
         return False
 
-    def _error(self, what: str) -> TeacherError:
+    def _error(self, problem: str) -> TeacherError:
         return TeacherError(
-            f"{self._subject} {what}; the end of {self._process.log}:\n{self._process.log_excerpt()}\n{self._remedy}"
+            f"{self._subject} {problem}; the end of {self._process.log}:\n"
+            f"{self._process.log_excerpt()}\n{self._remedy}"
         )
 
 
@@ -229,7 +230,7 @@ def build_command(
         if teacher.trust_remote_code and "--trust-remote-code" not in taken:
             command += ["--trust-remote-code"]
         if not taken & {_QUIET, _QUIET.replace("disable", "enable"), _QUIET.replace("--", "--no-", 1)}:
-            command += [_QUIET]  # a line a request, which nobody reads
+            command += [_QUIET]  # it would log one line for each request
     return [*command, *given, *server.extra]
 
 
@@ -243,36 +244,36 @@ def server_program(teacher: Teacher, base: Path) -> str:
     name = teacher.server.command[0]
     search = teacher.server.environment.get("PATH") or os.environ.get("PATH")
     # Not resolved: python of a virtual environment is a link that must be called by its own name.
-    wanted = str(base.absolute() / Path(name).expanduser()) if "/" in name else name
-    if not shutil.which(wanted, path=search):
+    program = str(base.absolute() / Path(name).expanduser()) if "/" in name else name
+    if not shutil.which(program, path=search):
         raise RecipeError(
-            f"teachers.{teacher.name}.server.command: there is no program {wanted!r}; install vLLM into an "
+            f"teachers.{teacher.name}.server.command: there is no program {program!r}; install vLLM into an "
             'environment of its own and name it, command = ["/path/to/vllm/bin/vllm", "serve"] (docs/vllm.md), or '
             "set base_url to a server that is up"
         )
-    return wanted
+    return program
 
 
 def server_environment(server: Server, gpus: str | None) -> dict[str, str]:
     """The environment of a process that the run starts, on these GPUs."""
-    own = {"CUDA_VISIBLE_DEVICES": gpus} if gpus is not None else {}
-    return {**os.environ, **own, **server.environment}
+    gpu_settings = {"CUDA_VISIBLE_DEVICES": gpus} if gpus is not None else {}
+    return {**os.environ, **gpu_settings, **server.environment}
 
 
-def _placed(server: Server) -> list[tuple[str | None, int]]:
+def _assign_gpus_and_ports(server: Server) -> list[tuple[str | None, int]]:
     """The GPUs and the port of each replica. All ports are held until all are chosen, so no two are the same."""
     gpus: tuple[str | None, ...] = server.gpus or (None,)
     probes: list[socket.socket] = []
     try:
         for _ in gpus:
-            probes.append(_held_port())
+            probes.append(_hold_port())
         return [(gpu, int(probe.getsockname()[1])) for gpu, probe in zip(gpus, probes, strict=True)]
     finally:
         for probe in probes:
             probe.close()
 
 
-def _held_port() -> socket.socket:
+def _hold_port() -> socket.socket:
     """A free port below those that systems give to outgoing connections: one stays free while a server restarts."""
     probe = socket.socket()
     for port in [*random.sample(_PORTS, 100), 0]:
