@@ -2,9 +2,9 @@
 
 A row is blamed only when it alone fails while others pass. So a first failure proves nothing. The row is tried again,
 and its next failure counts only when another row has passed in between. Enough such failures, with a pass of another
-row after the last one, prove that the row is the cause. How many are enough depends on how many other rows fail in the
-same way. Every other failure is an outage: the client waits, then stops the run, and writes nothing about the rows
-that wait.
+row after the last one, prove that the row is the cause. How many are enough depends on how many other rows fail in
+the same way. Every other failure is an outage: the client waits, then stops the run, and writes nothing about the
+rows that wait.
 
 Decides from the failures and successes that it is given. It sends nothing and reads nothing.
 """
@@ -36,8 +36,8 @@ class Failure(Exception):
     def __init__(
         self, reason: str, detail: str, *, kind: str = "", tries: int = 2, wait_s: float | None = None
     ) -> None:
-        """`kind`: failures of one kind are alike. `tries`: the least number of failures that prove a row to be the cause. `wait_s`: the
-        server asks to wait so long."""
+        """`kind`: failures of one kind are alike. `tries`: failures that prove a row to be the cause, at least.
+        `wait_s`: the server asks to wait so long."""
         super().__init__(f"{reason}: {detail}")
         self.reason = reason
         self.kind = kind or reason
@@ -59,7 +59,7 @@ REFUSED = "refused_request"
 
 
 class Dependency:
-    """What many rows need: the servers of a teacher, or a folder of images. Which rows passed and failed, and since when it fails."""
+    """What many rows need: the servers of a teacher, or a folder of images. It counts passes and failures."""
 
     def __init__(self, name: str, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.name = name

@@ -57,8 +57,8 @@ def require_same_options(folder: Path, teacher: Teacher) -> None:
     if now not in known:
         raise StaleError(
             f"{folder} holds traces of a server with {_format_options(known[-1])}; "
-            f"teachers.{teacher.name}.server has {_format_options(now)}, which answers otherwise. Set the options back, choose another --run, or move the "
-            "folder away to have its questions answered anew"
+            f"teachers.{teacher.name}.server has {_format_options(now)}, which answers otherwise. "
+            "Set the options back, choose another --run, or move the folder away to have its questions answered anew"
         )
 
 

@@ -4,7 +4,8 @@ A teacher covers the domains, difficulties and modality it names, or all of them
 samples with a gold answer. Each covering teacher answers on its own, a fallback only where no other teacher covers.
 `weight` is the share of the covered samples that it answers: 1 or more is all of them, 0.25 every fourth on average.
 Which ones is decided by a hash of the sample's id and the teacher's name, so the choice survives reordering and
-appending, and a larger weight only adds samples. What other teachers' traces lead to is `agenda`'s business.
+appending, and a larger weight only adds samples. What follows from other teachers' traces is decided in
+`sampling_policy.py`.
 """
 
 import hashlib

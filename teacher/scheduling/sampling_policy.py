@@ -1,8 +1,8 @@
-"""Decides which requests one teacher still needs for one sample, from the finished traces: the policies of `generate`.
+"""Decides from the finished traces which requests one teacher still needs for one sample.
 
 It covers adaptive sampling, the attempts that follow a bad outcome, escalation and chained teachers. Everything is a
-pure function of the recipe, the sample and the finished traces, so a resumed run sends exactly the
-requests that an uninterrupted run would have sent. Sends and writes nothing itself.
+pure function of the recipe, the sample and the finished traces, so a resumed run sends exactly the requests that an
+uninterrupted run would have sent. Sends and writes nothing itself.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -50,7 +50,7 @@ class FinalAttempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleState:
-    """The state of one teacher's work on one sample. Done when no request is pending and no upstream teacher is unfinished."""
+    """One teacher's work on one sample. Done when no request is pending and no upstream teacher is unfinished."""
 
     open: Sequence[Request] = ()
     finals: Sequence[FinalAttempt] = ()

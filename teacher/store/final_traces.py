@@ -77,7 +77,7 @@ class Tally:
 def teacher_policies(
     recipe: Recipe, models: Mapping[str, Model], indexes: Mapping[str, TraceIndex], *, include_failures: bool
 ) -> dict[str, TeacherPolicy]:
-    """Every teacher of a recipe with what it has finished. `include_failures`: errors of earlier runs count as finished, too."""
+    """The policy of every teacher. `include_failures`: errors of earlier runs count as finished, too."""
     rules = Rules(
         teachers=recipe.teachers,
         outcomes=recipe.generate.outcomes,

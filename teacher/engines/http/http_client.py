@@ -173,8 +173,8 @@ class ChatClient:
     async def answer(self, get: Get, done: Done) -> None:
         """Send every request that `get` gives until it gives None; call `done` for each as soon as it is finished.
 
-        A request is taken from the queue only when a server has a free slot. Raises CircuitOpen; then, and when `done`
-        raises, what is under way is given up.
+        A request is taken from the queue only when a server has a free slot. Raises CircuitOpen. Then, and when
+        `done` raises, the requests in flight are given up.
         """
         followed = self.replicas if self.teacher.capabilities.shows_queue else ()
         watchers = [asyncio.create_task(follow_queue(self._session, each, self._slot_free.set)) for each in followed]
@@ -210,7 +210,7 @@ class ChatClient:
             self._breaker.record(f"teacher '{self.teacher.name}' at {replica.url}", finished.error)
 
     async def ask(self, request: Request, replica: Replica) -> Completion:
-        """The completion of one request, which is already counted as in flight at `replica`; the count goes down at the end.
+        """The completion of one request, which is counted as in flight at `replica` until it ends.
 
         Its `error` says what is wrong with the row. Raises CircuitOpen when an outage lasts, TeacherError when the
         server is lost.

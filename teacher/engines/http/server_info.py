@@ -147,7 +147,8 @@ def require_room(teacher: Teacher, url: str, context_length: object) -> None:
     if isinstance(context_length, int) and max_tokens >= context_length:
         raise TeacherError(
             f"{url} takes {context_length} tokens, prompt included: teachers.{teacher.name}.sampling.max_tokens = "
-            f"{max_tokens} leaves no room for a prompt; lower max_tokens, or start the server with a larger max-model-len"
+            f"{max_tokens} leaves no room for a prompt; lower max_tokens, or start the server with a larger "
+            "max-model-len"
         )
 
 
