@@ -1,7 +1,8 @@
 """What can be known before a run: every row, image and setting checked, and what the run will take.
 
 No server, GPU or torch is needed. The plan of the source is kept for the next run, unless that would damage a
-finished stage. Estimates come from existing traces, such as those of a probe; without any there are only upper bounds.
+finished stage. Estimates come from existing traces, such as those of a probe; without any there are only upper
+bounds.
 """
 
 import math
