@@ -22,7 +22,7 @@ from pathlib import Path
 import orjson
 
 import distill
-from distill.answers.consistency import conclusion
+from distill.answers.consistency import compare_conclusion
 from distill.answers.verdicts import ANSWER_TYPES, _judge
 from distill.grounding.arithmetic_slips import find_slips
 
@@ -100,7 +100,7 @@ def judged(said: str, gold: str, kind: str | None) -> str:
 
 
 def concluded(said: str, gold: str, kind: str | None) -> str:
-    return conclusion(said, gold, kind) or "none"
+    return compare_conclusion(said, gold, kind) or "none"
 
 
 MEASURES: dict[str, Callable[[str, str, str | None], str]] = {

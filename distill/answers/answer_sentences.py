@@ -1,8 +1,8 @@
 """The part of one sentence that states its answer: "The airline is Lufthansa, as written on the fuselage".
 
-Reads the form of the sentence only. The part stands at the end, after a verb that states or names, or is alone in
-bold. There is none where the words around it deny, doubt, or set it against something else, and where the sentence
-says a second thing.
+Reads the form of the sentence only. The part is at the end, after a verb that states or names, or alone in bold.
+There is none if the words around it deny it, doubt it or contrast it with something else, or if the sentence makes
+a second statement.
 """
 
 import re
@@ -85,10 +85,12 @@ _NAME_INSIDE = re.compile(r"(?<=[\w,] )[A-Z]")
 
 
 def stated_parts(text: str) -> tuple[str, ...]:
-    """The parts of a sentence that may be its whole answer; none where anything around them takes it back."""
+    """The parts of a sentence that may be its whole answer; empty if the words around them deny or doubt it."""
     if not 6 <= len(text) <= _LONGEST or "\n" in text:
         return ()
-    return tuple(dict.fromkeys(part for found in _parts(text) if (part := found.strip(_QUOTE_MARKS).rstrip(".。"))))
+    return tuple(
+        dict.fromkeys(part for candidate in _parts(text) if (part := candidate.strip(_QUOTE_MARKS).rstrip(".。")))
+    )
 
 
 def bold_part(prediction: str) -> str | None:
@@ -99,7 +101,7 @@ def bold_part(prediction: str) -> str | None:
     if match is None:
         return None
     before, after = prediction[: match.start()], prediction[match.end() :].strip(" .")
-    if not before.strip() or not _says_nothing_else(before, match["bold"]) or _content(after):
+    if not before.strip() or not _states_one_thing(before, match["bold"]) or _adds_content(after):
         return None
     return match["bold"].strip(_QUOTE_MARKS) if _ends_in_a_verb(before) else None
 
@@ -110,7 +112,7 @@ def _ends_in_a_verb(before: str) -> bool:
     return any(match.end() == len(before) for pattern in (_ENGLISH, _ABROAD) for match in pattern.finditer(before))
 
 
-def _content(after: str) -> bool:
+def _adds_content(after: str) -> bool:
     return bool(after) and _ASIDE.fullmatch(" " + after) is None and _ASIDE.fullmatch(after) is None
 
 
@@ -120,20 +122,22 @@ def _parts(text: str) -> Iterator[str]:
             if (match := pattern.fullmatch(text)) is not None:
                 yield match["rest"]
     text = _LED_IN.sub("", text, count=1) if _LED_IN.match(text) else text
-    without = _ASIDE.sub("", text)
-    for sentence in (text, without) if without != text and trusted(text[len(without) :]) else (text,):
+    without_asides = _ASIDE.sub("", text)
+    for sentence in (
+        (text, without_asides) if without_asides != text and trusted(text[len(without_asides) :]) else (text,)
+    ):
         verbs = list(_ENGLISH.finditer(sentence))
         if verbs:
-            yield from _after(sentence, verbs[0])
+            yield from _parts_after_verb(sentence, verbs[0])
             continue
-        abroad = _ABROAD.search(sentence)
-        if abroad is not None and not _ENGLISH_WORDS.search(sentence[: abroad.start()]):
-            yield from _after(sentence, abroad)
+        foreign_verb = _ABROAD.search(sentence)
+        if foreign_verb is not None and not _ENGLISH_WORDS.search(sentence[: foreign_verb.start()]):
+            yield from _parts_after_verb(sentence, foreign_verb)
 
 
-def _after(sentence: str, verb: re.Match[str]) -> Iterator[str]:
+def _parts_after_verb(sentence: str, verb: re.Match[str]) -> Iterator[str]:
     before, part = sentence[: verb.start()], sentence[verb.end() :]
-    if not part or not _says_nothing_else(before, part):
+    if not part or not _states_one_thing(before, part):
         return
     towards = verb.groupdict().get("towards")
     if towards and _NAME_INSIDE.search(before):
@@ -141,12 +145,12 @@ def _after(sentence: str, verb: re.Match[str]) -> Iterator[str]:
     yield part
 
 
-def _says_nothing_else(before: str, part: str) -> bool:
+def _states_one_thing(before: str, part: str) -> bool:
     if _BREAK.search(before) or len(before.split()) > 16 or not trusted(before):
         return False
     return not (any(sign.isdigit() for sign in part) and any(sign.isdigit() for sign in before))
 
 
 def trusted(words: str) -> bool:
-    """Whether the words around a part neither deny nor doubt it, nor set it against something."""
+    """Whether the words around a part do not deny it, doubt it or contrast it with something."""
     return not any(word in _SET_AGAINST or word.endswith(("n't", "n’t")) for word in _WORD.findall(words.casefold()))

@@ -6,8 +6,8 @@ from functools import lru_cache
 from distill.answers.final_answer import final_answer
 from distill.answers.foreign_times import in_figures
 from distill.answers.normalize import normalise
-from distill.answers.numbers import single
-from distill.answers.times import days
+from distill.answers.numbers import read_single_quantity
+from distill.answers.times import read_dates
 
 _CHOICE = re.compile(r"\(?[A-Z]\)?[.):]?")
 _TIME = re.compile(
@@ -46,7 +46,7 @@ def infer_type(gold: str) -> str:
         return "year"
     if _DATE.fullmatch(text) or _is_named_date(text):
         return "date"
-    quantity = single(text)
+    quantity = read_single_quantity(text)
     if quantity is not None:
         if quantity.percent:
             return "percent"
@@ -57,9 +57,9 @@ def infer_type(gold: str) -> str:
 
 
 def _is_named_date(text: str) -> bool:
-    if len(text) > 30 or _MONTH.search(text) is None or not (found := days(text)):
+    if len(text) > 30 or _MONTH.search(text) is None or not (dates := read_dates(text)):
         return False
-    return len(found) == 1 and not re.sub(
+    return len(dates) == 1 and not re.sub(
         r"[\d\s,.-]|st|nd|rd|th|of|^(?:on|le|el|am|il) |[a-z]{3,9}", "", text.lower()
     )
 
@@ -72,7 +72,7 @@ def _is_list(text: str) -> bool:
         return False
     if parts[-1].lower().strip(".") in _AFTER_A_NAME:
         return False
-    numbers = [single(item) is not None for item in parts]
+    numbers = [read_single_quantity(item) is not None for item in parts]
     if all(numbers):
         return _NUMBER_LIST.fullmatch(text) is not None
     return not any(numbers) and (";" in text or "," in text) and all(len(item.split()) <= 3 for item in parts)

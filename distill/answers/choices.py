@@ -7,8 +7,8 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from distill.answers.numbers import quantities, single
-from distill.answers.pick_number import stated
+from distill.answers.numbers import read_quantities, read_single_quantity
+from distill.answers.pick_number import pick_stated_number
 from distill.answers.text_answers import NEGATIONS, tokens
 
 LETTERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -42,11 +42,11 @@ _REJECTED = re.compile(
 _NAMED = re.compile(r"\b(?:option|choice|letter|alternative)\s+\(?([A-Za-z])\)?(?![\w'])", re.IGNORECASE)
 
 
-def letter_of(text: str, options: Sequence[str]) -> str | None:
+def find_gold_letter(text: str, options: Sequence[str]) -> str | None:
     """The option letter that a gold answer means: the letter itself, or the text of one option."""
-    bare = text.strip("()[].: ")
-    if len(bare) == 1 and bare.upper() in LETTERS and bare.isascii() and bare.isalpha():
-        return bare.upper()
+    stripped = text.strip("()[].: ")
+    if len(stripped) == 1 and stripped.upper() in LETTERS and stripped.isascii() and stripped.isalpha():
+        return stripped.upper()
     leading = _LEADING_LETTER.match(text)
     if leading is not None:
         return next(group for group in leading.groups() if group).upper()
@@ -54,17 +54,17 @@ def letter_of(text: str, options: Sequence[str]) -> str | None:
     return same[0] if len(same) == 1 else None
 
 
-def chosen_letters(text: str, options: Sequence[str]) -> set[str]:
+def find_chosen_letters(text: str, options: Sequence[str]) -> set[str]:
     """The option letters that a prediction leaves standing; more than one when it does not decide."""
-    bare = text.strip("()[].:*\"' ")
-    if len(bare) == 1 and bare.isascii() and bare.isalpha():
-        return {bare.upper()}
+    stripped = text.strip("()[].:*\"' ")
+    if len(stripped) == 1 and stripped.isascii() and stripped.isalpha():
+        return {stripped.upper()}
     by_text = {LETTERS[index] for index, option in enumerate(options) if option and tokens(option) == tokens(text)}
-    if by_text or (by_text := _by_value(text, options) or _by_form(text, options)):
+    if by_text or (by_text := _letters_by_value(text, options) or _letters_by_quantifier(text, options)):
         return by_text
-    if (so := _SO.search(text)) is not None:
-        return {so[1]}
-    affirmed = {match[1] for match in _AFFIRMED.finditer(text)} - _rejected(text)
+    if (concluding := _SO.search(text)) is not None:
+        return {concluding[1]}
+    affirmed = {match[1] for match in _AFFIRMED.finditer(text)} - _rejected_letters(text)
     if len(affirmed) == 1:
         return affirmed
     if (ordinal := _ORDINAL.fullmatch(text)) is not None:
@@ -73,26 +73,26 @@ def chosen_letters(text: str, options: Sequence[str]) -> set[str]:
     if leading is not None and not _REJECTED.match(text):
         letter = next(group for group in leading.groups() if group).upper()
         rest = text[leading.end() :]
-        return {letter, *_LABEL.findall(rest)} | _contradiction(rest, letter, options)
+        return {letter, *_LABEL.findall(rest)} | _other_option_after_letter(rest, letter, options)
     for pattern in (_PARENTHESISED, _NAMED, _BARE):
-        found = {match[1].upper() for match in pattern.finditer(text)} - _rejected(text)
+        letters = {match[1].upper() for match in pattern.finditer(text)} - _rejected_letters(text)
         if pattern is _BARE:
-            found -= {letter for letter in found & {"A", "I"} if not _stands_alone(text, letter)}
+            letters -= {letter for letter in letters & {"A", "I"} if not _is_option_letter(text, letter)}
         if options:
-            found = {letter for letter in found if LETTERS.index(letter) < len(options)}
-        if found:
-            return found
-    return _mentioned(text, options)
+            letters = {letter for letter in letters if LETTERS.index(letter) < len(options)}
+        if letters:
+            return letters
+    return _mentioned_letters(text, options)
 
 
-def _by_value(text: str, options: Sequence[str]) -> set[str]:
+def _letters_by_value(text: str, options: Sequence[str]) -> set[str]:
     """Options that are the number stated: 18.0, eighteen and 12 + 6 = 18 for an option 18."""
     if not options:
         return set()
-    number = single(text) or (stated(text, quantities(text)) if "=" in text else None)
+    number = read_single_quantity(text) or (pick_stated_number(text, read_quantities(text)) if "=" in text else None)
     if number is None:
         return set()
-    offered = ((letter, single(option)) for letter, option in zip(LETTERS, options, strict=False))
+    offered = ((letter, read_single_quantity(option)) for letter, option in zip(LETTERS, options, strict=False))
     return {
         letter
         for letter, quantity in offered
@@ -103,46 +103,50 @@ def _by_value(text: str, options: Sequence[str]) -> set[str]:
 _ABOVE = re.compile(r"(?:all|both|none|neither|any|either) of (?:the above|these|them|those)(?: \w+)?", re.IGNORECASE)
 
 
-def _by_form(text: str, options: Sequence[str]) -> set[str]:
+def _letters_by_quantifier(text: str, options: Sequence[str]) -> set[str]:
     """The one option that says "all of the above" or the like in other words."""
     if _ABOVE.fullmatch(text) is None:
         return set()
-    about = text.split()[0].lower()
-    found = {
+    quantifier = text.split()[0].lower()
+    letters = {
         letter
         for letter, option in zip(LETTERS, options, strict=False)
-        if _ABOVE.fullmatch(option) and option.split()[0].lower() == about
+        if _ABOVE.fullmatch(option) and option.split()[0].lower() == quantifier
     }
-    return found if len(found) == 1 else set()
+    return letters if len(letters) == 1 else set()
 
 
-def _contradiction(rest: str, letter: str, options: Sequence[str]) -> set[str]:
+def _other_option_after_letter(rest: str, letter: str, options: Sequence[str]) -> set[str]:
     """Another option's text right after a letter ("B) text of A") leaves both standing."""
-    said = tokens(rest)
-    others = {LETTERS[index] for index, option in enumerate(options) if said and tokens(option) == said}
-    return others - {letter}
+    words = tokens(rest)
+    named_letters = {LETTERS[index] for index, option in enumerate(options) if words and tokens(option) == words}
+    return named_letters - {letter}
 
 
-def _rejected(text: str) -> set[str]:
+def _rejected_letters(text: str) -> set[str]:
     groups = "".join(group for match in _REJECTED.finditer(text) for group in match.groups() if group)
     return {letter for letter in groups if letter in LETTERS}
 
 
-def _stands_alone(text: str, letter: str) -> bool:
+def _is_option_letter(text: str, letter: str) -> bool:
     """Whether A or I is a letter here, not the article or the pronoun."""
     return re.search(rf"(?<![\w']){letter}(?=\s*(?:[).,:;/]|$|(?:is|was|and|or|because|since)\b))", text) is not None
 
 
-def _mentioned(text: str, options: Sequence[str]) -> set[str]:
+def _mentioned_letters(text: str, options: Sequence[str]) -> set[str]:
     """Options whose text occurs in the prediction, longer texts first so that "dark red" is not also "red"."""
     affirmed = _AND_NOT.sub("", text)
-    if affirmed != text and len(found := _mentioned(affirmed, options)) == 1:
-        return found
+    if affirmed != text and len(letters := _mentioned_letters(affirmed, options)) == 1:
+        return letters
     padded = f" {' '.join(tokens(text))} "
-    found = set()
+    letters = set()
     for index in sorted(range(len(options)), key=lambda item: -len(options[item])):
         words = f" {' '.join(tokens(options[index]))} "
         if words.strip() and words in padded:
-            found.add(LETTERS[index])
+            letters.add(LETTERS[index])
             padded = padded.replace(words, "  ")
-    return found if not set(padded.split()) & NEGATIONS else found | ({*LETTERS[: len(options)]} if found else set())
+    return (
+        letters
+        if not set(padded.split()) & NEGATIONS
+        else letters | ({*LETTERS[: len(options)]} if letters else set())
+    )

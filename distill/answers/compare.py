@@ -1,6 +1,6 @@
 """Whether two stated quantities agree: value, percent sign, currency and unit.
 
-Also defines `CompareResult`, what every comparison of answers gives.
+Also defines `CompareResult`, the result of every comparison of answers.
 """
 
 import re
@@ -16,7 +16,7 @@ from distill.answers.units import loosely_equal, unit_factor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompareResult:
-    """The outcome of one comparison. `can_be_mathematics` invites the symbolic voter to speak."""
+    """The outcome of one comparison. `can_be_mathematics`: ask the symbolic voter too."""
 
     verdict: str
     reason: str
@@ -37,121 +37,157 @@ def undecided(reason: str) -> CompareResult:
 
 
 def compare_quantities(
-    said: Quantity, meant: Quantity, gold_type: str, tolerance: Decimal, text: str
+    predicted: Quantity, gold: Quantity, gold_type: str, tolerance: Decimal, text: str
 ) -> CompareResult:
     """One stated quantity against the gold one: signs and units first, then the value.
 
     `gold_type` is "number" only where the data says so: there a percent sign that the gold lacks adds nothing.
     """
-    same = _values(said, meant, tolerance)
-    if said.percent != meant.percent:
-        return _across_percent(said, meant, gold_type, tolerance, same)
-    if said.percent and (said.unit == "point") != (meant.unit == "point"):
-        return _unless_wrong(same, "points_or_percent")
-    bare_share = gold_type == "percent" and not said.percent and same.verdict == "wrong"
-    if bare_share and _values(_hundredfold(said), meant, tolerance).verdict != "wrong":
+    same = _compare_values(predicted, gold, tolerance)
+    if predicted.percent != gold.percent:
+        return _compare_percent_with_plain(predicted, gold, gold_type, tolerance, same)
+    if predicted.percent and (predicted.unit == "point") != (gold.unit == "point"):
+        return _undecided_unless_wrong(same, "points_or_percent")
+    bare_share = gold_type == "percent" and not predicted.percent and same.verdict == "wrong"
+    if bare_share and _compare_values(_as_percent(predicted), gold, tolerance).verdict != "wrong":
         return undecided("percent_or_share")
-    if same.verdict == "wrong" and abs(said.value) == abs(meant.value) and _SIGN_IN_WORDS.search(text):
+    if same.verdict == "wrong" and abs(predicted.value) == abs(gold.value) and _SIGN_IN_WORDS.search(text):
         return replace(undecided("sign_in_words"), relative_error=same.relative_error)
-    if said.currency and meant.currency and said.currency != meant.currency and not _same_yen(said, meant):
-        dollars = said.currency.endswith("D") and meant.currency.endswith("D")
-        return _unless_wrong(same, "other_currency") if dollars else wrong("other_currency")
-    if {said.currency or said.unit, meant.currency or meant.unit} == {"GBP", "pound"}:
+    if (
+        predicted.currency
+        and gold.currency
+        and predicted.currency != gold.currency
+        and not _same_yen(predicted, gold)
+    ):
+        dollars = predicted.currency.endswith("D") and gold.currency.endswith("D")
+        return _undecided_unless_wrong(same, "other_currency") if dollars else wrong("other_currency")
+    if {predicted.currency or predicted.unit, gold.currency or gold.unit} == {"GBP", "pound"}:
         return same
-    if said.unit and meant.unit and said.unit != meant.unit:
-        ours, theirs = unit_factor(said.unit), unit_factor(meant.unit)
-        if ours and theirs and ours[0] == theirs[0]:
-            one, other = (_scaled(item, factor[1]) for item, factor in ((said, ours), (meant, theirs)))
-            converted = _values(one, other, tolerance)
-            loose = ours[0] == "data" and loosely_equal(said.value, said.unit, meant.value, meant.unit)
+    if predicted.unit and gold.unit and predicted.unit != gold.unit:
+        predicted_factor, gold_factor = unit_factor(predicted.unit), unit_factor(gold.unit)
+        if predicted_factor and gold_factor and predicted_factor[0] == gold_factor[0]:
+            scaled_predicted, scaled_gold = (
+                _scaled(item, factor[1]) for item, factor in ((predicted, predicted_factor), (gold, gold_factor))
+            )
+            converted = _compare_values(scaled_predicted, scaled_gold, tolerance)
+            loose = predicted_factor[0] == "data" and loosely_equal(
+                predicted.value, predicted.unit, gold.value, gold.unit
+            )
             return undecided("unit_of_1024") if loose and converted.verdict == "wrong" else converted
-        if ours and theirs and {ours[0], theirs[0]} in _DEGREES:
+        if predicted_factor and gold_factor and {predicted_factor[0], gold_factor[0]} in _DEGREES:
             return same
-        table = None if ours and theirs else _by_table(said, meant, tolerance, bool(ours or theirs))
+        table = (
+            None
+            if predicted_factor and gold_factor
+            else _compare_by_unit_table(predicted, gold, tolerance, bool(predicted_factor or gold_factor))
+        )
         if table is not None:
             return table
-        if loosely_equal(said.value, said.unit, meant.value, meant.unit):
+        if loosely_equal(predicted.value, predicted.unit, gold.value, gold.unit):
             return undecided("other_unit")
-        if not (re.search(rf"\b{re.escape(meant.unit)}", text, re.IGNORECASE) and not unit_factor(meant.unit)):
-            return wrong("other_unit") if ours and theirs else _unless_wrong(same, "other_unit")
-    if _bits_and_bytes(said.written_unit, meant.written_unit):
-        return _unless_wrong(same, "other_unit")
-    if _other_capitals(said.written_unit, meant.written_unit):
-        return _by_table(said, meant, tolerance, True) or same
-    if (meant.currency and said.unit and not said.currency) or (said.currency and meant.unit and not meant.currency):
-        return _unless_wrong(same, "other_unit")
-    if (said.unit == "th") != (meant.unit == "th"):
-        return _unless_wrong(same, "rank_or_amount")
-    if said.unit.startswith("per ") != meant.unit.startswith("per "):
-        return _unless_wrong(same, "amount_or_rate")
+        if not (re.search(rf"\b{re.escape(gold.unit)}", text, re.IGNORECASE) and not unit_factor(gold.unit)):
+            return (
+                wrong("other_unit")
+                if predicted_factor and gold_factor
+                else _undecided_unless_wrong(same, "other_unit")
+            )
+    if _are_bits_and_bytes(predicted.written_unit, gold.written_unit):
+        return _undecided_unless_wrong(same, "other_unit")
+    if _differ_in_milli_or_mega(predicted.written_unit, gold.written_unit):
+        return _compare_by_unit_table(predicted, gold, tolerance, True) or same
+    if (gold.currency and predicted.unit and not predicted.currency) or (
+        predicted.currency and gold.unit and not gold.currency
+    ):
+        return _undecided_unless_wrong(same, "other_unit")
+    if (predicted.unit == "th") != (gold.unit == "th"):
+        return _undecided_unless_wrong(same, "rank_or_amount")
+    if predicted.unit.startswith("per ") != gold.unit.startswith("per "):
+        return _undecided_unless_wrong(same, "amount_or_rate")
     return same
 
 
-def _by_table(said: Quantity, meant: Quantity, tolerance: Decimal, one_is_known: bool) -> CompareResult | None:
-    """Two amounts by the unit table of pint; None where it does not know them, or as different things."""
-    one, other = said.written_unit, meant.written_unit
-    if not one or not other or not (one_is_known or (may_be_symbol(one) and may_be_symbol(other))):
+def _compare_by_unit_table(
+    predicted: Quantity, gold: Quantity, tolerance: Decimal, a_unit_is_known: bool
+) -> CompareResult | None:
+    """Two amounts by the unit table of pint; None if it lacks a unit or the units measure different things."""
+    predicted_unit, gold_unit = predicted.written_unit, gold.written_unit
+    if (
+        not predicted_unit
+        or not gold_unit
+        or not (a_unit_is_known or (may_be_symbol(predicted_unit) and may_be_symbol(gold_unit)))
+    ):
         return None
-    size = size_in(one, other)
+    size = size_in(predicted_unit, gold_unit)
     if size is None:
         return None
-    converted = _scaled(said, size)
-    near = abs(converted.value - meant.value) <= _CONVERTED * abs(meant.value)
-    return _values(replace(converted, value=meant.value) if near else converted, meant, tolerance)
+    converted = _scaled(predicted, size)
+    near = abs(converted.value - gold.value) <= _CONVERTED * abs(gold.value)
+    return _compare_values(replace(converted, value=gold.value) if near else converted, gold, tolerance)
 
 
 _CONVERTED: Final = Decimal("1e-9")
 """pint counts in floating point."""
 
 
-def _other_capitals(one: str, other: str) -> bool:
+def _differ_in_milli_or_mega(left: str, right: str) -> bool:
     """mW and MW."""
-    return one != other and one[1:] == other[1:] and {one[:1], other[:1]} == {"m", "M"} and len(one) <= 4
+    return left != right and left[1:] == right[1:] and {left[:1], right[:1]} == {"m", "M"} and len(left) <= 4
 
 
-def _bits_and_bytes(one: str, other: str) -> bool:
-    """Mb and MB, which few keep apart."""
-    return one != other and one[:1] == other[:1] and len(one) == len(other) == 2 and {one[1], other[1]} == {"b", "B"}
+def _are_bits_and_bytes(left: str, right: str) -> bool:
+    """Mb and MB, which many texts confuse."""
+    return (
+        left != right and left[:1] == right[:1] and len(left) == len(right) == 2 and {left[1], right[1]} == {"b", "B"}
+    )
 
 
-def _same_yen(said: Quantity, meant: Quantity) -> bool:
+def _same_yen(predicted: Quantity, gold: Quantity) -> bool:
     """One sign stands for two currencies."""
-    return "¥" in (said.currency, meant.currency) and {said.currency, meant.currency} & {"JPY", "CNY"} != set()
+    return (
+        "¥" in (predicted.currency, gold.currency) and {predicted.currency, gold.currency} & {"JPY", "CNY"} != set()
+    )
 
 
-def _unless_wrong(finding: CompareResult, reason: str) -> CompareResult:
-    return finding if finding.verdict == "wrong" else replace(finding, verdict="undecided", reason=reason)
+def _undecided_unless_wrong(result: CompareResult, reason: str) -> CompareResult:
+    return result if result.verdict == "wrong" else replace(result, verdict="undecided", reason=reason)
 
 
 def _scaled(quantity: Quantity, factor: Decimal) -> Quantity:
-    return replace(quantity, value=quantity.value * factor, others=_times(quantity.others, factor), decimals=None)
+    return replace(
+        quantity, value=quantity.value * factor, others=_multiply_all(quantity.others, factor), decimals=None
+    )
 
 
-def _times(values: Sequence[Decimal], factor: Decimal) -> tuple[Decimal, ...]:
+def _multiply_all(values: Sequence[Decimal], factor: Decimal) -> tuple[Decimal, ...]:
     return tuple(value * factor for value in values)
 
 
-def _across_percent(
-    said: Quantity, meant: Quantity, gold_type: str, tolerance: Decimal, same: CompareResult
+def _compare_percent_with_plain(
+    predicted: Quantity, gold: Quantity, gold_type: str, tolerance: Decimal, same: CompareResult
 ) -> CompareResult:
-    """One side has a percent sign. A bare 50 for 50% only leaves the sign out; a bare 0.5 may mean either."""
-    other = said.unit or said.currency if meant.percent else meant.unit or meant.currency
-    if same.verdict == "correct" and not other:
-        if meant.percent or gold_type == "percent":
+    """Only one of the two has a percent sign. 50 for 50% leaves the sign out; 0.5 may mean 0.5% or 50%."""
+    unit_without_sign = predicted.unit or predicted.currency if gold.percent else gold.unit or gold.currency
+    if same.verdict == "correct" and not unit_without_sign:
+        if gold.percent or gold_type == "percent":
             return replace(same, reason="percent_sign_left_out")
-        if gold_type == "number" and abs(meant.value) > 1:
+        if gold_type == "number" and abs(gold.value) > 1:
             # Golds of charts leave the sign out; up to one they may be a share.
             return replace(same, reason="percent_sign_added")
         return replace(undecided("percent_or_number"), relative_error=same.relative_error)
-    one, two = (_hundredfold(said), meant) if meant.percent else (said, _hundredfold(meant))
-    if _values(one, two, tolerance).verdict != "wrong" or _values(two, one, tolerance).verdict != "wrong":
+    predicted_percent, gold_percent = (
+        (_as_percent(predicted), gold) if gold.percent else (predicted, _as_percent(gold))
+    )
+    if (
+        _compare_values(predicted_percent, gold_percent, tolerance).verdict != "wrong"
+        or _compare_values(gold_percent, predicted_percent, tolerance).verdict != "wrong"
+    ):
         return undecided("percent_or_share")
-    return _unless_wrong(same, "percent_or_number")
+    return _undecided_unless_wrong(same, "percent_or_number")
 
 
-def _hundredfold(share: Quantity) -> Quantity:
-    places = None if share.decimals is None else max(0, share.decimals - 2)
-    return replace(share, value=share.value * 100, others=(), decimals=places)
+def _as_percent(share: Quantity) -> Quantity:
+    decimals = None if share.decimals is None else max(0, share.decimals - 2)
+    return replace(share, value=share.value * 100, others=(), decimals=decimals)
 
 
 _SIGN_IN_WORDS = re.compile(
@@ -163,37 +199,37 @@ _DEGREES: Final = ({"angle", "celsius"}, {"angle", "fahrenheit"})
 _TINY: Final = Decimal("1e-12")
 
 
-def _values(said: Quantity, meant: Quantity, tolerance: Decimal) -> CompareResult:
+def _compare_values(predicted: Quantity, gold: Quantity, tolerance: Decimal) -> CompareResult:
     """The numbers alone."""
     try:
-        difference = abs(said.value - meant.value)
-        error = float(difference / abs(meant.value)) if meant.value else (0.0 if not difference else float("inf"))
+        difference = abs(predicted.value - gold.value)
+        error = float(difference / abs(gold.value)) if gold.value else (0.0 if not difference else float("inf"))
     except (InvalidOperation, OverflowError):
         return undecided("out_of_range")
-    exact = said.decimals is not None and meant.decimals is not None
-    if not difference or (not exact and difference <= _TINY * abs(meant.value)):
-        alike = said.others and (said.value, said.others) == (meant.value, meant.others)
-        if (said.certain and meant.certain) or alike or said.abroad or meant.abroad:
+    exact = predicted.decimals is not None and gold.decimals is not None
+    if not difference or (not exact and difference <= _TINY * abs(gold.value)):
+        alike = predicted.others and (predicted.value, predicted.others) == (gold.value, gold.others)
+        if (predicted.certain and gold.certain) or alike or predicted.abroad or gold.abroad:
             return CompareResult(verdict="correct", reason="equal", relative_error=error)
         return CompareResult(verdict="undecided", reason="ambiguous_separator", relative_error=error)
-    if difference <= tolerance * abs(meant.value):
+    if difference <= tolerance * abs(gold.value):
         return CompareResult(verdict="correct", reason="within_tolerance", relative_error=error)
-    if {said.value, *said.others} & {meant.value, *meant.others}:
-        if said.abroad or meant.abroad:
+    if {predicted.value, *predicted.others} & {gold.value, *gold.others}:
+        if predicted.abroad or gold.abroad:
             return CompareResult(verdict="correct", reason="equal", relative_error=0.0)
         return CompareResult(verdict="undecided", reason="ambiguous_separator", relative_error=error)
-    if _is_rounding(said, meant):
+    if _is_rounding(predicted, gold):
         return CompareResult(verdict="undecided", reason="rounded", relative_error=error)
-    if _is_rounding(meant, said):
+    if _is_rounding(gold, predicted):
         return CompareResult(verdict="undecided", reason="more_precise", relative_error=error)
     return CompareResult(verdict="wrong", reason="other_value", relative_error=error)
 
 
-def _is_rounding(said: Quantity, meant: Quantity) -> bool:
-    """Whether the gold, rounded to the places stated, gives what was said. Needs three digits, two for a fraction."""
-    if said.decimals is None or (meant.decimals is not None and meant.decimals <= said.decimals):
+def _is_rounding(predicted: Quantity, gold: Quantity) -> bool:
+    """Whether the gold value rounded to the stated decimals is the predicted one; needs 3 digits (fraction: 2)."""
+    if predicted.decimals is None or (gold.decimals is not None and gold.decimals <= predicted.decimals):
         return False
-    digits = len(said.value.as_tuple().digits.__str__().replace(" ", "").strip("(),").split(","))
-    if digits < (2 if meant.decimals is None else 3):
+    digits = len(predicted.value.as_tuple().digits.__str__().replace(" ", "").strip("(),").split(","))
+    if digits < (2 if gold.decimals is None else 3):
         return False
-    return abs(said.value - meant.value) * 2 <= Decimal(1).scaleb(-said.decimals)
+    return abs(predicted.value - gold.value) * 2 <= Decimal(1).scaleb(-predicted.decimals)

@@ -1,10 +1,10 @@
-"""What a rationale concludes, and whether the answer that follows it says the same.
+"""The conclusion of a rationale, and whether the answer after it agrees with it.
 
-A rationale concludes with the answer that it marks ("the answer is 7", a box), else with its last sentence. That is
-judged by the answer itself, as a prediction is by a gold answer. Cautious, for this is to accuse a rationale: a last
-sentence that names no result contradicts nothing, nor does an aside after the result, and an unmarked one can
-contradict a number, a year or a choice, but no words. Knows English; of other writing only equations and marked
-answers. Whether conclusion or answer is right is not looked at.
+A rationale concludes with the answer that it marks ("the answer is 7", a box), else with its last sentence. The
+answer judges it, as a gold answer judges a prediction. The module is cautious: a last sentence without a result
+contradicts nothing, nor does an aside after the result. An unmarked sentence can contradict a number, a year or a
+choice, but not a text. It reads English; in other languages only equations and marked answers. It does not check
+whether conclusion or answer is correct.
 """
 
 import re
@@ -41,30 +41,30 @@ class StatedAnswer(NamedTuple):
     """They, and the sentence before them."""
 
 
-def conclusion(
+def compare_conclusion(
     reasoning: str, answer: str, answer_type: str | None = None, options: Sequence[str] = ()
 ) -> Conclusion | None:
-    """Whether a rationale ends in its answer or in another one; None where it leaves that open.
+    """Whether a rationale ends in its answer or in another one; None if it leaves this open.
 
     `answer_type` and `options` are the question's, as for `distill.answers.verdicts.judge`.
     """
-    said = concluded(reasoning)
-    if said is None or not answer.strip():
+    stated = find_conclusion(reasoning)
+    if stated is None or not answer.strip():
         return None
-    found = judge(said.text, answer, answer_type, options=options)
-    if found.verdict == "correct":
+    judgement = judge(stated.text, answer, answer_type, options=options)
+    if judgement.verdict == "correct":
         return "agrees"
-    if found.verdict == "undecided":
+    if judgement.verdict == "undecided":
         return None
-    if said.marked:
+    if stated.marked:
         return "contradicts"
-    if is_numeric(found.answer_type):
-        return "contradicts" if _other_number(said, found.reason, answer) else None
-    return "contradicts" if found.answer_type == "choice" and _RESULT.search(said.text) else None
+    if is_numeric(judgement.answer_type):
+        return "contradicts" if _states_other_number(stated, judgement.reason, answer) else None
+    return "contradicts" if judgement.answer_type == "choice" and _RESULT.search(stated.text) else None
 
 
-def concluded(reasoning: str) -> StatedAnswer | None:
-    """What of a rationale should state its answer; None for a rationale without words."""
+def find_conclusion(reasoning: str) -> StatedAnswer | None:
+    """The words of a rationale that should state its answer; None for a rationale without words."""
     tail = reasoning.strip()[-_TAIL:]
     final = final_answer(tail)
     if final.marked:
@@ -73,13 +73,13 @@ def concluded(reasoning: str) -> StatedAnswer | None:
     return StatedAnswer(sentences[-1], False, " ".join(sentences[-2:])) if sentences else None
 
 
-def _other_number(said: StatedAnswer, reason: str, answer: str) -> bool:
+def _states_other_number(stated: StatedAnswer, reason: str, answer: str) -> bool:
     """Whether an unmarked sentence names one result, and the answer's number stands nowhere near."""
-    if reason not in ("other_value", "other_year") or ASIDE.search(said.text):
+    if reason not in ("other_value", "other_year") or ASIDE.search(stated.text):
         return False
-    if re.search(r"[^\W\d_]", said.text) and not _RESULT.search(said.text):
+    if re.search(r"[^\W\d_]", stated.text) and not _RESULT.search(stated.text):
         return False
-    return not set(_digits(answer)) & set(_digits(said.around))
+    return not set(_digits(answer)) & set(_digits(stated.around))
 
 
 def _digits(text: str) -> list[str]:

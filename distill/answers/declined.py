@@ -49,11 +49,11 @@ _HINTS: Final = (
         "failed",
     ),
 )
-"""One of them is in every such text: a cheap first look."""
+"""Every such text has one of them: a cheap test before the regular expression."""
 
 
 def declines(text: str) -> bool:
-    """Whether a text declines to answer, and does not go on to answer after all."""
+    """Whether a text declines to answer and gives no answer after that."""
     lowered = text.lower()
     if not any(word in lowered for word in _HINTS):
         return False

@@ -52,16 +52,18 @@ def _spelled(text: str) -> tuple[Spelled, ...]:
     halved = _halved(text)
     if halved:
         return halved
-    readings = [found for language in _LANGUAGES if (found := tuple(_read(text, words, language)))]
+    readings = [numbers for language in _LANGUAGES if (numbers := tuple(_read(text, words, language)))]
     if not readings:
         return ()
-    longest = max(map(_length, readings))
-    best = {tuple(item.value for item in found): found for found in readings if _length(found) == longest}
+    longest = max(map(_characters_read, readings))
+    best = {
+        tuple(item.value for item in numbers): numbers for numbers in readings if _characters_read(numbers) == longest
+    }
     return best.popitem()[1] if len(best) == 1 else ()
 
 
-def _length(found: tuple[Spelled, ...]) -> int:
-    return sum(item.end - item.start for item in found)
+def _characters_read(numbers: tuple[Spelled, ...]) -> int:
+    return sum(item.end - item.start for item in numbers)
 
 
 class _Word:
@@ -83,17 +85,17 @@ class _Word:
 def _read(text: str, words: list[tuple[str, int, int]], language: str) -> Iterator[Spelled]:
     from text_to_num import find_numbers
 
-    for found in find_numbers([_Word(word.lower()) for word, _, _ in words], language, 0.0):
-        first, last = words[found.start], words[found.end - 1]
-        inside = {word.lower() for word, _, _ in words[found.start : found.end]}
-        if inside <= _ENGLISH or (inside <= _ARTICLES and len(words) > 1) or not found.text[-1:].isdigit():
+    for match in find_numbers([_Word(word.lower()) for word, _, _ in words], language, 0.0):
+        first, last = words[match.start], words[match.end - 1]
+        inside = {word.lower() for word, _, _ in words[match.start : match.end]}
+        if inside <= _ENGLISH or (inside <= _ARTICLES and len(words) > 1) or not match.text[-1:].isdigit():
             continue
-        value = Decimal(found.text.replace(",", ".").lstrip("+-"))
+        value = Decimal(match.text.replace(",", ".").lstrip("+-"))
         start, end = first[1], last[2]
         if (half := _AND_A_HALF.match(text, end)) is not None:
             value, end = value + Decimal("0.5") * _scale(value), half.end()
-        before = words[found.start - 1] if found.start else None
-        if found.text.startswith("-") or (before is not None and before[0].lower() in _MINUS):
+        before = words[match.start - 1] if match.start else None
+        if match.text.startswith("-") or (before is not None and before[0].lower() in _MINUS):
             value, start = -value, before[1] if before is not None and before[0].lower() in _MINUS else start
         yield Spelled(value, start, end)
 
@@ -114,8 +116,8 @@ def _halved(text: str) -> tuple[Spelled, ...]:
     match = _HALF_INSIDE.search(text)
     if match is None:
         return ()
-    whole = list(_read(match[1], [(match[1], 0, len(match[1]))], "de")) if match[1] else []
-    value = whole[0].value if whole else Decimal(1)
+    whole_numbers = list(_read(match[1], [(match[1], 0, len(match[1]))], "de")) if match[1] else []
+    value = whole_numbers[0].value if whole_numbers else Decimal(1)
     return (Spelled(value + Decimal("0.5"), match.start(), match.end()),)
 
 

@@ -128,10 +128,10 @@ def _spanish(match: re.Match[str]) -> str:
 
 
 def _hindi(match: re.Match[str]) -> str:
-    found = spelled_abroad(match["hour"])
-    if not found:
+    numbers = spelled_abroad(match["hour"])
+    if not numbers:
         return _written(_value(match["hour"]), 0, match[0])
-    return _written(0, int(found[0].value * 60), match[0])
+    return _written(0, int(numbers[0].value * 60), match[0])
 
 
 def _arabic(match: re.Match[str]) -> str:
@@ -153,7 +153,7 @@ def _value(word: str) -> int | None:
     """A whole number in figures or words, of an hour or of minutes."""
     if word.isdigit():
         return int(word) if len(word) <= 2 else None
-    found = [value for value, *_ in numerals(word)] or [item.value for item in spelled_abroad(word)]
+    values = [value for value, *_ in numerals(word)] or [item.value for item in spelled_abroad(word)]
     small = {
         "una": 1,
         "un": 1,
@@ -167,6 +167,6 @@ def _value(word: str) -> int | None:
         "elf": 11,
         "once": 11,
     }
-    if not found:
+    if not values:
         return small.get(word.lower())
-    return int(found[0]) if found[0] == int(found[0]) and len(found) == 1 else None
+    return int(values[0]) if values[0] == int(values[0]) and len(values) == 1 else None

@@ -69,27 +69,27 @@ def _core(words: Sequence[str]) -> Sequence[str]:
     return _without_leading(words, _TITLES | _NUMBERED)
 
 
-def framed(text: str, said: Sequence[str], meant: Sequence[str]) -> CompareResult | None:
+def compare_framed(text: str, words: Sequence[str], gold_words: Sequence[str]) -> CompareResult | None:
     """The gold words with nothing around them but the words of a sentence that states them."""
-    if not {*map(_first_letters, _core(meant))} <= {*map(_first_letters, said)}:
+    if not {*map(_first_letters, _core(gold_words))} <= {*map(_first_letters, words)}:
         return None
     parted = _BUT_NOT.fullmatch(text) if " not " in text and len(text) <= 120 else None
     if parted is not None and not COPULA_END.search(parted["said"]):
         affirmed, denied = parted["said"], parted["denied"]
-        if _stated(affirmed, meant):
+        if _states_gold(affirmed, gold_words):
             return correct("same_words")
-        return wrong("named_as_wrong") if _stated(denied, meant) else None
-    return correct("same_words") if _stated(text, meant) else None
+        return wrong("named_as_wrong") if _states_gold(denied, gold_words) else None
+    return correct("same_words") if _states_gold(text, gold_words) else None
 
 
-def _stated(text: str, meant: Sequence[str]) -> bool:
+def _states_gold(text: str, gold_words: Sequence[str]) -> bool:
     if text.endswith(")") and " (" in text:
         text = text.split(" (", 1)[0]
     ends = _ENDS_IN.fullmatch(text) or _NAMED_VALUE.fullmatch(text)
     if ends is not None and ends.re is _ENDS_IN and ends["read"] and not trusted(text[: ends.start("read")]):
         return False
-    if ends is not None and _same_but_short(
-        tokens(next(group for group in ends.groups() if group).strip("\"'“”„‟")), meant
+    if ends is not None and _same_unabbreviated(
+        tokens(next(group for group in ends.groups() if group).strip("\"'“”„‟")), gold_words
     ):
         return True
     copula = COPULA.fullmatch(text)
@@ -98,30 +98,30 @@ def _stated(text: str, meant: Sequence[str]) -> bool:
     rest = copula["rest"] if copula is not None else text
     if copula is None and " the " in text and (ranked := _RANKED.fullmatch(text)) is not None:
         rest = ranked["rest"] or ranked["first"]
-    if (side := _ON_A_SIDE.fullmatch(rest)) is not None:
-        rest = side["rest"]
-    said: Sequence[str] = tokens(rest)
-    if _same_but_short(said, meant):
+    if (relative_position := _ON_A_SIDE.fullmatch(rest)) is not None:
+        rest = relative_position["rest"]
+    words: Sequence[str] = tokens(rest)
+    if _same_unabbreviated(words, gold_words):
         return True
-    if len(said) > 1 and said[0] in ARTICLES_ABROAD and meant and meant[0] not in ARTICLES_ABROAD:
-        said = said[1:]
-        if len(meant) == 1 and "-" in text and "".join(said) == meant[0]:
+    if len(words) > 1 and words[0] in ARTICLES_ABROAD and gold_words and gold_words[0] not in ARTICLES_ABROAD:
+        words = words[1:]
+        if len(gold_words) == 1 and "-" in text and "".join(words) == gold_words[0]:
             return True
-    if meant and said and (said[0] in _TITLES) != (meant[0] in _TITLES):
-        said = _without_leading(said, _TITLES)
-        meant = _without_leading(meant, _TITLES) if len(meant) > 2 else meant
-    if meant and said and (said[0] in _NUMBERED) != (meant[0] in _NUMBERED):
-        core = _without_leading(meant, _NUMBERED)
+    if gold_words and words and (words[0] in _TITLES) != (gold_words[0] in _TITLES):
+        words = _without_leading(words, _TITLES)
+        gold_words = _without_leading(gold_words, _TITLES) if len(gold_words) > 2 else gold_words
+    if gold_words and words and (words[0] in _NUMBERED) != (gold_words[0] in _NUMBERED):
+        core = _without_leading(gold_words, _NUMBERED)
         if _CODE.fullmatch("".join(core)) or core[0][:1].isdigit():
-            said = _without_leading(said, _NUMBERED)
-            meant = core if _CODE.fullmatch("".join(core)) else meant
-    if _only_name(text, meant):
+            words = _without_leading(words, _NUMBERED)
+            gold_words = core if _CODE.fullmatch("".join(core)) else gold_words
+    if _is_only_name(text, gold_words):
         return True
-    if len(said) > len(meant) and said[-1] in _FILLERS:
-        said = said[:-1]
-    if len(said) > len(meant) and said[0] in _PLACES:
-        said = said[1:]
-    return said == meant
+    if len(words) > len(gold_words) and words[-1] in _FILLERS:
+        words = words[:-1]
+    if len(words) > len(gold_words) and words[0] in _PLACES:
+        words = words[1:]
+    return words == gold_words
 
 
 def _without_leading(words: Sequence[str], leading: frozenset[str]) -> Sequence[str]:
@@ -143,23 +143,23 @@ _PARTS_COMPANY: Final = frozenset(_PARTS_COMPANY_TEXT.split())
 _POINTS_AT_IT = re.compile(r"(?:it|this|that|there)(?:'s| is| was| reads| says| shows)\b", re.IGNORECASE)
 
 
-def _only_name(text: str, meant: Sequence[str]) -> bool:
+def _is_only_name(text: str, gold_words: Sequence[str]) -> bool:
     """The only name, or the only words in quotes, of a short sentence that sets it against nothing."""
     words = text.split()
     if not 2 < len(words) <= 16 or _PARTS_COMPANY & {word.strip(".,;:").lower() for word in words}:
         return False
     quoted = _QUOTED.findall(text)
     if quoted:
-        return text.count('"') == 2 and tokens(quoted[0].strip(".,!")) == tuple(meant)
+        return text.count('"') == 2 and tokens(quoted[0].strip(".,!")) == tuple(gold_words)
     if not _POINTS_AT_IT.match(text):
         return False
     names = tokens(" ".join(_CAPITALS.findall(text)))
-    return bool(meant) and names == tuple(meant) and not any(word.isdigit() for word in words)
+    return bool(gold_words) and names == tuple(gold_words) and not any(word.isdigit() for word in words)
 
 
-def _same_but_short(said: Sequence[str], meant: Sequence[str]) -> bool:
-    return said == meant or (
-        len(said) == len(meant) == 1 and unabbreviated(tuple(said)) == unabbreviated(tuple(meant))
+def _same_unabbreviated(words: Sequence[str], gold_words: Sequence[str]) -> bool:
+    return words == gold_words or (
+        len(words) == len(gold_words) == 1 and unabbreviated(tuple(words)) == unabbreviated(tuple(gold_words))
     )
 
 

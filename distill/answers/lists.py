@@ -1,6 +1,6 @@
 """Answers of several items: which items there are, and whether two lists have the same ones.
 
-Order counts only for pairs and tuples of numbers, such as points. How two items compare is the caller's.
+Order counts only for pairs and tuples of numbers, such as points. The caller compares two items.
 """
 
 import re
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from distill.answers.answer_types import items
 from distill.answers.compare import CompareResult, correct, undecided, wrong
-from distill.answers.numbers import single
+from distill.answers.numbers import read_single_quantity
 
 Compare = Callable[[str, str], CompareResult]
 """Judges a stated item by a gold one."""
@@ -18,53 +18,65 @@ _SPAN = re.compile(r"\d+(?:\.\d+)?\s?(?:-|to)\s?\d+(?:\.\d+)?")
 
 def compare(text: str, gold: str, judge_item: Compare) -> CompareResult:
     """A stated list against the gold one."""
-    meant, said = items(gold), items(text)
-    numeric = all(single(item) for item in meant)
-    if len(said) == 1 < len(meant) and numeric:
+    gold_items, stated_items = items(gold), items(text)
+    numeric = all(read_single_quantity(item) for item in gold_items)
+    if len(stated_items) == 1 < len(gold_items) and numeric:
         if _SPACED_NUMBERS.fullmatch(text):
-            said = text.split()
+            stated_items = text.split()
         elif _SPAN.fullmatch(text):
             return undecided("range_or_items")
-    if len(said) != len(meant):
-        return _of_other_lengths(said, meant, len(text.split()) <= len(gold.split()), judge_item)
+    if len(stated_items) != len(gold_items):
+        return _compare_other_lengths(stated_items, gold_items, len(text.split()) <= len(gold.split()), judge_item)
     brackets = (text[:1], gold[:1])
-    if numeric and len(meant) == 2 and sorted(brackets) == ["(", "["]:
-        in_order = _all(judge_item(one, other) for one, other in zip(said, meant, strict=True))
+    if numeric and len(gold_items) == 2 and sorted(brackets) == ["(", "["]:
+        in_order = _combine_item_results(
+            judge_item(stated_item, gold_item)
+            for stated_item, gold_item in zip(stated_items, gold_items, strict=True)
+        )
         return undecided("interval_or_pair") if in_order.verdict == "correct" else in_order
     if numeric and gold[:1] == "(" and gold[-1:] == ")":
-        return _all(judge_item(one, other) for one, other in zip(said, meant, strict=True))
-    return _in_any_order(said, meant, judge_item)
+        return _combine_item_results(
+            judge_item(stated_item, gold_item)
+            for stated_item, gold_item in zip(stated_items, gold_items, strict=True)
+        )
+    return _compare_in_any_order(stated_items, gold_items, judge_item)
 
 
-def _in_any_order(said: Sequence[str], meant: Sequence[str], judge_item: Compare) -> CompareResult:
+def _compare_in_any_order(
+    stated_items: Sequence[str], gold_items: Sequence[str], judge_item: Compare
+) -> CompareResult:
     findings: list[CompareResult] = []
-    left = list(meant)
-    for one in said:
-        judged = [(judge_item(one, other), other) for other in left]
+    remaining = list(gold_items)
+    for item in stated_items:
+        judged = [(judge_item(item, gold_item), gold_item) for gold_item in remaining]
         for verdict in ("correct", "undecided", "wrong"):
             chosen = next((pair for pair in judged if pair[0].verdict == verdict), None)
             if chosen is not None:
                 findings.append(chosen[0])
-                left.remove(chosen[1])
+                remaining.remove(chosen[1])
                 break
-    return _all(findings)
+    return _combine_item_results(findings)
 
 
-def _of_other_lengths(
-    said: Sequence[str], meant: Sequence[str], is_short: bool, judge_item: Compare
+def _compare_other_lengths(
+    stated_items: Sequence[str], gold_items: Sequence[str], is_short: bool, judge_item: Compare
 ) -> CompareResult:
-    """Surely wrong when nothing agrees, when items are missing, or when items are added that are surely none."""
-    verdicts = [{judge_item(one, other).verdict for other in meant} for one in said]
-    if all(found == {"wrong"} for found in verdicts):
+    """Surely wrong if no item agrees, if items are missing, or if added items are surely wrong."""
+    verdicts = [
+        {judge_item(stated_item, gold_item).verdict for gold_item in gold_items} for stated_item in stated_items
+    ]
+    if all(item_verdicts == {"wrong"} for item_verdicts in verdicts):
         return wrong("other_items")
-    if len(said) < len(meant):
+    if len(stated_items) < len(gold_items):
         return wrong("other_length") if is_short else undecided("other_length")
-    plain = all(len(item.split()) <= 3 for item in said) and all("undecided" not in found for found in verdicts)
-    added = plain and sum("correct" in found for found in verdicts) == len(meant)
+    plain = all(len(item.split()) <= 3 for item in stated_items) and all(
+        "undecided" not in item_verdicts for item_verdicts in verdicts
+    )
+    added = plain and sum("correct" in item_verdicts for item_verdicts in verdicts) == len(gold_items)
     return wrong("other_length") if added else undecided("other_length")
 
 
-def _all(findings: Iterable[CompareResult]) -> CompareResult:
+def _combine_item_results(findings: Iterable[CompareResult]) -> CompareResult:
     verdicts = {finding.verdict for finding in findings}
     if verdicts == {"correct"}:
         return correct("same_items")

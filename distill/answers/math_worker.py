@@ -25,8 +25,8 @@ VOTE_TIMEOUT_S: Final = 3.0
 _MEMORY_BYTES: Final = 2 << 30
 
 
-def vote(prediction: str, gold: str, *, timeout_s: float = VOTE_TIMEOUT_S) -> CompareResult | None:
-    """What math-verify says of two expressions; None when one of them is none that it can read."""
+def vote_on_expressions(prediction: str, gold: str, *, timeout_s: float = VOTE_TIMEOUT_S) -> CompareResult | None:
+    """The verdict of math-verify on two expressions; None if it cannot read one of them."""
     match _worker.ask([_as_latex(prediction), _as_latex(gold)], timeout_s):
         case "equal":
             return correct("same_expression")
@@ -47,7 +47,7 @@ _LATEX_SIGNS: Final = {"**": "^", "π": "\\pi ", "×": "\\cdot ", "·": "\\cdot 
 
 
 def _as_latex(text: str) -> str:
-    """The signs that people type, as math-verify reads them: 2√3 was taken for 2."""
+    """Typed signs as LaTeX, which math-verify reads: it takes 2√3 for 2."""
     for sign, latex in _LATEX_SIGNS.items():
         text = text.replace(sign, latex)
     return _ROOT.sub(lambda root: f"\\sqrt{{{root[1] or root[2] or root[3] or ''}}}", text)
@@ -75,7 +75,7 @@ class _Worker:
             try:
                 line = self._line(timeout_s)
             except BaseException:
-                self.stop()  # whoever asks next must not be given this answer
+                self.stop()  # the next question must not get this answer
                 raise
             if line is None:
                 self.stop()
@@ -157,28 +157,32 @@ def _compare(prediction: str, gold: str, parse: Any, verify: Any) -> str:
 
     def read(text: str) -> Any:
         wrapped = text if "$" in text or "\\(" in text else f"${text}$"
-        found = parse(wrapped, parsing_timeout=None)
-        return found if found and isinstance(found[0], Basic) else None
+        expressions = parse(wrapped, parsing_timeout=None)
+        return expressions if expressions and isinstance(expressions[0], Basic) else None
 
-    said, meant = read(prediction), read(gold)
-    if said is None or meant is None:
+    predicted, expected = read(prediction), read(gold)
+    if predicted is None or expected is None:
         return "unreadable"
     # verify is not symmetric: only an agreement in both directions counts, and so does only a double refusal.
     votes = {
-        bool(verify(meant, said, timeout_seconds=None)),
-        bool(verify(said, meant, timeout_seconds=None)),
+        bool(verify(expected, predicted, timeout_seconds=None)),
+        bool(verify(predicted, expected, timeout_seconds=None)),
     }
     if votes == {True}:
         return "equal"
-    same_symbols = said[0].free_symbols == meant[0].free_symbols
-    return "different" if votes == {False} and same_symbols and not _close(said[0], meant[0]) else "unsure"
+    same_symbols = predicted[0].free_symbols == expected[0].free_symbols
+    return (
+        "different"
+        if votes == {False} and same_symbols and not _nearly_equal(predicted[0], expected[0])
+        else "unsure"
+    )
 
 
-def _close(said: Any, meant: Any) -> bool:
+def _nearly_equal(predicted: Any, expected: Any) -> bool:
     """Whether two constants differ by no more than a rounding to three digits."""
-    if said.free_symbols or not (said.is_number and meant.is_number):
+    if predicted.free_symbols or not (predicted.is_number and expected.is_number):
         return False
-    return bool(abs(complex(said) - complex(meant)) <= 0.005 * abs(complex(meant)))
+    return bool(abs(complex(predicted) - complex(expected)) <= 0.005 * abs(complex(expected)))
 
 
 if __name__ == "__main__":

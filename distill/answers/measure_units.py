@@ -21,18 +21,18 @@ def may_be_symbol(unit: str) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def size_in(one: str, other: str) -> Decimal | None:
+def size_in(unit: str, target: str) -> Decimal | None:
     """How many of the second unit one of the first is; None where they measure different things or are no units."""
-    if not one or not other or len(one) > 30 or len(other) > 30:
+    if not unit or not target or len(unit) > 30 or len(target) > 30:
         return None
     import pint
 
     registry = _registry()
     try:
-        size, unit = registry.Quantity(1, _spelling(one)), registry.Unit(_spelling(other))
-        if size.dimensionless or size.dimensionality != unit.dimensionality:
+        quantity, target_unit = registry.Quantity(1, _spelling(unit)), registry.Unit(_spelling(target))
+        if quantity.dimensionless or quantity.dimensionality != target_unit.dimensionality:
             return None
-        return Decimal(format(size.to(unit).magnitude, _SIGNIFICANT))
+        return Decimal(format(quantity.to(target_unit).magnitude, _SIGNIFICANT))
     except (
         pint.errors.PintError,
         ValueError,

@@ -112,8 +112,8 @@ def _in_western_signs(text: str) -> str:
 
 
 def _han_value(digits: str) -> Decimal:
-    found = [Decimal(digits)] if _PLAIN.fullmatch(digits) else [value for value, *_ in numerals(digits)]
-    return found[0] if found else Decimal(0)
+    values = [Decimal(digits)] if _PLAIN.fullmatch(digits) else [value for value, *_ in numerals(digits)]
+    return values[0] if values else Decimal(0)
 
 
 _PLAIN = re.compile(r"\d+(?:\.\d+)?")

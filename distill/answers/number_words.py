@@ -1,6 +1,6 @@
 """Numbers written in words: English number words, Chinese and Japanese numerals, and scale words of a few languages.
 
-Gives values and where they stand in a text; what is said around a number is the matter of `distill.answers.numbers`.
+Gives values and their positions in a text; `distill.answers.numbers` reads the words around a number.
 """
 
 import re
@@ -89,7 +89,7 @@ _BARE_HUNDRED = re.compile("(^|[负万亿])([百千])")
 
 
 def spelled(text: str) -> Iterator[tuple[Decimal, int, int]]:
-    """Value, start and end of every number in English words. A bare "third" or "half" is none."""
+    """Value, start and end of every number in English words. "third" or "half" alone does not count."""
     if _HINTS.search(text) is None:
         return
     points = [_decimal(match) for match in _POINT.finditer(text)] if "point" in text or "dot" in text else []
@@ -176,13 +176,15 @@ def _groups(match: re.Match[str], number: str) -> Iterator[tuple[Decimal, int, i
 
 def _decimal(match: re.Match[str]) -> tuple[Decimal, int, int]:
     """A decimal read out: two point five, twelve point seventy-five, point oh five."""
-    whole = next((value for value, _, _ in spelled(match["whole"])), Decimal(0)) if match["whole"] else Decimal(0)
-    places, last = "", ""
+    whole_part = (
+        next((value for value, _, _ in spelled(match["whole"])), Decimal(0)) if match["whole"] else Decimal(0)
+    )
+    decimals, last = "", ""
     for word in re.split("[ -]", match["places"].lower()):
         digits = "0" if word == "oh" else str(SMALL.get(word, TENS.get(word)))
-        places = places[:-1] + digits if last in TENS and digits in "123456789" else places + digits
+        decimals = decimals[:-1] + digits if last in TENS and digits in "123456789" else decimals + digits
         last = word
-    value = whole + Decimal(f"0.{places}")
+    value = whole_part + Decimal(f"0.{decimals}")
     return -value if match["negative"] else value, match.start(), match.end()
 
 
@@ -195,7 +197,7 @@ def numerals(text: str) -> Iterator[tuple[Decimal, int, int]]:
 
 
 def _numeral(run: str) -> Decimal | None:
-    """What cn2an reads; it wants a one before the hundred that Japanese leaves out."""
+    """The value by cn2an, which needs the one before a hundred that Japanese leaves out."""
     from cn2an import cn2an
 
     plain = run.translate(_CJK_SPELLINGS).strip("点")

@@ -122,65 +122,67 @@ _NEGATED = re.compile(
 
 
 @lru_cache(maxsize=4096)
-def quantities(text: str) -> tuple[Quantity, ...]:
+def read_quantities(text: str) -> tuple[Quantity, ...]:
     """Every quantity stated in a normalised text, in order. Number words count only when there are no digits."""
     if _SIMPLE.fullmatch(text):
-        return (_simple(text),)
+        return (_plain_quantity(text),)
     if text.lower() in ORDINALS:
         return (Quantity(value=ORDINALS[text.lower()], unit="th", end=len(text)),)
-    found: list[Quantity] = []
+    numbers: list[Quantity] = []
     for match in _NUMBER.finditer(text):
         quantity = _quantity(match, text)
-        if quantity is not None and (not found or quantity.start >= found[-1].end):
-            found.append(quantity)
-    if found:
-        return tuple(found)
-    named = spelled(text) if text.isascii() else chain(spelled(text), numerals(text))
-    here = tuple(_named(value, start, end, text) for value, start, end in named)
-    return here or tuple(replace(_named(*item, text), abroad=True) for item in _abroad(text))
+        if quantity is not None and (not numbers or quantity.start >= numbers[-1].end):
+            numbers.append(quantity)
+    if numbers:
+        return tuple(numbers)
+    in_words = spelled(text) if text.isascii() else chain(spelled(text), numerals(text))
+    from_words = tuple(_quantity_in_words(value, start, end, text) for value, start, end in in_words)
+    return from_words or tuple(
+        replace(_quantity_in_words(*item, text), abroad=True) for item in _read_foreign_numbers(text)
+    )
 
 
-def _abroad(text: str) -> list[tuple[Decimal, int, int]]:
+def _read_foreign_numbers(text: str) -> list[tuple[Decimal, int, int]]:
     return [(item.value, item.start, item.end) for item in spelled_abroad(text)]
 
 
-def single(text: str) -> Quantity | None:
+def read_single_quantity(text: str) -> Quantity | None:
     """The quantity a normalised text consists of, with nothing else around it; None for anything else."""
     if _SIMPLE.fullmatch(text):
-        return _simple(text)
-    found = quantities(text)
-    if len(found) > 1:
-        found = _compound(found, text)
-    if len(found) != 1 or found[0].bound or found[0].negated:
+        return _plain_quantity(text)
+    numbers = read_quantities(text)
+    if len(numbers) > 1:
+        numbers = _join_compound(numbers, text)
+    if len(numbers) != 1 or numbers[0].bound or numbers[0].negated:
         return None
-    before, after = text[: found[0].start].strip(" ~≈$("), text[found[0].end :].strip(" .)$")
-    return found[0] if not before and not after else None
+    before, after = text[: numbers[0].start].strip(" ~≈$("), text[numbers[0].end :].strip(" .)$")
+    return numbers[0] if not before and not after else None
 
 
 _CENT_VALUES: Final = frozenset(map(Decimal, range(1, 100)))
 _BETWEEN: Final = ("", "and", "et", "und", "con", "y", "e")
 
 
-def _compound(found: tuple[Quantity, ...], text: str) -> tuple[Quantity, ...]:
+def _join_compound(parts: tuple[Quantity, ...], text: str) -> tuple[Quantity, ...]:
     """One quantity for neighbours such as 1 hour 30 minutes: known units of one kind, each smaller than the last."""
-    if any(text[one.end : other.start].strip(" ,") not in _BETWEEN for one, other in pairwise(found)):
-        return found
-    bare = len(found) == 2 and found[1].value in _CENT_VALUES and not (found[1].unit or found[1].currency)
-    if bare and found[0].currency and found[0].decimals == 0 and not found[1].percent:
-        value = found[0].value + found[1].value / 100  # 12 euros 50
-        return (replace(found[0], value=value, others=(), end=found[1].end, decimals=2, certain=True),)
-    if len(found) == 2 and found[0].currency and _IN_CENTS.search(text[found[1].start : found[1].end]):
-        return (replace(found[0], value=found[0].value + found[1].value, others=(), end=found[1].end, decimals=2),)
-    factors = [unit_factor(quantity.unit) for quantity in found]
+    if any(text[left.end : right.start].strip(" ,") not in _BETWEEN for left, right in pairwise(parts)):
+        return parts
+    bare_cents = len(parts) == 2 and parts[1].value in _CENT_VALUES and not (parts[1].unit or parts[1].currency)
+    if bare_cents and parts[0].currency and parts[0].decimals == 0 and not parts[1].percent:
+        value = parts[0].value + parts[1].value / 100  # 12 euros 50
+        return (replace(parts[0], value=value, others=(), end=parts[1].end, decimals=2, certain=True),)
+    if len(parts) == 2 and parts[0].currency and _IN_CENTS.search(text[parts[1].start : parts[1].end]):
+        return (replace(parts[0], value=parts[0].value + parts[1].value, others=(), end=parts[1].end, decimals=2),)
+    factors = [unit_factor(quantity.unit) for quantity in parts]
     sizes = [factor[1] for factor in factors if factor is not None]
-    same_kind = len(sizes) == len(found) and len({factor[0] for factor in factors if factor is not None}) == 1
+    same_kind = len(sizes) == len(parts) and len({factor[0] for factor in factors if factor is not None}) == 1
     if not same_kind or sizes != sorted(set(sizes), reverse=True):
-        return found
-    total = sum((quantity.value * size for quantity, size in zip(found, sizes, strict=True)), Decimal(0))
-    return (replace(found[0], value=total / sizes[0], others=(), decimals=None, end=found[-1].end),)
+        return parts
+    total = sum((quantity.value * size for quantity, size in zip(parts, sizes, strict=True)), Decimal(0))
+    return (replace(parts[0], value=total / sizes[0], others=(), decimals=None, end=parts[-1].end),)
 
 
-def _simple(text: str) -> Quantity:
+def _plain_quantity(text: str) -> Quantity:
     readings, _, decimals = _readings(text.lstrip("-"))
     sign = -1 if text.startswith("-") else 1
     others = tuple(sign * reading for reading in readings[1:])
@@ -201,7 +203,7 @@ class _Tail:
     written: str = ""
 
 
-def _tail(text: str, tail: _Tail) -> _Tail:
+def _read_tail(text: str, tail: _Tail) -> _Tail:
     start = tail.end
     while not tail.unit and (after := _AFTER.match(text, tail.end)):
         if after[2]:
@@ -283,7 +285,7 @@ def _quantity(match: re.Match[str], text: str) -> Quantity | None:
         else:
             unit = suffix
             alternative = _MONEY_SUFFIXES[suffix]
-    tail = _tail(text, _Tail(end=match.end(), factor=factor, exact=exact, currency=currency, unit=unit))
+    tail = _read_tail(text, _Tail(end=match.end(), factor=factor, exact=exact, currency=currency, unit=unit))
     if (tail.currency or tail.percent) and decimals in (1, 2) and match["digits"].count(",") == 1:
         certain = True  # 980,00 in money groups nothing, nor does 12,5 %
     if decimals in (1, 2) and match["digits"].count(",") == 1 and tail.factor >= _THOUSAND:
@@ -305,16 +307,16 @@ def _quantity(match: re.Match[str], text: str) -> Quantity | None:
         currency=tail.currency,
         unit=tail.unit,
         written_unit=tail.written,
-        **_context(text, match.start("lead"), _PLUS.match(text, tail.end) is not None),
+        **_read_context(text, match.start("lead"), _PLUS.match(text, tail.end) is not None),
         start=match.start(),
         end=tail.end,
     )
 
 
-def _named(value: Decimal, start: int, end: int, text: str) -> Quantity:
+def _quantity_in_words(value: Decimal, start: int, end: int, text: str) -> Quantity:
     """A number in words."""
     of_a = _OF_A.match(text, end) if value != int(value) else None
-    tail = _tail(text, _Tail(end=of_a.end() if of_a is not None else end))
+    tail = _read_tail(text, _Tail(end=of_a.end() if of_a is not None else end))
     return Quantity(
         value=value * tail.factor,
         others=() if tail.other_factor is None else (value * tail.other_factor,),
@@ -323,14 +325,14 @@ def _named(value: Decimal, start: int, end: int, text: str) -> Quantity:
         currency=tail.currency,
         unit=tail.unit,
         written_unit=tail.written,
-        **_context(text, start),
+        **_read_context(text, start),
         start=start,
         end=tail.end,
     )
 
 
-def _context(text: str, start: int, is_minimum: bool = False) -> dict[str, Any]:
-    """What the words before a number make of it, or a plus sign after it."""
+def _read_context(text: str, start: int, is_minimum: bool = False) -> dict[str, Any]:
+    """Whether the words around a number negate it or make it a limit or a name; `is_minimum`: a plus follows."""
     if is_minimum:
         return {"bound": True}
     before = text[max(0, start - 24) : start]

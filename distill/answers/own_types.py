@@ -1,8 +1,7 @@
 """Answer types from outside the project: a user's file or an installed package says when two answers are the same.
 
-A type is known to a process from the moment it is made, by its name. A sample's `answer_type` is the name, an @ and
-the beginning of the digest of its code, so that another code judges anew. Which code is loaded is the business of
-`distill.data.formats`.
+Creating a type registers it in this process under its name. A sample's `answer_type` is the name, an @ and the
+beginning of the digest of its code, so that changed code judges again. `distill.data.formats` loads the code.
 """
 
 from collections.abc import Callable
@@ -19,7 +18,7 @@ class OwnAnswerType:
     name: str
     """Begins with own_."""
     same: Callable[[str, str], bool | None]
-    """Whether a prediction says the same as the gold answer; None leaves it open. Both are final answers, plain."""
+    """Whether a prediction means the same as the gold answer; None: undecided. Both are final answers."""
     numeric: bool = False
     """Whether a rationale that ends in another number contradicts the answer."""
 

@@ -41,25 +41,25 @@ _OTHER_NAMES_TEXT: Final = """
     of lithuania LV:republic of latvia EE:republic of estonia BG:republic of bulgaria
 """
 _NEVER: Final = frozenset({"world", "georgia", "us", "car", "jersey", "turkey", "chad", "guinea", "america"})
-"""Names that are often something else: no ground to call another answer wrong."""
+"""Names that often mean something else: another country beside them is not a wrong answer."""
 _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
 
 
-def compare_places(one: str, other: str) -> CompareResult | None:
+def compare_places(left: str, right: str) -> CompareResult | None:
     """Whether two texts name the same country; None when one of them names none. A translation stays open."""
-    ours, theirs = _code(one), _code(other)
-    if ours is None or theirs is None:
+    left_code, right_code = _country_code(left), _country_code(right)
+    if left_code is None or right_code is None:
         return None
-    if ours[0] == theirs[0]:
-        return correct("same_country") if ours[1] == theirs[1] == "en" else undecided("other_language")
-    return None if {_plain(one), _plain(other)} & _NEVER else wrong("other_country")
+    if left_code[0] == right_code[0]:
+        return correct("same_country") if left_code[1] == right_code[1] == "en" else undecided("other_language")
+    return None if {_plain(left), _plain(right)} & _NEVER else wrong("other_country")
 
 
-def _code(text: str) -> tuple[str, str] | None:
+def _country_code(text: str) -> tuple[str, str] | None:
     if len(text) > 60 or any(map(str.isdigit, text)):
         return None
     name = _plain(text)
-    return _codes().get(name) or _codes().get(name.removeprefix("the "))
+    return _country_codes().get(name) or _country_codes().get(name.removeprefix("the "))
 
 
 def _plain(name: str) -> str:
@@ -75,16 +75,16 @@ def _is_accent(sign: str) -> bool:
 
 
 @lru_cache(maxsize=1)
-def _codes() -> dict[str, tuple[str, str]]:
+def _country_codes() -> dict[str, tuple[str, str]]:
     """Name to two-letter code and the first language that has it."""
     from babel import Locale
 
-    found: dict[str, tuple[str, str]] = {}
+    codes: dict[str, tuple[str, str]] = {}
     for language in _LANGUAGES:
         for code, name in Locale(language).territories.items():
             if len(code) == 2 and code.isalpha() and code not in ("EU", "EZ", "UN", "XA", "XB", "QO", "ZZ"):
-                found.setdefault(_plain(name), (code, language))
-                found.setdefault(_plain(re.sub(r"\s*\(.*\)|\s*\[.*\]", "", name)), (code, language))
+                codes.setdefault(_plain(name), (code, language))
+                codes.setdefault(_plain(re.sub(r"\s*\(.*\)|\s*\[.*\]", "", name)), (code, language))
     for code, names in re.findall(r"([A-Z]{2}):(.*?)(?=\s[A-Z]{2}:|\Z)", " ".join(_OTHER_NAMES_TEXT.split())):
-        found.update((_plain(name), (code, "en")) for name in names.split("|"))
-    return found
+        codes.update((_plain(name), (code, "en")) for name in names.split("|"))
+    return codes

@@ -1,6 +1,6 @@
 """Reference metrics with the definitions of the papers that introduced them.
 
-They know two outcomes only and no types; `distill.answers.verdicts` is the judge that the toolkit itself uses.
+They return a score and know no answer types; `distill.answers.verdicts` is the judge that the toolkit itself uses.
 """
 
 from collections.abc import Sequence
@@ -16,9 +16,9 @@ def relaxed_accuracy(prediction: str, gold: str, *, tolerance: float = 0.05) -> 
     A percent sign divides by 100; a gold of zero allows no tolerance; text is compared in lower case, as the
     pix2struct implementation does.
     """
-    said, meant = _float(prediction), _float(gold)
-    if said is not None and meant:
-        return float(abs(said - meant) / abs(meant) <= tolerance)
+    predicted_value, gold_value = _float(prediction), _float(gold)
+    if predicted_value is not None and gold_value:
+        return float(abs(predicted_value - gold_value) / abs(gold_value) <= tolerance)
     return float(prediction.lower() == gold.lower())
 
 
@@ -32,23 +32,23 @@ def _float(text: str) -> float | None:
 def anls(prediction: str, golds: str | Sequence[str], *, threshold: float = 0.5) -> float:
     """Average normalised Levenshtein similarity of one answer (Biten et al. 2019): the best gold, zero from a
     normalised distance of `threshold` on. Case and surrounding space do not count."""
-    said = " ".join(prediction.lower().split())
+    predicted = " ".join(prediction.lower().split())
     best = 0.0
     for gold in [golds] if isinstance(golds, str) else golds:
-        meant = " ".join(gold.lower().split())
-        distance = Levenshtein.normalized_distance(said, meant)
+        gold_text = " ".join(gold.lower().split())
+        distance = Levenshtein.normalized_distance(predicted, gold_text)
         best = max(best, 1.0 - distance if distance < threshold else 0.0)
     return best
 
 
 def vqa_accuracy(prediction: str, votes: Sequence[str]) -> float:
-    """VQA's accuracy (Antol et al. 2015) against what every annotator said, usually ten: a third for each who agrees.
+    """VQA's accuracy (Antol et al. 2015) against the answers of all annotators, mostly 10: 1/3 for each equal answer.
 
-    At most 1, and averaged over the ways to leave one annotator out, so that people can be measured alike. Texts are
-    compared as TextVQA's leaderboard does (`distill.answers.vqa_normalize`). Without votes nothing can be right.
+    At most 1, and averaged over the ways to leave one annotator out, which makes human accuracy comparable. Texts are
+    compared as TextVQA's leaderboard does (`distill.answers.vqa_normalize`). Without votes the result is 0.
     """
-    said = normalise(prediction)
-    agreeing = [normalise(vote) == said for vote in votes]
+    predicted = normalise(prediction)
+    agreeing = [normalise(vote) == predicted for vote in votes]
     scores = [min(1.0, (sum(agreeing) - agrees) / 3) for agrees in agreeing]
     return sum(scores) / len(scores) if scores else 0.0
 
@@ -66,10 +66,10 @@ def rouge_l(prediction: str, golds: str | Sequence[str]) -> float:
     """
     from rouge_score.tokenize import tokenize
 
-    said = tokenize(prediction, None)
+    predicted_words = tokenize(prediction, None)
     best = 0.0
     for gold in [golds] if isinstance(golds, str) else golds:
-        meant = tokenize(gold, None)
-        common = LCSseq.similarity(said, meant)
-        best = max(best, 2 * common / (len(said) + len(meant)) if common else 0.0)
+        gold_words = tokenize(gold, None)
+        common = LCSseq.similarity(predicted_words, gold_words)
+        best = max(best, 2 * common / (len(predicted_words) + len(gold_words)) if common else 0.0)
     return best

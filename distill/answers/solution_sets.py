@@ -1,7 +1,7 @@
 """Intervals and sets of solutions: [1, 3), 1 ≤ x < 3, x > 4, (4, ∞), ±4, x = 2 or x = 5.
 
-The ends of an interval belong to it or not: [1, 3) and [1, 3] are different answers. What may be a point or
-a list as well, (1, 3) and [1, 3], is left to the comparison of lists unless the two differ in nothing but that.
+The ends of an interval belong to it or not: [1, 3) and [1, 3] are different answers. (1, 3) and [1, 3] may
+also be a point or a list; lists are compared in `distill.answers.lists`, unless only the brackets differ.
 """
 
 import re
@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Final
 
 from distill.answers.compare import CompareResult, correct, undecided, wrong
-from distill.answers.numbers import single
+from distill.answers.numbers import read_single_quantity
 
 _INFINITE: Final = Decimal("Infinity")
 _END: Final = r"[-+]?\s?(?:∞|inf(?:inity)?|\d+(?:\.\d+)?(?:/\d+)?)"
@@ -56,25 +56,25 @@ class NumberInterval:
 
 def compare_intervals(text: str, gold: str) -> CompareResult | None:
     """An interval or the solutions of an equation against the gold ones; None when one of them is neither."""
-    said, meant = _interval(_plain(text)), _interval(_plain(gold))
-    if said is not None and meant is not None:
-        return _compare(said, meant)
-    ours, theirs = solutions(text), solutions(gold)
-    if ours is None or theirs is None or not (len(ours) > 1 or len(theirs) > 1):
+    interval, gold_interval = _interval(_plain(text)), _interval(_plain(gold))
+    if interval is not None and gold_interval is not None:
+        return _compare_two_intervals(interval, gold_interval)
+    numbers, gold_numbers = read_solutions(text), read_solutions(gold)
+    if numbers is None or gold_numbers is None or not (len(numbers) > 1 or len(gold_numbers) > 1):
         return None
-    if not _names_solutions(text) and not _names_solutions(gold):
+    if not _has_solution_signs(text) and not _has_solution_signs(gold):
         return None
-    return correct("same_solutions") if ours == theirs else wrong("other_solutions")
+    return correct("same_solutions") if numbers == gold_numbers else wrong("other_solutions")
 
 
-def _compare(said: NumberInterval, meant: NumberInterval) -> CompareResult | None:
-    same_ends = (said.low, said.high) == (meant.low, meant.high)
-    if said.may_be_list and meant.may_be_list:
-        open_still = same_ends and said.low_closed != meant.low_closed
+def _compare_two_intervals(predicted: NumberInterval, gold: NumberInterval) -> CompareResult | None:
+    same_ends = (predicted.low, predicted.high) == (gold.low, gold.high)
+    if predicted.may_be_list and gold.may_be_list:
+        open_still = same_ends and predicted.low_closed != gold.low_closed
         return undecided("interval_or_pair") if open_still else None
     if not same_ends:
         return wrong("other_interval")
-    if (said.low_closed, said.high_closed) == (meant.low_closed, meant.high_closed):
+    if (predicted.low_closed, predicted.high_closed) == (gold.low_closed, gold.high_closed):
         return correct("same_interval")
     return wrong("other_ends")
 
@@ -142,28 +142,28 @@ _SOLUTION = re.compile(r"(?:(?P<name>[a-z])(?:_?\d)?\s?=\s?)?(?P<value>±?\s?[-+
 _BETWEEN_SOLUTIONS = re.compile(r"\s*(?:[,;]|\bor\b|\band\b)\s*(?:(?:or|and)\b\s*)?")
 
 
-def _names_solutions(text: str) -> bool:
+def _has_solution_signs(text: str) -> bool:
     return "±" in _plain(text) or re.search(r"[a-z](?:_?\d)?\s?=", text) is not None
 
 
-def solutions(text: str) -> frozenset[Decimal] | None:
+def read_solutions(text: str) -> frozenset[Decimal] | None:
     """The numbers of {2, 5}, x = 2 or x = 5, ±4; None for anything else."""
     text = _plain(text)
     if len(text) > 80 or not any(map(str.isdigit, text)):
         return None
     if text[:1] in "{[(" and text[-1:] in "}])":
         text = text[1:-1]
-    found: set[Decimal] = set()
+    values: set[Decimal] = set()
     name = ""
     for part in _BETWEEN_SOLUTIONS.split(re.sub(r"^([a-z])\s?(?:=|∈)\s?[{]?", r"\1 = ", text).strip("{} ")):
         match = _SOLUTION.fullmatch(part)
-        quantity = single(match["value"].lstrip("± ")) if match is not None else None
+        quantity = read_single_quantity(match["value"].lstrip("± ")) if match is not None else None
         if match is None or quantity is None or quantity.percent or quantity.unit or quantity.currency:
             return None
         if name and match["name"] and match["name"] != name:
             return None
         name = match["name"] or name
-        found.add(quantity.value)
+        values.add(quantity.value)
         if match["value"].startswith("±"):
-            found.add(-quantity.value)
-    return frozenset(found)
+            values.add(-quantity.value)
+    return frozenset(values)

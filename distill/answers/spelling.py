@@ -1,7 +1,7 @@
 """One spelling for words that English writes in several ways: British and American, abbreviations, countries.
 
-The same word or name gets one spelling. Words that name the same thing often but not always (phone and smartphone)
-are only told to be similar, and opposites to be opposites.
+The same word or name gets one spelling. `often_same_thing` covers words that often name the same thing
+(phone and smartphone), `are_opposites` opposites.
 """
 
 from typing import Final
@@ -56,9 +56,9 @@ _SIMILAR_TEXT: Final = """
 _SIMILAR: Final = tuple(frozenset(group.split("/")) for group in _SIMILAR_TEXT.split())
 
 
-def similar(one: str, other: str) -> bool:
+def often_same_thing(left: str, right: str) -> bool:
     """Whether two words often name the same thing."""
-    return any(one in group and other in group for group in _SIMILAR)
+    return any(left in group and right in group for group in _SIMILAR)
 
 
 _OPPOSITES_TEXT: Final = """north/south northern/southern northeast/northwest southeast/southwest east/west
@@ -71,11 +71,11 @@ OPPOSITES: Final = frozenset(frozenset(pair.split("/")) for pair in _OPPOSITES_T
 _DENYING: Final = ("un", "in", "im", "il", "ir", "dis", "non")
 
 
-def opposite(one: str, other: str) -> bool:
-    """Whether one word says the contrary of the other."""
-    if frozenset((one, other)) in OPPOSITES:
+def are_opposites(left: str, right: str) -> bool:
+    """Whether two words are opposites."""
+    if frozenset((left, right)) in OPPOSITES:
         return True
-    if not 2 <= abs(len(one) - len(other)) <= 3:
+    if not 2 <= abs(len(left) - len(right)) <= 3:
         return False
-    short, long = sorted((one, other), key=len)
+    short, long = sorted((left, right), key=len)
     return len(short) > 3 and long.endswith(short) and long.removesuffix(short) in _DENYING

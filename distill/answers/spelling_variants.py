@@ -119,26 +119,29 @@ _FULL: Final = {
 _DAY_OR_MONTH = re.compile(rf"\b({'|'.join(sorted(_FULL, key=len, reverse=True))})\b\.?")
 
 
-def same_otherwise(text: str, gold: str, said: Sequence[str], meant: Sequence[str]) -> CompareResult | None:
-    """Whether two answers are one in other spellings; None where that is not sure. `said`, `meant`: their words."""
-    one, other = " ".join(said), " ".join(meant)
-    whole = frozenset((text.casefold(), gold.casefold()))
-    if frozenset((one, other)) in _SAME_THING or whole in _SAME_THING:
+def compare_spellings(text: str, gold: str, words: Sequence[str], gold_words: Sequence[str]) -> CompareResult | None:
+    """Whether two answers are one in other spellings; None where that is not sure.
+
+    `words` and `gold_words` are the words of the two answers.
+    """
+    joined, gold_joined = " ".join(words), " ".join(gold_words)
+    both_texts = frozenset((text.casefold(), gold.casefold()))
+    if frozenset((joined, gold_joined)) in _SAME_THING or both_texts in _SAME_THING:
         return correct("same_thing")
-    if (places := compare_places(text, gold)) is not None:
-        return places
-    if _same_line(text, gold):
+    if (country_result := compare_places(text, gold)) is not None:
+        return country_result
+    if _same_phone_or_address(text, gold):
         return correct("same_number_or_address")
     if _state_in_full(text) == _state_in_full(gold) or _same_code(text, gold):
         return correct("same_words_shortened")
-    if (shortened := _shortened(said, meant)) is not None:
+    if (shortened := _compare_shortened(words, gold_words)) is not None:
         return shortened
-    ours, theirs = _in_figures(text), _in_figures(gold)
+    in_figures, gold_in_figures = _words_in_figures(text), _words_in_figures(gold)
     if (
-        ours == theirs
-        or _shortened(ours, theirs) is not None
+        in_figures == gold_in_figures
+        or _compare_shortened(in_figures, gold_in_figures) is not None
         or _same_years(text, gold)
-        or _without_roman(text, gold)
+        or _same_but_roman_number(text, gold)
     ):
         return correct("same_words_in_figures")
     for name, short in ((text, gold), (gold, text)):
@@ -149,7 +152,7 @@ def same_otherwise(text: str, gold: str, said: Sequence[str], meant: Sequence[st
         acronym = _ACRONYM.fullmatch(name)
         if acronym is not None and short.casefold() == acronym["name"].casefold() and _spells(acronym):
             return correct("same_name")
-    return _accents_apart(text, gold)
+    return _compare_without_accents(text, gold)
 
 
 _STATES_TEXT: Final = """
@@ -177,42 +180,42 @@ def _same_code(text: str, gold: str) -> bool:
     """7HKT 204 and 7hkt204: one code with other spaces; those between two digits count, as every hyphen does."""
     if not (_CODE.fullmatch(text) and _CODE.fullmatch(gold)):
         return False
-    one, other = (_INSIDE_A_CODE.sub("", side.casefold()) for side in (text, gold))
-    mixed = sum(sign.isdigit() for sign in one) >= 2 and sum(sign.isalpha() for sign in one) >= 2
-    return one == other and mixed and len(one) in _CODE_LENGTHS
+    code, gold_code = (_INSIDE_A_CODE.sub("", answer.casefold()) for answer in (text, gold))
+    mixed = sum(sign.isdigit() for sign in code) >= 2 and sum(sign.isalpha() for sign in code) >= 2
+    return code == gold_code and mixed and len(code) in _CODE_LENGTHS
 
 
-def _same_line(text: str, gold: str) -> bool:
-    ours, theirs = _PHONE.fullmatch(text), _PHONE.fullmatch(gold)
-    if ours is not None and theirs is not None:
-        digits = [re.sub(r"\D", "", match["rest"]) for match in (ours, theirs)]
-        codes = {re.sub(r"\D", "", match["plus"] or "") for match in (ours, theirs)} - {""}
+def _same_phone_or_address(text: str, gold: str) -> bool:
+    match, gold_match = _PHONE.fullmatch(text), _PHONE.fullmatch(gold)
+    if match is not None and gold_match is not None:
+        digits = [re.sub(r"\D", "", matched["rest"]) for matched in (match, gold_match)]
+        codes = {re.sub(r"\D", "", matched["plus"] or "") for matched in (match, gold_match)} - {""}
         return len(digits[0]) >= 7 and len(codes) < 2 and digits[0].lstrip("0") == digits[1].lstrip("0")
-    ours, theirs = _ADDRESS.fullmatch(text), _ADDRESS.fullmatch(gold)
+    match, gold_match = _ADDRESS.fullmatch(text), _ADDRESS.fullmatch(gold)
     return (
-        ours is not None
-        and theirs is not None
-        and ours["rest"].casefold().strip("/") == theirs["rest"].casefold().strip("/")
+        match is not None
+        and gold_match is not None
+        and match["rest"].casefold().strip("/") == gold_match["rest"].casefold().strip("/")
     )
 
 
-def _shortened(said: Sequence[str], meant: Sequence[str]) -> CompareResult | None:
+def _compare_shortened(words: Sequence[str], gold_words: Sequence[str]) -> CompareResult | None:
     """Words of which some are written short on one side."""
-    if len(said) != len(meant) or len(said) > 30:
+    if len(words) != len(gold_words) or len(words) > 30:
         return None
-    pairs = [(one, other) for one, other in zip(said, meant, strict=True) if one != other]
-    if pairs and len(said) > 1 and all({pair, pair[::-1]} & _SHORT or _same_street(*pair) for pair in pairs):
+    pairs = [(word, gold_word) for word, gold_word in zip(words, gold_words, strict=True) if word != gold_word]
+    if pairs and len(words) > 1 and all({pair, pair[::-1]} & _SHORT or _same_street(*pair) for pair in pairs):
         return correct("same_words_shortened")
     return None
 
 
-def _same_street(one: str, other: str) -> bool:
+def _same_street(left: str, right: str) -> bool:
     """Bahnhofstr. and Bahnhofstraße."""
-    short, long = sorted((one, other), key=len)
+    short, long = sorted((left, right), key=len)
     return len(short) > 5 and short.endswith("str") and long == short + "asse"
 
 
-def _in_figures(text: str) -> tuple[str, ...]:
+def _words_in_figures(text: str) -> tuple[str, ...]:
     """The words in lower case, with numbers, ordinals and decades in figures."""
     text = _ORDINAL.sub(_ordinal, text)
     for start, end, value in reversed([(start, end, value) for value, start, end in spelled(text)]):
@@ -228,8 +231,8 @@ def _in_figures(text: str) -> tuple[str, ...]:
     text = re.sub(r"\b(?:a|per|every) day\b", "daily", text)
     text = re.sub(r"\bq([1-4])\b", r"\1th quarter", text)
     text = re.sub(r"\bquarter of (?=\d)", "quarter ", text).replace("&", " and ")
-    for word, figure in (("once", "1 times"), ("twice", "2 times"), ("thrice", "3 times")):
-        text = re.sub(rf"\b{word}\b", figure, text)
+    for word, replacement in (("once", "1 times"), ("twice", "2 times"), ("thrice", "3 times")):
+        text = re.sub(rf"\b{word}\b", replacement, text)
     text = re.sub(r"\b(?:the )?(?:19)?(\d0)'?s\b", r"\1s", text)
     for word, decade in _DECADES.items():
         text = re.sub(rf"\b{word}\b", f"{decade}s", text)
@@ -242,10 +245,10 @@ _YEARS = re.compile(r"(?:from )?((?:1[5-9]|20)\d\d)\s?(?:-|/|to|until)\s?((?:1[5
 
 def _same_years(text: str, gold: str) -> bool:
     """2010-14 and 2010-2014."""
-    ours, theirs = _YEARS.fullmatch(text), _YEARS.fullmatch(gold)
-    if ours is None or theirs is None:
+    match, gold_match = _YEARS.fullmatch(text), _YEARS.fullmatch(gold)
+    if match is None or gold_match is None:
         return False
-    return ours[1] == theirs[1] and (ours[1][:2] + ours[2])[-4:] == (theirs[1][:2] + theirs[2])[-4:]
+    return match[1] == gold_match[1] and (match[1][:2] + match[2])[-4:] == (gold_match[1][:2] + gold_match[2])[-4:]
 
 
 def _ordinal(match: re.Match[str]) -> str:
@@ -255,23 +258,23 @@ def _ordinal(match: re.Match[str]) -> str:
     return f"{(TENS[match['tens'].lower()] if match['tens'] else 0) + _ORDINAL_WORDS[word]}th"
 
 
-def _without_roman(text: str, gold: str) -> bool:
+def _same_but_roman_number(text: str, gold: str) -> bool:
     """Rocky Harbour III and Rocky Harbour 3, Henry the Eighth aside."""
-    one, other = text.split(), gold.split()
+    words, gold_words = text.split(), gold.split()
     if (
-        len(one) != len(other)
-        or len(one) < 2
-        or [word.casefold() for word in one[:-1]] != [w.casefold() for w in other[:-1]]
+        len(words) != len(gold_words)
+        or len(words) < 2
+        or [word.casefold() for word in words[:-1]] != [w.casefold() for w in gold_words[:-1]]
     ):
         return False
     return any(
         a.isdigit() and 0 < int(a[:3]) < 40 and len(a) < 3 and _roman(int(a)) == b
-        for a, b in _either(one[-1], other[-1])
+        for a, b in _both_orders(words[-1], gold_words[-1])
     )
 
 
-def _either(one: str, other: str) -> tuple[tuple[str, str], tuple[str, str]]:
-    return (one, other), (other, one)
+def _both_orders(left: str, right: str) -> tuple[tuple[str, str], tuple[str, str]]:
+    return (left, right), (right, left)
 
 
 def _roman(value: int) -> str:
@@ -287,7 +290,7 @@ def _spells(acronym: re.Match[str]) -> bool:
     return initials == acronym["short"].replace(".", "").replace("&", "")
 
 
-def _accents_apart(text: str, gold: str) -> CompareResult | None:
+def _compare_without_accents(text: str, gold: str) -> CompareResult | None:
     """One side wholly without accents: sure for several words, open for one (naive, resume, año)."""
     if text.isascii() == gold.isascii():
         return None

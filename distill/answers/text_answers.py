@@ -13,11 +13,11 @@ from rapidfuzz.distance import Levenshtein, Prefix
 
 from distill.answers.answer_sentences import trusted
 from distill.answers.compare import CompareResult, correct, undecided, wrong
-from distill.answers.framed_answers import ARTICLES_ABROAD, COPULA, framed
+from distill.answers.framed_answers import ARTICLES_ABROAD, COPULA, compare_framed
 from distill.answers.number_words import SMALL, TENS
-from distill.answers.numbers import quantities, single
-from distill.answers.spelling import NAMES, opposite, similar
-from distill.answers.spelling_variants import same_otherwise
+from distill.answers.numbers import read_quantities, read_single_quantity
+from distill.answers.spelling import NAMES, are_opposites, often_same_thing
+from distill.answers.spelling_variants import compare_spellings
 from distill.answers.units import unit_name
 from distill.answers.words import tokens as tokens
 from distill.answers.words import unabbreviated
@@ -73,37 +73,45 @@ def _nearly_a_number(word: str) -> bool:
     return len(word) >= 4 and any(Levenshtein.distance(word, number, score_cutoff=1) <= 1 for number in _SPELLABLE)
 
 
-def compare(text: str, gold: str) -> CompareResult:
+def compare_texts(text: str, gold: str) -> CompareResult:
     """A free-text prediction against a gold text."""
-    said, meant = tokens(text), tokens(gold)
+    words, gold_words = tokens(text), tokens(gold)
     mathematical = looks_mathematical(gold) or looks_mathematical(text)
-    if len(said) == len(meant) == 1:
-        said, meant = unabbreviated(said), unabbreviated(meant)
-    if said == meant or _name(said) == _name(meant):
+    if len(words) == len(gold_words) == 1:
+        words, gold_words = unabbreviated(words), unabbreviated(gold_words)
+    if words == gold_words or _name(words) == _name(gold_words):
         if mathematical and _symbols(text) != _symbols(gold):
             return CompareResult(verdict="undecided", reason="expression", can_be_mathematics=True)
-        same_symbols = bool(meant) or text.casefold() == gold.casefold()
+        same_symbols = bool(gold_words) or text.casefold() == gold.casefold()
         return correct("same_words") if same_symbols else wrong("other_symbols")
-    if len(meant) == 1 and meant[0] in _POLAR:
-        return _polar(text, said, _POLAR[meant[0]])
-    if len(meant) == 1 and meant[0] in _POLAR_ABROAD and (polar := _polar_abroad(text, said, meant[0])) is not None:
+    if len(gold_words) == 1 and gold_words[0] in _POLAR:
+        return _compare_polar(text, words, _POLAR[gold_words[0]])
+    if (
+        len(gold_words) == 1
+        and gold_words[0] in _POLAR_ABROAD
+        and (polar := _compare_foreign_polar(text, words, gold_words[0])) is not None
+    ):
         return polar
-    if (stated := framed(text, said, meant)) is not None:
+    if (stated := compare_framed(text, words, gold_words)) is not None:
         return stated
-    if not said or not meant:
+    if not words or not gold_words:
         return CompareResult(verdict="undecided", reason="nothing_to_compare", can_be_mathematics=mathematical)
-    if "and" in meant and sorted(said) == sorted(meant) and set(_joined(said)) == set(_joined(meant)):
+    if (
+        "and" in gold_words
+        and sorted(words) == sorted(gold_words)
+        and set(_joined(words)) == set(_joined(gold_words))
+    ):
         return correct("same_words_in_other_order")
-    if _same_letters(said, meant):
+    if _same_letters(words, gold_words):
         return correct("same_letters")
-    if (otherwise := same_otherwise(text, gold, said, meant)) is not None:
-        return otherwise
+    if (respelled := compare_spellings(text, gold, words, gold_words)) is not None:
+        return respelled
     if not (text.isascii() and gold.isascii()) and _without_accents(text) == _without_accents(gold):
         return undecided("accents_differ")
-    finding = _assigned(text, gold) if "=" in text or "=" in gold else None
-    finding = finding or _contrary(said, meant) or _numbers_in_order(text, gold)
+    finding = _compare_assigned(text, gold) if "=" in text or "=" in gold else None
+    finding = finding or _compare_word_by_word(words, gold_words) or _compare_numbers_in_order(text, gold)
     if finding is None:
-        finding = undecided("other_script") if _script(text) != _script(gold) else _words(said, meant)
+        finding = undecided("other_script") if _script(text) != _script(gold) else _compare_words(words, gold_words)
     return CompareResult(verdict=finding.verdict, reason=finding.reason, can_be_mathematics=mathematical)
 
 
@@ -117,12 +125,12 @@ def _name(words: Sequence[str]) -> str:
     return NAMES.get(joined, joined)
 
 
-def _same_letters(said: Sequence[str], meant: Sequence[str]) -> bool:
+def _same_letters(words: Sequence[str], gold_words: Sequence[str]) -> bool:
     """hot dog and hotdog, e-mail and email."""
-    if len(said) > 1 and said[0] in ARTICLES_ABROAD:
-        said = said[1:]
-    one, other = ("".join(words).replace("'", "") for words in (said, meant))
-    return one == other and len(one) >= 5 and one.isalpha()
+    if len(words) > 1 and words[0] in ARTICLES_ABROAD:
+        words = words[1:]
+    letters, gold_letters = ("".join(sequence).replace("'", "") for sequence in (words, gold_words))
+    return letters == gold_letters and len(letters) >= 5 and letters.isalpha()
 
 
 def _joined(words: Sequence[str]) -> list[str]:
@@ -135,29 +143,29 @@ def _without_accents(text: str) -> str:
     return "".join(character for character in split if not unicodedata.combining(character))
 
 
-def _polar(text: str, said: Sequence[str], meant: str) -> CompareResult:
+def _compare_polar(text: str, words: Sequence[str], gold: str) -> CompareResult:
     copula = COPULA.fullmatch(text)
     if copula is not None:
-        said = tokens(copula["rest"])
-    if len(said) == 1 and said[0] in ("y", "n") and meant in ("yes", "no"):
-        said = ("yes",) if said[0] == "y" else ("no",)
-    if said and said[0] == "not" and len(said) == 2 and said[1] == meant:
+        words = tokens(copula["rest"])
+    if len(words) == 1 and words[0] in ("y", "n") and gold in ("yes", "no"):
+        words = ("yes",) if words[0] == "y" else ("no",)
+    if words and words[0] == "not" and len(words) == 2 and words[1] == gold:
         return wrong("other_words")
-    first = _POLAR.get(said[0]) if said else None
-    polar = {_POLAR[word] for word in said if word in _POLAR}
+    first = _POLAR.get(words[0]) if words else None
+    polar = {_POLAR[word] for word in words if word in _POLAR}
     ending = _SO_POLAR.search(text) if first is None and len(polar) == 1 else None
     if ending is not None:
         first = _POLAR[ending[1].lower()]
     if len(polar) > 1 or (first is None and polar):
         return undecided("unclear_yes_or_no")
     if first is None:
-        is_open = len(said) > 1 or _LIKE_YES & {*said} or not text.isascii()
+        is_open = len(words) > 1 or _LIKE_YES & {*words} or not text.isascii()
         return undecided("no_yes_or_no") if is_open else wrong("other_words")
-    if (first in ("yes", "no")) != (meant in ("yes", "no")):
+    if (first in ("yes", "no")) != (gold in ("yes", "no")):
         return undecided("yes_or_true")
-    if first == "no" and not ending and len(said) > 1 and said[1] not in _AFTER_NO and not _NO_AND_MORE.match(text):
+    if first == "no" and not ending and len(words) > 1 and words[1] not in _AFTER_NO and not _NO_AND_MORE.match(text):
         return undecided("unclear_yes_or_no")
-    return correct("same_words") if first == meant else wrong("other_words")
+    return correct("same_words") if first == gold else wrong("other_words")
 
 
 _POLAR_ABROAD: Final = {
@@ -176,46 +184,54 @@ def is_polar(text: str) -> bool:
     return len(words) == 1 and (words[0] in _POLAR or words[0] in _POLAR_ABROAD)
 
 
-def _polar_abroad(text: str, said: Sequence[str], meant: str) -> CompareResult | None:
+def _compare_foreign_polar(text: str, words: Sequence[str], gold: str) -> CompareResult | None:
     """Yes and no of other languages; what is in another language than the gold answer counts when it stands alone."""
-    first = said[0] if said else ""
-    if len(said) > 1 and not re.match(r"\s*[^\s\d,.!;:，。、،]+\s*[,.!;:，。、،]", text):
+    first = words[0] if words else ""
+    if len(words) > 1 and not re.match(r"\s*[^\s\d,.!;:，。、،]+\s*[,.!;:，。、،]", text):
         return None
-    verdict = _POLAR_ABROAD.get(first) or (_POLAR.get(first) if first == "no" or len(said) == 1 else None)
+    verdict = _POLAR_ABROAD.get(first) or (_POLAR.get(first) if first == "no" or len(words) == 1 else None)
     if verdict is None:
         return None
-    return correct("same_words") if verdict == _POLAR_ABROAD[meant] else wrong("other_words")
+    return correct("same_words") if verdict == _POLAR_ABROAD[gold] else wrong("other_words")
 
 
-def _assigned(text: str, gold: str) -> CompareResult | None:
+def _compare_assigned(text: str, gold: str) -> CompareResult | None:
     """x = 3 and 3."""
-    sides = [(match[1], single(match[2])) for side in (text, gold) if (match := _ASSIGNED.fullmatch(side))]
-    if len(sides) != 2 or (sides[0][0] and sides[1][0] and sides[0][0] != sides[1][0]) or sides[0][0] == sides[1][0]:
+    assignments = [
+        (match[1], read_single_quantity(match[2]))
+        for answer in (text, gold)
+        if (match := _ASSIGNED.fullmatch(answer))
+    ]
+    if (
+        len(assignments) != 2
+        or (assignments[0][0] and assignments[1][0] and assignments[0][0] != assignments[1][0])
+        or assignments[0][0] == assignments[1][0]
+    ):
         return None
-    one, other = sides[0][1], sides[1][1]
-    if one is None or other is None:
+    value, gold_value = assignments[0][1], assignments[1][1]
+    if value is None or gold_value is None:
         return None
-    return correct("same_value") if one.value == other.value else wrong("other_value")
+    return correct("same_value") if value.value == gold_value.value else wrong("other_value")
 
 
-def _contrary(said: Sequence[str], meant: Sequence[str]) -> CompareResult | None:
+def _compare_word_by_word(words: Sequence[str], gold_words: Sequence[str]) -> CompareResult | None:
     """Answers of the same form in which one word is the opposite, or a letter or number is another one."""
-    if opposite("".join(said), "".join(meant)):
+    if are_opposites("".join(words), "".join(gold_words)):
         return wrong("opposite")
-    if sorted(said) == sorted(("-", *meant)) or sorted(meant) == sorted(("-", *said)):
+    if sorted(words) == sorted(("-", *gold_words)) or sorted(gold_words) == sorted(("-", *words)):
         return wrong("other_sign")
-    if len(said) != len(meant):
+    if len(words) != len(gold_words):
         return None
     pairs = [
-        (one, other)
-        for one, other in zip(said, meant, strict=True)
-        if one != other and not (_is_label(one) and _is_label(other) and _same_number(one, other))
+        (word, gold_word)
+        for word, gold_word in zip(words, gold_words, strict=True)
+        if word != gold_word and not (_is_label(word) and _is_label(gold_word) and _same_number(word, gold_word))
     ]
-    if len(pairs) == 1 and opposite(*pairs[0]):
+    if len(pairs) == 1 and are_opposites(*pairs[0]):
         return wrong("opposite")
-    if pairs and all(similar(one, other) for one, other in pairs):
+    if pairs and all(often_same_thing(word, gold_word) for word, gold_word in pairs):
         return undecided("may_mean_the_same")
-    if pairs and all(_is_label(one) and _is_label(other) for one, other in pairs) and len(pairs) <= 2:
+    if pairs and all(_is_label(word) and _is_label(gold_word) for word, gold_word in pairs) and len(pairs) <= 2:
         return wrong("other_label")
     return None
 
@@ -224,8 +240,10 @@ def _is_label(word: str) -> bool:
     return len(word) == 1 or word.lstrip("+-")[:1].isdigit()
 
 
-def _same_number(one: str, other: str) -> bool:
-    values = [quantity.value for word in (one, other) if (quantity := single(word.lstrip("+-"))) is not None]
+def _same_number(left: str, right: str) -> bool:
+    values = [
+        quantity.value for word in (left, right) if (quantity := read_single_quantity(word.lstrip("+-"))) is not None
+    ]
     return len(values) == 2 and values[0] == values[1]
 
 
@@ -236,20 +254,20 @@ def _script(text: str) -> str:
     return next((unicodedata.name(letter, "?").split()[0] for letter in text if letter.isalpha()), "LATIN")
 
 
-def _numbers_in_order(text: str, gold: str) -> CompareResult | None:
+def _compare_numbers_in_order(text: str, gold: str) -> CompareResult | None:
     """Ranges and labels with numbers: the numbers decide when the gold is little else."""
-    meant = quantities(gold)
-    if meant and _same_range(text, gold):
+    gold_numbers = read_quantities(gold)
+    if gold_numbers and _same_range(text, gold):
         return correct("same_range")
-    if not meant or sum(len(word) > 2 for word in re.findall(r"[^\W\d_]+", gold)) > 1:
+    if not gold_numbers or sum(len(word) > 2 for word in re.findall(r"[^\W\d_]+", gold)) > 1:
         return None
-    said = quantities(text)
-    values = [quantity.value for quantity in meant]
-    if [quantity.value for quantity in said] == values:
+    numbers = read_quantities(text)
+    values = [quantity.value for quantity in gold_numbers]
+    if [quantity.value for quantity in numbers] == values:
         return correct("same_label") if _same_label(text, gold) else undecided("same_numbers")
-    if said and not {quantity.value for quantity in said} & set(values):
+    if numbers and not {quantity.value for quantity in numbers} & set(values):
         return wrong("other_numbers")
-    return undecided("some_numbers_shared") if said else None
+    return undecided("some_numbers_shared") if numbers else None
 
 
 _RANGE = re.compile(
@@ -263,39 +281,41 @@ _RANGE = re.compile(
 
 
 def _same_range(text: str, gold: str) -> bool:
-    ours, theirs = (_RANGE.fullmatch(side.strip(" .()[]")) for side in (text, gold))
-    if ours is None or theirs is None or bool(ours["open"]) != bool(theirs["open"]):
+    match, gold_match = (_RANGE.fullmatch(answer.strip(" .()[]")) for answer in (text, gold))
+    if match is None or gold_match is None or bool(match["open"]) != bool(gold_match["open"]):
         return False
-    said, meant = ([quantity.value for quantity in quantities(side)] for side in (text, gold))
-    return said == meant
+    values, gold_values = ([quantity.value for quantity in read_quantities(answer)] for answer in (text, gold))
+    return values == gold_values
 
 
 def _same_label(text: str, gold: str) -> bool:
     """The gold words, a name with its number, as they are in a short sentence: It leaves from track 4."""
     words, phrase = f" {' '.join(tokens(text))} ", f" {' '.join(tokens(gold))} "
-    named = re.search(r"[^\W\d_]{3}", gold) is not None and not looks_mathematical(text)
-    return named and phrase in words and len(words.split()) <= 12 and trusted(text)
+    is_name = re.search(r"[^\W\d_]{3}", gold) is not None and not looks_mathematical(text)
+    return is_name and phrase in words and len(words.split()) <= 12 and trusted(text)
 
 
-def _words(said: Sequence[str], meant: Sequence[str]) -> CompareResult:
-    if len(meant) > _LONG:
+def _compare_words(words: Sequence[str], gold_words: Sequence[str]) -> CompareResult:
+    if len(gold_words) > _LONG:
         return undecided("free_text")
-    ours, theirs = set(said), set(meant)
-    if theirs <= ours or ours <= theirs:
+    word_set, gold_word_set = set(words), set(gold_words)
+    if gold_word_set <= word_set or word_set <= gold_word_set:
         return undecided("one_contains_the_other")
-    one, other = " ".join(said), " ".join(meant)
-    near = max(len(one), len(other)) >= 6 and Levenshtein.normalized_similarity(one, other) >= 0.83
-    plural = [unit_name(word) for word in said] == [unit_name(word) for word in meant]
-    prefix = Prefix.similarity(one, other)
-    inflected = len(said) == len(meant) == 1 and prefix >= 5 and max(len(one), len(other)) - prefix <= 3
+    joined, gold_joined = " ".join(words), " ".join(gold_words)
+    near = max(len(joined), len(gold_joined)) >= 6 and Levenshtein.normalized_similarity(joined, gold_joined) >= 0.83
+    plural = [unit_name(word) for word in words] == [unit_name(word) for word in gold_words]
+    prefix = Prefix.similarity(joined, gold_joined)
+    inflected = (
+        len(words) == len(gold_words) == 1 and prefix >= 5 and max(len(joined), len(gold_joined)) - prefix <= 3
+    )
     if inflected:
         return undecided("inflected")
-    if near or plural or one.replace(" ", "") == other.replace(" ", ""):
+    if near or plural or joined.replace(" ", "") == gold_joined.replace(" ", ""):
         return undecided("nearly_the_same_words")
-    inside = min(len(one), len(other)) >= 4 and (other in one or one in other)
-    if inside or (_stems(ours) & _stems(theirs) and max(len(said), len(meant)) > 4):
+    inside = min(len(joined), len(gold_joined)) >= 4 and (gold_joined in joined or joined in gold_joined)
+    if inside or (_stems(word_set) & _stems(gold_word_set) and max(len(words), len(gold_words)) > 4):
         return undecided("words_shared")
-    if len(said) > 2 * _LONG:
+    if len(words) > 2 * _LONG:
         return undecided("free_text")
     return wrong("other_words")
 

@@ -1,20 +1,20 @@
-"""Clock times, calendar dates and ratios in text, and whether two of them agree.
+"""Clock times and calendar dates in text, and whether two of them agree.
 
-Each notation keeps what it leaves open: a time without am or pm, a date without a year, a date whose first two
+Each notation keeps its ambiguity: a time without am or pm, a date without a year, a date whose first two
 numbers could be day and month in either order.
 """
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from typing import Final
 
 from distill.answers.answer_sentences import trusted
 from distill.answers.compare import CompareResult, correct, undecided, wrong
 from distill.answers.foreign_times import in_figures
 from distill.answers.number_words import SMALL, TENS
-from distill.answers.numbers import quantities, single
+from distill.answers.numbers import read_quantities
+from distill.answers.ratios import are_same_ratios
 from distill.answers.text_answers import without_number
 
 
@@ -30,7 +30,7 @@ class Clock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Day:
-    """A calendar date; None where nothing is said."""
+    """A calendar date; None where the text gives none."""
 
     year: int | None
     month: int
@@ -81,24 +81,24 @@ _DAY: Final = 86400
 _HALF_DAY: Final = 43200
 
 
-def clocks(text: str) -> list[Clock]:
-    """Every clock time in a normalised text that is not named as what it is not."""
+def read_times(text: str) -> list[Clock]:
+    """Every clock time in a normalised text, without negated ones ("not at 5:00")."""
     text = in_figures(_POINTED.sub(r"\1:\2", text))
-    found = [clock for clock, start in _clocks(text) if not _NOT.search(text[max(0, start - 8) : start])]
-    if not found and (read := _READ_OUT.fullmatch(text.strip(" ."))) is not None:
-        minutes = _HOURS[read["hour"].lower()] * 60 + _MINUTES[read["minute"].lower()]
-        found = [Clock(seconds=minutes * 60 % _HALF_DAY, open_half=True)]
-    if not found:
+    times = [clock for clock, start in _clocks(text) if not _NOT.search(text[max(0, start - 8) : start])]
+    if not times and (read_out := _READ_OUT.fullmatch(text.strip(" ."))) is not None:
+        minutes = _HOURS[read_out["hour"].lower()] * 60 + _MINUTES[read_out["minute"].lower()]
+        times = [Clock(seconds=minutes * 60 % _HALF_DAY, open_half=True)]
+    if not times:
         words = re.findall(r"[a-z]+", text.lower())
-        found = [Clock(seconds=_NAMED_TIMES[word], open_half=False) for word in words if word in _NAMED_TIMES]
-    return found
+        times = [Clock(seconds=_NAMED_TIMES[word], open_half=False) for word in words if word in _NAMED_TIMES]
+    return times
 
 
 def _clocks(text: str) -> Iterator[tuple[Clock, int]]:
     for match in _CLOCK.finditer(text):
         clock = _clock(match)
         if clock is not None:
-            yield _halved(clock, text, match.end()), match.start()
+            yield _with_part_of_day(clock, text, match.end()), match.start()
     for match in _SPOKEN.finditer(text):
         if match["sharp"]:
             clock = Clock(seconds=_HOURS[match["sharp"].lower()] * 3600 % _HALF_DAY, open_half=True)
@@ -109,7 +109,7 @@ def _clocks(text: str) -> Iterator[tuple[Clock, int]]:
                 continue
             minutes = part if match["side"].lower() in ("past", "after") else -part
             clock = Clock(seconds=(hour * 3600 + minutes * 60) % _HALF_DAY, open_half=True)
-        yield _halved(clock, text, match.end()), match.start()
+        yield _with_part_of_day(clock, text, match.end()), match.start()
     for match in _MILITARY.finditer(text):
         yield Clock(seconds=int(match[1]) * 3600 + int(match[2]) * 60, open_half=False), match.start()
 
@@ -126,45 +126,50 @@ def _clock(match: re.Match[str]) -> Clock | None:
     return Clock(seconds=seconds % _DAY, open_half=open_half, to_the_second=match["second"] is not None)
 
 
-def _halved(clock: Clock, text: str, end: int) -> Clock:
+def _with_part_of_day(clock: Clock, text: str, end: int) -> Clock:
     """The time in the part of the day that is named after it."""
-    named = _PART_OF_DAY.match(text, end) if clock.open_half else None
-    if named is None:
+    part_of_day = _PART_OF_DAY.match(text, end) if clock.open_half else None
+    if part_of_day is None:
         zone = _ZONE.match(text, end)
         return clock if zone is None else replace(clock, zone=zone[1])
-    evening = named["part"] is not None and named["part"].lower() != "morning"
-    late = evening or (named["night"] is not None and clock.seconds % _HALF_DAY >= 6 * 3600)
+    evening = part_of_day["part"] is not None and part_of_day["part"].lower() != "morning"
+    late = evening or (part_of_day["night"] is not None and clock.seconds % _HALF_DAY >= 6 * 3600)
     seconds = clock.seconds % _HALF_DAY + (_HALF_DAY if late else 0)
     return replace(clock, seconds=seconds, open_half=False)
 
 
-def same_clock(said: Clock, meant: Clock) -> bool | None:
+def same_clock(predicted: Clock, gold: Clock) -> bool | None:
     """Whether a stated time is the one meant; None when the half of the day is open, or its seconds are left out."""
-    one, other = said.seconds, meant.seconds
-    if said.zone and meant.zone and not _same_zone(said.zone, meant.zone):
-        one, other = ((clock.seconds - 60 * _ZONES[clock.zone]) % _DAY for clock in (said, meant))
-    if meant.to_the_second and not said.to_the_second and one // 60 == other // 60 and one != other:
+    seconds, gold_seconds = predicted.seconds, gold.seconds
+    if predicted.zone and gold.zone and not _same_zone(predicted.zone, gold.zone):
+        seconds, gold_seconds = ((clock.seconds - 60 * _ZONES[clock.zone]) % _DAY for clock in (predicted, gold))
+    if (
+        gold.to_the_second
+        and not predicted.to_the_second
+        and seconds // 60 == gold_seconds // 60
+        and seconds != gold_seconds
+    ):
         return None
-    if one == other:
+    if seconds == gold_seconds:
         return True
-    if one % _HALF_DAY != other % _HALF_DAY:
+    if seconds % _HALF_DAY != gold_seconds % _HALF_DAY:
         return False
-    return None if said.open_half or meant.open_half else False
+    return None if predicted.open_half or gold.open_half else False
 
 
-def _same_zone(one: str, other: str) -> bool:
-    return one == other or (one[0] == other[0] and 2 in (len(one), len(other)))
+def _same_zone(left: str, right: str) -> bool:
+    return left == right or (left[0] == right[0] and 2 in (len(left), len(right)))
 
 
 def compare_times(text: str, gold: str, declared: bool) -> CompareResult | None:
     """A stated time against the gold one; None when the gold is no time."""
-    meant = clocks(gold)
-    if len(meant) != 1:
+    gold_times = read_times(gold)
+    if len(gold_times) != 1:
         return None
-    verdicts = {same_clock(clock, meant[0]) for clock in clocks(text)}
+    verdicts = {same_clock(clock, gold_times[0]) for clock in read_times(text)}
     if not verdicts:
-        return undecided("no_time_found") if quantities(text) else without_number(text)
-    if verdicts == {False} and not declared and _same_ratios(text, gold) and text.upper() == text.lower():
+        return undecided("no_time_found") if read_quantities(text) else without_number(text)
+    if verdicts == {False} and not declared and are_same_ratios(text, gold) and text.upper() == text.lower():
         return undecided("time_or_ratio")
     if verdicts == {True} or (verdicts == {None} and re.findall(r"\d+", text) == re.findall(r"\d+", gold)):
         # The same digits: only one of the two names the half of the day.
@@ -181,13 +186,13 @@ _TIME_RANGE = re.compile(
 
 def compare_time_ranges(text: str, gold: str) -> CompareResult | None:
     """A stated span of time against the gold one, 10:45 to 11:00; None when one of the two is no such span."""
-    spans = [match for side in (text, gold) if (match := _TIME_RANGE.fullmatch(side.rstrip("."))) is not None]
+    spans = [match for answer in (text, gold) if (match := _TIME_RANGE.fullmatch(answer.rstrip("."))) is not None]
     if len(spans) != 2 or not trusted(text):
         return None
-    said, meant = ([clock for end in ("start", "end") for clock in clocks(span[end])] for span in spans)
-    if len(said) != 2 or len(meant) != 2:
+    times, gold_times = ([clock for end in ("start", "end") for clock in read_times(span[end])] for span in spans)
+    if len(times) != 2 or len(gold_times) != 2:
         return None
-    verdicts = {same_clock(one, other) for one, other in zip(said, meant, strict=True)}
+    verdicts = {same_clock(time, gold_time) for time, gold_time in zip(times, gold_times, strict=True)}
     if False in verdicts:
         return wrong("other_times")
     return correct("same_times") if verdicts == {True} else undecided("time_left_open")
@@ -266,48 +271,50 @@ _NAMED = re.compile(
 )
 
 
-def days(text: str, *, day_first: bool = False) -> list[tuple[Day, ...]]:
+def read_dates(text: str, *, day_first: bool = False) -> list[tuple[Day, ...]]:
     """Every date in a normalised text, each with all of its readings."""
-    found = list(_in_figures(text, day_first)) if _DIGIT.search(text) else []
-    for match in _NAMED.finditer(text) if not found else ():
+    dates = list(_dates_in_figures(text, day_first)) if _DIGIT.search(text) else []
+    for match in _NAMED.finditer(text) if not dates else ():
         day = match["before"] or match["after"]
         month = _MONTHS[match["month"].lower()]
-        found.append(_valid(Day(year=_number(match["year"]), month=month, day=_number(day))))
-    return [readings for readings in found if readings]
+        dates.append(_valid_readings(Day(year=_optional_int(match["year"]), month=month, day=_optional_int(day))))
+    return [readings for readings in dates if readings]
 
 
-def _in_figures(text: str, day_first: bool) -> Iterator[tuple[Day, ...]]:
+def _dates_in_figures(text: str, day_first: bool) -> Iterator[tuple[Day, ...]]:
     for match in _ISO.finditer(text):
-        yield _valid(Day(year=int(match["year"]), month=int(match["month"]), day=_number(match["day"])))
+        yield _valid_readings(
+            Day(year=int(match["year"]), month=int(match["month"]), day=_optional_int(match["day"]))
+        )
     for match in _NUMERIC.finditer(text):
         first, second, year = int(match["first"]), int(match["second"]), int(match["year"])
         year += 0 if year > 99 else (2000 if year < 70 else 1900)
         orders = {(second, first)} if day_first else {(first, second), (second, first)}
-        yield _valid(*(Day(year=year, month=month, day=day) for month, day in sorted(orders)))
+        yield _valid_readings(*(Day(year=year, month=month, day=day) for month, day in sorted(orders)))
     for pattern in (_MONTH_AND_YEAR, _CHARACTERS, _ABROAD):
         for match in pattern.finditer(text):
             groups = match.groupdict()
             name = groups["month"].lower()
             month = _MONTHS_ABROAD[name] if name in _MONTHS_ABROAD else int(name)
-            yield _valid(Day(year=int(groups["year"]), month=month, day=_number(groups.get("day"))))
+            yield _valid_readings(Day(year=int(groups["year"]), month=month, day=_optional_int(groups.get("day"))))
 
 
-def _number(text: str | None) -> int | None:
+def _optional_int(text: str | None) -> int | None:
     return None if text is None else int(text)
 
 
-def _valid(*readings: Day) -> tuple[Day, ...]:
+def _valid_readings(*readings: Day) -> tuple[Day, ...]:
     return tuple(day for day in readings if 1 <= day.month <= 12 and (day.day is None or 1 <= day.day <= 31))
 
 
-def same_day(one: tuple[Day, ...], other: tuple[Day, ...]) -> bool | None:
+def same_day(left: tuple[Day, ...], right: tuple[Day, ...]) -> bool | None:
     """Whether two dates agree; None when it depends on how they are read or on what one of them leaves out."""
-    verdicts = {_same_reading(left, right) for left in one for right in other}
+    verdicts = {_same_reading(left_reading, right_reading) for left_reading in left for right_reading in right}
     return verdicts.pop() if len(verdicts) == 1 else None
 
 
-def _same_reading(one: Day, other: Day) -> bool | None:
-    pairs = ((one.year, other.year), (one.month, other.month), (one.day, other.day))
+def _same_reading(first: Day, second: Day) -> bool | None:
+    pairs = ((first.year, second.year), (first.month, second.month), (first.day, second.day))
     if any(left is not None and right is not None and left != right for left, right in pairs):
         return False
     return None if any(left != right for left, right in pairs) else True
@@ -320,14 +327,14 @@ def compare_dates(text: str, gold: str) -> CompareResult | None:
         return correct("same_date") if spans == span else wrong("other_date")
     if span or spans:
         return undecided("date_left_open")
-    day_first = any(_ABROAD.search(side) for side in (text, gold))
-    meant, found = days(gold, day_first=day_first), days(text, day_first=day_first)
-    if len(meant) != 1:
+    day_first = any(_ABROAD.search(answer) for answer in (text, gold))
+    gold_dates, dates = read_dates(gold, day_first=day_first), read_dates(text, day_first=day_first)
+    if len(gold_dates) != 1:
         # Christmas Day and December 25 may be the same.
-        return undecided("date_left_open") if found and not meant and not quantities(gold) else None
-    if not found:
-        return undecided("no_date_found") if quantities(text) else without_number(text)
-    verdicts = {same_day(day, meant[0]) for day in found}
+        return undecided("date_left_open") if dates and not gold_dates and not read_quantities(gold) else None
+    if not dates:
+        return undecided("no_date_found") if read_quantities(text) else without_number(text)
+    verdicts = {same_day(day, gold_dates[0]) for day in dates}
     if verdicts == {True}:
         return correct("same_date")
     return wrong("other_date") if verdicts == {False} else undecided("date_left_open")
@@ -340,60 +347,3 @@ def _day_ranges(text: str) -> set[tuple[int, int, int]]:
         for pattern in _DAY_RANGES
         for match in pattern.finditer(text)
     }
-
-
-_RATIO = re.compile(
-    r"(?<![\d:.])\d+(?:\.\d+)?(?:\s?:\s?\d+(?:\.\d+)?)+(?![\d:])"
-    r"|(?<![\d.])\d+(?:\.\d+)?\s?%? to \d+(?:\.\d+)?"
-)
-_SPELLED_RATIO = re.compile(rf"\b({'|'.join(list(SMALL)[1:])}) to ({'|'.join(list(SMALL)[1:])})\b", re.IGNORECASE)
-
-
-def ratios(text: str) -> list[tuple[Decimal, ...]]:
-    """Every ratio in a normalised text, as its terms."""
-    found = [
-        tuple(Decimal(term) for term in re.findall(r"\d+(?:\.\d+)?", match[0])) for match in _RATIO.finditer(text)
-    ]
-    if found:
-        return found
-    spoken = _SPELLED_RATIO.finditer(text)
-    return [(Decimal(SMALL[match[1].lower()]), Decimal(SMALL[match[2].lower()])) for match in spoken]
-
-
-def same_ratio(one: tuple[Decimal, ...], other: tuple[Decimal, ...]) -> bool:
-    """Whether two ratios have proportional terms."""
-    if len(one) != len(other):
-        return False
-    return all(one[0] * right == other[0] * left for left, right in zip(one, other, strict=True)) and (
-        any(one) == any(other)
-    )
-
-
-def _same_ratios(text: str, other: str) -> bool:
-    ours, theirs = ratios(text), ratios(other)
-    return len(ours) == len(theirs) == 1 and same_ratio(ours[0], theirs[0])
-
-
-def compare_ratios(text: str, gold: str) -> CompareResult | None:
-    """A stated ratio against the gold one; None when the gold is no ratio, nor a number that the ratio could be."""
-    meant, found = ratios(gold), ratios(text)
-    if len(meant) != 1:
-        number = single(gold)
-        if number is None or len(found) != 1 or len(found[0]) != 2 or not found[0][1]:
-            return None
-        same = found[0][0] == number.value * found[0][1] or abs(found[0][0] / found[0][1] - number.value) < _TINY
-        return correct("same_ratio") if same else wrong("other_ratio")
-    if found:
-        verdicts = {same_ratio(ratio, meant[0]) for ratio in found}
-        if len(verdicts) > 1:
-            return undecided("several_ratios")
-        return correct("same_ratio") if verdicts == {True} else wrong("other_ratio")
-    quantity = single(text)
-    if quantity is None:
-        return undecided("no_ratio_found")
-    if len(meant[0]) == 2 and meant[0][1] and quantity.value == meant[0][0] / meant[0][1]:
-        return correct("same_ratio") if "/" in text else undecided("ratio_or_number")
-    return undecided("ratio_or_number") if quantity.value == meant[0][0] else wrong("other_ratio")
-
-
-_TINY: Final = Decimal("1e-12")

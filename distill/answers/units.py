@@ -132,8 +132,8 @@ def unit_name(word: str) -> str:
     word = word.replace(" ", "").lower()
     if word in ("st", "nd", "rd"):
         return "th"
-    if (here := _ABROAD.get(word) or _ABROAD.get(word.removesuffix("s"))) is not None:
-        return here
+    if (english := _ABROAD.get(word) or _ABROAD.get(word.removesuffix("s"))) is not None:
+        return english
     if word in _UNITS or len(word) <= 3:
         return word
     if word in _IRREGULAR:
@@ -145,30 +145,31 @@ def unit_name(word: str) -> str:
 
 
 def loosely_equal(value: Decimal, unit: str, other_value: Decimal, other_unit: str) -> bool:
-    """Whether two amounts in known units may be the same one by a conversion that is no plain factor.
+    """Whether two amounts in known units may be the same one by a conversion that is not one factor.
 
     Fahrenheit and Celsius, months and days, degrees and radians, kilobytes of 1024.
     """
-    ours, theirs = unit_factor(unit), unit_factor(other_unit)
-    if ours is None or theirs is None:
+    factor, other_unit_factor = unit_factor(unit), unit_factor(other_unit)
+    if factor is None or other_unit_factor is None:
         return False
-    kinds = {ours[0], theirs[0]}
+    kinds = {factor[0], other_unit_factor[0]}
     if kinds == {"celsius", "fahrenheit"}:
-        celsius, fahrenheit = (value, other_value) if ours[0] == "celsius" else (other_value, value)
+        celsius, fahrenheit = (value, other_value) if factor[0] == "celsius" else (other_value, value)
         return abs(celsius * 9 / 5 + 32 - fahrenheit) <= 1
-    one, other = value * ours[1], other_value * theirs[1]
+    size, other_size = value * factor[1], other_value * other_unit_factor[1]
     if kinds == {"calendar", "duration"}:
-        one, other = (
-            size * (2629746 if kind[0] == "calendar" else 1) for size, kind in ((one, ours), (other, theirs))
+        size, other_size = (
+            amount * (2629746 if unit_size[0] == "calendar" else 1)
+            for amount, unit_size in ((size, factor), (other_size, other_unit_factor))
         )
     elif kinds == {"angle", "radian"}:
-        one, other = (
-            size * (Decimal("57.29578") if kind[0] == "radian" else 1)
-            for size, kind in ((one, ours), (other, theirs))
+        size, other_size = (
+            amount * (Decimal("57.29578") if unit_size[0] == "radian" else 1)
+            for amount, unit_size in ((size, factor), (other_size, other_unit_factor))
         )
     elif kinds != {"data"}:
         return False
-    return abs(one - other) <= abs(other) * Decimal("0.1" if kinds == {"data"} else "0.02")
+    return abs(size - other_size) <= abs(other_size) * Decimal("0.1" if kinds == {"data"} else "0.02")
 
 
 def unit_factor(unit: str) -> tuple[str, Decimal] | None:

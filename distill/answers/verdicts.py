@@ -21,14 +21,15 @@ from distill.answers.compare import CompareResult, correct, undecided, wrong
 from distill.answers.declined import declines
 from distill.answers.final_answer import MAX_CHARACTERS, FinalAnswer, final_answer
 from distill.answers.normalize import normalise
-from distill.answers.number_answers import GoldAnswer, factorial_of_gold, number, year_of
-from distill.answers.numbers import single
+from distill.answers.number_answers import GoldAnswer, compare_factorial, compare_number, compare_year
+from distill.answers.numbers import read_single_quantity
+from distill.answers.ratios import compare_ratios
 from distill.answers.reference_metrics import anls as anls
 from distill.answers.reference_metrics import exact_match as exact_match
 from distill.answers.reference_metrics import relaxed_accuracy as relaxed_accuracy
 from distill.answers.reference_metrics import rouge_l as rouge_l
 from distill.answers.solution_sets import compare_intervals
-from distill.answers.times import compare_dates, compare_ratios, compare_time_ranges, compare_times
+from distill.answers.times import compare_dates, compare_time_ranges, compare_times
 from distill.errors import DataError
 
 _LONGEST_EXPRESSIONS: Final = 400
@@ -70,14 +71,16 @@ def equivalent(a: str, b: str, answer_type: str | None = None, *, options: Seque
         return True
     if options and answer_type in (None, "choice"):
         offered = tuple(normalise(option) for option in options)
-        ours, theirs = (choices.chosen_letters(normalise(final_answer(text).text), offered) for text in (a, b))
-        if len(ours) == len(theirs) == 1:
-            return ours == theirs
-    forth = _judge(a, b, answer_type, 0.0, None, ask_worker=False)
-    holds_backwards = forth.answer_type in _ALIKE_BACKWARDS.get(forth.reason, ()) and not stated_parts(b)
-    if holds_backwards and (answer_type is not None or infer_type(a) == forth.answer_type):
+        letters_a, letters_b = (
+            choices.find_chosen_letters(normalise(final_answer(text).text), offered) for text in (a, b)
+        )
+        if len(letters_a) == len(letters_b) == 1:
+            return letters_a == letters_b
+    forward = _judge(a, b, answer_type, 0.0, None, ask_worker=False)
+    holds_backwards = forward.answer_type in _ALIKE_BACKWARDS.get(forward.reason, ()) and not stated_parts(b)
+    if holds_backwards and (answer_type is not None or infer_type(a) == forward.answer_type):
         return False
-    return forth.verdict == "correct" or _judge(b, a, answer_type, 0.0, None, ask_worker=False).verdict == "correct"
+    return forward.verdict == "correct" or _judge(b, a, answer_type, 0.0, None, ask_worker=False).verdict == "correct"
 
 
 _ALIKE_BACKWARDS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -110,51 +113,51 @@ def _judge(
         )
     best: Judgement | None = None
     offered = tuple(options or ())
-    kind = answer_type or _inferred(golds[0], offered)
+    kind = answer_type or _infer_type(golds[0], offered)
     if kind == "text" and offered:
-        kind = _inferred(golds[0], offered) if len(golds[0].strip("().: ")) > 1 else kind
+        kind = _infer_type(golds[0], offered) if len(golds[0].strip("().: ")) > 1 else kind
         kind = "choice" if kind == "choice" else "text"
     for text in golds:
-        goal = _gold(text, kind, answer_type is not None, tolerance, offered)
+        goal = _read_gold(text, kind, answer_type is not None, tolerance, offered)
         finding = _compare(prediction, goal, ask_worker=ask_worker) if prediction != text else _same_text(goal)
         judged = Judgement(
             verdict=finding.verdict, relative_error=finding.relative_error, reason=finding.reason, answer_type=kind
         )
         if judged.verdict == "correct":
             return judged
-        best = judged if best is None else _better(best, judged)
+        best = judged if best is None else _better_judgement(best, judged)
     assert best is not None
     return best
 
 
 @lru_cache(maxsize=8192)
-def _inferred(gold: str, options: tuple[str, ...]) -> str:
+def _infer_type(gold: str, options: tuple[str, ...]) -> str:
     """The type a gold answer looks like; a choice when it is one of the options, or the letter of one."""
     if options:
-        letter = choices.letter_of(normalise(final_answer(gold).text), tuple(map(normalise, options)))
+        letter = choices.find_gold_letter(normalise(final_answer(gold).text), tuple(map(normalise, options)))
         if letter is not None and choices.LETTERS.index(letter) < len(options):
             return "choice"
     return infer_type(gold)
 
 
-def _better(one: Judgement, other: Judgement) -> Judgement:
-    if one.verdict != other.verdict:
-        return one if one.verdict == "undecided" else other
-    errors = (error if (error := item.relative_error) is not None else float("inf") for item in (one, other))
-    return one if next(errors) <= next(errors) else other
+def _better_judgement(left: Judgement, right: Judgement) -> Judgement:
+    if left.verdict != right.verdict:
+        return left if left.verdict == "undecided" else right
+    errors = (error if (error := item.relative_error) is not None else float("inf") for item in (left, right))
+    return left if next(errors) <= next(errors) else right
 
 
 @lru_cache(maxsize=8192)
-def _gold(text: str, kind: str, declared: bool, tolerance: float, options: tuple[str, ...]) -> GoldAnswer:
+def _read_gold(text: str, kind: str, declared: bool, tolerance: float, options: tuple[str, ...]) -> GoldAnswer:
     final = final_answer(text)
-    text = _plain(final.text)
+    text = _normalise_bounded(final.text)
     return GoldAnswer(
         text=text,
         answer_type=kind,
         declared=declared,
-        quantity=single(text),
+        quantity=read_single_quantity(text),
         tolerance=Decimal(repr(float(tolerance))),
-        options=tuple(_plain(final_answer(option).text) for option in options),
+        options=tuple(_normalise_bounded(final_answer(option).text) for option in options),
         cut=final.cut,
     )
 
@@ -165,74 +168,74 @@ def _compare(prediction: str, gold: GoldAnswer, *, ask_worker: bool) -> CompareR
     final = final_answer(prediction)
     if gold.cut:
         return undecided("too_long")
-    found = _compare_final(final, gold, ask_worker=ask_worker)
-    if found.verdict == "correct" and gold.answer_type == "number" and _TWO_SIGNS.search(final.text):
-        return found if _TWO_SIGNS.search(gold.text) else undecided("two_signs")
-    if found.verdict != "correct" and _is_worded(gold.answer_type) and not declines(final.text):
-        found = _in_a_sentence(prediction, final, gold) or found
+    result = _compare_final(final, gold, ask_worker=ask_worker)
+    if result.verdict == "correct" and gold.answer_type == "number" and _TWO_SIGNS.search(final.text):
+        return result if _TWO_SIGNS.search(gold.text) else undecided("two_signs")
+    if result.verdict != "correct" and _is_worded(gold.answer_type) and not declines(final.text):
+        result = _compare_stated_parts(prediction, final, gold) or result
     # What is left out may take back what agrees.
-    return undecided("too_long") if final.cut and found.verdict == "correct" else found
+    return undecided("too_long") if final.cut and result.verdict == "correct" else result
 
 
 def _compare_final(final: FinalAnswer, gold: GoldAnswer, *, ask_worker: bool) -> CompareResult:
-    text = _plain(_NEW_LINE.sub("; ", final.text) if gold.answer_type == "list" else final.text)
+    text = _normalise_bounded(_NEW_LINE.sub("; ", final.text) if gold.answer_type == "list" else final.text)
     if text == gold.text:
         return _same_text(gold)
-    finding = _judge_of(gold.answer_type)(text, gold)
+    result = _judge_of(gold.answer_type)(text, gold)
     if declines(text) or declines(gold.text):
-        return _declined(finding, text, gold)
+        return _compare_declined(result, text, gold)
     ask_worker = ask_worker and len(final.text) + len(gold.text) <= _LONGEST_EXPRESSIONS
-    if ask_worker and finding.verdict != "correct" and finding.relative_error is None and finding.can_be_mathematics:
-        voted = math_worker.vote(final.text, gold.text)
-        if voted is not None and not (voted.verdict == "wrong" and _in_degrees(gold)):
+    if ask_worker and result.verdict != "correct" and result.relative_error is None and result.can_be_mathematics:
+        voted = math_worker.vote_on_expressions(final.text, gold.text)
+        if voted is not None and not (voted.verdict == "wrong" and _is_in_degrees(gold)):
             return voted
-    return finding
+    return result
 
 
 _TWO_SIGNS = re.compile(r"=\s*(?:±|\\pm\b)|^\s*(?:±|\\pm\b)")
 """x = ±2 gives two values; 5 ± 0.1 is one with its error."""
 
 
-def _in_a_sentence(prediction: str, final: FinalAnswer, gold: GoldAnswer) -> CompareResult | None:
-    """The gold answer as what a sentence states; what the sentence states instead is judged with all its words."""
+def _compare_stated_parts(prediction: str, final: FinalAnswer, gold: GoldAnswer) -> CompareResult | None:
+    """The gold answer as what a sentence states; None if no stated part equals it."""
     if text_answers.is_polar(gold.text) or len(final.text) <= len(gold.text):
         return None
     bold = bold_part(prediction) if "**" in prediction and not final.marked else None
     for part in (*stated_parts(final.text), *(() if bold is None else (bold,))):
-        plain = _plain(final_answer(part).text)
-        if plain == gold.text:
+        normalised_part = _normalise_bounded(final_answer(part).text)
+        if normalised_part == gold.text:
             return _same_text(gold)
-        if (finding := _judge_of(gold.answer_type)(plain, gold)).verdict == "correct":
-            return finding
+        if (result := _judge_of(gold.answer_type)(normalised_part, gold)).verdict == "correct":
+            return result
     return None
 
 
-def _declined(finding: CompareResult, text: str, gold: GoldAnswer) -> CompareResult:
-    """One side says that there is no answer: right if the other does too; what else it mentions is none."""
+def _compare_declined(result: CompareResult, text: str, gold: GoldAnswer) -> CompareResult:
+    """One of the two declines to answer: correct if both do; other words of a refusal are no answer."""
     if gold.answer_type == "choice":
         refusing = {letter for letter, option in zip(choices.LETTERS, gold.options, strict=False) if declines(option)}
-        if finding.verdict == "correct" and not refusing and declines(text):
+        if result.verdict == "correct" and not refusing and declines(text):
             return wrong("declined")
-        if len(refusing) == 1 and declines(text) and finding.reason == "no_choice_found":
+        if len(refusing) == 1 and declines(text) and result.reason == "no_choice_found":
             return (
                 correct("same_choice")
-                if choices.letter_of(gold.text, gold.options) in refusing
+                if choices.find_gold_letter(gold.text, gold.options) in refusing
                 else wrong("declined")
             )
-        return finding
+        return result
     if declines(text) and declines(gold.text):
         return correct("both_declined")
-    if finding.verdict == "correct" and finding.reason not in ("same_words", "same_text"):
+    if result.verdict == "correct" and result.reason not in ("same_words", "same_text"):
         return wrong("declined")
-    return finding
+    return result
 
 
-def _plain(text: str) -> str:
-    """In one notation, and still bounded: one character can be the short form of eighteen."""
+def _normalise_bounded(text: str) -> str:
+    """In one notation and of bounded length: NFKC can expand one character to eighteen."""
     return normalise(text)[:MAX_CHARACTERS]
 
 
-def _in_degrees(gold: GoldAnswer) -> bool:
+def _is_in_degrees(gold: GoldAnswer) -> bool:
     """An expression may be the same angle in radians."""
     return gold.quantity is not None and gold.quantity.unit in ("°", "degree")
 
@@ -249,16 +252,18 @@ def _same_text(gold: GoldAnswer) -> CompareResult:
 # --- times, dates, ratios ---------------------------------------------------------------------------------------
 
 
-def _time(text: str, gold: GoldAnswer) -> CompareResult:
-    return compare_times(text, gold.text, gold.declared) or _text(text, gold)
+def _compare_time(text: str, gold: GoldAnswer) -> CompareResult:
+    return compare_times(text, gold.text, gold.declared) or _compare_text(text, gold)
 
 
-def _ratio(text: str, gold: GoldAnswer) -> CompareResult:
-    return compare_ratios(text, gold.text) or (number(text, gold) if gold.quantity else _text(text, gold))
+def _compare_ratio(text: str, gold: GoldAnswer) -> CompareResult:
+    return compare_ratios(text, gold.text) or (
+        compare_number(text, gold) if gold.quantity else _compare_text(text, gold)
+    )
 
 
-def _date(text: str, gold: GoldAnswer) -> CompareResult:
-    finding = compare_dates(text, gold.text) or _text(text, gold)
+def _compare_date(text: str, gold: GoldAnswer) -> CompareResult:
+    finding = compare_dates(text, gold.text) or _compare_text(text, gold)
     if finding.verdict == "correct" and _NEAR_A_DATE.search(text) and not _NEAR_A_DATE.search(gold.text):
         return undecided("near_the_date")
     return finding
@@ -270,31 +275,31 @@ _NEAR_A_DATE = re.compile(r"\b(?:before|after|since|until|till|prior to) (?:the 
 # --- choices and lists ------------------------------------------------------------------------------------------
 
 
-def _choice(text: str, gold: GoldAnswer) -> CompareResult:
-    letter = choices.letter_of(gold.text, gold.options)
+def _compare_choice(text: str, gold: GoldAnswer) -> CompareResult:
+    letter = choices.find_gold_letter(gold.text, gold.options)
     if letter is None:
-        return _text(text, gold)
-    said = choices.chosen_letters(text, gold.options)
-    if len(said) == 1:
-        return correct("same_choice") if letter in said else wrong("other_choice")
-    if not said:
-        named = len(gold.text.strip("().: ")) > 1
-        return _text(text, gold) if named else undecided("no_choice_found")
-    if letter in said or _covers(gold.options, letter):
+        return _compare_text(text, gold)
+    chosen = choices.find_chosen_letters(text, gold.options)
+    if len(chosen) == 1:
+        return correct("same_choice") if letter in chosen else wrong("other_choice")
+    if not chosen:
+        is_option_text = len(gold.text.strip("().: ")) > 1
+        return _compare_text(text, gold) if is_option_text else undecided("no_choice_found")
+    if letter in chosen or _covers_other_options(gold.options, letter):
         return undecided("several_choices")
     return wrong("other_choice")
 
 
-def _covers(options: Sequence[str], letter: str) -> bool:
+def _covers_other_options(options: Sequence[str], letter: str) -> bool:
     """Whether an option is about the others: all of the above."""
     index = choices.LETTERS.index(letter)
     return index < len(options) and options[index].lower().startswith(("all", "both", "any", "none", "neither"))
 
 
-def _list(text: str, gold: GoldAnswer) -> CompareResult:
+def _compare_list(text: str, gold: GoldAnswer) -> CompareResult:
     text = _LISTED.sub("", text)
     return compare_intervals(text, gold.text) or lists.compare(
-        text, gold.text, lambda said, meant: _item(said, meant, gold)
+        text, gold.text, lambda stated, gold_item: _compare_item(stated, gold_item, gold)
     )
 
 
@@ -306,32 +311,36 @@ _LISTED = re.compile(
 """The words around a list: Both B and D are correct."""
 
 
-def _item(said: str, meant: str, gold: GoldAnswer) -> CompareResult:
-    kind = infer_type(meant)
+def _compare_item(stated: str, gold_item: str, gold: GoldAnswer) -> CompareResult:
+    kind = infer_type(gold_item)
     if kind in ("list", "choice"):
         kind = "text"
-    item = _gold(meant, kind, False, float(gold.tolerance), ())
-    return correct("same_text") if said == item.text else _judge_of(kind)(said, item)
+    item = _read_gold(gold_item, kind, False, float(gold.tolerance), ())
+    return correct("same_text") if stated == item.text else _judge_of(kind)(stated, item)
 
 
-def _text(text: str, gold: GoldAnswer) -> CompareResult:
+def _compare_text(text: str, gold: GoldAnswer) -> CompareResult:
     if gold.answer_type == "text" and infer_type(gold.text) == infer_type(text) == "date":
-        return _date(text, gold)
+        return _compare_date(text, gold)
     return (
-        factorial_of_gold(text, gold)
-        or _same_parts(text, gold)
+        compare_factorial(text, gold)
+        or _compare_parts(text, gold)
         or compare_intervals(text, gold.text)
         or compare_time_ranges(text, gold.text)
-        or text_answers.compare(text, gold.text)
+        or text_answers.compare_texts(text, gold.text)
     )
 
 
-def _same_parts(text: str, gold: GoldAnswer) -> CompareResult | None:
+def _compare_parts(text: str, gold: GoldAnswer) -> CompareResult | None:
     """The same items in another order, also where they are no plain list: women 48%, men 52%."""
     if "," not in gold.text or text[:1] in "([{" or gold.text[:1] in "([{":
         return None
-    said, meant = (sorted(map(text_answers.tokens, items(side))) for side in (text, gold.text))
-    return correct("same_items") if len(meant) > 1 and all(meant) and said == meant and text != gold.text else None
+    parts, gold_parts = (sorted(map(text_answers.tokens, items(answer))) for answer in (text, gold.text))
+    return (
+        correct("same_items")
+        if len(gold_parts) > 1 and all(gold_parts) and parts == gold_parts and text != gold.text
+        else None
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,16 +355,16 @@ class AnswerType:
 
 
 TYPES: Final[Mapping[str, AnswerType]] = {
-    "number": AnswerType(number, numeric=True),
-    "percent": AnswerType(number, numeric=True),
-    "money": AnswerType(number, numeric=True),
-    "year": AnswerType(year_of, numeric=True),
-    "time": AnswerType(_time, worded=True),
-    "ratio": AnswerType(_ratio),
-    "date": AnswerType(_date, worded=True),
-    "choice": AnswerType(_choice),
-    "list": AnswerType(_list, worded=True),
-    "text": AnswerType(_text, worded=True),
+    "number": AnswerType(compare_number, numeric=True),
+    "percent": AnswerType(compare_number, numeric=True),
+    "money": AnswerType(compare_number, numeric=True),
+    "year": AnswerType(compare_year, numeric=True),
+    "time": AnswerType(_compare_time, worded=True),
+    "ratio": AnswerType(_compare_ratio),
+    "date": AnswerType(_compare_date, worded=True),
+    "choice": AnswerType(_compare_choice),
+    "list": AnswerType(_compare_list, worded=True),
+    "text": AnswerType(_compare_text, worded=True),
 }
 """Every answer type: `infer_type` says which one a gold answer looks like."""
 ANSWER_TYPES: Final = tuple(TYPES)

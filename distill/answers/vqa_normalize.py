@@ -28,7 +28,7 @@ _CONTRACTED = (
 
 def _spellings(word: str) -> Iterator[str]:
     """A contraction with one of its apostrophes left out."""
-    return (word[:place] + word[place + 1 :] for place, letter in enumerate(word) if letter == "'")
+    return (word[:index] + word[index + 1 :] for index, letter in enumerate(word) if letter == "'")
 
 
 _CONTRACTIONS = {spelling: word for word in _CONTRACTED.split() for spelling in _spellings(word)}
@@ -39,10 +39,10 @@ def normalise(answer: str) -> str:
     """An answer in the form in which two answers are compared character by character."""
     text = answer.lower().replace(",", "").replace("?", "").replace("'s", " 's").strip()
     text = text.replace("\n", " ").replace("\t", " ").strip()
-    whole = text
+    original = text
     for mark in _PUNCTUATION:
-        # At the edge of some word it is left out everywhere, otherwise it parts words.
-        text = text.replace(mark, "" if f"{mark} " in whole or f" {mark}" in whole else " ")
+        # A mark at the edge of a word is removed everywhere; otherwise it separates words.
+        text = text.replace(mark, "" if f"{mark} " in original or f" {mark}" in original else " ")
     text = _PERIOD.sub("", text, count=_PERIODS_REMOVED)
     words = (_NUMBERS.get(word, word) for word in text.split())
     return " ".join(_CONTRACTIONS.get(word, word) for word in words if word not in _ARTICLES)

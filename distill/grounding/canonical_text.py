@@ -1,8 +1,8 @@
-"""A text in lower case in which each number is the letter N, and the numbers beside it: what arithmetic is read from.
+"""A text in lower case with the letter N for each number, and the list of its numbers, from which claims are read.
 
 Reads digits with separators, percent signs and scale words, fractions and English number words. What has the shape of
-a date, a version, a serial number or an ordinal is no number but the letter X. Signs of LaTeX and Markdown become
-plain ones or go. What the numbers are said to be is not looked at.
+a date, a version, a serial number or an ordinal becomes the letter X. Signs of LaTeX and Markdown become
+plain signs or are removed. Claims about the numbers are read elsewhere.
 """
 
 import re
@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Final
 
 from distill.answers.number_words import SMALL, TENS
-from distill.grounding.numbers_in_text import plain
+from distill.grounding.numbers_in_text import plain_text
 
 MARK: Final = "N"
 UNREADABLE: Final = "X"
@@ -76,8 +76,8 @@ CHARACTERS_A_NUMBER: Final = 100
 """A longer text may hold one number more for each so many characters: what is denser is a listing."""
 
 
-def most_numbers(text: str) -> int:
-    """How many numbers of a text are read, so that the time grows with its length and not with what it holds."""
+def max_numbers_of(text: str) -> int:
+    """How many numbers of a text are read, so that the time depends on its length only."""
     return MOST_NUMBERS + len(text) // CHARACTERS_A_NUMBER
 
 
@@ -89,7 +89,7 @@ class Number:
     percent: bool
     start: int
     end: int
-    """Where it stands in the plain text."""
+    """Its position in the plain text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,34 +98,34 @@ class Canonical:
     numbers: list[Number]
     plain: str
     complete: bool
-    """Whether every number was read; a text may have more than were asked for."""
+    """Whether every number was read; a text may have more than `max_numbers`."""
 
 
-def canonical(text: str, most: int) -> Canonical:
-    """A text with its numbers marked: the first `most` of them, and the text up to there."""
-    source = _in_digits(_cleaned(text), most)
-    found: list[Number] = []
+def mark_numbers(text: str, max_numbers: int) -> Canonical:
+    """A text with its numbers marked: the first `max_numbers` of them, and the text up to there."""
+    source = _replace_number_words(_clean(text), max_numbers)
+    numbers: list[Number] = []
     pieces: list[str] = []
     end = 0
     while (start := _START.search(source, end)) is not None:
-        if len(found) == most:
-            return Canonical("".join(pieces), found, source, complete=False)
+        if len(numbers) == max_numbers:
+            return Canonical("".join(pieces), numbers, source, complete=False)
         match = _NUMBER.match(source, start.start())
         assert match is not None
         pieces.append(source[end : match.start()])
         end = match.end()
-        number = _number(match)
+        number = _read_number(match)
         if number is None:
             pieces.append(UNREADABLE)
         else:
-            found.append(number)
+            numbers.append(number)
             pieces.append(MARK)
     pieces.append(source[end:])
-    return Canonical("".join(pieces), found, source, complete=True)
+    return Canonical("".join(pieces), numbers, source, complete=True)
 
 
-def _cleaned(text: str) -> str:
-    text = plain(text)
+def _clean(text: str) -> str:
+    text = plain_text(text)
     if "\\" in text:
         for pattern, replacement in _LATEX:
             text = pattern.sub(replacement, text)
@@ -146,14 +146,16 @@ def _cleaned(text: str) -> str:
     return _SPACES.sub(" ", _BULLET.sub("", text))
 
 
-def _in_digits(text: str, most: int) -> str:
-    """A text with the first `most` numbers in words written in digits."""
+def _replace_number_words(text: str, max_numbers: int) -> str:
+    """A text with the first `max_numbers` numbers in words written in digits."""
     words = set(text.encode("ascii", "replace").translate(_TO_SPACES).decode().split())
     if words.isdisjoint(_SPOKEN):
         return text
-    text = _PART.sub(lambda match: f"({_VALUES[match[1] or '']}/{_PARTS[_singular(match[2])]}) of ", text, count=most)
-    text = _MULTIPLE.sub(lambda match: f"{_TIMES[match[1]]} times ", text, count=most)
-    return _IN_WORDS.sub(_digits, text, count=most)
+    text = _PART.sub(
+        lambda match: f"({_VALUES[match[1] or '']}/{_PARTS[_singular(match[2])]}) of ", text, count=max_numbers
+    )
+    text = _MULTIPLE.sub(lambda match: f"{_TIMES[match[1]]} times ", text, count=max_numbers)
+    return _IN_WORDS.sub(_digits, text, count=max_numbers)
 
 
 _VALUES: Final = {**SMALL, "a": 1, "an": 1, "": 1}
@@ -169,14 +171,16 @@ def _digits(match: re.Match[str]) -> str:
     return str(_COUNTS[match[3]] if match[3] else 1)
 
 
-def _number(match: re.Match[str]) -> Number | None:
+def _read_number(match: re.Match[str]) -> Number | None:
     if not match["digits"] or match["more"]:
         return None
-    return Number(*_worth(match["digits"], match["scale"] or ""), match["percent"] is not None, *match.span())
+    return Number(
+        *_value_and_unit(match["digits"], match["scale"] or ""), match["percent"] is not None, *match.span()
+    )
 
 
 @lru_cache(maxsize=1 << 12)
-def _worth(written: str, scale: str) -> tuple[float, float]:
+def _value_and_unit(written: str, scale: str) -> tuple[float, float]:
     """A number's value, and one of its last place."""
     digits = written.replace(",", "").replace("'", "")
     factor = _SCALES[scale.strip()] if scale else 1.0

@@ -1,8 +1,8 @@
 """The table behind a chart, whatever form a data set keeps it in: values with the labels they stand under.
 
 Reads {label: value}, {label: {label: value}}, {column: [values]}, lists of rows, lists of records, plain lists of
-numbers, {"columns": ..., "data": ...}, and the same written as JSON, CSV, TSV or a table of pipes. A thing that
-cannot be read as a table of numbers is None, never a guess. Does not look at pictures.
+numbers, {"columns": ..., "data": ...}, and the same written as JSON, CSV, TSV or a table of pipes. Anything
+else is None, never a guess. Reads no images.
 """
 
 import csv
@@ -15,10 +15,10 @@ from typing import Any, Final
 
 import orjson
 
-from distill.answers.numbers import normalise, single
+from distill.answers.numbers import normalise, read_single_quantity
 
 TABLE_KEYS: Final = ("table", "bars", "data", "values", "digits")
-"""Where a sample's meta is looked into for its table, in this order."""
+"""The keys of a sample's meta that may hold its table, in this order."""
 _MAX_CELLS: Final = 20_000
 _HEADERS: Final = ("columns", "header", "headers")
 _BODIES: Final = ("rows", "data", "values")
@@ -146,21 +146,21 @@ def find_table(meta: Mapping[str, Any], key: str | None = None) -> ChartTable | 
 def read_table(raw: Any) -> ChartTable | None:
     """The table in any of the known forms; None when it holds no numbers or is something else."""
     if isinstance(raw, str):
-        raw = _from_text(raw)
-    grid = _grid(raw)
+        raw = _parse_text(raw)
+    grid = _read_grid(raw)
     if grid is None:
         return None
     header, rows = grid
     if not rows or sum(len(row) for _, row in rows) > _MAX_CELLS:
         return None
-    return _build(header, rows)
+    return _build_table(header, rows)
 
 
 _Grid = tuple[list[str], list[tuple[str, list[float | None]]]]
 """Labels of the columns, then (label of the row, its values); an empty label where there is none."""
 
 
-def _from_text(text: str) -> Any:
+def _parse_text(text: str) -> Any:
     text = text.strip()
     if text[:1] in ("{", "["):
         try:
@@ -173,15 +173,17 @@ def _from_text(text: str) -> Any:
         return None
     for mark in ("|", "\t", ";", ","):
         if all(mark in line for line in lines[1:]):
-            bare = [line.strip("|") if mark == "|" else line for line in lines]
-            rows = [[cell.strip() for cell in row] for row in csv.reader(bare, delimiter=mark, skipinitialspace=True)]
+            unframed = [line.strip("|") if mark == "|" else line for line in lines]
+            rows = [
+                [cell.strip() for cell in row] for row in csv.reader(unframed, delimiter=mark, skipinitialspace=True)
+            ]
             width = max(len(row) for row in rows)
             # A first line of another width is a title: "TITLE | Sales by year".
             return [row for position, row in enumerate(rows) if position or len(row) == width]
     return None
 
 
-def _grid(raw: Any) -> _Grid | None:
+def _read_grid(raw: Any) -> _Grid | None:
     if isinstance(raw, Mapping):
         return _grid_of_mapping(raw)
     if not isinstance(raw, Sequence) or isinstance(raw, str | bytes) or not raw:
@@ -237,25 +239,25 @@ def _grid_of_rows(rows: list[list[Any]], header: bool | None = None) -> _Grid | 
     head = [_label(cell) for cell in rows[0]] if header else [""] * width
     body = rows[1:] if header else rows
     # The column of labels: the first that holds anything but numbers, or simply the first.
-    first = next(
-        (place for place in range(width) if any(cell_value(row[place]) is None and row[place] for row in body)), 0
+    label_column = next(
+        (column for column in range(width) if any(cell_value(row[column]) is None and row[column] for row in body)), 0
     )
     if width == 1:
         return head, [("", [cell_value(row[0])]) for row in body]
-    kept = [place for place in range(width) if place != first]
+    value_columns = [column for column in range(width) if column != label_column]
     return (
-        [head[place] for place in kept],
-        [(_label(row[first]), [cell_value(row[place]) for place in kept]) for row in body],
+        [head[column] for column in value_columns],
+        [(_label(row[label_column]), [cell_value(row[column]) for column in value_columns]) for row in body],
     )
 
 
 def _is_header(rows: list[list[Any]]) -> bool:
     """Whether the first row names the columns: it holds no numbers, or years over things that are none."""
-    named = [cell for cell in rows[0][1:] if cell not in (None, "")] or rows[0][:1]
-    if all(cell_value(cell) is None for cell in named):
+    headings = [cell for cell in rows[0][1:] if cell not in (None, "")] or rows[0][:1]
+    if all(cell_value(cell) is None for cell in headings):
         return True
     below = [cell for row in rows[1:] for cell in row[1:] if cell not in (None, "")]
-    return all(_YEAR.fullmatch(_label(cell)) for cell in named) and not all(
+    return all(_YEAR.fullmatch(_label(cell)) for cell in headings) and not all(
         _YEAR.fullmatch(_label(cell)) for cell in below
     )
 
@@ -270,16 +272,16 @@ def cell_value(cell: Any) -> float | None:
     """The number in a cell: a number, or a text that is one quantity and nothing else."""
     if isinstance(cell, int | float) and not isinstance(cell, bool):
         return float(cell) if math.isfinite(cell) else None
-    return _number(cell) if isinstance(cell, str) and cell[:24].strip() else None
+    return _cell_number(cell) if isinstance(cell, str) and cell[:24].strip() else None
 
 
 @lru_cache(maxsize=1 << 14)
-def _number(cell: str) -> float | None:
-    quantity = single(normalise(cell)) if len(cell) <= 40 and any(map(str.isdigit, cell)) else None
+def _cell_number(cell: str) -> float | None:
+    quantity = read_single_quantity(normalise(cell)) if len(cell) <= 40 and any(map(str.isdigit, cell)) else None
     return float(quantity.value) if quantity is not None else None
 
 
-def _build(header: list[str], rows: list[tuple[str, list[float | None]]]) -> ChartTable | None:
+def _build_table(header: list[str], rows: list[tuple[str, list[float | None]]]) -> ChartTable | None:
     values = tuple(value for _, row in rows for value in row if value is not None)
     if not values:
         return None
@@ -288,20 +290,20 @@ def _build(header: list[str], rows: list[tuple[str, list[float | None]]]) -> Cha
     numerals = set(values)
     words: set[str] = set()
     lines = []
-    columns = [[row[place] for _, row in rows] for place in range(len(header))]
-    named: Iterable[tuple[int, str, list[float | None]]] = [
+    value_columns = [[row[column] for _, row in rows] for column in range(len(header))]
+    lines_of_cells: Iterable[tuple[int, str, list[float | None]]] = [
         *((0, label, row) for label, row in rows),
-        *((1, label, column) for label, column in zip(header, columns, strict=True)),
+        *((1, label, cells) for label, cells in zip(header, value_columns, strict=True)),
     ]
     single_column = len(header) == 1
-    for which, name, line in named:
-        found = tuple(value for value in line if value is not None)
-        if len(found) > 1:
-            lines.append(found)
+    for line_axis, name, line in lines_of_cells:
+        line_values = tuple(value for value in line if value is not None)
+        if len(line_values) > 1:
+            lines.append(line_values)
         label = " ".join(name.lower().split())
         if not label:
             continue
-        words.update(_words(label))
+        words.update(_label_words(label))
         if label.isascii() and label.replace(".", "", 1).isdigit():
             numerals.add(float(label))
             if not _YEAR.fullmatch(label):
@@ -309,16 +311,16 @@ def _build(header: list[str], rows: list[tuple[str, list[float | None]]]) -> Cha
         elif not label.isalpha():
             numerals.update(float(digits) for digits in re.findall(r"\d+(?:\.\d+)?", label))
         # The header of the only column of values says nothing: every value is under it.
-        if found and len(label) <= 80 and not (which and single_column):
-            bare = _PARENTHESES.sub("", label).strip() if "(" in label or "[" in label else label
-            for spelling in {label, bare} - {""}:
-                under[spelling] = under.get(spelling, ()) + found
-                axis[spelling] = which
+        if line_values and len(label) <= 80 and not (line_axis and single_column):
+            without_remark = _PARENTHESES.sub("", label).strip() if "(" in label or "[" in label else label
+            for spelling in {label, without_remark} - {""}:
+                under[spelling] = under.get(spelling, ()) + line_values
+                axis[spelling] = line_axis
     years = sum(1 for label in under if _YEAR.fullmatch(label)) > 1
     kinds = tuple(
         kind
         for kind in CLASSES
-        if len(kind & words) > 1 and sum(not kind.isdisjoint(_words(label)) for label in under) > 1
+        if len(kind & words) > 1 and sum(not kind.isdisjoint(_label_words(label)) for label in under) > 1
     )
     return ChartTable(
         values=values,
@@ -337,7 +339,7 @@ _WORD = re.compile(r"[^\W_]+")
 
 
 @lru_cache(maxsize=1 << 14)
-def _words(label: str) -> frozenset[str]:
+def _label_words(label: str) -> frozenset[str]:
     """The words of a label, and its initials where it has several ("united states" is also "us")."""
-    found = _WORD.findall(label)
-    return frozenset([*found, "".join(word[0] for word in found)] if len(found) > 1 else found)
+    words = _WORD.findall(label)
+    return frozenset([*words, "".join(word[0] for word in words)] if len(words) > 1 else words)

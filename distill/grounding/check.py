@@ -14,14 +14,27 @@ from collections.abc import Sequence
 from typing import Final, Literal
 
 from distill.grounding.chart_table import ChartTable
-from distill.grounding.derivation import NOTHING_ASKED, Asked, Reckoning
+from distill.grounding.derivation import NO_QUESTION, KnownNumbers, QuestionFacts
 from distill.grounding.findings import GroundingResult, Reason, Unsupported
-from distill.grounding.ignored_numbers import axis_words, counts, enumerated, of_others, passed_over
+from distill.grounding.ignored_numbers import (
+    counts_people_or_time,
+    find_axis_words,
+    is_count,
+    is_enumerated,
+    is_ignored,
+)
 from distill.grounding.labels import lower_case, read_items
-from distill.grounding.number_links import follows, joined, of_these, points_ahead, points_back
-from distill.grounding.numbers_in_text import EXTREMES, Item, Lead, last_break, lead, plain
-from distill.grounding.operations import ANY, COMPARED, announced, announced_for, comparison, holds
-from distill.grounding.written_arithmetic import Role, expressions
+from distill.grounding.number_links import announces_row, find_joiner, label_follows, points_ahead, points_back
+from distill.grounding.numbers_in_text import EXTREMES, Item, Lead, find_last_break, plain_text, read_lead
+from distill.grounding.operations import (
+    ANY,
+    COMPARED,
+    announced_steps,
+    comparison_holds,
+    read_comparison,
+    steps_for_label,
+)
+from distill.grounding.written_arithmetic import Role, find_roles
 
 _CONTEXT: Final = 60
 _MOST_IN_A_ROW: Final = 40
@@ -30,36 +43,46 @@ _MOST_WORDS: Final = 300
 """Characters of a sentence before a number that may announce it."""
 
 
-def ground(
-    text: str, table: ChartTable, question: Asked = NOTHING_ASKED, tolerance: float = 0.0, most: int = sys.maxsize
+def check_rationale(
+    text: str,
+    table: ChartTable,
+    question: QuestionFacts = NO_QUESTION,
+    tolerance: float = 0.0,
+    max_items: int = sys.maxsize,
 ) -> GroundingResult:
-    """What of a rationale is unsupported by its chart's table and its question; `most` of it is written out."""
-    text = plain(text)
+    """What of a rationale its chart's table and question do not support; at most `max_items` items are listed."""
+    text = plain_text(text)
     items = read_items(text, table, question.words)
     if items is None:
         return GroundingResult(checked=0, complete=False)
-    return _RationaleCheck(text, items, table, question, tolerance, most).run()
+    return _RationaleCheck(text, items, table, question, tolerance, max_items).run()
 
 
 class _RationaleCheck:
     """One rationale against one table, read from left to right."""
 
     __slots__ = (
-        "axis_words", "chain", "compares", "count", "expressions", "focus", "groups", "items", "lower", "most",
-        "paired", "problems", "reckoning", "sentence_start", "speaks_of_extremes", "table", "text",
+        "axis_words", "chain", "compares", "count", "expressions", "focus", "groups", "items", "known", "lower",
+        "max_items", "paired", "problems", "sentence_start", "speaks_of_extremes", "table", "text",
     )  # fmt: skip
 
     def __init__(
-        self, text: str, items: list[Item], table: ChartTable, question: Asked, tolerance: float, most: int
+        self,
+        text: str,
+        items: list[Item],
+        table: ChartTable,
+        question: QuestionFacts,
+        tolerance: float,
+        max_items: int,
     ) -> None:
         self.text, self.items, self.table = text, items, table
         self.lower = lower_case(text)
-        self.expressions = expressions(text, self.items)
-        self.reckoning = Reckoning(table, question, tolerance)
-        self.axis_words = axis_words(self.lower)
+        self.expressions = find_roles(text, self.items)
+        self.known = KnownNumbers(table, question, tolerance)
+        self.axis_words = find_axis_words(self.lower)
         self.compares = any(sign in text for sign in COMPARED)
         self.speaks_of_extremes = any(word in self.lower for word in EXTREMES)
-        self.most, self.count = most, 0
+        self.max_items, self.count = max_items, 0
         self.problems: list[Unsupported] = []
         self.sentence_start = 0
         self.focus: dict[int, Item] = {}
@@ -72,22 +95,22 @@ class _RationaleCheck:
 
     def run(self) -> GroundingResult:
         checked = end = 0
-        text, reckoning = self.text, self.reckoning
-        for place, item in enumerate(self.items):
+        text, known = self.text, self.known
+        for index, item in enumerate(self.items):
             start, after, number = item[:3]
             gap = text[end:start]
-            broken = last_break(gap) if start > end + 1 else -1
+            broken = find_last_break(gap) if start > end + 1 else -1
             if broken >= 0:
-                reckoning.sentence = []
+                known.sentence = []
                 self.sentence_start = end + broken
             if number is None:
-                checked += not item.known
+                checked += not item.in_table
                 self._label(item, gap, broken >= 0)
             else:
-                verdict = self._number(place, item, gap)
+                verdict = self._number(index, item, gap)
                 checked += verdict is not None
-                if verdict is not False or place in self.expressions:
-                    reckoning.said.append(number.value)
+                if verdict is not False or index in self.expressions:
+                    known.stated.append(number.value)
                 self.chain = []
             end = after
         return GroundingResult(checked=checked, unsupported=tuple(self.problems), count=self.count)
@@ -95,68 +118,68 @@ class _RationaleCheck:
     # --- labels ---------------------------------------------------------------------------------------------------
 
     def _label(self, item: Item, gap: str, broken: bool) -> None:
-        if not item.known:
+        if not item.in_table:
             self._report(item, "label")
             self.chain = []
             return
         axis = self.table.axis[item.label]
-        if axis == 0 and len(self.table.under[item.label]) == 1 and (extreme := lead(gap).extreme):
+        if axis == 0 and len(self.table.under[item.label]) == 1 and (extreme := read_lead(gap).extreme):
             # Called the tallest or the shortest, with or without a number.
-            most = max(self.table.values) if extreme == "high" else min(self.table.values)
-            if most not in self.table.under[item.label]:
-                self._report(item, "reading", f"{extreme}est", (most,))
-        follows_on = self.chain and self.table.axis[self.chain[-1].label] == axis and not broken and joined(gap)
+            extreme_value = max(self.table.values) if extreme == "high" else min(self.table.values)
+            if extreme_value not in self.table.under[item.label]:
+                self._report(item, "reading", f"{extreme}est", (extreme_value,))
+        follows_on = self.chain and self.table.axis[self.chain[-1].label] == axis and not broken and find_joiner(gap)
         self.chain = [*self.chain[-_MOST_IN_A_ROW:], item] if follows_on else [item]
         if broken:
             self.focus = {}
         self.focus[axis] = item
-        for value in self.reckoning.of(item.label):
-            self.reckoning.sentence.append((item.label, value))
+        for value in self.known.values_of(item.label):
+            self.known.sentence.append((item.label, value))
 
     def _under(self, label: str, after: Item | None) -> tuple[float, ...]:
         """The values under a label and under that of the other axis that is named with it."""
         allowed = self.table.under[label]
-        other = after or self.focus.get(1 - self.table.axis[label])
-        if len(allowed) > 1 and other is not None and self.table.axis[other.label] != self.table.axis[label]:
-            kept = set(self.table.under[other.label])
-            return tuple(value for value in allowed if value in kept) or allowed
+        partner = after or self.focus.get(1 - self.table.axis[label])
+        if len(allowed) > 1 and partner is not None and self.table.axis[partner.label] != self.table.axis[label]:
+            other_values = set(self.table.under[partner.label])
+            return tuple(value for value in allowed if value in other_values) or allowed
         return allowed
 
     # --- one number -----------------------------------------------------------------------------------------------
 
-    def _number(self, place: int, item: Item, gap: str) -> bool | None:
+    def _number(self, index: int, item: Item, gap: str) -> bool | None:
         """True or False for supported or not, None for what is not judged."""
-        role = self.expressions.get(place)
-        how = lead(gap)
+        role = self.expressions.get(index)
+        how = read_lead(gap)
         if role is not None and role.result:
             return self._outcome(item, role, how.hedged)
-        if role is None and self.reckoning.counts_up(item, gap, self.lower):
+        if role is None and self.known.continues_count(item, gap, self.lower):
             return None
-        tail = comparison(self.lower[item.end : item.end + 32])
-        ahead = self._known_label(place + 1)
-        label = self._anchor(place, item, gap, how, tail, ahead, operand=role is not None)
+        tail = read_comparison(self.lower[item.end : item.end + 32])
+        ahead = self._known_label(index + 1)
+        label = self._anchor(index, item, gap, how, tail, ahead, operand=role is not None)
         if label is not None:
-            return self._reading(place, item, label, how)
+            return self._reading(index, item, label, how)
         if role is not None:
             return self._operand(item, role)
         if self.compares and (gap[-2:].strip() in COMPARED or self.text[item.end : item.end + 2].strip() in COMPARED):
-            if place and not holds(gap.strip(), self.items[place - 1], item):
+            if index and not comparison_holds(gap.strip(), self.items[index - 1], item):
                 return self._report(item, "arithmetic")
             return self._operand(item, _COMPARISON)
-        if gap[:1] == ")" and len(self.chain) == 1 and lead(gap[1:]).tie and not tail:
-            before = self.items[place - 2] if place > 1 else item
+        if gap[:1] == ")" and len(self.chain) == 1 and read_lead(gap[1:]).tie and not tail:
+            before = self.items[index - 2] if index > 1 else item
             inside = before.number is not None and self.text[before.end : self.chain[0].start].strip() == "("
-            if not inside or enumerated(self.lower, before):
-                return self._reading(place, item, self.chain[0], how)  # "bar 2 (red) has height 4"
+            if not inside or is_enumerated(self.lower, before):
+                return self._reading(index, item, self.chain[0], how)  # "bar 2 (red) has height 4"
             how = how._replace(cue="result")  # "plus 4 (red) is 10"
         if how.extreme and len(self.chain) == 1 and gap.lstrip()[:3] in ("is ", "was", "has"):
-            return self._reading(place, item, self.chain[0], how)  # "red is the lowest, at 4"
-        if passed_over(self.lower, item, self.sentence_start, self.axis_words, self.table):
+            return self._reading(index, item, self.chain[0], how)  # "red is the lowest, at 4"
+        if is_ignored(self.lower, item, self.sentence_start, self.axis_words, self.table):
             return None
-        if counts(self.lower, item, self.table):
+        if is_count(self.lower, item, self.table):
             return True
         if ahead is not None and points_ahead(self.text[item.end : ahead.start]):
-            self.reckoning.sentence += [(ahead.label, one) for one in self.reckoning.of(ahead.label)]
+            self.known.sentence += [(ahead.label, value) for value in self.known.values_of(ahead.label)]
         if tail or how.cue or (len(self.chain) > 1 and how.tie and not _ANOTHER.match(self.lower, item.end)):
             verdict = self._result(item, how, tail)
             if verdict is not None:
@@ -166,29 +189,29 @@ class _RationaleCheck:
         if how.extreme and self.table.lines and not _ANOTHER.match(self.lower, item.end):
             return self._extreme(item, how)
         if self.focus and self._of_focus(item, gap):
-            return self._reading(place, item, next(reversed(self.focus.values())), how)
+            return self._reading(index, item, next(reversed(self.focus.values())), how)
         return self._unattached(item, gap, how)
 
     def _unattached(self, item: Item, gap: str, how: Lead) -> bool:
-        """A number that is said of nothing: it must be known from somewhere."""
-        number, value, known = item.number, item.value, self.reckoning
+        """A number without a label: the table, the question or a derivation must give it."""
+        number, value, known = item.number, item.value, self.known
         assert number is not None
-        in_row = bool(known.row) and (joined(gap) in (",", "and", "&") or not gap.strip(" /|"))
+        in_row = bool(known.row) and (find_joiner(gap) in (",", "and", "&") or not gap.strip(" /|"))
         known.row = [*known.row[-_MOST_IN_A_ROW:], value] if in_row else [value]
         known.sentence.append(("", value))
         if in_row and not known.fits(value, known.row):
             return self._report(item, "value")
-        if known.member(item, how.hedged):
+        if known.is_known(item, how.hedged):
             return True
         if not in_row:
             words = self._words(item)
-            if number.integer and known.asked.counting and value <= max(self.table.counts):
+            if number.integer and known.question.counting and value <= max(self.table.counts):
                 return True
-            steps = announced(words) or (ANY if "=" in gap else frozenset())
+            steps = announced_steps(words) or (ANY if "=" in gap else frozenset())
             if number.percent:
                 steps |= {"ratio", "change"}
-            if known.steps_near(item, bool(steps), how.hedged) or (
-                steps and known.reaches(item, steps, self.chain, known.wants_everything(words), how.hedged)
+            if known.can_reach_nearby(item, bool(steps), how.hedged) or (
+                steps and known.can_reach(item, steps, self.chain, known.wants_everything(words), how.hedged)
             ):
                 known.derived.append(value)
                 return True
@@ -198,38 +221,40 @@ class _RationaleCheck:
         return self.lower[max(self.sentence_start, item.start - _MOST_WORDS) : item.end + 40]
 
     def _anchor(
-        self, place: int, item: Item, gap: str, how: Lead, tail: str, after: Item | None, operand: bool
+        self, index: int, item: Item, gap: str, how: Lead, tail: str, after: Item | None, operand: bool
     ) -> Item | None:
-        """The label that a number is said of; `after` is the one that follows it."""
-        if place in self.paired:
-            return self.paired.pop(place)
+        """The label that a number belongs to; `after` is the label behind it."""
+        if index in self.paired:
+            return self.paired.pop(index)
         if after is not None and self.text[item.end : after.start].strip(" %*") in ("(", "["):
-            return None if enumerated(self.lower, item) else after
-        in_list = after is not None and gap.strip(" *") in _LISTED and follows(self.text[item.end : after.start])
+            return None if is_enumerated(self.lower, item) else after
+        in_list = (
+            after is not None and gap.strip(" *") in _LISTED and label_follows(self.text[item.end : after.start])
+        )
         if self.chain and how.tie and not tail and not in_list:
             if operand and not (how.tie == "tight" and gap.strip(" *") in ("", "(", "[", "=", "|")):
                 return None
             if len(self.chain) == 1:
                 return self.chain[0]
-            return self.paired.pop(place) if self._pair(place) else None
-        if len(self.chain) > 1 and of_these(gap) and self._pair(place):
-            return self.paired.pop(place)
+            return self.paired.pop(index) if self._pair(index) else None
+        if len(self.chain) > 1 and announces_row(gap) and self._pair(index):
+            return self.paired.pop(index)
         if operand or tail or after is None or len(after.label) == 1:
             return None
-        beyond = self.items[place + 2] if place + 2 < len(self.items) else None
-        alone = beyond is None or beyond.number is not None or not joined(self.text[after.end : beyond.start])
-        return after if alone and not how.cue and follows(self.text[item.end : after.start]) else None
+        beyond = self.items[index + 2] if index + 2 < len(self.items) else None
+        alone = beyond is None or beyond.number is not None or not find_joiner(self.text[after.end : beyond.start])
+        return after if alone and not how.cue and label_follows(self.text[item.end : after.start]) else None
 
-    def _known_label(self, place: int) -> Item | None:
-        item = self.items[place] if place < len(self.items) else None
-        return item if item is not None and item.number is None and item.known else None
+    def _known_label(self, index: int) -> Item | None:
+        item = self.items[index] if index < len(self.items) else None
+        return item if item is not None and item.number is None and item.in_table else None
 
-    def _pair(self, place: int) -> bool:
+    def _pair(self, index: int) -> bool:
         """Pair the numbers from here on with the labels in the row before them, if there are as many."""
-        run = [place]
+        run = [index]
         while len(run) <= len(self.chain) and run[-1] + 1 < len(self.items):
-            one, other = self.items[run[-1]], self.items[run[-1] + 1]
-            if other.number is None or joined(self.text[one.end : other.start]) not in ("and", ",", "&"):
+            left, right = self.items[run[-1]], self.items[run[-1] + 1]
+            if right.number is None or find_joiner(self.text[left.end : right.start]) not in ("and", ",", "&"):
                 break
             run.append(run[-1] + 1)
         if len(run) != len(self.chain):
@@ -237,135 +262,141 @@ class _RationaleCheck:
         self.paired.update(zip(run, self.chain, strict=True))
         return True
 
-    def _reading(self, place: int, item: Item, label: Item, how: Lead) -> bool | None:
-        """A number said of a label."""
-        after = self._known_label(place + 1)
-        if after is not None and (after is label or not follows(self.text[item.end : after.start])):
+    def _reading(self, index: int, item: Item, label: Item, how: Lead) -> bool | None:
+        """A number that belongs to a label."""
+        after = self._known_label(index + 1)
+        if after is not None and (after is label or not label_follows(self.text[item.end : after.start])):
             after = None
         allowed = self._under(label.label, after)
-        value, known = item.value, self.reckoning
-        if known.among(item, allowed, how.hedged):
+        value, known = item.value, self.known
+        if known.is_among(item, allowed, how.hedged):
             if len(self.table.under[label.label]) == 1:
-                known.read.setdefault(label.label, value)
+                known.readings.setdefault(label.label, value)
             else:
                 known.sentence.append((label.label, value))
             return True
         strict = how.tie == "tight" or label.start > item.start
-        if how.limited or (not strict and value in known.asked.numbers and value not in self.table.numerals):
+        if how.limited or (not strict and value in known.question.numbers and value not in self.table.numerals):
             return None
-        if not strict and of_others(self.lower, item.end):
+        if not strict and counts_people_or_time(self.lower, item.end):
             return None
         # "The total for Norway is 90", "the share of blue: 40 %", "blue becomes 10" after 8 + 2 = 10.
         steps = (
-            announced_for(self.lower[max(self.sentence_start, label.start - 40) : label.start])
+            steps_for_label(self.lower[max(self.sentence_start, label.start - 40) : label.start])
             if label.start < item.start
             else frozenset()
         )
-        if steps and known.reaches(item, steps, self.chain, known.wants_everything(self._words(item)), True):
+        if steps and known.can_reach(item, steps, self.chain, known.wants_everything(self._words(item)), True):
             known.derived.append(value)
             return True
-        if not strict and label.label in known.read and value in known.derived:
+        if not strict and label.label in known.readings and value in known.derived:
             return True
         if len(self.table.under[label.label]) == 1:
             # What follows is computed from the rationale's own reading.
-            known.read[label.label] = value
-            known.sentence = [(name, value if name == label.label else was) for name, was in known.sentence]
+            known.readings[label.label] = value
+            known.sentence = [
+                (name, value if name == label.label else earlier_value) for name, earlier_value in known.sentence
+            ]
         return self._report(item, "reading", label.label, allowed)
 
     def _outcome(self, item: Item, role: Role, hedged: bool) -> bool:
         """The result of written arithmetic."""
         if role.outcome:
-            if not self.reckoning.among(item, role.outcome, hedged):
+            if not self.known.is_among(item, role.outcome, hedged):
                 return self._report(item, "arithmetic", expected=role.outcome)
-        elif not self.reckoning.member(item, hedged):
+        elif not self.known.is_known(item, hedged):
             return self._report(item, "value")
-        self.reckoning.derived.extend(role.outcome)
-        self.reckoning.derive(item.value)
+        self.known.derived.extend(role.outcome)
+        self.known.add_derived(item.value)
         return True
 
     def _operand(self, item: Item, role: Role) -> bool:
         """An operand of written arithmetic: read before, given, derived, or what the question asks about."""
         assert item.number is not None
-        table, known, value = self.table, self.reckoning, item.number.value
+        table, known, value = self.table, self.known, item.number.value
         if value == 100 or (role.scales and (value in _CONSTANTS or value in table.counts)):
             return True
         if role.scales and role.operands[0] in known.derived:
             return True
         if len(self.chain) == len(role.operands) and (
-            group := [one for name in self.chain for one in known.of(name.label)]
+            group := [number for name in self.chain for number in known.values_of(name.label)]
         ):
             self.groups[role.operands] = group
         if role.operands in self.groups:
             allowed = self.groups[role.operands]
             once = role.operands.count(value) <= max(1, allowed.count(value))
-            return (once and known.among(item, allowed, False)) or self._report(item, "reading", expected=allowed)
-        if value in known.asked.numbers or counts(self.lower, item, table):
+            return (once and known.is_among(item, allowed, False)) or self._report(item, "reading", expected=allowed)
+        if value in known.question.numbers or is_count(self.lower, item, table):
             return True
         if role.summand and len(role.operands) > 2 and not known.fits(value, role.operands):
             return value in known.derived or self._report(item, "value")
         pair = len(role.operands) == 2
-        if pair and (known.read or len(known.asked.values) == 2):
-            named = known.operands()
-            # Two bars that were not spoken of before may be; one of them beside one that was is a slip.
-            fresh = all(one in table.numerals and one not in named for one in role.operands)
-            supported = fresh or known.among(item, named, False) or known.extreme(item, self.speaks_of_extremes)
+        if pair and (known.readings or len(known.question.values) == 2):
+            operands = known.known_operands()
+            # Two bars that were not named before may be operands; one such bar beside a named one is a slip.
+            fresh = all(number in table.numerals and number not in operands for number in role.operands)
+            supported = (
+                fresh or known.is_among(item, operands, False) or known.is_extreme(item, self.speaks_of_extremes)
+            )
         else:
-            supported = known.among(item, table.numerals, False)
-        return supported or known.earlier(item, False) or self._report(item, "value")
+            supported = known.is_among(item, table.numerals, False)
+        return supported or known.came_before(item, False) or self._report(item, "value")
 
     def _extreme(self, item: Item, how: Lead) -> bool:
         pick = max if how.extreme == "high" else min
         allowed = {pick(line) for line in self.table.lines} | {pick(self.table.values)}
-        self.reckoning.sentence.append(("", item.value))
-        if self.reckoning.among(item, allowed, how.hedged):
+        self.known.sentence.append(("", item.value))
+        if self.known.is_among(item, allowed, how.hedged):
             return True
         return self._report(item, "reading", f"{how.extreme}est", tuple(allowed))
 
     # --- results in words -----------------------------------------------------------------------------------------
 
     def _result(self, item: Item, how: Lead, tail: str) -> bool | None:
-        """A number that words announce as a result; None where they may mean something else."""
-        number, known, value = item.number, self.reckoning, item.value
+        """A number that words announce as a result; None if they may mean something else."""
+        number, known, value = item.number, self.known, item.value
         assert number is not None
-        if number.integer and known.asked.counting and value <= max(self.table.counts):
+        if number.integer and known.question.counting and value <= max(self.table.counts):
             return True
-        if len(self.chain) > 1 and all(known.close(item, known.of(one.label), how.hedged) for one in self.chain):
+        if len(self.chain) > 1 and all(
+            known.is_close(item, known.values_of(label.label), how.hedged) for label in self.chain
+        ):
             return True  # "both are 5"
-        named = tail or ("" if how.cue == "result" else how.cue)
-        steps = frozenset([named]) if named else frozenset()
+        announced_step = tail or ("" if how.cue == "result" else how.cue)
+        steps = frozenset([announced_step]) if announced_step else frozenset()
         words = self._words(item)
         if not steps or number.percent:
-            steps = steps | announced(words) or known.asked.steps or ANY
+            steps = steps | announced_steps(words) or known.question.steps or ANY
         if number.percent:
             steps |= {"ratio", "difference", "change"}
-        if known.reaches(item, steps, self.chain, known.wants_everything(words), how.hedged):
-            known.derive(value)
+        if known.can_reach(item, steps, self.chain, known.wants_everything(words), how.hedged):
+            known.add_derived(value)
             return True
-        if value in known.derived or value in known.asked.numbers:
+        if value in known.derived or value in known.question.numbers:
             return True
         if how.limited:
             return None
         if how.cue == "result":
             # "So the answer is 8", where a value is asked for and no step; "which gives 12.5", as read before.
-            asked = known.asked
+            question = known.question
             last = next(reversed(self.focus.values()), None)
-            if not named and last is not None and known.read.get(last.label) == value:
+            if not announced_step and last is not None and known.readings.get(last.label) == value:
                 return True
-            if len(asked.values) == 1 and known.close(item, asked.values, how.hedged):
+            if len(question.values) == 1 and known.is_close(item, question.values, how.hedged):
                 return True
-            if not asked.values and not asked.steps and known.member(item, how.hedged):
+            if not question.values and not question.steps and known.is_known(item, how.hedged):
                 return True
         return self._report(item, "result")
 
     def _of_focus(self, item: Item, gap: str) -> bool:
-        """Whether a number without a label is read off the bar that was spoken of last ("its value is 8")."""
+        """Whether a number without a label is the value of the bar named last ("its value is 8")."""
         if len(self.focus) > 1 or len(self.chain) > 1:
             return False
-        return points_back(gap[max(0, last_break(gap), len(gap) - 60) :])
+        return points_back(gap[max(0, find_last_break(gap), len(gap) - 60) :])
 
     def _report(self, item: Item, reason: Reason, label: str = "", expected: Sequence[float] = ()) -> Literal[False]:
         self.count += 1
-        if self.count > self.most:
+        if self.count > self.max_items:
             return False
         written = self.text[item.start : item.end]
         start, end = max(0, item.start - _CONTEXT // 2), item.end + _CONTEXT // 2
@@ -382,6 +413,6 @@ class _RationaleCheck:
 
 _LISTED: Final = (",", ";", "and", ", and", "&")
 _CONSTANTS: Final = frozenset([2.0, 1000.0])
-"""What arithmetic brings along besides 100: means of two, units."""
+"""Constants of arithmetic besides 100: for means of two, and units."""
 _COMPARISON: Final = Role(False, operands=(0.0, 0.0))
 _ANOTHER = re.compile(r"\s*(?:and|,|&)\s*\d")

@@ -1,6 +1,6 @@
-"""What a rationale has to work with at any point: what its question gives, what it read and what it derived.
+"""The numbers that a rationale knows at any point: from its question, read from the chart, or derived.
 
-Says whether a number follows from that in one step. What a number is said of is `distill.grounding.check`'s question.
+Decides whether a number follows from them in one step. `distill.grounding.check` finds the label of a number.
 """
 
 import re
@@ -10,14 +10,14 @@ from functools import lru_cache
 from typing import Final
 
 from distill.grounding.chart_table import ChartTable
-from distill.grounding.labels import labels
-from distill.grounding.numbers_in_text import EXTREMES, Item, last_break, numbers, plain, written_numbers
-from distill.grounding.operations import announced, any_close, results
+from distill.grounding.labels import find_labels
+from distill.grounding.numbers_in_text import EXTREMES, Item, find_last_break, find_numbers, plain_text, read_numbers
+from distill.grounding.operations import announced_steps, is_any_close, step_results
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What a question and the words around it give a rationale to work with."""
+class QuestionFacts:
+    """The numbers, values and words of a question and the text around it."""
 
     numbers: frozenset[float] = frozenset()
     values: tuple[float, ...] = ()
@@ -29,7 +29,7 @@ class Asked:
     """Whether it asks how many."""
 
 
-NOTHING_ASKED = Asked()
+NO_QUESTION = QuestionFacts()
 _NEAR: Final = 64
 """Operands of one sentence that are remembered."""
 _COUNTING = re.compile(
@@ -40,28 +40,34 @@ _EVERYTHING = re.compile(
 )
 
 
-def asked(question: str, table: ChartTable, around: str = "") -> Asked:
-    """What a question and the words around it (options, title) give; once a sample, not once a trace."""
-    text, given, steps, words, counting = _question(question)
-    _, more_given, _, more_words, _ = _question(around)
-    given, words = given | more_given, words | more_words
-    found = labels(text, text.lower(), table, words, written_numbers(text))
-    named = [table.under[item.label] for item in found if item.known]
-    values = tuple(under[0] for under in named if len(under) == 1)
-    return Asked(numbers=given, values=values, steps=steps, words=words, counting=counting)
+def read_question(question: str, table: ChartTable, around: str = "") -> QuestionFacts:
+    """The facts of a question and of the words around it (options, title); called once per sample, not per trace."""
+    text, given_numbers, steps, words, counting = _question_parts(question)
+    _, more_given, _, more_words, _ = _question_parts(around)
+    given_numbers, words = given_numbers | more_given, words | more_words
+    items = find_labels(text, text.lower(), table, words, find_numbers(text))
+    label_values = [table.under[item.label] for item in items if item.in_table]
+    values = tuple(under[0] for under in label_values if len(under) == 1)
+    return QuestionFacts(numbers=given_numbers, values=values, steps=steps, words=words, counting=counting)
 
 
 @lru_cache(maxsize=1 << 10)
-def _question(text: str) -> tuple[str, frozenset[float], frozenset[str], frozenset[str], bool]:
-    text = plain(text)
+def _question_parts(text: str) -> tuple[str, frozenset[float], frozenset[str], frozenset[str], bool]:
+    text = plain_text(text)
     lower = text.lower()
-    items = numbers(text, written_numbers(text))
-    found = frozenset(reading for item in items if item.number for reading, _ in item.number.readings)
-    return text, found, announced(lower), frozenset(re.findall(r"[^\W_]+", lower)), bool(_COUNTING.search(lower))
+    items = read_numbers(text, find_numbers(text))
+    readings = frozenset(reading for item in items if item.number for reading, _ in item.number.readings)
+    return (
+        text,
+        readings,
+        announced_steps(lower),
+        frozenset(re.findall(r"[^\W_]+", lower)),
+        bool(_COUNTING.search(lower)),
+    )
 
 
-class Values:
-    """Numbers in the order in which they came; whether one came is known at once."""
+class OrderedNumbers:
+    """Numbers in order of appearance, with membership in constant time."""
 
     __slots__ = ("_known", "_order")
 
@@ -87,151 +93,155 @@ class Values:
         return len(self._order)
 
 
-class Reckoning:
-    """Grows as a rationale is read from left to right."""
+class KnownNumbers:
+    """The known numbers, extended as a rationale is read from left to right."""
 
-    __slots__ = ("asked", "derived", "read", "row", "said", "sentence", "table", "tolerance")
+    __slots__ = ("derived", "question", "readings", "row", "sentence", "stated", "table", "tolerance")
 
-    def __init__(self, table: ChartTable, question: Asked, tolerance: float) -> None:
-        self.table, self.asked, self.tolerance = table, question, tolerance
-        self.read: dict[str, float] = {}
+    def __init__(self, table: ChartTable, question: QuestionFacts, tolerance: float) -> None:
+        self.table, self.question, self.tolerance = table, question, tolerance
+        self.readings: dict[str, float] = {}
         """Values as the rationale reads them, by label."""
-        self.said = Values()
-        """Every number so far that stood for itself."""
-        self.derived = Values()
+        self.stated = OrderedNumbers()
+        """Every supported number so far."""
+        self.derived = OrderedNumbers()
         self.row: list[float] = []
         """Numbers without labels in a row ("8, 6, 3 and 9")."""
         self.sentence: list[tuple[str, float]] = []
         """(label or nothing, value) of each operand that this sentence names."""
 
-    def of(self, label: str) -> tuple[float, ...]:
+    def values_of(self, label: str) -> tuple[float, ...]:
         """The one value of a label, where it has one: as it was read, or as the table has it."""
-        if label in self.read:
-            return (self.read[label],)
+        if label in self.readings:
+            return (self.readings[label],)
         values = self.table.under[label]
         return values if len(values) == 1 else ()
 
-    def close(self, item: Item, values: Iterable[float], hedged: bool) -> bool:
-        return any_close(item, values, self.tolerance, hedged)
+    def is_close(self, item: Item, values: Iterable[float], hedged: bool) -> bool:
+        return is_any_close(item, values, self.tolerance, hedged)
 
-    def among(self, item: Item, values: Collection[float], hedged: bool) -> bool:
+    def is_among(self, item: Item, values: Collection[float], hedged: bool) -> bool:
         """Whether a number is one of a few values; most are written as they are."""
-        return item.value in values or any_close(item, values, self.tolerance, hedged)
+        return item.value in values or is_any_close(item, values, self.tolerance, hedged)
 
-    def derive(self, value: float) -> None:
+    def add_derived(self, value: float) -> None:
         self.derived.append(value)
         self.sentence = [("", value)]
 
-    def member(self, item: Item, hedged: bool) -> bool:
+    def is_known(self, item: Item, hedged: bool) -> bool:
         """A value of the table, or a number that the question gave or that came before."""
-        if item.value in self.table.numerals or self.earlier(item, hedged):
+        if item.value in self.table.numerals or self.came_before(item, hedged):
             return True
-        return self.close(item, self.table.numerals, hedged)
+        return self.is_close(item, self.table.numerals, hedged)
 
-    def earlier(self, item: Item, hedged: bool) -> bool:
-        """Given by the question, or said or derived before."""
+    def came_before(self, item: Item, hedged: bool) -> bool:
+        """Whether the question gave a number, or the rationale stated or derived it before."""
         value = item.value
-        if value in self.asked.numbers or value in self.derived or value in self.said:
+        if value in self.question.numbers or value in self.derived or value in self.stated:
             return True
-        if not self.derived and not self.asked.numbers:
+        if not self.derived and not self.question.numbers:
             return False
-        return self.close(item, (*self.derived.last(8), *self.asked.numbers), hedged)
+        return self.is_close(item, (*self.derived.last(8), *self.question.numbers), hedged)
 
-    def operands(self) -> list[float]:
-        """What arithmetic without labels may work with, once bars were read."""
-        return [*self.read.values(), *(value for _, value in self.sentence[-_NEAR:]), *self.asked.values]
+    def known_operands(self) -> list[float]:
+        """The operands of arithmetic without labels, after bars were read."""
+        return [*self.readings.values(), *(value for _, value in self.sentence[-_NEAR:]), *self.question.values]
 
-    def extreme(self, item: Item, spoken_of: bool) -> bool:
+    def is_extreme(self, item: Item, spoken_of: bool) -> bool:
         """The highest or lowest value, where the question or the rationale speaks of it."""
-        if not self.close(item, (max(self.table.values), min(self.table.values)), False):
+        if not self.is_close(item, (max(self.table.values), min(self.table.values)), False):
             return False
-        return spoken_of or not EXTREMES.isdisjoint(self.asked.words)
+        return spoken_of or not EXTREMES.isdisjoint(self.question.words)
 
     def fits(self, value: float, row: Sequence[float]) -> bool:
         """Whether a row of values uses one no more often than the table holds it."""
         held = self.table.values.count(value)
         return not held or row.count(value) <= held
 
-    def counts_up(self, item: Item, gap: str, text: str) -> bool:
+    def continues_count(self, item: Item, gap: str, text: str) -> bool:
         """Whether a number is one of 1, 2, 3 and so on: gridlines that are counted up to a value."""
         value = item.value
         if value == 1 and text.startswith(", 2", item.end):
             self.row = [1.0]
             return True
-        if not self.row or value != self.row[-1] + 1 or "," not in gap or last_break(gap) >= 0:
+        if not self.row or value != self.row[-1] + 1 or "," not in gap or find_last_break(gap) >= 0:
             return False
         if self.row != [1.0] and (len(self.row) < 2 or self.row[-2] != self.row[-1] - 1):
             return False
         self.row.append(value)
         return True
 
-    def reaches(
+    def can_reach(
         self, item: Item, steps: frozenset[str], chain: Sequence[Item], everything: bool, hedged: bool
     ) -> bool:
         """Whether one of the steps gives a number, on any operands that the words can mean."""
         for operands in self._operand_lists(chain, everything):
             if len(operands) > 1:
-                if self.close(item, results(steps, operands), hedged):
+                if self.is_close(item, step_results(steps, operands), hedged):
                     return True
-            elif "mean" in steps and self.close(item, [operands[0] / n for n in self.table.counts if n], hedged):
+            elif "mean" in steps and self.is_close(item, [operands[0] / n for n in self.table.counts if n], hedged):
                 return True
         return False
 
     def _operand_lists(self, chain: Sequence[Item], everything: bool) -> Iterable[Sequence[float]]:
         if len(chain) > 1:
-            yield [value for one in chain for value in self.of(one.label)]
+            yield [value for label in chain for value in self.values_of(label.label)]
             return
-        named = self._named()
-        readings = list(self.read.values())
-        given = self.asked.values
-        if len(named) > 1:
-            yield named
-            if len(named) > 2:
-                yield named[-2:]
+        sentence_operands = self._named()
+        readings = list(self.readings.values())
+        question_values = self.question.values
+        if len(sentence_operands) > 1:
+            yield sentence_operands
+            if len(sentence_operands) > 2:
+                yield sentence_operands[-2:]
         if self.derived:
             (last,) = self.derived.last(1)
-            if named:
-                yield [last, named[-1]]
+            if sentence_operands:
+                yield [last, sentence_operands[-1]]
             yield from (self.derived.last(2), [last])
             if readings:
                 yield [last, readings[-1]]
-            if len(given) == 1:
-                yield [last, *given]
-        if len(given) > 1:
-            yield given
+            if len(question_values) == 1:
+                yield [last, *question_values]
+        if len(question_values) > 1:
+            yield question_values
         if len(readings) > 1:
             yield readings
             if len(readings) == 3:
                 yield readings[-2:]
-        elif len(self.said) > 1:
-            yield self.said.last(2)
-        if len(self.said) > 2 and not readings:
-            yield self.said.last(24)
+        elif len(self.stated) > 1:
+            yield self.stated.last(2)
+        if len(self.stated) > 2 and not readings:
+            yield self.stated.last(24)
         if everything:
             yield from (*self.table.lines, self.table.values)
 
     def _named(self) -> list[float]:
-        """The operands of this sentence; a label and the number said of it are one."""
-        found: dict[str, float] = {}
-        for place, (label, value) in enumerate(self.sentence[-24:]):
-            found[label or str(place)] = self.read.get(label, value) if label else value
-        return list(found.values())
+        """The operands of this sentence; a label and its number count once."""
+        operands: dict[str, float] = {}
+        for index, (label, value) in enumerate(self.sentence[-24:]):
+            operands[label or str(index)] = self.readings.get(label, value) if label else value
+        return list(operands.values())
 
     def wants_everything(self, sentence: str) -> bool:
         """Whether a step may be on whole rows, columns or the table: not where the question names the bars."""
-        return len(self.asked.values) < 2 or _EVERYTHING.search(sentence) is not None
+        return len(self.question.values) < 2 or _EVERYTHING.search(sentence) is not None
 
-    def steps_near(self, item: Item, speaks: bool, hedged: bool) -> bool:
-        """Whether one step on what is near gives a number that nothing announces."""
-        near: set[float] = {*(value for _, value in self.sentence[-4:-1]), *self.derived.last(2), *self.said.last(2)}
-        given = [value for value in self.asked.numbers if value < 1e4][:4]
-        others = {*near, *given} if speaks else given
+    def can_reach_nearby(self, item: Item, speaks: bool, hedged: bool) -> bool:
+        """Whether one step on nearby numbers gives a number that no word announces."""
+        near: set[float] = {
+            *(value for _, value in self.sentence[-4:-1]),
+            *self.derived.last(2),
+            *self.stated.last(2),
+        }
+        given_numbers = [value for value in self.question.numbers if value < 1e4][:4]
+        second_operands = {*near, *given_numbers} if speaks else given_numbers
         if item.number is not None and item.number.percent:
             near.add(100.0)
         reached = [
             value
-            for other in others
-            for one in near
-            for value in (one + other, one - other, one * other, one / other if other else 0.0)
+            for second in second_operands
+            for first in near
+            for value in (first + second, first - second, first * second, first / second if second else 0.0)
         ]
-        return self.close(item, reached, hedged)
+        return self.is_close(item, reached, hedged)

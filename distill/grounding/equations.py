@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from distill.grounding.canonical_text import MARK, Number
-from distill.grounding.expressions import evaluate, stands_for
+from distill.grounding.expressions import evaluate_expression, stands_for
 from distill.grounding.numbers_in_text import word_set
 
 _TOKEN: Final = re.compile(r"->|=>|==|!=|<=|>=|N!?|[a-zX][\w'/]*|\S")
@@ -54,7 +54,7 @@ _OVERRULED: Final = re.compile(
     r"\?|\b(?:wrong|mistake|mistaken|mistakenly|incorrect|misread|miscounted|false|(?:is|are|was|does|do|can) not|isn't"
     r"|aren't|wasn't|doesn't|don't|cannot|can't|would|were to|instead|rather|suppose|whether|unless|oops|remainder|left over|leftover)\b"
 )
-"""What makes a sentence no claim of its own: questions, negations, conditions, mistakes that it tells of."""
+"""Words that make a sentence no claim: questions, negations, conditions, reported mistakes."""
 _PI: Final = (math.pi, 3.14, 22 / 7, 3.1416)
 _PHRASES: Final = (
     (re.compile(r"\b(?:multiplied by|multiplied with)\b"), "times"),
@@ -119,17 +119,17 @@ class ArithmeticClaim:
     right: bool
     expected: float | None
     key: tuple[object, ...]
-    """What is computed, whatever is said to come out."""
+    """What is computed, without the stated result."""
 
 
-def claims(sentence: str, numbers: Sequence[Number], offset: int) -> Iterator[ArithmeticClaim]:
-    """What a sentence of a canonical text says that arithmetic gives; its first number is that at `offset`."""
+def find_equation_claims(sentence: str, numbers: Sequence[Number], offset: int) -> Iterator[ArithmeticClaim]:
+    """The arithmetic claims of a sentence of a canonical text; its first number has the index `offset`."""
     if not _SOME_EQUALITY.search(sentence) or not _SOME_OPERATOR.search(sentence) or _OVERRULED.search(sentence):
         return
     for pattern, word in _PHRASES:
         sentence = pattern.sub(word, sentence)
     for chain in _EquationReader(sentence, offset).chains():
-        yield from _checked(chain, numbers)
+        yield from _check_chain(chain, numbers)
 
 
 class _EquationReader:
@@ -138,8 +138,8 @@ class _EquationReader:
     def __init__(self, sentence: str, offset: int) -> None:
         self.sentence = sentence
         self.tokens = [(match[0], match.start(), match.end()) for match in _TOKEN.finditer(sentence)]
-        self.place = offset
-        """Of the next number."""
+        self.next_number = offset
+        """Index of the next number in the text."""
         self.chain = [Side()]
         self.before = ""
         """The last token that belongs to no side: a word or a sign."""
@@ -211,9 +211,9 @@ class _EquationReader:
         if text[max(start - 2, 0) : start] == "N:" or text[end : end + 2] == ":N":
             side.sound = False
         side.tokens.append(token)
-        side.numbers.append(self.place)
+        side.numbers.append(self.next_number)
         side.unit = False
-        self.place += 1
+        self.next_number += 1
         if len(side.numbers) > _MOST_NUMBERS:
             side.sound = False
 
@@ -258,89 +258,112 @@ class _EquationReader:
         return None
 
 
-def _checked(chain: list[Side], numbers: Sequence[Number]) -> Iterator[ArithmeticClaim]:
+def _check_chain(chain: list[Side], numbers: Sequence[Number]) -> Iterator[ArithmeticClaim]:
     if len(chain) < 2 or not any(side.operators for side in chain):
         if len(chain) == 2 and not chain[1].weak:
-            yield from _percentage(chain, numbers)
+            yield from _check_percentage(chain, numbers)
         return
-    for place in range(1, len(chain)):
-        one, other = chain[place - 1], chain[place]
-        if not (one.sound and other.sound and one.numbers and other.numbers):
+    for index in range(1, len(chain)):
+        left, right = chain[index - 1], chain[index]
+        if not (left.sound and right.sound and left.numbers and right.numbers):
             continue
-        if not (one.operators or other.operators or place > 1):
+        if not (left.operators or right.operators or index > 1):
             continue
-        if other.weak and not _claimed(one, other, numbers):
+        if right.weak and not _states_a_result(left, right, numbers):
             continue
-        operators = {*one.operators, *other.operators}
-        if operators & {"+", "-"} and ("of" in operators or len(one.units | other.units) > 1):
+        operators = {*left.operators, *right.operators}
+        if operators & {"+", "-"} and ("of" in operators or len(left.units | right.units) > 1):
             continue
-        found = _compared(one, other, chain[0], numbers)
-        if found is not None:
-            right, expected = found
-            key = (tuple(one.operators), tuple(numbers[n].value for n in one.numbers))
-            yield ArithmeticClaim(one.numbers[0], other.numbers[-1], right, expected, key)
+        comparison = _compare_sides(left, right, chain[0], numbers)
+        if comparison is not None:
+            agrees, expected = comparison
+            key = (tuple(left.operators), tuple(numbers[n].value for n in left.numbers))
+            yield ArithmeticClaim(left.numbers[0], right.numbers[-1], agrees, expected, key)
 
 
-def _claimed(one: Side, other: Side, numbers: Sequence[Number]) -> bool:
+def _states_a_result(left: Side, right: Side, numbers: Sequence[Number]) -> bool:
     """Whether a word such as "is" between two sides states a result: not after a range, a size or a score."""
-    operators = one.operators
+    operators = left.operators
     if not operators:
         return False
-    if one.worded or "√" in operators:
+    if left.worded or "√" in operators:
         return True
-    if one.unit or one.crossed:
+    if left.unit or left.crossed:
         return False
-    result = numbers[other.numbers[0]]
-    if operators == ["/"] and numbers[one.numbers[0]].value < numbers[one.numbers[-1]].value:
+    result = numbers[right.numbers[0]]
+    if operators == ["/"] and numbers[left.numbers[0]].value < numbers[left.numbers[-1]].value:
         return result.value <= 1 or result.percent  # "3/4 is 60" is a share of something
-    if set(operators) == {"-"} and len(one.numbers) == 2:
-        return numbers[one.numbers[0]].value > numbers[one.numbers[1]].value
+    if set(operators) == {"-"} and len(left.numbers) == 2:
+        return numbers[left.numbers[0]].value > numbers[left.numbers[1]].value
     return True
 
 
-def _percentage(chain: list[Side], numbers: Sequence[Number]) -> Iterator[ArithmeticClaim]:
+def _check_percentage(chain: list[Side], numbers: Sequence[Number]) -> Iterator[ArithmeticClaim]:
     """A share and the same as a percentage ("0.7 is the same as 70%")."""
-    one, other = chain
-    if not (one.sound and other.sound) or len(one.numbers) != 1 or len(other.numbers) != 1 or one.unit or other.unit:
+    left, right = chain
+    if (
+        not (left.sound and right.sound)
+        or len(left.numbers) != 1
+        or len(right.numbers) != 1
+        or left.unit
+        or right.unit
+    ):
         return
-    if one.tokens[0] != MARK or other.tokens[0] != MARK:
+    if left.tokens[0] != MARK or right.tokens[0] != MARK:
         return
-    first, second = numbers[one.numbers[0]], numbers[other.numbers[0]]
+    first, second = numbers[left.numbers[0]], numbers[right.numbers[0]]
     if first.percent == second.percent or max(first.unit, second.unit) > 1:
         return
     share, percent = (second, first) if first.percent else (first, second)
     if share.value > 1:
         return
-    right = stands_for(percent.value, percent.unit, 100 * share.value, False) or (
+    agrees = stands_for(percent.value, percent.unit, 100 * share.value, False) or (
         share.unit <= 0.01 and stands_for(share.value, share.unit, percent.value / 100, False)
     )
-    yield ArithmeticClaim(one.numbers[0], other.numbers[0], right, 100 * share.value, ("percentage", share.value))
+    yield ArithmeticClaim(left.numbers[0], right.numbers[0], agrees, 100 * share.value, ("percentage", share.value))
 
 
-def _compared(one: Side, other: Side, first: Side, numbers: Sequence[Number]) -> tuple[bool, float | None] | None:
+def _compare_sides(
+    left_side: Side, right_side: Side, first: Side, numbers: Sequence[Number]
+) -> tuple[bool, float | None] | None:
     """Whether two sides agree, and what should stand on the side that is one number; None without values."""
-    left, right = list(values(one, other, numbers)), list(values(other, one, numbers))
-    if not left or not right:
+    left_values, right_values = (
+        list(side_values(left_side, right_side, numbers)),
+        list(side_values(right_side, left_side, numbers)),
+    )
+    if not left_values or not right_values:
         return None
-    hedged = one.hedged or other.hedged
-    stated, computed, side = (right, left, other) if not other.operators else (left, right, one)
-    if one.operators and other.operators:
+    hedged = left_side.hedged or right_side.hedged
+    stated, computed, stated_side = (
+        (right_values, left_values, right_side)
+        if not right_side.operators
+        else (left_values, right_values, left_side)
+    )
+    if left_side.operators and right_side.operators:
         # "8 + 6 = 14 + 2 = 16" runs on: the side begins with the result of the one before.
-        begins = numbers[other.numbers[0]]
-        if any(stands_for(begins.value, begins.unit, value, hedged) for value in left):
+        begins = numbers[right_side.numbers[0]]
+        if any(stands_for(begins.value, begins.unit, value, hedged) for value in left_values):
             return True, None
-        exact = all(numbers[n].unit == 1 for n in (*one.numbers, *other.numbers)) and "/" not in one.operators
+        exact = (
+            all(numbers[n].unit == 1 for n in (*left_side.numbers, *right_side.numbers))
+            and "/" not in left_side.operators
+        )
         slack = 1e-9 if exact else 0.005
-        return any(abs(a - b) <= slack * max(abs(a), abs(b), 1e-9) for a in left for b in right), left[0]
-    number = numbers[side.numbers[0]]
-    said = stated[0]
+        return any(
+            abs(a - b) <= slack * max(abs(a), abs(b), 1e-9) for a in left_values for b in right_values
+        ), left_values[0]
+    number = numbers[stated_side.numbers[0]]
+    stated_value = stated[0]
     if number.percent:
         # "45 / 180 = 25 %" and "45 / 180 * 100 = 25 %"; percentages of percentages stay what they are.
-        said, computed = 100 * said, [reading for value in computed for reading in (100 * value, value)]
-    return any(stands_for(said, number.unit, value, hedged) for value in computed), computed[0]
+        stated_value, computed = (
+            100 * stated_value,
+            [reading for value in computed for reading in (100 * value, value)],
+        )
+    return any(stands_for(stated_value, number.unit, value, hedged) for value in computed), computed[0]
 
 
-def values(side: Side, other: Side, numbers: Sequence[Number]) -> Iterator[float]:
+def side_values(side: Side, other: Side, numbers: Sequence[Number]) -> Iterator[float]:
     """What a side may be worth: percentages as shares or as plain numbers, π as it is rounded."""
     own = [numbers[n] for n in side.numbers]
     shares = any(number.percent for number in own)
@@ -366,6 +389,6 @@ def values(side: Side, other: Side, numbers: Sequence[Number]) -> Iterator[float
         return
     for reading in readings:
         for pi in _PI if "π" in side.tokens else (0.0,):
-            value = evaluate(side.tokens, reading, pi)
+            value = evaluate_expression(side.tokens, reading, pi)
             if value is not None and math.isfinite(value):
                 yield value

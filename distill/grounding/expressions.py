@@ -30,13 +30,13 @@ class _UnreadableError(Exception):
     pass
 
 
-def evaluate(tokens: Sequence[str], numbers: Sequence[float], pi: float = math.pi) -> float | None:
+def evaluate_expression(tokens: Sequence[str], numbers: Sequence[float], pi: float = math.pi) -> float | None:
     """The value of an expression; None when it is none. Parentheses that are missing at the ends are added."""
     tokens = [token for token in tokens if token != "u"]
     if len(tokens) == 3 and tokens[0] == tokens[2] == MARK and tokens[1] in _SIMPLE:
         # Most expressions.
-        one, other = numbers
-        return _SIMPLE[tokens[1]](one, other) if other or tokens[1] != "/" else None
+        left, right = numbers
+        return _SIMPLE[tokens[1]](left, right) if right or tokens[1] != "/" else None
     opened = tokens.count("(") - tokens.count(")")
     if not tokens or opened < 0:
         return None
@@ -45,7 +45,7 @@ def evaluate(tokens: Sequence[str], numbers: Sequence[float], pi: float = math.p
         value = reader.sum()
     except (_UnreadableError, ZeroDivisionError, OverflowError, ValueError, IndexError):
         return None
-    return float(value) if reader.place == len(reader.tokens) and isinstance(value, int | float) else None
+    return float(value) if reader.position == len(reader.tokens) and isinstance(value, int | float) else None
 
 
 class _Expression:
@@ -53,15 +53,15 @@ class _Expression:
 
     def __init__(self, tokens: list[str], numbers: Sequence[float], pi: float) -> None:
         self.tokens, self.numbers, self.pi = tokens, iter(numbers), pi
-        self.place = self.depth = 0
+        self.position = self.depth = 0
 
     def _next(self) -> str:
-        return self.tokens[self.place] if self.place < len(self.tokens) else ""
+        return self.tokens[self.position] if self.position < len(self.tokens) else ""
 
     def sum(self) -> float:
         value = self._product()
         while (sign := self._next()) in ("+", "-"):
-            self.place += 1
+            self.position += 1
             value = value + self._product() if sign == "+" else value - self._product()
         return value
 
@@ -70,15 +70,15 @@ class _Expression:
         while (sign := self._next()) in ("*", "/", "of", "(", "√", "π", MARK):
             if sign == MARK:
                 raise _UnreadableError
-            self.place += sign in ("*", "/", "of")
-            other = self._power()
-            value = value / other if sign == "/" else value * other
+            self.position += sign in ("*", "/", "of")
+            factor = self._power()
+            value = value / factor if sign == "/" else value * factor
         return value
 
     def _power(self) -> float:
         value = self._atom()
         if self._next() == "^":
-            self.place += 1
+            self.position += 1
             exponent = self._atom()
             if abs(exponent) > 64 or abs(value) > 1e15:
                 raise _UnreadableError
@@ -98,7 +98,7 @@ class _Expression:
 
     def _opened(self) -> float:
         token = self._next()
-        self.place += 1
+        self.position += 1
         if token == MARK:
             return next(self.numbers)
         if token == "N!":
@@ -117,6 +117,6 @@ class _Expression:
             value = self.sum()
             if self._next() != ")":
                 raise _UnreadableError
-            self.place += 1
+            self.position += 1
             return value
         raise _UnreadableError

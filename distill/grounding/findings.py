@@ -1,21 +1,20 @@
-"""What `distill.grounding.check` finds: the numbers and labels of a rationale without support, and why they have
-none."""
+"""The results of `distill.grounding.check`: unsupported numbers and labels of a rationale, with the reasons."""
 
 from dataclasses import dataclass
 from typing import Literal
 
 Reason = Literal["reading", "label", "value", "arithmetic", "result"]
-"""reading: the table says otherwise for this label or extreme. label: the table has no such label. value: from
-nowhere. arithmetic: written out and does not come out. result: not what the words announce."""
+"""reading: the table has another value for this label or extreme. label: the table has no such label. value: it has
+no source. arithmetic: written arithmetic with a wrong result. result: not the result that the words announce."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unsupported:
     value: str
-    """The number as written, with its label where it is said of one."""
+    """The number as written, with its label if it has one."""
     reason: Reason
     expected: tuple[float, ...] = ()
-    """What the table says instead, where it says anything."""
+    """The values of the table instead, if it has any."""
     context: str = ""
 
 
@@ -24,8 +23,8 @@ class GroundingResult:
     checked: int
     """Numbers and strange labels that were judged."""
     unsupported: tuple[Unsupported, ...] = ()
-    """The first of them, as many as were asked for."""
+    """The first of them, at most `max_items`."""
     count: int = 0
     """How many are unsupported in all."""
     complete: bool = True
-    """False for a text of more numbers and labels than are judged: nothing of it was."""
+    """False for a text with too many numbers and labels: none of them was checked."""

@@ -1,6 +1,6 @@
-"""Numbers of a rationale that are no values of its chart: enumerations, axis marks, years, counts of bars.
+"""Numbers of a rationale that are not values of its chart: enumerations, axis marks, years, counts of bars.
 
-A count is right by its looks only: how many bars pass a limit is not counted again here.
+Only the form of a count is checked; bars are not counted again.
 """
 
 import re
@@ -41,8 +41,8 @@ _MEASURES: Final = word_set(
 )
 
 
-def enumerated(lower: str, item: Item) -> bool:
-    """Whether a number is that of a bar, a step, a figure."""
+def is_enumerated(lower: str, item: Item) -> bool:
+    """Whether a number is the ordinal of a bar, a step or a figure."""
     before = lower[max(0, item.start - 12) : item.start]
     return before[-1:] in _BEFORE_ORDINAL and _enumerated(before)
 
@@ -52,43 +52,43 @@ def _enumerated(before: str) -> bool:
     return _ENUMERATED.search(before) is not None
 
 
-def axis_words(lower: str) -> list[tuple[int, int]]:
-    """Where a text speaks of axes and of what is drawn along them, in order."""
-    found = []
+def find_axis_words(lower: str) -> list[tuple[int, int]]:
+    """Start and end of each word about axes and their marks, in order."""
+    spans = []
     for word in _AXIS_WORDS:
-        place = lower.find(word)
-        while place >= 0:
-            end = place + len(word)
-            if _AXIS.match(lower, place):
-                found.append((place, end))
-            place = lower.find(word, end)
-    found.sort()
-    return found
+        start = lower.find(word)
+        while start >= 0:
+            end = start + len(word)
+            if _AXIS.match(lower, start):
+                spans.append((start, end))
+            start = lower.find(word, end)
+    spans.sort()
+    return spans
 
 
-def of_others(lower: str, end: int) -> bool:
+def counts_people_or_time(lower: str, end: int) -> bool:
     """Whether a number counts people or time, which the chart may not show."""
     return lower[end : end + 1] == " " and _OF_OTHERS.match(lower, end) is not None
 
 
-def passed_over(lower: str, item: Item, sentence_start: int, axes: list[tuple[int, int]], table: ChartTable) -> bool:
-    """Whether a number is nothing that the table speaks of."""
+def is_ignored(lower: str, item: Item, sentence_start: int, axes: list[tuple[int, int]], table: ChartTable) -> bool:
+    """Whether the table cannot contain a number: a year, an axis mark, the end of a range."""
     number = item.number
     assert number is not None
     start, end, value = item.start, item.end, number.value
     if number.integer and 1500 <= value < 2100 and "," not in lower[start:end]:
-        return value not in table.values or enumerated(lower, item)
+        return value not in table.values or is_enumerated(lower, item)
     first = bisect_left(axes, (sentence_start, 0))
     if first < len(axes) and axes[first][1] <= end + 40:
         return True
     if number.integer:
-        if enumerated(lower, item):
+        if is_enumerated(lower, item):
             return True
         if lower[end : end + 1] in (".", ")", ":"):
             line = lower.rfind("\n", max(0, start - 8), start) + 1
             if start - line < 8 and not lower[line:start].strip(" *#-("):
                 return True
-        if of_others(lower, end) and value not in table.values:
+        if counts_people_or_time(lower, end) and value not in table.values:
             return True
     if number.percent and value == 100:
         return True
@@ -96,7 +96,7 @@ def passed_over(lower: str, item: Item, sentence_start: int, axes: list[tuple[in
     return "to" in lower[before:start] and _RANGE_END.search(lower, before, start) is not None
 
 
-def counts(lower: str, item: Item, table: ChartTable) -> bool:
+def is_count(lower: str, item: Item, table: ChartTable) -> bool:
     """Whether a small number counts bars, rows, values or labels, or is how often something was done."""
     number = item.number
     assert number is not None

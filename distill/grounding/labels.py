@@ -1,7 +1,7 @@
-"""Where a text names a label of a chart's table, and where it names something in a label's place that is none.
+"""Labels of a chart's table in a text, and strange labels: names in a label's place that the table does not have.
 
 A strange label is a colour (month, day, quarter) beside a table whose labels are colours, "the X bar" of an unknown
-X, or an unknown name with a number of its own. What shares a word with the table or the question is no stranger.
+X, or an unknown name with its own number. A name that shares a word with table or question is not strange.
 """
 
 import re
@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
 
-from distill.grounding.canonical_text import most_numbers
+from distill.grounding.canonical_text import max_numbers_of
 from distill.grounding.chart_table import COLOURS, DAYS, MONTHS, QUARTERS, ChartTable
-from distill.grounding.numbers_in_text import Item, numbers, word_set, written_numbers
+from distill.grounding.numbers_in_text import Item, find_numbers, read_numbers, word_set
 
 _PARTS: Final = ("bar", "column", "slice", "segment", "wedge", "sector", "category", "portion")
 _NAMED = re.compile(
@@ -59,72 +59,76 @@ _GENERIC: Final = word_set(
 
 
 def read_items(text: str, table: ChartTable, familiar: frozenset[str]) -> list[Item] | None:
-    """The labels and numbers of a plain text in their order; None where it holds more than are judged.
+    """The labels and numbers of a plain text in their order; None if it has too many.
 
     `familiar` are the words of question and title.
     """
-    limit = most_numbers(text)
-    spans = written_numbers(text, limit + 1)
+    limit = max_numbers_of(text)
+    spans = find_numbers(text, limit + 1)
     if len(spans) > limit:
         return None
-    named = labels(text, lower_case(text), table, familiar, spans)
-    if len(named) > 2 * limit:
+    label_items = find_labels(text, lower_case(text), table, familiar, spans)
+    if len(label_items) > 2 * limit:
         return None
-    items = merged(text, named, numbers(text, spans))
+    items = merge_items(text, label_items, read_numbers(text, spans))
     return items if len(items) <= 3 * limit else None
 
 
 def lower_case(text: str) -> str:
-    """A text in lower case, in which everything stands where it stood; as it is where that cannot be."""
+    """A text in lower case; unchanged if lower case would move positions."""
     lower = text.lower()
     return lower if len(lower) == len(text) else text
 
 
-def labels(
+def find_labels(
     text: str, lower: str, table: ChartTable, familiar: frozenset[str], spans: list[tuple[int, int]]
 ) -> list[Item]:
     """Every label and strange label in the order of the text.
 
     `familiar` are the words of question and title, `spans` the places of numbers.
     """
-    found: list[tuple[int, int, str, bool]] = []
-    # In the long run, a set of the text's words is cheaper than looking for each label that is not there.
-    said = _letters(lower) if len(table.under) > _MANY else None
+    matches: list[tuple[int, int, str, bool]] = []
+    # For many labels, a set of the text's words is cheaper than a search for each label.
+    words_of_text = _letters(lower) if len(table.under) > _MANY else None
     for label in table.under:
-        if said is not None and (initial := _LETTERS.match(label)) is not None and initial[0] not in said:
+        if (
+            words_of_text is not None
+            and (initial := _LETTERS.match(label)) is not None
+            and initial[0] not in words_of_text
+        ):
             continue
-        place = lower.find(label)
+        start = lower.find(label)
         plain_word = label.isalpha() and len(label) > 1
-        while place >= 0:
-            end = place + len(label)
+        while start >= 0:
+            span_end = start + len(label)
             if plain_word:
-                if not (lower[place - 1 : place].isalnum() or lower[end : end + 1].isalnum()):
-                    found.append((place, -end, label, True))
-            elif _whole(text, lower, place, end, label):
-                found.append((place, -end, label, True))
-            place = lower.find(label, end)
+                if not (lower[start - 1 : start].isalnum() or lower[span_end : span_end + 1].isalnum()):
+                    matches.append((start, -span_end, label, True))
+            elif _is_whole_word(text, lower, start, span_end, label):
+                matches.append((start, -span_end, label, True))
+            start = lower.find(label, span_end)
     for kind in table.kinds:
-        for word in _strangers(kind, table.words):
+        for word in _strange_words(kind, table.words):
             if word in lower:
                 for match in re.finditer(rf"\b{word}\b", lower):
                     if kind in (COLOURS, QUARTERS) or text[match.start()].isupper():
-                        found.append((match.start(), -match.end(), word, False))
+                        matches.append((match.start(), -match.end(), word, False))
     if len(table.under) > 1 and not table.years:
         for part in _PARTS:
-            if (place := lower.find(f" {part} ")) >= 0:
-                found += _strange_parts(lower, part, place, table.words, familiar)
+            if (start := lower.find(f" {part} ")) >= 0:
+                matches += _strange_parts(lower, part, start, table.words, familiar)
         if not table.kinds:
-            for match in _named(text, spans):
-                if _strange(match[1].lower(), table.words, familiar):
-                    found.append((match.start(1), -match.end(1), match[1].lower(), False))
-    found.sort()
-    kept: list[Item] = []
-    end = -1
-    for start, minus_end, label, known in found:
-        if start >= end:
-            end = -minus_end
-            kept.append(Item(start, end, None, False, label, known))
-    return kept
+            for match in _names_before_numbers(text, spans):
+                if _is_strange(match[1].lower(), table.words, familiar):
+                    matches.append((match.start(1), -match.end(1), match[1].lower(), False))
+    matches.sort()
+    items: list[Item] = []
+    span_end = -1
+    for span_start, minus_end, label, in_table in matches:
+        if span_start >= span_end:
+            span_end = -minus_end
+            items.append(Item(span_start, span_end, None, False, label, in_table))
+    return items
 
 
 def _letters(text: str) -> set[str]:
@@ -132,7 +136,7 @@ def _letters(text: str) -> set[str]:
     return set(text.encode("ascii", "replace").translate(_TO_SPACES).decode().split())
 
 
-def _named(text: str, spans: list[tuple[int, int]]) -> Iterator[re.Match[str]]:
+def _names_before_numbers(text: str, spans: list[tuple[int, int]]) -> Iterator[re.Match[str]]:
     """Each name with a number of its own, the name in group 1: names hold no digits, so one at most before each."""
     end = 0
     for start, after in spans:
@@ -155,71 +159,75 @@ def _named(text: str, spans: list[tuple[int, int]]) -> Iterator[re.Match[str]]:
 
 
 def _strange_parts(
-    lower: str, part: str, place: int, words: frozenset[str], familiar: frozenset[str]
+    lower: str, part: str, part_start: int, words: frozenset[str], familiar: frozenset[str]
 ) -> Iterator[tuple[int, int, str, bool]]:
-    """Each "the X bar" of which the table knows no X; the first bar is at `place`."""
-    while place >= 0:
-        start = lower.rfind("the ", max(0, place - 32), place)
-        phrase = lower[start + 4 : place] if start >= 0 else ""
+    """Each "the X bar" of which the table knows no X; the first bar is at `part_start`."""
+    while part_start >= 0:
+        start = lower.rfind("the ", max(0, part_start - 32), part_start)
+        phrase = lower[start + 4 : part_start] if start >= 0 else ""
         if (
             phrase
             and phrase.replace(" ", "").isalpha()
             and phrase.count(" ") < 3
-            and _strange(phrase, words, familiar)
+            and _is_strange(phrase, words, familiar)
         ):
-            yield start + 4, -place, phrase, False
-        place = lower.find(f" {part} ", place + 1)
+            yield start + 4, -part_start, phrase, False
+        part_start = lower.find(f" {part} ", part_start + 1)
 
 
-def _whole(text: str, lower: str, place: int, end: int, label: str) -> bool:
+def _is_whole_word(text: str, lower: str, start: int, end: int, label: str) -> bool:
     """Whether a label found in the text stands there as a word, and a year not inside a longer number."""
-    before, after = lower[place - 1 : place], lower[end : end + 1]
+    before, after = lower[start - 1 : start], lower[end : end + 1]
     if before.isalnum() or after.isalnum():
         return False
     if label.isdigit():
         return before not in (".", "$") and not (after in (".", ",") and lower[end + 1 : end + 2].isdigit())
-    return len(label) > 1 or text[place].isupper()
+    return len(label) > 1 or text[start].isupper()
 
 
 @lru_cache(maxsize=1 << 10)
-def _strangers(kind: frozenset[str], words: frozenset[str]) -> tuple[str, ...]:
+def _strange_words(kind: frozenset[str], words: frozenset[str]) -> tuple[str, ...]:
     """The words of a kind that are none of the table's, nor short for one or another spelling of it."""
-    known = words | ({"gray", "grey"} if words & {"gray", "grey"} else set())
+    known_words = words | ({"gray", "grey"} if words & {"gray", "grey"} else set())
     if kind in (MONTHS, DAYS):
         starts = {word[:3] for word in words & kind}
         return tuple(sorted(word for word in kind if word[:3] not in starts))
-    return tuple(sorted(kind - known))
+    return tuple(sorted(kind - known_words))
 
 
 @lru_cache(maxsize=1 << 15)
-def _strange(phrase: str, words: frozenset[str], familiar: frozenset[str]) -> bool:
+def _is_strange(phrase: str, words: frozenset[str], familiar: frozenset[str]) -> bool:
     """Whether a phrase could be a label and shares no word with any label, nor the beginning of one."""
     parts = _WORD.findall(phrase)
     return bool(parts) and not any(
-        part in _GENERIC or part in words or part in familiar or _GENERAL.fullmatch(part) or _kin(part, words)
+        part in _GENERIC
+        or part in words
+        or part in familiar
+        or _GENERAL.fullmatch(part)
+        or _shares_beginning(part, words)
         for part in parts
     )
 
 
 @lru_cache(maxsize=1 << 12)
-def _kin(part: str, words: frozenset[str]) -> bool:
+def _shares_beginning(part: str, words: frozenset[str]) -> bool:
     return len(part) > 2 and any(word.startswith(part) or (len(word) > 2 and part.startswith(word)) for word in words)
 
 
-def merged(text: str, named: list[Item], found: list[Item]) -> list[Item]:
+def merge_items(text: str, label_items: list[Item], number_items: list[Item]) -> list[Item]:
     """Labels and numbers in the order of the text, without the numbers inside labels and words ("GPT-4")."""
-    kept: list[Item] = []
-    ahead = iter(named)
+    items: list[Item] = []
+    ahead = iter(label_items)
     label = next(ahead, None)
-    for item in found:
+    for item in number_items:
         while label is not None and label.start <= item.start:
-            kept.append(label)
+            items.append(label)
             label = next(ahead, None)
-        end = kept[-1].end if kept else 0
+        end = items[-1].end if items else 0
         if end <= item.start and not (
             item.start > end + 1 and text[item.start - 1] == "-" and text[item.start - 2].isalpha()
         ):
-            kept.append(item)
+            items.append(item)
     if label is not None:
-        kept += [label, *ahead]
-    return kept
+        items += [label, *ahead]
+    return items

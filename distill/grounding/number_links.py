@@ -15,12 +15,12 @@ _LONG: Final = 200
 """No longer stretch of text ties two things together."""
 
 
-def _of_short(otherwise: Result) -> Callable[[Callable[[str], Result]], Callable[[str], Result]]:
-    """Remember what a function says of stretches; what it says of a long one is `otherwise`."""
+def _cache_short(default: Result) -> Callable[[Callable[[str], Result]], Callable[[str], Result]]:
+    """Cache a function of short texts; for a long text return `default`."""
 
     def decorated(function: Callable[[str], Result]) -> Callable[[str], Result]:
-        known = lru_cache(maxsize=1 << 15)(function)
-        return lambda gap: known(gap) if len(gap) <= _LONG else otherwise
+        cached = lru_cache(maxsize=1 << 15)(function)
+        return lambda gap: cached(gap) if len(gap) <= _LONG else default
 
     return decorated
 
@@ -32,16 +32,16 @@ _JOIN_FILLERS: Final = word_set(
 )
 
 
-@_of_short("")
-def joined(gap: str) -> str:
+@_cache_short("")
+def find_joiner(gap: str) -> str:
     """The word or sign by which two labels stand in one row ("A and B", "A + B"); empty when they do not."""
-    found = ""
+    joiner = ""
     for token in TOKEN.findall(gap.lower()):
         if token in _JOINERS:
-            found = token if not found or found == "," else found
+            joiner = token if not joiner or joiner == "," else joiner
         elif token not in _JOIN_FILLERS:
             return ""
-    return found
+    return joiner
 
 
 _REVERSE = re.compile(
@@ -50,8 +50,8 @@ _REVERSE = re.compile(
 )
 
 
-@_of_short(False)
-def follows(gap: str) -> bool:
+@_cache_short(False)
+def label_follows(gap: str) -> bool:
     """Whether the label after this stretch says what the number before it is ("45 in 2015", "45 (Apple)")."""
     match = _REVERSE.fullmatch(gap.lower())
     return match is not None and WORD_CLASS.get(match["word"] or "of") in (None, PLAIN)
@@ -67,16 +67,16 @@ _OF_THESE = re.compile(r"\**[.;:,]? (?:with )?(?:their|the|these) (?:respective 
 
 @lru_cache(maxsize=1 << 12)
 def points_back(gap: str) -> bool:
-    """Whether these words speak on of what was named last ("its value is", "that one is")."""
+    """Whether these words refer to the item named last ("its value is", "that one is")."""
     return _POINTS_BACK.search(gap.lower()) is not None
 
 
-@_of_short(False)
-def of_these(gap: str) -> bool:
+@_cache_short(False)
+def announces_row(gap: str) -> bool:
     """Whether these words announce the values of all labels that were just named ("their heights are")."""
     return _OF_THESE.match(gap.lower()) is not None
 
 
 def points_ahead(gap: str) -> bool:
-    """Whether a number is told in relation to the label after these words ("3.7 points from", "5 more than")."""
+    """Whether a number is relative to the label after these words ("3.7 points from", "5 more than")."""
     return gap[-20:].lower().removesuffix("the ").endswith((" than ", " from ", " over ", " above ", " below "))

@@ -1,7 +1,7 @@
-"""What a rationale states: numbers, and the words that tie each to what stands before it.
+"""The numbers of a rationale, and the words that tie each number to the item before it.
 
-Works on the stretches of text between neighbouring numbers and labels; these repeat so often that each is looked at
-once and remembered. Knows English. Whether a statement is true is `distill.grounding.check`'s question.
+Works on the text between neighbouring numbers and labels; such pieces repeat often, so results are cached. Reads
+English. `distill.grounding.check` decides whether a statement is true.
 """
 
 import re
@@ -10,7 +10,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Final, NamedTuple
 
-from distill.answers.numbers import normalise, quantities
+from distill.answers.numbers import normalise, read_quantities
 
 _SIGNS: Final = tuple(zip("−–—‐‑’∙⋅", "-----'··", strict=True))
 _LATEX: Final = (
@@ -30,7 +30,7 @@ def word_set(listed: str) -> frozenset[str]:
     return frozenset(listed.split())
 
 
-def plain(text: str) -> str:
+def plain_text(text: str) -> str:
     """The text with one kind of dash and apostrophe and simple LaTeX written out."""
     if not text.isascii():
         for sign, usual in _SIGNS:
@@ -71,17 +71,17 @@ class Literal(NamedTuple):
 
 
 @lru_cache(maxsize=1 << 15)
-def literal(text: str) -> Literal:
-    digits = re.match(r"[\d.,'\u00a0\u202f\u2009]*", text)
-    bare = digits[0] if digits else text
-    number = re.sub(r"[^\d.]", "", bare).rstrip(".")
+def read_literal(text: str) -> Literal:
+    match = re.match(r"[\d.,'\u00a0\u202f\u2009]*", text)
+    digits_only = match[0] if match else text
+    number = re.sub(r"[^\d.]", "", digits_only).rstrip(".")
     value = float(number)
     half = 0.5 * 10.0 ** -len(number.partition(".")[2])
     readings = [(value, half)]
     percent = text.endswith(("%", "percent", "per cent", "pct"))
-    if text != bare and not percent:
-        found = quantities(normalise(text))
-        scale = float(found[0].value) / value if found and value else 1.0
+    if text != digits_only and not percent:
+        quantities = read_quantities(normalise(text))
+        scale = float(quantities[0].value) / value if quantities and value else 1.0
         readings.insert(0, (value * scale, half * scale))
     else:
         # A chart's axis may count in thousands or millions.
@@ -92,7 +92,7 @@ def literal(text: str) -> Literal:
         value=readings[0][0],
         readings=tuple(readings),
         percent=percent,
-        integer=text == bare and "." not in number,
+        integer=text == digits_only and "." not in number,
         ranges=_ranges(readings, percent, False),
         hedged_ranges=_ranges(readings, percent, True),
     )
@@ -100,51 +100,51 @@ def literal(text: str) -> Literal:
 
 def _ranges(readings: list[tuple[float, float]], percent: bool, hedged: bool) -> tuple[tuple[float, float], ...]:
     """What numbers as written are rounded from: to whole numbers only where that changes little."""
-    found = []
+    ranges = []
     for value, half in readings:
         low, high = value - half * 1.0001, value + half * 1.0001
         near = value / (1 + ROUNDING_LIMIT), value / (1 - ROUNDING_LIMIT)
         if hedged:
             low, high = min(low, near[0]), max(high, near[1])
         if percent:
-            found.append((low / 100, high / 100))
+            ranges.append((low / 100, high / 100))
         if half >= 0.5 and not hedged:
             low, high = max(low, near[0]), min(high, near[1])
-        found.append((low, high))
-    return tuple(found)
+        ranges.append((low, high))
+    return tuple(ranges)
 
 
 class Item(NamedTuple):
-    """A number or a label where it stands. `label` is empty for numbers; `known` says whether the table has it."""
+    """A number or a label and its place. `label` is empty for numbers; `in_table`: the table has this label."""
 
     start: int
     end: int
     number: Literal | None
     negative: bool = False
     label: str = ""
-    known: bool = True
+    in_table: bool = True
     value: float = 0.0
     """A number with its sign."""
 
 
-def written_numbers(text: str, most: int = sys.maxsize) -> list[tuple[int, int]]:
-    """Where digits stand in a text, with the unit that belongs to them; the first `most`."""
-    return [match.span() for match in islice(_NUMBER.finditer(text), most)]
+def find_numbers(text: str, max_numbers: int = sys.maxsize) -> list[tuple[int, int]]:
+    """Start and end of the first `max_numbers` numbers in a text, with their units."""
+    return [match.span() for match in islice(_NUMBER.finditer(text), max_numbers)]
 
 
-def numbers(text: str, spans: list[tuple[int, int]]) -> list[Item]:
-    """The quantities at these places: no part of a word (H2O, Q3, 3rd), a date, a time or a version."""
+def read_numbers(text: str, spans: list[tuple[int, int]]) -> list[Item]:
+    """The quantities at these spans, without parts of words (H2O, Q3, 3rd), dates, times and versions."""
     items = []
     # At the edges a parenthesis and spaces stand for nothing; with them, each look is at one stretch.
     padded = f"(((({text}  "
     for start, end in spans:
-        for offset, length, number, negative, value in _quantities(padded[start : end + 6]):
+        for offset, length, number, negative, value in _read_stretch(padded[start : end + 6]):
             items.append(Item(start + offset, start + offset + length, number, negative, "", True, value))
     return items
 
 
 @lru_cache(maxsize=1 << 15)
-def _quantities(stretch: str) -> tuple[tuple[int, int, Literal, bool, float], ...]:
+def _read_stretch(stretch: str) -> tuple[tuple[int, int, Literal, bool, float], ...]:
     """(offset, length, number, negative, value) of what is written between four characters and two."""
     before, written, after = stretch[:4], stretch[4:-2], stretch[-2:]
     last, earlier = before[-1], before[-2]
@@ -159,14 +159,16 @@ def _quantities(stretch: str) -> tuple[tuple[int, int, Literal, bool, float], ..
     if "," in digits or "'" in digits or not digits.isascii():
         if not _GROUPED.fullmatch(digits):
             # "8,6": two numbers that stand in a row.
-            row = [(one.start(), len(one[0]), literal(one[0])) for one in _PLAIN_NUMBER.finditer(written)]
+            row = [
+                (match.start(), len(match[0]), read_literal(match[0])) for match in _PLAIN_NUMBER.finditer(written)
+            ]
             return tuple((at, length, number, False, number.value) for at, length, number in row)
     elif digits.count(".") > 1:
         return ()
     # A sign belongs to the number where nothing stands before it that could be subtracted from.
     head = before[: len(before) + offset].rstrip("$€£")
     negative = head.endswith("-") and (head[-2:-1] in "(:=," or (head[-2:-1] == " " and head[-3:-2] in "(:=,"))
-    number = literal("." * -offset + written)
+    number = read_literal("." * -offset + written)
     return ((offset, len(written) - offset, number, negative, -number.value if negative else number.value),)
 
 
@@ -252,30 +254,30 @@ _SHORT, _LONG = 40, 200
 """Stretches of text, in characters."""
 
 
-def lead(gap: str) -> Lead:
-    """How a stretch ties the number after it; what ended before its last sentence says nothing of that number."""
+def read_lead(gap: str) -> Lead:
+    """How a piece of text ties the number after it; only its last sentence counts."""
     if len(gap) > _SHORT:
         gap = gap[max(0, gap.rfind("."), gap.rfind(";"), gap.rfind("\n"), len(gap) - 100) :]
-    return _lead(gap)
+    return _read_lead(gap)
 
 
 @lru_cache(maxsize=1 << 15)
-def _lead(gap: str) -> Lead:
+def _read_lead(gap: str) -> Lead:
     tokens = TOKEN.findall(gap.lower())
     hedged = limited = moved = False
     strangers = 0
     tight = True
     cue = ""
-    place = len(tokens)
-    while place:
-        token = tokens[place - 1]
+    index = len(tokens)
+    while index:
+        token = tokens[index - 1]
         kind = WORD_CLASS.get(token)
         if kind is None:
             strangers += 1
             if strangers > 2 or not token[0].isalpha():
                 break
         elif kind == BLOCK:
-            if token == "by" and tokens[place - 2 : place - 1] not in (["divided"], ["multiplied"]):
+            if token == "by" and tokens[index - 2 : index - 1] not in (["divided"], ["multiplied"]):
                 cue = "difference"  # "higher by 3"
             break
         elif kind == CUE:
@@ -285,43 +287,43 @@ def _lead(gap: str) -> Lead:
         elif kind in (HIGH, LOW):
             if strangers > 1 or moved:
                 break
-            return Lead("", _extreme(tokens, place, kind), cue, hedged, limited)
+            return Lead("", _extreme_of(tokens, index, kind), cue, hedged, limited)
         elif kind == HEDGE:
             hedged = True
         elif kind == LIMIT:
             limited = True
         elif kind == TO:
-            moved = tokens[place : place + 1] != ["be"]
+            moved = tokens[index : index + 1] != ["be"]
         elif kind == MOVE:
-            if not moved and strangers == 0 and place == len(tokens):
+            if not moved and strangers == 0 and index == len(tokens):
                 break  # "rose 15": a change, not a value
             moved = False
         elif kind == REACH:
             moved = False
         tight = tight and token in _TIGHT
-        place -= 1
-    if place or moved:
+        index -= 1
+    if index or moved:
         return Lead("", "", cue, hedged, limited)
     return Lead("tight" if tight else "weak" if strangers else "verbal", "", cue, hedged, limited)
 
 
-def _extreme(tokens: list[str], place: int, kind: int) -> str:
-    """Whether the word at `place` says of the number that it is an extreme: not the second highest, nor a range."""
-    before = [word for word in tokens[: place - 1] if word not in ("the", "(", "a")]
+def _extreme_of(tokens: list[str], index: int, kind: int) -> str:
+    """Whether the word at `index` says of the number that it is an extreme: not the second highest, nor a range."""
+    before = [word for word in tokens[: index - 1] if word not in ("the", "(", "a")]
     if before and before[-1] in _RANKS:
         return ""
     sentence = before[max((at + 1 for at, word in enumerate(before) if word in (".", ";", "\n")), default=0) :]
     if any(WORD_CLASS.get(word) in (HIGH, LOW) for word in sentence):
         return ""
-    direct = tokens[place - 1] not in ("high", "low") or tokens[place:] in ([], ["of"], [":"], ["="], ["is"])
+    direct = tokens[index - 1] not in ("high", "low") or tokens[index:] in ([], ["of"], [":"], ["="], ["is"])
     return ("high" if kind == HIGH else "low") if direct else ""
 
 
 _SENTENCE = re.compile(r"(?:[!?;]|(?<!i\.e)(?<!e\.g)(?<!vs)(?<!fig)(?<!Fig)(?<!approx)\.)(?=\s|$|\*)|\n")
 
 
-def last_break(gap: str) -> int:
-    """Where in this stretch the last sentence or line ends; -1 where none does."""
+def find_last_break(gap: str) -> int:
+    """The end of the last complete sentence or line in this text; -1 if there is none."""
     if len(gap) > _LONG:
         return max((match.end() for match in _SENTENCE.finditer(gap)), default=-1)
     return _last_break(gap)

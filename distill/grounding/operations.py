@@ -1,4 +1,4 @@
-"""One step of arithmetic: which one words announce, what it can give, and whether a number as written is that."""
+"""One step of arithmetic: the step that words announce, its possible results, and whether a written number is one."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -31,12 +31,12 @@ _WORD = re.compile(r"\w+|%")
 _IN_ALL = re.compile(r"\bin all\b")
 _NONE: Final[frozenset[str]] = frozenset()
 ANY: Final = frozenset(["sum", "difference", "mean", "ratio"])
-"""What a result may come from where no word says."""
+"""The steps that are tried if no word announces one."""
 
 
 @lru_cache(maxsize=1 << 14)
-def announced(words: str) -> frozenset[str]:
-    """The steps that words speak of."""
+def announced_steps(words: str) -> frozenset[str]:
+    """The steps that words announce."""
     steps = _NONE.union(*map(_announced_by, _WORD.findall(words)))
     return steps | {"sum"} if " all" in words and _IN_ALL.search(words) else steps
 
@@ -52,10 +52,10 @@ _STEP_FOR = re.compile(
 )
 
 
-def announced_for(before: str) -> frozenset[str]:
+def steps_for_label(before: str) -> frozenset[str]:
     """The step whose result is said of the label after these words ("the average for", "the share of")."""
     match = _STEP_FOR.search(before)
-    return announced(match[0]) if match else frozenset()
+    return announced_steps(match[0]) if match else frozenset()
 
 
 COMPARED: Final = {"<": lt, ">": gt, "≤": le, "≥": ge}
@@ -69,14 +69,14 @@ _COMPARATIVE = re.compile(
 _WORD_FOLLOWS: Final = (" ", "-", "%", "x", "×")
 
 
-def holds(sign: str, one: Item, other: Item) -> bool:
+def comparison_holds(sign: str, left: Item, right: Item) -> bool:
     """Whether a written comparison of two numbers is true; anything else is none."""
     compare = COMPARED.get(sign)
-    return compare is None or one.number is None or compare(one.value, other.value)
+    return compare is None or left.number is None or compare(left.value, right.value)
 
 
 @lru_cache(maxsize=1 << 14)
-def comparison(tail: str) -> str:
+def read_comparison(tail: str) -> str:
     """What a number is by the words after it: a difference ("5 more"), a ratio ("2 times"), or neither."""
     match = _COMPARATIVE.match(tail) if tail[:1] in _WORD_FOLLOWS else None
     return "" if match is None else match.lastgroup or ""
@@ -85,15 +85,15 @@ def comparison(tail: str) -> str:
 _MOST_PAIRED: Final = 40
 
 
-def results(steps: Iterable[str], operands: Sequence[float], counts: Iterable[int] = ()) -> Iterator[float]:
-    """What each of the steps gives on these operands; a difference or a ratio on any two of them.
+def step_results(steps: Iterable[str], operands: Sequence[float], counts: Iterable[int] = ()) -> Iterator[float]:
+    """The results of each step on these operands; a difference or a ratio of any two of them.
 
     Of many operands no pairs are made: there would be one for almost every number.
     """
     if len(operands) > _MOST_PAIRED:
         total = sum(operands)
         steps = [step for step in steps if step not in ("product", "change", "ratio")]
-        yield from (one / total for one in operands if total)
+        yield from (first / total for first in operands if total)
     for step in steps:
         if step == "sum":
             yield sum(operands)
@@ -105,20 +105,20 @@ def results(steps: Iterable[str], operands: Sequence[float], counts: Iterable[in
             yield from (operands[-1] / count for count in counts if count)
         elif step == "difference":
             if len(operands) <= 3:
-                yield from (abs(one - other) for one, other in combinations(operands, 2))
+                yield from (abs(first - second) for first, second in combinations(operands, 2))
             yield max(operands) - min(operands)
         elif step == "product":
-            yield from (one * other for one, other in combinations(operands, 2))
+            yield from (first * second for first, second in combinations(operands, 2))
             yield from (operands[-1] * factor for factor in (2, 3, 4, 0.5))
         elif step == "ratio":
             total = sum(operands)
-            for one in operands:
-                yield from (one / other for other in (*operands, total) if other)
+            for first in operands:
+                yield from (first / second for second in (*operands, total) if second)
         elif step == "change":
-            yield from ((one - other) / other for one in operands for other in operands if other)
+            yield from ((first - second) / second for first in operands for second in operands if second)
 
 
-def close(item: Item, value: float, tolerance: float, hedged: bool) -> bool:
+def is_close(item: Item, value: float, tolerance: float, hedged: bool) -> bool:
     """Whether a number as written can stand for a value: its rounding, its scale, its percent sign."""
     number = item.number
     assert number is not None
@@ -144,11 +144,11 @@ def _near(stated: float, value: float, half: float, slack: float, hedged: bool) 
     return distance <= half * 1.0001 and (half < 0.5 or hedged or distance <= ROUNDING_LIMIT * abs(value))
 
 
-def any_close(item: Item, values: Iterable[float], tolerance: float, hedged: bool) -> bool:
+def is_any_close(item: Item, values: Iterable[float], tolerance: float, hedged: bool) -> bool:
     number = item.number
     assert number is not None
     if tolerance or item.value < 1:
-        return any(close(item, value, tolerance, hedged) for value in values)
+        return any(is_close(item, value, tolerance, hedged) for value in values)
     # The usual case, the same without a call for each value.
     ranges = number.hedged_ranges if hedged else number.ranges
     if len(ranges) == 1:

@@ -1,4 +1,4 @@
-"""One quantity said in two units ("4 km are 4000 m", "3 min 42 s equals 222 seconds"): whether both are the same."""
+"""One quantity in two units ("4 km are 4000 m", "3 min 42 s equals 222 seconds"): whether both are equal."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -38,8 +38,8 @@ _DOZEN: Final = re.compile(r"\bN dozen (?:[a-z]+ )?(?:is|are|=|equals?|makes?) ?
 _READ: Final = re.compile(rf"N ?({_UNIT})(?![a-z(/^])")
 
 
-def quantity_claims(sentence: str, numbers: Sequence[Number], offset: int) -> Iterator[ArithmeticClaim]:
-    """Quantities of a sentence that are said twice; its first number is that at `offset`."""
+def find_unit_claims(sentence: str, numbers: Sequence[Number], offset: int) -> Iterator[ArithmeticClaim]:
+    """Quantities that a sentence states in two units; its first number has the index `offset`."""
     for match in _SAME.finditer(sentence):
         units = [_UNITS[unit] for unit in _READ.findall(match[0])]
         first = offset + sentence.count(MARK, 0, match.start())
@@ -54,6 +54,6 @@ def quantity_claims(sentence: str, numbers: Sequence[Number], offset: int) -> It
     if " dozen " in sentence:
         for match in _DOZEN.finditer(sentence):
             first = offset + sentence.count(MARK, 0, match.start())
-            one, other = numbers[first : first + 2]
-            right = other.value == 12 * one.value
-            yield ArithmeticClaim(first, first + 1, right, 12 * one.value, ("dozen", one.value))
+            dozens, pieces = numbers[first : first + 2]
+            right = pieces.value == 12 * dozens.value
+            yield ArithmeticClaim(first, first + 1, right, 12 * dozens.value, ("dozen", dozens.value))

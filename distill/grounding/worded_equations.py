@@ -1,7 +1,7 @@
-"""Arithmetic in words: sentences of a canonical text that say what sums, differences, shares and the like come to.
+"""Arithmetic in words: sentences of a canonical text that state a sum, a difference, a share and the like.
 
 Each pattern has the words by which it is found, the pattern, in which N is a number, and what its numbers must
-satisfy. Knows English. What is said of things, with no word for what is done with their numbers, is not read.
+satisfy. Knows English. A sentence without a word for the operation is not read.
 """
 
 # ruff: noqa: E501
@@ -38,7 +38,7 @@ class Pattern(NamedTuple):
     """Words of which a sentence must hold one."""
     pattern: re.Pattern[str]
     comes_to: Callable[[Values], float]
-    """What should be said of the other numbers."""
+    """Computes the correct result from the other numbers."""
     stated: int = -1
     """Which number is the result."""
     percents: bool = False
@@ -60,7 +60,7 @@ def _product(v: Values) -> float:
     return result
 
 
-def _p(
+def _pattern(
     clues: str, pattern: str, comes_to: Callable[[Values], float], stated: int = -1, percents: bool = False
 ) -> Pattern:
     return Pattern(clues, re.compile(pattern), comes_to, stated, percents)
@@ -68,73 +68,73 @@ def _p(
 
 _CHANGE: Final = rf"\bfrom -?N{_GAP} to -?N{_GAP},? ?(?:ie,? |means |which is |that is |that's |so |for )?(?:an? |the )?(?:[a-z]+ )?"
 PATTERNS: Final = (
-    _p("sum total", rf"\b(?:sum|total) of {_LIST}{_EQ}N", sum),
-    _p("product", rf"\bproduct of {_LIST}{_EQ}N", _product),
-    _p("difference", rf"\bdifference (?:of|between|from) N (?:and|to) N{_EQ}N", _change),
-    _p("average mean", rf"\b(?:average|mean) of {_LIST}{_EQ}N", mean),
-    _p("median", rf"\bmedian of {_LIST}{_EQ}N", median),
-    _p("sum", rf"\bN is the (?:sum|total) of {_LIST}(?! ?[-+*/^])", sum, 0),
-    _p("product", rf"\bN is the product of {_LIST}(?! ?[-+*/^])", _product, 0),
-    _p("difference", r"\bN is the difference (?:of|between) N and N", _change, 0),
-    _p("average mean", rf"\bN is the (?:average|mean) of {_LIST}(?! ?[-+*/^])", mean, 0),
-    _p("adding add add:", rf"\b(?:adding|add) (?:up )?{_LIST}{_EQ}N", sum),
-    _p("adding add", rf"\b(?:adding|add) N(?: [a-z]+)? (?:to|onto) N(?: [a-z]+)?{_EQ}N", sum),
-    _p("add sum make total", rf"\b{_LIST}(?: together)? (?:add up to|sum(?: up)? to|make up|total) N", sum),
-    _p("together altogether combined", rf"\b(?:together|altogether|combined)\b[^N.!?;]{{0,40}}{_LIST}{_GAP}(?:cost|costs|make up|make|are|is"
+    _pattern("sum total", rf"\b(?:sum|total) of {_LIST}{_EQ}N", sum),
+    _pattern("product", rf"\bproduct of {_LIST}{_EQ}N", _product),
+    _pattern("difference", rf"\bdifference (?:of|between|from) N (?:and|to) N{_EQ}N", _change),
+    _pattern("average mean", rf"\b(?:average|mean) of {_LIST}{_EQ}N", mean),
+    _pattern("median", rf"\bmedian of {_LIST}{_EQ}N", median),
+    _pattern("sum", rf"\bN is the (?:sum|total) of {_LIST}(?! ?[-+*/^])", sum, 0),
+    _pattern("product", rf"\bN is the product of {_LIST}(?! ?[-+*/^])", _product, 0),
+    _pattern("difference", r"\bN is the difference (?:of|between) N and N", _change, 0),
+    _pattern("average mean", rf"\bN is the (?:average|mean) of {_LIST}(?! ?[-+*/^])", mean, 0),
+    _pattern("adding add add:", rf"\b(?:adding|add) (?:up )?{_LIST}{_EQ}N", sum),
+    _pattern("adding add", rf"\b(?:adding|add) N(?: [a-z]+)? (?:to|onto) N(?: [a-z]+)?{_EQ}N", sum),
+    _pattern("add sum make total", rf"\b{_LIST}(?: together)? (?:add up to|sum(?: up)? to|make up|total) N", sum),
+    _pattern("together altogether combined", rf"\b(?:together|altogether|combined)\b[^N.!?;]{{0,40}}{_LIST}{_GAP}(?:cost|costs|make up|make|are|is"
        r"|weigh|come to|total|have|hold|give) (?:about )?N", sum),
-    _p("together altogether all overall total", rf"\b{_LIST}[^N.!?;,]{{0,30}}, (?:so |or |making |which makes |that makes |that's )?"
+    _pattern("together altogether all overall total", rf"\b{_LIST}[^N.!?;,]{{0,30}}, (?:so |or |making |which makes |that makes |that's )?"
        r"(?:a total of )?N (?:[a-z]+ )?(?:altogether|in all|in total|overall|together)", sum),
-    _p("together summed added", rf"\b{_LIST}[^N.!?]{{0,30}}\b(?:together|summed up|added up|added|summed)\b,? "
+    _pattern("together summed added", rf"\b{_LIST}[^N.!?]{{0,30}}\b(?:together|summed up|added up|added|summed)\b,? "
        r"(?:that is |that's |that makes |this gives |this makes |they make |makes? |gives? |you end up with |we get |we have |=)N", sum),
-    _p("total numbers totals counts", rf"\bwith {_LIST}[^N.!?;]{{0,40}}(?:numbers|totals|counts|there (?:is|are) a total of|there are in total"
+    _pattern("total numbers totals counts", rf"\bwith {_LIST}[^N.!?;]{{0,40}}(?:numbers|totals|counts|there (?:is|are) a total of|there are in total"
        r"|the total is|the sum is) N", sum),
-    _p("count counted see", r"\b(?:count|counted|see) (?:the )?N ([a-z]+)[^N.!?;]{0,25} and (?:the )?N[^N.!?;]{0,25}, "
+    _pattern("count counted see", r"\b(?:count|counted|see) (?:the )?N ([a-z]+)[^N.!?;]{0,25} and (?:the )?N[^N.!?;]{0,25}, "
        r"(?:hence|so|thus|therefore|that makes|making) N \1", sum),
-    _p("subtracting subtract deducting removing deduct", rf"\b(?:subtract(?:ing)?|deduct(?:ing)?|remov(?:e|ing)) N{_GAP} from N{_GAP}{_EQ}N",
+    _pattern("subtracting subtract deducting removing deduct", rf"\b(?:subtract(?:ing)?|deduct(?:ing)?|remov(?:e|ing)) N{_GAP} from N{_GAP}{_EQ}N",
        lambda v: v[1] - v[0]),
-    _p("away", rf"\btak(?:e|ing) N(?: [a-z]+)? away from N{_GAP}(?:{_EQ}|, )N", lambda v: v[1] - v[0]),
-    _p("drop remove subtract", r"\btake N,? (?:and )?(?:drop|remove|subtract) N[^N.!?;]{0,20}N", lambda v: v[0] - v[1]),
-    _p("to", rf"\bto (?:get|go|come) from N{_GAP} to N{_GAP}(?:needs?|takes?)(?: another)? N(?! ?%)", _change),
-    _p("pass elapse passed", r"\bfrom N to N, N (?:[a-z]+ )(?:pass|elapse|passed|go by|have passed)", _change),
-    _p("after later", rf"\bN years after N{_GAP}(?:is|brings us to|gives|comes|was|makes) N", lambda v: v[1] + v[0]),
-    _p("before earlier", rf"\bN years before N{_GAP}(?:is|brings us to|gives|was|makes) N", lambda v: v[1] - v[0]),
-    _p(f"{_UP}|{_DOWN}".replace("|", " "), _CHANGE + rf"(?:{_UP}|{_DOWN}) (?:of|by) (?:about )?N(?! (?:times|percentage))",
+    _pattern("away", rf"\btak(?:e|ing) N(?: [a-z]+)? away from N{_GAP}(?:{_EQ}|, )N", lambda v: v[1] - v[0]),
+    _pattern("drop remove subtract", r"\btake N,? (?:and )?(?:drop|remove|subtract) N[^N.!?;]{0,20}N", lambda v: v[0] - v[1]),
+    _pattern("to", rf"\bto (?:get|go|come) from N{_GAP} to N{_GAP}(?:needs?|takes?)(?: another)? N(?! ?%)", _change),
+    _pattern("pass elapse passed", r"\bfrom N to N, N (?:[a-z]+ )(?:pass|elapse|passed|go by|have passed)", _change),
+    _pattern("after later", rf"\bN years after N{_GAP}(?:is|brings us to|gives|comes|was|makes) N", lambda v: v[1] + v[0]),
+    _pattern("before earlier", rf"\bN years before N{_GAP}(?:is|brings us to|gives|was|makes) N", lambda v: v[1] - v[0]),
+    _pattern(f"{_UP}|{_DOWN}".replace("|", " "), _CHANGE + rf"(?:{_UP}|{_DOWN}) (?:of|by) (?:about )?N(?! (?:times|percentage))",
        _change),
-    _p(f"{_UP}|{_DOWN}".replace("|", " "), rf"\bfrom -?N{_GAP} to -?N{_GAP},? ?(?:ie,? )?(?:an? )?N (?:{_UP}|{_DOWN})\b", _change),
-    _p("exceeds exceed", r"\bN[^N.!?;]{0,30}exceeds?[^N.!?;]{0,40}N[^N.!?;]{0,15} by N", lambda v: v[0] - v[1]),
-    _p(_MORE.replace("|", " "), rf"\bN is N(?: [a-z]+)? (?:{_MORE}) than N(?! ?[-+*/^])", lambda v: v[1] + v[0], 0),
-    _p(_LESS.replace("|", " "), rf"\bN is N(?: [a-z]+)? (?:{_LESS}) than N(?! ?[-+*/^])", lambda v: v[1] - v[0], 0),
-    _p("times", r"\bN is N times (?:as (?:much|many|large|high|big|long) as )?N(?! ?[-+*/^])", _product, 0),
-    _p("more", rf"\bN more than N{_EQ}N", sum),
-    _p("less fewer", rf"\bN (?:less|fewer) than N{_EQ}N", lambda v: v[1] - v[0]),
-    _p("gave lost sold spent used ate away", rf"\b(?:had|has|have|starts with|started with) N{_WIDE}(?:gave(?: away)?|gives(?: away)?|lost|loses|sold"
+    _pattern(f"{_UP}|{_DOWN}".replace("|", " "), rf"\bfrom -?N{_GAP} to -?N{_GAP},? ?(?:ie,? )?(?:an? )?N (?:{_UP}|{_DOWN})\b", _change),
+    _pattern("exceeds exceed", r"\bN[^N.!?;]{0,30}exceeds?[^N.!?;]{0,40}N[^N.!?;]{0,15} by N", lambda v: v[0] - v[1]),
+    _pattern(_MORE.replace("|", " "), rf"\bN is N(?: [a-z]+)? (?:{_MORE}) than N(?! ?[-+*/^])", lambda v: v[1] + v[0], 0),
+    _pattern(_LESS.replace("|", " "), rf"\bN is N(?: [a-z]+)? (?:{_LESS}) than N(?! ?[-+*/^])", lambda v: v[1] - v[0], 0),
+    _pattern("times", r"\bN is N times (?:as (?:much|many|large|high|big|long) as )?N(?! ?[-+*/^])", _product, 0),
+    _pattern("more", rf"\bN more than N{_EQ}N", sum),
+    _pattern("less fewer", rf"\bN (?:less|fewer) than N{_EQ}N", lambda v: v[1] - v[0]),
+    _pattern("gave lost sold spent used ate away", rf"\b(?:had|has|have|starts with|started with) N{_WIDE}(?:gave(?: away)?|gives(?: away)?|lost|loses|sold"
        rf"|sells|spent|spends|used|uses|ate|eats) N{_WIDE}(?:leaves?|left with|remain|remains|has|have|keeps) N(?! more)",
        lambda v: v[0] - v[1]),
-    _p("more", rf"\b(?:had|has|have|starts? with|started with) N{_WIDE}(?:getting|gets|got|buying|buys|bought|receiving|receives|received"
+    _pattern("more", rf"\b(?:had|has|have|starts? with|started with) N{_WIDE}(?:getting|gets|got|buying|buys|bought|receiving|receives|received"
        r"|finding|finds|found|winning|wins|won|adding|adds|added) N more[^N!?\n]{0,40}?(?:owns?|has|have|holds|had|makes) N", sum),
-    _p("other rest remaining others", r"\bout of N[^N!?\n]{0,30}N[^N!?\n]{0,30}the (?:other|remaining|rest|others)(?: of)?[^N!?\n]{0,12}N",
+    _pattern("other rest remaining others", r"\bout of N[^N!?\n]{0,30}N[^N!?\n]{0,30}the (?:other|remaining|rest|others)(?: of)?[^N!?\n]{0,12}N",
        lambda v: v[0] - v[1]),
-    _p("note bill", rf"\bN (?:note|bill)\b{_GAP}N{_GAP}(?:leaves|change|gives){_GAP}N", lambda v: v[0] - v[1]),
-    _p("each", r"\bN [a-z]+ (?:at|for) N each[^N.!?;]{0,20}(?:costs?|come to|comes to|make|total|is|are) N", _product),
-    _p("per", r"\bper [a-z]+ N(?: [a-z]+)?, N [a-z]+ ?(?:=|→|->|≈|:) ?N", _product),
-    _p("every each", r"\b(?:every|each) [a-z]+ (?:has|holds|contains|needs) N ([a-z]+)[^N.!?;]{0,25} N [a-z]+[:,;] "
+    _pattern("note bill", rf"\bN (?:note|bill)\b{_GAP}N{_GAP}(?:leaves|change|gives){_GAP}N", lambda v: v[0] - v[1]),
+    _pattern("each", r"\bN [a-z]+ (?:at|for) N each[^N.!?;]{0,20}(?:costs?|come to|comes to|make|total|is|are) N", _product),
+    _pattern("per", r"\bper [a-z]+ N(?: [a-z]+)?, N [a-z]+ ?(?:=|→|->|≈|:) ?N", _product),
+    _pattern("every each", r"\b(?:every|each) [a-z]+ (?:has|holds|contains|needs) N ([a-z]+)[^N.!?;]{0,25} N [a-z]+[:,;] "
        r"(?:that's|that is|that makes|so|makes|making) N \1", _product),
-    _p("hours h", r"\bN (?:km/h|mph|m/s|kph)[^N.!?;]{0,15}N (?:hours?|h|seconds?|s)\b[^N.!?;]{0,20}(?:cover|covers|is|are|gives?|makes?|=) N",
+    _pattern("hours h", r"\bN (?:km/h|mph|m/s|kph)[^N.!?;]{0,15}N (?:hours?|h|seconds?|s)\b[^N.!?;]{0,20}(?:cover|covers|is|are|gives?|makes?|=) N",
        _product),
-    _p("diameter", r"\bradius (?:is|of|=) N[^N.!?;]{0,20}diameter (?:is|of|=) N(?! ?[-+*/^(])", lambda v: 2 * v[0]),
-    _p("radius", r"\bdiameter (?:is|of|=) N[^N.!?;]{0,20}radius (?:is|of|=) N(?! ?[-+*/^(])", lambda v: v[0] / 2),
-    _p("shared divided split distributed", r"\bN(?: [a-z]+)? (?:are |is )?(?:shared|divided|split|distributed)(?: equally| evenly)? (?:among|between|by) "
+    _pattern("diameter", r"\bradius (?:is|of|=) N[^N.!?;]{0,20}diameter (?:is|of|=) N(?! ?[-+*/^(])", lambda v: 2 * v[0]),
+    _pattern("radius", r"\bdiameter (?:is|of|=) N[^N.!?;]{0,20}radius (?:is|of|=) N(?! ?[-+*/^(])", lambda v: v[0] / 2),
+    _pattern("shared divided split distributed", r"\bN(?: [a-z]+)? (?:are |is )?(?:shared|divided|split|distributed)(?: equally| evenly)? (?:among|between|by) "
        r"N[^N.!?;]{0,30}\beach(?: one| person| of them)? (?:gets|receives|has|takes) N", lambda v: v[0] / v[1]),
-    _p("multiplying multiply", rf"\bmultiply(?:ing)? N(?: [a-z]+)? (?:by|and|with|times) N(?: [a-z]+)?{_EQ}N", _product),
-    _p("dividing divide", rf"\bdivid(?:e|ing) N(?: [a-z]+)? by N(?: [a-z]+)?{_EQ}N(?! [a-z ]{{0,6}}remainder)", lambda v: v[0] / v[1]),
-    _p("remainder", r"\bN dividedby N is N,? (?:with )?(?:a )?(?:remainder|rest)(?: of)? N", lambda v: v[0] - v[1] * v[2]),
-    _p("remainder", r"\bN divided by N is N,? (?:with )?(?:a )?(?:remainder|rest)(?: of)? N", lambda v: v[0] - v[1] * v[2]),
-    _p("off discount", r"\bN off,? (?:the|a|an) N [a-z ]{0,30}(?:costs?|is|sells for|comes to) N", lambda v: v[1] * (1 - v[0] / 100),
+    _pattern("multiplying multiply", rf"\bmultiply(?:ing)? N(?: [a-z]+)? (?:by|and|with|times) N(?: [a-z]+)?{_EQ}N", _product),
+    _pattern("dividing divide", rf"\bdivid(?:e|ing) N(?: [a-z]+)? by N(?: [a-z]+)?{_EQ}N(?! [a-z ]{{0,6}}remainder)", lambda v: v[0] / v[1]),
+    _pattern("remainder", r"\bN dividedby N is N,? (?:with )?(?:a )?(?:remainder|rest)(?: of)? N", lambda v: v[0] - v[1] * v[2]),
+    _pattern("remainder", r"\bN divided by N is N,? (?:with )?(?:a )?(?:remainder|rest)(?: of)? N", lambda v: v[0] - v[1] * v[2]),
+    _pattern("off discount", r"\bN off,? (?:the|a|an) N [a-z ]{0,30}(?:costs?|is|sells for|comes to) N", lambda v: v[1] * (1 - v[0] / 100),
        percents=True),
-    _p("adding add tax tip", r"\badd(?:ing)? (?:a )?N (?:[a-z]+ )?(?:tax|tip|interest|vat|fee) to N(?: [a-z]+)? (?:gives|makes|is|yields|equals) N",
+    _pattern("adding add tax tip", r"\badd(?:ing)? (?:a )?N (?:[a-z]+ )?(?:tax|tip|interest|vat|fee) to N(?: [a-z]+)? (?:gives|makes|is|yields|equals) N",
        lambda v: v[1] * (1 + v[0] / 100), percents=True),
-    _p("celsius", r"\bN celsius[ ,]*(?:is|are|=|corresponds to|equals|same)[ a-z]{0,10}N fahrenheit", lambda v: 32 + 1.8 * v[0]),
-    _p("fahrenheit", r"\bN fahrenheit[ ,]*(?:is|are|=|corresponds to|equals|same)[ a-z]{0,10}N celsius", lambda v: (v[0] - 32) / 1.8),
+    _pattern("celsius", r"\bN celsius[ ,]*(?:is|are|=|corresponds to|equals|same)[ a-z]{0,10}N fahrenheit", lambda v: 32 + 1.8 * v[0]),
+    _pattern("fahrenheit", r"\bN fahrenheit[ ,]*(?:is|are|=|corresponds to|equals|same)[ a-z]{0,10}N celsius", lambda v: (v[0] - 32) / 1.8),
 )  # fmt: skip
 _COMPARED: Final = (
     (re.compile(rf"(?<![-+*/^=(] )(?<![-+*/^=(\w])N (?:is|are) (?:{_MORE}) than N(?! ?[-+*/^:]|[a-z])"), True),
@@ -173,16 +173,16 @@ _CLUES: Final[Mapping[str, tuple[int, ...]]] = {
 _WORD: Final = re.compile(r"[a-z]+")
 
 
-def worded_claims(sentence: str, numbers: Sequence[Number], offset: int) -> Iterator[ArithmeticClaim]:
-    """What a sentence says in words that arithmetic gives; its first number is that at `offset`."""
+def find_worded_claims(sentence: str, numbers: Sequence[Number], offset: int) -> Iterator[ArithmeticClaim]:
+    """The claims of a sentence in words; its first number has the index `offset`."""
     if _OVERRULED.search(sentence):
         return
     words = set(_WORD.findall(sentence))
-    for place in sorted({place for clue in words & _CLUES.keys() for place in _CLUES[clue]}):
-        one = PATTERNS[place]
-        for match in one.pattern.finditer(sentence):
-            own, first = _own(match, sentence, numbers, offset)
-            claim = _judged(one, match, own, first)
+    for index in sorted({index for clue in words & _CLUES.keys() for index in _CLUES[clue]}):
+        pattern = PATTERNS[index]
+        for match in pattern.pattern.finditer(sentence):
+            stated_numbers, first = _numbers_of_match(match, sentence, numbers, offset)
+            claim = _judge_match(pattern, match, stated_numbers, first)
             if claim is not None:
                 yield claim
     yield from _comparisons(sentence, numbers, offset)
@@ -192,46 +192,48 @@ def worded_claims(sentence: str, numbers: Sequence[Number], offset: int) -> Iter
         yield from _colons(sentence, numbers, offset)
 
 
-def _own(match: re.Match[str], sentence: str, numbers: Sequence[Number], offset: int) -> tuple[list[Number], int]:
+def _numbers_of_match(
+    match: re.Match[str], sentence: str, numbers: Sequence[Number], offset: int
+) -> tuple[list[Number], int]:
     first = offset + sentence.count(MARK, 0, match.start())
     return list(numbers[first : first + match[0].count(MARK)]), first
 
 
-def _signed(match: re.Match[str], own: list[Number]) -> Values:
+def _signed_values(match: re.Match[str], numbers: list[Number]) -> Values:
     """The numbers with the minus signs that stand directly before them ("from -9 to 3")."""
-    text, found, place = match[0], [], -1
-    for number in own:
-        place = text.index(MARK, place + 1)
-        minus = place > 0 and text[place - 1] == "-" and text[place - 2 : place - 1] in ("", " ", "(")
-        found.append(-number.value if minus else number.value)
-    return found
+    text, values, position = match[0], [], -1
+    for number in numbers:
+        position = text.index(MARK, position + 1)
+        minus = position > 0 and text[position - 1] == "-" and text[position - 2 : position - 1] in ("", " ", "(")
+        values.append(-number.value if minus else number.value)
+    return values
 
 
-def _judged(one: Pattern, match: re.Match[str], own: list[Number], first: int) -> ArithmeticClaim | None:
-    said = own[one.stated]
-    values = _signed(match, own)
-    stated = values.pop(one.stated)
-    others = [number for number in own if number is not said]
-    comes_to = one.comes_to
-    shares = [number.percent for number in others]
-    if one.comes_to is _change and said.percent and not all(shares):
+def _judge_match(pattern: Pattern, match: re.Match[str], numbers: list[Number], first: int) -> ArithmeticClaim | None:
+    result = numbers[pattern.stated]
+    values = _signed_values(match, numbers)
+    stated = values.pop(pattern.stated)
+    operands = [number for number in numbers if number is not result]
+    comes_to = pattern.comes_to
+    shares = [number.percent for number in operands]
+    if pattern.comes_to is _change and result.percent and not all(shares):
         comes_to = _percent_change
-    elif one.comes_to is sum and shares[0] and not any(shares[1:]):
+    elif pattern.comes_to is sum and shares[0] and not any(shares[1:]):
         return None  # "adding 10% tax to 100": said in another pattern
-    elif one.comes_to is not _change and any(shares) != said.percent and not (one.percents and any(shares)):
+    elif pattern.comes_to is not _change and any(shares) != result.percent and not (pattern.percents and any(shares)):
         return None
     try:
         expected = comes_to(values)
     except ZeroDivisionError:
         return None
     hedged = re.search(r"\b(?:about|roughly|approximately|around|nearly|almost)\b|≈", match[0][-40:]) is not None
-    right = stands_for(stated, said.unit, expected, hedged)
+    right = stands_for(stated, result.unit, expected, hedged)
     if comes_to is _percent_change and not right:
         # A change of percentages may be told in points, and a fall by what is left.
-        right = stands_for(stated, said.unit, _change(values), hedged) and any(shares)
-    if not right and (_NAMES.search(match[0]) or ("year" not in match[0] and any(map(is_year, others)))):
+        right = stands_for(stated, result.unit, _change(values), hedged) and any(shares)
+    if not right and (_NAMES.search(match[0]) or ("year" not in match[0] and any(map(is_year, operands)))):
         return None  # "2017 exceeds 2014 by 40" speaks of bars
-    return ArithmeticClaim(first, first + len(own) - 1, right, expected, (one.pattern.pattern, *values))
+    return ArithmeticClaim(first, first + len(numbers) - 1, right, expected, (pattern.pattern.pattern, *values))
 
 
 def is_year(number: Number) -> bool:
@@ -247,43 +249,45 @@ def _comparisons(sentence: str, numbers: Sequence[Number], offset: int) -> Itera
             if _LABELLED.search(sentence, max(0, match.start() - 12), match.start()):
                 continue
             first = offset + sentence.count(MARK, 0, match.start())
-            one, other = numbers[first], numbers[first + 1]
-            if is_year(one) or is_year(other):
+            left, right = numbers[first], numbers[first + 1]
+            if is_year(left) or is_year(right):
                 continue
-            right = one.value > other.value if more else one.value < other.value
-            yield ArithmeticClaim(first, first + 1, right, None, (more, one.value, other.value))
+            holds = left.value > right.value if more else left.value < right.value
+            yield ArithmeticClaim(first, first + 1, holds, None, (more, left.value, right.value))
 
 
 def _solutions(sentence: str, numbers: Sequence[Number], offset: int) -> Iterator[ArithmeticClaim]:
-    """An equation of one unknown with the value that it is said to have."""
+    """An equation with one unknown and its stated value."""
     for match in _EQUATION.finditer(sentence):
-        own, first = _own(match, sentence, numbers, offset)
-        values = [number.value for number in own]
+        unknown_numbers, first = _numbers_of_match(match, sentence, numbers, offset)
+        values = [number.value for number in unknown_numbers]
         factor = values.pop(0) if match[1] else 1.0
         shift = values.pop(0) * (-1 if match[3] == "-" else 1) if match[3] else 0.0
-        total, said = values
+        total, solution = values
         if factor:
             expected = (total - shift) / factor
-            right = stands_for(-said if match[4] else said, own[-1].unit, expected, False)
-            yield ArithmeticClaim(first, first + len(own) - 1, right, expected, ("solution", factor, shift, total))
+            right = stands_for(-solution if match[4] else solution, unknown_numbers[-1].unit, expected, False)
+            yield ArithmeticClaim(
+                first, first + len(unknown_numbers) - 1, right, expected, ("solution", factor, shift, total)
+            )
 
 
 def _colons(sentence: str, numbers: Sequence[Number], offset: int) -> Iterator[ArithmeticClaim]:
     """Ratios that are simplified, and times of the day."""
     for match in _RATIO.finditer(sentence):
-        own, first = _own(match, sentence, numbers, offset)
-        a, b, c, d = (number.value for number in own)
+        clock_numbers, first = _numbers_of_match(match, sentence, numbers, offset)
+        a, b, c, d = (number.value for number in clock_numbers)
         if "ratio" in sentence or "simplif" in match[0] or "reduce" in match[0]:
             yield ArithmeticClaim(first, first + 3, a * d == b * c, None, ("ratio", a, b))
     for match in _CLOCK.finditer(sentence):
-        own, first = _own(match, sentence, numbers, offset)
-        a, b, c, d, said = (number.value for number in own)
+        clock_numbers, first = _numbers_of_match(match, sentence, numbers, offset)
+        a, b, c, d, duration = (number.value for number in clock_numbers)
         minutes = (c * 60 + d - a * 60 - b) % 720
-        stated = said * (60 if match[1].startswith("h") else 1)
+        stated = duration * (60 if match[1].startswith("h") else 1)
         yield ArithmeticClaim(first, first + 4, stated % 720 == minutes, minutes, ("clock", a, b, c, d))
     for match in _ARRIVAL.finditer(sentence):
-        own, first = _own(match, sentence, numbers, offset)
-        a, b, takes, c, d = (number.value for number in own)
+        clock_numbers, first = _numbers_of_match(match, sentence, numbers, offset)
+        a, b, takes, c, d = (number.value for number in clock_numbers)
         minutes = takes * (60 if match[1].startswith("h") else 1)
         yield ArithmeticClaim(
             first, first + 4, (a * 60 + b + minutes - c * 60 - d) % 720 == 0, None, ("arrival", a, b, takes)

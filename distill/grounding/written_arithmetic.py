@@ -32,27 +32,27 @@ _FILLERS: Final = word_set(
 
 
 @lru_cache(maxsize=1 << 15)
-def operator(gap: str) -> str:
+def read_operator(gap: str) -> str:
     """The operator between two numbers with the parentheses around it, "=" for a result; empty when there is none."""
     gap = gap.lower()
     if not _OPERATIVE.search(gap):
         return ""
-    found = ""
-    signs = words = 0
+    joined = ""
+    count = words = 0
     result = comma = False
     tokens = _TOKEN.findall(_NOTE.sub(" ", gap))
-    for place, token in enumerate(tokens):
+    for index, token in enumerate(tokens):
         if token in "()[]":
-            found += "(" if token in "([" else ")"
+            joined += "(" if token in "([" else ")"
         elif token in _SIGNS and not (token == "x" and len(tokens) > 3):
-            found += _SIGNS[token]
-            signs += 1
+            joined += _SIGNS[token]
+            count += 1
         elif token in _EQUALS:
-            if not found.endswith("="):
-                found += "="
-                signs += 1
+            if not joined.endswith("="):
+                joined += "="
+                count += 1
         elif token == "\n":
-            if tokens[place + 1 : place + 2] != ["="]:
+            if tokens[index + 1 : index + 2] != ["="]:
                 return ""
         elif token in _RESULTS:
             result = True
@@ -66,11 +66,11 @@ def operator(gap: str) -> str:
             return ""
     if ">" in tokens and "-" not in tokens and "=" not in tokens:
         return ""  # a comparison, unless it is the head of an arrow
-    if signs == 0:
-        return found.replace("(", "") + "=" if result and words <= 1 else ""
-    if signs > 1 or result or (comma and "=" not in found):
+    if count == 0:
+        return joined.replace("(", "") + "=" if result and words <= 1 else ""
+    if count > 1 or result or (comma and "=" not in joined):
         return ""
-    return found
+    return joined
 
 
 class Role(NamedTuple):
@@ -88,43 +88,43 @@ class Role(NamedTuple):
     """Whether its side only adds."""
 
 
-def expressions(text: str, items: list[Item]) -> dict[int, Role]:
+def find_roles(text: str, items: list[Item]) -> dict[int, Role]:
     """The part each number plays in written arithmetic, by its place."""
-    found: dict[int, Role] = {}
+    roles: dict[int, Role] = {}
     run: list[int] = []
     signs: list[str] = []
     end = len(text)
-    for place, item in enumerate(items):
+    for index, item in enumerate(items):
         if item.number is None:
             continue
         sign = ""
         if 0 < item.start - end <= 80:
             gap = text[end : item.start]
             if "." not in gap or "(" in gap or "[" in gap:
-                sign = operator(gap.rstrip("$€£").removesuffix("-") if item.negative else gap)
+                sign = read_operator(gap.rstrip("$€£").removesuffix("-") if item.negative else gap)
         if sign and sign.strip("()") and len(run) < _MOST_IN_A_RUN:
             signs.append(sign)
-            run.append(place)
+            run.append(index)
         else:
             if signs:
-                found.update(_placed(items, run, signs))
+                roles.update(_roles_of_run(items, run, signs))
                 signs = []
-            run = [place]
+            run = [index]
         end = item.end
     if signs:
-        found.update(_placed(items, run, signs))
-    return found
+        roles.update(_roles_of_run(items, run, signs))
+    return roles
 
 
-def _placed(items: list[Item], run: list[int], signs: list[str]) -> Iterator[tuple[int, Role]]:
-    roles = _roles(tuple(items[place].value for place in run), tuple(signs))
+def _roles_of_run(items: list[Item], run: list[int], signs: list[str]) -> Iterator[tuple[int, Role]]:
+    roles = _find_roles(tuple(items[index].value for index in run), tuple(signs))
     return ((run[number], role) for number, role in roles.items())
 
 
 @lru_cache(maxsize=1 << 13)
-def _roles(values: tuple[float, ...], signs: tuple[str, ...]) -> dict[int, Role]:
+def _find_roles(values: tuple[float, ...], signs: tuple[str, ...]) -> dict[int, Role]:
     """The parts that numbers with these signs between them play: sides between equals signs."""
-    found: dict[int, Role] = {}
+    roles: dict[int, Role] = {}
     run = list(enumerate(values))
     sides: list[tuple[list[tuple[int, float]], list[str]]] = [([run[0]], [])]
     for sign, member in zip(signs, run[1:], strict=True):
@@ -135,41 +135,41 @@ def _roles(values: tuple[float, ...], signs: tuple[str, ...]) -> dict[int, Role]
             sides[-1][1].append(sign)
             sides[-1][0].append(member)
     if all(len(members) == 1 for members, _ in sides):
-        return found
+        return roles
     if len(sides) == 1 and len(signs) == 1 and signs[0] == "-":
-        return found  # a range ("40 - 50"), not a step
-    worth = [_value([value for _, value in members], inner) for members, inner in sides]
-    first = next(place for place, (members, _) in enumerate(sides) if len(members) > 1)
-    for place, (members, inner) in enumerate(sides):
+        return roles  # a range ("40 - 50"), not a step
+    side_values = [_side_value([value for _, value in members], inner) for members, inner in sides]
+    first = next(index for index, (members, _) in enumerate(sides) if len(members) > 1)
+    for index, (members, inner) in enumerate(sides):
         if len(members) > 1:
             operands = tuple(value for _, value in members)
             summand = all(sign.strip("()") in ("+", "") for sign in inner)
-            for number, (where, _) in enumerate(members):
+            for number, (position, _) in enumerate(members):
                 scales = number > 0 and inner[number - 1].strip("()") in ("*", "/")
-                found[where] = Role(False, operands=operands, scales=scales, summand=summand)
-            if place and _same(worth[place], worth[place - 1]):
+                roles[position] = Role(False, operands=operands, scales=scales, summand=summand)
+            if index and _is_same(side_values[index], side_values[index - 1]):
                 # "(8 + 6) / 2 = 14 / 2" says the same once more.
-                found.update((where, Role(True, (value,))) for where, value in members)
+                roles.update((position, Role(True, (value,))) for position, value in members)
             # "8 + 6 = 14 + 2 = 16" runs on: the side begins with the result of the one before.
-            before = worth[place - 1] if place > first else None
+            before = side_values[index - 1] if index > first else None
             if before is not None and abs(members[0][1] - before) < 1e-6:
-                found[members[0][0]] = Role(True, (before,))
-        elif place > first:
-            outcome = [value for value in (worth[place - 1], worth[first]) if value is not None]
-            found[members[0][0]] = Role(True, tuple(outcome))
-    return found
+                roles[members[0][0]] = Role(True, (before,))
+        elif index > first:
+            outcome = [value for value in (side_values[index - 1], side_values[first]) if value is not None]
+            roles[members[0][0]] = Role(True, tuple(outcome))
+    return roles
 
 
-def _same(one: float | None, other: float | None) -> bool:
-    return one is not None and other is not None and abs(one - other) <= 1e-6 * abs(other)
+def _is_same(left: float | None, right: float | None) -> bool:
+    return left is not None and right is not None and abs(left - right) <= 1e-6 * abs(right)
 
 
-def _value(operands: list[float], inner: list[str]) -> float | None:
+def _side_value(operands: list[float], inner: list[str]) -> float | None:
     # What is left of `inner` is a parenthesis before the equals sign.
-    return operands[0] if len(operands) == 1 else evaluate(operands, inner[: len(operands) - 1])
+    return operands[0] if len(operands) == 1 else evaluate_signs(operands, inner[: len(operands) - 1])
 
 
-def evaluate(operands: Sequence[float], operators: Sequence[str]) -> float | None:
+def evaluate_signs(operands: Sequence[float], operators: Sequence[str]) -> float | None:
     """The value of operands with the signs between them; parentheses that are missing at the ends are added."""
     if all(sign == "+" for sign in operators):
         return sum(operands)
@@ -182,37 +182,37 @@ def evaluate(operands: Sequence[float], operators: Sequence[str]) -> float | Non
         lowest = min(lowest, depth)
     tokens = ["("] * -lowest + tokens + [")"] * (depth - lowest)
     try:
-        value, place = _sum(tokens, 0)
+        value, position = _read_sum(tokens, 0)
     except (ZeroDivisionError, IndexError, TypeError, OverflowError):
         return None
-    return value if place == len(tokens) else None
+    return value if position == len(tokens) else None
 
 
-def _sum(tokens: list[float | str], place: int) -> tuple[float, int]:
-    value, place = _product(tokens, place)
-    while place < len(tokens) and tokens[place] in ("+", "-"):
-        sign = tokens[place]
-        other, place = _product(tokens, place + 1)
-        value = value + other if sign == "+" else value - other
-    return value, place
+def _read_sum(tokens: list[float | str], position: int) -> tuple[float, int]:
+    value, position = _read_product(tokens, position)
+    while position < len(tokens) and tokens[position] in ("+", "-"):
+        sign = tokens[position]
+        term, position = _read_product(tokens, position + 1)
+        value = value + term if sign == "+" else value - term
+    return value, position
 
 
-def _product(tokens: list[float | str], place: int) -> tuple[float, int]:
-    value, place = _atom(tokens, place)
-    while place < len(tokens) and tokens[place] in ("*", "/"):
-        sign = tokens[place]
-        other, place = _atom(tokens, place + 1)
-        value = value * other if sign == "*" else value / other
-    return value, place
+def _read_product(tokens: list[float | str], position: int) -> tuple[float, int]:
+    value, position = _read_atom(tokens, position)
+    while position < len(tokens) and tokens[position] in ("*", "/"):
+        sign = tokens[position]
+        factor, position = _read_atom(tokens, position + 1)
+        value = value * factor if sign == "*" else value / factor
+    return value, position
 
 
-def _atom(tokens: list[float | str], place: int) -> tuple[float, int]:
-    token = tokens[place]
+def _read_atom(tokens: list[float | str], position: int) -> tuple[float, int]:
+    token = tokens[position]
     if token == "(":
-        value, place = _sum(tokens, place + 1)
-        if tokens[place] != ")":
+        value, position = _read_sum(tokens, position + 1)
+        if tokens[position] != ")":
             raise TypeError
-        return value, place + 1
+        return value, position + 1
     if isinstance(token, str):
         raise TypeError
-    return token, place + 1
+    return token, position + 1

@@ -15,7 +15,7 @@ from typing import Any
 
 import duckdb
 
-from distill.answers.consistency import conclusion
+from distill.answers.consistency import compare_conclusion
 from distill.recipe.filter import SPOKEN_FOR, Select
 from distill.stats.intervals import wilson
 from distill.types import Sample, Trace
@@ -204,7 +204,10 @@ def _undecided(database: duckdb.DuckDBPyConnection) -> tuple[DatasetCheck, tuple
 
 
 def _conclusions(pairs: Sequence[tuple[Sample, Trace]]) -> tuple[int, int]:
-    said = [conclusion(trace.reasoning, trace.answer, sample.answer_type, sample.options) for sample, trace in pairs]
+    said = [
+        compare_conclusion(trace.reasoning, trace.answer, sample.answer_type, sample.options)
+        for sample, trace in pairs
+    ]
     return said.count("contradicts"), len(said) - said.count(None)
 
 

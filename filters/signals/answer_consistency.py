@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 
-from distill.answers.consistency import conclusion
+from distill.answers.consistency import compare_conclusion
 from distill.recipe.recipe import Recipe
 from distill.types import Sample, Trace
 from filters.signals.base import NOT_APPLICABLE, OK, UNDECIDABLE, family
@@ -36,5 +36,5 @@ class Conclusion:
     def _row(self, sample: Sample, trace: Trace) -> dict[str, Any]:
         if not trace.reasoning.strip() or not trace.answer.strip():
             return {"conclusion_state": NOT_APPLICABLE}
-        found = conclusion(trace.reasoning, trace.answer, sample.answer_type, sample.options)
+        found = compare_conclusion(trace.reasoning, trace.answer, sample.answer_type, sample.options)
         return {"conclusion_state": UNDECIDABLE if found is None else OK, "conclusion": found}

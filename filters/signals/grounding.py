@@ -11,8 +11,8 @@ import orjson
 import pyarrow as pa
 
 from distill.grounding.chart_table import find_table
-from distill.grounding.check import ground
-from distill.grounding.derivation import asked
+from distill.grounding.check import check_rationale
+from distill.grounding.derivation import read_question
 from distill.recipe.recipe import Recipe
 from distill.types import Sample, Trace
 from filters.signals.base import NOT_APPLICABLE, OK, family
@@ -49,13 +49,13 @@ class Grounding:
         table = find_table(sample.meta, self.table) if sample.meta else None
         if table is None:
             return [{"grounding_state": NOT_APPLICABLE} for _ in traces]
-        question = asked(sample.question, table, " ; ".join([*sample.options, *_titles(sample)]))
+        question = read_question(sample.question, table, " ; ".join([*sample.options, *_titles(sample)]))
         rows: list[dict[str, Any]] = []
         for trace in traces:
             if not trace.reasoning:
                 rows.append({"grounding_state": NOT_APPLICABLE})
                 continue
-            found = ground(readable(trace.reasoning), table, question, self.relative_tolerance, FEW)
+            found = check_rationale(readable(trace.reasoning), table, question, self.relative_tolerance, FEW)
             if not found.complete:
                 raise TooMuch("more numbers and labels than are judged in a text of this length")
             first = found.unsupported

@@ -8,14 +8,14 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from distill.answers.consistency import ASIDE, concluded, conclusion
-from distill.answers.numbers import single
+from distill.answers.consistency import ASIDE, compare_conclusion, find_conclusion
+from distill.answers.numbers import read_single_quantity
 from distill.answers.reference_metrics import anls, exact_match, relaxed_accuracy, rouge_l, vqa_accuracy
 from distill.answers.verdicts import is_numeric, judge
 from distill.data.gold_answers import VOTES
 from distill.grounding.chart_table import find_table
-from distill.grounding.check import ground
-from distill.grounding.derivation import asked
+from distill.grounding.check import check_rationale
+from distill.grounding.derivation import read_question
 from distill.grounding.findings import GroundingResult
 from distill.rationale import split
 from distill.stats import intervals
@@ -106,14 +106,14 @@ def _consistent(sample: Sample, rationale: str, answer: str) -> bool | None:
     """
     if not rationale:
         return None
-    results = conclusion(rationale, answer, sample.answer_type, sample.options)
+    results = compare_conclusion(rationale, answer, sample.answer_type, sample.options)
     if results is not None:
         return results == "agrees"
-    last = concluded(rationale)
+    last = find_conclusion(rationale)
     if last is None or last.marked or not answer or ASIDE.search(last.text):
         return None
     result = last.text.rpartition("=")[2].strip(" .") if "=" in last.text else ""
-    if single(result) is None or set(_DIGITS.findall(result)) & set(_DIGITS.findall(answer)):
+    if read_single_quantity(result) is None or set(_DIGITS.findall(result)) & set(_DIGITS.findall(answer)):
         return None
     meant = judge(result, answer, sample.answer_type, options=sample.options)
     return False if meant.verdict == "wrong" and is_numeric(meant.answer_type) else None
@@ -125,8 +125,8 @@ def _grounded(sample: Sample, reasoning: str, key: str | None, tolerance: float)
     if table is None:
         return None
     titles = [text for name in ("title", "caption", "subtitle") if isinstance(text := sample.meta.get(name), str)]
-    question = asked(sample.question, table, " ; ".join([*sample.options, *titles]))
-    result = ground(reasoning, table, question, tolerance, FEW)
+    question = read_question(sample.question, table, " ; ".join([*sample.options, *titles]))
+    result = check_rationale(reasoning, table, question, tolerance, FEW)
     return result if result.checked else None
 
 

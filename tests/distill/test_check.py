@@ -10,8 +10,8 @@ import orjson
 import pytest
 
 from distill.grounding.chart_table import read_table
-from distill.grounding.check import Unsupported, ground
-from distill.grounding.derivation import asked
+from distill.grounding.check import Unsupported, check_rationale
+from distill.grounding.derivation import read_question
 
 BARS = {"blue": 8, "red": 6, "green": 3, "orange": 9}
 SUM = "What is the sum of the blue and the red bar?"
@@ -23,7 +23,7 @@ PRICES = {"Lamb": 103.7, "Corn": 1234, "Palm oil": 87.25}
 def unsupported(text: str, question: str = SUM, raw: object = BARS) -> tuple[Unsupported, ...]:
     table = read_table(raw)
     assert table is not None
-    return ground(text, table, asked(question, table)).unsupported
+    return check_rationale(text, table, read_question(question, table)).unsupported
 
 
 CLEAN = [
@@ -64,7 +64,10 @@ LONG = [
 def test_a_long_clean_rationale_has_nothing_unsupported(case: dict[str, Any]) -> None:
     table = read_table(case["table"])
     assert table is not None
-    assert ground(case["rationale"], table, asked(case["question"], table, case["title"])).unsupported == ()
+    assert (
+        check_rationale(case["rationale"], table, read_question(case["question"], table, case["title"])).unsupported
+        == ()
+    )
 
 
 def test_a_slip_in_a_long_rationale_is_nearly_always_found() -> None:
@@ -72,13 +75,13 @@ def test_a_slip_in_a_long_rationale_is_nearly_always_found() -> None:
     for case in LONG:
         table = read_table(case["table"])
         assert table is not None
-        question = asked(case["question"], table, case["title"])
+        question = read_question(case["question"], table, case["title"])
         for match in re.finditer(r"(?<![\w.])\d\d(?![\w.]*\d)(?!\w)", case["rationale"]):
             wrong = str(int(match[0]) + 3)
             if float(match[0]) in table.values and wrong not in case["rationale"]:
                 slips += 1
                 text = case["rationale"][: match.start()] + wrong + case["rationale"][match.end() :]
-                found += bool(ground(text, table, question).unsupported)
+                found += bool(check_rationale(text, table, question).unsupported)
     assert slips > 70
     assert found >= 0.9 * slips
 
@@ -149,14 +152,14 @@ def test_what_says_nothing_of_the_chart_is_not_judged() -> None:
     table = read_table(BARS)
     assert table is not None
     text = "Step 2: the axis ends at 20. In 2021, 1,503 people were asked (p. 12). Blue is more than 5."
-    assert ground(text, table).checked == 0
+    assert check_rationale(text, table).checked == 0
 
 
 def test_a_tolerance_allows_readings_by_eye() -> None:
     table = read_table({"a": 100, "bb": 200})
     assert table is not None
-    assert ground("bb is 204.", table).unsupported
-    assert not ground("bb is 204.", table, tolerance=0.03).unsupported
+    assert check_rationale("bb is 204.", table).unsupported
+    assert not check_rationale("bb is 204.", table, tolerance=0.03).unsupported
 
 
 @pytest.mark.timing
@@ -167,7 +170,7 @@ def test_long_texts_take_time_in_proportion() -> None:
     seconds = []
     for repeats in (200, 2000):
         started = time.process_time()
-        ground(line * repeats, table)
+        check_rationale(line * repeats, table)
         seconds.append(time.process_time() - started)
     assert seconds[1] < 40 * seconds[0]
 
@@ -181,7 +184,7 @@ def test_a_capital_inside_a_word_begins_no_name() -> None:
 def test_few_are_written_out_where_few_are_wanted_and_all_are_counted() -> None:
     table = read_table(BARS)
     assert table is not None
-    found = ground("blue 1, red 2, green 4, orange 5.", table, most=2)
+    found = check_rationale("blue 1, red 2, green 4, orange 5.", table, max_items=2)
     assert [one.value for one in found.unsupported] == ["blue 1", "red 2"]
     assert found.count == 4
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from distill.answers.consistency import concluded, conclusion
+from distill.answers.consistency import compare_conclusion, find_conclusion
 
 RATIONALES = [
     orjson.loads(line)
@@ -25,8 +25,10 @@ ANSWERS = (
 
 
 def test_rationales_of_many_styles_never_contradict_their_own_answer_and_mostly_another_one() -> None:
-    own = [conclusion(row["rationale"], answer) for row, (answer, _) in zip(RATIONALES, ANSWERS, strict=True)]
-    other = [conclusion(row["rationale"], answer) for row, (_, answer) in zip(RATIONALES, ANSWERS, strict=True)]
+    own = [compare_conclusion(row["rationale"], answer) for row, (answer, _) in zip(RATIONALES, ANSWERS, strict=True)]
+    other = [
+        compare_conclusion(row["rationale"], answer) for row, (_, answer) in zip(RATIONALES, ANSWERS, strict=True)
+    ]
     assert "contradicts" not in own and "agrees" not in other
     assert own.count("agrees") >= 21 and other.count("contradicts") >= 20
 
@@ -55,22 +57,22 @@ def test_rationales_of_many_styles_never_contradict_their_own_answer_and_mostly_
     ],
 )
 def test_a_conclusion_is_compared_with_the_answer(reasoning: str, answer: str, expected: str | None) -> None:
-    assert conclusion(reasoning, answer) == expected
+    assert compare_conclusion(reasoning, answer) == expected
 
 
 def test_a_choice_is_compared_by_letter_or_text() -> None:
     offered = ("cat", "dog")
-    assert conclusion("It barks, so it must be the dog.", "B", "choice", offered) == "agrees"
-    assert conclusion("So the right choice is B.", "A", "choice", offered) == "contradicts"
-    assert conclusion("A dog would bark.", "A", "choice", offered) is None
+    assert compare_conclusion("It barks, so it must be the dog.", "B", "choice", offered) == "agrees"
+    assert compare_conclusion("So the right choice is B.", "A", "choice", offered) == "contradicts"
+    assert compare_conclusion("A dog would bark.", "A", "choice", offered) is None
 
 
 def test_the_conclusion_is_what_is_marked_else_the_last_sentence() -> None:
-    assert concluded("First 3.5 are read. Then 4 more.") == (
+    assert find_conclusion("First 3.5 are read. Then 4 more.") == (
         "Then 4 more.",
         False,
         "First 3.5 are read. Then 4 more.",
     )
-    marked = concluded("The answer is 7. It was 8 before.")
+    marked = find_conclusion("The answer is 7. It was 8 before.")
     assert marked is not None and marked[:2] == ("7", True)
-    assert concluded("  \n") is None
+    assert find_conclusion("  \n") is None

@@ -126,16 +126,16 @@ def test_a_choice_is_a_letter_or_the_text_of_an_option(gold: str, prediction: st
 def test_a_symbolic_comparison_that_takes_too_long_is_undecided_and_the_next_one_works() -> None:
     endless = "\\int_0^{10^{9}} \\sin(x^{x^{x}}) \\cdot \\prod_{k=1}^{10^{8}} (x-k) dx"
     started = time.monotonic()
-    late = math_worker.vote(endless, "9^{9^{9^{9}}}", timeout_s=0.5)
+    late = math_worker.vote_on_expressions(endless, "9^{9^{9^{9}}}", timeout_s=0.5)
     assert late is not None and (late.verdict, late.reason) == (UNDECIDED, "expression_took_too_long")
     assert time.monotonic() - started < 30
-    found = math_worker.vote("\\sqrt{4}", "2")
+    found = math_worker.vote_on_expressions("\\sqrt{4}", "2")
     assert found is not None and found.verdict == CORRECT
 
 
 def test_the_symbolic_worker_ends_with_the_process_that_started_it() -> None:
     program = (
-        "import os; from distill.answers import math_worker as m; m.vote('2', '2');"
+        "import os; from distill.answers import math_worker as m; m.vote_on_expressions('2', '2');"
         "print(m._worker._process.pid, flush=True); os.kill(os.getpid(), 9)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

@@ -1,0 +1,68 @@
+"""Ratios in text (2:3, 2 to 3, two to three), and whether two of them agree."""
+
+import re
+from decimal import Decimal
+from typing import Final
+
+from distill.answers.compare import CompareResult, correct, undecided, wrong
+from distill.answers.number_words import SMALL
+from distill.answers.numbers import read_single_quantity
+
+_RATIO = re.compile(
+    r"(?<![\d:.])\d+(?:\.\d+)?(?:\s?:\s?\d+(?:\.\d+)?)+(?![\d:])"
+    r"|(?<![\d.])\d+(?:\.\d+)?\s?%? to \d+(?:\.\d+)?"
+)
+_SPELLED_RATIO = re.compile(rf"\b({'|'.join(list(SMALL)[1:])}) to ({'|'.join(list(SMALL)[1:])})\b", re.IGNORECASE)
+
+
+def read_ratios(text: str) -> list[tuple[Decimal, ...]]:
+    """Every ratio in a normalised text, as its terms."""
+    numeric = [
+        tuple(Decimal(term) for term in re.findall(r"\d+(?:\.\d+)?", match[0])) for match in _RATIO.finditer(text)
+    ]
+    if numeric:
+        return numeric
+    spoken = _SPELLED_RATIO.finditer(text)
+    return [(Decimal(SMALL[match[1].lower()]), Decimal(SMALL[match[2].lower()])) for match in spoken]
+
+
+def same_ratio(first: tuple[Decimal, ...], second: tuple[Decimal, ...]) -> bool:
+    """Whether two ratios have proportional terms."""
+    if len(first) != len(second):
+        return False
+    return all(first[0] * right == second[0] * left for left, right in zip(first, second, strict=True)) and (
+        any(first) == any(second)
+    )
+
+
+def are_same_ratios(text: str, gold: str) -> bool:
+    numbers, gold_numbers = read_ratios(text), read_ratios(gold)
+    return len(numbers) == len(gold_numbers) == 1 and same_ratio(numbers[0], gold_numbers[0])
+
+
+def compare_ratios(text: str, gold: str) -> CompareResult | None:
+    """A stated ratio against the gold one; None when the gold is no ratio, nor a number that the ratio could be."""
+    gold_ratios, stated_ratios = read_ratios(gold), read_ratios(text)
+    if len(gold_ratios) != 1:
+        number = read_single_quantity(gold)
+        if number is None or len(stated_ratios) != 1 or len(stated_ratios[0]) != 2 or not stated_ratios[0][1]:
+            return None
+        same = (
+            stated_ratios[0][0] == number.value * stated_ratios[0][1]
+            or abs(stated_ratios[0][0] / stated_ratios[0][1] - number.value) < _TINY
+        )
+        return correct("same_ratio") if same else wrong("other_ratio")
+    if stated_ratios:
+        verdicts = {same_ratio(ratio, gold_ratios[0]) for ratio in stated_ratios}
+        if len(verdicts) > 1:
+            return undecided("several_ratios")
+        return correct("same_ratio") if verdicts == {True} else wrong("other_ratio")
+    quantity = read_single_quantity(text)
+    if quantity is None:
+        return undecided("no_ratio_found")
+    if len(gold_ratios[0]) == 2 and gold_ratios[0][1] and quantity.value == gold_ratios[0][0] / gold_ratios[0][1]:
+        return correct("same_ratio") if "/" in text else undecided("ratio_or_number")
+    return undecided("ratio_or_number") if quantity.value == gold_ratios[0][0] else wrong("other_ratio")
+
+
+_TINY: Final = Decimal("1e-12")
