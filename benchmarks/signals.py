@@ -275,7 +275,7 @@ def partition_us(families: tuple[Extractor, ...], data: list[tuple[Sample, list[
         journals=(journal,),
         samples=samples,
         number=0,
-        places=np.array(places, np.int64),
+        locations=np.array(places, np.int64),
     )
     _forget()
     begun = time.process_time()
@@ -284,7 +284,7 @@ def partition_us(families: tuple[Extractor, ...], data: list[tuple[Sample, list[
 
 
 def _forget() -> None:
-    answer._judged.cache_clear()
+    answer._judge_answer.cache_clear()
     agreement._equivalent.cache_clear()
 
 

@@ -25,7 +25,7 @@ from distill.recipe.effects import affecting
 from distill.recipe.recipe import Recipe
 from distill.types import Progress, ProgressCallback, unwatched
 from filters.dataset import ablation_sets, exports, writer
-from filters.dataset.card import VERSION, card
+from filters.dataset.card import VERSION, render_card
 from filters.dataset.export_formats import format_codes
 from filters.decisions import dataset_checks, decide, funnel
 from filters.decisions import rules as conditions
@@ -75,7 +75,9 @@ def apply(
     folder = run / "filter"
     with locked(run):
         extractors = registry.build(recipe, folder)
-        identities = registry.identity(extractors) | {name: dict(found.identity) for name, found in measurers.items()}
+        identities = registry.identity(extractors) | {
+            name: dict(model_signal.identity) for name, model_signal in measurers.items()
+        }
         if (scheme := _scheme(recipe)) is not None:
             identities["corpus"] = scheme.as_fields()
         fields = manifest.flatten(_fields(recipe, generated, identities))
@@ -189,32 +191,32 @@ def _decide(
 
     temporary = folder / _TEMPORARY
     database, written = _write_dataset(recipe, rules, traces, tables, folder / DECISIONS, temporary)
-    found = funnel.measure(database)
+    counted_funnel = funnel.measure(database)
     if not written.rows:
         shutil.rmtree(temporary, ignore_errors=True)
-        raise DataError(_nothing_kept(found, recipe, folder))
-    listed = ablation_sets.write(database, folder / ARM_DATASETS, recipe.seed)
+        raise DataError(_nothing_kept(counted_funnel, recipe, folder))
+    arm_rows = ablation_sets.write(database, folder / ARM_DATASETS, recipe.seed)
     generated = Manifest.read(folder.parent / "generate")
-    checked = dataset_checks.measure(database, traces, recipe.filter.select)
-    write_json(folder / HEALTH, checked.as_fields())
+    health = dataset_checks.measure(database, traces, recipe.filter.select)
+    write_json(folder / HEALTH, health.as_fields())
     parts = {name: describe(temporary / name, rows) for name, rows in written.files.items()}
     digest = manifest.fingerprint({name: part.sha256 for name, part in parts.items()})
-    text = card(recipe, found, database, traces.makers, written.rows, generated, checked, digest)
+    text = render_card(recipe, counted_funnel, database, traces.makers, written.rows, generated, health, digest)
     write_text(temporary / "README.md", text)
     writer.replace(temporary, folder / DATASET)
-    page.write(recipe, rules, database, traces, found, folder / REPORT, checked)
+    page.write(recipe, rules, database, traces, counted_funnel, folder / REPORT, health)
     files = {
         "dataset/README.md": None,
         DECISIONS: traces.count,
         REPORT: None,
         HEALTH: None,
-        **exports.of_stage(recipe, folder),
-        **{path.relative_to(folder).as_posix(): rows for path, rows in listed.items()},
+        **exports.write_stage_exports(recipe, folder),
+        **{path.relative_to(folder).as_posix(): rows for path, rows in arm_rows.items()},
         **{path.relative_to(folder).as_posix(): pq.read_metadata(path).num_rows for path in tables.files()},
     }
     outputs = {name: describe(folder / name, count) for name, count in files.items()}
     outputs |= {f"dataset/{name}": part for name, part in parts.items()}
-    return _counts(found, traces, recipe) | checked.counts(), dict(sorted(outputs.items()))
+    return _counts(counted_funnel, traces, recipe) | health.counts(), dict(sorted(outputs.items()))
 
 
 def _write_dataset(
@@ -246,29 +248,31 @@ def _write_dataset(
         unreadable |= written.unreadable
 
 
-def _counts(found: Funnel, traces: PlannedTraces, recipe: Recipe) -> dict[str, int]:
+def _counts(counted_funnel: Funnel, traces: PlannedTraces, recipe: Recipe) -> dict[str, int]:
     return {
         "input": traces.count,
         "missing": traces.planned - traces.count,
-        "complete": found.total["complete"],
-        "correct": found.total["correct"],
-        "kept": found.total["kept"],
-        "dropped": found.dropped,
-        "selected": found.total["selected"],
-        **{f"rule.{rule.name}": found.rules.get(rule.name, 0) for rule in recipe.filter.rules},
-        **{f"rule.{name}": count for name, count in found.rules.items() if name == UNREADABLE_IMAGE},
-        **{f"error.{name}": count for name, count in found.errors.items()},
-        **{f"timed_out.{name}": count for name, count in found.timed_out.items()},
+        "complete": counted_funnel.total["complete"],
+        "correct": counted_funnel.total["correct"],
+        "kept": counted_funnel.total["kept"],
+        "dropped": counted_funnel.dropped,
+        "selected": counted_funnel.total["selected"],
+        **{f"rule.{rule.name}": counted_funnel.rules.get(rule.name, 0) for rule in recipe.filter.rules},
+        **{f"rule.{name}": count for name, count in counted_funnel.rules.items() if name == UNREADABLE_IMAGE},
+        **{f"error.{name}": count for name, count in counted_funnel.errors.items()},
+        **{f"timed_out.{name}": count for name, count in counted_funnel.timed_out.items()},
     }
 
 
-def _nothing_kept(found: Funnel, recipe: Recipe, folder: Path) -> str:
+def _nothing_kept(counted_funnel: Funnel, recipe: Recipe, folder: Path) -> str:
     rules = {rule.name: rule.drop for rule in recipe.filter.rules}
-    lines = [f"  {name}: {count:,} ({rules.get(name, 'images')})" for name, count in found.rules.items()]
-    asked = found.total["asked"]
+    lines = [f"  {name}: {count:,} ({rules.get(name, 'images')})" for name, count in counted_funnel.rules.items()]
+    asked_count = counted_funnel.total["asked"]
     return (
-        f"{folder}: no trace of {asked:,} is kept ({found.total['complete']:,} complete, "
-        f"{found.total['correct']:,} correct). Dropped by:\n" + "\n".join(lines or ["  (there was no trace)"]) + "\n"
+        f"{folder}: no trace of {asked_count:,} is kept ({counted_funnel.total['complete']:,} complete, "
+        f"{counted_funnel.total['correct']:,} correct). Dropped by:\n"
+        + "\n".join(lines or ["  (there was no trace)"])
+        + "\n"
         "Look at some with `distill explain`, then change filter.rules, or the teachers' prompts and limits"
     )
 
@@ -281,7 +285,7 @@ def _start_over(folder: Path) -> None:
     before = folder.with_name(f"{folder.name}.previous")
     with storage_errors(folder):
         measured = (before / name for name in (SIGNALS, registry.TEST_SETS, *schema.SIDE))
-        for path in (path for found in measured for path in found.rglob("*") if path.is_file()):
+        for path in (path for signal_folder in measured for path in signal_folder.rglob("*") if path.is_file()):
             new = folder / path.relative_to(before)
             new.parent.mkdir(parents=True, exist_ok=True)
             if path.suffix == ".jsonl":  # a journal is appended to, and what was set aside stays as it is
@@ -291,7 +295,7 @@ def _start_over(folder: Path) -> None:
 
 
 class _Watch:
-    """Counts measured and reused traces while telling the watcher."""
+    """Counts measured and reused traces and reports the progress."""
 
     def __init__(self, on_progress: ProgressCallback, stage: str, total: int) -> None:
         self.count = self.reused = 0
@@ -305,7 +309,7 @@ class _Watch:
         self.measured(rows, rows if reused else 0)
 
     def measured(self, rows: int, reused: int) -> None:
-        """Of so many more traces, so many values were there before."""
+        """Add `rows` finished traces, of which the values of `reused` were reused."""
         self.reused += reused
         self.count += rows - reused
         self._on_progress(

@@ -1,13 +1,12 @@
-"""What one training source has in common with evaluation sources, row by row (`filters.signals.contamination`):
+"""Overlap of one training source with evaluation sources, row by row (`filters.signals.contamination`):
 
 - pair: a row asks a test question about the same picture, or, where neither has a picture, asks a test question;
 - image: a row shows a picture of the test set under another question;
 - text: a row asks in the words of a test question, about another picture. Templates do that; it is no leak.
 
-Every picture is decoded, so one that was saved or resized again is found. A picture of one colour shows nothing and
-is no leak by itself. What was found is kept beside the indexes of the evaluation sources and holds as long as the
-sources and their pictures do. Which sources are compared, and what follows, is the business of
-`distill.planning.leakage`.
+Every picture is decoded, so that a picture that was saved or resized again is found. A picture of one colour is no
+leak by itself. The result is stored beside the indexes of the evaluation sources and is valid as long as the sources
+and their pictures are unchanged. `distill.planning.leakage` decides which sources are compared and what follows.
 """
 
 import time
@@ -133,19 +132,19 @@ class Test:
     def leak(self, sample: Sample, groups: Sequence[int], flat: Sequence[int]) -> tuple[str, int, list[int]]:
         """Kind of a match, the test question that matches best, and all that are met.
 
-        `groups`: of test pictures that the sample shows; those of `flat` pictures apart, which show nothing.
+        `groups`: the groups of test pictures that the sample shows; `flat`: the groups of pictures without detail.
         """
-        tests = sorted({row for group in groups for row in self.index.samples_of_group[group]})
+        test_rows = sorted({row for group in groups for row in self.index.samples_of_group[group]})
         if sample.id in self.rows:
             row = self.rows[sample.id]
-            return PAIR, row, sorted({row, *tests})
-        found = contamination.match(sample, groups, self.index)
-        if found.sample is None:
-            return found.kind, -1, []
-        kind = found.kind
-        if kind == TEXT and any(found.sample in self.index.samples_of_group[group] for group in flat):
+            return PAIR, row, sorted({row, *test_rows})
+        best = contamination.find_best_match(sample, groups, self.index)
+        if best.sample is None:
+            return best.kind, -1, []
+        kind = best.kind
+        if kind == TEXT and any(best.sample in self.index.samples_of_group[group] for group in flat):
             kind = PAIR
-        return kind, found.sample, sorted({found.sample, *tests}) if kind == PAIR else tests
+        return kind, best.sample, sorted({best.sample, *test_rows}) if kind == PAIR else test_rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,32 +192,34 @@ def find(recipe: Recipe, name: str, tests: Sequence[Test], folder: Path, deadlin
         }
     )
     path, files = folder / f"{name}.parquet", folder / f"{name}.files.parquet"
-    known = _known(name, path, files, made_from)
-    if known is not None:
-        return known
-    shown: set[str] = set()
-    found = _compare(recipe, name, tests, shown, deadline)
-    if found.complete:
+    saved = _known(name, path, files, made_from)
+    if saved is not None:
+        return saved
+    image_paths: set[str] = set()
+    leaks = _compare(recipe, name, tests, image_paths, deadline)
+    if leaks.complete:
         path.unlink(missing_ok=True)  # the two belong together; it comes last
-        _write(files, pa.Table.from_pylist([test_sets.file_status(each) for each in sorted(shown)], schema=_FILES))
-        stamp = {_MADE_FROM: made_from.encode(), _ROWS: str(found.rows).encode()}
-        _write(path, found.table.replace_schema_metadata(stamp))
-    return found
+        _write(
+            files, pa.Table.from_pylist([test_sets.file_status(each) for each in sorted(image_paths)], schema=_FILES)
+        )
+        stamp = {_MADE_FROM: made_from.encode(), _ROWS: str(leaks.rows).encode()}
+        _write(path, leaks.table.replace_schema_metadata(stamp))
+    return leaks
 
 
 def _known(name: str, path: Path, files: Path, made_from: str) -> Leaks | None:
     """What was found before from the same sources, whose pictures are where and what they were."""
     try:
         table = pq.read_table(path)
-        stamp = table.schema.metadata or {}
-        if stamp.get(_MADE_FROM) != made_from.encode():
+        metadata = table.schema.metadata or {}
+        if metadata.get(_MADE_FROM) != made_from.encode():
             return None
         for row in pq.read_table(files).to_pylist():
             if test_sets.file_status(row["path"]) != row:
                 return None
     except (OSError, pa.ArrowException):
         return None
-    return Leaks(training=name, rows=int(stamp[_ROWS]), table=table)
+    return Leaks(training=name, rows=int(metadata[_ROWS]), table=table)
 
 
 def _write(path: Path, table: pa.Table) -> None:
@@ -226,8 +227,8 @@ def _write(path: Path, table: pa.Table) -> None:
         pq.write_table(table, temporary, compression="zstd")
 
 
-def _compare(recipe: Recipe, name: str, tests: Sequence[Test], shown: set[str], deadline: float) -> Leaks:
-    """Every row against every test; the paths of the pictures are added to `shown`."""
+def _compare(recipe: Recipe, name: str, tests: Sequence[Test], image_paths: set[str], deadline: float) -> Leaks:
+    """Compare every row with every test; the paths of the pictures are added to `image_paths`."""
     max_pixels = recipe.data[name].max_pixels
     flat: dict[str, bool] = {}
     groups: list[dict[str, int | None]] = [{} for _ in tests]
@@ -235,29 +236,33 @@ def _compare(recipe: Recipe, name: str, tests: Sequence[Test], shown: set[str], 
     rows = 0
     samples = reader.samples(recipe, name)
 
-    def look(ref: ImageRef) -> image_match.ImageHashes:
+    def hash_ref(ref: ImageRef) -> image_match.ImageHashes:
         return image_match.hash_image(read_bytes(ref), max_pixels=max_pixels)
 
     with ThreadPoolExecutor(_WORKERS) as pool:
         while batch := list(islice(samples, _BATCH)):
-            new = list(
+            new_refs = list(
                 {ref.sha256: ref for sample in batch for ref in sample.images if ref.sha256 not in flat}.values()
             )
-            looks = list(pool.map(look, new))
-            shown |= {ref.path for ref in new}
-            flat |= {ref.sha256: seen.flat for ref, seen in zip(new, looks, strict=True)}
-            for test, known in zip(tests, groups, strict=True):
-                found = contamination.groups_of(looks, new, test.index, max_pixels=max_pixels)
-                known |= {ref.sha256: group for ref, group in zip(new, found, strict=True)}
+            hashes_of_images = list(pool.map(hash_ref, new_refs))
+            image_paths |= {ref.path for ref in new_refs}
+            flat |= {
+                ref.sha256: image_hashes.flat for ref, image_hashes in zip(new_refs, hashes_of_images, strict=True)
+            }
+            for test, group_of_image in zip(tests, groups, strict=True):
+                new_groups = contamination.find_image_groups(
+                    hashes_of_images, new_refs, test.index, max_pixels=max_pixels
+                )
+                group_of_image |= {ref.sha256: group for ref, group in zip(new_refs, new_groups, strict=True)}
                 for sample in batch:
-                    own = {(known[ref.sha256], flat[ref.sha256]) for ref in sample.images}
-                    kind, row, met = test.leak(
+                    sample_groups = {(group_of_image[ref.sha256], flat[ref.sha256]) for ref in sample.images}
+                    kind, row, test_rows = test.leak(
                         sample,
-                        sorted(group for group, bare in own if group is not None and not bare),
-                        sorted(group for group, bare in own if group is not None and bare),
+                        sorted(group for group, is_flat in sample_groups if group is not None and not is_flat),
+                        sorted(group for group, is_flat in sample_groups if group is not None and is_flat),
                     )
                     if kind in (PAIR, IMAGE, TEXT):
-                        leaks.append(_record(sample, kind, test, row, met))
+                        leaks.append(_record(sample, kind, test, row, test_rows))
             rows += len(batch)
             if time.monotonic() > deadline:
                 break
@@ -266,7 +271,7 @@ def _compare(recipe: Recipe, name: str, tests: Sequence[Test], shown: set[str], 
     return Leaks(training=name, rows=rows, table=pa.Table.from_pylist(leaks, schema=_LEAKS), complete=complete)
 
 
-def _record(sample: Sample, kind: str, test: Test, row: int, met: list[int]) -> dict[str, Any]:
+def _record(sample: Sample, kind: str, test: Test, row: int, test_rows: list[int]) -> dict[str, Any]:
     record = {"evaluation": test.name, "kind": kind, "sample": sample.id}
     if kind == TEXT:
         return record
@@ -276,5 +281,5 @@ def _record(sample: Sample, kind: str, test: Test, row: int, met: list[int]) -> 
         "picture": sample.images[0].path if sample.images else "",
         "test_sample": matched.id,
         "test_question": matched.question,
-        "tests": met,
+        "tests": test_rows,
     }

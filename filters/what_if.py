@@ -72,17 +72,17 @@ def what_if(recipe: Recipe, run: Path, *, threads: int | None = None) -> Compari
         groups = _groups(database)
         return Comparison(
             total=_sum(groups.values()),
-            groups={name: _by(groups, place) for place, name in enumerate(_GROUPS)},
+            groups={name: _counts_by_value(groups, position) for position, name in enumerate(_GROUPS)},
             reasons=_reasons(database),
             moved=_moved(database),
             notes=tuple(_notes(recipe, rules, done)),
         )
 
 
-def as_text(found: Comparison) -> str:
+def as_text(comparison: Comparison) -> str:
     """The funnel of both policies, and the difference, for a terminal."""
-    lines = {"all": found.total}
-    for name, rows in found.groups.items():
+    lines = {"all": comparison.total}
+    for name, rows in comparison.groups.items():
         if len(rows) > 1:
             lines |= {f"{name} {value}": counts for value, counts in rows.items()}
     funnel = [
@@ -93,14 +93,14 @@ def as_text(found: Comparison) -> str:
         table(("", "traces", "kept", "now", "change", "selected", "now", "change"), [_commas(row) for row in funnel]),
         table(
             ("dropped or left out by", "before", "now", "change"),
-            [_commas((name, *_pair(*both))) for name, both in found.reasons.items()],
+            [_commas((name, *_pair(*both))) for name, both in comparison.reasons.items()],
         ),
         table(
             ("trace by trace", "traces", "such as"),
-            [_commas((name, count, " ".join(ids))) for name, (count, ids) in found.moved.items()],
+            [_commas((name, count, " ".join(ids))) for name, (count, ids) in comparison.moved.items()],
         ),
     ]
-    return "\n\n".join(blocks + [f"note: {note}" for note in found.notes])
+    return "\n\n".join(blocks + [f"note: {note}" for note in comparison.notes])
 
 
 def _unreadable(decisions: Path) -> dict[str, str]:
@@ -126,9 +126,9 @@ def _groups(database: duckdb.DuckDBPyConnection) -> dict[tuple[str, ...], Counts
     return {row[:size]: Counts(*row[size:]) for row in rows}
 
 
-def _by(groups: Mapping[tuple[str, ...], Counts], place: int) -> dict[str, Counts]:
-    values = sorted({key[place] for key in groups})
-    return {value: _sum(counts for key, counts in groups.items() if key[place] == value) for value in values}
+def _counts_by_value(groups: Mapping[tuple[str, ...], Counts], position: int) -> dict[str, Counts]:
+    values = sorted({key[position] for key in groups})
+    return {value: _sum(counts for key, counts in groups.items() if key[position] == value) for value in values}
 
 
 def _sum(counts: Iterable[Counts]) -> Counts:
@@ -136,15 +136,15 @@ def _sum(counts: Iterable[Counts]) -> Counts:
 
 
 def _reasons(database: duckdb.DuckDBPyConnection) -> dict[str, tuple[int, int]]:
-    # Of what a rule left out its name says enough; of what a limit left out the limit does.
-    def count(decisions: str) -> dict[str, int]:
+    # A rule is named by its name, a limit of the selection by its condition.
+    def count_reasons(decisions: str) -> dict[str, int]:
         rows: list[tuple[str, int]] = database.execute(
             "SELECT CASE WHEN reason.rule = 'not_selected' THEN reason.condition ELSE reason.rule END, count(*) "
             f"FROM (SELECT unnest(reasons) AS reason FROM {decisions}) GROUP BY 1 ORDER BY 2 DESC, 1"
         ).fetchall()
         return dict(rows)
 
-    before, after = count("before"), count("after")
+    before, after = count_reasons("before"), count_reasons("after")
     return {name: (before.get(name, 0), after.get(name, 0)) for name in {**before, **after}}
 
 
@@ -157,7 +157,7 @@ def _moved(database: duckdb.DuckDBPyConnection) -> dict[str, tuple[int, tuple[st
     }
     columns = ", ".join(f"count(*) FILTER ({sql}), min(id, {_SHOWN}) FILTER ({sql})" for sql in kinds.values())
     row = database.execute(f"SELECT {columns} FROM before JOIN after USING (id)").fetchall()[0]
-    return {name: (row[2 * place], tuple(row[2 * place + 1] or ())) for place, name in enumerate(kinds)}
+    return {name: (row[2 * position], tuple(row[2 * position + 1] or ())) for position, name in enumerate(kinds)}
 
 
 def _notes(recipe: Recipe, rules: Iterable[Condition], done: Manifest) -> Iterable[str]:

@@ -43,9 +43,9 @@ _MATCHES = {
 _SIZES = (("n<1K", 10**3), ("1K<n<10K", 10**4), ("10K<n<100K", 10**5), ("100K<n<1M", 10**6), ("1M<n<10M", 10**7))
 
 
-def card(
+def render_card(
     recipe: Recipe,
-    found: Funnel,
+    funnel: Funnel,
     database: duckdb.DuckDBPyConnection,
     makers: Counter[Maker],
     rows: int,
@@ -71,7 +71,7 @@ def card(
             card=settings,
             rows=rows,
             think=(OPEN, CLOSE),
-            funnel=found,
+            funnel=funnel,
             known=known,
             health=health,
             steps=STEPS,
@@ -80,7 +80,7 @@ def card(
             origin=_origin(recipe, generated),
             teachers=_teachers(recipe, makers),
             selection=_selection(recipe),
-            rules=_rules(recipe, found),
+            rules=_rules(recipe, funnel),
             scheme=", ".join(f"{key} {value}" for key, value in scheme.items()),
             compared=known.contamination,
             matches=_MATCHES,
@@ -124,11 +124,11 @@ def _header(recipe: Recipe, rows: int, digest: str) -> str:
     from huggingface_hub import DatasetCardData  # takes 0.1 s to import
 
     settings = recipe.filter.card
-    other = settings.license == "other"
+    is_other_license = settings.license == "other"
     data = DatasetCardData(
         license=settings.license,
-        license_name=settings.license_name or "unknown" if other else None,
-        license_link=settings.license_link if other else None,
+        license_name=settings.license_name or "unknown" if is_other_license else None,
+        license_link=settings.license_link if is_other_license else None,
         language=list(settings.language) or None,
         pretty_name=recipe.name,
         annotations_creators=["machine-generated"],
@@ -168,11 +168,11 @@ def _teachers(recipe: Recipe, makers: Counter[Maker]) -> list[tuple[str, ...]]:
     ]
 
 
-def _rules(recipe: Recipe, found: Funnel) -> list[tuple[str, ...]]:
+def _rules(recipe: Recipe, funnel: Funnel) -> list[tuple[str, ...]]:
     named = [(rule.name, f"`{rule.drop}`") for rule in recipe.filter.rules]
-    if UNREADABLE_IMAGE in found.rules:
+    if UNREADABLE_IMAGE in funnel.rules:
         named.append((UNREADABLE_IMAGE, "an image can no longer be read"))
-    return [(name, drop, f"{found.rules.get(name, 0):,}", f"{found.only.get(name, 0):,}") for name, drop in named]
+    return [(name, drop, f"{funnel.rules.get(name, 0):,}", f"{funnel.only.get(name, 0):,}") for name, drop in named]
 
 
 def _selection(recipe: Recipe) -> str:

@@ -52,7 +52,7 @@ def facts(database: duckdb.DuckDBPyConnection) -> CardFacts:
     """Count in a database with the tables `signals` and `decisions`."""
     columns = [row[0] for row in database.execute("DESCRIBE signals").fetchall()]
     families = [name.removesuffix("_state") for name in columns if name.endswith("_state")]
-    states = {name: found for name in families if (found := _states(database, name))}
+    states = {name: family_states for name in families if (family_states := _states(database, name))}
     return CardFacts(
         verdicts=_counts(database, f"SELECT coalesce(answer_verdict, ''), count(*) {_SELECTED} GROUP BY 1"),
         hinted=_row(database, f"SELECT count(*) {_SELECTED} AND hinted")[0],
@@ -70,22 +70,22 @@ def facts(database: duckdb.DuckDBPyConnection) -> CardFacts:
 
 
 def _states(database: duckdb.DuckDBPyConnection, family: str) -> dict[str, int]:
-    found = _counts(
+    counts = _counts(
         database, f'SELECT "{family}_state", count(*) FROM signals WHERE "{family}_state" IS NOT NULL GROUP BY 1'
     )
-    if WORDS in found:
-        found[OK] = found.get(OK, 0) + found.pop(WORDS)
-    return found
+    if WORDS in counts:
+        counts[OK] = counts.get(OK, 0) + counts.pop(WORDS)
+    return counts
 
 
 def _flagged(database: duckdb.DuckDBPyConnection, flag: str) -> tuple[int, int] | None:
     """How many traces have a flag, and how many of them are selected; None when it was not measured."""
-    measured, *found = _row(
+    measured, *flag_counts = _row(
         database,
         f'SELECT count("{flag}"), count(*) FILTER ("{flag}"), count(*) FILTER ("{flag}" AND selected) '
         "FROM signals JOIN decisions USING (id)",
     )
-    return (found[0], found[1]) if measured else None
+    return (flag_counts[0], flag_counts[1]) if measured else None
 
 
 def _contamination(database: duckdb.DuckDBPyConnection) -> ComparedQuestions:

@@ -1,6 +1,6 @@
 """One example in the words of each trainer: conversations, placeholders, and what a placeholder looks like in text.
 
-The formats, as their projects document them: LLaVA (and everybody who reads ShareGPT conversations), LLaMA-Factory's
+The formats, as their projects document them: LLaVA (and other readers of ShareGPT conversations), LLaMA-Factory's
 sharegpt formatting, ms-swift's standard messages. All of them mark a picture by `<image>` in the text, count these
 marks against the pictures, and know no way to escape one. So the same letters in a question or a rationale are
 written `< image>`; the dataset itself keeps them as they were. Writes nothing (filters/dataset/exports.py).
@@ -60,12 +60,12 @@ def without_tags(text: str, tags: Sequence[str]) -> str:
     return text
 
 
-def altered(example: DatasetRow, tags: Sequence[str]) -> bool:
+def is_altered(example: DatasetRow, tags: Sequence[str]) -> bool:
     """Whether a format with these tags cannot hold the example's text letter by letter."""
     return any(tag in message["content"] for message in example.messages for tag in tags)
 
 
-def marked(example: DatasetRow, tags: Sequence[str], marks: str) -> list[tuple[str, str]]:
+def mark_images(example: DatasetRow, tags: Sequence[str], marks: str) -> list[tuple[str, str]]:
     """Role and text of each turn; the marks of all pictures stand before the first question."""
     turns = []
     for message in example.messages:
@@ -93,7 +93,7 @@ class ExportFormat:
 def llava(example: DatasetRow, paths: Sequence[str]) -> dict[str, Any]:
     """`image` is one path, as LLaVA reads it; a list of paths where there are several, as LLaVA-NeXT does."""
     image = {} if not paths else {"image": paths[0] if len(paths) == 1 else list(paths)}
-    turns = marked(example, FORMATS["llava"].tags, f"{IMAGE}\n" * len(paths))
+    turns = mark_images(example, FORMATS["llava"].tags, f"{IMAGE}\n" * len(paths))
     talk = [{"from": _LLAVA_ROLES[role], "value": text} for role, text in turns]
     return {"id": example.id, **image, "conversations": talk}
 
@@ -107,7 +107,7 @@ def ms_swift(example: DatasetRow, paths: Sequence[str]) -> dict[str, Any]:
 
 
 def _messages(example: DatasetRow, tags: Sequence[str], paths: Sequence[str]) -> dict[str, Any]:
-    talk = [{"role": role, "content": text} for role, text in marked(example, tags, IMAGE * len(paths))]
+    talk = [{"role": role, "content": text} for role, text in mark_images(example, tags, IMAGE * len(paths))]
     return {"id": example.id, "messages": talk, "images": list(paths)}
 
 
@@ -156,14 +156,14 @@ tar that it is given and silently leaves out what others have beyond them: give 
 
 def chosen_formats(names: Sequence[str], folder: Path) -> dict[str, ExportFormat]:
     """The formats of these names, of which files are relative to `folder`. Raises RecipeError."""
-    found = {name: FORMATS[name] for name in FORMATS if name in names}
+    formats = {name: FORMATS[name] for name in FORMATS if name in names}
     for name in names:
         if name not in FORMATS:
-            made = load(EXPORT_FORMATS, name, "filter.exports", folder, _lacking).loaded
-            if any(made.file == one.file for one in found.values()):
-                raise RecipeError(f"filter.exports = {name!r}: another export writes {made.file}; name another")
-            found[name] = made
-    return found
+            own_format = load(EXPORT_FORMATS, name, "filter.exports", folder, _lacking).loaded
+            if any(own_format.file == other_format.file for other_format in formats.values()):
+                raise RecipeError(f"filter.exports = {name!r}: another export writes {own_format.file}; name another")
+            formats[name] = own_format
+    return formats
 
 
 def format_codes(names: Sequence[str], folder: Path) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 An export is made from the finished dataset, a batch at a time, so memory holds one batch. Pictures lie beside the
 records under names made from their content, once for all formats; every path is relative to the export's folder. The
-folder is built aside and then put in the place of the last one, of which unchanged pictures are linked, not copied.
+folder is built under a temporary name and replaces the last export; unchanged pictures are linked, not copied.
 """
 
 import hashlib
@@ -28,8 +28,8 @@ from filters.dataset.export_formats import (
     DatasetRow,
     ExportFormat,
     ExportImage,
-    altered,
     chosen_formats,
+    is_altered,
 )
 from filters.dataset.webdataset import SHARD_BYTES, Shards
 from filters.dataset.writer import replace
@@ -40,15 +40,15 @@ _BATCH = 256
 _SUFFIXES = {".jpeg": ".jpg"}
 
 
-def of_stage(recipe: Recipe, folder: Path) -> dict[str, int | None]:
+def write_stage_exports(recipe: Recipe, folder: Path) -> dict[str, int | None]:
     """Write the exports that a recipe asks for, from the dataset in a filter folder; returns what `write` does.
 
     Pictures are taken over from the stage's last result where that has been set aside.
     """
     before = (folder / FOLDER, folder.with_name(f"{folder.name}.previous") / FOLDER)
     formats = chosen_formats(recipe.filter.exports, recipe.path.parent)
-    found = write(folder / DATASET, folder / FOLDER, formats, name=recipe.name, before=before)
-    return {f"{FOLDER}/{name}": count for name, count in found.items()}
+    counts = write(folder / DATASET, folder / FOLDER, formats, name=recipe.name, before=before)
+    return {f"{FOLDER}/{name}": count for name, count in counts.items()}
 
 
 def export(run: Path, formats: Sequence[str], destination: Path) -> dict[str, int | None]:
@@ -92,11 +92,11 @@ def write(
             shutil.rmtree(folder, ignore_errors=True)
             return {}
         temporary.mkdir(parents=True)
-        found = _write(dataset, temporary, formats, name, _Pictures(temporary, before), shard_bytes)
+        counts = _write(dataset, temporary, formats, name, _Pictures(temporary, before), shard_bytes)
         # One for all: an fsync for each picture would cost more than everything else.
         os.sync()
     replace(temporary, folder)
-    return found
+    return counts
 
 
 def read(dataset: Path) -> Iterator[DatasetRow]:
@@ -130,32 +130,36 @@ def _write(
     pictures: "_Pictures",
     shard_bytes: int,
 ) -> dict[str, int | None]:
-    lines = {name: _Records(folder / one.file) for name, one in formats.items() if one.record is not None}
+    lines = {
+        name: _Records(folder / export_format.file)
+        for name, export_format in formats.items()
+        if export_format.record is not None
+    }
     shards = Shards(folder / formats["webdataset"].file, shard_bytes=shard_bytes) if "webdataset" in formats else None
     changed = dict.fromkeys(formats, 0)
     count = 0
     for example in read(dataset):
         paths = [pictures.add(picture) for picture in example.pictures] if lines else []
-        for form, records in lines.items():
-            records.add(_record(formats[form], form, example, paths))
+        for format_name, records in lines.items():
+            records.add(_record(formats[format_name], format_name, example, paths))
         if shards is not None:
             shards.add(example)
-        for form, made in formats.items():
-            changed[form] += altered(example, made.tags)
+        for format_name, export_format in formats.items():
+            changed[format_name] += is_altered(example, export_format.tags)
         count += 1
-    found: dict[str, int | None] = {}
-    for form, records in lines.items():
+    counts: dict[str, int | None] = {}
+    for format_name, records in lines.items():
         records.close()
-        found[formats[form].file] = count
+        counts[formats[format_name].file] = count
     if shards is not None:
         shards.close()
-        found |= {f"{formats['webdataset'].file}/{tar}": examples for tar, examples in shards.files.items()}
+        counts |= {f"{formats['webdataset'].file}/{tar}": examples for tar, examples in shards.files.items()}
     if "llama-factory" in formats:
         entry = {"file_name": formats["llama-factory"].file, **DATASET_INFO}
         (folder / "dataset_info.json").write_bytes(orjson.dumps({name: entry}, option=orjson.OPT_INDENT_2) + b"\n")
-        found["dataset_info.json"] = None
+        counts["dataset_info.json"] = None
     (folder / "README.md").write_text(_readme(name, count, formats, changed), encoding="utf-8")
-    return found | {"README.md": None}
+    return counts | {"README.md": None}
 
 
 def _readme(name: str, count: int, formats: Mapping[str, ExportFormat], changed: Mapping[str, int]) -> str:

@@ -1,4 +1,4 @@
-"""The dataset that the trainer and everybody else reads: selected traces with their pictures, as Parquet.
+"""The dataset: selected traces with their pictures, as Parquet.
 
 `datasets.load_dataset` opens the folder and decodes the pictures; TRL reads `images` and `messages` as they are. Rows
 are written in the order of the curriculum, then of question and trace, a row group at a time, so memory holds one.
@@ -84,8 +84,8 @@ def write(
     `chosen` is a query of their ids, `curriculum` the signals they are ordered by, `weight` an expression over them.
     """
     written = Written()
-    found = _chosen(database, index, chosen, curriculum, weight)
-    rows = _rows(found, index, written, style=style, max_pixels=max_pixels)
+    batches = _chosen(database, index, chosen, curriculum, weight)
+    rows = _rows(batches, index, written, style=style, max_pixels=max_pixels)
     groups = _groups(rows)
     group = next(groups, None)
     while group is not None:
@@ -180,25 +180,25 @@ def _rows(
 
 def _pictures(sample: Sample, max_pixels: int, written: Written) -> list[dict[str, Any]] | None:
     """The encoded images of a sample in a form that every decoder reads alike; None when one cannot be read."""
-    found = []
+    pictures = []
     try:
         for ref in sample.images:
             data, mime = images.portable(images.read_bytes(ref), max_pixels=max_pixels)
-            found.append({"bytes": data, "path": f"{images.sha256(data)[:16]}.{mime.removeprefix('image/')}"})
+            pictures.append({"bytes": data, "path": f"{images.sha256(data)[:16]}.{mime.removeprefix('image/')}"})
     except ImageError as error:
         written.unreadable[sample.id] = error.reason
         return None
-    return found
+    return pictures
 
 
 def _groups(rows: Iterator[dict[str, Any]]) -> Iterator[tuple[list[dict[str, Any]], int]]:
     """Row groups with their size in bytes."""
     group: list[dict[str, Any]] = []
     size = 0
-    for found in rows:
-        group.append(found)
-        size += sum(len(picture["bytes"]) for picture in found["images"])
-        size += 2 * len(found["rationale"]) + len(found["signals"]) + len(found["messages"][0]["content"])
+    for row in rows:
+        group.append(row)
+        size += sum(len(picture["bytes"]) for picture in row["images"])
+        size += 2 * len(row["rationale"]) + len(row["signals"]) + len(row["messages"][0]["content"])
         if len(group) == _GROUP_ROWS or size >= _GROUP_BYTES:
             yield group, size
             group, size = [], 0

@@ -29,15 +29,15 @@ FEWEST = 20
 WRONG_LIMIT = 0.05
 CONTRADICTED_LIMIT = 0.05
 UNGROUNDED_LIMIT = 0.3
-"""Good teachers misread a bar now and then; the typical rationale must hold."""
+"""Good teachers sometimes misread a bar; most rationales must be supported."""
 CONTESTED_LIMIT = 0.15
-"""Where each of two answers is wrong in 7 of 100 cases, about so many stand without a majority."""
+"""Where two answers are each wrong in 7 of 100 cases, about this share of questions has no majority."""
 TEMPLATED_NOTE = 0.1
-"""Share of rationales with the words of another one, but other values, from which it is said. It is no fault."""
+"""From this share of rationales with the words of another one and other values a note says so. It is no fault."""
 UNDECIDED_LIMIT = 0.1
-"""Of right answers the judge leaves about one in ten undecided."""
+"""The judge leaves about one in ten right answers undecided."""
 RELATED_LIMIT = 0.65
-"""Rationales mixed up at random come out at 0.5; those of the tiny world at 1.00."""
+"""Rationales mixed up at random give 0.5; those of the tiny world give 1.00."""
 
 _WORD = re.compile(r"[^\W_]+")
 
@@ -50,11 +50,11 @@ class DatasetCheck:
     about: str
     count: int
     checked: int
-    """Traces of which this is known."""
+    """Traces for which this is known."""
     ci95: tuple[float, float]
     limit: float
     warning: str = ""
-    """What to tell; empty while all is well."""
+    """The text of the warning; empty without one."""
 
     @property
     def share(self) -> float:
@@ -70,14 +70,14 @@ class DatasetCheck:
 class Health:
     checks: tuple[DatasetCheck, ...]
     notes: tuple[str, ...] = ()
-    """What a person should know although nothing is wrong with the dataset."""
+    """Facts worth knowing that are no fault of the dataset."""
     limits: tuple[Limit, ...] = ()
     """Limits of the selection that left out many traces."""
 
     @property
     def warnings(self) -> tuple[str, ...]:
         checked = tuple(check.warning for check in self.checks if check.warning)
-        # How many a mix takes is nothing that anybody wrote down, as the other limits are.
+        # The other limits are numbers of the recipe; the size of a mix is a result.
         return (*checked, *(str(limit) for limit in self.limits if limit.name == MIX))
 
     def counts(self) -> dict[str, int]:
@@ -100,17 +100,17 @@ def measure(database: duckdb.DuckDBPyConnection, index: PlannedTraces, select: S
     """The health of what the `decisions` of a database, made with this selection, choose of its `signals`."""
     (row,) = database.execute(_COUNTED).fetchall()
     wrong, judged, ungrounded, grounded, contested, voted = row
-    templated = _templated(database)
+    templated = _template_check(database)
     ids = [name for (name,) in database.execute(_SAMPLED).fetchall()]
     traces = list(index.traces(ids))
     samples = index.samples_of(trace.sample_id for trace in traces)
     pairs = [(samples[trace.sample_id], trace) for trace in traces]
-    leaked, notes = _leaks(database)
-    undecided, more = _undecided(database)
+    leaked, notes = _leak_check(database)
+    undecided, more = _undecided_check(database)
     limits = measure_limits(database, select)
     notes = (*notes, *more, *(str(limit) for limit in limits if limit.name != MIX))
     checks = (
-        _beyond(
+        _upper_check(
             "wrong",
             "answer is wrong by the gold answer",
             (wrong, judged),
@@ -119,7 +119,7 @@ def measure(database: duckdb.DuckDBPyConnection, index: PlannedTraces, select: S
             "Drop them with a rule: \"answer_verdict = 'wrong'\"",
         ),
         undecided,
-        _beyond(
+        _upper_check(
             "contested",
             "answer has no majority of the question's answers behind it, where no gold answer decides",
             (contested, voted),
@@ -128,7 +128,7 @@ def measure(database: duckdb.DuckDBPyConnection, index: PlannedTraces, select: S
             "them ({count}); many of these answers must be wrong. Drop them with a rule: "
             '"answer_verdict IS NULL AND not coalesce(in_majority, false)"',
         ),
-        _beyond(
+        _upper_check(
             "contradicted",
             "rationale concludes something else than its answer",
             _conclusions(pairs),
@@ -137,7 +137,7 @@ def measure(database: duckdb.DuckDBPyConnection, index: PlannedTraces, select: S
             "rationales may have been mixed up between questions. Look at some with `distill explain`; to drop them "
             'add "conclusion" to filter.signals and the rule "conclusion = \'contradicts\'"',
         ),
-        _beyond(
+        _upper_check(
             "ungrounded",
             "rationale states values that the chart's table does not support",
             (ungrounded, grounded),
@@ -145,11 +145,11 @@ def measure(database: duckdb.DuckDBPyConnection, index: PlannedTraces, select: S
             "{share} of the selected rationales about charts state values that the chart's table does not support "
             '({count}); drop them with a rule: "unsupported_values > 0"',
         ),
-        _related(pairs),
+        _related_check(pairs),
         templated,
         leaked,
     )
-    return Health(checks=checks, notes=(*notes, *_of_templates(templated)), limits=limits)
+    return Health(checks=checks, notes=(*notes, *_template_notes(templated)), limits=limits)
 
 
 _COUNTED = """
@@ -164,20 +164,20 @@ _COUNTED = """
 _SAMPLED = f"SELECT id FROM decisions WHERE selected ORDER BY id LIMIT {SAMPLE}"
 
 
-def _beyond(name: str, about: str, found: tuple[int, int], limit: float, warning: str) -> DatasetCheck:
+def _upper_check(name: str, about: str, counted: tuple[int, int], limit: float, warning: str) -> DatasetCheck:
     """A share that should be low."""
-    count, checked = found
+    count, checked = counted
     low, high = wilson(count, checked)
-    told = ""
+    warning_text = ""
     if low > limit and checked >= FEWEST:
-        told = warning.format(share=f"{100 * count / checked:.0f} %", count=f"{count:,} of {checked:,}")
+        warning_text = warning.format(share=f"{100 * count / checked:.0f} %", count=f"{count:,} of {checked:,}")
     return DatasetCheck(
-        name=name, about=about, count=count, checked=checked, ci95=(low, high), limit=limit, warning=told
+        name=name, about=about, count=count, checked=checked, ci95=(low, high), limit=limit, warning=warning_text
     )
 
 
-def _undecided(database: duckdb.DuckDBPyConnection) -> tuple[DatasetCheck, tuple[str, ...]]:
-    """Answers that the gold answer does not decide: in the dataset, what speaks for them there, and dropped."""
+def _undecided_check(database: duckdb.DuckDBPyConnection) -> tuple[DatasetCheck, tuple[str, ...]]:
+    """Undecided answers: how many are in the dataset, what supports them, and how many were dropped."""
     (row,) = database.execute(
         f"""SELECT count(*) FILTER (selected), count(*) FILTER (selected AND judge_verdict = 'correct'),
             count(*) FILTER (selected AND NOT ({SPOKEN_FOR})), count(*) FILTER (NOT kept), count(*)
@@ -186,29 +186,31 @@ def _undecided(database: duckdb.DuckDBPyConnection) -> tuple[DatasetCheck, tuple
     ((judged,),) = database.execute(
         "SELECT count(answer_verdict) FROM local JOIN decisions USING (id) WHERE selected"
     ).fetchall()
-    chosen, by_judge, alone, dropped, found = row
-    check = _beyond(
+    chosen, by_judge, unsupported, dropped, total = row
+    check = _upper_check(
         "undecided",
         "answer is undecided against the gold answer",
         (chosen, judged),
         UNDECIDED_LIMIT,
         "{share} of the selected answers are undecided against the gold answer ({count}); for "
-        f"{alone:,} of them neither agreement nor the judge arm speaks. Drop those with the default rule "
+        f"{unsupported:,} of them neither agreement nor the judge arm speaks. Drop those with the default rule "
         "undecided_answer, or have a teacher judge them (filter.judge)",
     )
-    reasons = f"{by_judge:,} by the judge arm, {chosen - by_judge - alone:,} by agreement, {alone:,} by neither"
-    note = (
-        f"of {found:,} answers that are undecided against the gold answer {chosen:,} are in the dataset ({reasons})"
+    reasons = (
+        f"{by_judge:,} by the judge arm, {chosen - by_judge - unsupported:,} by agreement, {unsupported:,} by neither"
     )
-    return check, ((f"{note}, {dropped:,} were dropped",) if found else ())
+    note = (
+        f"of {total:,} answers that are undecided against the gold answer {chosen:,} are in the dataset ({reasons})"
+    )
+    return check, ((f"{note}, {dropped:,} were dropped",) if total else ())
 
 
 def _conclusions(pairs: Sequence[tuple[Sample, Trace]]) -> tuple[int, int]:
-    said = [
+    verdicts = [
         compare_conclusion(trace.reasoning, trace.answer, sample.answer_type, sample.options)
         for sample, trace in pairs
     ]
-    return said.count("contradicts"), len(said) - said.count(None)
+    return verdicts.count("contradicts"), len(verdicts) - verdicts.count(None)
 
 
 # --- rationales about other questions ---------------------------------------------------------------------------
@@ -216,38 +218,39 @@ def _conclusions(pairs: Sequence[tuple[Sample, Trace]]) -> tuple[int, int]:
 RELATED = "related"
 
 
-def _related(pairs: Sequence[tuple[Sample, Trace]]) -> DatasetCheck:
+def _related_check(pairs: Sequence[tuple[Sample, Trace]]) -> DatasetCheck:
     """How often a rationale has more of its own question's words than the next trace's rationale has.
 
     Rare words count more (by their inverse frequency among the questions). Questions of one domain are compared, and
     pairs without a difference say nothing, so a set of one question, or of rationales in another language than their
     questions, is not judged.
     """
-    asked = [_words(sample.question) for sample, _ in pairs]
-    said = [_words(trace.reasoning) for _, trace in pairs]
-    spread = Counter(word for words in asked for word in words)
+    question_words = [_words(sample.question) for sample, _ in pairs]
+    rationale_words = [_words(trace.reasoning) for _, trace in pairs]
+    question_count = Counter(word for words in question_words for word in words)
     by_domain: dict[str, list[int]] = {}
-    for place, (sample, _) in enumerate(pairs):
-        by_domain.setdefault(sample.domain, []).append(place)
-    better = decided = 0
-    for places in by_domain.values():
-        for place, other in zip(places, [*places[1:], places[0]], strict=True):
-            words = asked[place] - asked[other]
-            own, others = (
-                sum(math.log(len(pairs) / spread[word]) for word in words & said[at]) for at in (place, other)
+    for index, (sample, _) in enumerate(pairs):
+        by_domain.setdefault(sample.domain, []).append(index)
+    more_own = decided = 0
+    for indexes in by_domain.values():
+        for index, other_index in zip(indexes, [*indexes[1:], indexes[0]], strict=True):
+            words = question_words[index] - question_words[other_index]
+            own_weight, other_weight = (
+                sum(math.log(len(pairs) / question_count[word]) for word in words & rationale_words[position])
+                for position in (index, other_index)
             )
-            better += own > others
-            decided += own != others
-    low, high = wilson(better, decided)
+            more_own += own_weight > other_weight
+            decided += own_weight != other_weight
+    low, high = wilson(more_own, decided)
     return DatasetCheck(
         name=RELATED,
         about="rationale has more of its question's words than another one has",
-        count=better,
+        count=more_own,
         checked=decided,
         ci95=(low, high),
         limit=RELATED_LIMIT,
         warning=f"the selected rationales are hardly more about their own questions than about others: "
-        f"{better:,} of {decided:,} have more of the question's words than another trace's rationale has, and by "
+        f"{more_own:,} of {decided:,} have more of the question's words than another trace's rationale has, and by "
         "chance it would be half; rationales may have been mixed up. Look at some with `distill explain`"
         if decided >= FEWEST and high < RELATED_LIMIT
         else "",
@@ -262,7 +265,7 @@ def _words(text: str) -> set[str]:
 # --- templates --------------------------------------------------------------------------------------------------
 
 
-def _templated(database: duckdb.DuckDBPyConnection) -> DatasetCheck:
+def _template_check(database: duckdb.DuckDBPyConnection) -> DatasetCheck:
     """Traces that repeat the words of another one of the run with other values; not known without that signal."""
     ((count, checked),) = database.execute(
         """SELECT count(*) FILTER (varied), count(varied) FROM (
@@ -271,10 +274,10 @@ def _templated(database: duckdb.DuckDBPyConnection) -> DatasetCheck:
         )"""
     ).fetchall()
     about = "rationale has the same words as another trace, with other numbers or names"
-    return _beyond("templated", about, (count, checked), 1.0, "")
+    return _upper_check("templated", about, (count, checked), 1.0, "")
 
 
-def _of_templates(templated: DatasetCheck) -> tuple[str, ...]:
+def _template_notes(templated: DatasetCheck) -> tuple[str, ...]:
     if templated.share < TEMPLATED_NOTE:
         return ()
     return (
@@ -287,8 +290,8 @@ def _of_templates(templated: DatasetCheck) -> tuple[str, ...]:
 # --- test questions ---------------------------------------------------------------------------------------------
 
 
-def _leaks(database: duckdb.DuckDBPyConnection) -> tuple[DatasetCheck, tuple[str, ...]]:
-    """Questions that stand in a test set with their pictures: of the dataset, and dropped ones."""
+def _leak_check(database: duckdb.DuckDBPyConnection) -> tuple[DatasetCheck, tuple[str, ...]]:
+    """Questions that a test set holds with their pictures: in the dataset, and dropped."""
     rows = database.execute(
         """SELECT contamination_source, count(*), count(*) FILTER (chosen) FROM (
             SELECT contamination_source, local.sample_id, bool_or(selected) AS chosen
@@ -314,15 +317,15 @@ def _leaks(database: duckdb.DuckDBPyConnection) -> tuple[DatasetCheck, tuple[str
         else "",
     )
     notes = tuple(
-        f"{asked - count:,} of the questions stand in [data.{source}] with their pictures; none of their traces is "
-        "in the dataset, but other sources may hold them too"
-        for source, asked, count in rows
-        if asked > count
+        f"{question_count - count:,} of the questions stand in [data.{source}] with their pictures; none of "
+        "their traces is in the dataset, but other sources may hold them too"
+        for source, question_count, count in rows
+        if question_count > count
     )
-    return check, (*notes, *_shown(database))
+    return check, (*notes, *_shown_test_images(database))
 
 
-def _shown(database: duckdb.DuckDBPyConnection) -> list[str]:
+def _shown_test_images(database: duckdb.DuckDBPyConnection) -> list[str]:
     """Test pictures in the dataset, under other questions than those of the test set."""
     rows = database.execute(
         """SELECT contamination_source, count(DISTINCT local.sample_id)

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from distill.artifacts.files import atomic_path
 from distill.errors import RecipeError
 from distill.recipe.filter import Select
-from filters.decisions.quotas import Kind, targets
+from filters.decisions.quotas import Kind, target_counts
 from filters.decisions.rules import NOT_SELECTED, UNREADABLE_IMAGE, Condition, first_line
 from filters.tables.signal_database import Tables, connect, identifier, order, ranges, text
 
@@ -64,7 +64,7 @@ def decide(
         if mixed(select):
             connection.execute(_PLACED.format(seed=seed))
         counts = connection.execute("SELECT kind, count(*) FROM ranked WHERE best GROUP BY kind").fetchall()
-        taken = targets({tuple(kind): count for kind, count in counts}, select.mix, select.limit)
+        taken = target_counts({tuple(kind): count for kind, count in counts}, select.mix, select.limit)
         connection.register("quotas", _quotas(taken))
         rows = 0
         with (
@@ -78,7 +78,7 @@ def decide(
                     rows += len(batch)
         return rows
     except duckdb.Error as error:
-        raise _culprit(connection, conditions, error) from None
+        raise _faulty_rule(connection, conditions, error) from None
 
 
 def database(tables: Tables, decisions: Path, *, threads: int | None = None) -> duckdb.DuckDBPyConnection:
@@ -141,7 +141,9 @@ def _query(conditions: list[Condition], select: Select, within: str) -> str:
     reasons = [_reason(condition) for condition in conditions]
     image = _struct(f"'{UNREADABLE_IMAGE}'", "'the image can be read'", "json_object('reason', why)")
     reasons.append(f"CASE WHEN why IS NOT NULL THEN {image} END")
-    named = " || ', ' || ".join(f"{text(mix.by + ' = ')} || kind[{place}]" for place, mix in enumerate(select.mix, 1))
+    named = " || ', ' || ".join(
+        f"{text(mix.by + ' = ')} || kind[{position}]" for position, mix in enumerate(select.mix, 1)
+    )
     quota = f"'mix: ' || quota || ' of ' || {named}" if select.mix else f"'limit = {select.limit}'"
     return f"""
         SELECT signals.id, sample_id, signals.teacher, k, domain, ranked.id IS NOT NULL AS kept,
@@ -171,11 +173,13 @@ def _struct(rule: str, condition: str, values: str) -> str:
     return f"{{'rule': {rule}, 'condition': {condition}, 'values': CAST({values} AS VARCHAR)}}"
 
 
-def _culprit(connection: duckdb.DuckDBPyConnection, conditions: list[Condition], error: duckdb.Error) -> Exception:
+def _faulty_rule(
+    connection: duckdb.DuckDBPyConnection, conditions: list[Condition], error: duckdb.Error
+) -> Exception:
     """The rule whose condition cannot be evaluated on these values; the error itself when no rule is to blame."""
     for condition in conditions:
         try:
             connection.execute(f"SELECT count(*) FROM signals WHERE (\n{condition.sql}\n)").fetchall()
-        except duckdb.Error as own:
-            return RecipeError(f"filter.rules.{condition.name}: drop = {condition.sql!r}: {first_line(own)}")
+        except duckdb.Error as rule_error:
+            return RecipeError(f"filter.rules.{condition.name}: drop = {condition.sql!r}: {first_line(rule_error)}")
     return error

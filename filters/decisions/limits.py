@@ -11,7 +11,7 @@ import duckdb
 
 from distill.recipe.filter import Select
 from filters.decisions.decide import kind_of
-from filters.decisions.quotas import scarcest
+from filters.decisions.quotas import find_scarcest
 from filters.decisions.rules import NOT_SELECTED
 from filters.tables.signal_database import text
 
@@ -53,21 +53,29 @@ def measure(database: duckdb.DuckDBPyConnection, select: Select) -> tuple[Limit,
         FROM decisions WHERE kept AND (selected OR reasons[1].rule = {text(NOT_SELECTED)}) GROUP BY 1"""
     ).fetchall()
     counts: dict[str, int] = dict(rows)
-    found: list[Limit] = []
+    limits: list[Limit] = []
     before = sum(counts.values())
     for name, limit in ((_PER_TEACHER, select.per_teacher), (_PER_QUESTION, select.per_question)):
         after = before - counts.get(name, 0)
-        found.append(Limit(name=name, setting=f"{name} = {limit}", before=before, after=after))
+        limits.append(Limit(name=name, setting=f"{name} = {limit}", before=before, after=after))
         before = after
     if select.mix and before:
-        rare = scarcest(_kinds(database, select), select.mix)
+        scarcest_kind = find_scarcest(_kinds(database, select), select.mix)
         shares = " and ".join(mix.by for mix in select.mix)
-        found.append(Limit(name=MIX, setting=f"the mix by {shares}", before=before, after=rare.total, why=str(rare)))
-        before = rare.total
-    found.append(
+        limits.append(
+            Limit(
+                name=MIX,
+                setting=f"the mix by {shares}",
+                before=before,
+                after=scarcest_kind.total,
+                why=str(scarcest_kind),
+            )
+        )
+        before = scarcest_kind.total
+    limits.append(
         Limit(name=_LIMIT, setting=f"limit = {select.limit}", before=before, after=counts.get("selected", 0))
     )
-    return tuple(limit for limit in found if limit.is_large)
+    return tuple(limit for limit in limits if limit.is_large)
 
 
 def _kinds(database: duckdb.DuckDBPyConnection, select: Select) -> Mapping[tuple[str, ...], int]:

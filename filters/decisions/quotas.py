@@ -20,21 +20,21 @@ _CLOSE = 1e-9
 _OTHERS = None
 
 
-def targets(counts: Mapping[Kind, int], mixes: Sequence[Mix], limit: int | None = None) -> dict[Kind, int]:
+def target_counts(counts: Mapping[Kind, int], mixes: Sequence[Mix], limit: int | None = None) -> dict[Kind, int]:
     """Traces to take of each kind, at most as many as there are, at most `limit` together.
 
     Raises DataError when shares cannot be met: no trace has a value, or two mixes contradict each other.
     """
     if not any(counts.values()):
         return {}
-    kinds, there, share = _shared(counts, mixes)
-    total = _largest(there, share)
-    return dict(zip(kinds, _rounded(share, min(total, limit or total), there), strict=True))
+    kinds, available, shares = _kinds_and_shares(counts, mixes)
+    total = _largest_total(available, shares)
+    return dict(zip(kinds, _round_counts(shares, min(total, limit or total), available), strict=True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scarcest:
-    """The kind of which there is too little for its share: it decides how large a mix can be."""
+    """The kind with the fewest traces for its share: it limits the size of the mix."""
 
     total: int
     """Traces of the whole mix."""
@@ -49,87 +49,92 @@ class Scarcest:
         return f"of {self.kind} there are {self.there:,} for {100 * self.share:.3g} % of the dataset{others}"
 
 
-def scarcest(counts: Mapping[Kind, int], mixes: Sequence[Mix]) -> Scarcest:
-    """What binds a mix of these kinds, of which there must be some. Raises what `targets` does."""
-    kinds, there, share = _shared(counts, mixes)
-    wanted = np.flatnonzero(share > 0)
-    rows = np.array([wanted[np.argmin(there[wanted] / share[wanted])]])
+def find_scarcest(counts: Mapping[Kind, int], mixes: Sequence[Mix]) -> Scarcest:
+    """The kind that limits a mix; there must be traces. Raises what `target_counts` raises."""
+    kinds, available, share = _kinds_and_shares(counts, mixes)
+    with_share = np.flatnonzero(share > 0)
+    rows = np.array([with_share[np.argmin(available[with_share] / share[with_share])]])
     kind = ", ".join(f"{mix.by} = {value}" for mix, value in zip(mixes, kinds[rows[0]], strict=True))
     if len(mixes) == 1:
         (mix,) = mixes
-        value = _named(kinds[rows[0]][0], mix)
-        rows = np.array([row for row, each in enumerate(kinds) if _named(each[0], mix) == value])
+        value = _value_with_share(kinds[rows[0]][0], mix)
+        rows = np.array(
+            [row for row, other_kind in enumerate(kinds) if _value_with_share(other_kind[0], mix) == value]
+        )
         kind = f"{mix.by} = {value}" if value is not _OTHERS else f"{mix.by} without a share of its own"
     return Scarcest(
-        total=_largest(there, share),
+        total=_largest_total(available, share),
         kind=kind,
-        there=int(there[rows].sum()),
+        there=int(available[rows].sum()),
         share=float(share[rows].sum()),
-        without_share=int(there[share == 0].sum()),
+        without_share=int(available[share == 0].sum()),
     )
 
 
-def _shared(
+def _kinds_and_shares(
     counts: Mapping[Kind, int], mixes: Sequence[Mix]
 ) -> tuple[list[Kind], NDArray[np.float64], NDArray[np.float64]]:
-    """The kinds that are there, how many there are of each, and their shares."""
+    """The kinds with traces, the number of traces of each, and their shares."""
     kinds = sorted(kind for kind, count in counts.items() if count)
-    there = np.array([counts[kind] for kind in kinds], np.float64)
-    return kinds, there, _raked(kinds, there, mixes)
+    available = np.array([counts[kind] for kind in kinds], np.float64)
+    return kinds, available, _rake_shares(kinds, available, mixes)
 
 
-def _largest(there: NDArray[np.float64], share: NDArray[np.float64]) -> int:
+def _largest_total(available: NDArray[np.float64], shares: NDArray[np.float64]) -> int:
     """The most traces that can be taken in these shares."""
-    wanted = share > 0
-    return math.floor(float((there[wanted] / share[wanted]).min()) + _CLOSE)
+    with_share = shares > 0
+    return math.floor(float((available[with_share] / shares[with_share]).min()) + _CLOSE)
 
 
-def _raked(kinds: Sequence[Kind], there: NDArray[np.float64], mixes: Sequence[Mix]) -> NDArray[np.float64]:
+def _rake_shares(kinds: Sequence[Kind], available: NDArray[np.float64], mixes: Sequence[Mix]) -> NDArray[np.float64]:
     """The share of each kind, as close to its natural one as the mixes allow."""
-    share: NDArray[np.float64] = there / there.sum()
+    shares: NDArray[np.float64] = available / available.sum()
     groups = [_groups(kinds, position, mix) for position, mix in enumerate(mixes)]
     for _ in range(_ROUNDS):
-        before = share.copy()
-        for rows, wanted in (pair for found in groups for pair in found):
-            has = share[rows].sum()
-            share[rows] *= wanted / has if has else 0.0
-        if np.abs(share - before).max() < _CLOSE:
+        before = shares.copy()
+        for rows, target_share in (pair for group in groups for pair in group):
+            current_share = shares[rows].sum()
+            shares[rows] *= target_share / current_share if current_share else 0.0
+        if np.abs(shares - before).max() < _CLOSE:
             break
-    if any(abs(share[rows].sum() - wanted) > 1e-6 for found in groups for rows, wanted in found):
+    if any(abs(shares[rows].sum() - target_share) > 1e-6 for group in groups for rows, target_share in group):
         raise DataError(
             f"filter.select.mix: the shares of {' and '.join(mix.by for mix in mixes)} cannot be met together by the "
             "traces that were kept; loosen one of them, or the rules"
         )
-    return share
+    return shares
 
 
 def _groups(kinds: Sequence[Kind], position: int, mix: Mix) -> list[tuple[NDArray[np.int64], float]]:
-    """Of one mix: the rows of each value that has a share, and of all other values, with what they shall have."""
+    """The rows and the target share of each value of a mix, and of all other values together."""
     values = [kind[position] for kind in kinds]
     rest = 1 - sum(mix.shares.values())
-    wanted = [*mix.shares.items(), (_OTHERS, rest if rest > _CLOSE else 0.0)]
-    found = []
-    for value, share in wanted:
-        rows = np.array([row for row, own in enumerate(values) if _named(own, mix) == value], np.int64)
+    target_shares = [*mix.shares.items(), (_OTHERS, rest if rest > _CLOSE else 0.0)]
+    groups = []
+    for value, share in target_shares:
+        rows = np.array(
+            [row for row, mix_value in enumerate(values) if _value_with_share(mix_value, mix) == value], np.int64
+        )
         if share and not len(rows):
-            what = f"{value!r}" if value is not _OTHERS else "a value without a share of its own"
+            description = f"{value!r}" if value is not _OTHERS else "a value without a share of its own"
             raise DataError(
-                f"filter.select.mix: {mix.by} shall be {what} in {100 * share:g} % of the dataset, but of no trace "
-                f"that was kept is it (there: {', '.join(sorted(set(values))[:20])}); change the shares or the rules"
+                f"filter.select.mix: {mix.by} shall be {description} in {100 * share:g} % of the dataset, but of no "
+                f"trace that was kept is it (there: {', '.join(sorted(set(values))[:20])}); change the shares or the "
+                "rules"
             )
-        found.append((rows, share))
-    return found
+        groups.append((rows, share))
+    return groups
 
 
-def _named(value: str, mix: Mix) -> str | None:
+def _value_with_share(value: str, mix: Mix) -> str | None:
     return value if value in mix.shares else _OTHERS
 
 
-def _rounded(share: NDArray[np.float64], total: int, there: NDArray[np.float64]) -> list[int]:
+def _round_counts(shares: NDArray[np.float64], total: int, available: NDArray[np.float64]) -> list[int]:
     """Whole numbers with this sum, the largest remainders rounded up."""
-    exact = share * total
+    exact = shares * total
     counts = np.floor(exact + _CLOSE)
     order = np.argsort(-np.round(exact - counts, 6), kind="stable")
-    room = [row for row in order.tolist() if counts[row] < there[row] and exact[row] > counts[row]]
-    counts[room[: max(0, round(total - counts.sum()))]] += 1
+    roundable = [row for row in order.tolist() if counts[row] < available[row] and exact[row] > counts[row]]
+    counts[roundable[: max(0, round(total - counts.sum()))]] += 1
     return [int(count) for count in counts]

@@ -2,7 +2,7 @@
 
 A condition is one scalar expression of DuckDB over the columns of the signal table. It sees one row at a time, gives
 the same result on every day, and reaches no file. Checking reads no data, so a typo is reported before anything is
-measured. Evaluating the conditions is `filters.decisions.decide`'s business.
+measured. `filters.decisions.decide` evaluates the conditions.
 """
 
 import difflib
@@ -80,14 +80,14 @@ def check(settings: Filter, columns: pa.Schema = COLUMNS) -> list[Condition]:
     _, kind = _check_expression(connection, settings.select.weight, where, columns.names)
     if not kind.startswith(_NUMBERS):
         raise RecipeError(f"{where}: gives {kind.lower()}, not a number")
-    return [_checked(connection, rule, columns.names) for rule in settings.rules]
+    return [_check_rule(connection, rule, columns.names) for rule in settings.rules]
 
 
 def first_line(error: duckdb.Error) -> str:
     return str(error).strip().splitlines()[0]
 
 
-def _checked(connection: duckdb.DuckDBPyConnection, rule: Rule, names: Sequence[str]) -> Condition:
+def _check_rule(connection: duckdb.DuckDBPyConnection, rule: Rule, names: Sequence[str]) -> Condition:
     where = f"filter.rules.{rule.name}: drop = {rule.drop!r}"
     if rule.name in RESERVED:
         raise RecipeError(f"{where}: the name is one of the toolkit's own reasons; choose another")
@@ -145,7 +145,7 @@ def _not_allowed(name: str) -> str:
 
 
 def _expression(connection: duckdb.DuckDBPyConnection, sql: str, where: str) -> dict[str, Any]:
-    """The syntax tree of one expression, certain that nothing stands around it."""
+    """The syntax tree of one expression. Raises RecipeError for a text with another clause or statement."""
     tree = _tree(connection, sql)
     if tree["error"] and tree["error_type"] == "parser":
         raise RecipeError(f"{where}: not an SQL condition: {tree['error_message']}")
@@ -154,7 +154,7 @@ def _expression(connection: duckdb.DuckDBPyConnection, sql: str, where: str) -> 
     chosen = [statement["node"].pop("select_list", []) for statement in tree["statements"]]
     plain = _tree(connection, "true")
     plain["statements"][0]["node"].pop("select_list")
-    if _bare(tree) != _bare(plain) or len(chosen[0]) != 1:
+    if _without_locations(tree) != _without_locations(plain) or len(chosen[0]) != 1:
         raise RecipeError(f"{where}: only a condition is allowed, no other clause")
     expression: dict[str, Any] = chosen[0][0]
     return expression
@@ -167,11 +167,11 @@ def _tree(connection: duckdb.DuckDBPyConnection, sql: str) -> dict[str, Any]:
     return tree
 
 
-def _bare(node: Any) -> Any:
+def _without_locations(node: Any) -> Any:
     """A syntax tree without the places in the text."""
     if isinstance(node, dict):
-        return {key: _bare(value) for key, value in node.items() if not key.startswith("query_location")}
-    return [_bare(item) for item in node] if isinstance(node, list) else node
+        return {key: _without_locations(value) for key, value in node.items() if not key.startswith("query_location")}
+    return [_without_locations(item) for item in node] if isinstance(node, list) else node
 
 
 def _walk(node: Any) -> Iterator[dict[str, Any]]:

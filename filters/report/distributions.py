@@ -40,11 +40,11 @@ def measure(facts: TableFacts) -> Distributions:
     overlays, constant = [], []
     for column in facts.columns.values():
         if column.kind in ("number", "count"):
-            found = _overlay(facts, column)
-            if isinstance(found, Overlay):
-                overlays.append(found)
-            elif found is not None:
-                constant.append((column.name, found))
+            overlay = _overlay(facts, column)
+            if isinstance(overlay, Overlay):
+                overlays.append(overlay)
+            elif overlay is not None:
+                constant.append((column.name, overlay))
     return Distributions(overlays=overlays, constant=constant, flags=_flags(facts))
 
 
@@ -68,9 +68,9 @@ def _overlay(facts: TableFacts, column: Column) -> Overlay | float | None:
     summary = _summary(facts, column, KEPT)
     if not summary:
         return None
-    least, most = min(found[4] for found in summary.values()), max(found[5] for found in summary.values())
-    if least == most:
-        return float(least)
+    min_value, max_value = min(row[4] for row in summary.values()), max(row[5] for row in summary.values())
+    if min_value == max_value:
+        return float(min_value)
     low, high = _range(summary)
     counted = _binned(facts, column, KEPT, "true", low, high, _BINS)
     highest = max(count / sum(counts) for counts, _ in counted.values() for count in counts)
@@ -79,9 +79,9 @@ def _overlay(facts: TableFacts, column: Column) -> Overlay | float | None:
         column=column,
         kept=bars.get("kept", []),
         dropped=bars.get("dropped", []),
-        medians={name: found[1] for name, found in summary.items()},
-        counts={name: found[0] for name, found in summary.items()},
-        clipped=low > least or high < most,
+        medians={name: row[1] for name, row in summary.items()},
+        counts={name: row[0] for name, row in summary.items()},
+        clipped=low > min_value or high < max_value,
     )
 
 
@@ -95,14 +95,14 @@ def _summary(facts: TableFacts, column: Column, group: str, where: str = "true")
             min({column.sql}), max({column.sql})
         FROM page WHERE {column.finite} AND ({where}) GROUP BY 1 ORDER BY 1"""
     )
-    return {name: (count, *quantiles, least, most) for name, count, quantiles, least, most in rows}
+    return {name: (count, *quantiles, min_value, max_value) for name, count, quantiles, min_value, max_value in rows}
 
 
 def _range(summary: Summary) -> tuple[float, float]:
     """Where nearly all values lie; a column that is nearly always the same shows its rare values instead."""
-    low, high = min(found[2] for found in summary.values()), max(found[3] for found in summary.values())
+    low, high = min(row[2] for row in summary.values()), max(row[3] for row in summary.values())
     if low == high:
-        low, high = min(found[4] for found in summary.values()), max(found[5] for found in summary.values())
+        low, high = min(row[4] for row in summary.values()), max(row[5] for row in summary.values())
     return float(low), float(high)
 
 
@@ -112,31 +112,31 @@ Counted = tuple[list[int], tuple[float, float]]
 def _binned(
     facts: TableFacts, column: Column, group: str, where: str, low: float, high: float, bins: int
 ) -> dict[str, Counted]:
-    start, width, number = html.edges(low, high, bins, whole=column.kind == "count")
+    start, width, bin_count = html.edges(low, high, bins, whole=column.kind == "count")
     if column.kind == "number":  # the greatest value belongs to the last bar, as in a share of 0 to 1
-        number = max(1, math.ceil((high - start) / width - 1e-9))
+        bin_count = max(1, math.ceil((high - start) / width - 1e-9))
     # 1e-9: a value that stands on an edge, such as 0.3 at a width of 0.1, belongs to the bar that begins there.
-    place = f"least({number - 1}, greatest(0, floor(({column.sql} - {start!r}) / {width!r} + 1e-9)))::INTEGER"
+    bin_sql = f"least({bin_count - 1}, greatest(0, floor(({column.sql} - {start!r}) / {width!r} + 1e-9)))::INTEGER"
     rows = facts.rows(
-        f"""SELECT {group}, {place}, count(*) FROM page WHERE {column.finite} AND ({where}) GROUP BY 1, 2"""
+        f"""SELECT {group}, {bin_sql}, count(*) FROM page WHERE {column.finite} AND ({where}) GROUP BY 1, 2"""
     )
     counted: dict[str, Counted] = {}
     for name, bin_number, count in rows:
-        counted.setdefault(name, ([0] * number, (start, width)))[0][bin_number] = count
+        counted.setdefault(name, ([0] * bin_count, (start, width)))[0][bin_number] = count
     return counted
 
 
 def _bins(counts: Sequence[int], edges: tuple[float, float], highest: float) -> list[html.Bin]:
     start, width = edges
     return [
-        html.Bin(low=start + place * width, high=start + (place + 1) * width, count=count, share=count / highest)
-        for place, count in enumerate(counts)
+        html.Bin(low=start + index * width, high=start + (index + 1) * width, count=count, share=count / highest)
+        for index, count in enumerate(counts)
     ]
 
 
 def _flags(facts: TableFacts) -> list[dict[str, Any]]:
     """For each measured flag: on how many traces, and how often it is true among the kept and the dropped."""
-    found = []
+    flags = []
     for column in facts.columns.values():
         if column.kind == "flag":
             count, kept, dropped = facts.row(
@@ -147,7 +147,7 @@ def _flags(facts: TableFacts) -> list[dict[str, Any]]:
                 f"""SELECT count({column.sql}) FILTER (kept), count({column.sql}) FILTER (NOT kept) FROM page"""
             )
             if count:
-                found.append(
+                flags.append(
                     {
                         "column": column,
                         "count": count,
@@ -155,4 +155,4 @@ def _flags(facts: TableFacts) -> list[dict[str, Any]]:
                         "dropped": dropped / shares[1] if shares[1] else None,
                     }
                 )
-    return found
+    return flags

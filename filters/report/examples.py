@@ -1,8 +1,8 @@
-"""Traces shown on the report page, with their pictures: which ones, and what is known of each.
+"""Example traces of the report page with their pictures and facts.
 
-All are looked up at once, because samples lie in partitions that are read whole. Ties are broken by the sample's id:
-ids are hashes, so the smallest are a fair sample, and they lie in one partition. Pictures share a budget of bytes, so
-that a page can be mailed whatever the size of the images.
+All are read at once, because samples are in partitions that are read whole. Ties are broken by the sample's id: ids
+are hashes, so the smallest are a random sample, and they are in one partition. Pictures share a budget of bytes, so
+that a page stays small enough for mail.
 """
 
 from collections.abc import Iterable, Sequence
@@ -59,9 +59,9 @@ def _spread(
     chosen: dict[str, None] = {}
     samples: set[str] = set()
     kinds: dict[tuple[str, str], int] = {}
-    for most in (*range(1, limit + 1), _CANDIDATES) if mix else (_CANDIDATES,):
+    for max_of_kind in (*range(1, limit + 1), _CANDIDATES) if mix else (_CANDIDATES,):
         for name, sample, teacher, domain in rows:
-            if len(chosen) < limit and sample not in samples and kinds.get((teacher, domain), 0) < most:
+            if len(chosen) < limit and sample not in samples and kinds.get((teacher, domain), 0) < max_of_kind:
                 chosen[name] = None
                 samples.add(sample)
                 kinds[teacher, domain] = kinds.get((teacher, domain), 0) + 1
@@ -79,15 +79,15 @@ def load(facts: TableFacts, index: PlannedTraces, ids: Iterable[str]) -> dict[st
         FROM signals JOIN decisions USING (id) WHERE id IN (SELECT unnest(?))""",
         [names],
     )
-    known = {row[0]: row for row in rows}
+    row_of_trace = {row[0]: row for row in rows}
     samples = index.samples_of(row[1] for row in rows)
     album = _Album()
-    found = {}
+    example_of_trace = {}
     for trace in index.traces(names):
-        _, sample_id, verdict, tokens, reasons = known[trace.id]
+        _, sample_id, verdict, tokens, reasons = row_of_trace[trace.id]
         sample = samples[sample_id]
         shown, left_out = album.pictures(sample)
-        found[trace.id] = {
+        example_of_trace[trace.id] = {
             "id": trace.id,
             "question": _clip(sample.question),
             "pictures": shown,
@@ -101,7 +101,7 @@ def load(facts: TableFacts, index: PlannedTraces, ids: Iterable[str]) -> dict[st
             "rationale": _clip(trace.reasoning.strip() or ("" if trace.answer else trace.text)),
             "reasons": [{**reason, "values": orjson.loads(reason["values"])} for reason in reasons],
         }
-    return found
+    return example_of_trace
 
 
 def _clip(text: str) -> str:
@@ -117,13 +117,13 @@ class _Album:
 
     def pictures(self, sample: Sample) -> tuple[list[html.PageImage], int]:
         """The readable pictures that fit, and how many do not."""
-        found = [picture for ref in sample.images if (picture := self._picture(ref)) is not None]
+        readable = [picture for ref in sample.images if (picture := self._picture(ref)) is not None]
         shown = []
-        for picture in found:
+        for picture in readable:
             if len(picture.uri) <= self._room:
                 self._room -= len(picture.uri)
                 shown.append(picture)
-        return shown, len(found) - len(shown)
+        return shown, len(readable) - len(shown)
 
     def _picture(self, ref: Any) -> html.PageImage | None:
         if ref.sha256 not in self._known:

@@ -8,8 +8,8 @@ from filters.report.table import TableFacts
 BIGGEST = 3
 LEAKS = 3
 LEAK = "pair"
-"""What matches of a leak: the question and its picture. Questions about charts are templates, so the same words about
-another picture are none."""
+"""The kind of match that is a leak: question and picture. Questions about charts are templates, so the same words
+about another picture are no leak."""
 _SIZES = ((2, 2), (3, 3), (4, 5), (6, 9), (10, 19), (20, 49), (50, None))
 
 
@@ -109,13 +109,13 @@ def duplicates(facts: TableFacts) -> DuplicateCounts:
 
 
 def _sizes(of_size: Sequence[tuple[int, int]]) -> list[tuple[str, int, int]]:
-    found = []
+    sizes = []
     for low, high in _SIZES:
-        chosen = [(size, number) for size, number in of_size if size >= low and (high is None or size <= high)]
-        if chosen:
+        counts = [(size, number) for size, number in of_size if size >= low and (high is None or size <= high)]
+        if counts:
             name = f"{low} or more" if high is None else str(low) if low == high else f"{low} to {high}"
-            found.append((name, sum(number for _, number in chosen), sum(size * number for size, number in chosen)))
-    return found
+            sizes.append((name, sum(number for _, number in counts), sum(size * number for size, number in counts)))
+    return sizes
 
 
 def _biggest(facts: TableFacts) -> list[Cluster]:
@@ -135,9 +135,15 @@ def _biggest(facts: TableFacts) -> list[Cluster]:
     )
     return [
         Cluster(
-            preferred=head, other=other, size=size, questions=questions, teachers=teachers, kept=kept, jaccard=alike
+            preferred=head,
+            other=least_alike,
+            size=size,
+            questions=questions,
+            teachers=teachers,
+            kept=kept,
+            jaccard=min_jaccard,
         )
-        for head, size, questions, teachers, kept, alike, other in rows
+        for head, size, questions, teachers, kept, min_jaccard, least_alike in rows
     ]
 
 
@@ -166,5 +172,5 @@ def contamination(facts: TableFacts) -> ContaminationCounts:
         checked=checked,
         rows=rows,
         examples=[name for name, *_ in examples],
-        matches={name: (what, where, which) for name, what, where, which in examples},
+        matches={name: (kind, test_set, test_sample) for name, kind, test_set, test_sample in examples},
     )

@@ -31,7 +31,7 @@ def write(
     rules: list[Condition],
     database: duckdb.DuckDBPyConnection,
     index: PlannedTraces,
-    found: Funnel,
+    funnel: Funnel,
     path: Path,
     health: Health,
 ) -> None:
@@ -41,7 +41,7 @@ def write(
     unit = _unit(facts)
     overlap, leaks = report_overlap.duplicates(facts), report_overlap.contamination(facts)
     selected = examples.selected(facts)
-    dropped = _dropped(facts, rules, found)
+    dropped = _dropped(facts, rules, funnel)
     ids = [*selected, *leaks.examples, *(name for row in dropped for name in row["ids"])]
     ids += [name for cluster in overlap.biggest for name in (cluster.preferred, cluster.other) if name]
     page = html.render(
@@ -55,21 +55,21 @@ def write(
             "Distillation does not correct what teachers see or reason wrongly, inherits their biases and creates no "
             "new perception.",
         ],
-        figures=_figures(facts, found, unit),
+        figures=_figures(facts, funnel, unit),
         health=health,
         steps=STEPS,
-        funnel=[(step, found.total[step]) for step in STEPS],
-        groups=[("teacher", list(found.by_teacher.items())), ("domain", list(found.by_domain.items()))],
-        rules=_rules(facts, rules, found),
+        funnel=[(step, funnel.total[step]) for step in STEPS],
+        groups=[("teacher", list(funnel.by_teacher.items())), ("domain", list(funnel.by_domain.items()))],
+        rules=_rules(facts, rules, funnel),
         without={row.rule: row for row in thresholds.without(facts, rules, select)},
-        curves=[_drawn(curve) for curve in thresholds.curves(facts, rules, select)],
+        curves=[_draw_curve(curve) for curve in thresholds.curves(facts, rules, select)],
         mixed=bool(select.mix),
         states=table.states(facts),
         absent=facts.absent,
         unit=unit,
         distributions=distributions.measure(facts),
-        lengths=_by(facts, "rationale_tokens", "teacher", "selected", "traces, median {:,.0f}"),
-        difficulty=_by(facts, "question_pass_rate", "domain", _FIRST, "questions, median {:.0%}", bins=10),
+        lengths=_histograms(facts, "rationale_tokens", "teacher", "selected", "traces, median {:,.0f}"),
+        difficulty=_histograms(facts, "question_pass_rate", "domain", _FIRST, "questions, median {:.0%}", bins=10),
         teachers=teachers.compare(facts, index, unit),
         overlap=overlap,
         leaks=leaks,
@@ -80,13 +80,13 @@ def write(
     write_text(path, page)
 
 
-def _figures(facts: TableFacts, found: Funnel, unit: str) -> list[tuple[str, str]]:
-    total = found.total
+def _figures(facts: TableFacts, funnel: Funnel, unit: str) -> list[tuple[str, str]]:
+    total = funnel.total
     figures = [
         ("traces asked for", f"{total['asked']:,}"),
         ("kept by the rules", _share(total["kept"], total["asked"])),
         ("examples selected", f"{total['selected']:,}"),
-        ("questions covered", _share(found.questions["selected"], found.questions["asked"])),
+        ("questions covered", _share(funnel.questions["selected"], funnel.questions["asked"])),
     ]
     if facts.has("rationale_tokens"):
         (middle,) = facts.row("SELECT median(rationale_tokens) FROM page WHERE selected")
@@ -106,16 +106,16 @@ def _unit(facts: TableFacts) -> str:
     return "words" if words else "student tokens"
 
 
-def _rules(facts: TableFacts, rules: list[Condition], found: Funnel) -> list[dict[str, Any]]:
+def _rules(facts: TableFacts, rules: list[Condition], funnel: Funnel) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = [
         {"name": rule.name, "condition": rule.sql, "unmeasured": _unmeasured(facts, rule.columns)} for rule in rules
     ]
-    if UNREADABLE_IMAGE in found.rules:
+    if UNREADABLE_IMAGE in funnel.rules:
         rows.append({"name": UNREADABLE_IMAGE, "condition": "an image cannot be read any more", "unmeasured": ""})
-    asked = found.total["asked"] or 1
+    asked = funnel.total["asked"] or 1
     for row in rows:
-        count = found.rules.get(row["name"], 0)
-        row |= {"count": count, "alone": found.only.get(row["name"], 0), "share": count / asked}
+        count = funnel.rules.get(row["name"], 0)
+        row |= {"count": count, "alone": funnel.only.get(row["name"], 0), "share": count / asked}
     return rows
 
 
@@ -125,11 +125,11 @@ def _unmeasured(facts: TableFacts, columns: tuple[str, ...]) -> str:
     return ", ".join(column for column in columns if column in absent)
 
 
-def _dropped(facts: TableFacts, rules: list[Condition], found: Funnel) -> list[dict[str, Any]]:
+def _dropped(facts: TableFacts, rules: list[Condition], funnel: Funnel) -> list[dict[str, Any]]:
     """Rules with what they drop, the busiest first."""
     conditions = {rule.name: rule for rule in rules}
     rows = []
-    for name, count in found.rules.items():
+    for name, count in funnel.rules.items():
         if name == NOT_SELECTED:
             continue
         rule = conditions.get(name)
@@ -139,7 +139,7 @@ def _dropped(facts: TableFacts, rules: list[Condition], found: Funnel) -> list[d
     return rows
 
 
-def _by(
+def _histograms(
     facts: TableFacts, column: str, group: str, where: str, detail: str, *, bins: int = 24
 ) -> list[dict[str, Any]]:
     """A histogram of a column for each teacher or domain."""
@@ -156,7 +156,7 @@ def _by(
     ]
 
 
-def _drawn(curve: thresholds.ThresholdCurve) -> dict[str, Any]:
+def _draw_curve(curve: thresholds.ThresholdCurve) -> dict[str, Any]:
     """A curve with its points in a box of 100 by 40."""
     low, high = curve.points[0][0], curve.points[-1][0]
     span, highest = (high - low) or 1.0, curve.passing or 1

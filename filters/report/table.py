@@ -1,8 +1,8 @@
-"""What the report page counts over: one table `page` of the measured columns and the decision of every trace.
+"""The table `page` of the report: the measured columns and the decision of every trace.
 
-The view `signals` joins files each time it is asked; a page asks some hundred times, so the numbers are brought
-together once, without texts. Column names and what they mean come from the families' own descriptions. Nothing is
-counted here.
+The view `signals` joins files at each query, and a page needs about a hundred queries, so the numbers are copied once
+into a table, without texts. Names and descriptions of columns come from the families' schemas. Nothing is counted
+here.
 """
 
 from collections.abc import Iterable, Mapping
@@ -62,8 +62,8 @@ class TableFacts:
         return self.database.execute(query, list(values)).fetchall()
 
     def row(self, query: str, values: Iterable[Any] = ()) -> tuple[Any, ...]:
-        (found,) = self.rows(query, values)
-        return found
+        (row,) = self.rows(query, values)
+        return row
 
     def has(self, *names: str) -> bool:
         return all(name in self.columns for name in names)
@@ -106,7 +106,7 @@ def gather(database: duckdb.DuckDBPyConnection, every: Mapping[str, pa.Schema]) 
 
 def states(facts: TableFacts) -> list[tuple[str, dict[str, int], str]]:
     """For each measured family how many traces are in each state, and one reason why it failed."""
-    found = []
+    states_of_families = []
     for name in facts.families:
         counts = dict(
             facts.rows(
@@ -118,5 +118,5 @@ def states(facts: TableFacts) -> list[tuple[str, dict[str, int], str]]:
         if failed:
             (text,) = facts.row(f"SELECT min(signal_errors) FROM signals WHERE {name}_state = '{failed}'")
             reason = str(orjson.loads(text or "{}").get(name, ""))
-        found.append((name, counts, reason))
-    return found
+        states_of_families.append((name, counts, reason))
+    return states_of_families

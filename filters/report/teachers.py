@@ -1,4 +1,4 @@
-"""The teachers beside each other, for the student of the recipe: what they cost, what is left, how well it fits.
+"""Comparison of the teachers for the recipe's student: cost, kept traces, and fit.
 
 Fit is compared by question: a teacher's value for a question is the mean over its kept traces of it, so a question
 with many traces counts once. Intervals are those of a median by order statistics: they assume no distribution and
@@ -66,7 +66,7 @@ def compare(facts: TableFacts, index: PlannedTraces, unit: str) -> TeacherTable:
     add("questions asked", "", lambda name: f"{counts[name]['questions']:,}")
     add("traces", "", lambda name: f"{counts[name]['traces']:,}")
     add("complete", "of all traces", lambda name: _share(counts[name]["complete"], counts[name]["traces"]))
-    if any(found["judged"] for found in counts.values()):
+    if any(values["judged"] for values in counts.values()):
         add(
             "correct",
             "of traces with a verdict",
@@ -76,8 +76,8 @@ def compare(facts: TableFacts, index: PlannedTraces, unit: str) -> TeacherTable:
     add("selected", "for the dataset", lambda name: f"{counts[name]['selected']:,}")
     for label, note, column, sql, digits in _MEASURES:
         if facts.has(column):
-            found = dict(facts.rows(f"SELECT teacher, {sql} FROM page GROUP BY 1"))
-            rows.append((label.format(unit=unit), note, [_number(found.get(name), digits) for name in teachers]))
+            values = dict(facts.rows(f"SELECT teacher, {sql} FROM page GROUP BY 1"))
+            rows.append((label.format(unit=unit), note, [_number(values.get(name), digits) for name in teachers]))
     if fits:
         add(
             "rank over surprisal, kept",
@@ -142,8 +142,8 @@ def _number(value: float | None, digits: int | str) -> str:
     return f"{100 * value:.1f} %" if digits == "percent" else f"{value:,.{digits}f}"
 
 
-def _interval(found: MedianInterval | None) -> str:
-    return "–" if found is None else f"{found.middle:.2f} ({found.low:.2f} to {found.high:.2f})"
+def _interval(interval: MedianInterval | None) -> str:
+    return "–" if interval is None else f"{interval.middle:.2f} ({interval.low:.2f} to {interval.high:.2f})"
 
 
 # --- cost -------------------------------------------------------------------------------------------------------
@@ -177,8 +177,8 @@ def _units(facts: TableFacts, teacher: str) -> str:
 def _fits(facts: TableFacts, teachers: Sequence[str]) -> dict[str, MedianInterval]:
     if not facts.has(FIT):
         return {}
-    found = {name: _median(facts, _units(facts, name)) for name in teachers}
-    return {name: interval for name, interval in found.items() if interval is not None}
+    intervals = {name: _median(facts, _units(facts, name)) for name in teachers}
+    return {name: interval for name, interval in intervals.items() if interval is not None}
 
 
 def _median(facts: TableFacts, units: str) -> MedianInterval | None:
@@ -188,16 +188,16 @@ def _median(facts: TableFacts, units: str) -> MedianInterval | None:
         return None
     low = max(0, math.floor(count / 2 - _Z * math.sqrt(count) / 2) - 1)
     high = min(count - 1, math.ceil(count / 2 + _Z * math.sqrt(count) / 2))
-    places = f"row_number() OVER (ORDER BY value) - 1 AS place, value FROM ({units})"
-    middle, least, most = facts.row(
+    ranked_sql = f"row_number() OVER (ORDER BY value) - 1 AS place, value FROM ({units})"
+    middle, lower, upper = facts.row(
         f"""SELECT median(value), min(value) FILTER (place = {low}), min(value) FILTER (place = {high})
-        FROM (SELECT {places})"""
+        FROM (SELECT {ranked_sql})"""
     )
-    return MedianInterval(middle=middle, low=least, high=most, count=count)
+    return MedianInterval(middle=middle, low=lower, high=upper, count=count)
 
 
 def _verdict(facts: TableFacts, teachers: Sequence[str], fits: dict[str, MedianInterval]) -> str:
-    """A plain sentence on which teacher fits this student best, and how sure that is."""
+    """A sentence on which teacher fits this student best, and how certain that is."""
     if not facts.has(FIT):
         return (
             "How well the teachers fit this student was not measured. Add “student” to filter.signals (it needs the "
@@ -227,13 +227,13 @@ def _verdict(facts: TableFacts, teachers: Sequence[str], fits: dict[str, MedianI
         if lower.low > 0:
             return f"{opening}{sentence}: that is no accident of these questions."
         return f"{opening}{sentence}: the interval holds 0, so which of the two fits better is not sure."
-    apart = fits[best].high < fits[second].low
-    sure = (
+    is_separate = fits[best].high < fits[second].low
+    certainty = (
         "The intervals do not overlap"
-        if apart
+        if is_separate
         else "The intervals overlap, so which of the two fits better is not sure"
     )
     return (
-        f"{opening} {sure}; they were asked {'no' if paired is None else 'hardly any'} questions in common, so a "
-        "difference may lie in the questions as well as in the teachers."
+        f"{opening} {certainty}; they were asked {'no' if paired is None else 'hardly any'} questions in common, so "
+        "a difference may lie in the questions as well as in the teachers."
     )

@@ -1,6 +1,6 @@
-"""What the policy would keep at other thresholds, and without each of its rules.
+"""The number of kept traces at other thresholds, and without each rule of the policy.
 
-A trace that some other rule drops anyway is out of the count: only traces that pass all other rules can come or go.
+Traces that another rule drops are not counted: only traces that pass all other rules can change.
 Selected traces follow from the limits of `filter.select` alone as long as it names no mix, because which of a
 question's traces is best does not change how many are taken.
 """
@@ -45,7 +45,7 @@ class ThresholdCurve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Without:
-    """What one rule more or less changes."""
+    """The change without one rule."""
 
     rule: str
     condition: str
@@ -55,15 +55,15 @@ class Without:
 
 def curves(facts: TableFacts, rules: Sequence[Condition], select: Select) -> list[ThresholdCurve]:
     """A curve for every rule that compares one measured column with a number."""
-    found = []
+    threshold_curves = []
     for rule in rules:
         limit = rule.threshold
         column = facts.columns.get(limit.column) if limit is not None else None
         if limit is not None and column is not None and column.kind in ("number", "count"):
-            made = _curve(facts, rule, column, limit, select)
-            if made is not None:
-                found.append(made)
-    return found
+            curve = _curve(facts, rule, column, limit, select)
+            if curve is not None:
+                threshold_curves.append(curve)
+    return threshold_curves
 
 
 def without(facts: TableFacts, rules: Sequence[Condition], select: Select) -> list[Without]:
@@ -77,10 +77,10 @@ def without(facts: TableFacts, rules: Sequence[Condition], select: Select) -> li
         Without(
             rule=rule.name,
             condition=rule.sql,
-            kept=kept[place] - kept[0],
-            selected=None if selected is None else selected[place] - selected[0],
+            kept=kept[position] - kept[0],
+            selected=None if selected is None else selected[position] - selected[0],
         )
-        for place, rule in enumerate(rules, 1)
+        for position, rule in enumerate(rules, 1)
     ]
 
 
@@ -90,7 +90,7 @@ def _curve(
     pool = f"single IN ('', {text(rule.name)})"
     up = limit.operator.startswith(">")
     quantiles = [share if up else 1 - share for share in _QUANTILES]
-    passing, low, high, least, most, asked = facts.row(
+    passing, low, high, min_value, max_value, quantile_values = facts.row(
         f"""SELECT count(*), quantile_cont({column.sql}, 0.005) FILTER ({column.finite}),
             quantile_cont({column.sql}, 0.995) FILTER ({column.finite}),
             min({column.sql}) FILTER ({column.finite}), max({column.sql}) FILTER ({column.finite}),
@@ -100,9 +100,9 @@ def _curve(
         return None
     whole = column.kind == "count"
     if low == high:
-        low, high = least, most
+        low, high = min_value, max_value
     low, high = min(low, limit.number), max(high, limit.number)
-    table = sorted({limit.number, *(_round(number, up=up, whole=whole) for number in asked)})
+    table = sorted({limit.number, *(_round(number, up=up, whole=whole) for number in quantile_values)})
     points = sorted({*_points(low, high, whole), *(number for number in table if low <= number <= high)})
     numbers = [limit.number, *table, *points]
     kept = _kept(facts, [_passes(column, limit.operator, number) for number in numbers], pool)
@@ -118,10 +118,10 @@ def _curve(
                 number=number,
                 kept=count,
                 change=count - kept[0],
-                selected=None if selected is None else selected[place],
+                selected=None if selected is None else selected[index],
                 present=number == limit.number,
             )
-            for place, (number, count) in enumerate(zip(table, kept[1 : 1 + len(table)], strict=True))
+            for index, (number, count) in enumerate(zip(table, kept[1 : 1 + len(table)], strict=True))
         ],
         passing=passing,
     )
@@ -141,14 +141,14 @@ def _selected(facts: TableFacts, conditions: Sequence[str], where: str, select: 
     if select.mix:
         return None
     count = len(conditions)
-    counted = ", ".join(f"count(*) FILTER ({condition}) AS n{place}" for place, condition in enumerate(conditions))
+    counted = ", ".join(f"count(*) FILTER ({condition}) AS n{index}" for index, condition in enumerate(conditions))
     # By the hash: as good a group as the id itself, and a number.
     query = f"SELECT hash(sample_id) AS question, teacher, {counted} FROM page WHERE {where} GROUP BY 1, 2"
-    by_teacher = ", ".join(f"sum({_limited(f'n{place}', select.per_teacher)}) AS n{place}" for place in range(count))
+    by_teacher = ", ".join(f"sum({_limited(f'n{index}', select.per_teacher)}) AS n{index}" for index in range(count))
     query = f"SELECT question, {by_teacher} FROM ({query}) GROUP BY 1"
-    total = ", ".join(f"sum({_limited(f'n{place}', select.per_question)})" for place in range(count))
-    found = facts.row(f"SELECT {total} FROM ({query})")
-    return [min(int(number or 0), math.inf if select.limit is None else select.limit) for number in found]  # type: ignore[misc]
+    total = ", ".join(f"sum({_limited(f'n{index}', select.per_question)})" for index in range(count))
+    totals = facts.row(f"SELECT {total} FROM ({query})")
+    return [min(int(number or 0), math.inf if select.limit is None else select.limit) for number in totals]  # type: ignore[misc]
 
 
 def _limited(name: str, limit: int | None) -> str:
@@ -160,16 +160,16 @@ def _points(low: float, high: float, whole: bool) -> list[float]:
     if whole and high - low <= _POINTS:
         return [float(number) for number in range(math.floor(low), math.ceil(high) + 1)]
     step = (high - low) / _POINTS
-    points = [low + place * step for place in range(_POINTS)] + [high]
+    points = [low + index * step for index in range(_POINTS)] + [high]
     return [float(round(point)) for point in points] if whole else points
 
 
 def _round(number: float, *, up: bool, whole: bool) -> float:
-    """A threshold as a person would write it, on the side that drops no more."""
-    side = math.ceil if up else math.floor
+    """A threshold with two digits, rounded to the side that does not drop more."""
+    round_side = math.ceil if up else math.floor
     if whole:
-        return float(side(number))
+        return float(round_side(number))
     if number == 0:
         return 0.0
     unit = 10.0 ** (math.floor(math.log10(abs(number))) - 1)
-    return float(f"{side(number / unit - (1e-9 if up else -1e-9)) * unit:.6g}")
+    return float(f"{round_side(number / unit - (1e-9 if up else -1e-9)) * unit:.6g}")

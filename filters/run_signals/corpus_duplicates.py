@@ -1,10 +1,10 @@
-"""Near duplicates among all traces of a run, as a side table: which trace says what another one says, anywhere.
+"""Near duplicates among all traces of a run, as a side table.
 
-The measuring stage leaves a digest and a signature of every text; `filters.matching.near_duplicates` groups the
-texts. Here traces are put in the place of texts: of a group the preferred trace is complete, correct, and has the
-smallest id, so no order matters. Traces without words are in no group. Traces of several groups with one template
-(`filters.text.compared_forms`) say the same words with other values: they are marked, and are no duplicates.
-Nothing is dropped here.
+The partitions' files hold a digest and a signature of every text; `filters.matching.near_duplicates` groups the
+texts. This module maps texts to traces. The preferred trace of a group is complete, correct and has the smallest id,
+so the order of traces does not matter. Traces without words are in no group. Traces of several groups with one
+template (`filters.text.compared_forms`) have the same words with other values: they are marked, and are no
+duplicates. Nothing is dropped here.
 """
 
 import shutil
@@ -39,57 +39,57 @@ _SCHEMA = pa.schema([_KEY, *CORPUS, *_WORDS])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Measured:
-    """Every trace in the order of its id, and what was measured of its words.
+    """Every trace in the order of its id, with the digests and hashes of its words.
 
-    Of traces with the same words the one that says most of names, then the first one, stands for all.
+    Of traces with the same words the one with the most names, then the first one, represents all.
     """
 
     ids: Ids
     words: Digests
     stands: NDArray[np.int64]
-    """The row of that one."""
+    """The row of that representative."""
     names: Hashes
     templates: Hashes
 
 
 def write(index: PlannedTraces, signals: tuple[Path, ...], folder: Path, scheme: Scheme, threshold: float) -> Path:
-    """Write the side table of all measured traces below `folder`, where the index of their texts lives too."""
+    """Write the side table of all measured traces below `folder`, which also holds the index of their texts."""
     path = part_path(folder, 0, ".parquet")
-    for left in folder.rglob(".*.tmp"):  # by a run that was killed
-        left.unlink()
-    measured = _measured(signals)
+    for leftover in folder.rglob(".*.tmp"):  # by a run that was killed
+        leftover.unlink()
+    measured = _read_measured(signals)
     ids, words = measured.ids, measured.words
-    texts = _grouped(index, signals, measured, folder / "index", scheme, threshold)
+    texts = _update_text_index(index, signals, measured, folder / "index", scheme, threshold)
     groups = _groups(texts, words)
-    preferred = _preferred(signals, ids, groups)
+    preferred = _preferred_traces(signals, ids, groups)
     duplicates = np.flatnonzero((preferred >= 0) & (preferred != np.arange(len(ids))))
-    similar = np.full(len(ids), np.nan)
-    similar[duplicates] = _similarities(index, ids, words, duplicates, preferred[duplicates], path, scheme)
+    jaccard_values = np.full(len(ids), np.nan)
+    jaccard_values[duplicates] = _similarities(index, ids, words, duplicates, preferred[duplicates], path, scheme)
     sizes = np.bincount(groups[groups >= 0], minlength=1)[groups]
-    apart = groups < 0
-    shared, varied = _templates(measured.templates, groups)
-    of = np.where(np.isnan(similar), -1, preferred)
+    has_no_words = groups < 0
+    template_sizes, has_other_values = _templates(measured.templates, groups)
+    duplicate_of = np.where(np.isnan(jaccard_values), -1, preferred)
     with digested_path(path) as temporary, pq.ParquetWriter(temporary, _SCHEMA, compression="zstd") as writer:
         for start in range(0, len(ids), _ROW_GROUP):
             rows = slice(start, start + _ROW_GROUP)
-            other, silent, alone = of[rows], apart[rows], of[rows] < 0
+            preferred_rows, is_wordless, is_alone = duplicate_of[rows], has_no_words[rows], duplicate_of[rows] < 0
             columns = [
                 pa.array(_text(ids[rows]), pa.string()),
-                pa.array(np.where(silent, NOT_APPLICABLE, OK), pa.string()),
-                pa.array(~alone, pa.bool_(), mask=silent),
-                pa.array(_text(ids[other]), pa.string(), mask=alone),
-                pa.array(similar[rows], pa.float64(), mask=np.isnan(similar[rows])),
-                pa.array(sizes[rows], pa.int64(), mask=silent),
-                pa.array(varied[rows], pa.bool_(), mask=silent),
-                pa.array(shared[rows], pa.int64(), mask=silent),
+                pa.array(np.where(is_wordless, NOT_APPLICABLE, OK), pa.string()),
+                pa.array(~is_alone, pa.bool_(), mask=is_wordless),
+                pa.array(_text(ids[preferred_rows]), pa.string(), mask=is_alone),
+                pa.array(jaccard_values[rows], pa.float64(), mask=np.isnan(jaccard_values[rows])),
+                pa.array(sizes[rows], pa.int64(), mask=is_wordless),
+                pa.array(has_other_values[rows], pa.bool_(), mask=is_wordless),
+                pa.array(template_sizes[rows], pa.int64(), mask=is_wordless),
                 pa.array(_bytes(words[rows]), pa.binary(16)),
-                pa.array(_bytes(words[other]), pa.binary(16), mask=alone),
+                pa.array(_bytes(words[preferred_rows]), pa.binary(16), mask=is_alone),
             ]
             writer.write_table(pa.table(columns, schema=_SCHEMA))
     return path
 
 
-def _measured(signals: tuple[Path, ...]) -> _Measured:
+def _read_measured(signals: tuple[Path, ...]) -> _Measured:
     ids, words = [np.empty(0, "S1")], [np.empty(0, "S16")]
     names, templates = [np.empty(0, np.uint64)], [np.empty(0, np.uint64)]
     for path in signals:
@@ -99,22 +99,22 @@ def _measured(signals: tuple[Path, ...]) -> _Measured:
         names.append(columns["names"].to_numpy())
         templates.append(columns["template"].to_numpy())
     order = np.argsort(np.concatenate(ids))
-    own = np.concatenate(words)[order]
-    said_of_names = np.concatenate(names)[order]
-    by_words = np.lexsort((np.arange(len(own)), np.iinfo(np.uint64).max - said_of_names, own))
-    _, places, of = np.unique(own[by_words], return_index=True, return_inverse=True)
-    stands = np.empty(len(own), np.int64)
-    stands[by_words] = by_words[places][of]
+    digests = np.concatenate(words)[order]
+    name_hashes = np.concatenate(names)[order]
+    by_words = np.lexsort((np.arange(len(digests)), np.iinfo(np.uint64).max - name_hashes, digests))
+    _, first_positions, group_indexes = np.unique(digests[by_words], return_index=True, return_inverse=True)
+    representatives = np.empty(len(digests), np.int64)
+    representatives[by_words] = by_words[first_positions][group_indexes]
     return _Measured(
         ids=np.concatenate(ids)[order],
-        words=own,
-        stands=stands,
-        names=said_of_names[stands],
-        templates=np.concatenate(templates)[order][stands],
+        words=digests,
+        stands=representatives,
+        names=name_hashes[representatives],
+        templates=np.concatenate(templates)[order][representatives],
     )
 
 
-def _grouped(
+def _update_text_index(
     index: PlannedTraces,
     signals: tuple[Path, ...],
     measured: _Measured,
@@ -123,48 +123,55 @@ def _grouped(
     threshold: float,
 ) -> Texts:
     """The index of exactly the texts that the traces have now."""
-    live, places = np.unique(measured.words, return_index=True)
-    silent = live == sign([""], scheme).digests[0]
-    live, firsts = live[~silent], measured.stands[places[~silent]]
-    names = measured.names[firsts]
+    current_digests, first_rows = np.unique(measured.words, return_index=True)
+    is_wordless = current_digests == sign([""], scheme).digests[0]
+    current_digests, representatives = current_digests[~is_wordless], measured.stands[first_rows[~is_wordless]]
+    names = measured.names[representatives]
     try:
         texts = Texts.open(folder, scheme, threshold)
     except StaleError:  # signatures of another scheme and pairs of another threshold cannot be used
         shutil.rmtree(folder)
         texts = Texts.open(folder, scheme, threshold)
 
-    def place_of(digests: Digests) -> NDArray[np.int64]:
-        return np.minimum(np.searchsorted(live, digests), len(live) - 1)
+    def position_of(digests: Digests) -> NDArray[np.int64]:
+        return np.minimum(np.searchsorted(current_digests, digests), len(current_digests) - 1)
 
     def read(rows: Sequence[int]) -> list[str]:
-        found = texts.digests_of(np.array(rows, np.int64))
-        return _read(index, measured.ids[firsts[place_of(found)]])
+        text_digests = texts.digests_of(np.array(rows, np.int64))
+        return _read(index, measured.ids[representatives[position_of(text_digests)]])
 
     if len(texts):
-        kept = np.isin(texts.digests, live)
-        # A text of which a new trace says more names is another one.
-        kept[kept] = names[place_of(texts.digests[kept])] == texts.names[kept]
-        texts.keep(kept, read)
-    new = np.setdiff1d(live, texts.digests)
-    digests = np.concatenate([np.empty(0, "S16"), *(found for found, _ in _first(signals, new))])
-    texts.add(digests, names[place_of(digests)], (signatures for _, signatures in _first(signals, new)), read)
+        is_kept = np.isin(texts.digests, current_digests)
+        # With more names from a new trace a text counts as another text.
+        is_kept[is_kept] = names[position_of(texts.digests[is_kept])] == texts.names[is_kept]
+        texts.keep(is_kept, read)
+    new_digests = np.setdiff1d(current_digests, texts.digests)
+    digests = np.concatenate(
+        [np.empty(0, "S16"), *(text_digests for text_digests, _ in _first_signatures(signals, new_digests))]
+    )
+    texts.add(
+        digests,
+        names[position_of(digests)],
+        (signatures for _, signatures in _first_signatures(signals, new_digests)),
+        read,
+    )
     return texts
 
 
-def _first(signals: tuple[Path, ...], wanted: Digests) -> Iterator[tuple[Digests, Signatures]]:
+def _first_signatures(signals: tuple[Path, ...], wanted_digests: Digests) -> Iterator[tuple[Digests, Signatures]]:
     """Digest and signature of each wanted text where it first occurs, partition by partition."""
-    missing = np.ones(len(wanted), dtype=bool)
-    for path in signals if len(wanted) else ():
+    is_missing = np.ones(len(wanted_digests), dtype=bool)
+    for path in signals if len(wanted_digests) else ():
         with pq.ParquetFile(path) as file:
             for batch in file.iter_batches(batch_size=_BATCH, columns=["words", "signature"]):
-                found = np.array(batch["words"].to_pylist(), "S16")
-                places = np.minimum(np.searchsorted(wanted, found), len(wanted) - 1)
-                fresh = np.flatnonzero((wanted[places] == found) & missing[places])
-                fresh = fresh[np.unique(places[fresh], return_index=True)[1]]
-                missing[places[fresh]] = False
-                if len(fresh):
-                    signatures = b"".join(batch["signature"].take(pa.array(fresh)).to_pylist())
-                    yield found[fresh], np.frombuffer(signatures, np.uint32).reshape(len(fresh), -1)
+                batch_digests = np.array(batch["words"].to_pylist(), "S16")
+                positions = np.minimum(np.searchsorted(wanted_digests, batch_digests), len(wanted_digests) - 1)
+                fresh_rows = np.flatnonzero((wanted_digests[positions] == batch_digests) & is_missing[positions])
+                fresh_rows = fresh_rows[np.unique(positions[fresh_rows], return_index=True)[1]]
+                is_missing[positions[fresh_rows]] = False
+                if len(fresh_rows):
+                    signatures = b"".join(batch["signature"].take(pa.array(fresh_rows)).to_pylist())
+                    yield batch_digests[fresh_rows], np.frombuffer(signatures, np.uint32).reshape(len(fresh_rows), -1)
 
 
 def _groups(texts: Texts, words: Digests) -> NDArray[np.int64]:
@@ -173,8 +180,8 @@ def _groups(texts: Texts, words: Digests) -> NDArray[np.int64]:
     if not len(digests):
         return np.full(len(words), -1, np.int64)
     order = np.argsort(digests)
-    places = np.minimum(np.searchsorted(digests[order], words), len(digests) - 1)
-    rows = order[places]
+    positions = np.minimum(np.searchsorted(digests[order], words), len(digests) - 1)
+    rows = order[positions]
     return np.where(digests[rows] == words, texts.components()[rows], -1)
 
 
@@ -182,15 +189,15 @@ def _templates(templates: Hashes, groups: NDArray[np.int64]) -> tuple[NDArray[np
     """For each trace how many have its template, and whether they are of several groups."""
     shared, varied = np.ones(len(groups), np.int64), np.zeros(len(groups), bool)
     rows = np.flatnonzero((templates != 0) & (groups >= 0))
-    _, of, counts = np.unique(templates[rows], return_inverse=True, return_counts=True)
-    low, high = np.full(len(counts), np.iinfo(np.int64).max), np.full(len(counts), -1)
-    np.minimum.at(low, of, groups[rows])
-    np.maximum.at(high, of, groups[rows])
-    shared[rows], varied[rows] = counts[of], (low < high)[of]
+    _, group_indexes, counts = np.unique(templates[rows], return_inverse=True, return_counts=True)
+    lowest_group, highest_group = np.full(len(counts), np.iinfo(np.int64).max), np.full(len(counts), -1)
+    np.minimum.at(lowest_group, group_indexes, groups[rows])
+    np.maximum.at(highest_group, group_indexes, groups[rows])
+    shared[rows], varied[rows] = counts[group_indexes], (lowest_group < highest_group)[group_indexes]
     return shared, varied
 
 
-def _preferred(signals: tuple[Path, ...], ids: Ids, groups: NDArray[np.int64]) -> NDArray[np.int64]:
+def _preferred_traces(signals: tuple[Path, ...], ids: Ids, groups: NDArray[np.int64]) -> NDArray[np.int64]:
     """For each trace of a group of several the row of the preferred one; -1 for all others."""
     result = np.full(len(ids), -1, np.int64)
     rows = np.flatnonzero((groups >= 0) & (np.bincount(groups[groups >= 0], minlength=1)[groups] > 1))
@@ -198,13 +205,13 @@ def _preferred(signals: tuple[Path, ...], ids: Ids, groups: NDArray[np.int64]) -
     database.register(
         "members", pa.table({"id": pa.array(_text(ids[rows]), pa.string()), "row": rows, "component": groups[rows]})
     )
-    found = database.execute(
+    best_rows = database.execute(
         """SELECT "row", first_value("row") OVER (
             PARTITION BY component
             ORDER BY outcome <> 'complete', answer_verdict IS DISTINCT FROM 'correct', members.id
         ) AS best FROM members JOIN signals USING (id)"""
     ).fetchnumpy()
-    result[found["row"]] = found["best"]
+    result[best_rows["row"]] = best_rows["best"]
     return result
 
 
@@ -218,29 +225,29 @@ def _similarities(
     scheme: Scheme,
 ) -> NDArray[np.float64]:
     """The similarity of each duplicate to its preferred trace."""
-    known = _known(path)
+    saved = _known_similarities(path)
     result = np.ones(len(duplicates))
     pairs = zip(_bytes(words[duplicates]), _bytes(words[preferred]), strict=True)
     open_pairs = []
-    for place, (own, other) in enumerate(pairs):
-        if own != other:
-            if (own, other) in known:
-                result[place] = known[own, other]
+    for pair, (duplicate_words, preferred_words) in enumerate(pairs):
+        if duplicate_words != preferred_words:
+            if (duplicate_words, preferred_words) in saved:
+                result[pair] = saved[duplicate_words, preferred_words]
             else:
-                open_pairs.append(place)
+                open_pairs.append(pair)
     # By preferred trace, so that its text is cut once for all its duplicates.
-    open_pairs.sort(key=lambda place: (preferred[place], duplicates[place]))
+    open_pairs.sort(key=lambda pair: (preferred[pair], duplicates[pair]))
     for start in range(0, len(open_pairs), _BATCH):
         chunk = open_pairs[start : start + _BATCH]
         rows = np.unique(np.concatenate([duplicates[chunk], preferred[chunk]]))
-        known_cuts = dict(zip(rows.tolist(), shingle_texts(_read(index, ids[rows]), scheme.shingle), strict=True))
-        for place in chunk:
-            one, other = known_cuts[int(duplicates[place])], known_cuts[int(preferred[place])]
-            result[place] = jaccard(one.shingles, other.shingles)
+        shingled_texts = dict(zip(rows.tolist(), shingle_texts(_read(index, ids[rows]), scheme.shingle), strict=True))
+        for pair in chunk:
+            left, right = shingled_texts[int(duplicates[pair])], shingled_texts[int(preferred[pair])]
+            result[pair] = jaccard(left.shingles, right.shingles)
     return result
 
 
-def _known(path: Path) -> dict[tuple[bytes, bytes], float]:
+def _known_similarities(path: Path) -> dict[tuple[bytes, bytes], float]:
     """Similarities by the words of both sides, from the last table of this folder."""
     if not is_whole(path):
         return {}

@@ -1,12 +1,12 @@
-"""Questions that ask the same of the same picture, as a side table by sample: which sample repeats which other one.
+"""Duplicate questions about the same pictures, as a side table by sample: which sample repeats which other sample.
 
 Two samples are duplicates when their pictures are the same, one by one and in order (`filters.matching.image_match`),
 and their questions are the same text but for case, layout and closing punctuation, with the same options. Questions
 in other words stay apart. Of a group the smallest sample id is the one that the others repeat. A sample with a
 picture that cannot be decoded belongs to no group. Nothing is dropped here.
 
-Every picture is looked at once: what was seen, and which pairs were compared, is kept beside the table by the digest
-of the encoded bytes and taken over in the next run. Memory holds some kilobyte a picture, never pixels.
+Every picture is decoded once: its hashes and the compared pairs are stored beside the table by the digest of the
+encoded bytes and reused in the next run. Memory holds about a kilobyte per picture, never pixels.
 """
 
 import hashlib
@@ -75,11 +75,11 @@ class _PlannedSamples:
 
 @dataclass(slots=True, kw_only=True)
 class _Memory:
-    """What is known of pictures by the digests of their bytes, and the journals that keep it."""
+    """Hashes and verdicts of pictures by the digests of their bytes, and the journals that store them."""
 
-    looked: Path
-    compared: Path
-    looks: dict[str, ImageHashes] = field(default_factory=dict)
+    hash_journal: Path
+    pair_journal: Path
+    image_hashes: dict[str, ImageHashes] = field(default_factory=dict)
     verdicts: dict[Pair, bool] = field(default_factory=dict)
 
 
@@ -94,24 +94,24 @@ def write(
         samples=samples_folder, partitions=tuple(partitions), max_pixels=max_pixels, workers=max(1, workers)
     )
     path = side_tables.part(folder, 0)
-    asked = sorted(map(_asked, source.read()), key=lambda one: one.id)
+    question_keys = sorted(map(_question_key, source.read()), key=lambda question_key: question_key.id)
     identity = {"version": VERSION, "pictures": image_match.VERSION, "max_pixels": max_pixels}
     content = hashlib.sha256()
-    for one in asked:
-        content.update(orjson.dumps([one.id, one.text.hex(), one.pictures]))
+    for question_key in question_keys:
+        content.update(orjson.dumps([question_key.id, question_key.text.hex(), question_key.pictures]))
     made_from = fingerprint(identity | {"content": content.hexdigest()})
-    known = side_tables.metadata(path)
-    # What could not be read then may be readable now.
-    if known.get(side_tables.FINGERPRINT) == made_from and known.get(_UNREAD) == "0":
+    saved = side_tables.metadata(path)
+    # An unreadable picture may be readable now.
+    if saved.get(side_tables.FINGERPRINT) == made_from and saved.get(_UNREAD) == "0":
         return path
     folder.mkdir(parents=True, exist_ok=True)
-    memory = _remembered(folder, fingerprint(identity)[:16])
-    shown = sorted({digest for one in asked for digest in one.pictures if digest})
-    _look(source, shown, memory)
-    readable = [digest for digest in shown if digest in memory.looks]
+    memory = _read_memory(folder, fingerprint(identity)[:16])
+    image_digests = sorted({digest for question_key in question_keys for digest in question_key.pictures if digest})
+    _hash_images(source, image_digests, memory)
+    readable = [digest for digest in image_digests if digest in memory.image_hashes]
     groups, failed = _groups(source, readable, memory)
-    metadata = {side_tables.FINGERPRINT: made_from, _UNREAD: str(failed + len(shown) - len(readable))}
-    table = pa.Table.from_pylist(list(_rows(asked, groups)), schema=_SCHEMA.with_metadata(metadata))
+    metadata = {side_tables.FINGERPRINT: made_from, _UNREAD: str(failed + len(image_digests) - len(readable))}
+    table = pa.Table.from_pylist(list(_rows(question_keys, groups)), schema=_SCHEMA.with_metadata(metadata))
     with digested_path(path) as temporary:
         pq.write_table(table, temporary, compression="zstd", row_group_size=_ROW_GROUP)
     return path
@@ -119,8 +119,8 @@ def write(
 
 def key(sample: Sample) -> bytes:
     """A digest that two questions share when they are the same text and offer the same options."""
-    said = [_plain(sample.question), *map(_plain, sample.options)]
-    return hashlib.blake2b(orjson.dumps(said), digest_size=16).digest()
+    parts = [_plain(sample.question), *map(_plain, sample.options)]
+    return hashlib.blake2b(orjson.dumps(parts), digest_size=16).digest()
 
 
 def _plain(text: str) -> str:
@@ -128,62 +128,75 @@ def _plain(text: str) -> str:
     return " ".join(unicodedata.normalize("NFC", text).casefold().split()).rstrip(_CLOSING)
 
 
-def _asked(sample: Sample) -> _QuestionKey:
+def _question_key(sample: Sample) -> _QuestionKey:
     return _QuestionKey(id=sample.id, text=key(sample), pictures=tuple(ref.sha256 for ref in sample.images))
 
 
-def _rows(asked: Sequence[_QuestionKey], groups: dict[str, str]) -> Iterator[dict[str, Any]]:
+def _rows(question_keys: Sequence[_QuestionKey], groups: dict[str, str]) -> Iterator[dict[str, Any]]:
     """One row a sample; `groups` names the group of every readable picture."""
-    shown: dict[tuple[str, ...], list[str]] = {}
-    same: dict[tuple[tuple[str, ...], bytes], list[str]] = {}
-    readable = {one.id: tuple(groups.get(digest, "") for digest in one.pictures) for one in asked}
-    for one in asked:
-        if "" not in readable[one.id]:
-            shown.setdefault(readable[one.id], []).append(one.id)
-            same.setdefault((readable[one.id], one.text), []).append(one.id)
-    for one in asked:
-        row: dict[str, Any] = {"sample_id": one.id, "question_pictures": len(one.pictures)}
-        own = readable[one.id]
-        if "" in own:
+    ids_of_images: dict[tuple[str, ...], list[str]] = {}
+    ids_of_question: dict[tuple[tuple[str, ...], bytes], list[str]] = {}
+    readable = {
+        question_key.id: tuple(groups.get(digest, "") for digest in question_key.pictures)
+        for question_key in question_keys
+    }
+    for question_key in question_keys:
+        if "" not in readable[question_key.id]:
+            ids_of_images.setdefault(readable[question_key.id], []).append(question_key.id)
+            ids_of_question.setdefault((readable[question_key.id], question_key.text), []).append(question_key.id)
+    for question_key in question_keys:
+        row: dict[str, Any] = {"sample_id": question_key.id, "question_pictures": len(question_key.pictures)}
+        image_groups = readable[question_key.id]
+        if "" in image_groups:
             yield row | {"question_state": UNDECIDABLE}
             continue
-        first, *others = same[own, one.text]
+        first, *others = ids_of_question[image_groups, question_key.text]
         row |= {"question_state": OK, "question_cluster_size": 1 + len(others)}
-        if one.id != first:
+        if question_key.id != first:
             row["question_duplicate_of"] = first
-        if own:
-            row |= {"question_picture_cluster": shown[own][0], "question_picture_questions": len(shown[own])}
+        if image_groups:
+            row |= {
+                "question_picture_cluster": ids_of_images[image_groups][0],
+                "question_picture_questions": len(ids_of_images[image_groups]),
+            }
         yield row
 
 
-def _look(source: _PlannedSamples, digests: Iterable[str], memory: _Memory) -> None:
+def _hash_images(source: _PlannedSamples, digests: Iterable[str], memory: _Memory) -> None:
     """Hash the pictures that have no hash yet; pictures that cannot be decoded are left out."""
-    refs = _refs(source, {digest for digest in digests if digest not in memory.looks})
-    # Where they lie, so that a table with pictures in it is read once.
-    new = sorted(refs.values(), key=lambda ref: (ref.path, ref.column, ref.row, ref.index))
+    refs = _find_refs(source, {digest for digest in digests if digest not in memory.image_hashes})
+    # In the order of their files, so that a table with pictures is read once.
+    new_refs = sorted(refs.values(), key=lambda ref: (ref.path, ref.column, ref.row, ref.index))
 
-    def look(ref: ImageRef) -> ImageHashes | None:
+    def hash_ref(ref: ImageRef) -> ImageHashes | None:
         try:
             return image_match.hash_image(read_bytes(ref), max_pixels=source.max_pixels)
         except ImageError:
             return None
 
-    with Journal(memory.looked) as journal, _pool(source.workers) as mapped:
-        for ref, seen in zip(new, mapped(look, new), strict=True):
-            if seen is not None:
-                memory.looks[ref.sha256] = seen
+    with Journal(memory.hash_journal) as journal, _pool(source.workers) as mapped:
+        for ref, image_hashes in zip(new_refs, mapped(hash_ref, new_refs), strict=True):
+            if image_hashes is not None:
+                memory.image_hashes[ref.sha256] = image_hashes
                 journal.append(
-                    {"sha256": ref.sha256, "phash": seen.phash.hex(), "flat": seen.flat, "pixels": seen.pixels}
+                    {
+                        "sha256": ref.sha256,
+                        "phash": image_hashes.phash.hex(),
+                        "flat": image_hashes.flat,
+                        "pixels": image_hashes.pixels,
+                    }
                 )
 
 
 def _groups(source: _PlannedSamples, digests: Sequence[str], memory: _Memory) -> tuple[dict[str, str], int]:
-    """For each of these pictures the first of those that show the same; and how many pairs could not be compared."""
-    looks = [memory.looks[digest] for digest in digests]
-    refs = _refs(source, {digests[place] for pair in image_match.propose_pairs(looks) for place in pair})
+    """For each picture the first picture that shows the same; and the number of pairs that could not be compared."""
+    hashes_of_images = [memory.image_hashes[digest] for digest in digests]
+    refs = _find_refs(
+        source, {digests[index] for pair in image_match.propose_pairs(hashes_of_images) for index in pair}
+    )
     failed = 0
 
-    def same(pair: Pair) -> bool | None:
+    def compare_pair(pair: Pair) -> bool | None:
         if pair in memory.verdicts:
             return memory.verdicts[pair]
         try:
@@ -193,46 +206,49 @@ def _groups(source: _PlannedSamples, digests: Sequence[str], memory: _Memory) ->
         except ImageError:
             return None
 
-    def confirm(places: list[tuple[int, int]]) -> Iterator[bool]:
+    def confirm(index_pairs: list[tuple[int, int]]) -> Iterator[bool]:
         nonlocal failed
-        pairs = [(digests[one], digests[other]) for one, other in places]
-        for pair, verdict in zip(pairs, mapped(same, pairs), strict=True):
+        pairs = [(digests[left], digests[right]) for left, right in index_pairs]
+        for pair, verdict in zip(pairs, mapped(compare_pair, pairs), strict=True):
             failed += verdict is None
             if verdict is not None and pair not in memory.verdicts:
                 memory.verdicts[pair] = verdict
                 journal.append({"one": pair[0], "other": pair[1], "same": verdict})
             yield bool(verdict)
 
-    with Journal(memory.compared) as journal, _pool(source.workers) as mapped:
+    with Journal(memory.pair_journal) as journal, _pool(source.workers) as mapped:
         batch = 1 if source.workers == 1 else 4 * source.workers
-        found = image_match.cluster_images(looks, confirm, batch=batch)
-    return {digest: digests[first] for digest, first in zip(digests, found, strict=True)}, failed
+        first_indexes = image_match.cluster_images(hashes_of_images, confirm, batch=batch)
+    return {digest: digests[first] for digest, first in zip(digests, first_indexes, strict=True)}, failed
 
 
-def _remembered(folder: Path, name: str) -> _Memory:
-    """What earlier runs with the same settings saw; what others saw is forgotten."""
-    memory = _Memory(looked=folder / f"looks-{name}.jsonl", compared=folder / f"pairs-{name}.jsonl")
-    for stale in {*folder.glob("looks-*.jsonl"), *folder.glob("pairs-*.jsonl")} - {memory.looked, memory.compared}:
+def _read_memory(folder: Path, name: str) -> _Memory:
+    """The results of earlier runs with the same settings; results of other settings are deleted."""
+    memory = _Memory(hash_journal=folder / f"looks-{name}.jsonl", pair_journal=folder / f"pairs-{name}.jsonl")
+    for stale in {*folder.glob("looks-*.jsonl"), *folder.glob("pairs-*.jsonl")} - {
+        memory.hash_journal,
+        memory.pair_journal,
+    }:
         stale.unlink()
-    for record in recovered(memory.looked, requiring("sha256", "phash", "flat", "pixels")):
-        memory.looks[record["sha256"]] = ImageHashes(
+    for record in recovered(memory.hash_journal, requiring("sha256", "phash", "flat", "pixels")):
+        memory.image_hashes[record["sha256"]] = ImageHashes(
             phash=bytes.fromhex(record["phash"]), flat=record["flat"], pixels=record["pixels"]
         )
-    for record in recovered(memory.compared, requiring("one", "other", "same")):
+    for record in recovered(memory.pair_journal, requiring("one", "other", "same")):
         memory.verdicts[record["one"], record["other"]] = record["same"]
     return memory
 
 
-def _refs(source: _PlannedSamples, wanted: set[str]) -> dict[str, ImageRef]:
-    """Where these pictures lie; of several places the first by its name."""
-    found: dict[str, ImageRef] = {}
-    for sample in source.read() if wanted else ():
+def _find_refs(source: _PlannedSamples, wanted_digests: set[str]) -> dict[str, ImageRef]:
+    """The location of each picture; of several locations the first by name."""
+    ref_of_digest: dict[str, ImageRef] = {}
+    for sample in source.read() if wanted_digests else ():
         for ref in sample.images:
-            if ref.sha256 in wanted:
-                known = found.setdefault(ref.sha256, ref)
-                if (ref.path, ref.row, ref.index) < (known.path, known.row, known.index):
-                    found[ref.sha256] = ref
-    return found
+            if ref.sha256 in wanted_digests:
+                known_ref = ref_of_digest.setdefault(ref.sha256, ref)
+                if (ref.path, ref.row, ref.index) < (known_ref.path, known_ref.row, known_ref.index):
+                    ref_of_digest[ref.sha256] = ref
+    return ref_of_digest
 
 
 Mapped = Callable[[Callable[[Item], Result], Iterable[Item]], Iterator[Result]]

@@ -1,9 +1,8 @@
-"""How well traces fit the student: which have to be measured, their columns, and files that are never made twice.
+"""How well traces fit the student: which traces need measuring, and files that are reused.
 
-The measuring itself (a model, forward passes) is a function that is handed in. Traces come in the order of their
-samples' ids, whole samples make a part, and within a part a journal holds each chunk as soon as it is measured: after
-a kill the same chunks are measured that had not been. A value is kept for as long as what it depends on stays the
-same, whichever other traces there are.
+The caller passes the function that measures with a model. Traces come in the order of their samples' ids and whole
+samples make a part. A journal holds each chunk of a part as soon as it is measured, so after a kill only the missing
+chunks are measured. A value is valid as long as its own inputs are the same, whichever other traces there are.
 """
 
 import hashlib
@@ -31,7 +30,7 @@ VERSION = "1"
 """Raised whenever the same trace could get another value."""
 PART_ROWS = 4096
 CHUNK_ROWS = 256
-"""Rows measured in one call: what a kill can cost, and what batches are chosen from."""
+"""Rows measured in one call: a kill loses at most these, and batches are chosen from them."""
 _STAGING = ".next"
 _IDENTITY, _KEYS, _KEY_DIGITS = "identity", "keys", 16
 _VALUES = ("nll", "rank_surprisal", "ifd", "blind_gap", "answer_nll")
@@ -43,33 +42,33 @@ MeasureBatch = Callable[[list[tuple[Sample, Trace]]], list[dict[str, Any]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _EarlierValues:
-    """Values from earlier files, by trace; each counts only for the content it was made from."""
+    """Values from earlier files by trace, each valid only for the content that it was measured on."""
 
     paths: Sequence[Path]
-    places: dict[str, tuple[str, int]] = field(default_factory=dict)
+    sources: dict[str, tuple[str, int]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, paths: Sequence[Path], identity: str) -> "_EarlierValues":
-        known = cls(paths=paths)
+        earlier = cls(paths=paths)
         for number, path in enumerate(paths):
-            found = side_tables.metadata(path)
-            if found.get(_IDENTITY) != identity:
+            metadata = side_tables.metadata(path)
+            if metadata.get(_IDENTITY) != identity:
                 continue
-            keys = found.get(_KEYS, "")
-            for place, row in enumerate(side_tables.read(path)):
-                known.places[row["id"]] = (keys[place * _KEY_DIGITS : (place + 1) * _KEY_DIGITS], number)
-        return known
+            keys = metadata.get(_KEYS, "")
+            for index, row in enumerate(side_tables.read(path)):
+                earlier.sources[row["id"]] = (keys[index * _KEY_DIGITS : (index + 1) * _KEY_DIGITS], number)
+        return earlier
 
     def rows(self, keys: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-        """The values of those of these traces that have some."""
-        wanted: dict[int, set[str]] = {}
+        """The valid values by trace id; `keys` has the content key of each requested trace."""
+        names_of_file: dict[int, set[str]] = {}
         for name, key in keys.items():
-            found = self.places.get(name)
-            if found is not None and found[0] == key:
-                wanted.setdefault(found[1], set()).add(name)
+            source = self.sources.get(name)
+            if source is not None and source[0] == key:
+                names_of_file.setdefault(source[1], set()).add(name)
         return {
             row["id"]: row
-            for number, names in wanted.items()
+            for number, names in names_of_file.items()
             for row in side_tables.read(self.paths[number])
             if row["id"] in names
         }
@@ -88,39 +87,43 @@ def measure(
 
     `items` must come in ascending order of the sample's id, unless `per_teacher` limits them: then at most that many
     traces of each teacher are measured, chosen by their ids' hashes, and the others get no row. `identity` says what
-    the values depend on besides the trace. `on_done` hears of rows as they are done, and whether they were reused.
+    the values depend on besides the trace. `on_done` is called with the number of finished rows and whether they were
+    reused.
     """
     staging = folder / _STAGING
-    own = fingerprint({**identity, "columns": STUDENT.names, "version": VERSION})
+    own_identity = fingerprint({**identity, "columns": STUDENT.names, "version": VERSION})
     with storage_errors(folder):
         staging.mkdir(parents=True, exist_ok=True)
     for path in staging.glob("*.parquet"):
-        if side_tables.metadata(path).get(_IDENTITY) != own:
+        if side_tables.metadata(path).get(_IDENTITY) != own_identity:
             path.unlink()
-    known: _EarlierValues | None = None
-    chosen = _ordered(items) if per_teacher is None else _sampled(items, per_teacher)
+    earlier: _EarlierValues | None = None
+    chosen = _group_by_sample(items) if per_teacher is None else _sample_per_teacher(items, per_teacher)
     count = 0
     for part in _parts(chosen):
         keys = {name: _key(sample, trace) for name, sample, trace in sorted(part, key=lambda item: item[0])}
-        stamp = {side_tables.FINGERPRINT: fingerprint({"identity": own, "keys": keys}), _IDENTITY: own}
+        stamp = {
+            side_tables.FINGERPRINT: fingerprint({"identity": own_identity, "keys": keys}),
+            _IDENTITY: own_identity,
+        }
         stamp[_KEYS] = "".join(keys.values())
-        places = [side_tables.part(where, count) for where in (staging, folder)]
+        part_paths = [side_tables.part(where, count) for where in (staging, folder)]
         count += 1
-        if any(side_tables.metadata(path) == stamp for path in places):
+        if any(side_tables.metadata(path) == stamp for path in part_paths):
             on_done(len(part), True)
             continue
-        if known is None:
-            known = _EarlierValues.of(sorted([*folder.glob("*.parquet"), *staging.glob("*.parquet")]), own)
-        rows = known.rows(keys)
+        if earlier is None:
+            earlier = _EarlierValues.of(sorted([*folder.glob("*.parquet"), *staging.glob("*.parquet")]), own_identity)
+        rows = earlier.rows(keys)
         if rows:
             on_done(len(rows), True)
-        rest = [item for item in part if item[0] not in rows]
+        remaining = [item for item in part if item[0] not in rows]
         rows |= _measured(
-            rest, places[0].with_suffix(".jsonl"), stamp[side_tables.FINGERPRINT], measure_batch, on_done
+            remaining, part_paths[0].with_suffix(".jsonl"), stamp[side_tables.FINGERPRINT], measure_batch, on_done
         )
-        side_tables.write(places[0], list(rows.values()), STUDENT, stamp)
-        places[0].with_suffix(".jsonl").unlink(missing_ok=True)
-    return _adopted(folder, staging, count)
+        side_tables.write(part_paths[0], list(rows.values()), STUDENT, stamp)
+        part_paths[0].with_suffix(".jsonl").unlink(missing_ok=True)
+    return _replace_parts(folder, staging, count)
 
 
 def _measured(
@@ -132,25 +135,25 @@ def _measured(
 ) -> dict[str, dict[str, Any]]:
     """Rows of a part, chunk by chunk; those that the journal of an interrupted run holds are taken from there."""
     rows: dict[str, dict[str, Any]] = {}
-    written = recovered(path, requiring("first", "rows", "part"))
-    chunks = {record["first"]: record["rows"] for record in written if record["part"] == stamp}
+    records = recovered(path, requiring("first", "rows", "part"))
+    chunks = {record["first"]: record["rows"] for record in records if record["part"] == stamp}
     with Journal(path, flush_interval_s=0) as journal:
         for start in range(0, len(items), CHUNK_ROWS):
             chunk = items[start : start + CHUNK_ROWS]
             names = [name for name, _, _ in chunk]
-            found = chunks.get(names[0])
-            reused = found is not None and [row["id"] for row in found] == names
-            if found is None or not reused:
-                found = _rows(chunk, measure_batch)
-                journal.append({"part": stamp, "first": names[0], "rows": found})
-            rows |= {row["id"]: row for row in found}
-            on_done(len(chunk), reused)
+            chunk_rows = chunks.get(names[0])
+            is_reused = chunk_rows is not None and [row["id"] for row in chunk_rows] == names
+            if chunk_rows is None or not is_reused:
+                chunk_rows = _rows(chunk, measure_batch)
+                journal.append({"part": stamp, "first": names[0], "rows": chunk_rows})
+            rows |= {row["id"]: row for row in chunk_rows}
+            on_done(len(chunk), is_reused)
     return rows
 
 
 def _rows(chunk: Sequence[Item], measure_batch: MeasureBatch) -> list[dict[str, Any]]:
-    asked = [(sample, trace) for _, sample, trace in chunk if _measurable(trace)]
-    values = iter(measure_batch(asked) if asked else [])
+    measurable = [(sample, trace) for _, sample, trace in chunk if _measurable(trace)]
+    values = iter(measure_batch(measurable) if measurable else [])
     return [{"id": name} | _row(next(values) if _measurable(trace) else None) for name, _, trace in chunk]
 
 
@@ -158,14 +161,14 @@ def _measurable(trace: Trace) -> bool:
     return trace.outcome != Outcome.ERROR and bool(trace.reasoning.strip() or trace.answer.strip())
 
 
-def _row(found: Mapping[str, Any] | None) -> dict[str, Any]:
-    if found is None:
+def _row(values: Mapping[str, Any] | None) -> dict[str, Any]:
+    if values is None:
         return {"student_state": NOT_APPLICABLE}
-    if "reason" in found:
-        return {"student_state": UNDECIDABLE, "student_reason": found["reason"]}
-    # What lies below is noise of how rows happened to share a batch.
-    numbers = {name: found[name] if found[name] is None else round(found[name], _DECIMALS) for name in _VALUES}
-    return {"student_state": OK, "student_tokens": found["tokens"]} | {
+    if "reason" in values:
+        return {"student_state": UNDECIDABLE, "student_reason": values["reason"]}
+    # Further decimals depend on the rows of the same batch.
+    numbers = {name: values[name] if values[name] is None else round(values[name], _DECIMALS) for name in _VALUES}
+    return {"student_state": OK, "student_tokens": values["tokens"]} | {
         f"student_{name}": value for name, value in numbers.items()
     }
 
@@ -182,7 +185,7 @@ def _key(sample: Sample, trace: Trace) -> str:
     return hashlib.blake2b(canonical(content), digest_size=_KEY_DIGITS // 2).hexdigest()
 
 
-def _ordered(items: Iterable[Item]) -> Iterator[list[Item]]:
+def _group_by_sample(items: Iterable[Item]) -> Iterator[list[Item]]:
     """The traces sample by sample, each sample's in the order of their ids."""
     before = ""
     for sample_id, group in groupby(items, key=lambda item: item[1].id):
@@ -192,8 +195,8 @@ def _ordered(items: Iterable[Item]) -> Iterator[list[Item]]:
         yield sorted(group, key=lambda item: item[0])
 
 
-def _sampled(items: Iterable[Item], per_teacher: int) -> Iterator[list[Item]]:
-    """Of each teacher the traces with the smallest hashes, sample by sample."""
+def _sample_per_teacher(items: Iterable[Item], per_teacher: int) -> Iterator[list[Item]]:
+    """The traces of each teacher with the smallest hashes, sample by sample."""
     heaps: dict[str, list[tuple[int, str, Sample, Trace]]] = {}
     for name, sample, trace in items:
         heap = heaps.setdefault(trace.teacher, [])
@@ -203,8 +206,8 @@ def _sampled(items: Iterable[Item], per_teacher: int) -> Iterator[list[Item]]:
             heapq.heappush(heap, (priority, name, sample, trace))
         elif priority > heap[0][0]:
             heapq.heapreplace(heap, (priority, name, sample, trace))
-    kept = [(name, sample, trace) for heap in heaps.values() for _, name, sample, trace in heap]
-    return _ordered(sorted(kept, key=lambda item: (item[1].id, item[0])))
+    sampled = [(name, sample, trace) for heap in heaps.values() for _, name, sample, trace in heap]
+    return _group_by_sample(sorted(sampled, key=lambda item: (item[1].id, item[0])))
 
 
 def _parts(samples: Iterable[list[Item]]) -> Iterator[list[Item]]:
@@ -219,7 +222,7 @@ def _parts(samples: Iterable[list[Item]]) -> Iterator[list[Item]]:
         yield part
 
 
-def _adopted(folder: Path, staging: Path, count: int) -> list[Path]:
+def _replace_parts(folder: Path, staging: Path, count: int) -> list[Path]:
     """Put the new files in their places and remove what is left of an older table."""
     paths = [side_tables.part(folder, number) for number in range(count)]
     with storage_errors(folder):

@@ -1,8 +1,8 @@
-"""The judge arm: a teacher says whether two answers mean the same, where the typed judge could not.
+"""The judge arm: a teacher decides whether two answers mean the same where the typed judge cannot.
 
-It is asked only about verdicts that are `undecided`, and once for a question and an answer, whichever teacher gave
-it. Replies are journaled verbatim, so no request is sent twice and every verdict can be read. The function that sends
-a request is a parameter.
+It is asked only about `undecided` verdicts, once for each question and answer, whichever teacher gave the answer.
+Replies are journaled verbatim, so no request is sent twice and every verdict can be checked. The caller passes the
+function that sends a request.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from distill.artifacts.journal import Journal
 from distill.artifacts.json_lines import requiring
 from distill.artifacts.manifest import fingerprint
 from distill.types import Sample, Trace
-from filters.signals.answer import judged
+from filters.signals.answer import judge_trace
 from filters.signals.base import ERROR, OK, UNDECIDABLE
 from filters.signals.schema import JUDGE
 from filters.tables import side_tables
@@ -52,28 +52,32 @@ def measure(
 ) -> list[Path]:
     """Write the teacher's verdicts on all undecided traces to `folder`; returns its files in order.
 
-    Other traces have no row. `identity` says what replies depend on besides the question. `on_done` hears of rows as
-    they are done, and whether their reply was there before.
+    Other traces have no row. `identity` says what replies depend on besides the question. `on_done` is called with
+    the number of finished rows and whether their reply was reused.
     """
     with storage_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    own = fingerprint({**identity, "columns": JUDGE.names, "version": VERSION, "prompt": prompt})
-    of_trace: dict[str, bytes] = {}
+    own_identity = fingerprint({**identity, "columns": JUDGE.names, "version": VERSION, "prompt": prompt})
+    key_of_trace: dict[str, bytes] = {}
     questions: dict[bytes, str] = {}
     for name, sample, trace in items:
         if is_undecided(sample, trace, relative_tolerance):
             text = question(prompt, sample, trace)
             key = hashlib.blake2b(text.encode(), digest_size=16).digest()
-            of_trace[name] = key
+            key_of_trace[name] = key
             questions[key] = text
-    replies = _replies(questions, folder / JOURNAL, own, ask, of_trace, on_done)
+    replies = _replies(questions, folder / JOURNAL, own_identity, ask, key_of_trace, on_done)
     paths: list[Path] = []
-    names = sorted(of_trace)
+    names = sorted(key_of_trace)
     for start in range(0, len(names), _PART_ROWS):
-        rows = [{"id": name, **_row(replies.get(of_trace[name], ""))} for name in names[start : start + _PART_ROWS]]
+        rows = [
+            {"id": name, **_row(replies.get(key_of_trace[name], ""))} for name in names[start : start + _PART_ROWS]
+        ]
         path = side_tables.part(folder, len(paths))
         paths.append(path)
-        stamp = {side_tables.FINGERPRINT: fingerprint({"identity": own, "rows": fingerprint({"rows": rows})})}
+        stamp = {
+            side_tables.FINGERPRINT: fingerprint({"identity": own_identity, "rows": fingerprint({"rows": rows})})
+        }
         if side_tables.metadata(path) != stamp:
             side_tables.write(path, rows, JUDGE, stamp)
     with storage_errors(folder):
@@ -86,12 +90,12 @@ def is_undecided(sample: Sample, trace: Trace, relative_tolerance: float) -> boo
     """Whether the typed judge leaves the trace's answer open: with a gold answer and an answer, and no verdict."""
     if not trace.answer.strip():
         return False
-    judgement = judged(sample, trace, relative_tolerance)
+    judgement = judge_trace(sample, trace, relative_tolerance)
     return judgement is not None and judgement.verdict == "undecided"
 
 
 def question(prompt: str, sample: Sample, trace: Trace) -> str:
-    """What the teacher is asked. What is inserted goes in as it is, braces and all."""
+    """The question to the teacher. Values are inserted unchanged, braces included."""
     values = {"question": sample.question, "gold": " or ".join(sample.answers), "prediction": trace.answer.strip()}
     return _PLACEHOLDER.sub(lambda match: values[match[1]], prompt)
 
@@ -99,7 +103,7 @@ def question(prompt: str, sample: Sample, trace: Trace) -> str:
 def verdict(reply: str) -> str:
     """correct for a clear yes, wrong for a clear no, else undecided.
 
-    Clear is a reply that begins or ends with the one word, set off from the rest, and does not hold the other.
+    A clear reply begins or ends with one of the words, separated from the rest, and does not hold the other word.
     """
     text = reply.strip()
     match = _FIRST.match(text) or _LAST.search(text)
@@ -111,44 +115,48 @@ def verdict(reply: str) -> str:
 def _row(reply: str) -> dict[str, str]:
     if not reply.strip():
         return {"judge_state": ERROR, "judge_verdict": "undecided", "judge_reason": NO_REPLY}
-    found = verdict(reply)
-    said = " ".join(reply.split())
+    judgement = verdict(reply)
+    reply_text = " ".join(reply.split())
     return {
-        "judge_state": UNDECIDABLE if found == "undecided" else OK,
-        "judge_verdict": found,
-        "judge_reason": said if len(said) <= _REASON_CHARACTERS else f"{said[: _REASON_CHARACTERS - 3]}...",
+        "judge_state": UNDECIDABLE if judgement == "undecided" else OK,
+        "judge_verdict": judgement,
+        "judge_reason": reply_text
+        if len(reply_text) <= _REASON_CHARACTERS
+        else f"{reply_text[: _REASON_CHARACTERS - 3]}...",
     }
 
 
 def _replies(
     questions: Mapping[bytes, str],
     path: Path,
-    own: str,
+    own_identity: str,
     ask: Ask,
-    of_trace: Mapping[str, bytes],
+    key_of_trace: Mapping[str, bytes],
     on_done: Done,
 ) -> dict[bytes, str]:
     """The reply to each question, from the journal or from the teacher."""
-    waiting: dict[bytes, int] = dict.fromkeys(questions, 0)
-    for key in of_trace.values():
-        waiting[key] += 1
+    traces_of_question: dict[bytes, int] = dict.fromkeys(questions, 0)
+    for key in key_of_trace.values():
+        traces_of_question[key] += 1
     replies: dict[bytes, str] = {}
     for record in recovered(path, requiring("question", "identity", "reply")):
         key = bytes.fromhex(record["question"])
-        if record["identity"] == own and key in questions:
+        if record["identity"] == own_identity and key in questions:
             replies[key] = record["reply"]
     with Journal(path) as journal:
-        if known := sum(waiting[key] for key in replies):
-            on_done(known, True)
-        # In the order of their digests: the same rounds whatever the order of the traces.
+        if known_traces := sum(traces_of_question[key] for key in replies):
+            on_done(known_traces, True)
+        # In the order of their digests, so that the order of the traces does not change the rounds.
         missing = sorted(questions.keys() - replies.keys())
         for start in range(0, len(missing), ROUND):
             keys = missing[start : start + ROUND]
-            given = ask([questions[key] for key in keys])
-            for key, reply in zip(keys, given, strict=True):
+            new_replies = ask([questions[key] for key in keys])
+            for key, reply in zip(keys, new_replies, strict=True):
                 if reply.strip():
                     replies[key] = reply
-                    journal.append({"identity": own, "question": key.hex(), "text": questions[key], "reply": reply})
+                    journal.append(
+                        {"identity": own_identity, "question": key.hex(), "text": questions[key], "reply": reply}
+                    )
             journal.flush()
-            on_done(sum(waiting[key] for key in keys), False)
+            on_done(sum(traces_of_question[key] for key in keys), False)
     return replies

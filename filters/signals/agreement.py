@@ -17,7 +17,7 @@ import pyarrow as pa
 from distill.answers.verdicts import equivalent, infer_type
 from distill.recipe.recipe import Recipe
 from distill.types import Sample, Trace
-from filters.signals.answer import judged
+from filters.signals.answer import judge_trace
 from filters.signals.base import NOT_APPLICABLE, OK, family
 
 
@@ -54,26 +54,27 @@ class Agreement:
             correct.setdefault(trace.teacher, []).append(self._correct(sample, trace))
             if trace.answer.strip():
                 answers.setdefault(trace.teacher, []).append(trace.answer)
-        solved = _share(list(chain.from_iterable(correct.values())))
-        passed = {teacher: _share(flags) for teacher, flags in correct.items()}
-        shared = {"question_pass_rate": solved, "difficulty": _difficulty(solved)}
-        agree = _agreement(_type(sample), sample.options)
+        pass_rate = _share(list(chain.from_iterable(correct.values())))
+        pass_rates = {teacher: _share(flags) for teacher, flags in correct.items()}
+        shared = {"question_pass_rate": pass_rate, "difficulty": _difficulty(pass_rate)}
+        agree = _answer_comparison(_answer_type(sample), sample.options)
         majority = majority_answer(list(chain.from_iterable(answers.values())), agree)
 
         # What a teacher says twice is judged once.
         @cache
         def row(teacher: str, answer: str) -> dict[str, Any]:
-            found = shared | {"pass_rate": passed[teacher], "majority_answer": majority}
+            row_values = shared | {"pass_rate": pass_rates[teacher], "majority_answer": majority}
             if not answer.strip():
-                return found | {"agreement_state": NOT_APPLICABLE}
+                return row_values | {"agreement_state": NOT_APPLICABLE}
             shares = {
-                other: sum(agree(answer, said) for said in answers[other]) / len(answers[other])
-                for other in sorted(answers)
+                teacher_name: sum(agree(answer, reply) for reply in answers[teacher_name])
+                / len(answers[teacher_name])
+                for teacher_name in sorted(answers)
             }
-            mine = shares.pop(teacher)
-            return found | {
+            own_share = shares.pop(teacher)
+            return row_values | {
                 "agreement_state": OK,
-                "self_consistency": mine if len(answers[teacher]) > 1 else None,
+                "self_consistency": own_share if len(answers[teacher]) > 1 else None,
                 "teacher_agreement": sum(shares.values()) / len(shares) if shares else None,
                 "in_majority": None if majority is None else agree(answer, majority),
             }
@@ -81,7 +82,7 @@ class Agreement:
         return [dict(row(trace.teacher, trace.answer)) for trace in traces]
 
     def _correct(self, sample: Sample, trace: Trace) -> bool | None:
-        judgement = judged(sample, trace, self.relative_tolerance)
+        judgement = judge_trace(sample, trace, self.relative_tolerance)
         return None if judgement is None or judgement.verdict == "undecided" else judgement.verdict == "correct"
 
 
@@ -109,21 +110,21 @@ def _share(flags: list[bool | None]) -> float | None:
     return sum(decided) / len(decided) if decided else None
 
 
-def _difficulty(solved: float | None) -> str | None:
-    if solved is None:
+def _difficulty(pass_rate: float | None) -> str | None:
+    if pass_rate is None:
         return None
-    return "hard" if solved <= 1 / 3 else "easy" if solved >= 2 / 3 else "medium"
+    return "hard" if pass_rate <= 1 / 3 else "easy" if pass_rate >= 2 / 3 else "medium"
 
 
-def _type(sample: Sample) -> str | None:
+def _answer_type(sample: Sample) -> str | None:
     if sample.options and not sample.answer_type:
         return None
     return sample.answer_type or (infer_type(sample.answers[0]) if sample.answers else None)
 
 
-def _agreement(answer_type: str | None, options: tuple[str, ...]) -> Callable[[str, str], bool]:
+def _answer_comparison(answer_type: str | None, options: tuple[str, ...]) -> Callable[[str, str], bool]:
     # Ordered by text, so that the result cannot depend on which trace came first.
-    return lambda one, other: one == other or _equivalent(min(one, other), max(one, other), answer_type, options)
+    return lambda left, right: left == right or _equivalent(min(left, right), max(left, right), answer_type, options)
 
 
 @lru_cache(maxsize=1 << 15)

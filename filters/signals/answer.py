@@ -1,7 +1,7 @@
 """Does a trace's answer agree with the gold answer? One typed, three-valued verdict a trace.
 
 The judging itself is `distill.answers.verdicts`, the same code the evaluation uses. A sample without gold has no
-verdict, and neither has a trace without an answer: that is its outcome's business.
+verdict, and neither has a trace without an answer: the trace's outcome covers that.
 """
 
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ class Answer:
 
     def measure(self, sample: Sample, traces: list[Trace]) -> list[dict[str, Any]]:
         return [
-            self._row(judged(sample, trace, self.relative_tolerance) if trace.answer.strip() else None)
+            self._row(judge_trace(sample, trace, self.relative_tolerance) if trace.answer.strip() else None)
             for trace in traces
         ]
 
@@ -53,16 +53,16 @@ class Answer:
         }
 
 
-def judged(sample: Sample, trace: Trace, relative_tolerance: float) -> Judgement | None:
+def judge_trace(sample: Sample, trace: Trace, relative_tolerance: float) -> Judgement | None:
     """The verdict on one trace's answer; None when the sample has no gold answer."""
     if not sample.answers:
         return None
-    return _judged(trace.answer, sample.answers, sample.answer_type, relative_tolerance, sample.options)
+    return _judge_answer(trace.answer, sample.answers, sample.answer_type, relative_tolerance, sample.options)
 
 
 # Several families ask for the verdict of the same trace, and teachers repeat their answers.
 @lru_cache(maxsize=1 << 15)
-def _judged(
+def _judge_answer(
     prediction: str,
     gold: tuple[str, ...],
     answer_type: str | None,

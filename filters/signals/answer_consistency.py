@@ -36,5 +36,5 @@ class Conclusion:
     def _row(self, sample: Sample, trace: Trace) -> dict[str, Any]:
         if not trace.reasoning.strip() or not trace.answer.strip():
             return {"conclusion_state": NOT_APPLICABLE}
-        found = compare_conclusion(trace.reasoning, trace.answer, sample.answer_type, sample.options)
-        return {"conclusion_state": UNDECIDABLE if found is None else OK, "conclusion": found}
+        verdict = compare_conclusion(trace.reasoning, trace.answer, sample.answer_type, sample.options)
+        return {"conclusion_state": UNDECIDABLE if verdict is None else OK, "conclusion": verdict}

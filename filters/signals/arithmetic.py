@@ -44,14 +44,14 @@ class Arithmetic:
     def _row(self, text: str) -> dict[str, Any]:
         if not text.strip():
             return {"arithmetic_state": NOT_APPLICABLE}
-        found = find_slips(readable(text))
-        if not found.complete and not found.slips:
+        slips = find_slips(readable(text))
+        if not slips.complete and not slips.slips:
             # A slip is one wherever the reading ended; that there is none was not seen.
             raise TooMuch("more numbers than are read of a text of this length")
         return {
             "arithmetic_state": OK,
-            "arithmetic": found.verdict,
-            "arithmetic_checked": found.checked,
-            "arithmetic_slips": len(found.slips),
-            "arithmetic_slip": orjson.dumps(found.slips[:FEW]).decode() if found.slips else None,
+            "arithmetic": slips.verdict,
+            "arithmetic_checked": slips.checked,
+            "arithmetic_slips": len(slips.slips),
+            "arithmetic_slip": orjson.dumps(slips.slips[:FEW]).decode() if slips.slips else None,
         }

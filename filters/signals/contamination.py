@@ -77,7 +77,7 @@ class Contamination:
         section = recipe.filter.contamination
         sources = section.sources
         if sources is None:
-            # Who is evaluated on the very questions that teachers are asked wants to know how well they were learnt.
+            # Evaluation on the questions that teachers are asked measures what was learnt, and is no leak.
             sources = (recipe.eval.data,) if recipe.eval.data in recipe.data and recipe.eval.data != ASKED else ()
         sources = tuple(dict.fromkeys(sources))
         for name in sources:
@@ -93,22 +93,22 @@ class Contamination:
         return [dict(row) for _ in traces]
 
     def _row(self, sample: Sample, index: TestSetIndex) -> dict[str, Any]:
-        asked = parse_wording(sample.question)
-        row, places = _grams(asked, index)
-        look = self.images == "all" or (self.images == "matching" and max(places) >= 0)
-        groups, unreadable = self._groups(sample, index, look=look)
-        found = _matched(sample, asked, groups, places, index)
-        row["contamination_similarity"] = found.similarity
-        if found.sample is not None:
-            matched = index.sample(found.sample)
-            row |= {"contamination_source": matched.set, "contamination_sample": matched.id}
-        # Without the picture it is not known whether matching text is a pair, or other text an image match.
-        undecidable = unreadable and found.kind in ("none", "text")
+        question = parse_wording(sample.question)
+        row, positions = _gram_shares(question, index)
+        decode_images = self.images == "all" or (self.images == "matching" and max(positions) >= 0)
+        groups, unreadable = self._groups(sample, index, decode_images=decode_images)
+        best = _best_match(sample, question, groups, positions, index)
+        row["contamination_similarity"] = best.similarity
+        if best.sample is not None:
+            test_sample = index.sample(best.sample)
+            row |= {"contamination_source": test_sample.set, "contamination_sample": test_sample.id}
+        # Without the picture it is unknown whether matching text is a pair, and other text an image match.
+        undecidable = unreadable and best.kind in ("none", "text")
         row["contamination_state"] = UNDECIDABLE if undecidable else OK
-        row["contamination"] = None if undecidable and found.kind == "none" else found.kind
+        row["contamination"] = None if undecidable and best.kind == "none" else best.kind
         return row
 
-    def _groups(self, sample: Sample, index: TestSetIndex, *, look: bool) -> tuple[list[int], bool]:
+    def _groups(self, sample: Sample, index: TestSetIndex, *, decode_images: bool) -> tuple[list[int], bool]:
         """The groups of test pictures that the sample's pictures belong to, and whether one could not be read."""
         groups: set[int] = set()
         unreadable = False
@@ -116,7 +116,7 @@ class Contamination:
             return [], False
         for ref in {ref.sha256: ref for ref in sample.images}.values():
             group = index.group_of_sha256.get(ref.sha256)
-            if group is None and look and index.image_hashes:
+            if group is None and decode_images and index.image_hashes:
                 try:
                     group = self._looked(ref, index)
                 except ImageError:
@@ -130,24 +130,32 @@ class Contamination:
         if ref.sha256 not in index.group_of_seen:
             if len(index.group_of_seen) >= _SEEN:
                 index.group_of_seen.clear()
-            seen = image_match.hash_image(read_bytes(ref), max_pixels=self.max_pixels)
-            (index.group_of_seen[ref.sha256],) = groups_of([seen], [ref], index, max_pixels=self.max_pixels)
+            image_hashes = image_match.hash_image(read_bytes(ref), max_pixels=self.max_pixels)
+            (index.group_of_seen[ref.sha256],) = find_image_groups(
+                [image_hashes], [ref], index, max_pixels=self.max_pixels
+            )
         return index.group_of_seen[ref.sha256]
 
 
-def groups_of(
-    looks: Sequence[image_match.ImageHashes], refs: Sequence[ImageRef], index: TestSetIndex, *, max_pixels: int
+def find_image_groups(
+    hashes_of_images: Sequence[image_match.ImageHashes],
+    refs: Sequence[ImageRef],
+    index: TestSetIndex,
+    *,
+    max_pixels: int,
 ) -> list[int | None]:
     """The group of test pictures that each of these pictures belongs to by its pixels. Raises ImageError."""
-    found = [index.group_of_pixels.get(seen.pixels) for seen in looks]
-    others = [place for place, group in enumerate(found) if group is None]
-    for one, other in image_match.propose_pairs([looks[place] for place in others], index.image_hashes):
-        place = others[one]
-        if found[place] is None and image_match.is_same_image(
-            read_bytes(refs[place]), read_bytes(index.refs[other]), max_pixels=max_pixels
+    groups = [index.group_of_pixels.get(image_hashes.pixels) for image_hashes in hashes_of_images]
+    unmatched = [row for row, group in enumerate(groups) if group is None]
+    for position, test_image in image_match.propose_pairs(
+        [hashes_of_images[row] for row in unmatched], index.image_hashes
+    ):
+        row = unmatched[position]
+        if groups[row] is None and image_match.is_same_image(
+            read_bytes(refs[row]), read_bytes(index.refs[test_image]), max_pixels=max_pixels
         ):
-            found[place] = index.groups[other]
-    return found
+            groups[row] = index.groups[test_image]
+    return groups
 
 
 def prepare(recipe: Recipe, folder: Path) -> Contamination:
@@ -155,17 +163,19 @@ def prepare(recipe: Recipe, folder: Path) -> Contamination:
 
     Raises DataError when a test set cannot be read.
     """
-    measured = Contamination.from_recipe(recipe)
-    if not measured.sources:
-        return measured
+    family_settings = Contamination.from_recipe(recipe)
+    if not family_settings.sources:
+        return family_settings
     try:
-        digest = test_sets.build_index(recipe, measured.sources, folder, images=measured.images != "bytes")
+        digest = test_sets.build_index(
+            recipe, family_settings.sources, folder, images=family_settings.images != "bytes"
+        )
     except DataError as error:
         raise DataError(
             f"the filter must read the test sets to tell what leaks from them: {error}\n"
             "Name others in filter.contamination.sources; with sources = [] nothing is compared"
         ) from None
-    return replace(measured, index=str(folder.resolve()), index_sha256=digest)
+    return replace(family_settings, index=str(folder.resolve()), index_sha256=digest)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -185,90 +195,94 @@ class Match:
             self._rank, self.kind, self.sample = rank, kind, sample
 
 
-def match(sample: Sample, groups: Sequence[int], index: TestSetIndex) -> Match:
+def find_best_match(sample: Sample, groups: Sequence[int], index: TestSetIndex) -> Match:
     """The best match of a question whose pictures belong to these groups of test pictures."""
-    asked = parse_wording(sample.question)
-    _, places = _grams(asked, index)
-    return _matched(sample, asked, groups, places, index)
+    question = parse_wording(sample.question)
+    _, positions = _gram_shares(question, index)
+    return _best_match(sample, question, groups, positions, index)
 
 
-def _matched(sample: Sample, asked: Wording, groups: Sequence[int], places: list[int], index: TestSetIndex) -> Match:
-    found = Match()
+def _best_match(
+    sample: Sample, question: Wording, groups: Sequence[int], positions: list[int], index: TestSetIndex
+) -> Match:
+    best = Match()
     for group in groups:
-        for number in index.samples_of_group[group]:
-            _compare(found, sample, asked, number, index)
-    if found.kind != "pair":
-        _by_text(found, sample, asked, places, index)
-    return found
+        for test_row in index.samples_of_group[group]:
+            _offer_by_image(best, sample, question, test_row, index)
+    if best.kind != "pair":
+        _offer_by_text(best, sample, question, positions, index)
+    return best
 
 
-def _grams(asked: Wording, index: TestSetIndex) -> tuple[dict[str, Any], list[int]]:
-    """The shares of known n-grams, and the places of the test questions that the text proposes, its own first."""
-    hashes = [word_hash(token) for token in asked.tokens]
+def _gram_shares(question: Wording, index: TestSetIndex) -> tuple[dict[str, Any], list[int]]:
+    """The shares of known n-grams, and index positions of proposed test questions, the exact text first."""
+    hashes = [word_hash(token) for token in question.tokens]
     runs = [gram_hashes(hashes, size) for size in test_sets.GRAMS]
-    places = index.find([*runs[0], *runs[1], text_hash(asked.text), *question_keys(asked)])
+    positions = index.find([*runs[0], *runs[1], text_hash(question.text), *question_keys(question)])
     row: dict[str, Any] = {}
     start = 0
     for size, queries in zip(test_sets.GRAMS, runs, strict=True):
-        known = [place >= 0 for place in places[start : start + len(queries)]]
-        row[f"contamination_ngram{size}"] = sum(known) / len(known) if known else None
+        is_known = [position >= 0 for position in positions[start : start + len(queries)]]
+        row[f"contamination_ngram{size}"] = sum(is_known) / len(is_known) if is_known else None
         start += len(queries)
-    return row, places[start:]
+    return row, positions[start:]
 
 
-def _compare(found: Match, sample: Sample, asked: Wording, number: int, index: TestSetIndex) -> None:
-    """Offer a test sample whose picture matches: the same question makes a pair."""
-    other = index.wording(number)
-    kind = "pair" if _matches(sample, asked, number, index, same_picture=True) else "image"
-    found.offer(kind, number, wording_similarity(asked, other))
+def _offer_by_image(best: Match, sample: Sample, question: Wording, test_row: int, index: TestSetIndex) -> None:
+    """Offer a test sample whose picture matches: with the same question it is a pair."""
+    test_question = index.wording(test_row)
+    kind = "pair" if _is_same_sample(sample, question, test_row, index, same_picture=True) else "image"
+    best.offer(kind, test_row, wording_similarity(question, test_question))
 
 
-def _by_text(found: Match, sample: Sample, asked: Wording, places: list[int], index: TestSetIndex) -> None:
-    """Offer the test samples that are worded alike, wherever their pictures are."""
-    exact, *near = places
-    if exact >= 0:
-        for text in index.rows_at(exact):
-            _offer_text(found, text, 1.0, index)
-        if sample.images or found.kind == "pair":
+def _offer_by_text(best: Match, sample: Sample, question: Wording, positions: list[int], index: TestSetIndex) -> None:
+    """Offer the test samples with similar words, whatever their pictures."""
+    exact_position, *near_positions = positions
+    if exact_position >= 0:
+        for text in index.rows_at(exact_position):
+            _offer_text(best, text, 1.0, index)
+        if sample.images or best.kind == "pair":
             return
-    shared = Counter(text for place in near if place >= 0 for text in index.rows_at(place))
+    shared = Counter(text for position in near_positions if position >= 0 for text in index.rows_at(position))
     for text in sorted(shared, key=lambda text: (-shared[text], text))[:_COMPARED]:
-        number = max(index.texts[kind][text].as_py() for kind in ("plain", "pictured"))
-        similar = wording_similarity(asked, index.wording(number))
-        if _matches(sample, asked, number, index, same_picture=False):
-            _offer_text(found, text, similar, index)
+        test_row = max(index.texts[kind][text].as_py() for kind in ("plain", "pictured"))
+        similar = wording_similarity(question, index.wording(test_row))
+        if _is_same_sample(sample, question, test_row, index, same_picture=False):
+            _offer_text(best, text, similar, index)
         else:
-            found.offer("none", number, similar)
+            best.offer("none", test_row, similar)
 
 
-def _offer_text(found: Match, text: int, similar: float, index: TestSetIndex) -> None:
-    """A test question without a picture matches whole; of one with a picture only the words do."""
+def _offer_text(best: Match, text: int, similar: float, index: TestSetIndex) -> None:
+    """Offer a test question by its text: a pair without a picture, a text match with one."""
     for column, kind in (("plain", "pair"), ("pictured", "text")):
-        number = index.texts[column][text].as_py()
-        if number >= 0:
-            found.offer(kind, number, similar)
+        test_row = index.texts[column][text].as_py()
+        if test_row >= 0:
+            best.offer(kind, test_row, similar)
 
 
-def _matches(sample: Sample, asked: Wording, number: int, index: TestSetIndex, *, same_picture: bool) -> bool:
-    other = index.sample(number)
+def _is_same_sample(
+    sample: Sample, question: Wording, test_row: int, index: TestSetIndex, *, same_picture: bool
+) -> bool:
+    test_sample = index.sample(test_row)
 
     def is_name(word: str) -> bool:
-        return word in capitalised_names(other.question) or word in capitalised_names(sample.question)
+        return word in capitalised_names(test_sample.question) or word in capitalised_names(sample.question)
 
     return is_same_question(
-        asked,
-        index.wording(number),
+        question,
+        index.wording(test_row),
         same_picture=same_picture,
         is_word=index.is_word,
         is_name=is_name,
-        answers=lambda: _agreement(sample.answers, other.answers),
+        answers=lambda: _compare_answers(sample.answers, test_sample.answers),
     )
 
 
-def _agreement(ours: tuple[str, ...], theirs: tuple[str, ...]) -> Answers:
-    if not ours or not theirs:
+def _compare_answers(answers: tuple[str, ...], gold_answers: tuple[str, ...]) -> Answers:
+    if not answers or not gold_answers:
         return "unknown"
-    agreed = [one for one in ours if any(equivalent(one, other) for other in theirs)]
+    agreed = [answer for answer in answers if any(equivalent(answer, gold) for gold in gold_answers)]
     if not agreed:
         return "differ"
     plain = [answer for answer in agreed if _PLAIN_ANSWER.fullmatch(answer.strip().lower())]

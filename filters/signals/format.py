@@ -75,14 +75,14 @@ class Format:
         if trace.outcome == Outcome.ERROR:
             return {"format_state": NOT_APPLICABLE}
         problem = format_problem(trace.reasoning, trace.answer)
-        cut = truncated_by(trace)
+        cut_by = truncated_by(trace)
         return {
             "format_state": OK,
             "format_valid": problem is None,
             "format_problem": problem,
             "has_reasoning": bool(trace.reasoning.strip()),
-            "truncated": cut is not None,
-            "truncated_by": cut,
+            "truncated": cut_by is not None,
+            "truncated_by": cut_by,
         }
 
 
@@ -90,7 +90,7 @@ def format_problem(reasoning: str, answer: str) -> str | None:
     """The most severe of PROBLEMS that applies, or None."""
     both = f"{reasoning}\n{answer}"
     tags = "<" in both or "[" in both
-    found = {
+    problems = {
         "empty_answer": not answer.strip(),
         "think_tag_in_answer": tags and ANY_TAG.search(answer),
         "think_tag_in_reasoning": tags and ANY_TAG.search(reasoning),
@@ -98,7 +98,7 @@ def format_problem(reasoning: str, answer: str) -> str | None:
         "special_token": tags and _SPECIAL_TOKEN.search(both),
         "unreadable_characters": _unreadable(both),
     }
-    return next((problem for problem in PROBLEMS if found[problem]), None)
+    return next((problem for problem in PROBLEMS if problems[problem]), None)
 
 
 def _unreadable(text: str) -> bool:
@@ -128,12 +128,12 @@ def truncated_by(trace: Trace) -> str | None:
 def _hangs(text: str, *, introduces: bool = False) -> bool:
     """Whether a text ends where no sentence does. What introduces the answer that follows it is whole."""
     line = text[max(text.rfind("\n") + 1, len(text) - _TAIL) :]
-    said = line.rsplit(maxsplit=_LEAST_WORDS - 1)
-    if len(said) < _LEAST_WORDS and (line.isascii() or len(line) < 3 * _LEAST_WORDS):
+    last_words = line.rsplit(maxsplit=_LEAST_WORDS - 1)
+    if len(last_words) < _LEAST_WORDS and (line.isascii() or len(line) < 3 * _LEAST_WORDS):
         return False
     if text[-1] in ":：=":
         return not introduces
-    return text[-1] in ",;([{，、；（" or said[-1].lower().strip("*_") in _NEVER_LAST
+    return text[-1] in ",;([{，、；（" or last_words[-1].lower().strip("*_") in _NEVER_LAST
 
 
 def _breaks_off(text: str) -> bool:

@@ -55,16 +55,16 @@ class Grounding:
             if not trace.reasoning:
                 rows.append({"grounding_state": NOT_APPLICABLE})
                 continue
-            found = check_rationale(readable(trace.reasoning), table, question, self.relative_tolerance, FEW)
-            if not found.complete:
+            result = check_rationale(readable(trace.reasoning), table, question, self.relative_tolerance, FEW)
+            if not result.complete:
                 raise TooMuch("more numbers and labels than are judged in a text of this length")
-            first = found.unsupported
+            examples = result.unsupported
             rows.append(
                 {
                     "grounding_state": OK,
-                    "unsupported_values": found.count,
-                    "grounding_checked": found.checked,
-                    "unsupported": orjson.dumps(first).decode() if first else None,
+                    "unsupported_values": result.count,
+                    "grounding_checked": result.checked,
+                    "unsupported": orjson.dumps(examples).decode() if examples else None,
                 }
             )
         return rows

@@ -92,38 +92,48 @@ class Language:
         return cls()
 
     def measure(self, sample: Sample, traces: list[Trace]) -> list[dict[str, Any]]:
-        known = lru_cache(maxsize=1)(lambda: labels(sample))
+        known = lru_cache(maxsize=1)(lambda: label_text(sample))
         return [self._row(sample, trace.reasoning, known) for trace in traces]
 
     def _row(self, sample: Sample, text: str, known: Callable[[], str]) -> dict[str, Any]:
         if not text.strip():
             return {"language_state": NOT_APPLICABLE}
-        asked = _question(sample.question)
-        own = _of_latin(text) if asked.scripts.keys() <= {"latin"} else _scripts(text)
-        letters = own.total()
+        question_language = _read_question(sample.question)
+        letter_counts = (
+            _count_beside_latin(text)
+            if question_language.scripts.keys() <= {"latin"}
+            else _count_unquoted_scripts(text)
+        )
+        letters = letter_counts.total()
         if letters < _LEAST_LETTERS:
             return {"language_state": UNDECIDABLE}
-        written = main_script(own)
-        dominant = written if asked.scripts.keys() <= {written} else main_script(own + asked.scripts)
-        spoken = guess_language(text, written)
-        share, place = 0.0, None
-        if own[dominant] < letters:
-            share, place = mix(text, dominant, known())
+        script = main_script(letter_counts)
+        dominant = (
+            script
+            if question_language.scripts.keys() <= {script}
+            else main_script(letter_counts + question_language.scripts)
+        )
+        guess = guess_language(text, script)
+        share, switch_at = 0.0, None
+        if letter_counts[dominant] < letters:
+            share, switch_at = measure_mix(text, dominant, known())
         # A text in two languages leaves that of its question.
-        main_language = spoken.language
-        if asked.guess.language != UNKNOWN and not spoken.excludes(asked.guess):
-            main_language = asked.guess.language
-        if not share and main_language != UNKNOWN and written == dominant:
-            share, place = foreign_sentences(text, written, main_language)
-        certain = UNKNOWN not in (asked.guess.language, spoken.language)
+        main_language = guess.language
+        if question_language.guess.language != UNKNOWN and not guess.excludes(question_language.guess):
+            main_language = question_language.guess.language
+        if not share and main_language != UNKNOWN and script == dominant:
+            share, switch_at = foreign_sentences(text, script, main_language)
+        is_known = UNKNOWN not in (question_language.guess.language, guess.language)
         return {
             "language_state": OK,
-            "language_scripts": _listed(own, letters),
+            "language_scripts": _join_scripts(letter_counts, letters),
             "language_mix": share,
-            "language_switch_at": None if place is None else place / len(text),
-            "language_switch": asked.script != written if asked.script else None,
-            "language": spoken.language,
-            "language_differs": spoken.excludes(asked.guess) if asked.script and certain else None,
+            "language_switch_at": None if switch_at is None else switch_at / len(text),
+            "language_switch": question_language.script != script if question_language.script else None,
+            "language": guess.language,
+            "language_differs": guess.excludes(question_language.guess)
+            if question_language.script and is_known
+            else None,
         }
 
 
@@ -132,100 +142,106 @@ class Guess:
     language: str
     probabilities: Mapping[str, float]
 
-    def excludes(self, other: "Guess") -> bool:
+    def excludes(self, guess: "Guess") -> bool:
         """Whether two texts are surely in different languages; close languages are not."""
         return (
-            self.probabilities.get(other.language, 0.0) < _EXCLUDED_PROBABILITY
-            and other.probabilities.get(self.language, 0.0) < _EXCLUDED_PROBABILITY
+            self.probabilities.get(guess.language, 0.0) < _EXCLUDED_PROBABILITY
+            and guess.probabilities.get(self.language, 0.0) < _EXCLUDED_PROBABILITY
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked:
+class _QuestionLanguage:
     scripts: Counter[str]
     script: str
     """Empty for a question of too few letters."""
     guess: Guess
 
 
-def _of_latin(text: str) -> Counter[str]:
-    """The scripts of a text beside a Latin question: where it is Latin alone, it matters only that it has letters."""
+def _count_beside_latin(text: str) -> Counter[str]:
+    """The scripts of a text with a Latin question: for Latin text it is enough to know that it has letters."""
     letters = latin_letters(text[:_GLANCE])
-    return Counter(latin=letters) if letters >= _LEAST_LETTERS and latin_alone(text) else _scripts(text)
+    return (
+        Counter(latin=letters) if letters >= _LEAST_LETTERS and latin_alone(text) else _count_unquoted_scripts(text)
+    )
 
 
-def _scripts(text: str) -> Counter[str]:
-    """The scripts of a text; of what is not quoted, where quotes could tip the balance."""
-    found = scripts(text)
-    clear = len(found) < 2 or max(found.values()) >= _CLEAR_SHARE * found.total()
-    return found if clear else scripts(_QUOTED.sub(" ", text))
+def _count_unquoted_scripts(text: str) -> Counter[str]:
+    """The scripts of a text; without quotes where they could change the main script."""
+    counts = scripts(text)
+    is_clear = len(counts) < 2 or max(counts.values()) >= _CLEAR_SHARE * counts.total()
+    return counts if is_clear else scripts(_QUOTED.sub(" ", text))
 
 
-def main_script(found: Counter[str]) -> str:
-    return _ranked(found)[0] if found else ""
+def main_script(counts: Counter[str]) -> str:
+    return _by_count(counts)[0] if counts else ""
 
 
-def _ranked(found: Counter[str]) -> list[str]:
-    return sorted(found, key=lambda script: (-found[script], script)) if len(found) > 1 else list(found)
+def _by_count(counts: Counter[str]) -> list[str]:
+    return sorted(counts, key=lambda script: (-counts[script], script)) if len(counts) > 1 else list(counts)
 
 
-def _listed(found: Counter[str], letters: int) -> str:
-    return "+".join(script for script in _ranked(found) if found[script] >= _LEAST_SHARE * letters)
+def _join_scripts(counts: Counter[str], letters: int) -> str:
+    return "+".join(script for script in _by_count(counts) if counts[script] >= _LEAST_SHARE * letters)
 
 
-def mix(text: str, dominant: str, known: str) -> tuple[float, int | None]:
+def measure_mix(text: str, dominant: str, known: str) -> tuple[float, int | None]:
     """Share of the letters outside the dominant script, and where they begin.
 
     What is quoted and words found in `known` are left out.
     """
-    bare = _QUOTED.sub(_blank, text)
-    if not (bare.isascii() or known.isascii()):
-        words = set(_OTHER_WORDS.findall(bare))
-        named = {word for word in words if script_of(word[0]) != dominant and word in known}
-        if named:
-            bare = _OTHER_WORDS.sub(lambda match: _blank(match) if match[0] in named else match[0], bare)
-    inside = scripts(bare)
-    here = inside.pop(dominant, 0)
+    unquoted = _QUOTED.sub(_blank, text)
+    if not (unquoted.isascii() or known.isascii()):
+        words = set(_OTHER_WORDS.findall(unquoted))
+        known_words = {word for word in words if script_of(word[0]) != dominant and word in known}
+        if known_words:
+            unquoted = _OTHER_WORDS.sub(
+                lambda match: _blank(match) if match[0] in known_words else match[0], unquoted
+            )
+    counts = scripts(unquoted)
+    inside_count = counts.pop(dominant, 0)
     phrases: list[re.Match[str]] = []
-    if dominant != "latin" and "latin" in inside:
-        phrases = list(_LATIN_PHRASE.finditer(bare))
-        inside["latin"] = scripts(" ".join(phrase[0] for phrase in phrases))["latin"]
+    if dominant != "latin" and "latin" in counts:
+        phrases = list(_LATIN_PHRASE.finditer(unquoted))
+        counts["latin"] = scripts(" ".join(phrase[0] for phrase in phrases))["latin"]
     if dominant == "japanese":
         # A heading without kana is still Japanese.
-        here += inside.pop("han", 0)
-    outside = inside.total()
+        inside_count += counts.pop("han", 0)
+    outside = counts.total()
     if not outside:
         return 0.0, None
-    places = [phrase.start() for phrase in phrases[:1]]
-    own = {dominant, "latin", *(("han", "kana") if dominant == "japanese" else ())}
-    foreign = (letter for letter in set(bare) if letter > "\x7f" and (script_of(letter) or dominant) not in own)
-    places += map(bare.find, foreign)
-    return outside / (here + outside), min(places, default=None)
+    starts = [phrase.start() for phrase in phrases[:1]]
+    own_scripts = {dominant, "latin", *(("han", "kana") if dominant == "japanese" else ())}
+    foreign = (
+        letter for letter in set(unquoted) if letter > "\x7f" and (script_of(letter) or dominant) not in own_scripts
+    )
+    starts += map(unquoted.find, foreign)
+    return outside / (inside_count + outside), min(starts, default=None)
 
 
 def _blank(match: re.Match[str]) -> str:
     return " " * len(match[0])
 
 
-def foreign_sentences(text: str, script: str, spoken: str) -> tuple[float, int | None]:
+def foreign_sentences(text: str, script: str, language: str) -> tuple[float, int | None]:
     """Share of the characters in sentences that are surely of another language, and where the first one begins."""
     if script in _BY_SCRIPT:
         return 0.0, None
-    own_words = STOP_WORDS.get(spoken, frozenset())
-    outside, first = 0, None
+    own_words = STOP_WORDS.get(language, frozenset())
+    outside, first_start = 0, None
     for match in _SENTENCE.finditer(_QUOTED.sub(_blank, text)):
         words = match[0].split()
         if len(words) <= _LEAST_WORDS or len(own_words.intersection(words)) >= _STOP_WORD_SHARE * len(words):
             continue
         guess = _guess(match[0].strip()[:_GUESSED_CHARACTERS], _SURE_PROBABILITY, _LEAST_WORDS + 1)
-        if guess.language != UNKNOWN and guess.probabilities.get(spoken, 0.0) < _EXCLUDED_PROBABILITY:
+        if guess.language != UNKNOWN and guess.probabilities.get(language, 0.0) < _EXCLUDED_PROBABILITY:
             outside += len(match[0].strip())
-            first = match.start() if first is None else first
-    return outside / len(text.strip()), first
+            first_start = match.start() if first_start is None else first_start
+    return outside / len(text.strip()), first_start
 
 
-def labels(sample: Sample) -> str:
-    """Where a foreign word may come from: the question, its gold answers, its options and its chart's table."""
+def label_text(sample: Sample) -> str:
+    """The text that may explain a foreign word: question, gold answers, options and the chart's table."""
     texts = [sample.question, *sample.answers]
     if sample.meta:
         texts.append(orjson.dumps(dict(sample.meta), default=str, option=orjson.OPT_NON_STR_KEYS).decode())
@@ -233,11 +249,11 @@ def labels(sample: Sample) -> str:
 
 
 @lru_cache(maxsize=256)
-def _question(text: str) -> _Asked:
-    found = _scripts(text)
-    script = main_script(found)
-    return _Asked(
-        scripts=found, script=script if found.total() >= _LEAST_LETTERS else "", guess=guess_language(text, script)
+def _read_question(text: str) -> _QuestionLanguage:
+    counts = _count_unquoted_scripts(text)
+    script = main_script(counts)
+    return _QuestionLanguage(
+        scripts=counts, script=script if counts.total() >= _LEAST_LETTERS else "", guess=guess_language(text, script)
     )
 
 
@@ -253,13 +269,13 @@ def guess_language(text: str, script: str) -> Guess:
     return guess
 
 
-def _guess(text: str, least_probability: float, least_words: int) -> Guess:
-    if len(_LOWER_WORD.findall(text)) < least_words:
+def _guess(text: str, min_probability: float, min_words: int) -> Guess:
+    if len(_LOWER_WORD.findall(text)) < min_words:
         return Guess(UNKNOWN, {})
     candidates = _detector().detect(text.lower() if text.isupper() else text, k=3)
     probabilities = {candidate["lang"]: candidate["score"] for candidate in candidates}
     language = max(probabilities, key=probabilities.__getitem__, default=UNKNOWN)
-    return Guess(language if probabilities.get(language, 0.0) >= least_probability else UNKNOWN, probabilities)
+    return Guess(language if probabilities.get(language, 0.0) >= min_probability else UNKNOWN, probabilities)
 
 
 @cache

@@ -17,7 +17,7 @@ from distill.errors import ModelError
 from distill.recipe.recipe import Recipe
 from distill.types import Outcome, Sample, Trace
 from filters.signals.base import LOCATION, NOT_APPLICABLE, OK, WORDS, family
-from filters.signals.token_counts import cut_of, looked_up
+from filters.signals.token_counts import cached_counter, find_text_split
 from filters.text.words import words
 
 _FILE = "tokenizer.json"
@@ -43,7 +43,7 @@ class Length:
         path = student_tokenizer(recipe)
         if path is None:
             return cls(tokenizer=None, tokenizer_sha256=None)
-        counter(str(path))  # an unreadable tokenizer is said now, not after an hour of measuring
+        counter(str(path))  # an unreadable tokenizer is reported now, not after an hour of measuring
         return cls(tokenizer=str(path), tokenizer_sha256=file_sha256(path))
 
     def measure(self, sample: Sample, traces: list[Trace]) -> list[dict[str, Any]]:
@@ -67,15 +67,15 @@ def student_tokenizer(recipe: Recipe) -> Path | None:
     if recipe.student is None:
         return None
     name = recipe.student.model or recipe.student.language or ""
-    place = Path(recipe.local_or_hub(name))
-    if place.is_dir():
-        if not (place / _FILE).is_file():
+    folder = Path(recipe.local_or_hub(name))
+    if folder.is_dir():
+        if not (folder / _FILE).is_file():
             raise ModelError(
-                f"{place}: no {_FILE}, so rationales cannot be counted in the student's tokens; save the tokenizer "
+                f"{folder}: no {_FILE}, so rationales cannot be counted in the student's tokens; save the tokenizer "
                 "again with transformers (AutoTokenizer.from_pretrained(...).save_pretrained(...)) or leave 'length' "
                 "out of filter.signals"
             )
-        return place / _FILE
+        return folder / _FILE
     return _download(name, recipe.student.revision if recipe.student.model else None)
 
 
@@ -107,8 +107,8 @@ def counter(tokenizer: str | None) -> Callable[[list[str]], list[int]]:
     # Saved settings of a training run would cap or pad every length.
     loaded.no_truncation()
     loaded.no_padding()
-    cut = cut_of(loaded.to_str())
-    if cut is None:
-        return lambda texts: [len(found) for found in loaded.encode_batch_fast(texts, add_special_tokens=False)]
-    count = looked_up(cut, lambda text: len(loaded.encode(text, add_special_tokens=False)))
+    split = find_text_split(loaded.to_str())
+    if split is None:
+        return lambda texts: [len(tokens) for tokens in loaded.encode_batch_fast(texts, add_special_tokens=False)]
+    count = cached_counter(split, lambda text: len(loaded.encode(text, add_special_tokens=False)))
     return lambda texts: [count(text) for text in texts]

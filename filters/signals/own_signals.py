@@ -1,7 +1,7 @@
 """Families of signals from outside the project: from a file that the recipe names, or from an installed package.
 
-What such a family must be is what `filters.signals.registry.Extractor` says. Its rows are checked where the project's
-own are trusted, and what is wrong with one is that trace's counted error.
+`filters.signals.registry.Extractor` defines such a family. Its rows are checked, those of the project's families are
+not; a fault of a row is a counted error of its trace.
 """
 
 import re
@@ -32,13 +32,13 @@ def load(recipe: Recipe, taken: Mapping[str, pa.Schema]) -> "dict[str, type[Extr
     `taken` has the columns of the families that are there. Raises RecipeError for a family that cannot be used, or
     whose name or columns another one has.
     """
-    found: dict[str, type[Extractor]] = {}
+    family_of_name: dict[str, type[Extractor]] = {}
     owner = {column: family for family, schema in taken.items() for column in schema.names}
     for value in recipe.filter.signals:
         if value in SIGNAL_NAMES:
             continue
-        family = extensions.load(extensions.SIGNALS, value, _KEY, recipe.path.parent, lacking).loaded
-        if family.name in {*SIGNAL_NAMES, *found, *FACTS.names}:
+        family = extensions.load(extensions.SIGNALS, value, _KEY, recipe.path.parent, find_fault).loaded
+        if family.name in {*SIGNAL_NAMES, *family_of_name, *FACTS.names}:
             raise RecipeError(
                 f"{_KEY} = {value!r}: another signal or column is called {family.name!r}; give it another name"
             )
@@ -49,18 +49,18 @@ def load(recipe: Recipe, taken: Mapping[str, pa.Schema]) -> "dict[str, type[Extr
                     "give it another name"
                 )
         owner |= dict.fromkeys(family.columns.names, family.name)
-        found[family.name] = family
-    return found
+        family_of_name[family.name] = family
+    return family_of_name
 
 
-def lacking(family: Any) -> str:
-    """What keeps an object from being a family of signals; '' for one that is."""
+def find_fault(family: Any) -> str:
+    """The reason why an object is no family of signals; '' for a valid one."""
     if not (isclass(family) and is_dataclass(family)):
         return f"a signal is a class with @dataclass(frozen=True), this is {type(family).__name__}"
-    return _lacking_parts(family)
+    return _find_faulty_part(family)
 
 
-def _lacking_parts(family: Any) -> str:
+def _find_faulty_part(family: Any) -> str:
     wrong = {
         "name": not (isinstance(getattr(family, "name", None), str) and _NAME.fullmatch(family.name)),
         "version": not isinstance(getattr(family, "version", None), str),
@@ -102,7 +102,7 @@ def identity(extractor: "Extractor") -> dict[str, str]:
     return {} if code is None else {"code": code}
 
 
-def checked(extractor: "Extractor", rows: list[dict[str, Any]], count: int) -> Iterable[dict[str, Any]]:
+def check_rows(extractor: "Extractor", rows: list[dict[str, Any]], count: int) -> Iterable[dict[str, Any]]:
     """The rows of a family; those of one from outside are known to fit its columns. Raises ValueError."""
     if type(extractor).__module__.startswith("filters.signals."):
         return rows

@@ -1,9 +1,9 @@
 """Personal data in what a teacher wrote, and words of a list that the user gives. Off unless the recipe asks for it.
 
-What is found has a form that little else has, or a checksum; a number is no phone number unless it is written as one.
+A finding has a rare form or a checksum; a number is a phone number only where it is written as one.
 With the extra `pii` python-stdnum checks national numbers and phonenumbers checks numbers with a country code.
-Without it their form alone counts, which finds as much and raises more false alarms. Names, addresses and free-form
-secrets are not found; a trace without a finding may still hold personal data. Only the kinds of findings are kept.
+Without it only their form counts, with as many hits and more false alarms. Names, addresses and free-form secrets are
+not found; a trace without a finding may still hold personal data. Only the kinds of findings are stored.
 """
 
 import re
@@ -52,7 +52,7 @@ class Sensitive:
         if recipe.filter.sensitive.words is None:
             return cls(words=None, words_sha256=None, checked_by=checked_by())
         path = recipe.local(recipe.filter.sensitive.words)
-        word_list(str(path))  # an unreadable list is said now, not after an hour of measuring
+        word_list(str(path))  # an unreadable list is reported now, not after an hour of measuring
         return cls(words=str(path), words_sha256=file_sha256(path), checked_by=checked_by())
 
     def measure(self, sample: Sample, traces: list[Trace]) -> list[dict[str, Any]]:
@@ -62,12 +62,12 @@ class Sensitive:
         if not text.strip():
             return {"sensitive_state": NOT_APPLICABLE}
         kinds = {kind: sum(1 for _ in find(text)) for kind, find in FINDERS.items()}
-        words = 0 if self.words is None else listed(text, word_list(self.words))
-        found = [kind for kind, count in kinds.items() if count] + ["word"] * bool(words)
+        words = 0 if self.words is None else count_listed(text, word_list(self.words))
+        found_kinds = [kind for kind, count in kinds.items() if count] + ["word"] * bool(words)
         return {
             "sensitive_state": OK,
-            "sensitive": bool(found),
-            "sensitive_kinds": "+".join(found) or None,
+            "sensitive": bool(found_kinds),
+            "sensitive_kinds": "+".join(found_kinds) or None,
             "sensitive_count": sum(kinds.values()),
             "sensitive_words": None if self.words is None else words,
         }
@@ -75,7 +75,7 @@ class Sensitive:
 
 # --- personal data ----------------------------------------------------------------------------------------------
 
-# Patterns begin with what their finding begins with, and look back from there: so the search finds its place fast.
+# Patterns begin with the first character of a finding and look back from there, which makes the search fast.
 _EMAIL: Final = re.compile(r"@(?<=[A-Za-z0-9_%+-]@)((?:[A-Za-z0-9][A-Za-z0-9-]{0,62}\.){1,8}[A-Za-z]{2,24})(?![\w@])")
 _RESERVED: Final = re.compile(
     r"(?:(?:^|\.)example\.(?:com|org|net)|\.(?:example|test|invalid|localhost|local))$", re.IGNORECASE
@@ -134,30 +134,30 @@ _NATIONAL: Final = (
 
 def emails(text: str) -> Iterator[str]:
     if "@" in text:
-        yield from (found[1] for found in _EMAIL.finditer(text) if not _RESERVED.search(found[1]))
+        yield from (match[1] for match in _EMAIL.finditer(text) if not _RESERVED.search(match[1]))
 
 
 def phones(text: str) -> Iterator[str]:
     """Numbers with a country code, with an area code in parentheses, or after a word that says what they are."""
-    taken = -1
-    for found in _PLUS.finditer(text) if "+" in text else ():
-        if 8 <= len(_digits(found[0])) <= 15:
-            taken = found.end()
-            if _possible_phone(found[0]):
-                yield found[0]
-    for found in _PARENTHESES.finditer(text) if "(" in text else ():
-        if not _fictional(_digits(found[0])):
-            yield found[0]
-    said = None
-    for found in _PLAIN.finditer(text) if _says_phone(text) else ():
-        if found.start() < taken or _PARENTHESES.match(found[0]):
+    plus_end = -1
+    for match in _PLUS.finditer(text) if "+" in text else ():
+        if 8 <= len(_digits(match[0])) <= 15:
+            plus_end = match.end()
+            if _possible_phone(match[0]):
+                yield match[0]
+    for match in _PARENTHESES.finditer(text) if "(" in text else ():
+        if not _fictional(_digits(match[0])):
+            yield match[0]
+    phone_word = None
+    for match in _PLAIN.finditer(text) if _says_phone(text) else ():
+        if match.start() < plus_end or _PARENTHESES.match(match[0]):
             continue
-        digits = _digits(found[0])
+        digits = _digits(match[0])
         if 7 <= len(digits) <= 15 and not _fictional(digits):
-            said = _PHONE_WORDS.search(text, max(0, found.start() - 40), found.start())
-            before = text[found.start() - 1 : found.start()]
-            if said is not None and before != "+":
-                yield found[0]
+            phone_word = _PHONE_WORDS.search(text, max(0, match.start() - 40), match.start())
+            before = text[match.start() - 1 : match.start()]
+            if phone_word is not None and before != "+":
+                yield match[0]
 
 
 def _says_phone(text: str) -> bool:
@@ -173,10 +173,10 @@ def _fictional(digits: str) -> bool:
 
 
 def cards(text: str) -> Iterator[str]:
-    for found in _CARD.finditer(text):
-        digits = _digits(found[0])
+    for match in _CARD.finditer(text):
+        digits = _digits(match[0])
         if _BRANDS.fullmatch(digits) and luhn(digits) and len(set(digits)) > 2:
-            yield found[0]
+            yield match[0]
 
 
 def luhn(digits: str) -> bool:
@@ -185,9 +185,9 @@ def luhn(digits: str) -> bool:
 
 
 def ibans(text: str) -> Iterator[str]:
-    for found in _IBAN.finditer(text):
-        length = _IBAN_LENGTHS.get(found[1][:2])
-        joined = found[0].replace(" ", "")
+    for match in _IBAN.finditer(text):
+        length = _IBAN_LENGTHS.get(match[1][:2])
+        joined = match[0].replace(" ", "")
         # A word in capitals may follow the number.
         if length is not None and len(joined) >= length and _remainder(joined[4:length] + joined[:4]) == 1:
             yield joined[:length]
@@ -199,16 +199,16 @@ def _remainder(account: str) -> int:
 
 def addresses(text: str) -> Iterator[str]:
     """Public addresses of machines. Four small numbers are more often a version or a section."""
-    for found in _IPV4.finditer(text) if text.count(".") >= 3 else ():
-        parts = [int(part) for part in found.groups()]
-        if max(parts) > 255 or max(parts) < 32 or any(part[0] == "0" and part != "0" for part in found.groups()):
+    for match in _IPV4.finditer(text) if text.count(".") >= 3 else ():
+        parts = [int(part) for part in match.groups()]
+        if max(parts) > 255 or max(parts) < 32 or any(part[0] == "0" and part != "0" for part in match.groups()):
             continue
-        before = text[max(0, found.start() - 12) : found.start()]
-        if _global(found[0]) and not _VERSION.search(before):
-            yield found[0]
-    for found in _IPV6.finditer(text) if text.count(":") >= 3 else ():
-        if _global(found[0].rstrip(":")):
-            yield found[0]
+        before = text[max(0, match.start() - 12) : match.start()]
+        if _global(match[0]) and not _VERSION.search(before):
+            yield match[0]
+    for match in _IPV6.finditer(text) if text.count(":") >= 3 else ():
+        if _global(match[0].rstrip(":")):
+            yield match[0]
 
 
 def _global(text: str) -> bool:
@@ -221,16 +221,16 @@ def _global(text: str) -> bool:
 def national_ids(text: str) -> Iterator[str]:
     """Numbers of persons in Brazil, China, Finland, France, Italy and Spain."""
     for pattern, module in _NATIONAL:
-        yield from (found[0] for found in pattern.finditer(text) if _valid(module, found[0]))
+        yield from (match[0] for match in pattern.finditer(text) if _valid(module, match[0]))
 
 
 def checked_by() -> str:
     """The libraries of the extra `pii` that are installed, with their versions."""
-    found = []
+    libraries = []
     for name in ("python-stdnum", "phonenumbers"):
         with suppress(metadata.PackageNotFoundError):
-            found.append(f"{name} {metadata.version(name)}")
-    return ", ".join(found)
+            libraries.append(f"{name} {metadata.version(name)}")
+    return ", ".join(libraries)
 
 
 @cache
@@ -278,24 +278,24 @@ def word_list(path: str) -> dict[str, tuple[tuple[str, ...], ...]]:
         lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise RecipeError(f"filter.sensitive.words: {path}: cannot be read as UTF-8 text: {error}") from None
-    found: dict[str, set[tuple[str, ...]]] = {}
+    phrases_of_word: dict[str, set[tuple[str, ...]]] = {}
     for line in lines:
         phrase = tuple(_words(line)) if not line.lstrip().startswith("#") else ()
         if phrase:
-            found.setdefault(phrase[0], set()).add(phrase)
-    if not found:
+            phrases_of_word.setdefault(phrase[0], set()).add(phrase)
+    if not phrases_of_word:
         raise RecipeError(f"filter.sensitive.words: {path} holds no word; write one word or phrase a line")
-    return {first: tuple(sorted(phrases)) for first, phrases in found.items()}
+    return {first: tuple(sorted(phrases)) for first, phrases in phrases_of_word.items()}
 
 
-def listed(text: str, phrases: dict[str, tuple[tuple[str, ...], ...]]) -> int:
+def count_listed(text: str, phrases: dict[str, tuple[tuple[str, ...], ...]]) -> int:
     """How often words and phrases of the list occur: as whole words, whatever their case."""
     words = _words(text)
     if phrases.keys().isdisjoint(words):
         return 0
     return sum(
-        tuple(words[place : place + len(phrase)]) == phrase
-        for place, word in enumerate(words)
+        tuple(words[index : index + len(phrase)]) == phrase
+        for index, word in enumerate(words)
         for phrase in phrases.get(word, ())
     )
 

@@ -70,24 +70,24 @@ class Steps:
     def _row(self, text: str) -> dict[str, Any]:
         if not text.strip():
             return {"steps_state": NOT_APPLICABLE}
-        count, kind = steps(text)
-        turns = backtracks(text)
+        count, kind = count_steps(text)
+        phrases = find_backtracks(text)
         return {
             "steps_state": OK,
             "steps": count,
             "steps_kind": kind,
-            "backtracks": len(turns),
-            "backtrack_phrase": turns[0] if turns else None,
+            "backtracks": len(phrases),
+            "backtrack_phrase": phrases[0] if phrases else None,
         }
 
 
-def steps(text: str) -> tuple[int, str]:
+def count_steps(text: str) -> tuple[int, str]:
     """How many steps a rationale has, and of which kind."""
     text = text.strip()
     lines = [line for line in map(str.lstrip, text.split("\n")) if line] if "\n" in text else []
     if lines:
-        numbered = _in_order(
-            next(filter(None, found.groups())) for line in lines if (found := _NUMBERED.match(line)) is not None
+        numbered = _count_consecutive(
+            next(filter(None, match.groups())) for line in lines if (match := _NUMBERED.match(line)) is not None
         )
         if numbered:
             return numbered, "numbered"
@@ -95,7 +95,7 @@ def steps(text: str) -> tuple[int, str]:
         if items > 1:
             return items, "items"
     if "tep 2" in text:
-        numbered = _in_order(dict.fromkeys(_INLINE.findall(text)))
+        numbered = _count_consecutive(dict.fromkeys(_INLINE.findall(text)))
         if numbered:
             return numbered, "numbered"
     if "\n\n" in text:
@@ -110,44 +110,44 @@ def _sentences(text: str) -> int:
     return before_space + sum(map(text.count, _STOPS_ALONE)) + text.endswith(_STOPS)
 
 
-def _in_order(numbers: Iterable[str]) -> int:
+def _count_consecutive(numbers: Iterable[str]) -> int:
     """How many numbers there are, if two that follow each other count up; else 0: "12." may be a value."""
-    found = list(numbers)
-    if not any(_follows(one, other) for one, other in pairwise(found)):
+    texts = list(numbers)
+    if not any(_follows(number, next_number) for number, next_number in pairwise(texts)):
         return 0
-    return len(found)
+    return len(texts)
 
 
-def _follows(one: str, other: str) -> bool:
-    if one.isascii() and other.isascii():
-        return int(other) == int(one) + 1
-    return one != other and not one.isascii() and not other.isascii()
+def _follows(number: str, next_number: str) -> bool:
+    if number.isascii() and next_number.isascii():
+        return int(next_number) == int(number) + 1
+    return number != next_number and not number.isascii() and not next_number.isascii()
 
 
-def backtracks(text: str) -> list[str]:
+def find_backtracks(text: str) -> list[str]:
     """The phrases that turn back, in their order."""
     clues = _CLUES & vocabulary(text)
     unspaced = tuple(OTHER_WRITING.finditer(text)) if not latin_alone(text) and has_east_asian(text) else ()
     if not clues and not unspaced:
         return []
     lowered = plain(text)
-    found = [(match.start(), match.end()) for match in unspaced]
+    spans = [(match.start(), match.end()) for match in unspaced]
     for word in {CLUES[clue] for clue in clues}:
         if word in NEEDED and not NEEDED[word].search(lowered):
             continue
-        pattern, starts = PATTERNS[word]
+        pattern, at_sentence_start = PATTERNS[word]
         for match in pattern.finditer(lowered):
-            place = match.start()
-            if starts and not _begins(lowered[max(0, place - 40) : place]):
+            start = match.start()
+            if at_sentence_start and not _begins_sentence(lowered[max(0, start - 40) : start]):
                 continue
-            if place and lowered[place].isalnum() and lowered[place - 1].isalnum():
+            if start and lowered[start].isalnum() and lowered[start - 1].isalnum():
                 continue
-            found.append((place, match.end()))
-    found.sort()
+            spans.append((start, match.end()))
+    spans.sort()
     phrases: list[str] = []
     end = -_NEAR - 1
     # "Wait, no, let me recheck" is one turn: what follows within a few words belongs to it.
-    for start, stop in found:
+    for start, stop in spans:
         if start > end + _NEAR:
             phrases.append(lowered[start:stop].strip(" ,.!…—–-"))
         end = max(end, stop)
@@ -156,16 +156,16 @@ def backtracks(text: str) -> list[str]:
 
 # A text in a loop asks the same thing thousands of times.
 @lru_cache(maxsize=1 << 10)
-def _begins(before: str) -> bool:
+def _begins_sentence(before: str) -> bool:
     """Whether a sentence begins after these characters, or a word or two before their end, as in "oh no, wait"."""
     if before.endswith("- "):
         return True
     for _ in range(3):
-        bare = before.rstrip(_SOFT)
-        if not bare or bare[-1] in _BREAKS or before.endswith("("):
+        stripped = before.rstrip(_SOFT)
+        if not stripped or stripped[-1] in _BREAKS or before.endswith("("):
             return True
-        word = bare.split()[-1]
+        word = stripped.split()[-1]
         if word not in _LEADS:
             return False
-        before = bare[: -len(word)]
+        before = stripped[: -len(word)]
     return False

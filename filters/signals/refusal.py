@@ -57,18 +57,23 @@ class Refusal:
 
 def refusal_phrase(text: str) -> str | None:
     """The words of a text that decline or say that there is no image; None without any."""
-    known = vocabulary(text)
-    places = {place for word in _WORDS & known for needed, place in BY_WORD[word] if needed <= known}
+    known_words = vocabulary(text)
+    pattern_numbers = {
+        pattern_number
+        for word in _WORDS & known_words
+        for needed_words, pattern_number in BY_WORD[word]
+        if needed_words <= known_words
+    }
     if not latin_alone(text) and has_east_asian(text):
-        places |= {place for part, place in BY_PART if part in text}
-    if not places:
+        pattern_numbers |= {pattern_number for part, pattern_number in BY_PART if part in text}
+    if not pattern_numbers:
         return None
     lowered = plain(text).strip(_QUOTES)
-    for place in sorted(places):
-        for found in PATTERNS[place].finditer(lowered):
-            before = lowered[lowered.rfind("\n", 0, found.start()) + 1 : found.start()]
+    for pattern_number in sorted(pattern_numbers):
+        for match in PATTERNS[pattern_number].finditer(lowered):
+            before = lowered[lowered.rfind("\n", 0, match.start()) + 1 : match.start()]
             if not before.endswith(NOT_AFTER) and not _quoted(before):
-                return found[0].strip()
+                return match[0].strip()
     return None
 
 
@@ -81,7 +86,7 @@ def abstention(sample: Sample, answer: str) -> str | None:
     """The words by which an answer says that nothing can be known, where the gold answer and the options do not."""
     if not sample.answers or len(answer) > _ABSTENTION_CHARACTERS:
         return None
-    found = ABSTENTION.search(plain(answer).strip())
-    if found is None or any(ABSTENTION.search(plain(text)) for text in (*sample.answers, *sample.options)):
+    match = ABSTENTION.search(plain(answer).strip())
+    if match is None or any(ABSTENTION.search(plain(text)) for text in (*sample.answers, *sample.options)):
         return None
-    return found[0]
+    return match[0]

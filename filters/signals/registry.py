@@ -45,30 +45,34 @@ class Extractor(Protocol):
         ...
 
 
-def _found_families() -> dict[str, type[Extractor]]:
+def _find_families() -> dict[str, type[Extractor]]:
     """The families of this folder's modules, in the order of their names in the recipe's model."""
-    found: dict[str, type[Extractor]] = {}
+    class_of_name: dict[str, type[Extractor]] = {}
     for module in iter_modules(folder_of_families.__path__, f"{folder_of_families.__name__}."):
         if module.name != __name__:
             defined = vars(import_module(module.name)).values()
-            classes: Iterator[Any] = (one for one in defined if isclass(one) and one.__module__ == module.name)
-            found |= {one.name: one for one in classes if hasattr(one, "measure") and hasattr(one, "from_recipe")}
-    return {name: found[name] for name in SIGNAL_NAMES if name in found}
+            classes: Iterator[Any] = (
+                value for value in defined if isclass(value) and value.__module__ == module.name
+            )
+            class_of_name |= {
+                value.name: value for value in classes if hasattr(value, "measure") and hasattr(value, "from_recipe")
+            }
+    return {name: class_of_name[name] for name in SIGNAL_NAMES if name in class_of_name}
 
 
-FAMILIES: Mapping[str, type[Extractor]] = _found_families()
+FAMILIES: Mapping[str, type[Extractor]] = _find_families()
 """The project's own families that are measured partition by partition."""
 
 TEST_SETS = "testsets"
 """Where in the stage's folder the index of the test sets lies."""
 
 
-def local_columns(own: Mapping[str, type[Extractor]]) -> pa.Schema:
-    """What is measured partition by partition, with these families besides the project's.
+def local_columns(outside_families: Mapping[str, type[Extractor]]) -> pa.Schema:
+    """The columns measured partition by partition, with these families besides the project's.
 
     Columns of families that were not asked for are NULL.
     """
-    measured = (field for family in (*FAMILIES.values(), *own.values()) for field in family.columns)
+    measured = (field for family in (*FAMILIES.values(), *outside_families.values()) for field in family.columns)
     return pa.schema([*FACTS, *measured, ("signal_errors", pa.string())])
 
 
@@ -90,8 +94,8 @@ def schemas(recipe: Recipe) -> dict[str, pa.Schema]:
 
 def columns(recipe: Recipe) -> pa.Schema:
     """The signal table of a recipe: one row a trace."""
-    own = {name: family for name, family in families(recipe).items() if name not in FAMILIES}
-    return pa.schema([*local_columns(own), *(field for _, schema in SIDE.values() for field in schema)])
+    outside_families = {name: family for name, family in families(recipe).items() if name not in FAMILIES}
+    return pa.schema([*local_columns(outside_families), *(field for _, schema in SIDE.values() for field in schema)])
 
 
 def family_of(recipe: Recipe) -> dict[str, str]:
@@ -104,27 +108,27 @@ def _side_schemas() -> dict[str, pa.Schema]:
 
 
 calls: Counter[str] = Counter()
-"""How often each family was asked to measure in this process: deciding anew asks none."""
+"""Calls per family in this process; tests assert that deciding again measures nothing."""
 
 
 def build(recipe: Recipe, folder: Path | None = None) -> tuple[Extractor, ...]:
     """The families that the recipe asks for, in the table's order whatever the recipe's.
 
-    What a family compares with is made ready in `folder`, the stage's own; without it there is nothing.
+    The index of the test sets is built in `folder`, the stage's folder; without it contamination is not measured.
     Raises DataError when that cannot be read, RecipeError when a family from outside cannot be used.
     """
     asked = [family for name, family in families(recipe).items() if name in signal_names(recipe)]
     built = (family.from_recipe(recipe) for family in asked)
-    return tuple(one if folder is None else _ready(one, recipe, folder) for one in built)
+    return tuple(extractor if folder is None else _with_test_sets(extractor, recipe, folder) for extractor in built)
 
 
 def signal_names(recipe: Recipe) -> tuple[str, ...]:
     """The names of the families that filter.signals asks for, those from outside by the names that they have."""
-    own = own_signals.load(recipe, {})
-    return (*(name for name in recipe.filter.signals if name in SIGNAL_NAMES), *own)
+    outside_families = own_signals.load(recipe, {})
+    return (*(name for name in recipe.filter.signals if name in SIGNAL_NAMES), *outside_families)
 
 
-def _ready(extractor: Extractor, recipe: Recipe, folder: Path) -> Extractor:
+def _with_test_sets(extractor: Extractor, recipe: Recipe, folder: Path) -> Extractor:
     return extractor if extractor.name != "contamination" else contamination.prepare(recipe, folder / TEST_SETS)
 
 
@@ -133,12 +137,19 @@ def identity(extractors: tuple[Extractor, ...]) -> dict[str, dict[str, Any]]:
 
     A file counts by its content; where it lies changes nothing.
     """
-    return {one.name: {"version": one.version} | _parameters(one) | own_signals.identity(one) for one in extractors}
+    return {
+        extractor.name: {"version": extractor.version} | _parameters(extractor) | own_signals.identity(extractor)
+        for extractor in extractors
+    }
 
 
 def _parameters(extractor: Extractor) -> dict[str, Any]:
-    known = fields(extractor)  # type: ignore[arg-type]  # a Protocol cannot say that it is a dataclass
-    return {one.name: getattr(extractor, one.name) for one in known if "location" not in one.metadata}
+    parameters = fields(extractor)  # type: ignore[arg-type]  # a Protocol cannot say that it is a dataclass
+    return {
+        parameter.name: getattr(extractor, parameter.name)
+        for parameter in parameters
+        if "location" not in parameter.metadata
+    }
 
 
 def rows(extractors: tuple[Extractor, ...], sample: Sample, traces: list[Trace]) -> list[dict[str, Any]]:
@@ -159,13 +170,13 @@ def rows(extractors: tuple[Extractor, ...], sample: Sample, traces: list[Trace])
     ]
     errors: list[dict[str, str]] = [{} for _ in traces]
     for extractor in extractors:
-        measured = _measured(extractor, sample, traces)
-        for row, found, error in zip(table, measured, errors, strict=True):
-            if isinstance(found, _Unmeasured):
-                row[f"{extractor.name}_state"] = found.state
-                error[extractor.name] = found.reason
+        measured = _measure_family(extractor, sample, traces)
+        for row, values, error in zip(table, measured, errors, strict=True):
+            if isinstance(values, _Unmeasured):
+                row[f"{extractor.name}_state"] = values.state
+                error[extractor.name] = values.reason
             else:
-                row |= found
+                row |= values
     for row, error in zip(table, errors, strict=True):
         row["signal_errors"] = errors_text(error)
     return table
@@ -188,29 +199,29 @@ _TOO_LONG = _Unmeasured(TIMED_OUT, f"the text has more than {MOST_CHARACTERS:,} 
 _OUT_OF_TIME = _Unmeasured(TIMED_OUT, f"not done after {MOST_SECONDS:g} s of processor time")
 
 
-def _measured(extractor: Extractor, sample: Sample, traces: list[Trace]) -> list[dict[str, Any] | _Unmeasured]:
+def _measure_family(extractor: Extractor, sample: Sample, traces: list[Trace]) -> list[dict[str, Any] | _Unmeasured]:
     """One row a trace, or the reason why there is none; a text that is too long is not looked at."""
     short = [trace for trace in traces if not too_long(trace)]
-    found = iter(_tried(extractor, sample, short) if short else ())
-    return [_TOO_LONG if too_long(trace) else next(found) for trace in traces]
+    results = iter(_try_measure(extractor, sample, short) if short else ())
+    return [_TOO_LONG if too_long(trace) else next(results) for trace in traces]
 
 
-def _tried(extractor: Extractor, sample: Sample, traces: list[Trace]) -> list[dict[str, Any] | _Unmeasured]:
+def _try_measure(extractor: Extractor, sample: Sample, traces: list[Trace]) -> list[dict[str, Any] | _Unmeasured]:
     calls[extractor.name] += 1
     reason: _Unmeasured
     try:
         with processor_time(MOST_SECONDS * len(traces)):
             measured = list(extractor.measure(sample, traces))
-            return list(own_signals.checked(extractor, measured, len(traces)))
+            return list(own_signals.check_rows(extractor, measured, len(traces)))
     except DistillError:
         raise
     except OutOfTime:
         reason = _OUT_OF_TIME
     except TooMuch as error:
         reason = _Unmeasured(TIMED_OUT, str(error))
-    # Whatever a strange text does to an extractor is that trace's counted state, never the end of the run.
+    # A failure on a strange text is a counted state of that trace and does not end the run.
     except Exception as error:
         reason = _Unmeasured(ERROR, f"{type(error).__name__}: {error}"[:500])
     if extractor.scope == "trace" and len(traces) > 1:
-        return [found for trace in traces for found in _tried(extractor, sample, [trace])]
+        return [row for trace in traces for row in _try_measure(extractor, sample, [trace])]
     return [reason] * len(traces)

@@ -47,8 +47,8 @@ class Repetition:
     def measure(self, sample: Sample, traces: list[Trace]) -> list[dict[str, Any]]:
         words = hash_words(tuple(map(visible_text, traces)))
         return [
-            self._row(trace, found, ngrams)
-            for trace, found, ngrams in zip(traces, words, hash_shingles(words, self.ngram), strict=True)
+            self._row(trace, trace_words, ngrams)
+            for trace, trace_words, ngrams in zip(traces, words, hash_shingles(words, self.ngram), strict=True)
         ]
 
     def _row(self, trace: Trace, words: Hashes, ngrams: Hashes) -> dict[str, Any]:
@@ -59,7 +59,7 @@ class Repetition:
         return {
             "repetition_state": OK,
             "repetition_ngram": repeated_share(ngrams),
-            "repetition_compression": compression(visible_text(trace)),
+            "repetition_compression": compression_ratio(visible_text(trace)),
             "repetition_tail": loop_length(whole) / len(words),
         }
 
@@ -70,7 +70,7 @@ def repeated_share(ngrams: Hashes) -> float:
     return 1 - (1 + int(np.count_nonzero(ordered[1:] != ordered[:-1]))) / len(ngrams)
 
 
-def compression(text: str) -> float:
+def compression_ratio(text: str) -> float:
     """How many times smaller zlib makes the text: about 1 to 3 for prose, above 10 for loops."""
     data = text.encode("utf-8", "surrogatepass")
     # A window that holds the whole text compresses it as the largest does; a small one is sooner set up.
@@ -80,30 +80,30 @@ def compression(text: str) -> float:
 
 def loop_length(words: Hashes) -> int:
     """Words in the longest suffix that is one period, at least _LOOPS times in a row; 0 if there is none."""
-    most = len(words) // _LOOPS
+    max_period = len(words) // _LOOPS
     # Most texts end in a word that is not in their last part again, and this costs far less.
-    if not most or not (words[-most - 1 : -1] == words[-1]).any():
+    if not max_period or not (words[-max_period - 1 : -1] == words[-1]).any():
         return 0
     reverse = words[::-1]
-    longest = least = 0
-    for period in _periods(reverse, most):
-        if period < least:
+    longest_loop = min_period = 0
+    for period in _periods(reverse, max_period):
+        if period < min_period:
             continue  # a multiple of the last one, and as long
         differs = reverse[period:] != reverse[:-period]
         length = int(differs.argmax()) + period if differs.any() else len(words)
         if length >= _LOOPS * period:
             # A period of the same words that is no multiple must be longer than this (Fine and Wilf).
-            longest, least = max(longest, length), length - period + 1
-    return longest
+            longest_loop, min_period = max(longest_loop, length), length - period + 1
+    return longest_loop
 
 
-def _periods(words: Hashes, most: int) -> list[int]:
+def _periods(words: Hashes, max_period: int) -> list[int]:
     """The periods that seem to stand _LOOPS times at the beginning: by hashes, and for all lengths at once."""
     powers, _ = running_powers(1 << len(words).bit_length())
     sums = np.zeros(len(words) + 1, np.uint64)
     np.cumsum(words * powers[: len(words)], out=sums[1:])
-    sizes = np.arange(1, most + 1)
+    sizes = np.arange(1, max_period + 1)
     # What begins one period later is the same, one period shorter.
-    same = sums[_LOOPS * sizes] - sums[sizes] == sums[(_LOOPS - 1) * sizes] * powers[sizes]
-    found: list[int] = sizes[same].tolist()
-    return found
+    is_repeated = sums[_LOOPS * sizes] - sums[sizes] == sums[(_LOOPS - 1) * sizes] * powers[sizes]
+    periods: list[int] = sizes[is_repeated].tolist()
+    return periods

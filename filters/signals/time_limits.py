@@ -2,9 +2,9 @@
 
 The limits that decide are on the text itself (its length, the numbers in it), so that they give the same result on
 every machine: each family's time grows as its text does, for the texts that benchmarks/mutated_answers.py makes. The
-clock is the last resort against a fault in a family. It counts this process's own processor time, so that a busy
-machine changes nothing, and the interpreter, also in the middle of a regular expression, hears of it in the main
-thread only: workers measure in theirs.
+clock is the last resort against a fault in a family. It counts the processor time of this process, so that a busy
+machine changes nothing. Its signal interrupts the main thread only, also inside a regular expression: workers measure
+in their main thread.
 """
 
 import signal
@@ -42,7 +42,7 @@ def processor_time(seconds: float) -> Iterator[None]:
         yield
         return
     before = signal.signal(signal.SIGVTALRM, _end)
-    # Again and again: a callback of a library may swallow the first one.
+    # The signal repeats, because a callback of a library may swallow the first one.
     signal.setitimer(signal.ITIMER_VIRTUAL, seconds, 1.0)
     try:
         yield

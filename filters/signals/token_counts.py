@@ -55,10 +55,10 @@ _BEFORE_LINES = TextSplit(
 )
 
 
-def cut_of(tokenizer: str) -> TextSplit | None:
+def find_text_split(tokenizer: str) -> TextSplit | None:
     """What cuts a text into pieces that a tokenizer (its JSON) never joins; None when that is not known."""
     settings = orjson.loads(tokenizer)
-    if (settings.get("model") or {}).get("type") != "BPE" or not _plain(settings):
+    if (settings.get("model") or {}).get("type") != "BPE" or not _keeps_white_space(settings):
         return None
     split = settings.get("pre_tokenizer") or {}
     parts = split.get("pretokenizers", []) if split.get("type") == "Sequence" else [split]
@@ -69,12 +69,12 @@ def cut_of(tokenizer: str) -> TextSplit | None:
     rest = [part for part in parts[:-1] if part.get("type") != "Digits"]
     if parts[-1].get("use_regex", True):
         return _BEFORE_LINES if not rest else None
-    if len(rest) == 1 and kinds[0] == "Split" and len(parts) == 2 and _cuts(rest[0]):
+    if len(rest) == 1 and kinds[0] == "Split" and len(parts) == 2 and _is_known_split(rest[0]):
         return _AFTER_LINES
     return None
 
 
-def _cuts(part: dict[str, Any]) -> bool:
+def _is_known_split(part: dict[str, Any]) -> bool:
     return (
         part.get("behavior") == "Isolated"
         and not part.get("invert")
@@ -82,7 +82,7 @@ def _cuts(part: dict[str, Any]) -> bool:
     )
 
 
-def _plain(settings: dict[str, Any]) -> bool:
+def _keeps_white_space(settings: dict[str, Any]) -> bool:
     """Whether nothing before the pattern can join what white space separates."""
     return (settings.get("normalizer") or {"type": "NFC"}).get("type") == "NFC" and not any(
         token.get("lstrip") or token.get("rstrip") or token.get("single_word") or re.search(r"\s", token["content"])
@@ -108,21 +108,21 @@ class _KnownPieces(dict[str, int]):
         return number
 
 
-def looked_up(cut: TextSplit, count: Callable[[str], int]) -> Callable[[str], int]:
+def cached_counter(split: TextSplit, count: Callable[[str], int]) -> Callable[[str], int]:
     """A function that counts the tokens of a text by its pieces; `count` counts those of any text."""
 
     def count_marked(piece: str) -> int:
-        found = piece[1:] if piece[:1] == "\1" else " " + piece
-        if not cut.regular.fullmatch(found):
+        text = piece[1:] if piece[:1] == "\1" else " " + piece
+        if not split.regular.fullmatch(text):
             raise _Irregular
-        return count(found)
+        return count(text)
 
-    known = _KnownPieces(count).__getitem__
-    marked_known = _KnownPieces(count_marked).__getitem__
-    one, two = ("\n \1", "\n\n \1") if cut.after_lines else (" \1\n", " \1\n\n")
+    count_piece = _KnownPieces(count).__getitem__
+    count_marked_piece = _KnownPieces(count_marked).__getitem__
+    line_mark, two_lines_mark = ("\n \1", "\n\n \1") if split.after_lines else (" \1\n", " \1\n\n")
 
     def by_pattern(text: str) -> int:
-        return count(text) if _OTHER_SPACE.search(text) else sum(map(known, cut.pieces.findall(text)))
+        return count(text) if _OTHER_SPACE.search(text) else sum(map(count_piece, split.pieces.findall(text)))
 
     def counted(text: str) -> int:
         if not text or "  " in text or "\1" in text or "\2" in text:
@@ -131,9 +131,9 @@ def looked_up(cut: TextSplit, count: Callable[[str], int]) -> Callable[[str], in
         # before it, unless it is marked.
         marked = "\1" + text
         if "\n" in marked:
-            marked = marked.replace("\n\n", "\2").replace("\n", one).replace("\2", two)
+            marked = marked.replace("\n\n", "\2").replace("\n", line_mark).replace("\2", two_lines_mark)
         try:
-            return sum(map(marked_known, marked.split(" ")))
+            return sum(map(count_marked_piece, marked.split(" ")))
         except _Irregular:
             return by_pattern(text)
 

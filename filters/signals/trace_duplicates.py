@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from distill.recipe.recipe import Recipe
 from distill.types import Outcome, Sample, Trace
-from filters.signals.answer import judged
+from filters.signals.answer import judge_trace
 from filters.signals.base import NOT_APPLICABLE, OK, family
 from filters.text.compared_forms import Form, compute_forms, same_names, split_groups_by_name
 from filters.text.minhash import batches
@@ -63,7 +63,7 @@ class Duplicates:
     def measure(self, sample: Sample, traces: list[Trace]) -> list[dict[str, Any]]:
         texts = tuple(map(_text, traces))
         ranks = [self._rank(sample, trace) for trace in traces]
-        keys = [_key(text, found) for text, found in zip(texts, hash_words(texts), strict=True)]
+        keys = [_key(text, text_words) for text, text_words in zip(texts, hash_words(texts), strict=True)]
         best: dict[bytes | str, int] = {}
         for position in sorted(range(len(traces)), key=ranks.__getitem__):
             if keys[position]:
@@ -71,33 +71,35 @@ class Duplicates:
         distinct = list(best.values())
         if not distinct:
             return [{"duplicates_state": NOT_APPLICABLE} for _ in traces]
-        runs, own = _compared([comparable_text(traces[position]) for position in distinct], self.shingle)
-        similar = similarities(runs)
-        alike = similar >= self.threshold
-        near = _same_values(alike, own)
-        leaders = _first_of_each(split_groups_by_name(components(near), _names(own)))
-        varied = (alike & (leaders[:, None] != leaders)).any(axis=1)
-        place_of = {position: place for place, position in enumerate(distinct)}
-        usable = [place for place, position in enumerate(distinct) if self._usable(sample, traces[position])]
-        order = diverse(similar[np.ix_(usable, usable)])
-        diversity = {distinct[place]: rank for place, rank in zip(usable, order, strict=True)}
+        shingles_of_texts, text_forms = _shingles_and_forms(
+            [comparable_text(traces[position]) for position in distinct], self.shingle
+        )
+        similarity_matrix = similarities(shingles_of_texts)
+        is_alike = similarity_matrix >= self.threshold
+        is_near = _same_values(is_alike, text_forms)
+        leaders = _first_of_groups(split_groups_by_name(components(is_near), _names(text_forms)))
+        has_other_values = (is_alike & (leaders[:, None] != leaders)).any(axis=1)
+        index_of = {position: index for index, position in enumerate(distinct)}
+        usable = [index for index, position in enumerate(distinct) if self._usable(sample, traces[position])]
+        order = diversity_order(similarity_matrix[np.ix_(usable, usable)])
+        diversity = {distinct[index]: rank for index, rank in zip(usable, order, strict=True)}
         rows: list[dict[str, Any]] = []
         for position, key in enumerate(keys):
             if not key:
                 rows.append({"duplicates_state": NOT_APPLICABLE})
                 continue
             exact = best[key] != position
-            place = place_of[best[key]]
-            repeats = exact or leaders[place] != place
-            original = place if exact else leaders[place]
+            index = index_of[best[key]]
+            repeats = exact or leaders[index] != index
+            original = index if exact else leaders[index]
             rows.append(
                 {
                     "duplicates_state": OK,
                     "exact_duplicate": exact,
                     "near_duplicate": repeats,
                     "duplicate_of": traces[distinct[original]].id if repeats else None,
-                    "duplicate_jaccard": float(similar[place, original]) if repeats else None,
-                    "other_values": bool(varied[place]),
+                    "duplicate_jaccard": float(similarity_matrix[index, original]) if repeats else None,
+                    "other_values": bool(has_other_values[index]),
                     "diversity_rank": diversity.get(position),
                 }
             )
@@ -110,7 +112,7 @@ class Duplicates:
         return trace.outcome == Outcome.COMPLETE and self._verdict(sample, trace) != "wrong"
 
     def _verdict(self, sample: Sample, trace: Trace) -> str | None:
-        judgement = judged(sample, trace, self.relative_tolerance)
+        judgement = judge_trace(sample, trace, self.relative_tolerance)
         return None if judgement is None else judgement.verdict
 
 
@@ -119,7 +121,7 @@ def _text(trace: Trace) -> str:
 
 
 def _key(text: str, words: Hashes) -> bytes | str:
-    """What is equal where only the white space of two texts differs; empty for a text without words."""
+    """A key that is equal for texts that differ in white space only; empty for a text without words."""
     if has_east_asian(text):
         plain = " ".join(text.split())
         # The words of some scripts are characters, whatever white space is between them.
@@ -133,33 +135,33 @@ def similarities(sets: list[Hashes]) -> NDArray[np.float64]:
     values = np.concatenate(sets)
     order = np.argsort(values)
     values = values[order]
-    owners = np.repeat(np.arange(len(sets)), [len(own) for own in sets])[order]
-    kinds = np.zeros(len(values), np.int64)
-    np.cumsum(values[1:] != values[:-1], out=kinds[1:])
+    owners = np.repeat(np.arange(len(sets)), [len(shingles) for shingles in sets])[order]
+    distinct_numbers = np.zeros(len(values), np.int64)
+    np.cumsum(values[1:] != values[:-1], out=distinct_numbers[1:])
     common = np.zeros((len(sets), len(sets)))
-    for first in range(0, int(kinds[-1]) + 1 if len(kinds) else 0, _KINDS):
-        some = slice(*np.searchsorted(kinds, (first, first + _KINDS)).tolist())
-        holds = np.zeros((len(sets), int(kinds[some][-1]) - first + 1), np.float32)
-        holds[owners[some], kinds[some] - first] = 1
+    for first in range(0, int(distinct_numbers[-1]) + 1 if len(distinct_numbers) else 0, _KINDS):
+        chunk = slice(*np.searchsorted(distinct_numbers, (first, first + _KINDS)).tolist())
+        holds = np.zeros((len(sets), int(distinct_numbers[chunk][-1]) - first + 1), np.float32)
+        holds[owners[chunk], distinct_numbers[chunk] - first] = 1
         common += holds @ holds.T
     sizes = common.diagonal()
     # A text of nothing but punctuation has no shingles and is like itself alone.
-    similar: NDArray[np.float64] = common / np.maximum(sizes[:, None] + sizes - common, 1)
-    np.fill_diagonal(similar, 1.0)
-    return similar
+    similarity_matrix: NDArray[np.float64] = common / np.maximum(sizes[:, None] + sizes - common, 1)
+    np.fill_diagonal(similarity_matrix, 1.0)
+    return similarity_matrix
 
 
-def diverse(similar: NDArray[np.float64]) -> list[int]:
-    """The place of each text, from 1, when the first one leads and the one least like all before it comes next."""
-    places = [0] * len(similar)
-    closest = np.zeros(len(similar))
+def diversity_order(similarity_matrix: NDArray[np.float64]) -> list[int]:
+    """The rank of each text from 1: the first text leads, then always the text least like all ranked before."""
+    ranks = [0] * len(similarity_matrix)
+    closest = np.zeros(len(similarity_matrix))
     latest = 0
-    for place in range(1, len(similar) + 1):
-        places[latest] = place
-        np.maximum(closest, similar[latest], out=closest)
+    for rank in range(1, len(similarity_matrix) + 1):
+        ranks[latest] = rank
+        np.maximum(closest, similarity_matrix[latest], out=closest)
         closest[latest] = np.inf
         latest = int(closest.argmin())
-    return places
+    return ranks
 
 
 def components(near: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -172,44 +174,44 @@ def components(near: NDArray[np.bool_]) -> NDArray[np.int64]:
             position = parent[position]
         return position
 
-    for one, other in np.argwhere(near).tolist():
-        first, second = sorted((root(one), root(other)))
+    for left, right in np.argwhere(near).tolist():
+        first, second = sorted((root(left), root(right)))
         parent[second] = first
     return np.array([root(position) for position in range(len(near))], np.int64)
 
 
-def _compared(texts: Sequence[str], size: int) -> tuple[list[Hashes], list[Form]]:
+def _shingles_and_forms(texts: Sequence[str], size: int) -> tuple[list[Hashes], list[Form]]:
     """Shingles and form of each text."""
-    runs: list[Hashes] = []
-    own: list[Form] = []
+    shingles_of_texts: list[Hashes] = []
+    text_forms: list[Form] = []
     for batch in batches(texts):
-        found = compute_forms(batch)
-        runs += hash_shingles(found.words, size)
-        own += found.split()
-    return runs, own
+        batch_forms = compute_forms(batch)
+        shingles_of_texts += hash_shingles(batch_forms.words, size)
+        text_forms += batch_forms.split()
+    return shingles_of_texts, text_forms
 
 
-def _same_values(alike: NDArray[np.bool_], own: Sequence[Form]) -> NDArray[np.bool_]:
-    """Those pairs whose values and names agree."""
-    near = alike.copy()
-    for one, other in np.argwhere(np.triu(alike, 1)).tolist():
-        near[one, other] = near[other, one] = own[one].values == own[other].values and same_names(
-            own[one], own[other]
+def _same_values(is_alike: NDArray[np.bool_], text_forms: Sequence[Form]) -> NDArray[np.bool_]:
+    """The pairs whose values and names agree."""
+    near = is_alike.copy()
+    for left, right in np.argwhere(np.triu(is_alike, 1)).tolist():
+        near[left, right] = near[right, left] = text_forms[left].values == text_forms[right].values and same_names(
+            text_forms[left], text_forms[right]
         )
     return near
 
 
-def _names(own: Sequence[Form]) -> Hashes:
-    """The names of each text; of texts with the same words those of the one that says most of them."""
-    most: dict[bytes, int] = {}
-    keys = [form.words.tobytes() for form in own]
-    for key, form in zip(keys, own, strict=True):
-        most[key] = max(most.get(key, 0), form.names)
-    return np.array([most[key] for key in keys], np.uint64)
+def _names(text_forms: Sequence[Form]) -> Hashes:
+    """The names of each text; texts with the same words get those of the text with the most names."""
+    names_of_words: dict[bytes, int] = {}
+    keys = [form.words.tobytes() for form in text_forms]
+    for key, form in zip(keys, text_forms, strict=True):
+        names_of_words[key] = max(names_of_words.get(key, 0), form.names)
+    return np.array([names_of_words[key] for key in keys], np.uint64)
 
 
-def _first_of_each(groups: NDArray[np.int64]) -> NDArray[np.int64]:
+def _first_of_groups(groups: NDArray[np.int64]) -> NDArray[np.int64]:
     """For each text the first of its group."""
-    _, firsts, of = np.unique(groups, return_index=True, return_inverse=True)
-    found: NDArray[np.int64] = firsts[of]
-    return found
+    _, firsts, group_indexes = np.unique(groups, return_index=True, return_inverse=True)
+    first_indexes: NDArray[np.int64] = firsts[group_indexes]
+    return first_indexes

@@ -1,9 +1,9 @@
-"""Run the families of signals over every trace, partition by partition, and keep what is still valid.
+"""Measure the families of signals on every trace, partition by partition, and reuse valid values.
 
-A partition's file carries the fingerprint of all that its values depend on (versions and parameters of the families
-that were asked for, the partition's traces and samples); where it still agrees nothing is measured again. Where only
-some samples changed, the rows of the others are taken over; where only some families did, the values of the others
-are. A family that is not asked for counts for nothing, so another one in the code or in the recipe is measured alone.
+A partition's file carries the fingerprint of all inputs of its values (versions and parameters of the requested
+families, the partition's traces and samples). Nothing is measured again while it is equal. Where only some samples
+changed, the rows of the other samples are reused; where only some families changed, the values of the other families
+are. A family that is not requested does not count, so that a new family is measured alone.
 """
 
 import os
@@ -56,8 +56,10 @@ REMEMBERED = tuple(name for name, _ in _TEXTS)
 
 def file_columns(extractors: tuple[Extractor, ...]) -> pa.Schema:
     """The columns of a partition's file: the signals, and what is remembered of the texts."""
-    own = {one.name: type(one) for one in extractors if one.name not in registry.FAMILIES}
-    return pa.schema([*registry.local_columns(own), *(pa.field(name, kind) for name, kind in _TEXTS)])
+    outside_families = {
+        extractor.name: type(extractor) for extractor in extractors if extractor.name not in registry.FAMILIES
+    }
+    return pa.schema([*registry.local_columns(outside_families), *(pa.field(name, kind) for name, kind in _TEXTS)])
 
 
 SCHEMA = file_columns(())
@@ -78,7 +80,7 @@ class PartitionTask:
     journals: tuple[Path, ...]
     samples: Path
     number: int
-    places: NDArray[np.int64]
+    locations: NDArray[np.int64]
     """The `Place` of each record, in the order of the files."""
 
 
@@ -93,7 +95,7 @@ def measure(
 ) -> tuple[Path, ...]:
     """Write the signal table of every partition to `folder`; returns the files in order.
 
-    `on_done` hears of every partition: its rows, and how many of them were not measured anew.
+    `on_done` is called for every partition with its number of rows and the number of reused rows.
     """
     folder.mkdir(parents=True, exist_ok=True)
     tasks = list(_tasks(index, extractors, folder, scheme))
@@ -105,7 +107,7 @@ def measure(
     for task in tasks:
         if _is_current(task):
             note_digest(task.path)
-            on_done(len(task.places), len(task.places))
+            on_done(len(task.locations), len(task.locations))
         else:
             todo.append(task)
     if workers == 1 or len(todo) <= 1:
@@ -120,14 +122,14 @@ def measure_partition(task: PartitionTask) -> tuple[int, int]:
     """Measure one partition and write its file; returns its rows, and how many of them were taken over whole."""
     samples = {sample.id: sample for sample in read_partition(task.samples, task.number)}
     by_sample: dict[str, list[Trace]] = {}
-    for trace in read_traces(task.journals, task.places.tolist()):
+    for trace in read_traces(task.journals, task.locations.tolist()):
         by_sample.setdefault(trace.sample_id, []).append(trace)
-    contents = {sample_id: _content(samples[sample_id], by_sample[sample_id]) for sample_id in by_sample}
-    earlier = _earlier(task, contents)
+    contents = {sample_id: _content_digest(samples[sample_id], by_sample[sample_id]) for sample_id in by_sample}
+    earlier = _read_earlier(task, contents)
     unchanged = set(earlier.rows["sample_id"].to_pylist())
-    missing = tuple(one for one in task.extractors if one.name not in earlier.families)
+    missing = tuple(extractor for extractor in task.extractors if extractor.name not in earlier.families)
 
-    def measured(sample_ids: Iterable[str], extractors: tuple[Extractor, ...], *, signed: bool) -> pa.Table:
+    def measure_samples(sample_ids: Iterable[str], extractors: tuple[Extractor, ...], *, signed: bool) -> pa.Table:
         rows = [
             row | {"content": contents[sample_id]}
             for sample_id in sorted(sample_ids)
@@ -138,10 +140,14 @@ def measure_partition(task: PartitionTask) -> tuple[int, int]:
         return pa.Table.from_pylist(rows, schema=schema)
 
     schema = file_columns(task.extractors)
-    kept, complete = earlier.rows, not missing and (earlier.signed or task.scheme is None)
-    if unchanged and not complete:
-        kept = _completed(earlier, measured(unchanged, missing, signed=not earlier.signed), task.extractors)
-    table = pa.concat_tables([kept, measured(by_sample.keys() - unchanged, task.extractors, signed=True)])
+    reused_rows, is_complete = earlier.rows, not missing and (earlier.signed or task.scheme is None)
+    if unchanged and not is_complete:
+        reused_rows = _merge_measured(
+            earlier, measure_samples(unchanged, missing, signed=not earlier.signed), task.extractors
+        )
+    table = pa.concat_tables(
+        [reused_rows, measure_samples(by_sample.keys() - unchanged, task.extractors, signed=True)]
+    )
     table = table.sort_by("id")
     metadata = {
         _EXTRACTORS: orjson.dumps(task.identity, option=orjson.OPT_SORT_KEYS),
@@ -152,19 +158,19 @@ def measure_partition(task: PartitionTask) -> tuple[int, int]:
         pq.write_table(
             table.replace_schema_metadata(metadata), temporary, compression="zstd", row_group_size=_ROW_GROUP
         )
-    return len(table), len(kept) if complete else 0
+    return len(table), len(reused_rows) if is_complete else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlierRows:
-    """What an earlier run left of a partition that still holds."""
+    """The valid part of a partition's file from an earlier run."""
 
     rows: pa.Table
-    """Rows of the samples that did not change; what is not valid in them is NULL."""
+    """Rows of the unchanged samples; values that are not valid are NULL."""
     families: frozenset[str]
-    """The families whose values still hold."""
+    """The families whose values are valid."""
     signed: bool
-    """Whether the signatures of the texts still hold."""
+    """Whether the signatures of the texts are valid."""
 
 
 def _add_signatures(rows: list[dict[str, Any]], by_sample: Mapping[str, list[Trace]], scheme: Scheme) -> None:
@@ -176,56 +182,66 @@ def _add_signatures(rows: list[dict[str, Any]], by_sample: Mapping[str, list[Tra
         row |= {"names": names, "template": template}
 
 
-def _earlier(task: PartitionTask, contents: Mapping[str, bytes]) -> EarlierRows:
-    """The valid part of the file that an earlier run left."""
+def _read_earlier(task: PartitionTask, contents: Mapping[str, bytes]) -> EarlierRows:
+    """Read the valid part of the file of an earlier run."""
     schema = file_columns(task.extractors)
-    note = _metadata(task.path) or {}
-    always = {*FACTS.names, "signal_errors", "content"}
-    if not {_EXTRACTORS, _MADE_BY} <= note.keys() or not always <= set(pq.read_schema(task.path).names):
+    metadata_of_file = _metadata(task.path) or {}
+    required_columns = {*FACTS.names, "signal_errors", "content"}
+    if not {_EXTRACTORS, _MADE_BY} <= metadata_of_file.keys() or not required_columns <= set(
+        pq.read_schema(task.path).names
+    ):
         return EarlierRows(rows=schema.empty_table(), families=frozenset(), signed=False)
     file = pq.read_table(task.path).replace_schema_metadata(None)
-    made, wanted = orjson.loads(note[_EXTRACTORS]), orjson.loads(orjson.dumps(task.identity))
-    families = frozenset(
-        one.name
-        for one in task.extractors
-        if made.get(one.name) == wanted[one.name] and set(one.columns.names) <= set(file.column_names)
+    saved_identities, identities = (
+        orjson.loads(metadata_of_file[_EXTRACTORS]),
+        orjson.loads(orjson.dumps(task.identity)),
     )
-    signed = task.scheme is not None and note[_MADE_BY] == _made_by(made, file.column_names, task.scheme)
-    same = [
+    families = frozenset(
+        extractor.name
+        for extractor in task.extractors
+        if saved_identities.get(extractor.name) == identities[extractor.name]
+        and set(extractor.columns.names) <= set(file.column_names)
+    )
+    signed = task.scheme is not None and metadata_of_file[_MADE_BY] == _made_by(
+        saved_identities, file.column_names, task.scheme
+    )
+    unchanged_ids = [
         sample_id
         for sample_id, digest in zip(file["sample_id"].to_pylist(), file["content"].to_pylist(), strict=True)
         if contents.get(sample_id) == digest
     ]
-    rows = file.filter(pc.is_in(file["sample_id"], pa.array(same, pa.string())))
-    valid = always | {*(REMEMBERED if signed else ())}
-    valid.update(*(one.columns.names for one in task.extractors if one.name in families))
+    rows = file.filter(pc.is_in(file["sample_id"], pa.array(unchanged_ids, pa.string())))
+    valid = required_columns | {*(REMEMBERED if signed else ())}
+    valid.update(*(extractor.columns.names for extractor in task.extractors if extractor.name in families))
     columns = [
         rows[field.name].cast(field.type) if field.name in valid else pa.nulls(len(rows), field.type)
         for field in schema
     ]
     table = pa.table(columns, schema=schema)
     errors = [orjson.loads(text or "{}") for text in table["signal_errors"].to_pylist()]
-    still = [{name: why for name, why in error.items() if name in families} for error in errors]
-    return EarlierRows(rows=_with_errors(table, still), families=families, signed=signed)
+    valid_errors = [{name: reason for name, reason in error.items() if name in families} for error in errors]
+    return EarlierRows(rows=_with_errors(table, valid_errors), families=families, signed=signed)
 
 
-def _completed(earlier: EarlierRows, measured: pa.Table, extractors: tuple[Extractor, ...]) -> pa.Table:
+def _merge_measured(earlier: EarlierRows, measured: pa.Table, extractors: tuple[Extractor, ...]) -> pa.Table:
     """Earlier rows with the values that were measured now; both have the same traces."""
     rows, measured = earlier.rows.sort_by("id"), measured.sort_by("id")
-    new = {name for one in extractors if one.name not in earlier.families for name in one.columns.names}
-    new |= set() if earlier.signed else {*REMEMBERED} - {"content"}
-    for place, name in enumerate(rows.column_names):
-        if name in new:
-            rows = rows.set_column(place, rows.schema.field(place), measured[name])
+    measured_columns = {
+        name for extractor in extractors if extractor.name not in earlier.families for name in extractor.columns.names
+    }
+    measured_columns |= set() if earlier.signed else {*REMEMBERED} - {"content"}
+    for index, name in enumerate(rows.column_names):
+        if name in measured_columns:
+            rows = rows.set_column(index, rows.schema.field(index), measured[name])
     pairs = zip(rows["signal_errors"].to_pylist(), measured["signal_errors"].to_pylist(), strict=True)
-    both = [orjson.loads(before or "{}") | orjson.loads(now or "{}") for before, now in pairs]
-    order = [one.name for one in extractors]
-    return _with_errors(rows, [{name: error[name] for name in order if name in error} for error in both])
+    merged_errors = [orjson.loads(before or "{}") | orjson.loads(now or "{}") for before, now in pairs]
+    order = [extractor.name for extractor in extractors]
+    return _with_errors(rows, [{name: error[name] for name in order if name in error} for error in merged_errors])
 
 
 def _with_errors(rows: pa.Table, errors: list[dict[str, str]]) -> pa.Table:
-    place = rows.column_names.index("signal_errors")
-    return rows.set_column(place, rows.schema.field(place), pa.array(map(errors_text, errors), pa.string()))
+    index = rows.column_names.index("signal_errors")
+    return rows.set_column(index, rows.schema.field(index), pa.array(map(errors_text, errors), pa.string()))
 
 
 def _tasks(
@@ -242,7 +258,7 @@ def _tasks(
             journals=tuple(index.journals),
             samples=index.samples,
             number=number,
-            places=np.array(sorted(index.places(index.rows(number))), np.int64).reshape(-1, 2),
+            locations=np.array(sorted(index.locations(index.rows(number))), np.int64).reshape(-1, 2),
         )
 
 
@@ -265,31 +281,31 @@ def _fingerprint(task: PartitionTask, columns: list[str]) -> bytes:
 
 def _is_current(task: PartitionTask) -> bool:
     """Whether the file holds what would be measured; columns of other families may be there or not."""
-    note = _metadata(task.path) or {}
-    if _FINGERPRINT not in note:
+    metadata_of_file = _metadata(task.path) or {}
+    if _FINGERPRINT not in metadata_of_file:
         return False
     columns = pq.read_schema(task.path).names
-    needed = {name for one in task.extractors for name in one.columns.names}
-    return note[_FINGERPRINT] == _fingerprint(task, columns) and needed <= set(columns)
+    needed = {name for extractor in task.extractors for name in extractor.columns.names}
+    return metadata_of_file[_FINGERPRINT] == _fingerprint(task, columns) and needed <= set(columns)
 
 
-def _content(sample: Sample, traces: list[Trace]) -> bytes:
+def _content_digest(sample: Sample, traces: list[Trace]) -> bytes:
     return ((content(sample) + sum(map(content, traces))) % (1 << 128)).to_bytes(16)
 
 
 def _metadata(path: Path) -> dict[bytes, bytes] | None:
-    """What a file says of itself; None when there is none or it is damaged."""
+    """The metadata of a file; None when it is missing or damaged."""
     try:
         return dict(pq.read_schema(path).metadata or {}) if is_whole(path) else None
     except (OSError, pa.ArrowException):
         return None
 
 
-def _in_processes(todo: list[PartitionTask], workers: int, on_done: Callable[[int, int], None]) -> None:
+def _in_processes(tasks: list[PartitionTask], workers: int, on_done: Callable[[int, int], None]) -> None:
     # Spawned, not forked: the tokenizer and Arrow run threads that do not survive a fork.
     context, loaded = get_context("spawn"), extensions.loaded_code()
     with ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker, initargs=(loaded,)) as pool:
-        waiting = {pool.submit(measure_partition, task) for task in todo}
+        waiting = {pool.submit(measure_partition, task) for task in tasks}
         try:
             while waiting:
                 done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
@@ -306,15 +322,15 @@ def _in_processes(todo: list[PartitionTask], workers: int, on_done: Callable[[in
 
 def _start_worker(loaded: Sequence[extensions.LoadedFile | str]) -> None:
     extensions.run_code(loaded)
-    # One worker is one core: threads inside would only fight for it.
+    # A worker has one core: threads inside would compete for it.
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     pa.set_cpu_count(1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     Thread(target=_die_with_parent, daemon=True).start()
 
 
 def _die_with_parent() -> None:
-    """A worker whose parent was killed would wait for work for ever."""
+    """End this worker when its parent was killed; otherwise it waits for work for ever."""
     parent = parent_process()
     if parent is not None:
         wait_for([parent.sentinel])

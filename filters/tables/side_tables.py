@@ -19,7 +19,7 @@ from distill.types import Sample, Trace
 Item = tuple[str, Sample, Trace]
 """Id of a trace, its sample, and the trace."""
 Done = Callable[[int, bool], None]
-"""Hears of rows as they are done, and whether their values were there before."""
+"""Called with the number of finished rows and whether their values were reused."""
 
 FINGERPRINT = "fingerprint"
 _ROW_GROUP = 8192
@@ -27,7 +27,7 @@ _ROW_GROUP = 8192
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSignal:
-    """A family that something outside measures, ready to be called."""
+    """A family that a model or another engine measures."""
 
     columns: pa.Schema
     identity: Mapping[str, Any]
@@ -49,7 +49,7 @@ def schema(columns: pa.Schema) -> pa.Schema:
 
 
 def write(path: Path, rows: Sequence[Mapping[str, Any]], columns: pa.Schema, metadata: Mapping[str, str]) -> None:
-    """One file, whole or not at all."""
+    """Write one file atomically."""
     table = pa.Table.from_pylist(
         sorted(rows, key=lambda row: row["id"]), schema=schema(columns).with_metadata(dict(metadata))
     )
@@ -58,12 +58,12 @@ def write(path: Path, rows: Sequence[Mapping[str, Any]], columns: pa.Schema, met
 
 
 def metadata(path: Path) -> dict[str, str]:
-    """What a file says of itself; nothing when it is not there or damaged."""
+    """The metadata of a file; empty when it is missing or damaged."""
     try:
-        found = (pq.read_schema(path).metadata or {}) if is_whole(path) else {}
+        entries = (pq.read_schema(path).metadata or {}) if is_whole(path) else {}
     except (OSError, pa.ArrowException):
         return {}
-    return {key.decode(): value.decode() for key, value in found.items() if not key.startswith(b"ARROW:")}
+    return {key.decode(): value.decode() for key, value in entries.items() if not key.startswith(b"ARROW:")}
 
 
 def read(path: Path) -> Iterator[dict[str, Any]]:

@@ -37,11 +37,11 @@ class Tables:
 
     @classmethod
     def of(cls, folder: Path, columns: pa.Schema = COLUMNS) -> "Tables":
-        """What lies in a filter folder."""
-        side = {name: tuple(part_paths(folder / name, ".parquet")) for name in SIDE}
+        """The files of a filter folder."""
+        files_of_family = {name: tuple(part_paths(folder / name, ".parquet")) for name in SIDE}
         return cls(
             signals=tuple(part_paths(folder / SIGNALS, ".parquet")),
-            side={name: files for name, files in side.items() if files},
+            side={name: files for name, files in files_of_family.items() if files},
             columns=columns,
         )
 
@@ -75,11 +75,13 @@ def connect(
 
 def _local_columns(tables: Tables) -> pa.Schema:
     """What is measured partition by partition: the project's columns, and those of signals from outside."""
-    beside = {name for _, schema in SIDE.values() for name in schema.names}
-    known = [field for schema in _schemas(tables.signals) for field in schema if _is_signal(field)]
-    asked = [field for field in tables.columns if field.name not in beside]
-    own = {field.name: field for field in (*known, *asked) if field.name not in LOCAL.names}
-    return pa.schema([*LOCAL, *own.values()])
+    side_columns = {name for _, schema in SIDE.values() for name in schema.names}
+    file_columns = [field for schema in _schemas(tables.signals) for field in schema if _is_signal(field)]
+    requested_columns = [field for field in tables.columns if field.name not in side_columns]
+    outside_columns = {
+        field.name: field for field in (*file_columns, *requested_columns) if field.name not in LOCAL.names
+    }
+    return pa.schema([*LOCAL, *outside_columns.values()])
 
 
 def _is_signal(field: "pa.Field[Any]") -> bool:
@@ -87,16 +89,16 @@ def _is_signal(field: "pa.Field[Any]") -> bool:
 
 
 def _schemas(files: Sequence[Path]) -> list[pa.Schema]:
-    """The different schemas of files that may be written by different versions."""
-    found: dict[tuple[str, ...], pa.Schema] = {}
+    """The distinct schemas of files; different versions may have written them."""
+    schema_of_names: dict[tuple[str, ...], pa.Schema] = {}
     for path in files:
         schema = pq.read_schema(path)
-        found.setdefault(tuple(schema.names), schema)
-    return list(found.values())
+        schema_of_names.setdefault(tuple(schema.names), schema)
+    return list(schema_of_names.values())
 
 
 def empty_database(columns: pa.Schema = COLUMNS) -> duckdb.DuckDBPyConnection:
-    """The same with one trace of which nothing is known: constants of a wrong type fail on it, values cannot."""
+    """A database with one trace whose values are all NULL: only constants of a wrong type fail on it."""
     connection = closed_database()
     connection.register("signals", pa.Table.from_pylist([{}], schema=columns))
     return connection
@@ -131,9 +133,9 @@ _SQL: Mapping[pa.DataType, Literal["VARCHAR", "DOUBLE", "BIGINT", "BOOLEAN"]] = 
 def _view(connection: duckdb.DuckDBPyConnection, name: str, files: Sequence[Path], schema: pa.Schema) -> None:
     """A view of files; a column that one of them, or none, has is NULL where it is not."""
     schemas = _schemas(files)
-    there = {name for schema in schemas for name in schema.names}
+    present_columns = {name for schema in schemas for name in schema.names}
     columns = ", ".join(
-        f'"{column.name}"' if column.name in there else f'NULL::{_SQL[column.type]} AS "{column.name}"'
+        f'"{column.name}"' if column.name in present_columns else f'NULL::{_SQL[column.type]} AS "{column.name}"'
         for column in schema
     )
     listed = ", ".join(text(str(path.absolute())) for path in files)

@@ -36,13 +36,13 @@ _OF_SAMPLE = ("id", "question", "answers", "answer_type", "domain", "meta")
 
 _BATCH = 4096
 
-Place = tuple[int, int]
+Location = tuple[int, int]
 """Number of the file, and the byte at which the line starts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Maker:
-    """What produced a teacher's traces, as the traces themselves say it."""
+    """The model and engine that produced traces, as the traces record them."""
 
     teacher: str
     model: str
@@ -57,7 +57,7 @@ Item = TypeVar("Item")
 
 @dataclass(slots=True, kw_only=True)
 class PlannedTraces:
-    """The planned traces in the order of their ids, each with the place of its record.
+    """The planned traces in the order of their ids, each with the location of its record.
 
     `digests` has a number for each partition that changes exactly when its traces or samples do.
     """
@@ -90,7 +90,7 @@ class PlannedTraces:
         """The live traces of a partition."""
         return np.flatnonzero((self.partition == partition) & (self.journal >= 0))
 
-    def places(self, rows: NDArray[np.int64]) -> list[Place]:
+    def locations(self, rows: NDArray[np.int64]) -> list[Location]:
         return list(zip(self.journal[rows].tolist(), self.start[rows].tolist(), strict=True))
 
     def ranges(self, traces: int) -> list[tuple[str, str]]:
@@ -98,13 +98,13 @@ class PlannedTraces:
         return list(pairwise(["", *_borders(partitions(self.planned, max(1, traces))), "\x7f"]))
 
     def rows_of(self, ids: Sequence[str]) -> NDArray[np.int64]:
-        """Where these ids stand; all of them are planned."""
+        """The rows of these ids; all of them are planned."""
         rows: NDArray[np.int64] = np.searchsorted(self.ids, np.array(ids, self.ids.dtype))
         return rows
 
     def traces(self, ids: Sequence[str]) -> Iterator[Trace]:
         """The traces with these ids, in their order."""
-        return read_traces(self.journals, self.places(self.rows_of(ids)))
+        return read_traces(self.journals, self.locations(self.rows_of(ids)))
 
     def items(self) -> Iterator[tuple[str, Sample, Trace]]:
         """Every live trace with its id and sample, in the order of samples, then traces; one partition in memory."""
@@ -112,16 +112,16 @@ class PlannedTraces:
             samples = {sample.id: sample for sample in read_partition(self.samples, partition)}
             rows = self.rows(partition)
             rows = rows[np.lexsort((self.ids[rows], self.sample_ids[rows]))]
-            for found in read_traces(self.journals, self.places(rows)):
-                yield found.id, samples[found.sample_id], found
+            for next_trace in read_traces(self.journals, self.locations(rows)):
+                yield next_trace.id, samples[next_trace.sample_id], next_trace
 
     def samples_of(self, ids: Iterable[str]) -> dict[str, Sample]:
         """The samples with these ids, all of them asked."""
         rows = np.searchsorted(self.asked, np.unique(np.array(list(ids), self.asked.dtype)))
-        homes = _partitions_of(self.asked[rows], len(self.digests))
+        partition_numbers = _partitions_of(self.asked[rows], len(self.digests))
         files = [_part(self.samples, number) for number in range(len(self.digests))]
-        places = list(zip(homes.tolist(), self.asked_start[rows].tolist(), strict=True))
-        return {sample.id: sample for sample in map(from_record, _records_at(files, places))}
+        locations = list(zip(partition_numbers.tolist(), self.asked_start[rows].tolist(), strict=True))
+        return {sample.id: sample for sample in map(from_record, _records_at(files, locations))}
 
 
 def partitions(traces: int, partition_rows: int) -> int:
@@ -136,7 +136,7 @@ def index(generate: Path, samples: Path, partition_rows: int) -> PlannedTraces:
     """
     ids, sample_ids = _plan(generate / PLAN)
     count = partitions(len(ids), partition_rows)
-    found = PlannedTraces(
+    planned = PlannedTraces(
         # Quarantined rows and other notes lie beside the teachers' folders, not in them.
         journals=part_paths(generate, ".jsonl", below="*"),
         samples=samples,
@@ -150,21 +150,21 @@ def index(generate: Path, samples: Path, partition_rows: int) -> PlannedTraces:
         asked_start=np.empty(0, np.int64),
     )
     errors: dict[int, tuple[int, Maker]] = {}
-    for number, journal in enumerate(found.journals):
+    for number, journal in enumerate(planned.journals):
         for batch in _batches(read_jsonl_at(journal, check=trace_fault)):
             rows = _rows_in(ids, [record["id"] for _, record in batch])
             for row, (start, record) in zip(rows, batch, strict=True):
                 if row >= 0:
-                    _enter(found, errors, row, (number, start), record)
-    found.makers = +found.makers
-    _copy_samples(found, generate / SAMPLES)
-    _write_places(found, generate)
-    return found
+                    _add_record(planned, errors, row, (number, start), record)
+    planned.makers = +planned.makers
+    _copy_samples(planned, generate / SAMPLES)
+    _write_places(planned, generate)
+    return planned
 
 
-def read_traces(journals: Sequence[Path], places: Sequence[Place]) -> Iterator[Trace]:
-    """The traces at these places, in their order."""
-    return map(trace, _records_at(journals, places))
+def read_traces(journals: Sequence[Path], locations: Sequence[Location]) -> Iterator[Trace]:
+    """The traces at these locations, in their order."""
+    return map(trace, _records_at(journals, locations))
 
 
 def read_partition(samples: Path, partition: int) -> Iterator[Sample]:
@@ -213,76 +213,78 @@ def _partitions_of(sample_ids: Ids, count: int) -> NDArray[np.int32]:
 
 
 def _borders(count: int) -> list[str]:
-    """What parts sample ids into so many equal parts."""
+    """The borders that divide sample ids into `count` equal parts."""
     # Ids are hexadecimal digests, so equal ranges of their first eight digits hold equally many of them.
     return [f"{number * (1 << 32) // count:08x}" for number in range(1, count)]
 
 
-def _rows_in(ids: Ids, wanted: Sequence[str]) -> list[int]:
-    """Where each id stands; -1 for one that is not planned."""
-    keys = np.array(wanted, np.bytes_)
+def _rows_in(ids: Ids, requested_ids: Sequence[str]) -> list[int]:
+    """The row of each id; -1 for an id that is not planned."""
+    keys = np.array(requested_ids, np.bytes_)
     rows = np.minimum(np.searchsorted(ids, keys), len(ids) - 1)
-    return np.where(ids[rows] == keys, rows, -1).tolist() if len(ids) else [-1] * len(wanted)
+    return np.where(ids[rows] == keys, rows, -1).tolist() if len(ids) else [-1] * len(requested_ids)
 
 
-def _enter(
-    found: PlannedTraces, errors: dict[int, tuple[int, Maker]], row: int, place: Place, record: dict[str, Any]
+def _add_record(
+    planned: PlannedTraces, errors: dict[int, tuple[int, Maker]], row: int, location: Location, record: dict[str, Any]
 ) -> None:
-    """Note where a planned trace's record lies, unless a better one is known."""
+    """Store the location of a planned trace's record, unless a better record is known."""
     failed = record["outcome"] == Outcome.ERROR
-    partition = int(found.partition[row])
-    if found.journal[row] >= 0:
+    partition = int(planned.partition[row])
+    if planned.journal[row] >= 0:
         if row not in errors or failed:
             return
         before, maker = errors.pop(row)
-        found.digests[partition] = _added(found.digests[partition], -before)
-        found.makers[maker] -= 1
-    number, maker = content(record), _maker(record)
+        planned.digests[partition] = _add_digest(planned.digests[partition], -before)
+        planned.makers[maker] -= 1
+    digest, maker = content(record), _maker(record)
     if failed:
-        errors[row] = (number, maker)
-    found.journal[row], found.start[row] = place
-    found.makers[maker] += 1
-    found.digests[partition] = _added(found.digests[partition], number)
+        errors[row] = (digest, maker)
+    planned.journal[row], planned.start[row] = location
+    planned.makers[maker] += 1
+    planned.digests[partition] = _add_digest(planned.digests[partition], digest)
 
 
-def _copy_samples(found: PlannedTraces, path: Path) -> None:
+def _copy_samples(planned: PlannedTraces, path: Path) -> None:
     """Write the asked samples by partition. Raises DataError when one is not there."""
-    found.asked = asked = np.unique(found.sample_ids[found.journal >= 0])
-    found.asked_start = np.full(len(asked), -1, np.int64)
-    sizes = [0] * len(found.digests)
-    with storage_errors(found.samples):
-        shutil.rmtree(found.samples, ignore_errors=True)
-        found.samples.mkdir(parents=True)
+    planned.asked = asked_ids = np.unique(planned.sample_ids[planned.journal >= 0])
+    planned.asked_start = np.full(len(asked_ids), -1, np.int64)
+    sizes = [0] * len(planned.digests)
+    with storage_errors(planned.samples):
+        shutil.rmtree(planned.samples, ignore_errors=True)
+        planned.samples.mkdir(parents=True)
         for batch in _batches(read_samples(path)):
             lines: dict[int, list[bytes]] = {}
-            rows = _rows_in(asked, [sample.id for sample in batch])
-            homes = _partitions_of(asked[rows], len(found.digests)).tolist() if len(asked) else rows
-            for sample, row, home in zip(batch, rows, homes, strict=True):
+            rows = _rows_in(asked_ids, [sample.id for sample in batch])
+            partition_numbers = (
+                _partitions_of(asked_ids[rows], len(planned.digests)).tolist() if len(asked_ids) else rows
+            )
+            for sample, row, partition in zip(batch, rows, partition_numbers, strict=True):
                 if row >= 0:
-                    found.asked_start[row] = sizes[home]
-                    found.digests[home] = _added(found.digests[home], content(sample))
-                    lines.setdefault(home, []).append(seal(to_record(sample)))
-                    sizes[home] += len(lines[home][-1])
-            for home, records in lines.items():
-                with _part(found.samples, home).open("ab") as file:
+                    planned.asked_start[row] = sizes[partition]
+                    planned.digests[partition] = _add_digest(planned.digests[partition], content(sample))
+                    lines.setdefault(partition, []).append(seal(to_record(sample)))
+                    sizes[partition] += len(lines[partition][-1])
+            for partition, records in lines.items():
+                with _part(planned.samples, partition).open("ab") as file:
                     file.writelines(records)
-    if missing := asked[found.asked_start < 0].tolist():
+    if missing := asked_ids[planned.asked_start < 0].tolist():
         raise DataError(
             f"{path}: {len(missing)} samples of the traces are not there (first: {missing[0].decode()}); "
             "the generate stage's files do not belong together, run it again"
         )
 
 
-def _write_places(found: PlannedTraces, generate: Path) -> None:
-    names = np.array([journal.relative_to(generate).as_posix() for journal in found.journals])
-    live = np.flatnonzero(found.journal >= 0)
+def _write_places(planned: PlannedTraces, generate: Path) -> None:
+    names = np.array([journal.relative_to(generate).as_posix() for journal in planned.journals])
+    live_rows = np.flatnonzero(planned.journal >= 0)
     schema = pa.schema([("id", pa.string()), ("journal", pa.string()), ("start", pa.int64())])
     with (
-        atomic_path(found.samples / PLACES) as temporary,
+        atomic_path(planned.samples / PLACES) as temporary,
         pq.ParquetWriter(temporary, schema, compression="zstd") as writer,
     ):
-        for rows in (live[start : start + _BATCH] for start in range(0, len(live), _BATCH)):
-            columns = (found.ids[rows].astype(str), names[found.journal[rows]], found.start[rows])
+        for rows in (live_rows[start : start + _BATCH] for start in range(0, len(live_rows), _BATCH)):
+            columns = (planned.ids[rows].astype(str), names[planned.journal[rows]], planned.start[rows])
             writer.write_table(
                 pa.table(
                     [pa.array(column.tolist(), kind) for column, kind in zip(columns, schema.types, strict=True)],
@@ -291,11 +293,11 @@ def _write_places(found: PlannedTraces, generate: Path) -> None:
             )
 
 
-def _records_at(paths: Sequence[Path], places: Sequence[Place]) -> Iterator[dict[str, Any]]:
-    """The records whose lines start at these places, in their order."""
+def _records_at(paths: Sequence[Path], locations: Sequence[Location]) -> Iterator[dict[str, Any]]:
+    """The records whose lines start at these locations, in their order."""
     files: dict[int, IO[bytes]] = {}
     try:
-        for number, start in places:
+        for number, start in locations:
             if number not in files:
                 files[number] = paths[number].open("rb")
             record = record_at(files[number], start)
@@ -315,7 +317,7 @@ def _batches(items: Iterable[Item]) -> Iterator[list[Item]]:
     return iter(lambda: list(islice(iterator, _BATCH)), [])
 
 
-def _added(digest: int, number: int) -> int:
+def _add_digest(digest: int, number: int) -> int:
     return (digest + number) % (1 << 128)
 
 

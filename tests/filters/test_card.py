@@ -13,7 +13,7 @@ from run_fixtures import generate_folder, recipe, sample, small_world, trace
 from distill.artifacts.manifest import Manifest
 from distill.errors import RecipeError
 from filters.apply import apply
-from filters.dataset.card import card
+from filters.dataset.card import render_card
 from filters.dataset.card_facts import facts
 from filters.decisions.funnel import STEPS
 from filters.decisions.funnel import measure as measure_funnel
@@ -211,7 +211,7 @@ def _kind(name: str) -> str:
 def written(chosen, rows):
     database = tables_of(rows)
     maker = Maker(teacher="brief", model="m", revision="r", engine="e")
-    return card(chosen, measure_funnel(database), database, Counter({maker: len(rows)}), len(rows))
+    return render_card(chosen, measure_funnel(database), database, Counter({maker: len(rows)}), len(rows))
 
 
 def test_contamination_is_told_by_test_set_and_kind_in_questions(tmp_path):

@@ -6,7 +6,7 @@ from run_fixtures import generate_folder, recipe, sample, small_world, trace
 from distill.recipe.loading import load
 from filters.apply import apply
 from filters.dataset.card import _elsewhere
-from filters.decisions.dataset_checks import _beyond, _conclusions, _related
+from filters.decisions.dataset_checks import _conclusions, _related_check, _upper_check
 from filters.signals.answer_consistency import Conclusion
 
 PAIRS = [
@@ -21,20 +21,20 @@ PAIRS = [
 
 def test_a_share_warns_when_its_interval_lies_beyond_the_limit_and_enough_is_known() -> None:
     def warned(count: int, checked: int) -> bool:
-        return bool(_beyond("wrong", "", (count, checked), 0.05, "{share} {count}").warning)
+        return bool(_upper_check("wrong", "", (count, checked), 0.05, "{share} {count}").warning)
 
     assert warned(6, 20) and not warned(2, 20)
     assert warned(20, 20) and not warned(19, 19) and not warned(0, 0)
-    assert _beyond("wrong", "", (300, 1000), 0.05, "{share} ({count})").warning == "30 % (300 of 1,000)"
+    assert _upper_check("wrong", "", (300, 1000), 0.05, "{share} ({count})").warning == "30 % (300 of 1,000)"
 
 
 def test_rationales_are_related_to_their_own_questions_and_hardly_to_others() -> None:
     own = [(asked, trace(asked, "6", said)) for asked, said in PAIRS]
-    found = _related(own)
+    found = _related_check(own)
     assert found.share == 1 and found.checked == len(PAIRS) and not found.warning
     # Rationales that say nothing of any question, and one question asked about every picture, are not judged.
-    silent = _related([(asked, trace(asked, "6", "One sees it at once.")) for asked, _ in PAIRS])
-    same = _related([(PAIRS[0][0], trace(PAIRS[0][0], "6", said)) for _, said in PAIRS])
+    silent = _related_check([(asked, trace(asked, "6", "One sees it at once.")) for asked, _ in PAIRS])
+    same = _related_check([(PAIRS[0][0], trace(PAIRS[0][0], "6", said)) for _, said in PAIRS])
     assert silent.checked == same.checked == 0 and not silent.warning and not same.warning
 
 

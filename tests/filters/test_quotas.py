@@ -4,7 +4,7 @@ import pytest
 
 from distill.errors import DataError
 from distill.recipe.filter import Mix
-from filters.decisions.quotas import scarcest, targets
+from filters.decisions.quotas import find_scarcest, target_counts
 
 
 def mix(by="teacher", **shares):
@@ -12,34 +12,34 @@ def mix(by="teacher", **shares):
 
 
 def test_without_a_mix_everything_is_taken():
-    assert targets({(): 17}, []) == {(): 17}
+    assert target_counts({(): 17}, []) == {(): 17}
 
 
 def test_a_limit_alone_takes_so_many():
-    assert targets({(): 17}, [], limit=5) == {(): 5}
-    assert targets({(): 3}, [], limit=5) == {(): 3}
+    assert target_counts({(): 17}, [], limit=5) == {(): 5}
+    assert target_counts({(): 3}, [], limit=5) == {(): 3}
 
 
 def test_one_mix_is_as_large_as_its_scarcest_value_allows():
-    assert targets({("a",): 1000, ("b",): 30}, [mix(a=0.7, b=0.3)]) == {("a",): 70, ("b",): 30}
+    assert target_counts({("a",): 1000, ("b",): 30}, [mix(a=0.7, b=0.3)]) == {("a",): 70, ("b",): 30}
 
 
 def test_what_is_left_of_one_goes_to_the_other_values_as_they_come():
-    found = targets({("a",): 100, ("b",): 40, ("c",): 10}, [mix(a=0.5)])
+    found = target_counts({("a",): 100, ("b",): 40, ("c",): 10}, [mix(a=0.5)])
     assert found == {("a",): 50, ("b",): 40, ("c",): 10}
 
 
 def test_values_without_a_share_are_left_out_when_the_shares_add_up_to_one():
-    assert targets({("a",): 10, ("b",): 10, ("c",): 99}, [mix(a=0.5, b=0.5)])[("c",)] == 0
+    assert target_counts({("a",): 10, ("b",): 10, ("c",): 99}, [mix(a=0.5, b=0.5)])[("c",)] == 0
 
 
 def test_a_share_of_nothing_leaves_a_value_out():
-    assert targets({("a",): 10, ("b",): 10}, [mix(a=0.0)]) == {("a",): 0, ("b",): 10}
+    assert target_counts({("a",): 10, ("b",): 10}, [mix(a=0.0)]) == {("a",): 0, ("b",): 10}
 
 
 def test_two_mixes_are_met_at_once():
     counts = {("a", "hard"): 500, ("a", "easy"): 300, ("b", "hard"): 100, ("b", "easy"): 900}
-    found = targets(counts, [mix(a=0.5, b=0.5), mix("difficulty", hard=0.4, easy=0.6)])
+    found = target_counts(counts, [mix(a=0.5, b=0.5), mix("difficulty", hard=0.4, easy=0.6)])
     total = sum(found.values())
     assert all(found[kind] <= counts[kind] for kind in counts) and total > 500
     assert found["a", "hard"] + found["a", "easy"] == pytest.approx(total / 2, abs=1)
@@ -49,39 +49,43 @@ def test_two_mixes_are_met_at_once():
 
 
 def test_a_limit_makes_a_mix_smaller_and_keeps_its_shares():
-    found = targets({("a",): 1000, ("b",): 900}, [mix(a=0.25, b=0.75)], limit=101)
+    found = target_counts({("a",): 1000, ("b",): 900}, [mix(a=0.25, b=0.75)], limit=101)
     assert sum(found.values()) == 101 and found[("a",)] in (25, 26)
 
 
 def test_a_value_that_no_trace_has_is_named():
     with pytest.raises(DataError, match=r"teacher shall be 'c' in 50 % .*there: a, b"):
-        targets({("a",): 10, ("b",): 10}, [mix(a=0.5, c=0.5)])
+        target_counts({("a",): 10, ("b",): 10}, [mix(a=0.5, c=0.5)])
     with pytest.raises(DataError, match="a value without a share of its own in 50 %"):
-        targets({("a",): 10}, [mix(a=0.5)])
+        target_counts({("a",): 10}, [mix(a=0.5)])
 
 
 def test_mixes_that_contradict_each_other_are_named():
     with pytest.raises(DataError, match="teacher and domain cannot be met together"):
-        targets({("a", "x"): 10, ("b", "y"): 10}, [mix(a=0.9, b=0.1), mix("domain", x=0.1, y=0.9)])
+        target_counts({("a", "x"): 10, ("b", "y"): 10}, [mix(a=0.9, b=0.1), mix("domain", x=0.1, y=0.9)])
 
 
 def test_the_order_of_the_kinds_changes_nothing():
     counts = {("a",): 331, ("b",): 97, ("c",): 55}
     wanted = [mix(a=1 / 3, b=1 / 3, c=1 / 3)]
-    assert targets(counts, wanted) == targets(dict(reversed(counts.items())), wanted) == dict.fromkeys(counts, 55)
+    assert (
+        target_counts(counts, wanted)
+        == target_counts(dict(reversed(counts.items())), wanted)
+        == dict.fromkeys(counts, 55)
+    )
 
 
 def test_no_traces_are_no_mix():
-    assert targets({}, [mix(a=1.0)]) == {}
+    assert target_counts({}, [mix(a=1.0)]) == {}
 
 
 def test_the_scarcest_kind_is_named_with_what_there_is_of_it():
-    found = scarcest({("a",): 591, ("b",): 7, ("c",): 2}, [mix(a=0.5, b=0.5)])
+    found = find_scarcest({("a",): 591, ("b",): 7, ("c",): 2}, [mix(a=0.5, b=0.5)])
     assert (found.total, found.there, found.share, found.without_share) == (14, 7, 0.5, 2)
     said = str(found)
     assert said == "of teacher = b there are 7 for 50 % of the dataset; 2 traces are of kinds without a share"
-    others = scarcest({("a",): 500, ("b",): 4, ("c",): 6}, [mix(a=0.5)])
+    others = find_scarcest({("a",): 500, ("b",): 4, ("c",): 6}, [mix(a=0.5)])
     assert (others.total, others.there, others.share) == (20, 10, 0.5)
     assert "teacher without a share of its own" in str(others)
-    both = scarcest({("a", "x"): 90, ("b", "y"): 10}, [mix(a=0.5, b=0.5), mix("domain", x=0.5, y=0.5)])
+    both = find_scarcest({("a", "x"): 90, ("b", "y"): 10}, [mix(a=0.5, b=0.5), mix("domain", x=0.5, y=0.5)])
     assert both.total == 20 and "teacher = b, domain = y" in str(both)

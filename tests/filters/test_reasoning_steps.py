@@ -3,7 +3,7 @@ import time
 import pytest
 from run_fixtures import sample, trace
 
-from filters.signals.reasoning_steps import Steps, backtracks, steps
+from filters.signals.reasoning_steps import Steps, count_steps, find_backtracks
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ from filters.signals.reasoning_steps import Steps, backtracks, steps
     ],
 )
 def test_steps_are_what_the_writer_marked(text, count, kind):
-    assert steps(text) == (count, kind)
+    assert count_steps(text) == (count, kind)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_steps_are_what_the_writer_marked(text, count, kind):
     ],
 )
 def test_a_turn_back_is_found(text):
-    assert len(backtracks(text)) == 1
+    assert len(find_backtracks(text)) == 1
 
 
 @pytest.mark.parametrize(
@@ -87,12 +87,12 @@ def test_a_turn_back_is_found(text):
     ],
 )
 def test_words_that_only_look_like_a_turn_back_are_none(text):
-    assert backtracks(text) == []
+    assert find_backtracks(text) == []
 
 
 def test_phrases_close_together_are_one_turn_and_others_count_each():
     text = "It is 5. Wait, no, let me recheck. The axis starts at two, so the bar must be at 7. Hmm, is it red?"
-    assert backtracks(text) == ["wait", "hmm"]
+    assert find_backtracks(text) == ["wait", "hmm"]
 
 
 def test_a_row_says_it_all_and_without_a_rationale_there_is_none():

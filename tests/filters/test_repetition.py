@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from run_fixtures import default, sample, trace
 
-from filters.signals.repetition import Repetition, compression, loop_length, repeated_share
+from filters.signals.repetition import Repetition, compression_ratio, loop_length, repeated_share
 from filters.text.shingles import hash_shingles, hash_words
 from filters.text.words import words
 
@@ -92,11 +92,11 @@ def test_characters_are_words_in_scripts_without_spaces():
 @pytest.mark.parametrize("size", [0, 1, 700, 762, 763, 3000, 3834, 3835, 40_000])
 def test_the_size_of_the_window_changes_no_compression(size):
     text = "".join(random.Random(size).choices("abc ", k=size))
-    assert compression(text) == len(text) / len(zlib.compress(text.encode(), 1))
+    assert compression_ratio(text) == len(text) / len(zlib.compress(text.encode(), 1))
 
 
 def test_lone_surrogates_do_not_stop_the_measurement():
-    assert compression("\ud800 broken") > 0
+    assert compression_ratio("\ud800 broken") > 0
 
 
 def test_the_loop_is_the_longest_end_that_stands_three_times():

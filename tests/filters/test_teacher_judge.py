@@ -13,7 +13,7 @@ from distill.artifacts.journal import read_jsonl
 from distill.types import Sample, Trace
 from filters.run_signals import teacher_judge
 from filters.signals import schema
-from filters.signals.answer import judged
+from filters.signals.answer import judge_trace
 
 PROMPT = "Q: {question} G: {gold} P: {prediction} {other}"
 UNCLEAR = ("a wolf, grey, I believe", "weeee, a wolf, grey, or so I believe")
@@ -57,7 +57,7 @@ def run(found: list[Item], folder: Path, teacher: Teacher, **options: Any) -> li
 
 
 def undecided(found: list[Item]) -> set[str]:
-    verdicts = {name: judged(sample, trace, 0.0) for name, sample, trace in found if trace.answer.strip()}
+    verdicts = {name: judge_trace(sample, trace, 0.0) for name, sample, trace in found if trace.answer.strip()}
     return {name for name, verdict in verdicts.items() if verdict and verdict.verdict == "undecided"}
 
 

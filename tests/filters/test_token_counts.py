@@ -4,7 +4,7 @@ import orjson
 import pytest
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-from filters.signals.token_counts import cut_of, looked_up
+from filters.signals.token_counts import cached_counter, find_text_split
 
 LINES = r"|\s*[\r\n]+|\s+(?!\S)|\s+"
 SHORT = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
@@ -51,12 +51,12 @@ def random_texts(count):
 )
 def test_pieces_have_as_many_tokens_as_the_whole(kind):
     made = tokenizer(kind)
-    cut = cut_of(made.to_str())
+    cut = find_text_split(made.to_str())
 
     def whole(text):
         return len(made.encode(text, add_special_tokens=False))
 
-    count = looked_up(cut, whole)
+    count = cached_counter(cut, whole)
     texts = [TEXT, TEXT * 3, *random_texts(4000)]
     assert [count(text) for text in texts] == [whole(text) for text in texts]
 
@@ -68,7 +68,7 @@ def test_a_piece_is_tokenized_once():
         asked.append(text)
         return 1
 
-    count = looked_up(cut_of(tokenizer(QWEN).to_str()), whole)
+    count = cached_counter(find_text_split(tokenizer(QWEN).to_str()), whole)
     assert count("the red bar is the red one") == count("the red bar is the red one") == 7
     assert sorted(asked) == [" bar", " is", " one", " red", " the", "the"]
 
@@ -86,12 +86,12 @@ def test_a_piece_is_tokenized_once():
 )
 def test_what_is_not_known_to_cut_at_spaces_is_not_cut(change):
     settings = orjson.loads(tokenizer("gpt2").to_str())
-    assert cut_of(orjson.dumps(settings).decode()) is not None
-    assert cut_of(orjson.dumps(settings | change).decode()) is None
+    assert find_text_split(orjson.dumps(settings).decode()) is not None
+    assert find_text_split(orjson.dumps(settings | change).decode()) is None
 
 
 def test_another_pattern_or_a_token_that_takes_spaces_is_not_cut():
-    assert cut_of(tokenizer(QWEN + "|x").to_str()) is None
+    assert find_text_split(tokenizer(QWEN + "|x").to_str()) is None
     made = tokenizer(QWEN)
     made.add_tokens([AddedToken("<mask>", lstrip=True)])
-    assert cut_of(made.to_str()) is None
+    assert find_text_split(made.to_str()) is None
