@@ -137,7 +137,7 @@ class _Arrays:
 
     hashes: Hashes
     shades: Shades
-    places: NDArray[np.int64]
+    positions: NDArray[np.int64]
 
 
 def _arrays(images: Sequence[ImageHashes]) -> _Arrays:
@@ -145,7 +145,7 @@ def _arrays(images: Sequence[ImageHashes]) -> _Arrays:
     data = b"".join(images[index].phash for index in positions.tolist())
     table = np.frombuffer(data, dtype=np.uint8).reshape(len(positions), HASH_BYTES + _GRID * _GRID)
     hashes = np.ascontiguousarray(table[:, :HASH_BYTES]).view(">u8").astype(np.uint64).ravel()
-    return _Arrays(hashes=hashes, shades=table[:, HASH_BYTES:], places=positions)
+    return _Arrays(hashes=hashes, shades=table[:, HASH_BYTES:], positions=positions)
 
 
 _last: list[tuple[Sequence[ImageHashes], _Arrays]] = []
@@ -237,5 +237,5 @@ def _close_pairs(
         left, right = rows[start : start + step], known_rows[start : start + step]
         shades = arrays.shades[left].astype(np.int16) - known_arrays.shades[right]
         near = np.abs(shades).max(axis=1, initial=0) <= SHADE
-        close_pairs.append(np.stack([arrays.places[left[near]], known_arrays.places[right[near]]], axis=1))
+        close_pairs.append(np.stack([arrays.positions[left[near]], known_arrays.positions[right[near]]], axis=1))
     return np.concatenate(close_pairs)
