@@ -63,13 +63,13 @@ class Ground:
 
 def card(ground: Ground) -> tuple[str, dict[str, Any]]:
     """The card as planning knows it, its measured product rate and copy bandwidth."""
-    from distill.hardware import of_device
+    from distill.hardware import gpu_of_device
     from student.models.flops import matmul_rate
 
     if ground.device == "cpu":
         return f"CPU, torch {torch.__version__}, {matmul_rate('cpu', torch.float32) / 1e9:,.0f} GFLOP/s", {}
     properties = torch.cuda.get_device_properties(0)
-    known = of_device(properties.name, properties.total_memory / 2**30)
+    known = gpu_of_device(properties.name, properties.total_memory / 2**30)
     rate = matmul_rate("cuda", torch.bfloat16)
     source = torch.empty(1 << 30, dtype=torch.uint8, device="cuda").random_()
     target = torch.empty_like(source)

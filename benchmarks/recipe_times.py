@@ -137,7 +137,7 @@ def patches_of(found: Recipe) -> tuple[int, int]:
 def times(name: str, folder: Path) -> list[tuple[str, float, float, float]]:
     """Stage, tokens, FLOPs (layers computed twice where the card needs that) and hours of each stage of a recipe."""
     found = local(name, folder)
-    card = hardware.named(CARDS[name])
+    card = hardware.find_gpu(CARDS[name])
     assert card.bf16 is not None
     patches, image_tokens = patches_of(found)
     rows = []

@@ -15,7 +15,7 @@
 
 A message says what was wrong, the value, where it stands, and what to do next. The command line prints it
 without a traceback; anything that is not a DistillError is a bug of ours and shows its traceback. No message holds a
-secret (distill/redact.py), whatever it was made from.
+secret (distill/redact.py).
 """
 
 from typing import Any, ClassVar

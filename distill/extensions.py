@@ -58,27 +58,27 @@ class LoadedFile:
 
 def file_and_name(value: str) -> tuple[str, str] | None:
     """The two parts of FILE.py:NAME; None for any other value."""
-    found = _FILE.fullmatch(value)
-    return (found["file"], found["name"]) if found else None
+    match = _FILE.fullmatch(value)
+    return (match["file"], match["name"]) if match else None
 
 
-def problem(group: str, value: str, known: Iterable[str]) -> str:
-    """What is wrong with a name that is neither one of `known`, nor FILE.py:NAME, nor an entry point; else ''.
+def problem(group: str, value: str, names: Iterable[str]) -> str:
+    """What is wrong with a name that is neither one of `names`, nor FILE.py:NAME, nor an entry point; else ''.
 
     Runs no file and imports no package.
     """
-    known = sorted(known)
-    if value in known or file_and_name(value) is not None:
+    names = sorted(names)
+    if value in names or file_and_name(value) is not None:
         return ""
     installed = sorted(point.name for point in metadata.entry_points(group=group))
     if value in installed:
         return ""
     from difflib import get_close_matches
 
-    nearest = get_close_matches(value, [*known, *installed], n=1)
+    nearest = get_close_matches(value, [*names, *installed], n=1)
     hint = f"did you mean {nearest[0]!r}? " if nearest else ""
     return (
-        f"{value!r} is not known; {hint}known: {', '.join([*known, *installed])}; "
+        f"{value!r} is not known; {hint}known: {', '.join([*names, *installed])}; "
         f'from your own file write "FILE.py:NAME", from a package the name of its entry point in {group}'
     )
 
@@ -88,10 +88,10 @@ def load(group: str, value: str, key: str, folder: Path, check: Callable[[Any], 
 
     `check` says what the object lacks, '' when nothing. Raises RecipeError.
     """
-    named = file_and_name(value)
-    if named is not None:
-        path = (folder / Path(named[0]).expanduser()).resolve()
-        loaded, code = _from_file(path, named[1], f"{key} = {value!r}")
+    file_name = file_and_name(value)
+    if file_name is not None:
+        path = (folder / Path(file_name[0]).expanduser()).resolve()
+        loaded, code = _from_file(path, file_name[1], f"{key} = {value!r}")
     else:
         loaded, code = _from_package(group, value, key)
     if lacking := check(loaded):

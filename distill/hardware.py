@@ -52,32 +52,34 @@ _TABLE = (
 )
 GPUS = tuple(Gpu(name=name, memory_gib=memory, bf16=rate, source=source) for name, memory, rate, source in _TABLE)
 USUAL = ("RTX 4090", "L40S", "A100 80GB", "H100", "RTX PRO 6000")
-"""Shown where nobody names a card and none is there."""
+"""Shown if no card is named and this machine has none."""
 
 
-def named(name: str) -> Gpu:
-    """The card of a name, whatever its spelling: "a100-80gb", "rtx4090". RecipeError names the nearest one."""
-    keys = {_key(gpu.name): gpu for gpu in GPUS}
+def find_gpu(name: str) -> Gpu:
+    """The card of a name, in any spelling: "a100-80gb", "rtx4090". RecipeError names the nearest one."""
+    keys = {_key(candidate.name): candidate for candidate in GPUS}
     key = _key(name)
     # The smaller of two sizes of a card, where a name says none: "A100".
-    found = keys.get(key) or next(
-        (gpu for known, gpu in keys.items() if known.startswith(key) and len(key) > 2), None
+    gpu = keys.get(key) or next(
+        (candidate for name_key, candidate in keys.items() if name_key.startswith(key) and len(key) > 2), None
     )
-    if found is None:
+    if gpu is None:
         near = difflib.get_close_matches(key, keys, n=1)
         hint = f"did you mean {keys[near[0]].name!r}? " if near else ""
-        raise RecipeError(f"--gpu {name}: not a known card; {hint}known: {', '.join(gpu.name for gpu in GPUS)}")
-    return found
+        raise RecipeError(
+            f"--gpu {name}: not a known card; {hint}known: {', '.join(candidate.name for candidate in GPUS)}"
+        )
+    return gpu
 
 
-def of_device(device_name: str, memory_gib: float) -> Gpu | None:
+def gpu_of_device(device_name: str, memory_gib: float) -> Gpu | None:
     """The card that torch calls so, with the memory that it has; None when it is not in the table."""
     key = _key(device_name)
-    found = [gpu for gpu in GPUS if re.sub(r"\d+gb$", "", _key(gpu.name)) in key]
-    if not found:
+    candidates = [gpu for gpu in GPUS if re.sub(r"\d+gb$", "", _key(gpu.name)) in key]
+    if not candidates:
         return None
     # "A100" is in the names of both sizes, and "A10" and "L4" are in those of other cards.
-    return max(found, key=lambda gpu: (len(_key(gpu.name)), -abs(gpu.memory_gib - memory_gib)))
+    return max(candidates, key=lambda gpu: (len(_key(gpu.name)), -abs(gpu.memory_gib - memory_gib)))
 
 
 def _key(name: str) -> str:

@@ -27,10 +27,10 @@ def refuse_address(value: str | Path) -> None:
 
 def address_problem(value: str) -> str:
     """What is wrong with an address that stands for a path, and what to do; empty for a path or a hub name."""
-    found = _ADDRESS.match(value) or _COLLAPSED.match(value)
-    if not found:
+    match = _ADDRESS.match(value) or _COLLAPSED.match(value)
+    if not match:
         return ""
-    scheme = found[1].lower()
+    scheme = match[1].lower()
     instead = _INSTEAD.get(scheme.removesuffix("s") if scheme == "https" else scheme)
     return (
         f"{value}: an address ({scheme}) where a folder or file of this machine is needed; nothing was created. "

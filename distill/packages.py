@@ -18,26 +18,26 @@ def missing(*packages: str) -> list[str]:
     return [name for name in packages if importlib.util.find_spec(name) is None]
 
 
-def require(what: str, *packages: str) -> None:
+def require(purpose: str, *packages: str) -> None:
     """Raise MissingExtra, which says what needs the packages and how they are installed, unless all are there."""
     lacking = missing(*packages)
     if lacking:
-        raise MissingExtra(_message(what, *lacking))
+        raise MissingExtra(_message(purpose, *lacking))
 
 
-def explained(error: ImportError, what: str) -> MissingExtra | None:
+def explained(error: ImportError, purpose: str) -> MissingExtra | None:
     """The error of an import as a plain message of what needs it; None where no extra of ours brings the package."""
     name = (error.name or "").partition(".")[0]
-    return MissingExtra(_message(what, name)) if name in _EXTRA_OF else None
+    return MissingExtra(_message(purpose, name)) if name in _EXTRA_OF else None
 
 
 def install_line(*packages: str) -> str:
     """The command that installs some packages: by our extras where these bring them, else by their own names."""
     extras = sorted({_EXTRA_OF[name] for name in packages if name in _EXTRA_OF})
-    wanted = [f"'cot-distill[{','.join(extras)}]'"] if extras else []
-    return " ".join(["pip install", *wanted, *(name for name in packages if name not in _EXTRA_OF)])
+    requirements = [f"'cot-distill[{','.join(extras)}]'"] if extras else []
+    return " ".join(["pip install", *requirements, *(name for name in packages if name not in _EXTRA_OF)])
 
 
-def _message(what: str, *lacking: str) -> str:
+def _message(purpose: str, *lacking: str) -> str:
     names, verb = ", ".join(lacking), "is" if len(lacking) == 1 else "are"
-    return f"{what} needs {names}, which {verb} not installed: {install_line(*lacking)}"
+    return f"{purpose} needs {names}, which {verb} not installed: {install_line(*lacking)}"

@@ -158,7 +158,7 @@ def message(text: str) -> str:
 
 
 def url(address: str) -> str:
-    """An address without its user part and the secrets in its query: what names the server, whoever asks it."""
+    """An address without its user part and the secrets in its query: it names the server without credentials."""
     return _QUERY.sub(rf"\1{MASK}", _USERINFO.sub(r"\1", exact(address)))
 
 

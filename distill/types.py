@@ -121,7 +121,7 @@ class Trace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """What a running stage tells whoever watches it."""
+    """The progress of a running stage, for its callback."""
 
     stage: str
     done: int
@@ -134,4 +134,4 @@ ProgressCallback = Callable[[Progress], None]
 
 
 def unwatched(_: Progress) -> None:
-    """The default watcher of a stage: nobody."""
+    """The default progress callback of a stage: it does nothing."""

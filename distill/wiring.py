@@ -38,9 +38,9 @@ def student_fit(recipe: Recipe, folder: Path) -> "ModelSignal":
     packages.require(f"filter.signals = {STUDENT!r}", *packages.TRAIN)
     settings = recipe.filter.student
     name, revision = untuned_student(recipe)
-    place = recipe.local_or_hub(name)
+    path = recipe.local_or_hub(name)
     identity = {
-        "checkpoint": directory_sha256(Path(place)) if Path(place).is_dir() else f"{name}@{revision or ''}",
+        "checkpoint": directory_sha256(Path(path)) if Path(path).is_dir() else f"{name}@{revision or ''}",
         "dtype": settings.dtype,
         "max_length": settings.max_length,
         "rationale": recipe.filter.rationale,
@@ -50,7 +50,7 @@ def student_fit(recipe: Recipe, folder: Path) -> "ModelSignal":
         return fit.measure(
             items,
             folder,
-            _lazy_fit(recipe, place, revision),
+            _lazy_fit(recipe, path, revision),
             identity=identity,
             per_teacher=settings.per_teacher,
             on_done=on_done,
@@ -102,7 +102,7 @@ def _lazy_fit(
                     max_pixels=recipe.max_pixels,
                 )
             )
-        said = []
+        rows = []
         for sample, trace in pairs:
             # What would be trained on, in the teacher's own words even where the dataset has the gold's spelling.
             before = join(trace.reasoning.strip(), "", recipe.filter.rationale)
@@ -112,8 +112,8 @@ def _lazy_fit(
                 question=sample.question,
                 response=before + trace.answer.strip(),
             )
-            said.append(likelihood.ScoredRow(row=row, answer_at=len(before)))
-        return loaded[0](said)
+            rows.append(likelihood.ScoredRow(row=row, answer_at=len(before)))
+        return loaded[0](rows)
 
     return measure_batch
 

@@ -14,7 +14,7 @@ import orjson
 
 from distill import packages
 from distill.data import sources
-from distill.data.lfs_pointers import explanation
+from distill.data.lfs_pointers import explain_pointers
 from distill.errors import InputError, ModelError, RecipeError
 from distill.recipe.recipe import Recipe
 from distill.recipe.teachers import Server, Teacher
@@ -162,7 +162,7 @@ def _has_weights(teacher: Teacher) -> bool:
 
 
 def _check_checkpoint(teacher: Teacher, folder: Path) -> None:
-    if unfetched := explanation(folder):
+    if unfetched := explain_pointers(folder):
         raise ModelError(f"teacher '{teacher.name}': {unfetched}")
     # A server may get its template and its tokenizer from elsewhere.
     in_process = teacher.capabilities.in_process

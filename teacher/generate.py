@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Self
 
-from distill.artifacts.damaged_lines import counted
+from distill.artifacts.damaged_lines import count_damaged
 from distill.artifacts.files import Output, locked
 from distill.artifacts.integrity import changed
 from distill.artifacts.manifest import MANIFEST, Manifest, fingerprint, finished, versions
@@ -363,7 +363,7 @@ def _manifest_counts(
     for key in ("repeated", "dropped", "hinted"):
         if total := sum(getattr(tally, key) for tally in tallies.values()):
             counts[key] = total
-    if damaged := sum(counted(plan.folder).values()):
+    if damaged := sum(count_damaged(plan.folder).values()):
         counts["damaged_lines"] = damaged
     counts["errors_to_ask_again"] = sum(tally.errors_to_ask_again for tally in tallies.values())
     if proven := sum(tally.proven for tally in tallies.values()):

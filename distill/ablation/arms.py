@@ -95,8 +95,8 @@ def arm(recipe: Recipe, name: str, *, seed: int, budget: Budget | None = None) -
     """
     studied = stage_under_study(recipe)
     values = recipe.model_dump(mode="json", exclude_unset=True, exclude_none=True)
-    wanted = {stage.name for stage in lineage(recipe.stages, studied)}
-    values["stages"] = [stage for stage in values["stages"] if stage["name"] in wanted]
+    stage_names = {stage.name for stage in lineage(recipe.stages, studied)}
+    values["stages"] = [stage for stage in values["stages"] if stage["name"] in stage_names]
     values.pop("ablate", None)
     draft = _Draft(recipe=recipe, values=values, stage=studied, budget=budget)
     measured = studied
@@ -189,8 +189,8 @@ def _change(name: str) -> _Change:
     kind, _, rest = name.partition("_")
     if kind in _NAMED and rest:
         return lambda draft: _NAMED[kind](draft, rest)
-    known = [REFERENCE, "untouched", "before", *_PLAIN, *(f"{each}_…" for each in _NAMED)]
-    raise RecipeError(f"ablate: there is no arm {name!r}; ready: {', '.join(known)}; or define [ablate.own.{name}]")
+    names = [REFERENCE, "untouched", "before", *_PLAIN, *(f"{each}_…" for each in _NAMED)]
+    raise RecipeError(f"ablate: there is no arm {name!r}; ready: {', '.join(names)}; or define [ablate.own.{name}]")
 
 
 def _unchanged(draft: _Draft, name: str) -> tuple[str, str]:
@@ -245,10 +245,10 @@ def _merged(draft: _Draft) -> str:
     studied.pop("start", None)
     if draft.budget is not None:
         tokens = draft.budget.tokens
-        whole = sum(tokens.values())
+        total_tokens = sum(tokens.values())
         shares: dict[str, float] = dict(studied.get("replay", {}))
         for stage in draft.line[:-1]:
-            shares[stage.data] = shares.get(stage.data, 0.0) + tokens[stage.name] / whole
+            shares[stage.data] = shares.get(stage.data, 0.0) + tokens[stage.name] / total_tokens
         studied["replay"] = shares
         studied["max_steps"] = sum(draft.budget.steps.values())
     draft.values["stages"] = [studied]
@@ -300,18 +300,18 @@ def _teacher(draft: _Draft, name: str) -> str:
 
 
 def _traces(draft: _Draft, count: str) -> str:
-    wanted = _number(f"traces_{count}", count)
-    most = sum(teacher.samples for teacher in draft.recipe.teachers)
-    if wanted > most:
-        raise Impossible(f"traces_{count}: the teachers are asked for {most} a question at most")
-    draft.values.setdefault("filter", {}).setdefault("select", {})["per_question"] = wanted
-    return f"up to {wanted} trace{'s' if wanted > 1 else ''} a question"
+    per_question = _number(f"traces_{count}", count)
+    max_per_question = sum(teacher.samples for teacher in draft.recipe.teachers)
+    if per_question > max_per_question:
+        raise Impossible(f"traces_{count}: the teachers are asked for {max_per_question} a question at most")
+    draft.values.setdefault("filter", {}).setdefault("select", {})["per_question"] = per_question
+    return f"up to {per_question} trace{'s' if per_question > 1 else ''} a question"
 
 
 def _size(draft: _Draft, count: str) -> str:
-    wanted = _number(f"size_{count}", count)
-    draft.values.setdefault("filter", {}).setdefault("select", {})["limit"] = wanted
-    return f"{wanted:,} traces in all"
+    limit = _number(f"size_{count}", count)
+    draft.values.setdefault("filter", {}).setdefault("select", {})["limit"] = limit
+    return f"{limit:,} traces in all"
 
 
 def _without(draft: _Draft, name: str) -> str:

@@ -27,7 +27,7 @@ def cards(
     reference: str,
     arm_teachers: Mapping[str, Sequence[str]] | None = None,
 ) -> list[gallery.GalleryCard]:
-    """The gallery's questions from the predictions of one seed of every arm, whatever name its own run gave it.
+    """The gallery's questions from the predictions of one seed of every arm, under the arm's name.
 
     Questions gained and lost are those of the reference against the student before the stage under study, else
     against the first other arm. `arm_teachers`: whose traces an arm learned from, where that differs between arms.
@@ -99,17 +99,17 @@ def _lead(results: Mapping[str, Any]) -> str:
 
 
 def _figures(results: Mapping[str, Any], claims: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    figures = [("arms", f"{len(results['arms'])}")]
+    facts = [("arms", f"{len(results['arms'])}")]
     if seeds := results.get("seeds"):
-        figures.append(("seeds an arm", f"{len(seeds)}"))
+        facts.append(("seeds an arm", f"{len(seeds)}"))
     if n := results.get("n"):
-        figures.append(("questions", f"{n:,}"))
+        facts.append(("questions", f"{n:,}"))
     if reference := results["arms"].get(results.get("reference")):
-        figures.append((f"accuracy of {results['reference']}", f"{percent(reference['accuracy'])} %"))
+        facts.append((f"accuracy of {results['reference']}", f"{percent(reference['accuracy'])} %"))
     if claims:
         holding = sum(claim["verdict"] == "holds" for claim in claims)
-        figures.append(("claims hold", f"{holding} of {len(claims)}"))
-    return figures
+        facts.append(("claims hold", f"{holding} of {len(claims)}"))
+    return facts
 
 
 def _column(label: str, effects: Mapping[str, Mapping[str, Any] | None]) -> dict[str, Any]:
@@ -233,24 +233,24 @@ def _study(name: str, study: Mapping[str, Any], arms: Mapping[str, Any]) -> dict
 def _claim(claim: Mapping[str, Any]) -> dict[str, Any]:
     verdict = str(claim.get("verdict", "undecided"))
     effect = claim.get("effect") or {}
-    figures = ""
+    summary = ""
     if metric_table.is_number(effect.get("delta")):
-        figures = f"{percent(effect['delta'], signed=True)} points"
+        summary = f"{percent(effect['delta'], signed=True)} points"
         if effect.get("ci95"):
-            figures += f" {interval(effect['ci95'], signed=True)}"
+            summary += f" {interval(effect['ci95'], signed=True)}"
         if p := probability(effect.get("p")):
-            figures += f", p {p}" if p.startswith("<") else f", p = {p}"
+            summary += f", p {p}" if p.startswith("<") else f", p = {p}"
     if claim.get("better") and claim.get("than"):
         compared = f"{claim['better']} against {claim['than']}"
         if claim.get("domain"):
             compared += f", {claim['domain']} only"
-        figures = f"{compared}: {figures}" if figures else compared
+        summary = f"{compared}: {summary}" if summary else compared
     return {
         "text": claim.get("text", ""),
         "verdict": verdict,
         "mark": f"{_SIGNS.get(verdict, '')} {verdict}".strip(),
         "tone": _TONES.get(verdict, ""),
-        "figures": figures,
+        "figures": summary,
     }
 
 

@@ -55,7 +55,7 @@ Outcomes = Mapping[str, Mapping[int, ArmResult]]
 
 def outcome(planned: Arm, folder: Path, changed: Mapping[str, Any]) -> ArmResult:
     """What a finished arm left in its run directory."""
-    figures = orjson.loads((folder / "eval" / EVAL_METRICS).read_bytes())["arms"][STUDENT]
+    metrics = orjson.loads((folder / "eval" / EVAL_METRICS).read_bytes())["arms"][STUDENT]
     lines = sorted(read_jsonl(folder / "eval" / PREDICTIONS), key=lambda line: str(line["sample_id"]))
     manifests = [Manifest.read(folder / "train" / stage.name) for stage in planned.recipe.stages]
     trained = [manifest for manifest in manifests if manifest is not None]
@@ -68,7 +68,7 @@ def outcome(planned: Arm, folder: Path, changed: Mapping[str, Any]) -> ArmResult
         changed=changed,
         folder=folder,
         predictions=tuple(lines),
-        figures=figures,
+        figures=metrics,
         cost={
             "train_steps": sum(manifest.counts["steps"] for manifest in trained),
             "train_tokens": sum(manifest.tokens["trained"] for manifest in trained),
@@ -132,9 +132,9 @@ def _cards(recipe: Recipe, outcomes: Outcomes) -> "list[GalleryCard]":
     from distill.data import reader
 
     samples = list(reader.samples(recipe, recipe.eval.data))
-    said = {name: next(iter(by_seed.values())).predictions for name, by_seed in outcomes.items()}
+    predictions = {name: next(iter(by_seed.values())).predictions for name, by_seed in outcomes.items()}
     teachers = {f"teacher_{teacher.name}": [teacher.name] for teacher in recipe.teachers}
-    return report.cards(said, samples, recipe.ablate.gallery, reference=REFERENCE, arm_teachers=teachers)
+    return report.cards(predictions, samples, recipe.ablate.gallery, reference=REFERENCE, arm_teachers=teachers)
 
 
 def table(
@@ -215,10 +215,10 @@ def _arm(
     }
 
 
-def _numbers(figures: Mapping[str, Any]) -> dict[str, Any]:
+def _numbers(metrics: Mapping[str, Any]) -> dict[str, Any]:
     """The figures of an arm, those without images under names of their own."""
-    unseen = figures.get("without_image") or {}
-    return {**figures, **{f"without_image_{key}": unseen[key] for key in ("accuracy", "n") if key in unseen}}
+    unseen = metrics.get("without_image") or {}
+    return {**metrics, **{f"without_image_{key}": unseen[key] for key in ("accuracy", "n") if key in unseen}}
 
 
 def matrix(by_seed: Mapping[int, ArmResult], domain: str | None = None) -> list[list[float]]:
@@ -236,8 +236,8 @@ def effect(
     from distill.stats import intervals
 
     seeds = [number for number in first if number in second]
-    ours, theirs = ({number: result[number] for number in seeds} for result in (first, second))
-    a, b = matrix(ours, domain), matrix(theirs, domain)
+    first_results, second_results = ({number: result[number] for number in seeds} for result in (first, second))
+    a, b = matrix(first_results, domain), matrix(second_results, domain)
     delta, ci95, p = intervals.crossed(a, b, seed=seed)
     by_seed: dict[str, dict[str, Any]] = {}
     for number, of_first, of_second in zip(seeds, a, b, strict=True):
@@ -275,17 +275,17 @@ def _means(many: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known and len(known) == len(values) else None
+    present = [value for value in values if value is not None]
+    return sum(present) / len(present) if present and len(present) == len(values) else None
 
 
 def _study(recipe: Recipe, study: Study, outcomes: Outcomes) -> dict[str, Any]:
-    others = [name for name in study.arms if name != study.reference]
+    compared = [name for name in study.arms if name != study.reference]
     result: dict[str, Any] = {
         "question": study.question,
         "reference": study.reference,
         "arms": list(study.arms),
-        "effects": {name: effect(outcomes[name], outcomes[study.reference], seed=recipe.seed) for name in others},
+        "effects": {name: effect(outcomes[name], outcomes[study.reference], seed=recipe.seed) for name in compared},
         "claims": [],
         "notes": list(study.notes),
     }

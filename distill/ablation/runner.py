@@ -1,4 +1,4 @@
-"""`distill ablate`: train and measure every arm of an ablation once a seed, sharing whatever arms have in common.
+"""`distill ablate`: train and measure every arm of an ablation once a seed, sharing what arms have in common.
 
 The run directory of an arm is a whole run: its recipe, traces, dataset, students and evaluation. Traces come from the
 run itself; datasets, stages and evaluations made from the same settings are made once and linked
@@ -21,7 +21,7 @@ from distill.ablation.teacher_ranking import Fits, fit_values
 from distill.artifacts.files import locked, write_text
 from distill.artifacts.layout import RECIPE, model_folder
 from distill.artifacts.manifest import Manifest, fingerprint
-from distill.artifacts.stage_cache import Shared, link
+from distill.artifacts.stage_cache import Shared, make_link
 from distill.data import reader
 from distill.errors import DataError, RecipeError, StaleError
 from distill.recipe.ablate import REFERENCE, Study
@@ -71,8 +71,12 @@ def ablate(
         if not report:
             _generate(recipe, run, on_progress)
             skipped |= _run(recipe, run, names, tuple(seeds) or recipe.ablate.seeds, jobs, on_progress)
-        # Whatever earlier commands have finished belongs to the table too.
-        result = {name: result for name in _known(recipe, folder, names) if (result := _outcomes(recipe, run, name))}
+        # The table also has the arms that earlier commands finished.
+        result = {
+            name: result
+            for name in _requested_arms(recipe, folder, names)
+            if (result := _outcomes(recipe, run, name))
+        }
         if REFERENCE not in result:
             raise StaleError(
                 f"{folder}: no seed of {REFERENCE} is finished; run `distill ablate {recipe.path}` first"
@@ -84,18 +88,18 @@ def ablate(
 def _run(
     recipe: Recipe, run: Path, names: Sequence[str], seeds: Sequence[int], jobs: int, on_progress: ProgressCallback
 ) -> dict[str, str]:
-    """Every arm with every seed; arms whose data turned out to hold nothing to learn, and why."""
+    """Run every arm with every seed; return the arms without trainable data, with reasons."""
     # The reference of a seed goes first: the others train as many steps as it did.
     first = [Job(REFERENCE, seed) for seed in seeds]
-    others = [Job(name, seed) for name in names if name != REFERENCE for seed in seeds]
+    other_jobs = [Job(name, seed) for name in names if name != REFERENCE for seed in seeds]
     skipped: dict[str, str] = {}
-    for done, (job, problem) in enumerate(_each(recipe, run, first, others, jobs, on_progress), start=1):
+    for done, (job, problem) in enumerate(_run_jobs(recipe, run, first, other_jobs, jobs, on_progress), start=1):
         if problem is not None:
             if job.arm == REFERENCE:
                 raise problem
             skipped[job.arm] = str(problem)
         facts = {"last": f"{job.arm}, seed {job.seed}"}
-        on_progress(Progress(stage="ablate", done=done, total=len(first) + len(others), unit="arms", facts=facts))
+        on_progress(Progress(stage="ablate", done=done, total=len(first) + len(other_jobs), unit="arms", facts=facts))
     return skipped
 
 
@@ -129,16 +133,16 @@ def chosen(recipe: Recipe, arms: Sequence[str], study: str | None) -> tuple[list
 
 def _study(recipe: Recipe, name: str) -> Study:
     if name not in recipe.ablate.studies:
-        known = ", ".join(recipe.ablate.studies) or "none"
-        raise RecipeError(f"--study {name}: {recipe.path} has no [ablate.studies.{name}]; its studies: {known}")
+        studies = ", ".join(recipe.ablate.studies) or "none"
+        raise RecipeError(f"--study {name}: {recipe.path} has no [ablate.studies.{name}]; its studies: {studies}")
     return recipe.ablate.studies[name]
 
 
-def _known(recipe: Recipe, folder: Path, names: Sequence[str]) -> list[str]:
+def _requested_arms(recipe: Recipe, folder: Path, names: Sequence[str]) -> list[str]:
     """The arms asked for, and those of the recipe's studies that are there."""
     of_studies = [name for study in recipe.ablate.studies.values() for name in study.arms]
-    there = [name for name in of_studies if (folder / ARMS / name).is_dir()]
-    return list(dict.fromkeys([*names, *there]))
+    finished = [name for name in of_studies if (folder / ARMS / name).is_dir()]
+    return list(dict.fromkeys([*names, *finished]))
 
 
 def _generate(recipe: Recipe, run: Path, on_progress: ProgressCallback) -> None:
@@ -149,19 +153,19 @@ def _generate(recipe: Recipe, run: Path, on_progress: ProgressCallback) -> None:
     generate(recipe, run, on_progress=on_progress)
 
 
-def _each(
+def _run_jobs(
     recipe: Recipe,
     run: Path,
     first: Sequence[Job],
-    others: Sequence[Job],
+    other_jobs: Sequence[Job],
     processes: int,
     on_progress: ProgressCallback,
 ) -> Iterator[tuple[Job, DataError | None]]:
-    """Run jobs, several at a time; each as soon as it is done, or with what its data lack."""
+    """Run jobs, several at a time; yield each finished job, with the error if its data are not enough."""
     if processes == 1:
-        for job in (*first, *others):
+        for job in (*first, *other_jobs):
             try:
-                one(recipe, run, job, on_progress)
+                run_job(recipe, run, job, on_progress)
             except DataError as error:
                 yield job, error
             else:
@@ -170,7 +174,7 @@ def _each(
     # Read when torch is loaded, by processes that begin anew.
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // processes)))
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-        running = {pool.submit(one, recipe, run, job): job for job in first}
+        running = {pool.submit(run_job, recipe, run, job): job for job in first}
         try:
             while running:
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
@@ -179,8 +183,8 @@ def _each(
                         raise problem
                     yield job, problem
                     if job in first:
-                        following = (other for other in others if other.seed == job.seed)
-                        running |= {pool.submit(one, recipe, run, other): other for other in following}
+                        following = (next_job for next_job in other_jobs if next_job.seed == job.seed)
+                        running |= {pool.submit(run_job, recipe, run, next_job): next_job for next_job in following}
         except BaseException:
             for child in active_children():
                 child.terminate()  # an arm goes on from its last checkpoint
@@ -193,7 +197,7 @@ def place(run: Path, name: str, seed: int) -> Path:
     return run / ABLATE / ARMS / name / f"seed-{seed}"
 
 
-def one(recipe: Recipe, run: Path, job: Job, on_progress: ProgressCallback = unwatched) -> None:
+def run_job(recipe: Recipe, run: Path, job: Job, on_progress: ProgressCallback = unwatched) -> None:
     """Filter, train and measure one arm, or find that it is done."""
     from filters.dataset.ablation_sets import materialise_stages
     from student.evaluate import evaluate, identity
@@ -215,10 +219,10 @@ def one(recipe: Recipe, run: Path, job: Job, on_progress: ProgressCallback = unw
     if stages:
         made = {name: fingerprint(fields) for name, fields in stage_fields(planned.recipe, folder).items()}
         keys = {name: f"train-{of_stage[:16]}" for name, of_stage in made.items()}
-        there = _trained(run)
+        trained_stages = _trained(run)
         for name, key in keys.items():
-            if made[name] in there:
-                shared.copy(key, there[made[name]])
+            if made[name] in trained_stages:
+                shared.copy(key, trained_stages[made[name]])
             shared.link(key, folder / "train" / name)
         train(planned.recipe, folder, on_progress=watched)
         for name, key in keys.items():
@@ -230,13 +234,13 @@ def one(recipe: Recipe, run: Path, job: Job, on_progress: ProgressCallback = unw
 
 
 def _trained(run: Path) -> dict[str, Path]:
-    """What the run itself has trained, by fingerprint."""
+    """The trained stages of the run, by fingerprint."""
     stages = [path.parent for path in (run / "train").glob("*/manifest.json")]
     return {manifest.fingerprint: stage for stage in stages if (manifest := Manifest.read(stage)) is not None}
 
 
 def _budget(recipe: Recipe, reference: Path) -> Budget:
-    """What the reference of the same seed took."""
+    """Steps and tokens of the reference with the same seed."""
     trained = {
         stage.name: manifest
         for stage in recipe.stages
@@ -261,7 +265,7 @@ def _link_traces(recipe: Recipe, changed: Recipe, run: Path, folder: Path, on_pr
         generate(changed.model_copy(update={"seed": recipe.seed}), own, on_progress=on_progress)
         source = own / "generate"
     if not (folder / "generate").exists():
-        link(source, folder / "generate")
+        make_link(source, folder / "generate")
 
 
 def _filter(recipe: Recipe, run: Path, folder: Path, shared: Shared, on_progress: ProgressCallback) -> None:
@@ -285,11 +289,11 @@ def _filter(recipe: Recipe, run: Path, folder: Path, shared: Shared, on_progress
             left.unlink()
     begun = False
     if not shared.link(key, target) and not target.exists():
-        others = sorted(shared.folder.glob(f"filter-{traces}-*"))
-        begun = any(shared.link(other.name, target) for other in others)
+        similar = sorted(shared.folder.glob(f"filter-{traces}-*"))
+        begun = any(shared.link(similar_stage.name, target) for similar_stage in similar)
         own = Manifest.read(run / "filter")
         if not begun and own is not None and own.inputs.get("generate") == generated.fingerprint:
-            link(run / "filter", target)
+            make_link(run / "filter", target)
             begun = True
     apply(recipe, folder, fresh=begun, measurers=measurers(recipe, folder), on_progress=on_progress)
     if previous.is_symlink():

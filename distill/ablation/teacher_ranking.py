@@ -47,18 +47,20 @@ def of_results(results: Mapping[str, Any], fits: Fits, *, seed: int = 0) -> dict
     """
     arms = results["arms"]
     answers = {
-        teacher: [(round(one["accuracy"] * held["n"]), held["n"]) for one in held["seeds"].values()]
+        teacher: [(round(seed_result["accuracy"] * held["n"]), held["n"]) for seed_result in held["seeds"].values()]
         for teacher in fits
         if (held := arms.get(f"{ARM}{teacher}")) is not None
     }
-    known = {teacher: fits[teacher] for teacher in answers}
+    fits_of_answered = {teacher: fits[teacher] for teacher in answers}
     by_signal = {
-        signal: rank_correlation(signal, {name: values[signal] for name, values in known.items()}, answers, seed=seed)
+        signal: rank_correlation(
+            signal, {name: values[signal] for name, values in fits_of_answered.items()}, answers, seed=seed
+        )
         for signal in LOW_FITS
-        if all(values.get(signal) for values in known.values())
+        if all(values.get(signal) for values in fits_of_answered.values())
     }
     if SHOWN not in by_signal:
-        missing = sorted(name for name, values in known.items() if not values.get(SHOWN))
+        missing = sorted(name for name, values in fits_of_answered.items() if not values.get(SHOWN))
         raise DataError(f"{SHOWN} was measured on no trace of {', '.join(missing) or 'any teacher'}")
     return by_signal[SHOWN] | {
         "signals": {signal: {key: result[key] for key in _SUMMARY} for signal, result in by_signal.items()}
@@ -101,7 +103,7 @@ def fit_values(
 
 
 def _by_question(
-    recipe: Recipe, run: Path, checkpoint: str | Path, per_teacher: int, place: Path, on_progress: ProgressCallback
+    recipe: Recipe, run: Path, checkpoint: str | Path, per_teacher: int, folder: Path, on_progress: ProgressCallback
 ) -> dict[str, dict[str, list[float]]]:
     from distill.types import Progress
     from distill.wiring import student_fit
@@ -113,7 +115,7 @@ def _by_question(
     limited = settings.model_copy(update={"per_teacher": per_teacher})
     asked = recipe.model_copy(update={"filter": recipe.filter.model_copy(update={"student": limited})})
     owners = _kept(run)
-    index = _index(recipe, run, place / "samples")
+    index = _index(recipe, run, folder / "samples")
     teachers = Counter(teacher for teacher, _ in owners.values())
     total, done = sum(min(per_teacher, count) for count in teachers.values()), 0
 
@@ -122,7 +124,7 @@ def _by_question(
         done += rows
         on_progress(Progress(stage="student fit", done=done, total=total, unit="traces"))
 
-    paths = student_fit(asked, place / "student")((item for item in index.items() if item[0] in owners), heard)
+    paths = student_fit(asked, folder / "student")((item for item in index.items() if item[0] in owners), heard)
     result: dict[str, dict[str, dict[str, list[float]]]] = {
         teacher: {signal: {} for signal in LOW_FITS} for teacher in sorted(teachers)
     }

@@ -30,18 +30,18 @@ def recovered(path: Path, check: Check = no_check) -> Iterator[Record]:
     damaged: list[Damaged] = []
     yield from read_jsonl(path, check=check, on_damage=damaged.append)
     if damaged:
-        keep(path, damaged)
+        record_damaged(path, damaged)
         mend(path, check)
 
 
-def keep(path: Path, damaged: Iterable[Damaged]) -> None:
+def record_damaged(path: Path, damaged: Iterable[Damaged]) -> None:
     """Add damaged lines of `path` to its side file; those that a killed process has added are not added again."""
-    place = side_file(path)
-    known = {_identity(record) for record in read_jsonl(place, on_damage=lambda _: None)}
-    with Journal(place) as journal:
+    target = side_file(path)
+    recorded = {_identity(record) for record in read_jsonl(target, on_damage=lambda _: None)}
+    with Journal(target) as journal:
         for piece in damaged:
             record = {"line": piece.line, "start": piece.start, "reason": piece.reason, **_shown(piece.data)}
-            if _identity(record) not in known:
+            if _identity(record) not in recorded:
                 journal.append({**record, "found": datetime.now(UTC).isoformat(timespec="seconds")})
 
 
@@ -50,13 +50,13 @@ def mend(path: Path, check: Check = no_check) -> None:
     write_jsonl(path, read_jsonl(path, check=check, on_damage=lambda _: None))
 
 
-def counted(folder: Path) -> dict[Path, int]:
-    """How many damaged lines lie in the side files below a folder, by file; blank lines cost nothing."""
-    found = {
+def count_damaged(folder: Path) -> dict[Path, int]:
+    """The number of damaged lines in the side files below a folder, by file; blank lines do not count."""
+    counts = {
         path: sum(record["reason"] != BLANK for record in read_jsonl(path, on_damage=lambda _: None))
         for path in sorted(folder.rglob(f"*{SUFFIX}"))
     }
-    return {path: count for path, count in found.items() if count}
+    return {path: count for path, count in counts.items() if count}
 
 
 def _shown(data: bytes) -> dict[str, str]:

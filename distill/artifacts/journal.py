@@ -90,10 +90,10 @@ class Journal:
     def _require_whole(self) -> None:
         end, open_file = self._end, os.fstat(self._file.fileno())
         try:
-            named = self.path.stat()
+            path_status = self.path.stat()
         except FileNotFoundError:
-            named = None
-        if named is None or not os.path.samestat(named, open_file) or open_file.st_size < end:
+            path_status = None
+        if path_status is None or not os.path.samestat(path_status, open_file) or open_file.st_size < end:
             raise StorageError(
                 f"{self.path}: the file was deleted, replaced or shortened while this run was writing to it; find "
                 "out what did that, then run the same command again, which does again what was lost"
@@ -120,14 +120,14 @@ def read_jsonl_at(
     path: Path, *, check: Check = no_check, on_damage: Callable[[Damaged], None] | None = None
 ) -> Iterator[tuple[int, Record]]:
     """The same with the byte at which each record starts."""
-    for found in scan(path, check):
-        if isinstance(found, tuple):
-            yield found
+    for record in scan(path, check):
+        if isinstance(record, tuple):
+            yield record
         elif on_damage is not None:
-            on_damage(found)
-        elif found.reason != BLANK:
+            on_damage(record)
+        elif record.reason != BLANK:
             raise DataError(
-                f"{path}:{found.line}: this line is damaged: {found.reason}; `distill repair {_run_of(path)}` says "
+                f"{path}:{record.line}: this line is damaged: {record.reason}; `distill repair {_run_of(path)}` says "
                 "what damaged files cost and how to get the lost records again"
             )
 

@@ -59,7 +59,7 @@ def no_check(_: Mapping[str, Any]) -> str:
 def scan(path: Path, check: Check = no_check) -> Iterator[tuple[int, Record] | Damaged]:
     """Every record of a file with its first byte, and every damaged piece, in their order.
 
-    An unfinished last line is neither: somebody may be writing it. A missing file holds nothing.
+    An unfinished last line is neither: another process may be writing it. A missing file holds nothing.
     """
     try:
         file = path.open("rb")
@@ -79,8 +79,8 @@ def record_at(file: IO[bytes], start: int) -> Record | None:
     """The record that begins at this byte of an open file; None when none does any more."""
     file.seek(start)
     line = file.readline()
-    found = next(LineReader(plain=True).read(line, start), None) if line.endswith(b"\n") else None
-    return found[1] if isinstance(found, tuple) and found[0] == start else None
+    record = next(LineReader(plain=True).read(line, start), None) if line.endswith(b"\n") else None
+    return record[1] if isinstance(record, tuple) and record[0] == start else None
 
 
 def cut_torn_tail(file: IO[bytes]) -> int:
@@ -151,7 +151,7 @@ class LineReader:
             yield start, record
             return
         begin = 0
-        for end in [*(found.end() for found in _SEAL.finditer(line)), len(line)]:
+        for end in [*(seal_match.end() for seal_match in _SEAL.finditer(line)), len(line)]:
             yield from self._piece(line[begin:end], start + begin, whole=begin == 0)
             begin = end
 

@@ -138,8 +138,8 @@ def require(run: Path, stage: str, *, next_step: str) -> Manifest:
 
 def versions(*packages: str) -> dict[str, str]:
     """Installed versions of the named distributions, our own first; absent ones are left out."""
-    found = {package: _version(package) for package in ("cot-distill", *packages)}
-    return {package: version for package, version in found.items() if version is not None}
+    installed = {package: _version(package) for package in ("cot-distill", *packages)}
+    return {package: version for package, version in installed.items() if version is not None}
 
 
 @cache

@@ -1,6 +1,6 @@
-"""Finished stages that several run directories share: each is made once, and the others hold a link to it.
+"""Finished stages that several run directories share: each stage is made once, and the others link to it.
 
-A stage is known by a key of everything that it was made from. Links are relative, so the whole folder can be moved.
+The key of a stage is a digest of all its inputs. Links are relative, so the whole folder can be moved.
 """
 
 import os
@@ -19,19 +19,19 @@ class Shared:
 
     def find(self, key: str) -> Path | None:
         """The finished stage of that key."""
-        place = self.folder / key
-        return place if Manifest.read(place) is not None else None
+        stage = self.folder / key
+        return stage if Manifest.read(stage) is not None else None
 
-    def link(self, key: str, place: Path) -> bool:
-        """Put a link at `place` to the finished stage of that key; False where there is none, or a folder already."""
-        found = self.find(key)
-        if found is None or place.exists():
+    def link(self, key: str, path: Path) -> bool:
+        """Put a link at `path` to the finished stage of that key; False where there is none, or a folder already."""
+        stage = self.find(key)
+        if stage is None or path.exists():
             return False
-        link(found, place)
+        make_link(stage, path)
         return True
 
     def copy(self, key: str, stage: Path) -> None:
-        """Take in a finished stage from elsewhere, its files as hard links: neither place depends on the other."""
+        """Add a finished stage from elsewhere, with hard links: neither folder depends on the other."""
         target = self.folder / key
         if self.find(key) is not None:
             return
@@ -42,25 +42,25 @@ class Shared:
             shutil.rmtree(target, ignore_errors=True)
             half.rename(target)
 
-    def keep(self, key: str, place: Path) -> None:
-        """Move the finished stage at `place` here and leave a link; another of the same key takes its place."""
+    def keep(self, key: str, stage: Path) -> None:
+        """Move the finished stage at `stage` here and leave a link; another of the same key takes its place."""
         target = self.folder / key
-        if place.is_symlink():
+        if stage.is_symlink():
             return
         with storage_errors(target):
             target.parent.mkdir(parents=True, exist_ok=True)
             if self.find(key) is not None:
-                shutil.rmtree(place)
+                shutil.rmtree(stage)
             else:
                 shutil.rmtree(target, ignore_errors=True)
-                place.rename(target)
-        link(target, place)
+                stage.rename(target)
+        make_link(target, stage)
 
 
-def link(target: Path, place: Path) -> None:
-    """Make `place` a relative link to `target`, in the place of a link that leads nowhere."""
-    with storage_errors(place):
-        place.parent.mkdir(parents=True, exist_ok=True)
-        if place.is_symlink():
-            place.unlink()
-        place.symlink_to(os.path.relpath(target, place.parent), target_is_directory=True)
+def make_link(target: Path, path: Path) -> None:
+    """Make `path` a relative link to `target`, replacing a broken link."""
+    with storage_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_symlink():
+            path.unlink()
+        path.symlink_to(os.path.relpath(target, path.parent), target_is_directory=True)

@@ -54,31 +54,31 @@ class CheckContext:
         from distill.planning.stage_plans import local_gpu
 
         if self._gpu_name:
-            return hardware.named(self._gpu_name)
+            return hardware.find_gpu(self._gpu_name)
         return None if packages.missing("torch") else local_gpu()
 
     @cached_property
     def uses(self) -> Mapping[str, Sequence[str]]:
         """By source of the recipe, the keys that will still read it."""
         recipe = self.recipe
-        found: dict[str, list[str]] = {}
+        keys_by_source: dict[str, list[str]] = {}
         if not self.is_done("generate") and (recipe.teachers or any(is_traces(stage) for stage in recipe.stages)):
-            found.setdefault(SOURCE, []).append(TEACHERS)
+            keys_by_source.setdefault(SOURCE, []).append(TEACHERS)
         for stage in recipe.stages:
             if self.is_done(f"train/{stage.name}"):
                 continue
             where = f"stages.{stage.name}"
             if not is_traces(stage):
-                found.setdefault(stage.data, []).append(f"{where}.data")
+                keys_by_source.setdefault(stage.data, []).append(f"{where}.data")
             for name in stage.replay:
-                found.setdefault(name, []).append(f"{where}.replay")
+                keys_by_source.setdefault(name, []).append(f"{where}.replay")
             if stage.validation is not None and stage.validation.data is not None:
-                found.setdefault(stage.validation.data, []).append(f"{where}.validation.data")
-        found.setdefault(recipe.eval.data, []).append("eval.data")
+                keys_by_source.setdefault(stage.validation.data, []).append(f"{where}.validation.data")
+        keys_by_source.setdefault(recipe.eval.data, []).append("eval.data")
         if "contamination" in recipe.filter.signals and not self.is_done("filter"):
             for name in recipe.filter.contamination.sources or ():
-                found.setdefault(name, []).append(TEST_SETS)
-        return found
+                keys_by_source.setdefault(name, []).append(TEST_SETS)
+        return keys_by_source
 
     def is_done(self, stage: str) -> bool:
         """Whether a stage is finished in the run directory, so that what it needed is needed no longer."""
@@ -91,7 +91,7 @@ class CheckContext:
     def survey(self, name: str) -> Survey:
         """What a source holds that is here. Raises DataError as reading it in a stage would."""
         if name not in self._surveys:
-            waiting = [other for other in self.uses if other not in self._surveys and self.is_here(other)]
+            waiting = [source for source in self.uses if source not in self._surveys and self.is_here(source)]
             # Half of the time is for data; the rest loads libraries and outlines models.
             seconds = max(_LEAST_SECONDS, self.seconds_left / 2 / max(1, len(waiting)))
             visit = self._route if name == SOURCE else lambda sample: None
@@ -99,15 +99,15 @@ class CheckContext:
                 self._surveys[name] = survey(self.recipe, name, seconds=seconds, visit=visit)
             except DistillError as error:
                 self._surveys[name] = error
-        found = self._surveys[name]
-        if isinstance(found, DistillError):
-            raise found
-        return found
+        result = self._surveys[name]
+        if isinstance(result, DistillError):
+            raise result
+        return result
 
     def surveyed(self, name: str) -> Survey | None:
         """The survey of a source that was made already."""
-        found = self._surveys.get(name)
-        return found if isinstance(found, Survey) else None
+        result = self._surveys.get(name)
+        return result if isinstance(result, Survey) else None
 
     def readable(self, name: str) -> Survey | None:
         """The survey of a source, None where it is not here or cannot be read: other results say so."""

@@ -59,8 +59,8 @@ def _unmeasured(recipe: Recipe, columns: pa.Schema) -> Iterator[CheckResult]:
     for rule in rules.check(_only(settings, rules=tuple(own)), columns):
         yield from _without_values(recipe, f"filter.rules.{rule.name}", rule.columns, "never drops a trace")
     ordered = settings.select.order if settings.select.order != type(settings.select)().order else ()
-    named = [entry.removeprefix("-").lower() for entry in (*ordered, *settings.select.curriculum)]
-    yield from _without_values(recipe, "filter.select", tuple(named), "orders nothing")
+    ordered_columns = [entry.removeprefix("-").lower() for entry in (*ordered, *settings.select.curriculum)]
+    yield from _without_values(recipe, "filter.select", tuple(ordered_columns), "orders nothing")
 
 
 def _without_values(recipe: Recipe, key: str, columns: tuple[str, ...], effect: str) -> Iterator[CheckResult]:
@@ -78,13 +78,13 @@ def _without_values(recipe: Recipe, key: str, columns: tuple[str, ...], effect: 
 def check_extractors(context: CheckContext) -> Iterator[CheckResult]:
     """What signals compare with is there: word lists, names of test sets."""
     try:
-        found = registry.build(context.recipe)
+        families = registry.build(context.recipe)
     except DistillError as error:
         keys = ("filter.signals", "filter.sensitive.words", "filter.contamination.sources")
         key = next((name for name in keys if name in str(error)), keys[-1])
         yield problem(key, str(error), f"correct {key}")
         return
-    yield fine("filter.signals", f"{len(found)} families can be measured")
+    yield fine("filter.signals", f"{len(families)} families can be measured")
 
 
 def check_exports(context: CheckContext) -> Iterator[CheckResult]:
@@ -143,17 +143,17 @@ def check_likelihood_student(context: CheckContext) -> Iterator[CheckResult]:
 
 def check_mix(context: CheckContext) -> Iterator[CheckResult]:
     """Shares of the selection are of teachers and domains that there are."""
-    found = context.readable(SOURCE)
-    known = {"teacher": {teacher.name for teacher in context.recipe.teachers}}
-    if found is not None and found.whole:
-        known["domain"] = set(found.domains)
+    survey = context.readable(SOURCE)
+    groups = {"teacher": {teacher.name for teacher in context.recipe.teachers}}
+    if survey is not None and survey.whole:
+        groups["domain"] = set(survey.domains)
     for mix in context.recipe.filter.select.mix:
-        there = known.get(mix.by.strip().lower())
-        lacking = sorted(name for name, share in mix.shares.items() if share and there and name not in there)
-        if there and lacking:
+        present = groups.get(mix.by.strip().lower())
+        lacking = sorted(name for name, share in mix.shares.items() if share and present and name not in present)
+        if present and lacking:
             yield problem(
                 "filter.select.mix",
                 f"by = {mix.by!r} gives a share to {', '.join(lacking)}, of which there will be no trace (there: "
-                f"{', '.join(sorted(there))})",
+                f"{', '.join(sorted(present))})",
                 "correct the names in filter.select.mix",
             )

@@ -30,12 +30,12 @@ class HubNames:
         """Names of models whose configuration is in the local cache, or can be had."""
 
     def look(self, key: str, name: str, kind: Kind, revision: str | None = None) -> CheckResult:
-        """What is known of a name that is no file or folder here; `key` is the recipe's."""
-        asked = (name, kind, revision)
-        if asked not in self._known:
-            self._known[asked] = self._misspelt(key, name, kind) or self._looked_up(key, name, kind, revision)
-        found = self._known[asked]
-        return CheckResult(state=found.state, key=key, message=found.message, mend=found.mend)
+        """The check of a name that is not a local file or folder; `key` is its recipe key."""
+        query = (name, kind, revision)
+        if query not in self._known:
+            self._known[query] = self._misspelt(key, name, kind) or self._looked_up(key, name, kind, revision)
+        result = self._known[query]
+        return CheckResult(state=result.state, key=key, message=result.message, mend=result.mend)
 
     def subset(self, key: str, name: str, subset: str) -> CheckResult:
         """Whether a data set that is on the hub has a configuration; only what its card says is known."""
@@ -54,8 +54,8 @@ class HubNames:
         from huggingface_hub.utils._validators import validate_repo_id
 
         local = self._recipe.local(name)
-        what = "folder of a checkpoint" if kind == "model" else "file or folder"
-        mend = f"correct {key}: a {what} beside the recipe, or OWNER/NAME of the hub"
+        expected = "folder of a checkpoint" if kind == "model" else "file or folder"
+        mend = f"correct {key}: a {expected} beside the recipe, or OWNER/NAME of the hub"
         try:
             beside = [item.name for item in local.parent.iterdir() if item.is_dir() or kind == "dataset"]
         except OSError:
@@ -66,7 +66,7 @@ class HubNames:
         try:
             validate_repo_id(name)
         except HFValidationError as error:
-            return problem(key, f"{name!r} is neither a {what} nor a name of the hub: {error}", mend)
+            return problem(key, f"{name!r} is neither a {expected} nor a name of the hub: {error}", mend)
         return None
 
     def _looked_up(self, key: str, name: str, kind: Kind, revision: str | None) -> CheckResult:
@@ -76,25 +76,25 @@ class HubNames:
         mend = f"correct {key}, or download {name} first"
         if any(os.environ.get(variable) for variable in _OFFLINE):
             return problem(key, f"{name} is not in the local cache, and HF_HUB_OFFLINE forbids to download it", mend)
-        bare = "/" not in name
+        without_owner = "/" not in name
         if not self._no_network:
-            found = self._asked(key, name, kind, revision)
-            if found is not None:
-                return found
-        if bare:
+            result = self._asked(key, name, kind, revision)
+            if result is not None:
+                return result
+        if without_owner:
             where = self._recipe.local(name)
             return problem(key, f"{name!r}: there is no {where}, and a name of the hub is OWNER/NAME", mend)
         return not_checked(key, f"{name} of the hub: {self._no_network}", "check the name where there is network")
 
     def _asked(self, key: str, name: str, kind: Kind, revision: str | None) -> CheckResult | None:
-        """What the hub says; None where it cannot be reached."""
+        """The result of the hub; None if it cannot be reached."""
         from huggingface_hub import HfApi
         from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
 
         api: Any = HfApi()
         ask = api.model_info if kind == "model" else api.dataset_info
         try:
-            found = ask(name, revision=revision, timeout=_TIMEOUT_S)
+            info = ask(name, revision=revision, timeout=_TIMEOUT_S)
         except GatedRepoError:
             return problem(key, f"{name} is gated", f"accept its terms on the hub and set HF_TOKEN, or change {key}")
         except RevisionNotFoundError:
@@ -105,13 +105,13 @@ class HubNames:
                 f"{name!r} is not on the hub, or private",
                 f"correct {key} (OWNER/NAME), or set HF_TOKEN for a private one",
             )
-        # Whatever else the client raises (its HTTP library's errors among them), the hub was not reached.
+        # Any other error of the client (also of its HTTP library) means that the hub was not reached.
         except Exception as error:
             self._no_network = f"no network ({type(error).__name__})"
             return None
-        if getattr(found, "gated", False) and not (os.environ.get("HF_TOKEN") or _logged_in()):
+        if getattr(info, "gated", False) and not (os.environ.get("HF_TOKEN") or _logged_in()):
             return problem(key, f"{name} is gated", f"accept its terms on the hub and set HF_TOKEN, or change {key}")
-        card = getattr(found, "card_data", None)
+        card = getattr(info, "card_data", None)
         listed = (card.get("configs") if card is not None else None) or []
         self._configurations[name] = [str(each.get("config_name")) for each in listed if isinstance(each, dict)]
         self.cached.add(name)

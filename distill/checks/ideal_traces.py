@@ -20,8 +20,8 @@ _QUESTIONS = 8
 
 def check_rules_keep_something(context: CheckContext) -> Iterator[CheckResult]:
     """Every rule keeps at least one of the traces that answer right."""
-    found = context.readable(SOURCE)
-    asked = [sample for sample in found.kept if sample.answers][:_QUESTIONS] if found is not None else []
+    survey = context.readable(SOURCE)
+    asked = [sample for sample in survey.kept if sample.answers][:_QUESTIONS] if survey is not None else []
     if not asked:
         return
     rows = [row for sample in asked for row in _measured(context, sample)]

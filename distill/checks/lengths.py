@@ -24,13 +24,13 @@ _PROBED = 64
 def check_traces_fit(context: CheckContext) -> Iterator[CheckResult]:
     """Questions with images leave room for a rationale within max_length of the stages that learn traces."""
     stages = [stage for stage in context.recipe.stages if is_traces(stage) and stage.too_long != "shrink_image"]
-    found = context.readable(SOURCE)
-    if not stages or found is None or not can_be_outlined(context):
+    survey = context.readable(SOURCE)
+    if not stages or survey is None or not can_be_outlined(context):
         return
     try:
         if context.planner.processor is None:
             return
-        lengths = _prompt_lengths(context, found.kept[:_PROBED])
+        lengths = _prompt_lengths(context, survey.kept[:_PROBED])
     except DistillError:
         return  # said of the student
     for stage in stages:
@@ -61,9 +61,9 @@ def _room(recipe: Recipe, stage: Stage, lengths: list[int]) -> Iterator[CheckRes
         yield problem(key, message, mend) if not fitting else warning(key, message, mend)
         return
     longest = max((teacher.sampling.max_tokens for teacher in recipe.teachers), default=0)
-    wanted = max(lengths, default=0) + longest
+    needed = max(lengths, default=0) + longest
     cut = stage.target == "rationale" and stage.too_long == "drop"
-    if lengths and cut and wanted > _LONG * stage.max_length:
+    if lengths and cut and needed > _LONG * stage.max_length:
         yield warning(
             key,
             f"{stage.max_length} tokens, and teachers may write {longest:,} beside a question of up to "
@@ -77,9 +77,9 @@ def _contexts(context: CheckContext) -> Iterator[CheckResult]:
     longest = getattr(context.planner.outline.config.get_text_config(), "max_position_embeddings", None)
     if not isinstance(longest, int):
         return
-    wanted = {f"stages.{stage.name}.max_length": stage.max_length for stage in context.recipe.stages}
-    wanted["eval.max_new_tokens"] = context.recipe.eval.max_new_tokens
-    for key, tokens in wanted.items():
+    max_lengths = {f"stages.{stage.name}.max_length": stage.max_length for stage in context.recipe.stages}
+    max_lengths["eval.max_new_tokens"] = context.recipe.eval.max_new_tokens
+    for key, tokens in max_lengths.items():
         if tokens > longest:
             message = f"{tokens:,} tokens, and the student knows positions up to {longest:,}"
             yield warning(key, message, f"lower {key}")
@@ -101,12 +101,12 @@ def check_shared_tokens(context: CheckContext) -> Iterator[CheckResult]:
         if not folder.is_dir():
             yield not_checked(key, f"{teacher.model} is not here, so its tokens are not known")
             continue
-        theirs = AutoTokenizer.from_pretrained(folder).get_vocab()
-        shared = sum(mine.get(token) == number for token, number in theirs.items())
-        if shared < _SAME_TOKENS * len(theirs):
+        teacher_vocabulary = AutoTokenizer.from_pretrained(folder).get_vocab()
+        shared = sum(mine.get(token) == number for token, number in teacher_vocabulary.items())
+        if shared < _SAME_TOKENS * len(teacher_vocabulary):
             yield problem(
                 key,
-                f"teacher '{teacher.name}' has other tokens than the student: {shared:,} of {len(theirs):,} are "
-                "the same",
+                f"teacher '{teacher.name}' has other tokens than the student: {shared:,} of "
+                f"{len(teacher_vocabulary):,} are the same",
                 "take a teacher and a student of one family, or train without [stages.distill]",
             )

@@ -30,20 +30,20 @@ _NO_TRACES = JournalSummary(samples=frozenset(), records=0, bytes=0, tokens_per_
 
 
 def check_run_directory(context: CheckContext) -> Iterator[CheckResult]:
-    """The run directory can be written, and nobody works there."""
+    """The run directory can be written, and no other process uses it."""
     run, key = context.run, "--run"
     if "://" in str(run) or str(run).startswith(("s3:/", "gs:/", "hf:/", "az:/")):
         yield problem(
             key, f"{run} is the address of an object store, and a run needs a folder", "give a local folder"
         )
         return
-    there = run
-    while not there.exists() and there != there.parent:
-        there = there.parent
-    if not there.is_dir():
-        yield problem(key, f"{there} is a file, so {run} cannot be a folder", "choose another --run")
-    elif not os.access(there, os.W_OK | os.X_OK):
-        yield problem(key, f"{there} cannot be written", "fix its permissions, or choose another --run")
+    existing = run
+    while not existing.exists() and existing != existing.parent:
+        existing = existing.parent
+    if not existing.is_dir():
+        yield problem(key, f"{existing} is a file, so {run} cannot be a folder", "choose another --run")
+    elif not os.access(existing, os.W_OK | os.X_OK):
+        yield problem(key, f"{existing} cannot be written", "fix its permissions, or choose another --run")
     elif _is_locked(run):
         yield problem(key, f"another process is working in {run}", "wait for it, or choose another --run")
     else:
@@ -96,33 +96,35 @@ def check_limits(context: CheckContext) -> Iterator[CheckResult]:
 
 def check_disk(context: CheckContext) -> Iterator[CheckResult]:
     """Room for traces, dataset, image caches and checkpoints."""
-    there = context.run
-    while not there.exists() and there != there.parent:
-        there = there.parent
-    free = shutil.disk_usage(there).free
-    sure, most = _dataset_bytes(context), _trace_bytes(context)
+    existing = context.run
+    while not existing.exists() and existing != existing.parent:
+        existing = existing.parent
+    free = shutil.disk_usage(existing).free
+    dataset_bytes, max_trace_bytes = _dataset_bytes(context), _trace_bytes(context)
     models = _model_bytes(context)
-    needed = sure + models
-    said = (
-        f"about {_gb(models)} for students and checkpoints, {_gb(sure)} for images of the dataset, at most "
-        f"{_gb(most)} for traces; {_gb(free)} free at {there}"
+    needed = dataset_bytes + models
+    summary = (
+        f"about {_gb(models)} for students and checkpoints, {_gb(dataset_bytes)} for images of the dataset, at most "
+        f"{_gb(max_trace_bytes)} for traces; {_gb(free)} free at {existing}"
     )
     if needed > free:
-        yield problem("disk", said, "free space, choose another --run, or save less (stages.save_every_steps, LoRA)")
-    elif needed + most > free:
-        yield warning("disk", said, "free space, or lower samples and max_tokens of the teachers")
+        yield problem(
+            "disk", summary, "free space, choose another --run, or save less (stages.save_every_steps, LoRA)"
+        )
+    elif needed + max_trace_bytes > free:
+        yield warning("disk", summary, "free space, or lower samples and max_tokens of the teachers")
     else:
-        yield fine("disk", said)
+        yield fine("disk", summary)
 
 
 def _dataset_bytes(context: CheckContext) -> float:
-    found = context.readable(SOURCE)
-    if found is None:
+    survey = context.readable(SOURCE)
+    if survey is None:
         return 0.0
     kept = context.recipe.filter.select.per_question or 1
     limit = context.recipe.filter.select.limit
-    rows = found.samples * kept
-    return (min(rows, limit) if limit else rows) * found.image_bytes * found.pictured / max(1, found.samples)
+    rows = survey.samples * kept
+    return (min(rows, limit) if limit else rows) * survey.image_bytes * survey.pictured / max(1, survey.samples)
 
 
 def _trace_bytes(context: CheckContext) -> float:
@@ -162,8 +164,8 @@ def check_cost(context: CheckContext) -> Iterator[CheckResult]:
     for teacher in recipe.teachers:
         ahead = forecast(recipe, teacher, _unseen(context.routed[teacher.name]))
         cost = f", cost at most {ahead.cost.high:,.2f}" if ahead.cost is not None else ""
-        said = f"at most {ahead.traces.high:,.0f} traces and {ahead.output.high:,.0f} output tokens{cost}"
-        yield fine(f"teachers.{teacher.name}", f"{said}; `distill generate --check --probe 32` measures it")
+        summary = f"at most {ahead.traces.high:,.0f} traces and {ahead.output.high:,.0f} output tokens{cost}"
+        yield fine(f"teachers.{teacher.name}", f"{summary}; `distill generate --check --probe 32` measures it")
 
 
 def check_licences(context: CheckContext) -> Iterator[CheckResult]:

@@ -20,22 +20,22 @@ def check_leakage(context: CheckContext) -> Iterator[CheckResult]:
     if not training or not evaluation:
         return
     folder = context.run / leakage.FOLDER if (context.run / leakage.FOLDER).is_dir() else None
-    found = leakage.measure(
+    leaks = leakage.measure_leakage(
         recipe, folder, training=training, evaluation=evaluation, limit_s=max(1.0, context.seconds_left * _SHARE)
     )
-    for overlap in found.overlaps:
+    for overlap in leaks.overlaps:
         key = f"data.{overlap.training}"
         if not overlap.leaking:
             yield fine(key, str(overlap))
             continue
-        said = "; ".join([str(overlap), *(f"such as {leak}" for leak in overlap.examples[:_SHOWN])])
-        yield _refused(recipe, key, said)
-    for name, why in found.not_compared.items():
+        message = "; ".join([str(overlap), *(f"such as {leak}" for leak in overlap.examples[:_SHOWN])])
+        yield _refused(recipe, key, message)
+    for name, why in leaks.not_compared.items():
         yield not_checked(f"data.{name}", f"not compared with all of the evaluation data: {why}")
 
 
-def _refused(recipe: Recipe, key: str, said: str) -> CheckResult:
+def _refused(recipe: Recipe, key: str, message: str) -> CheckResult:
     mend = "split by picture (`distill split SOURCE --test 0.1 --out DIR`), or remove these rows"
     if recipe.eval.allow_overlap:
-        return warning(key, f"{said}; eval.allow_overlap lets it pass", mend)
-    return problem(key, said, f"{mend}; eval.allow_overlap = true goes on with them")
+        return warning(key, f"{message}; eval.allow_overlap lets it pass", mend)
+    return problem(key, message, f"{mend}; eval.allow_overlap = true goes on with them")

@@ -82,7 +82,7 @@ def check_recipe(
     """Look at everything that a run of the recipe will need. Raises RecipeError for an unknown `gpu` alone."""
     started = time.monotonic()
     if gpu:
-        hardware.named(gpu)
+        hardware.find_gpu(gpu)
     context = CheckContext(recipe, run, gpu_name=gpu, seconds=seconds)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # of libraries, about each other's names
@@ -91,34 +91,36 @@ def check_recipe(
 
 
 def _all_results(context: CheckContext, checks: Sequence[tuple[str, RecipeCheck]]) -> list[CheckResult]:
-    found: list[CheckResult] = []
+    results: list[CheckResult] = []
     if checks is WHOLE:
         # A source by itself, so that one that cannot be read hides no other.
-        found += [
+        results += [
             result
             for name in context.uses
             for result in _results(f"data.{name}", sources.source_check(name), context)
         ]
     for key, check in checks:
         if context.seconds_left <= 0 and check in _SLOW:
-            found.append(not_checked(key, "no time was left", "run `distill check` again while the machine is idle"))
+            results.append(
+                not_checked(key, "no time was left", "run `distill check` again while the machine is idle")
+            )
         else:
-            found += _results(key, check, context)
-    return found
+            results += _results(key, check, context)
+    return results
 
 
 def _results(key: str, check: RecipeCheck, context: CheckContext) -> list[CheckResult]:
-    found: list[CheckResult] = []
+    results: list[CheckResult] = []
     try:
         with context.hub.unreached():  # or the hub's client tries every file again and again
-            found.extend(check(context))
+            results.extend(check(context))
     except DistillError as error:
-        found.append(problem(key, str(error), f"correct {key}"))
+        results.append(problem(key, str(error), f"correct {key}"))
     except ImportError as error:
         plain = packages.explained(error, key)
-        found.append(problem(key, str(plain or error), packages.install_line(error.name or "")))
-    # Whatever a strange file does to a check, the other checks are still worth having; a stage would fail there too.
+        results.append(problem(key, str(plain or error), packages.install_line(error.name or "")))
+    # A damaged file may break one check; the other checks still run. A stage would fail at this file too.
     except Exception as error:
-        what = f"looking at it failed with {type(error).__name__}: {error}"
-        found.append(problem(key, what, f"look at {key}; the run would most likely fail in the same way"))
-    return found
+        message = f"looking at it failed with {type(error).__name__}: {error}"
+        results.append(problem(key, message, f"look at {key}; the run would most likely fail in the same way"))
+    return results

@@ -61,8 +61,8 @@ class CheckReport:
 
     @property
     def counts(self) -> dict[str, int]:
-        found = Counter(result.state for result in self.results)
-        return {state: found[state] for state in _ORDER}
+        counter = Counter(result.state for result in self.results)
+        return {state: counter[state] for state in _ORDER}
 
     def as_fields(self) -> dict[str, Any]:
         """The report as plain values, for JSON."""
@@ -82,8 +82,8 @@ class CheckReport:
 
     @property
     def summary(self) -> str:
-        named: dict[str, str] = {PROBLEM: "problems", WARNING: "warnings"}
-        counts = ", ".join(f"{count} {named.get(state, state)}" for state, count in self.counts.items())
+        plurals: dict[str, str] = {PROBLEM: "problems", WARNING: "warnings"}
+        counts = ", ".join(f"{count} {plurals.get(state, state)}" for state, count in self.counts.items())
         return f"{self.recipe}: {counts} ({self.seconds:.1f} s)"
 
 
@@ -95,8 +95,10 @@ def ordered(results: Sequence[CheckResult]) -> list[CheckResult]:
 
 def _lines(result: CheckResult) -> list[str]:
     indent = " " * 13
-    said = f"{result.state:<11}  {result.key}: {result.message}".replace("\n", "; ")
-    lines = textwrap.wrap(said, _WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    first_line = f"{result.state:<11}  {result.key}: {result.message}".replace("\n", "; ")
+    lines = textwrap.wrap(
+        first_line, _WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
     if result.mend:
         mend = f"-> {result.mend}".replace("\n", "; ")
         lines += textwrap.wrap(

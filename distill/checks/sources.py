@@ -22,15 +22,15 @@ def _source(context: CheckContext, name: str) -> Iterator[CheckResult]:
     key, used = f"data.{name}", f"used by {', '.join(context.uses[name])}"
     recipe = context.recipe
     if name not in recipe.data:
-        known = ", ".join(recipe.data) or "none"
+        names = ", ".join(recipe.data) or "none"
         hint = sources.nearest(name, recipe.data)
-        yield problem(key, f"the recipe has no such source, and it is {used}{hint} (known: {known})", f"add [{key}]")
+        yield problem(key, f"the recipe has no such source, and it is {used}{hint} (known: {names})", f"add [{key}]")
         return
     source = recipe.data[name]
     if not context.is_here(name) and sources.is_hub_name(source):
-        found = context.hub.look(f"{key}.source", source.source, "dataset")
-        yield found
-        if found.state != "problem":
+        result = context.hub.look(f"{key}.source", source.source, "dataset")
+        yield result
+        if result.state != "problem":
             if source.subset is not None:
                 yield context.hub.subset(f"{key}.subset", source.source, source.subset)
             sources.check_hub(source, recipe.local(source.source), f"[{key}] source = {source.source!r}")
@@ -64,9 +64,11 @@ def check_coverage(context: CheckContext) -> Iterator[CheckResult]:
     """Every teacher has questions that it is for."""
     if context.readable(SOURCE) is None:
         return
-    for found in coverage_problems(context.recipe, context.coverage):
-        name = str(found).removeprefix("teachers.").partition(":")[0].partition(" ")[0]
-        yield problem(f"teachers.{name}", str(found), f"correct teachers.{name}, or the column of its values")
+    for coverage_problem in coverage_problems(context.recipe, context.coverage):
+        name = str(coverage_problem).removeprefix("teachers.").partition(":")[0].partition(" ")[0]
+        yield problem(
+            f"teachers.{name}", str(coverage_problem), f"correct teachers.{name}, or the column of its values"
+        )
     unasked = context.unasked
     if unasked:
         domains = ", ".join(f"{domain!r}: {count:,}" for domain, count in unasked.most_common(5))
@@ -82,34 +84,34 @@ def check_coverage(context: CheckContext) -> Iterator[CheckResult]:
 def check_golds(context: CheckContext) -> Iterator[CheckResult]:
     """Gold answers where a stage learns from them or judges by them."""
     for name, users in context.uses.items():
-        found = context.readable(name)
+        survey = context.readable(name)
         needing = [user for user in users if user not in (TEACHERS, TEST_SETS)]
-        if found is None or not needing or found.golds == found.samples:
+        if survey is None or not needing or survey.golds == survey.samples:
             continue
         mend = f"map [data.{name}.columns] answer to the column of the gold answers"
-        if not found.golds:
+        if not survey.golds:
             yield problem(
                 f"data.{name}.columns.answer", f"no row has an answer; needed by {', '.join(needing)}", mend
             )
         else:
             yield warning(
                 f"data.{name}.columns.answer",
-                f"{found.samples - found.golds:,} of {found.samples:,} rows have no answer, such as "
-                f"{found.without_gold!r}; {', '.join(needing)} leave them out",
+                f"{survey.samples - survey.golds:,} of {survey.samples:,} rows have no answer, such as "
+                f"{survey.without_gold!r}; {', '.join(needing)} leave them out",
                 mend,
             )
     yield from _golds_of_questions(context)
 
 
 def _golds_of_questions(context: CheckContext) -> Iterator[CheckResult]:
-    found = context.readable(SOURCE)
-    if found is None or found.golds:
+    survey = context.readable(SOURCE)
+    if survey is None or survey.golds:
         return
     until = [teacher.name for teacher in context.recipe.teachers if teacher.until and teacher.until.correct]
-    what = f"; teachers.{until[0]}.until.correct never stops early" if until else ""
+    consequence = f"; teachers.{until[0]}.until.correct never stops early" if until else ""
     yield warning(
         f"data.{SOURCE}.columns.answer",
-        f"no question has a gold answer, so no trace can be found wrong{what}",
+        f"no question has a gold answer, so no trace can be found wrong{consequence}",
         f"map [data.{SOURCE}.columns] answer, or rely on agreement (filter.signals) and a judge",
     )
 
@@ -117,14 +119,14 @@ def _golds_of_questions(context: CheckContext) -> Iterator[CheckResult]:
 def check_stage_rows(context: CheckContext) -> Iterator[CheckResult]:
     """Rows of the stages that learn from sources: something to learn from, and something left beside validation."""
     for stage in context.recipe.stages:
-        found = context.readable(stage.data if not is_traces(stage) else SOURCE)
-        if found is not None:
-            yield from _stage_rows(stage, found)
+        survey = context.readable(stage.data if not is_traces(stage) else SOURCE)
+        if survey is not None:
+            yield from _stage_rows(stage, survey)
 
 
-def _stage_rows(stage: Stage, found: Survey) -> Iterable[CheckResult]:
+def _stage_rows(stage: Stage, survey: Survey) -> Iterable[CheckResult]:
     where = f"stages.{stage.name}"
-    if stage.train == ("projector",) and not found.pictured:
+    if stage.train == ("projector",) and not survey.pictured:
         yield problem(
             f"{where}.train",
             f"trains the projector alone, and no row of {stage.data!r} has an image to learn from",
@@ -133,8 +135,8 @@ def _stage_rows(stage: Stage, found: Survey) -> Iterable[CheckResult]:
     if is_traces(stage):
         return
     held = stage.validation.hold_out if stage.validation is not None else 0
-    rows = min(found.golds, stage.limit or found.golds)
-    if isinstance(held, int) and held >= rows > 0 and found.whole:
+    rows = min(survey.golds, stage.limit or survey.golds)
+    if isinstance(held, int) and held >= rows > 0 and survey.whole:
         yield problem(
             f"{where}.validation.hold_out",
             f"keeps out {held:,} rows, and {stage.data!r} has {rows:,}",

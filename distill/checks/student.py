@@ -74,31 +74,31 @@ def check_checkpoints(context: CheckContext) -> Iterator[CheckResult]:
         if not context.recipe.local(name).exists():
             yield context.hub.look(key, name, "model", settings.revision if part == "model" else None)
             continue
-        place = Path(context.recipe.local_or_hub(name))
+        path = Path(context.recipe.local_or_hub(name))
         try:
-            yield _whole(part, place, settings)
+            yield _whole(part, path, settings)
         except DistillError as error:
             yield problem(key, str(error), f"correct {key}, or copy the checkpoint again")
 
 
-def _whole(part: str, place: Path, settings: Student) -> CheckResult:
+def _whole(part: str, path: Path, settings: Student) -> CheckResult:
     from student.models import siq_vl
     from student.models.quiet import quiet
 
     with quiet():
         if part == "vision":
-            siq_vl.require_tower(str(place))
+            siq_vl.require_tower(str(path))
         elif part == "language":
-            siq_vl.require_decoder(str(place))
+            siq_vl.require_decoder(str(path))
         else:
-            siq_vl.require_whole(str(place), revision=settings.revision, trust_remote_code=settings.trust_remote_code)
-    if part == "vision" and not (place / "preprocessor_config.json").is_file():
+            siq_vl.require_whole(str(path), revision=settings.revision, trust_remote_code=settings.trust_remote_code)
+    if part == "vision" and not (path / "preprocessor_config.json").is_file():
         return warning(
             "student.vision",
-            f"{place} has no preprocessor_config.json, so images are normalised with a mean and deviation of 0.5",
+            f"{path} has no preprocessor_config.json, so images are normalised with a mean and deviation of 0.5",
             "copy preprocessor_config.json from the original model",
         )
-    return fine(f"student.{part}", f"{place} is whole, its tokenizer and processor included")
+    return fine(f"student.{part}", f"{path} is whole, its tokenizer and processor included")
 
 
 def check_student(context: CheckContext) -> Iterator[CheckResult]:
@@ -141,10 +141,10 @@ def check_stage_needs(context: CheckContext) -> Iterator[CheckResult]:
     from student.training import stage as stages
 
     for stage in recipe.stages:
-        found = list(stages.requirement_problems(recipe, stage))
-        for error in found:
+        problems = list(stages.requirement_problems(recipe, stage))
+        for error in problems:
             yield problem(f"stages.{stage.name}", str(error), f"change stages.{stage.name}, or install what it needs")
-        if not found:
+        if not problems:
             yield fine(f"stages.{stage.name}", "kernels, attention, adapters and trackers are there")
 
 
@@ -180,30 +180,34 @@ def check_plans(context: CheckContext) -> Iterator[CheckResult]:
 def _planned(key: str, planned: StagePlan, gpu: hardware.Gpu) -> Iterator[CheckResult]:
     tokens = f"{planned.schedule.steps:,} steps" if planned.schedule else "steps not known yet"
     needs = planned.bytes(checkpointing=planned.stage.gradient_checkpointing is True)
-    said = f"{tokens}, {needs / 2**30:.1f} GiB of GPU memory"
-    found = fit(planned, gpu)
-    if planned.stage.gradient_checkpointing is False and found.checkpointing:
+    summary = f"{tokens}, {needs / 2**30:.1f} GiB of GPU memory"
+    gpu_fit = fit(planned, gpu)
+    if planned.stage.gradient_checkpointing is False and gpu_fit.checkpointing:
         yield problem(
             f"{key}.gradient_checkpointing",
             f"false, and a micro-batch needs {needs / 2**30:.1f} GiB; {gpu.name} has {gpu.memory_gib:.1f}",
             f'set {key}.gradient_checkpointing = "auto", or lower micro_batch_tokens',
         )
-    elif not found.fits:
-        mend = f"lower {key}.micro_batch_tokens to {found.most_tokens:,}" if found.most_tokens else "use LoRA, or nf4"
+    elif not gpu_fit.fits:
+        mend = (
+            f"lower {key}.micro_batch_tokens to {gpu_fit.most_tokens:,}"
+            if gpu_fit.most_tokens
+            else "use LoRA, or nf4"
+        )
         message = f"does not fit {gpu.name} ({gpu.memory_gib:.1f} GiB), with gradient checkpointing either"
         yield problem(f"{key}.micro_batch_tokens", message, f"{mend}, or take a card with more memory")
     else:
-        hours = "" if found.hours is None else f", {found.hours[0]:.1f} h on {gpu.name}"
-        yield fine(key, f"{said}{hours}")
+        hours = "" if gpu_fit.hours is None else f", {gpu_fit.hours[0]:.1f} h on {gpu.name}"
+        yield fine(key, f"{summary}{hours}")
     if gpu.bf16 is None and planned.dtype == "bfloat16":
         yield warning("student.dtype", f"{gpu.name} has no bfloat16", 'set student.dtype = "float32"')
 
 
 def check_trackers(context: CheckContext) -> Iterator[CheckResult]:
     """A tracker that asks for a key would wait for one in the midst of a run."""
-    known = os.environ.get("WANDB_API_KEY") or os.environ.get("WANDB_MODE") in ("offline", "disabled")
+    has_credentials = os.environ.get("WANDB_API_KEY") or os.environ.get("WANDB_MODE") in ("offline", "disabled")
     for stage in context.recipe.stages:
-        if "wandb" in stage.report_to and not known and not (Path.home() / ".netrc").is_file():
+        if "wandb" in stage.report_to and not has_credentials and not (Path.home() / ".netrc").is_file():
             yield warning(
                 f"stages.{stage.name}.report_to",
                 "wandb needs WANDB_API_KEY, which is not set",

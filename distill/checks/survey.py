@@ -55,8 +55,8 @@ class Survey:
         return self.reasons.total() - self.reasons["duplicate_row"]
 
     def describe(self) -> str:
-        found = f"{self.samples:,} questions" if self.whole else f"the first {self.samples:,} questions"
-        parts = [found, f"{self.golds:,} with a gold answer", f"{self.pictured:,} with images"]
+        summary = f"{self.samples:,} questions" if self.whole else f"the first {self.samples:,} questions"
+        parts = [summary, f"{self.golds:,} with a gold answer", f"{self.pictured:,} with images"]
         if not self.decoded:
             parts.append("some of the images decoded, the others only looked for")
         return ", ".join(parts)
@@ -77,45 +77,45 @@ class Survey:
 def survey(
     recipe: Recipe, name: str, *, seconds: float, visit: Callable[[Sample], object] = lambda sample: None
 ) -> Survey:
-    """Read a source that is on this disk for at most about so many seconds; `visit` is told of every sample.
+    """Read a source that is on this disk for about `seconds` at most; call `visit` with every sample.
 
     Raises DataError as reading it in a stage would.
     """
-    found = Survey(name=name)
+    result = Survey(name=name)
     started = time.monotonic()
 
     def decode(number: int) -> bool:
         if time.monotonic() - started < seconds * _DECODING_SHARE or number % _DECODED_AFTERWARDS == 0:
             return True
-        found.decoded = False
+        result.decoded = False
         return False
 
     for item in reader.read(recipe, name, decode=decode):
         if isinstance(item, Sample):
-            found.count(item)
+            result.count(item)
             visit(item)
         else:
-            found.reasons[item.reason] += 1
-            if len(found.first_bad) < _SHOWN and item.reason != "duplicate_row":
-                found.first_bad.append(item)
+            result.reasons[item.reason] += 1
+            if len(result.first_bad) < _SHOWN and item.reason != "duplicate_row":
+                result.first_bad.append(item)
         if time.monotonic() - started > seconds:
-            found.whole = False
+            result.whole = False
             break
-    reader.require_enough(sources.settings(recipe, name), name, found.samples, found.reasons, found.first_bad)
-    found.image_bytes = _mean_bytes(recipe, found)
-    return found
+    reader.require_enough(sources.settings(recipe, name), name, result.samples, result.reasons, result.first_bad)
+    result.image_bytes = _mean_bytes(recipe, result)
+    return result
 
 
-def _mean_bytes(recipe: Recipe, found: Survey) -> float:
+def _mean_bytes(recipe: Recipe, survey: Survey) -> float:
     """Mean size of an image, by the first files, or by the table that holds them."""
-    refs = [ref for sample in found.kept for ref in sample.images][:_SIZED]
+    refs = [ref for sample in survey.kept for ref in sample.images][:_SIZED]
     if not refs:
         return 0.0
-    return sum(_bytes(recipe, found, ref) for ref in refs) / len(refs)
+    return sum(_bytes(recipe, survey, ref) for ref in refs) / len(refs)
 
 
-def _bytes(recipe: Recipe, found: Survey, ref: ImageRef) -> float:
+def _bytes(recipe: Recipe, survey: Survey, ref: ImageRef) -> float:
     if not ref.column:
         return Path(ref.path).stat().st_size
-    files = sources.locate(recipe, found.name).files
-    return sum(file.stat().st_size for file in files) / max(1, found.samples + found.reasons.total())
+    files = sources.locate(recipe, survey.name).files
+    return sum(file.stat().st_size for file in files) / max(1, survey.samples + survey.reasons.total())

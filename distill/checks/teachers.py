@@ -36,11 +36,11 @@ _ANSWER_S = 6.0
 
 def check_settings(context: CheckContext) -> Iterator[CheckResult]:
     """What the recipe says of its teachers goes together."""
-    found = list(checks.settings_problems(context.recipe))
-    for error in found:
+    problems = list(checks.settings_problems(context.recipe))
+    for error in problems:
         key = next((_key(teacher) for teacher in context.recipe.teachers if _names(str(error), teacher)), "teachers")
         yield problem(key, str(error), f"correct {key}")
-    if not found:
+    if not problems:
         # By place and not by content: digests of large checkpoints take minutes.
         require_different(
             context.recipe, {teacher.name: _model(context.recipe, teacher) for teacher in _all(context)}
@@ -79,8 +79,8 @@ def _model(recipe: Recipe, teacher: Teacher) -> Model:
 
 def _alike(key: str, names: list[str]) -> Iterator[CheckResult]:
     """Names that are one folder where case does not count."""
-    for place, name in enumerate(names):
-        twin = next((other for other in names[:place] if other.casefold() == name.casefold()), None)
+    for index, name in enumerate(names):
+        twin = next((earlier for earlier in names[:index] if earlier.casefold() == name.casefold()), None)
         if twin is not None:
             yield warning(
                 f"{key}.{name}",
@@ -103,12 +103,12 @@ def check_what_teachers_need(context: CheckContext) -> Iterator[CheckResult]:
     """Keys, checkpoints and programs: all that is lacking, not only the first."""
     for teacher in _all(context):
         key = _key(teacher)
-        found = list(checks.teacher_problems(context.recipe, teacher))
-        for error in found:
+        problems = list(checks.teacher_problems(context.recipe, teacher))
+        for error in problems:
             yield problem(key, str(error), f"correct [[teachers]] {teacher.name}, or install what it needs")
         local = Path(context.recipe.local_or_hub(teacher.model))
         if local.is_dir():
-            if not found:
+            if not problems:
                 yield from _checkpoint(teacher, local)
         elif teacher.capabilities.in_process or teacher.managed:
             yield context.hub.look(f"{key}.model", teacher.model, "model", teacher.revision)
@@ -130,18 +130,18 @@ def _checkpoint(teacher: Teacher, folder: Path) -> Iterator[CheckResult]:
 
 def check_servers(context: CheckContext) -> Iterator[CheckResult]:
     """Servers that the recipe names answer, take the key, serve the model and, where they get any, images."""
-    found = context.surveyed(SOURCE)
-    pictured = found is not None and found.pictured > 0
+    survey = context.surveyed(SOURCE)
+    pictured = survey is not None and survey.pictured > 0
     for teacher in _all(context):
         for url in teacher.urls:
-            said: list[CheckResult] = []
+            results: list[CheckResult] = []
             key = f"{_key(teacher)}.base_url"
-            yield server_state(key, url, partial(_ask, context, teacher, url, said, pictured=pictured))
-            yield from said
+            yield server_state(key, url, partial(_ask, context, teacher, url, results, pictured=pictured))
+            yield from results
 
 
 def server_state(key: str, url: str, ask: Callable[[], None]) -> CheckResult:
-    """What a server says of itself: `ask` raises a DistillError where it cannot be used as the recipe says."""
+    """The state of a server: `ask` raises a DistillError if the server cannot be used as the recipe says."""
     try:
         checks.require_url(url, key)
     except DistillError as error:
@@ -163,22 +163,22 @@ def server_state(key: str, url: str, ask: Callable[[], None]) -> CheckResult:
     return fine(key, f"{url} answers and serves the model")
 
 
-def _ask(context: CheckContext, teacher: Teacher, url: str, said: list[CheckResult], *, pictured: bool) -> None:
+def _ask(context: CheckContext, teacher: Teacher, url: str, results: list[CheckResult], *, pictured: bool) -> None:
     try:
         api_key(teacher)
     except DistillError:
-        return  # said of the teacher
-    asyncio.run(_asked(context.recipe, teacher, url, said, pictured))
+        return  # the check of the teacher reports it
+    asyncio.run(_asked(context.recipe, teacher, url, results, pictured))
 
 
-async def _asked(recipe: Recipe, teacher: Teacher, url: str, said: list[CheckResult], pictured: bool) -> None:
-    """Raises TeacherError, and TimeoutError for a server that says nothing; `said` is told of the rest."""
+async def _asked(recipe: Recipe, teacher: Teacher, url: str, results: list[CheckResult], pictured: bool) -> None:
+    """Raises TeacherError, and TimeoutError for a silent server; other findings are added to `results`."""
     client = ChatClient(teacher, _model(recipe, teacher), urls=(url,), max_pixels=1, max_failure_share=1.0)
     async with client, asyncio.timeout(_ANSWER_S):
         await client.check(patience_s=0.0)
         served = client.info.model
         if served not in (teacher.model, teacher.served_model, recipe.local_or_hub(teacher.model)):
-            said.append(
+            results.append(
                 warning(
                     f"{_key(teacher)}.model",
                     f"{teacher.model}, and {url} serves {served!r}",
@@ -186,9 +186,11 @@ async def _asked(recipe: Recipe, teacher: Teacher, url: str, said: list[CheckRes
                 )
             )
         if pictured and not teacher.capabilities.may_charge:
-            said += await _takes_images(client, teacher, url)
+            results += await _takes_images(client, teacher, url)
         elif pictured:
-            said.append(not_checked(f"{_key(teacher)}.model", "whether it takes images: that request would be paid"))
+            results.append(
+                not_checked(f"{_key(teacher)}.model", "whether it takes images: that request would be paid")
+            )
 
 
 async def _takes_images(client: ChatClient, teacher: Teacher, url: str) -> list[CheckResult]:
@@ -217,47 +219,47 @@ async def _takes_images(client: ChatClient, teacher: Teacher, url: str) -> list[
 
 def check_requests(context: CheckContext) -> Iterator[CheckResult]:
     """Rows fit into the requests that servers take."""
-    found = context.readable(SOURCE)
+    survey = context.readable(SOURCE)
     for teacher in _all(context):
         limit = checks.server_argument(teacher.server, "limit-mm-per-prompt")
         images = limit.get("image") if isinstance(limit, dict) else None
-        if found is not None and teacher.managed and isinstance(images, int) and found.most_images > images:
+        if survey is not None and teacher.managed and isinstance(images, int) and survey.most_images > images:
             yield problem(
                 f"{_key(teacher)}.server.arguments.limit-mm-per-prompt",
-                f"allows {images} images, and a question of [data.{SOURCE}] has {found.most_images}",
-                f"raise it to image = {found.most_images}",
+                f"allows {images} images, and a question of [data.{SOURCE}] has {survey.most_images}",
+                f"raise it to image = {survey.most_images}",
             )
 
 
 def check_gpus(context: CheckContext) -> Iterator[CheckResult]:
     """The GPUs that servers are given are there, as far as this machine says, and enough for their options."""
     managed = [teacher for teacher in _all(context) if teacher.managed]
-    wanted = {number.strip() for teacher in managed for group in teacher.server.gpus for number in group.split(",")}
-    there = _gpu_numbers() if managed else None
+    gpu_ids = {number.strip() for teacher in managed for group in teacher.server.gpus for number in group.split(",")}
+    gpu_count = _gpu_numbers() if managed else None
     for teacher in managed:
-        yield from _parallel(teacher, there)
-    if not wanted:
+        yield from _parallel(teacher, gpu_count)
+    if not gpu_ids:
         return
-    if there is None:
+    if gpu_count is None:
         yield not_checked("teachers.server.gpus", "this machine has no nvidia-smi, which lists GPUs")
         return
-    lacking = sorted(number for number in wanted if number.isdecimal() and int(number) >= there)
+    lacking = sorted(number for number in gpu_ids if number.isdecimal() and int(number) >= gpu_count)
     if lacking:
         yield problem(
             "teachers.server.gpus",
-            f"names GPU {', '.join(lacking)}, and this machine has {there} (numbers from 0)",
+            f"names GPU {', '.join(lacking)}, and this machine has {gpu_count} (numbers from 0)",
             "correct [teachers.server] gpus",
         )
 
 
-def _parallel(teacher: Teacher, there: int | None) -> Iterator[CheckResult]:
+def _parallel(teacher: Teacher, gpu_count: int | None) -> Iterator[CheckResult]:
     """A server is not asked to spread over more GPUs than each of its replicas has."""
     size = checks.server_argument(teacher.server, "tensor-parallel-size")
-    given = [len(group.split(",")) for group in teacher.server.gpus] or ([there] if there else [])
-    if isinstance(size, int) and given and min(given) < size:
+    group_sizes = [len(group.split(",")) for group in teacher.server.gpus] or ([gpu_count] if gpu_count else [])
+    if isinstance(size, int) and group_sizes and min(group_sizes) < size:
         yield problem(
             f"{_key(teacher)}.server.arguments.tensor-parallel-size",
-            f"{size}, and a replica has {min(given)} GPUs",
+            f"{size}, and a replica has {min(group_sizes)} GPUs",
             "lower it, or give each replica more GPUs in [teachers.server] gpus",
         )
 

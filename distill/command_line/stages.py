@@ -64,8 +64,8 @@ def filter_(
     from distill.commands.stages import compare_policies, filter_stage
 
     if what_if:
-        other, _ = open_recipe(what_if, run, overrides)
-        show(compare_policies(*open_recipe(recipe, run, None), other))
+        alternative, _ = open_recipe(what_if, run, overrides)
+        show(compare_policies(*open_recipe(recipe, run, None), alternative))
     else:
         show(filter_stage(*open_recipe(recipe, run, overrides), fresh=fresh))
 

@@ -39,28 +39,28 @@ def gather(run: Path, trace_id: str) -> Explanation:
     if not plan.is_file():
         raise DataError(f"{run}: there are no traces here; give the directory of a run that has generated some")
     tables = _Tables()
-    found, decided = _one(tables, [path for path in (decisions, plan) if path.is_file()], trace_id, run)
-    name, sample_id = found["id"], found["sample_id"]
+    planned_row, decided = _find_row(tables, [path for path in (decisions, plan) if path.is_file()], trace_id, run)
+    name, sample_id = planned_row["id"], planned_row["sample_id"]
     samples = tables.rows([generate / layout.SAMPLES], "id = $1", sample_id)
     if not samples:
         raise DataError(f"{run}: the sample {sample_id} is not there; run the generate stage again")
-    record = _record(tables, generate, folder / layout.SAMPLE_PARTS / layout.PLACES, found["teacher"], name)
+    record = _record(tables, generate, folder / layout.SAMPLE_PARTS / layout.PLACES, planned_row["teacher"], name)
     signals = _parts(folder / layout.SIGNALS) if decided else []
-    side = _side_tables(folder) if decided else {}
+    side_tables = _side_tables(folder) if decided else {}
     of_question = tables.rows(signals, "sample_id = $1", sample_id) if signals else []
     own = next((row for row in of_question if row["id"] == name), None)
-    families = _families(tables, own, signals, side, name, sample_id) if own else ()
+    families = _families(tables, own, signals, side_tables, name, sample_id) if own else ()
     standing = (
-        _dataset_rows(tables, folder / layout.DATASET, name, sample_id) if decided and found["selected"] else ()
+        _dataset_rows(tables, folder / layout.DATASET, name, sample_id) if decided and planned_row["selected"] else ()
     )
     return Explanation(
         record=record,
         sample=samples[0],
-        decision=found if decided else None,
+        decision=planned_row if decided else None,
         families=families,
         errors=orjson.loads(own["signal_errors"] or "{}") if own else {},
         duplicates=_duplicates(of_question, name),
-        twins=_twins(tables, side.get("corpus", []), families, name),
+        twins=_twins(tables, side_tables.get("corpus", []), families, name),
         siblings=_siblings(tables, decisions if decided else plan, of_question, name, sample_id),
         rows=standing,
         exports=_exports(folder / "exports") if standing else (),
@@ -91,8 +91,8 @@ class _Tables:
         source = f"read_parquet(${len(values) + 1}{options})"
         cursor = self._connection.execute(f"SELECT {columns} FROM {source} WHERE {condition} {end}", [*values, files])
         heads = cursor.description or []
-        shown = [place for place, head in enumerate(heads) if str(head[1]) != "BLOB"]
-        return [{heads[place][0]: row[place] for place in shown} for row in cursor.fetchall()]
+        shown_columns = [index for index, head in enumerate(heads) if str(head[1]) != "BLOB"]
+        return [{heads[index][0]: row[index] for index in shown_columns} for row in cursor.fetchall()]
 
     def columns(self, path: Path) -> list[str]:
         """The columns of a file, those of bytes left out."""
@@ -100,14 +100,14 @@ class _Tables:
         return [head[0] for head in cursor.description or [] if str(head[1]) != "BLOB"]
 
     def note(self, path: Path, key: str) -> str | None:
-        """What a file's metadata says under a key."""
-        found = self._connection.execute(
+        """The value of a key in a file's metadata."""
+        rows = self._connection.execute(
             "SELECT decode(value) FROM parquet_kv_metadata($1) WHERE decode(key) = $2", [glob.escape(str(path)), key]
         ).fetchall()
-        return str(found[0][0]) if found else None
+        return str(rows[0][0]) if rows else None
 
 
-def _one(tables: _Tables, paths: Sequence[Path], trace_id: str, run: Path) -> tuple[dict[str, Any], bool]:
+def _find_row(tables: _Tables, paths: Sequence[Path], trace_id: str, run: Path) -> tuple[dict[str, Any], bool]:
     """The only row whose id begins so, and whether it is a decision; a trace newer than the decisions is planned."""
     prefix = trace_id.strip().lower()
     for path in paths if prefix else ():
@@ -128,7 +128,7 @@ def _one(tables: _Tables, paths: Sequence[Path], trace_id: str, run: Path) -> tu
         if rows:
             listed = ", ".join(row["id"] for row in rows[:_SHOWN])
             raise DataError(f"{prefix!r} is a sample in {run}; its traces are {listed}")
-    near = ", ".join(_nearest(tables, paths[-1], prefix))
+    near = ", ".join(_nearest_ids(tables, paths[-1], prefix))
     raise DataError(f"no trace {prefix!r} in {run}; the nearest ids are {near or 'none: there is no trace at all'}")
 
 
@@ -137,29 +137,29 @@ def _range(prefix: str) -> tuple[str, str]:
     return prefix, f"{prefix}\U0010ffff"
 
 
-def _nearest(tables: _Tables, plan: Path, wanted: str) -> list[str]:
-    """The ids that share the longest beginning with `wanted`."""
-    before = tables.rows([plan], "id < $1", wanted, columns="id", end=f"ORDER BY id DESC LIMIT {_SHOWN}")
-    after = tables.rows([plan], "id >= $1", wanted, columns="id", end=f"ORDER BY id LIMIT {_SHOWN}")
+def _nearest_ids(tables: _Tables, plan: Path, prefix: str) -> list[str]:
+    """The ids that share the longest beginning with `prefix`."""
+    before = tables.rows([plan], "id < $1", prefix, columns="id", end=f"ORDER BY id DESC LIMIT {_SHOWN}")
+    after = tables.rows([plan], "id >= $1", prefix, columns="id", end=f"ORDER BY id LIMIT {_SHOWN}")
     around = [row["id"] for row in before + after]
-    return sorted(around, key=lambda other: (-_shared(wanted, other), other))[:3]
+    return sorted(around, key=lambda trace_id: (-_common_prefix_length(prefix, trace_id), trace_id))[:3]
 
 
-def _shared(one: str, other: str) -> int:
+def _common_prefix_length(left: str, right: str) -> int:
     """How many first characters are the same."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((place for place, (mine, its) in pairs if mine != its), min(len(one), len(other)))
+    pairs = enumerate(zip(left, right, strict=False))
+    return next((index for index, (a, b) in pairs if a != b), min(len(left), len(right)))
 
 
-def _record(tables: _Tables, generate: Path, places: Path, teacher: str, trace_id: str) -> dict[str, Any]:
-    """The journal's record of a trace: the first finished one; an error only where nothing else came of it."""
-    for place in tables.rows([places], "id = $1", trace_id) if places.is_file() else ():
-        record = _line(generate / place["journal"], place["start"])
+def _record(tables: _Tables, generate: Path, index_path: Path, teacher: str, trace_id: str) -> dict[str, Any]:
+    """The journal's record of a trace: the first finished one; an error only if the trace has no finished record."""
+    for row in tables.rows([index_path], "id = $1", trace_id) if index_path.is_file() else ():
+        record = _line(generate / row["journal"], row["start"])
         if record is not None and record.get("id") == trace_id:
             return record
     error = None
     for journal in layout.part_paths(generate / teacher, ".jsonl"):
-        for record in _mentions(journal, trace_id):
+        for record in _records_of_trace(journal, trace_id):
             if record["outcome"] != "error":
                 return record
             error = error or record
@@ -179,9 +179,9 @@ def _line(journal: Path, start: int) -> dict[str, Any] | None:
         return None
 
 
-def _mentions(journal: Path, trace_id: str) -> Iterable[dict[str, Any]]:
+def _records_of_trace(journal: Path, trace_id: str) -> Iterable[dict[str, Any]]:
     """The records of this id. Searching bytes is a hundred times faster than reading every record."""
-    wanted = trace_id.encode()
+    needle = trace_id.encode()
     with journal.open("rb") as file:
         rest = b""
         while chunk := file.read(_CHUNK_BYTES):
@@ -190,14 +190,14 @@ def _mentions(journal: Path, trace_id: str) -> Iterable[dict[str, Any]]:
                 rest += chunk
                 continue
             lines, rest = rest + lines, after
-            place = lines.find(wanted)
-            while place >= 0:
-                start, end = lines.rfind(b"\n", 0, place) + 1, lines.find(b"\n", place)
+            position = lines.find(needle)
+            while position >= 0:
+                start, end = lines.rfind(b"\n", 0, position) + 1, lines.find(b"\n", position)
                 end = len(lines) if end < 0 else end
-                for found in LineReader(trace_fault, plain=True).read(lines[start:end] + b"\n", start):
-                    if isinstance(found, tuple) and found[1]["id"] == trace_id:
-                        yield found[1]
-                place = lines.find(wanted, end)
+                for record in LineReader(trace_fault, plain=True).read(lines[start:end] + b"\n", start):
+                    if isinstance(record, tuple) and record[1]["id"] == trace_id:
+                        yield record[1]
+                position = lines.find(needle, end)
 
 
 def _parts(folder: Path) -> list[Path]:
@@ -206,41 +206,42 @@ def _parts(folder: Path) -> list[Path]:
 
 def _side_tables(folder: Path) -> dict[str, list[Path]]:
     """Tables that are measured across partitions or by a model, by name: those that the finished stage used."""
-    found: dict[str, list[Path]] = {}
+    tables: dict[str, list[Path]] = {}
     for path in layout.part_paths(folder, ".parquet", below="*"):
-        found.setdefault(path.parent.name, []).append(path)
-    found.pop("signals", None)
+        tables.setdefault(path.parent.name, []).append(path)
+    tables.pop("signals", None)
     try:
         outputs = orjson.loads((folder / "manifest.json").read_bytes())["outputs"]
     except FileNotFoundError:
-        return found
-    return {name: paths for name, paths in found.items() if f"{name}/{paths[0].name}" in outputs}
+        return tables
+    return {name: paths for name, paths in tables.items() if f"{name}/{paths[0].name}" in outputs}
 
 
 def _families(
     tables: _Tables,
     own: dict[str, Any],
     signals: Sequence[Path],
-    side: dict[str, list[Path]],
+    side_tables: dict[str, list[Path]],
     trace_id: str,
     sample_id: str,
 ) -> tuple[Family, ...]:
     """Every family of signals with its values: what was not measured has no state."""
     made_by = orjson.loads(tables.note(signals[0], "extractors") or "{}")
     rows = [own]
-    for paths in side.values():
+    for paths in side_tables.values():
         columns = tables.columns(paths[0])
         key, value = ("id", trace_id) if "id" in columns else ("sample_id", sample_id)
         rows += tables.rows(paths, f"{key} = $1", value)[:1] or [dict.fromkeys(columns)]
-    found: list[tuple[str, str | None, dict[str, Any]]] = []
+    families: list[tuple[str, str | None, dict[str, Any]]] = []
     for row in rows:
         for column, value in row.items():
             if column.endswith(_STATE):
-                found.append((column.removesuffix(_STATE), value, {}))
-            elif column not in _NO_VALUES and found:
-                found[-1][2][column] = value
+                families.append((column.removesuffix(_STATE), value, {}))
+            elif column not in _NO_VALUES and families:
+                families[-1][2][column] = value
     return tuple(
-        Family(name=name, state=state, values=values, made_by=made_by.get(name, {})) for name, state, values in found
+        Family(name=name, state=state, values=values, made_by=made_by.get(name, {}))
+        for name, state, values in families
     )
 
 
@@ -271,15 +272,15 @@ def _twins(tables: _Tables, corpus: Sequence[Path], families: Sequence[Family], 
 def _siblings(
     tables: _Tables, decisions: Path, of_question: list[dict[str, Any]], trace_id: str, sample_id: str
 ) -> tuple[tuple[str, str, str], ...]:
-    """The other traces of the question, with their teacher and what became of them."""
+    """The other traces of the question, with their teacher and their fate."""
     if of_question:
         # By id, for the decisions are sorted by it.
-        wanted = ", ".join(f"${number}" for number in range(1, len(of_question) + 1))
-        rows = tables.rows([decisions], f"id IN ({wanted})", *(row["id"] for row in of_question))
+        placeholders = ", ".join(f"${number}" for number in range(1, len(of_question) + 1))
+        rows = tables.rows([decisions], f"id IN ({placeholders})", *(row["id"] for row in of_question))
     else:
         rows = tables.rows([decisions], "sample_id = $1", sample_id)
-    others = sorted((row for row in rows if row["id"] != trace_id), key=lambda row: (row["teacher"], row["k"]))
-    return tuple((row["id"], row["teacher"], fate(row)) for row in others)
+    siblings = sorted((row for row in rows if row["id"] != trace_id), key=lambda row: (row["teacher"], row["k"]))
+    return tuple((row["id"], row["teacher"], fate(row)) for row in siblings)
 
 
 def _dataset_rows(tables: _Tables, dataset: Path, trace_id: str, sample_id: str) -> tuple[tuple[str, int], ...]:
@@ -287,7 +288,7 @@ def _dataset_rows(tables: _Tables, dataset: Path, trace_id: str, sample_id: str)
     paths = sorted((dataset / "train").glob("*.parquet"))
     if not paths:
         return ()
-    found = tables.rows(
+    rows = tables.rows(
         paths,
         "sample_id = $1 AND trace_id = $2",
         sample_id,
@@ -296,13 +297,13 @@ def _dataset_rows(tables: _Tables, dataset: Path, trace_id: str, sample_id: str)
         options=", filename = true, file_row_number = true",
     )
     run = dataset.parent.parent
-    return tuple((str(Path(row["filename"]).relative_to(run)), row["file_row_number"]) for row in found)
+    return tuple((str(Path(row["filename"]).relative_to(run)), row["file_row_number"]) for row in rows)
 
 
 def _exports(folder: Path) -> tuple[str, ...]:
     """The exports of the dataset: each holds its examples in their order."""
-    found = folder.iterdir() if folder.is_dir() else iter(())
-    names = {path.name for path in found if path.suffix in (".json", ".jsonl") or path.name == "webdataset"}
+    entries = folder.iterdir() if folder.is_dir() else iter(())
+    names = {path.name for path in entries if path.suffix in (".json", ".jsonl") or path.name == "webdataset"}
     return tuple(sorted(names - {"dataset_info.json"}))
 
 

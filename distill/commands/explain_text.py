@@ -60,24 +60,24 @@ class Explanation:
     """Arms of the ablation that contain it."""
 
 
-def as_text(known: Explanation) -> str:
+def as_text(explanation: Explanation) -> str:
     """The facts as plain text, the outcome first."""
-    record, sample = known.record, known.sample
+    record, sample = explanation.record, explanation.sample
     author = f"{record['teacher']}, attempt {record['k']}, {record['model']} {record['revision']}".strip()
     blocks = [
         _pairs(
             [
                 ("trace", record["id"]),
-                ("became", fate(known.decision)),
-                *(("where", f"{file}, row {row:,}") for file, row in known.rows),
-                *([("exports", ", ".join(known.exports))] if known.exports else []),
-                *([("arms", ", ".join(known.arms))] if known.arms else []),
+                ("became", fate(explanation.decision)),
+                *(("where", f"{file}, row {row:,}") for file, row in explanation.rows),
+                *([("exports", ", ".join(explanation.exports))] if explanation.exports else []),
+                *([("arms", ", ".join(explanation.arms))] if explanation.arms else []),
                 ("teacher", author),
                 ("outcome", f"{record['outcome']} (finish reason {record['finish_reason'] or 'unknown'})"),
                 *([("error", record["error"])] if record.get("error") else []),
             ]
         ),
-        _rules(known.decision),
+        _rules(explanation.decision),
         _pairs(
             [
                 ("sample", sample["id"]),
@@ -90,15 +90,15 @@ def as_text(known: Explanation) -> str:
         f"reasoning\n{_indented(record['reasoning'] or '(none)')}",
         f"answer\n{_indented(record['answer'] or '(none)')}",
         "" if record["reasoning"] or record["answer"] else f"raw text\n{_indented(record['text'] or '(none)')}",
-        _measured(known),
-        _listed("duplicates within the question", [_twin(twin, "stays") for twin in known.duplicates]),
+        _measured(explanation),
+        _listed("duplicates within the question", [_twin(twin, "stays") for twin in explanation.duplicates]),
         _listed(
-            "near duplicates across the run" + ("" if _is_beaten(known.twins) else " (this one is preferred)"),
-            [_twin(twin, "preferred") for twin in known.twins],
+            "near duplicates across the run" + ("" if _is_beaten(explanation.twins) else " (this one is preferred)"),
+            [_twin(twin, "preferred") for twin in explanation.twins],
         ),
         _listed(
             "other traces of the question",
-            [f"{other}  {teacher:<16}  {became}" for other, teacher, became in known.siblings],
+            [f"{sibling}  {teacher:<16}  {became}" for sibling, teacher, became in explanation.siblings],
         ),
     ]
     return "\n\n".join(block for block in blocks if block)
@@ -125,23 +125,23 @@ def _rules(decision: Mapping[str, Any] | None) -> str:
     return "\n".join(["failing rules" if not decision["kept"] else "why it was not selected", *lines])
 
 
-def _measured(known: Explanation) -> str:
+def _measured(explanation: Explanation) -> str:
     """Every family with its state, how it was measured, and its values."""
     blocks = []
-    for family in known.families:
+    for family in explanation.families:
         if family.state is None:
             continue
         parameters = sorted(family.made_by.items(), key=lambda entry: (entry[0] != "version", entry[0]))
         made_by = ", ".join(f"{name} {_brief(value)}" for name, value in parameters)
         blocks.append(f"  {family.name}: {family.state}{f' ({made_by})' if made_by else ''}")
-        if family.name in (known.errors or {}):
-            blocks.append(f"    error: {(known.errors or {})[family.name]}")
+        if family.name in (explanation.errors or {}):
+            blocks.append(f"    error: {(explanation.errors or {})[family.name]}")
         values = [(name, _value(value)) for name, value in family.values.items()]
         # Values of a family that could not measure are empty, but for the reason.
         if family.state != "ok":
             values = [(name, value) for name, value in values if value != "-"]
         blocks.append(textwrap.indent(_pairs(values), "    "))
-    absent = [family.name for family in known.families if family.state is None]
+    absent = [family.name for family in explanation.families if family.state is None]
     if absent:
         blocks.append(f"  not measured: {', '.join(absent)}")
     return "\n".join(["signals", *(block for block in blocks if block)]) if blocks else ""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import orjson
 
-from distill.artifacts.damaged_lines import SUFFIX, keep, mend, side_file
+from distill.artifacts.damaged_lines import SUFFIX, mend, record_damaged, side_file
 from distill.artifacts.files import Output, describe, file_sha256, locked
 from distill.artifacts.integrity import CHANGED, MISSING, changed, digest_note, digested, is_whole
 from distill.artifacts.json_lines import BLANK, Check, Damaged, no_check, scan
@@ -103,17 +103,17 @@ def _faults(run: Path, seen: _Seen) -> Iterator[Fault]:
         rest = {name: output for name, output in manifest.outputs.items() if folder / name not in spoilt}
         seen.files += len(rest)
         seen.bytes += sum(output.bytes for output in rest.values())
-        for name, what in changed(folder, rest.items(), digests=True).items():
+        for name, reason in changed(folder, rest.items(), digests=True).items():
             noted = _is_record(manifest, name)
             cost = _cost(manifest, name, rest[name], seen.records.get(folder / name, 0))
-            # Lines that are whole stay, whatever else happened to their file.
+            # Undamaged lines stay, also in a damaged file.
             lines = folder / name in seen.records and not noted
-            yield Fault(path=folder / name, what=what, cost=cost, lines=lines, stage=None if noted else folder)
+            yield Fault(path=folder / name, what=reason, cost=cost, lines=lines, stage=None if noted else folder)
     stated = {folder / name for folder, manifest in manifests.items() for name in manifest.outputs}
     for path in digested(run):
         if path not in stated and not is_whole(path) and not set(path.parts) & set(_SKIPPED):
-            what = CHANGED if path.is_file() else MISSING
-            yield Fault(path=path, what=what, cost="its rows are measured again", stage=_stage_of(path, run))
+            reason = CHANGED if path.is_file() else MISSING
+            yield Fault(path=path, what=reason, cost="its rows are measured again", stage=_stage_of(path, run))
     if run / "generate" not in manifests:
         yield from _plan_faults(run / "generate")
 
@@ -136,9 +136,9 @@ def _stage_of(path: Path, run: Path) -> Path:
 
 def _lines_fault(path: Path, stage: Path, manifest: Manifest | None, seen: _Seen) -> Fault | None:
     damaged: list[Damaged] = []
-    for found in scan(path, _check(path)):
-        if isinstance(found, Damaged):
-            damaged.append(found)
+    for line in scan(path, _check(path)):
+        if isinstance(line, Damaged):
+            damaged.append(line)
         else:
             seen.lines += 1
             seen.records[path] = seen.records.get(path, 0) + 1
@@ -147,10 +147,12 @@ def _lines_fault(path: Path, stage: Path, manifest: Manifest | None, seen: _Seen
         return None
     reasons = Counter(piece.reason for piece in damaged)
     numbers = ", ".join(f"{piece.line:,}" for piece in damaged[:_SHOWN]) + (", ..." if len(damaged) > _SHOWN else "")
-    what = f"{len(damaged):,} damaged {'line' if len(damaged) == 1 else 'lines'} ({numbers}: {'; '.join(reasons)})"
+    reason = f"{len(damaged):,} damaged {'line' if len(damaged) == 1 else 'lines'} ({numbers}: {'; '.join(reasons)})"
     noted = path.name in _RECORDS
     owned = manifest is not None and path.relative_to(stage).as_posix() in manifest.outputs and not noted
-    return Fault(path=path, what=what, cost=_line_cost(path, len(costly)), lines=True, stage=stage if owned else None)
+    return Fault(
+        path=path, what=reason, cost=_line_cost(path, len(costly)), lines=True, stage=stage if owned else None
+    )
 
 
 def _check(path: Path) -> Check:
@@ -200,15 +202,15 @@ def _plan_faults(folder: Path) -> Iterator[Fault]:
         return
     for name, digest in files.items():
         if not (folder / name).is_file() or file_sha256(folder / name) != digest:
-            what = CHANGED if (folder / name).is_file() else MISSING
-            yield Fault(path=folder / name, what=what, cost="the source is read again", stage=folder)
+            reason = CHANGED if (folder / name).is_file() else MISSING
+            yield Fault(path=folder / name, what=reason, cost="the source is read again", stage=folder)
 
 
 def _set_aside(faults: list[Fault]) -> None:
     for fault in faults:
         if fault.lines:
             check = _check(fault.path)
-            keep(fault.path, (piece for piece in scan(fault.path, check) if isinstance(piece, Damaged)))
+            record_damaged(fault.path, (piece for piece in scan(fault.path, check) if isinstance(piece, Damaged)))
             mend(fault.path, check)
         else:
             digest_note(fault.path).unlink(missing_ok=True)

@@ -108,7 +108,7 @@ def split_source(recipe: Recipe, out: Path, *, name: str = NAME, test: float = 0
     return Split(
         files=files,
         rows={TRAIN: len(rows.images) - len(chosen), TEST: len(chosen)},
-        pictures={part: len(found) for part, found in shown.items()},
+        pictures={part: len(shown_digests) for part, shown_digests in shown.items()},
         left_out=dict(rows.left_out.most_common()),
         root=root,
     )
@@ -116,10 +116,10 @@ def split_source(recipe: Recipe, out: Path, *, name: str = NAME, test: float = 0
 
 def _read(recipe: Recipe, name: str, table: SourceTable) -> _Rows:
     rows = _Rows()
-    for row, found in reader.read_rows(recipe, name, table):
-        samples = [item for item in found if isinstance(item, Sample)]
+    for row, items in reader.read_rows(recipe, name, table):
+        samples = [item for item in items if isinstance(item, Sample)]
         if not samples or not isinstance(row, SourceRow):
-            rows.left_out[next((item.reason for item in found if isinstance(item, BadRow)), "no_question")] += 1
+            rows.left_out[next((item.reason for item in items if isinstance(item, BadRow)), "no_question")] += 1
             continue
         refs = {ref.sha256: ref for sample in samples for ref in sample.images}
         rows.refs |= refs
@@ -138,14 +138,15 @@ def _clusters(rows: _Rows, max_pixels: int) -> dict[str, str]:
 
     def confirm(pairs: list[tuple[int, int]]) -> Iterator[bool]:
         for pair in pairs:
-            one, other = (read_bytes(rows.refs[digests[place]]) for place in pair)
-            yield image_match.is_same_image(one, other, max_pixels=max_pixels)
+            left, right = (read_bytes(rows.refs[digests[index]]) for index in pair)
+            yield image_match.is_same_image(left, right, max_pixels=max_pixels)
 
     with ThreadPoolExecutor(_WORKERS) as pool:
         looks = list(pool.map(look, digests))
-    found = image_match.cluster_images(looks, confirm)
+    cluster_indices = image_match.cluster_images(looks, confirm)
     return {
-        digest: "" if seen.flat else digests[first] for digest, seen, first in zip(digests, looks, found, strict=True)
+        digest: "" if seen.flat else digests[first]
+        for digest, seen, first in zip(digests, looks, cluster_indices, strict=True)
     }
 
 
@@ -201,10 +202,10 @@ def _link(rows: _Rows, table: SourceTable, recipe: Recipe, name: str, out: Path)
         return table.root
     try:
         for path in paths:
-            place = out / path.relative_to(table.root)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            if not place.exists():
-                os.link(path, place)
+            target = out / path.relative_to(table.root)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if not target.exists():
+                os.link(path, target)
     except OSError:  # another file system, or one without links: the pictures stay where they are
         return table.root
     return out.resolve()

@@ -52,7 +52,7 @@ def _compared(recipe: Recipe, run: Path, *, asked: bool = False, stage: str | No
 
     stages = [each for each in recipe.stages if stage in (None, each.name)]
     names = [leakage.ASKED] if asked and leakage.ASKED in recipe.data else []
-    return leakage.require(recipe, run, names if asked else leakage.training_sources(recipe, stages)).summary()
+    return leakage.refuse_leakage(recipe, run, names if asked else leakage.training_sources(recipe, stages)).summary()
 
 
 def replay_request(recipe: Recipe, run: Path, trace_id: str, *, resend: bool) -> str:
@@ -67,15 +67,15 @@ def check_generate(recipe: Recipe, run: Path, *, limit: int | None, fresh: bool,
     from distill.checks.recipe_checks import GENERATE, check_recipe
     from teacher.preflight import preflight
 
-    found = check_recipe(recipe, run, checks=GENERATE)
-    if found.problems:
-        raise RecipeError(f"{recipe.path}: generate cannot run\n{found.as_text(only_open=True)}")
+    report = check_recipe(recipe, run, checks=GENERATE)
+    if report.problems:
+        raise RecipeError(f"{recipe.path}: generate cannot run\n{report.as_text(only_open=True)}")
     if not probe:
-        told = preflight(recipe, run, limit=limit, fresh=fresh)
+        preflight_text = preflight(recipe, run, limit=limit, fresh=fresh)
     else:
         with _recorded(recipe, run) as on_progress:
-            told = preflight(recipe, run, limit=limit, fresh=fresh, probe=probe, on_progress=on_progress)
-    return f"{found.as_text(only_open=True)}\n\n{told}"
+            preflight_text = preflight(recipe, run, limit=limit, fresh=fresh, probe=probe, on_progress=on_progress)
+    return f"{report.as_text(only_open=True)}\n\n{preflight_text}"
 
 
 def check_run(recipe: Recipe, run: Path, *, gpu: str | None, as_json: bool) -> tuple[str, bool]:
@@ -99,11 +99,11 @@ def filter_stage(recipe: Recipe, run: Path, *, fresh: bool = False) -> str:
     return "\n".join(block for block in blocks if block) + f"\nreport:  {run / 'filter' / REPORT}"
 
 
-def compare_policies(recipe: Recipe, run: Path, other: Recipe) -> str:
+def compare_policies(recipe: Recipe, run: Path, alternative: Recipe) -> str:
     """What the filter section of another recipe would do with the signals of a run."""
     from filters.what_if import as_text, what_if
 
-    return as_text(what_if(recipe.model_copy(update={"filter": other.filter}), run))
+    return as_text(what_if(recipe.model_copy(update={"filter": alternative.filter}), run))
 
 
 def train_stage(recipe: Recipe, run: Path, *, stage: str | None = None, fresh: bool = False) -> str:
@@ -144,15 +144,15 @@ def export_student(
     for form in forms:
         folder = out if len(forms) == 1 else out / form
         if prompts is not None and (folder / "config.json").is_file():
-            found = stage_of(recipe, run, stage)
+            stage_name = stage_of(recipe, run, stage)
         else:
-            found = export(run, folder, stage=stage, native=form == NATIVE)
+            stage_name = export(run, folder, stage=stage, native=form == NATIVE)
         options = " ".join(
             f"--{name}" if value is True else f"--{name} {value}" for name, value in server_arguments(folder).items()
         )
-        lines.append(f"{folder}: the student of stage {found}")
+        lines.append(f"{folder}: the student of stage {stage_name}")
         if prompts is not None and server is not None:
-            lines.append(_verified(recipe, run, folder, found, server, prompts))
+            lines.append(_verified(recipe, run, folder, stage_name, server, prompts))
         lines.append(f"serve it: vllm serve {folder} {options}".rstrip())
     return "\n".join(lines)
 
@@ -171,12 +171,12 @@ def _verified(recipe: Recipe, run: Path, folder: Path, stage: str, server: "Serv
             prompts=prompts,
             on_progress=on_progress,
         )
-    figures = report["replies"]
+    replies = report["replies"]
     return (
-        f"verified: {figures['identical']} of {figures['compared']} greedy replies of vLLM are those of transformers "
-        f"({figures['identical_share']:.1%}; {figures['different_replies']} different ones; {report['form']} form, "
+        f"verified: {replies['identical']} of {replies['compared']} greedy replies of vLLM are those of transformers "
+        f"({replies['identical_share']:.1%}; {replies['different_replies']} different ones; {report['form']} form, "
         f"{report['dtype']}), "
-        f"top-1 agreement {figures['top1_agreement']:.2%} of {figures['tokens']:,} tokens; {folder / REPORT}"
+        f"top-1 agreement {replies['top1_agreement']:.2%} of {replies['tokens']:,} tokens; {folder / REPORT}"
     )
 
 
@@ -269,10 +269,10 @@ def _require_fit(recipe: Recipe, run: Path) -> None:
 
     if (run / "eval" / MANIFEST).is_file():
         return
-    found = check_recipe(recipe, run)
-    if found.problems:
-        raise RecipeError(f"{recipe.path}: the run cannot end well\n{found.as_text(only_open=True)}")
-    sys.stderr.write(f"{found.as_text(only_open=True)}\n")
+    report = check_recipe(recipe, run)
+    if report.problems:
+        raise RecipeError(f"{recipe.path}: the run cannot end well\n{report.as_text(only_open=True)}")
+    sys.stderr.write(f"{report.as_text(only_open=True)}\n")
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from distill.artifacts.damaged_lines import counted
+from distill.artifacts.damaged_lines import count_damaged
 from distill.artifacts.integrity import changed
 from distill.artifacts.layout import EVAL_METRICS, HEALTH, PARTS, RECIPE
 from distill.artifacts.manifest import STAGES, Manifest
@@ -49,11 +49,11 @@ def funnel(run: Path) -> str:
     for stage, steps in FUNNEL.items():
         manifest = Manifest.read(run / stage)
         if manifest is not None:
-            # The steps of the funnel in their order, then whatever else was counted.
-            others = sorted(name for name, count in manifest.counts.items() if count and name not in steps)
+            # The steps of the funnel in their order, then all other counts.
+            other_counts = sorted(name for name, count in manifest.counts.items() if count and name not in steps)
             rows += [
                 (f"{stage}: {name.replace('_', ' ')}", f"{manifest.counts.get(name, 0):,}")
-                for name in (*steps, *others)
+                for name in (*steps, *other_counts)
             ]
             if stage == "generate":
                 tokens = manifest.tokens
@@ -63,20 +63,20 @@ def funnel(run: Path) -> str:
 
 
 def warnings(run: Path) -> str:
-    """One line for everything that is wrong with the filtered dataset as a whole; nothing while all is well."""
+    """One line for each problem of the filtered dataset as a whole; empty without problems."""
     path = run / "filter" / HEALTH
     if not path.is_file() or Manifest.read(run / "filter") is None:
         return ""
-    found = orjson.loads(path.read_bytes())
-    lines = [f"warning: {text}" for text in found["warnings"]]
-    return "\n".join(lines + [f"note: {text}" for text in found["notes"]])
+    health = orjson.loads(path.read_bytes())
+    lines = [f"warning: {text}" for text in health["warnings"]]
+    return "\n".join(lines + [f"note: {text}" for text in health["notes"]])
 
 
 def damage(run: Path) -> str:
     """One line a file of which damaged lines were set aside; nothing where there was none."""
     lines = [
         f"note: {count:,} damaged {'line was' if count == 1 else 'lines were'} set aside in {path.relative_to(run)}"
-        for path, count in counted(run).items()
+        for path, count in count_damaged(run).items()
     ]
     return "\n".join(lines)
 
@@ -132,17 +132,17 @@ def evaluation(run: Path) -> str:
         measure.label: [metric_table.cell(arm, measure).text for arm in arms.values()]
         for measure in metric_table.own_measures(metrics)
     }
-    known = {head: cells for head, cells in (_columns(arms) | own).items() if any(cells)}
+    columns = {head: cells for head, cells in (_columns(arms) | own).items() if any(cells)}
     rows = [
         (
             name,
             f"{arm['n']:,}",
             f"{percent(arm['accuracy'])} {interval(arm['ci95'])}",
-            *(known[head][at] for head in known),
+            *(columns[head][at] for head in columns),
         )
         for at, (name, arm) in enumerate(arms.items())
     ]
-    blocks = [table(("arm", "n", "accuracy % [95 % interval]", *known), rows)]
+    blocks = [table(("arm", "n", "accuracy % [95 % interval]", *columns), rows)]
     domains = sorted({domain for arm in arms.values() for domain in arm["domains"]})
     if len(domains) > 1:
         shares = [
@@ -163,7 +163,7 @@ def evaluation(run: Path) -> str:
 
 
 def _columns(arms: Mapping[str, Any]) -> dict[str, list[str]]:
-    """What is told of arms beside their accuracy, by its heading; empty where an arm's replies cannot tell."""
+    """Further columns of the table of arms, by heading; empty cells where an arm has no such value."""
 
     def share(value: float | None) -> str:
         return "" if value is None else percent(value)
@@ -171,21 +171,21 @@ def _columns(arms: Mapping[str, Any]) -> dict[str, list[str]]:
     def tokens(value: float | None) -> str:
         return "" if value is None else f"{value:.1f}"
 
-    found = arms.values()
+    all_arms = arms.values()
     return {
-        "hallucinated %": [share(arm.get("hallucination_rate")) for arm in found],
-        "rationale tokens": [tokens(arm.get("mean_rationale_tokens")) for arm in found],
-        "without image %": [share((arm.get("without_image") or {}).get("accuracy")) for arm in found],
+        "hallucinated %": [share(arm.get("hallucination_rate")) for arm in all_arms],
+        "rationale tokens": [tokens(arm.get("mean_rationale_tokens")) for arm in all_arms],
+        "without image %": [share((arm.get("without_image") or {}).get("accuracy")) for arm in all_arms],
     }
 
 
 def ablation(folder: Path, study: str | None = None) -> str:
     """Every arm of an ablation with its interval and its effect against the reference, then the claims."""
     results = orjson.loads((folder / "results.json").read_bytes())
-    studies = {name: found for name, found in results["studies"].items() if study in (None, name)}
-    wanted = studies[study]["arms"] if study in studies else list(results["arms"])
+    studies = {name: study_results for name, study_results in results["studies"].items() if study in (None, name)}
+    arm_names = studies[study]["arms"] if study in studies else list(results["arms"])
     rows = []
-    for name in wanted:
+    for name in arm_names:
         arm = results["arms"][name]
         effect = arm["effect"]
         rows.append(
@@ -207,8 +207,8 @@ def ablation(folder: Path, study: str | None = None) -> str:
             f"{percent(claim['effect']['delta'], sign=True)} {interval(claim['effect']['ci95'], sign=True)}",
             claim["verdict"],
         )
-        for name, found in studies.items()
-        for claim in found["claims"]
+        for name, study_results in studies.items()
+        for claim in study_results["claims"]
     ]
     if claims:
         parts.append(table(("claim", "study", "points [95 % interval]", "verdict"), claims))

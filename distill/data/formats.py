@@ -100,8 +100,8 @@ def _load_type(value: str, folder: Path) -> Extension:
     def lacking(made: Any) -> str:
         if not isinstance(made, OwnAnswerType):
             return f"an answer type is a distill.answers.own_types.OwnAnswerType, this is {type(made).__name__}"
-        named = made.name.startswith("own_") and made.name.isidentifier()
-        return "" if named else f"its name must begin with own_ and hold no spaces, got {made.name!r}"
+        has_valid_name = made.name.startswith("own_") and made.name.isidentifier()
+        return "" if has_valid_name else f"its name must begin with own_ and hold no spaces, got {made.name!r}"
 
     return load(ANSWER_TYPES, value, "data.NAME.answer_type", folder, lacking)
 
@@ -128,10 +128,10 @@ def check_columns(columns: Iterable[str], source: DataSource, where: str) -> Non
     present = set(columns)
     for role, names in _needed(source, present).items():
         if not present.intersection(names):
-            wanted = " or ".join(repr(name) for name in names)
+            expected = " or ".join(repr(name) for name in names)
             hint = ' (columns.image = "" reads questions without images)' if role == "image" else ""
             raise DataError(
-                f"{where}: no column {wanted} for the {role}{nearest(names[0], present)}; the source has: "
+                f"{where}: no column {expected} for the {role}{nearest(names[0], present)}; the source has: "
                 f"{', '.join(sorted(present)) or 'none'}; map columns in the recipe, or set another format{hint}"
             )
 
@@ -161,10 +161,10 @@ def _needed(source: DataSource, present: set[str]) -> dict[str, tuple[str, ...]]
     return needed | mapped
 
 
-def _image_names(source: DataSource, *others: str) -> tuple[str, ...]:
+def _image_names(source: DataSource, *more_names: str) -> tuple[str, ...]:
     if "image" in source.columns.model_fields_set:
         return (source.columns.image,)
-    return ("image", "images", "file_name", *others)
+    return ("image", "images", "file_name", *more_names)
 
 
 def _pick(values: Mapping[str, Any], names: Sequence[str]) -> tuple[str, Any]:
@@ -177,11 +177,11 @@ def _pick(values: Mapping[str, Any], names: Sequence[str]) -> tuple[str, Any]:
 
 
 def _cells(
-    values: Mapping[str, Any], source: DataSource, *, required: bool, others: Sequence[str] = ()
+    values: Mapping[str, Any], source: DataSource, *, required: bool, other_columns: Sequence[str] = ()
 ) -> tuple[ImageCell, ...]:
     if source.columns.image == "":
         return ()
-    column, value = _pick(values, _image_names(source, *others))
+    column, value = _pick(values, _image_names(source, *other_columns))
     if isinstance(value, str) and value.lstrip().startswith("["):
         value = _json_list(value)
     items = value if isinstance(value, list) else [value]
@@ -308,12 +308,12 @@ def _chartqa(values: Mapping[str, Any], source: DataSource) -> ParsedRow:
         domain=_domain(values, source),
         meta=_difficulty(values, source),
     )
-    images = _cells(values, source, required=True, others=("imgname",))
+    images = _cells(values, source, required=True, other_columns=("imgname",))
     # The original archives keep the pictures in a folder png/ that the tables do not mention.
-    named = (
+    image_cells = (
         _candidates(cell, cell.value, f"png/{cell.value}") if isinstance(cell.value, str) else cell for cell in images
     )
-    return ParsedRow(images=tuple(named), questions=(question,))
+    return ParsedRow(images=tuple(image_cells), questions=(question,))
 
 
 def _cocoqa(values: Mapping[str, Any], source: DataSource) -> ParsedRow:
@@ -327,7 +327,7 @@ def _cocoqa(values: Mapping[str, Any], source: DataSource) -> ParsedRow:
         domain=_domain(values, source),
         meta={} if kind is None else {"type": kind},
     )
-    images = _cells(values, source, required=True, others=("image_id", "img_id"))
+    images = _cells(values, source, required=True, other_columns=("image_id", "img_id"))
     return ParsedRow(images=tuple(_coco_image(cell) for cell in images), questions=(question,))
 
 

@@ -31,19 +31,19 @@ class RowError(DataError):
 
 def golds(value: Any) -> tuple[str, ...]:
     """Accepted answers of a cell, the first one canonical: a text, a number, or a list of them (or of VQA's
-    `{"answer": ...}` objects). Of what annotators said repeatedly the most frequent answer comes first.
+    `{"answer": ...}` objects). The most frequent answer of several annotators comes first.
 
     Nothing means no gold. Raises RowError for anything else.
     """
-    said = _texts(value)
-    counts = Counter(said)
+    texts = _texts(value)
+    counts = Counter(texts)
     return tuple(sorted(counts, key=lambda text: -counts[text]))  # stable: equally frequent ones keep their order
 
 
 def votes(value: Any) -> Mapping[str, list[str]]:
     """For Sample.meta: the answers of a cell that holds those of ANNOTATORS or more people, else nothing."""
-    said = _texts(value)
-    return {VOTES: said} if len(said) >= ANNOTATORS else {}
+    texts = _texts(value)
+    return {VOTES: texts} if len(texts) >= ANNOTATORS else {}
 
 
 def _texts(value: Any) -> list[str]:

@@ -1,6 +1,6 @@
 """JPEG and PNG files without what cameras and programs write beside the pixels.
 
-EXIF (with the place where a photo was taken), XMP, IPTC, comments, previews and whatever follows the end of the image
+EXIF (with the place where a photo was taken), XMP, IPTC, comments, previews and data after the end of the image
 are left out; the compressed pixels and what decoders need to read them (tables, colour profiles, gamma) stay byte for
 byte, so every decoder gives the same pixels as before. Knows nothing of orientation: `distill.data.images.portable`
 only lets files pass that need no turning.

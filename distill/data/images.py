@@ -59,7 +59,7 @@ MAX_BYTES = 1 << 28
 """A larger file is refused unread: no picture that a model can use needs 256 MiB."""
 
 MAX_ASPECT = 200
-"""A longer shape is refused: image processors raise errors on it, and nobody can read it."""
+"""A longer shape is refused: image processors raise errors on it, and it is not readable."""
 
 CACHE_BYTES = 1 << 28
 """Row groups of tables with embedded images that a process keeps in memory."""
@@ -130,8 +130,8 @@ def size(data: bytes, *, max_pixels: int) -> tuple[int, int]:
     """Width and height of what `decode` makes, from the header alone; damaged pixels go unnoticed."""
     image = _open(data, max_pixels)
     # Pillow states the size of a TIFF as turned, and looks for a PNG's orientation behind the pixels, decoding them.
-    known = image.format == "TIFF" or (image.format == "PNG" and not any(mark in data for mark in _PNG_METADATA))
-    return image.size if known or (_orientation(image) or 1) < 5 else (image.height, image.width)
+    is_turned = image.format == "TIFF" or (image.format == "PNG" and not any(mark in data for mark in _PNG_METADATA))
+    return image.size if is_turned or (_orientation(image) or 1) < 5 else (image.height, image.width)
 
 
 def portable(data: bytes, *, max_pixels: int) -> tuple[bytes, str]:
@@ -232,7 +232,7 @@ _Group = tuple[str, int, str, int]
 
 _groups: OrderedDict[_Group, Any] = OrderedDict()
 _lock = threading.Lock()
-# A child forked while another thread reads must not inherit a lock that nobody will release.
+# A child forked while another thread reads must not inherit a lock that is never released.
 os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 
@@ -322,8 +322,8 @@ def _open(data: bytes, max_pixels: int) -> Image.Image:
     except Image.DecompressionBombError as error:
         raise ImageError("too_many_pixels", str(error)) from None
     except UnidentifiedImageError:
-        known = ", ".join(str(name) for name in FORMATS)
-        raise ImageError("unreadable_image", f"none of {known}; it begins with {data[:16]!r}") from None
+        formats = ", ".join(str(name) for name in FORMATS)
+        raise ImageError("unreadable_image", f"none of {formats}; it begins with {data[:16]!r}") from None
     except _DECODER_ERRORS as error:
         raise ImageError("unreadable_image", f"not an image of a known format: {error}") from None
     if width < 1 or height < 1:

@@ -23,10 +23,10 @@ def pointers(folder: Path) -> list[Path]:
     return sorted(file for file in folder.glob("*") if file.is_file() and is_pointer(file))
 
 
-def explanation(place: Path) -> str:
-    """What is wrong with a file or folder that git-lfs has not fetched, and what to do; empty where nothing is."""
-    found = pointers(place) if place.is_dir() else [place] if is_pointer(place) else []
-    if not found:
+def explain_pointers(path: Path) -> str:
+    """Message and next step for a file or folder that git-lfs has not fetched; empty if nothing is missing."""
+    pointer_files = pointers(path) if path.is_dir() else [path] if is_pointer(path) else []
+    if not pointer_files:
         return ""
-    names = ", ".join(file.name for file in found[:3])
-    return f"{names}: a pointer of git-lfs and not the content; fetch it with `git lfs pull` in {place}"
+    names = ", ".join(file.name for file in pointer_files[:3])
+    return f"{names}: a pointer of git-lfs and not the content; fetch it with `git lfs pull` in {path}"

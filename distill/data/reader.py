@@ -70,7 +70,7 @@ _ROW_GROUP = 1024
 def samples(
     recipe: Recipe, name: str = "questions", *, on_bad: Callable[[BadRow], None] | None = None
 ) -> Iterator[Sample]:
-    """The usable samples of a source, in order; `on_bad` is told of every other row.
+    """The usable samples of a source, in order; `on_bad` gets every other row.
 
     Raises DataError when the source does not exist, holds no row or no usable row, lacks a mapped column, or when
     more than `max_bad_share` of its rows are bad (repeated rows are left out but are not bad). That last one is
@@ -124,8 +124,8 @@ def read(
     reader = _SampleReader(source, table, decode)
     seen: dict[bytes, int] = {}
     good = 0
-    for row, found in _ordered(reader.prepare, _checked_columns(table, source, name)):
-        for item in found:
+    for row, items in _ordered(reader.prepare, _checked_columns(table, source, name)):
+        for item in items:
             if isinstance(item, Sample):
                 key, gold = bytes.fromhex(item.id), hash(item.answers)
                 if key in seen:
@@ -327,10 +327,10 @@ def _cached_digest(file: Path, size: int, modified_ns: int) -> str:
     return file_sha256(file)
 
 
-def write_samples(path: Path, found: Iterable[Sample]) -> int:
+def write_samples(path: Path, written: Iterable[Sample]) -> int:
     """Write samples (references to images, not images) to a Parquet file that appears only when complete."""
     count = 0
-    rows = iter(found)
+    rows = iter(written)
     with atomic_path(path) as temporary, pq.ParquetWriter(temporary, _SCHEMA, compression="zstd") as writer:
         while group := [to_record(sample) for sample in islice(rows, _ROW_GROUP)]:
             writer.write_table(table_of(group, _SCHEMA))
@@ -364,12 +364,12 @@ def from_record(values: Mapping[str, Any]) -> Sample:
 
 def read_samples(path: Path, ids: Collection[str] | None = None) -> Iterator[Sample]:
     """The samples of a file that `write_samples` wrote, in its order: all, or those of some ids."""
-    wanted = None if ids is None else pa.array(sorted(ids), pa.string())
+    wanted_ids = None if ids is None else pa.array(sorted(ids), pa.string())
     try:
         with pq.ParquetFile(path) as table:
             for batch in table.iter_batches(batch_size=_ROW_GROUP):
-                if wanted is not None:
-                    batch = batch.filter(pc.is_in(batch["id"], value_set=wanted))
+                if wanted_ids is not None:
+                    batch = batch.filter(pc.is_in(batch["id"], value_set=wanted_ids))
                 yield from map(from_record, batch.to_pylist())
     except (OSError, pa.ArrowException) as error:
         raise DataError(f"{path}: cannot be read as samples: {error}; run the generate stage again") from None

@@ -29,8 +29,8 @@ def pictures_digest(recipe: Recipe, name: str) -> str:
     first = list(islice(reader.read(recipe, name), _LOOKED_AT))
     if any(isinstance(row, BadRow) for row in first):
         return ""
-    found = [ref.sha256 for row in first if isinstance(row, Sample) for ref in row.images]
-    return fingerprint({"pictures": found}) if found else ""
+    digests = [ref.sha256 for row in first if isinstance(row, Sample) for ref in row.images]
+    return fingerprint({"pictures": digests}) if digests else ""
 
 
 def require_same_pictures(recipe: Recipe, names: Iterable[str], before: Mapping[str, str], where: str) -> None:

@@ -1,6 +1,6 @@
 """Where the rows of a data source lie, and reading them one by one.
 
-A source is a file, a directory or a hub name; whatever it is, it ends up as a `SourceTable`: files of one kind, read
+A source is a file, a directory or a hub name; each becomes a `SourceTable`: files of one kind, read
 in order. Rows come out as plain mappings; what their columns mean is `distill.data.formats`' business. A row that
 cannot be read is a BadRow; a source that cannot be read is a DataError.
 """
@@ -67,14 +67,14 @@ def settings(recipe: Recipe, name: str) -> DataSource:
     """The source named `name` in the recipe. Raises DataError naming the nearest one."""
     if name in recipe.data:
         return recipe.data[name]
-    known = ", ".join(recipe.data) or "none"
-    raise DataError(f"{recipe.path}: no data source [data.{name}]{nearest(name, recipe.data)} (known: {known})")
+    names = ", ".join(recipe.data) or "none"
+    raise DataError(f"{recipe.path}: no data source [data.{name}]{nearest(name, recipe.data)} (known: {names})")
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, candidates: Iterable[str]) -> str:
     """A hint at the most similar of the known names, or nothing."""
-    found = difflib.get_close_matches(name, [str(item) for item in known], n=1)
-    return f"; did you mean {found[0]!r}?" if found else ""
+    matches = difflib.get_close_matches(name, [str(item) for item in candidates], n=1)
+    return f"; did you mean {matches[0]!r}?" if matches else ""
 
 
 def locate(recipe: Recipe, name: str) -> SourceTable:
@@ -142,12 +142,14 @@ def _directory(path: Path, source: DataSource, where: str) -> SourceTable:
     if shards:
         return SourceTable(label=str(base), kind="parquet", files=tuple(shards), root=base)
     tables = [file for folder in folders[-1:] for file in sorted(folder.iterdir()) if file.suffix.lower() in KINDS]
-    named = [file for file in tables if file.stem == source.split] or tables
-    if len(named) == 1:
-        return SourceTable(label=str(named[0]), kind=_kind(named[0], where), files=(named[0],), root=base)
-    found = f"several tables ({', '.join(file.name for file in named)})" if named else "no table"
+    split_tables = [file for file in tables if file.stem == source.split] or tables
+    if len(split_tables) == 1:
+        return SourceTable(
+            label=str(split_tables[0]), kind=_kind(split_tables[0], where), files=(split_tables[0],), root=base
+        )
+    problem = f"several tables ({', '.join(file.name for file in split_tables)})" if split_tables else "no table"
     raise DataError(
-        f"{where}: {base} holds {found}; name one file as source, or add metadata.jsonl with one row an image"
+        f"{where}: {base} holds {problem}; name one file as source, or add metadata.jsonl with one row an image"
     )
 
 
@@ -158,12 +160,12 @@ def _is_visible(file: Path, base: Path) -> bool:
 def _of_split(files: list[Path], source: DataSource, where: str) -> list[Path]:
     """The files of the wanted split, by hub conventions: `train-00000-of-00001.parquet` or a folder `train`."""
     splits = {file: _split_of(file) for file in files}
-    named = sorted({split for split in splits.values() if split})
-    if not named:
+    split_names = sorted({split for split in splits.values() if split})
+    if not split_names:
         return files
     chosen = [file for file in files if splits[file] == source.split]
     if not chosen:
-        raise DataError(f"{where}: no files of split {source.split!r}; found: {', '.join(named)}")
+        raise DataError(f"{where}: no files of split {source.split!r}; found: {', '.join(split_names)}")
     return chosen
 
 
@@ -318,10 +320,10 @@ def _arrow(file: Path) -> Iterator[tuple[Mapping[str, Any], int] | str]:
 
 def _batch_rows(batch: Any, names: Mapping[str, list[str]]) -> Iterator[Mapping[str, Any] | str]:
     try:
-        found: list[Any] = batch.to_pylist()
+        batch_rows: list[Any] = batch.to_pylist()
     except UnicodeDecodeError:
-        found = [_row_or_reason(batch.slice(row, 1)) for row in range(batch.num_rows)]
-    for values in found:
+        batch_rows = [_row_or_reason(batch.slice(row, 1)) for row in range(batch.num_rows)]
+    for values in batch_rows:
         if not isinstance(values, str):
             for column, labels in names.items():
                 label = values.get(column)

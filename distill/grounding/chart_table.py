@@ -1,4 +1,4 @@
-"""The table behind a chart, whatever form a data set keeps it in: values with the labels they stand under.
+"""The table behind a chart, read from any form that data sets use: values with their labels.
 
 Reads {label: value}, {label: {label: value}}, {column: [values]}, lists of rows, lists of records, plain lists of
 numbers, {"columns": ..., "data": ...}, and the same written as JSON, CSV, TSV or a table of pipes. Anything

@@ -97,21 +97,21 @@ def training_sources(recipe: Recipe, stages: Iterable[Stage] | None = None) -> t
     """
     chosen = recipe.stages if stages is None else tuple(stages)
     asked = any(is_traces(stage) for stage in chosen) or (stages is None and bool(recipe.teachers))
-    named = [ASKED] if asked else []
+    names = [ASKED] if asked else []
     for stage in chosen:
-        named += [*(() if is_traces(stage) else (stage.data,)), *stage.replay]
-    return tuple(name for name in dict.fromkeys(named) if name in recipe.data)
+        names += [*(() if is_traces(stage) else (stage.data,)), *stage.replay]
+    return tuple(name for name in dict.fromkeys(names) if name in recipe.data)
 
 
 def evaluation_sources(recipe: Recipe) -> tuple[str, ...]:
     """`eval.data`, what stages validate on, and named test sets."""
     checks = [stage.validation for stage in recipe.stages if stage.validation is not None]
     validated = [check.data for check in checks if check.data is not None]
-    named = [recipe.eval.data, *validated, *(recipe.filter.contamination.sources or ())]
-    return tuple(name for name in dict.fromkeys(named) if name in recipe.data)
+    names = [recipe.eval.data, *validated, *(recipe.filter.contamination.sources or ())]
+    return tuple(name for name in dict.fromkeys(names) if name in recipe.data)
 
 
-def require(recipe: Recipe, run: Path, training: Sequence[str]) -> Leakage:
+def refuse_leakage(recipe: Recipe, run: Path, training: Sequence[str]) -> Leakage:
     """Compare these training sources with all evaluation sources, and refuse to go on where one leaks.
 
     Of questions that stages learn from through the filtered dataset alone, those in the dataset count. Raises
@@ -121,13 +121,15 @@ def require(recipe: Recipe, run: Path, training: Sequence[str]) -> Leakage:
         return Leakage()
     chosen = in_dataset(recipe, run)
     with locked(run):
-        found = measure(recipe, run / FOLDER, training=training, only={} if chosen is None else {ASKED: chosen})
-    if found.leaking and not recipe.eval.allow_overlap:
-        raise DataError(f"{recipe.path}: {found.refusal()}")
-    return found
+        leakage = measure_leakage(
+            recipe, run / FOLDER, training=training, only={} if chosen is None else {ASKED: chosen}
+        )
+    if leakage.leaking and not recipe.eval.allow_overlap:
+        raise DataError(f"{recipe.path}: {leakage.refusal()}")
+    return leakage
 
 
-def measure(
+def measure_leakage(
     recipe: Recipe,
     folder: Path | None = None,
     *,
@@ -149,22 +151,24 @@ def measure(
     deadline = time.monotonic() + limit_s if limit_s is not None else float("inf")
     overlaps: list[Overlap] = []
     not_compared: dict[str, str] = {}
-    with _place(folder) as place:
+    with _cache_folder(folder) as cache_folder:
         tests: list[source_overlap.Test] = []
         for name in sources:
             try:
-                tests.append(source_overlap.Test.open(recipe, name, place / "tests" / name))
+                tests.append(source_overlap.Test.open(recipe, name, cache_folder / "tests" / name))
             except DataError as error:
                 not_compared[name] = str(error)
         for name in names if tests else ():
             try:
-                found = source_overlap.find(recipe, name, tests, place, deadline)
+                comparison = source_overlap.find(recipe, name, tests, cache_folder, deadline)
             except DataError as error:
                 not_compared[name] = str(error)
                 continue
-            if not found.complete:
-                not_compared[name] = f"only its first {found.rows:,} rows were, in the {limit_s:g} s that were given"
-            overlaps += [found.overlap(test, (only or {}).get(name)) for test in tests]
+            if not comparison.complete:
+                not_compared[name] = (
+                    f"only its first {comparison.rows:,} rows were, in the {limit_s:g} s that were given"
+                )
+            overlaps += [comparison.overlap(test, (only or {}).get(name)) for test in tests]
     return Leakage(overlaps=tuple(overlaps), not_compared=not_compared)
 
 
@@ -179,7 +183,7 @@ def in_dataset(recipe: Recipe, run: Path) -> set[str] | None:
 
 
 @contextmanager
-def _place(folder: Path | None) -> Iterator[Path]:
+def _cache_folder(folder: Path | None) -> Iterator[Path]:
     if folder is not None:
         yield folder
         return

@@ -25,13 +25,13 @@ def training_plan(recipe: Recipe, run: Path, *, gpu: str | None = None, price: f
     """
     if recipe.student is None or not recipe.stages:
         raise RecipeError(f"{recipe.path}: a plan needs a [student] section and at least one [[stages]] block")
-    chosen = hardware.named(gpu) if gpu else local_gpu()
+    chosen = hardware.find_gpu(gpu) if gpu else local_gpu()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # of libraries, about each other's names
-        outline, found = plans(recipe, run)
-    blocks = [_student(outline, found[0]), _stages(found), _generation(recipe)]
-    blocks += [_card(found, chosen, price) if chosen else _cards(found, price)]
-    blocks.append(_measured(found))
+        outline, stage_plans = plans(recipe, run)
+    blocks = [_student(outline, stage_plans[0]), _stages(stage_plans), _generation(recipe)]
+    blocks += [_card(stage_plans, chosen, price) if chosen else _cards(stage_plans, price)]
+    blocks.append(_measured(stage_plans))
     return "\n\n".join(block for block in blocks if block)
 
 
@@ -48,16 +48,16 @@ def _stages(plans: Sequence[StagePlan]) -> str:
     notes: dict[str, list[str]] = {}
     for planned in plans:
         load, scheduled = planned.load, planned.schedule
-        most = "<= " if load.is_bound else ""
+        bound_sign = "<= " if load.is_bound else ""
         rows.append(
             (
                 planned.stage.name,
                 _short(sum(row.trainable for row in planned.parts)),
-                "?" if load.rows is None else f"{most}{load.rows:,}",
-                f"{most}{load.tokens:,.0f}",
+                "?" if load.rows is None else f"{bound_sign}{load.rows:,}",
+                f"{bound_sign}{load.tokens:,.0f}",
                 f"{scheduled.steps:,}" if scheduled else "?",
-                f"{most}{_short(scheduled.tokens)}" if scheduled else "?",
-                f"{most}{_short(planned.flops)}" if scheduled else "?",
+                f"{bound_sign}{_short(scheduled.tokens)}" if scheduled else "?",
+                f"{bound_sign}{_short(planned.flops)}" if scheduled else "?",
                 _gib(planned.bytes(checkpointing=False)),
                 _gib(planned.bytes(checkpointing=True)),
             )
@@ -99,12 +99,12 @@ def _card(plans: Sequence[StagePlan], gpu: Gpu, price: float | None) -> str:
     rows = [
         (
             planned.stage.name,
-            _verdict(found),
-            f"{found.most_tokens:,}",
-            _hours(found.hours, planned.load.is_bound),
-            *_priced(found.hours, price),
+            _verdict(gpu_fit),
+            f"{gpu_fit.most_tokens:,}",
+            _hours(gpu_fit.hours, planned.load.is_bound),
+            *_priced(gpu_fit.hours, price),
         )
-        for planned, found in zip(plans, fits, strict=True)
+        for planned, gpu_fit in zip(plans, fits, strict=True)
     ]
     if len(plans) > 1:
         total = _total(fits)
@@ -119,14 +119,14 @@ def _cards(plans: Sequence[StagePlan], price: float | None) -> str:
     """All stages on a few cards."""
     rows = []
     any_bound = any(planned.load.is_bound for planned in plans)
-    for gpu in (hardware.named(name) for name in hardware.USUAL):
+    for gpu in (hardware.find_gpu(name) for name in hardware.USUAL):
         fits = [fit(planned, gpu) for planned in plans]
         total = _total(fits)
         rows.append(
             (
                 gpu.name,
                 f"{gpu.memory_gib:.0f} GiB",
-                *(_cell(found) for found in fits),
+                *(_cell(gpu_fit) for gpu_fit in fits),
                 _hours(total, any_bound),
                 *_priced(total, price),
             )
@@ -146,14 +146,16 @@ def _advice(plans: Sequence[StagePlan], fits: Sequence[GpuFit], gpu: Gpu) -> lis
         lines.append(f"student.dtype is {plans[0].dtype}: times are estimated for bfloat16 only")
     elif gpu.bf16 is None:
         lines.append(f"{gpu.name} has no bf16: set student.dtype to float32, for which no time is estimated")
-    for planned, found in zip(plans, fits, strict=True):
+    for planned, gpu_fit in zip(plans, fits, strict=True):
         name = planned.stage.name
-        if not found.fits:
-            what = (
-                f"lower its micro_batch_tokens to {found.most_tokens:,}" if found.most_tokens else "take LoRA, or nf4"
+        if not gpu_fit.fits:
+            advice = (
+                f"lower its micro_batch_tokens to {gpu_fit.most_tokens:,}"
+                if gpu_fit.most_tokens
+                else "take LoRA, or nf4"
             )
-            lines.append(f"{name}: does not fit; {what}, or take a card with more memory")
-        elif found.checkpointing and planned.stage.gradient_checkpointing is not True:
+            lines.append(f"{name}: does not fit; {advice}, or take a card with more memory")
+        elif gpu_fit.checkpointing and planned.stage.gradient_checkpointing is not True:
             plain = planned.memory.most_tokens(
                 gpu.usable_bytes,
                 patches_per_token=planned.load.patches_per_token(),
@@ -182,17 +184,17 @@ def _measured(plans: Sequence[StagePlan]) -> str:
 
 
 def _total(fits: Sequence[GpuFit]) -> tuple[float, float, float] | None:
-    known = [found.hours for found in fits if found.hours is not None]
-    if len(known) < len(fits):
+    hours = [gpu_fit.hours for gpu_fit in fits if gpu_fit.hours is not None]
+    if len(hours) < len(fits):
         return None
-    middle, low, high = (sum(each) for each in zip(*known, strict=True))
+    middle, low, high = (sum(each) for each in zip(*hours, strict=True))
     return middle, low, high
 
 
-def _verdict(found: GpuFit) -> str:
-    if not found.fits:
+def _verdict(gpu_fit: GpuFit) -> str:
+    if not gpu_fit.fits:
         return "no"
-    return "checkpointed" if found.checkpointing else "yes"
+    return "checkpointed" if gpu_fit.checkpointing else "yes"
 
 
 def _range() -> str:
@@ -200,9 +202,9 @@ def _range() -> str:
     return f"{high:.2f} to {low:.2f}"
 
 
-def _cell(found: GpuFit) -> str:
-    said = duration(found.hours[0]) if found.hours else "fits" if found.fits else "no"
-    return f"{said}*" if found.fits and found.checkpointing else said
+def _cell(gpu_fit: GpuFit) -> str:
+    text = duration(gpu_fit.hours[0]) if gpu_fit.hours else "fits" if gpu_fit.fits else "no"
+    return f"{text}*" if gpu_fit.fits and gpu_fit.checkpointing else text
 
 
 def _hours(hours: tuple[float, float, float] | None, is_bound: bool) -> str:

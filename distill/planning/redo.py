@@ -60,7 +60,7 @@ def _changes(before: Recipe, now: Recipe) -> Iterator[KeyChange]:
     new = {path: (key, value) for path, key, value in _values(now)}
     for path in dict.fromkeys([*old, *new]):
         key = (new.get(path) or old[path])[0]
-        was, is_now = (found[path][1] if path in found else None for found in (old, new))
+        was, is_now = (entries[path][1] if path in entries else None for entries in (old, new))
         if was != is_now:
             targets = {target for effect in key.affects for target in _targets(effect, path, before, now)}
             yield KeyChange(path=path, key=key, before=was, now=is_now, targets=frozenset(targets))
@@ -76,9 +76,9 @@ def _values(recipe: Recipe) -> Iterator[tuple[str, RecipeKey, Any]]:
 def _renamed(before: Recipe, now: Recipe) -> dict[str, str]:
     """Paths of teachers that only have another name now, to their paths now: their traces are found by their ids."""
     paths: dict[str, str] = {}
-    here, there = ({teacher.name for teacher in recipe.teachers} for recipe in (before, now))
-    for old in (teacher for teacher in before.teachers if teacher.name not in there):
-        for new in (teacher for teacher in now.teachers if teacher.name not in here):
+    names_before, names_now = ({teacher.name for teacher in recipe.teachers} for recipe in (before, now))
+    for old in (teacher for teacher in before.teachers if teacher.name not in names_now):
+        for new in (teacher for teacher in now.teachers if teacher.name not in names_before):
             if old.model_copy(update={"name": new.name}) == new:
                 values = key_values(Recipe, {"teachers": [new.model_dump()]})
                 paths |= {path.replace(f".{new.name}.", f".{old.name}.", 1): path for path, _, _ in values}

@@ -39,7 +39,7 @@ class StagePlan:
     cost: "Cost"
     checkpointed: "Cost"
     tokens_per_s: float | None
-    """Measured in this run, on whatever machine that was."""
+    """Measured in this run, on the machine that it used."""
 
     @property
     def flops(self) -> float:
@@ -60,7 +60,7 @@ class StagePlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuFit:
-    """How a stage goes on a card."""
+    """Whether and how fast a stage runs on a GPU."""
 
     checkpointing: bool
     """Whether layers are computed twice, as asked or for want of memory."""
@@ -77,7 +77,7 @@ def fit(planned: StagePlan, gpu: Gpu) -> GpuFit:
     asked = planned.stage.gradient_checkpointing is True
     checkpointing = asked or planned.bytes(checkpointing=False) > available
     fits = planned.bytes(checkpointing=checkpointing) <= available
-    most = planned.memory.most_tokens(
+    max_tokens = planned.memory.most_tokens(
         available, patches_per_token=planned.load.patches_per_token(), checkpointing=checkpointing
     )
     hours = None
@@ -86,7 +86,7 @@ def fit(planned: StagePlan, gpu: Gpu) -> GpuFit:
         seconds = planned.load.flops(cost, planned.schedule.tokens) / gpu.bf16
         low, high = MFU_RANGE
         hours = (seconds / MFU / 3600, seconds / high / 3600, seconds / low / 3600)
-    return GpuFit(checkpointing=checkpointing, fits=fits, most_tokens=most, hours=hours)
+    return GpuFit(checkpointing=checkpointing, fits=fits, most_tokens=max_tokens, hours=hours)
 
 
 def plans(recipe: Recipe, run: Path) -> tuple[Any, list[StagePlan]]:
@@ -169,15 +169,15 @@ def local_gpu() -> Gpu | None:
 
     if not torch.cuda.is_available():
         return None
-    found = torch.cuda.get_device_properties(0)
-    memory_gib = found.total_memory / 2**30
-    known = hardware.of_device(found.name, memory_gib)
-    if known is not None:
-        return Gpu(name=found.name, memory_gib=memory_gib, bf16=known.bf16, source=known.source)
+    properties = torch.cuda.get_device_properties(0)
+    memory_gib = properties.total_memory / 2**30
+    listed = hardware.gpu_of_device(properties.name, memory_gib)
+    if listed is not None:
+        return Gpu(name=properties.name, memory_gib=memory_gib, bf16=listed.bf16, source=listed.source)
     from student.models.flops import matmul_rate
 
     rate = matmul_rate("cuda", torch.bfloat16) if torch.cuda.is_bf16_supported() else None
-    return Gpu(name=found.name, memory_gib=memory_gib, bf16=rate, source="measured here")
+    return Gpu(name=properties.name, memory_gib=memory_gib, bf16=rate, source="measured here")
 
 
 def _tokens_per_s(metrics: Path) -> float | None:

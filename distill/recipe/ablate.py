@@ -68,8 +68,8 @@ class Study(Section):
 
     @model_validator(mode="after")
     def _coherent(self) -> Self:
-        named = [self.reference, *(arm for claim in self.claims for arm in (claim.better, claim.than))]
-        missing = sorted(set(named) - set(self.arms))
+        arm_names = [self.reference, *(arm for claim in self.claims for arm in (claim.better, claim.than))]
+        missing = sorted(set(arm_names) - set(self.arms))
         if missing:
             raise ValueError(f"arms lacks {', '.join(missing)}, which the study compares")
         return self

@@ -66,8 +66,8 @@ def key_values(
             yield f"{path}{name}", RecipeKey(f"{stars}{name}", field), value
         elif value and inner[0][1]:
             items = value.items() if isinstance(value, Mapping) else enumerate(value)
-            for place, item in items:
-                own = place if isinstance(value, Mapping) else item.get("name", place)
+            for name_or_index, item in items:
+                own = name_or_index if isinstance(value, Mapping) else item.get("name", name_or_index)
                 yield from key_values(inner[0][0], item, f"{path}{name}.{own}.", f"{stars}{name}.*.")
         elif value:
             yield from key_values(inner[0][0], value, f"{path}{name}.", f"{stars}{name}.")

@@ -112,23 +112,23 @@ class Eval(Section):
         return self
 
 
-def student_values(given: Sequence[str]) -> dict[str, str]:
+def student_values(arguments: Sequence[str]) -> dict[str, str]:
     """What --student says as the recipe's keys and values (JSON). Raises RecipeError."""
     pairs: dict[str, str] = {}
-    for text in given:
-        name, equals, what = text.partition("=")
-        url, _, model = what.partition("#")
+    for text in arguments:
+        name, equals, setting = text.partition("=")
+        url, _, model = setting.partition("#")
         served = url.startswith(("http://", "https://"))
-        if not (name and equals and what) or "." in name or (served and not model):
+        if not (name and equals and setting) or "." in name or (served and not model):
             raise RecipeError(
                 f"--student {text}: write NAME=FOLDER, NAME=HUB_NAME or NAME=URL#MODEL, such as "
                 "big=http://127.0.0.1:8000/v1#Qwen3-VL-8B; a name has no dot"
             )
-        place = Path(what).expanduser()
+        path = Path(setting).expanduser()
         values = (
             {"base_url": url, "model": model}
             if served
-            else {"model": str(place.resolve() if place.exists() else what)}
+            else {"model": str(path.resolve() if path.exists() else setting)}
         )
         pairs |= {f"eval.students.{name}.{key}": json.dumps(value) for key, value in values.items()}
     return pairs

@@ -40,12 +40,12 @@ def load(path_or_name: str | Path, overrides: Mapping[str, str] | None = None) -
     return _parse(values, path)
 
 
-def derived_recipe(recipe: Recipe, values: dict[str, Any], what: str) -> Recipe:
+def derived_recipe(recipe: Recipe, values: dict[str, Any], purpose: str) -> Recipe:
     """The recipe of other values, such as an arm of an ablation, as if the file of `recipe` held them.
 
-    Raises RecipeError that names `what`.
+    Raises RecipeError that names `purpose`.
     """
-    return _parse(values, recipe.path, what)
+    return _parse(values, recipe.path, purpose)
 
 
 def _parse(values: dict[str, Any], path: Path, part: str = "") -> Recipe:
@@ -86,15 +86,15 @@ def find(path_or_name: str | Path) -> Path:
     path = Path(path_or_name).expanduser()
     if path.is_file():
         return path
-    known = shipped()
-    if str(path_or_name) in known:
-        return known[str(path_or_name)]
+    names = shipped()
+    if str(path_or_name) in names:
+        return names[str(path_or_name)]
     if path.is_dir():
-        raise RecipeError(f"{path} is a directory; give a TOML file or one of: {', '.join(known)}")
-    nearest = nearest_name(str(path_or_name), list(known))
+        raise RecipeError(f"{path} is a directory; give a TOML file or one of: {', '.join(names)}")
+    nearest = nearest_name(str(path_or_name), list(names))
     hint = f"; did you mean {nearest!r}?" if nearest else ""
     raise RecipeError(
-        f"no recipe at {path} and none shipped under that name{hint} (shipped: {', '.join(known) or 'none'})"
+        f"no recipe at {path} and none shipped under that name{hint} (shipped: {', '.join(names) or 'none'})"
     )
 
 

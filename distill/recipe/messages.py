@@ -9,18 +9,18 @@ from pydantic import ValidationError
 from distill.recipe.base import Section
 
 
-def unknown_value(where: str, value: str, known: list[str]) -> str:
-    nearest = nearest_name(value, known)
+def unknown_value(where: str, value: str, valid_names: list[str]) -> str:
+    nearest = nearest_name(value, valid_names)
     hint = f"did you mean {nearest!r}? " if nearest else ""
-    return f"{where} = {value!r} is not known; {hint}known: {', '.join(known) or 'none'}"
+    return f"{where} = {value!r} is not known; {hint}known: {', '.join(valid_names) or 'none'}"
 
 
-def nearest_name(value: str, known: list[str]) -> str | None:
+def nearest_name(value: str, valid_names: list[str]) -> str | None:
     """The name that was probably meant: one that is nearly equal, else the longest that `value` begins with
     (evaluate: eval), else a similar one."""
-    equal = difflib.get_close_matches(value, known, n=1, cutoff=0.9)
-    begun = sorted((name for name in known if value.startswith(name)), key=len, reverse=True)
-    return next(iter(equal or begun or difflib.get_close_matches(value, known, n=1)), None)
+    equal = difflib.get_close_matches(value, valid_names, n=1, cutoff=0.9)
+    begun = sorted((name for name in valid_names if value.startswith(name)), key=len, reverse=True)
+    return next(iter(equal or begun or difflib.get_close_matches(value, valid_names, n=1)), None)
 
 
 def explain_problems(error: ValidationError, values: Any, root: type[Section]) -> Iterator[str]:
@@ -28,10 +28,10 @@ def explain_problems(error: ValidationError, values: Any, root: type[Section]) -
         where, model = _locate(problem["loc"], values, root)
         message = problem["msg"].removeprefix("Value error, ")
         if problem["type"] == "extra_forbidden":
-            known = sorted(model.model_fields) if model else []
-            nearest = nearest_name(str(problem["loc"][-1]), known)
+            valid_names = sorted(model.model_fields) if model else []
+            nearest = nearest_name(str(problem["loc"][-1]), valid_names)
             hint = f"; did you mean {nearest!r}?" if nearest else ""
-            yield f"{where}: unknown key{hint} (known: {', '.join(known)})"
+            yield f"{where}: unknown key{hint} (known: {', '.join(valid_names)})"
         elif problem["type"] == "missing":
             yield f"{where}: required key is missing"
         elif problem["type"] == "value_error":
@@ -69,7 +69,7 @@ def _unwrap(annotation: Any) -> Any:
     if isinstance(annotation, type) and issubclass(annotation, Section):
         return annotation
     for argument in getattr(annotation, "__args__", ()):
-        found = _unwrap(argument)
-        if found is not None:
-            return found
+        model = _unwrap(argument)
+        if model is not None:
+            return model
     return None

@@ -58,13 +58,13 @@ class Recipe(Section):
         names = [teacher.name for teacher in self.teachers]
         if self.filter.judge.teacher is not None and self.filter.judge.teacher not in names:
             raise ValueError(unknown_value("filter.judge.teacher", self.filter.judge.teacher, names))
-        for part, licences, known in (
+        for part, licences, known_names in (
             ("sources", self.filter.card.sources, list(self.data)),
             ("teachers", self.filter.card.teachers, names),
         ):
             for name in licences:
-                if name not in known:
-                    raise ValueError(unknown_value(f"filter.card.{part}", name, known))
+                if name not in known_names:
+                    raise ValueError(unknown_value(f"filter.card.{part}", name, known_names))
         asked: list[str] = []
         for teacher in self.teachers:
             if teacher.after is not None and teacher.after not in asked:
@@ -72,9 +72,9 @@ class Recipe(Section):
             asked.append(teacher.name)
         seen: list[str] = []
         for stage in self.stages:
-            known = ["traces", *(f"traces:{arm}" for arm in ARMS), *self.data]
-            if stage.data not in known:
-                raise ValueError(unknown_value(f"stages.{stage.name}.data", stage.data, known))
+            known_names = ["traces", *(f"traces:{arm}" for arm in ARMS), *self.data]
+            if stage.data not in known_names:
+                raise ValueError(unknown_value(f"stages.{stage.name}.data", stage.data, known_names))
             for source in stage.replay:
                 if source not in self.data:
                     raise ValueError(unknown_value(f"stages.{stage.name}.replay", source, list(self.data)))

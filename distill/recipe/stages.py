@@ -251,9 +251,9 @@ def start_of(stages: Sequence[Stage], stage: Stage) -> str | None:
 def lineage(stages: Sequence[Stage], name: str) -> list[Stage]:
     """A stage after those that it descends from."""
     by_name = {stage.name: stage for stage in stages}
-    found: list[Stage] = []
+    ancestors: list[Stage] = []
     following: str | None = name
     while following is not None:
-        found.insert(0, by_name[following])
+        ancestors.insert(0, by_name[following])
         following = start_of(stages, by_name[following])
-    return found
+    return ancestors

@@ -90,8 +90,8 @@ class Gallery:
 
     def shown(self, card: GalleryCard) -> list[Thumbnail]:
         """The pictures of a card that are on the page."""
-        found = (self.album.pictures.get(ref.sha256) for ref in card.images[: self.pictures])
-        return [picture for picture in found if picture is not None]
+        thumbnails = (self.album.pictures.get(ref.sha256) for ref in card.images[: self.pictures])
+        return [picture for picture in thumbnails if picture is not None]
 
 
 Render = Callable[[Gallery], str]
@@ -109,32 +109,32 @@ def cards(
 ) -> list[GalleryCard]:
     """Up to `size` questions that every arm answered: a fixed mix over domains and over who was right.
 
-    `predictions`: lines of predictions.jsonl, each with its "arm". `pair`: (before, after), the arms that tell gained
-    from lost; by default the first and the last. `arm_teachers`: whose traces an arm learned from. `domain_teachers`:
-    who is asked questions of a domain.
+    `predictions`: lines of predictions.jsonl, each with its "arm". `pair`: (before, after), the arms whose
+    comparison gives gained and lost; by default the first and the last. `arm_teachers`: the teachers of an arm's
+    traces. `domain_teachers`: the teachers that are asked questions of a domain.
     """
-    said: dict[str, dict[str, Mapping[str, Any]]] = defaultdict(dict)
+    by_sample: dict[str, dict[str, Mapping[str, Any]]] = defaultdict(dict)
     for prediction in predictions:
-        said[prediction["sample_id"]][prediction["arm"]] = prediction
+        by_sample[prediction["sample_id"]][prediction["arm"]] = prediction
     before, after = pair or (arms[0], arms[-1])
     queues: dict[tuple[int, str], list[Sample]] = defaultdict(list)
     for sample in samples:
-        if all(arm in said[sample.id] for arm in arms):
-            kind = kind_of(said[sample.id], before, after)
+        if all(arm in by_sample[sample.id] for arm in arms):
+            kind = kind_of(by_sample[sample.id], before, after)
             queues[FAILURES_FIRST.index(kind), sample.domain].append(sample)
     # Turn by turn: the n-th question of every kind and domain before the next of any.
-    ordered = [sorted(queues[place], key=lambda sample: sample.id) for place in sorted(queues)]
+    ordered = [sorted(queues[key], key=lambda sample: sample.id) for key in sorted(queues)]
     chosen = [sample for turn in zip_longest(*ordered) for sample in turn if sample is not None][:size]
-    found = [
-        _card(sample, said[sample.id], arms, before, after, arm_teachers or {}, domain_teachers or {})
+    gallery_cards = [
+        _card(sample, by_sample[sample.id], arms, before, after, arm_teachers or {}, domain_teachers or {})
         for sample in chosen
     ]
-    return sorted(found, key=lambda card: (FAILURES_FIRST.index(card.kind), _right(card)))
+    return sorted(gallery_cards, key=lambda card: (FAILURES_FIRST.index(card.kind), _right(card)))
 
 
-def kind_of(said: Mapping[str, Mapping[str, Any]], before: str, after: str) -> str:
-    """Who was right, of two arms; the verdict itself where there is one arm."""
-    first, last = said[before]["verdict"], said[after]["verdict"]
+def kind_of(by_arm: Mapping[str, Mapping[str, Any]], before: str, after: str) -> str:
+    """Which of two arms is right; the verdict itself if there is only one arm."""
+    first, last = by_arm[before]["verdict"], by_arm[after]["verdict"]
     if before == after:
         return str(last)
     if last == RIGHT:
@@ -148,29 +148,29 @@ def _right(card: GalleryCard) -> int:
 
 def _card(
     sample: Sample,
-    said: Mapping[str, Mapping[str, Any]],
+    by_arm: Mapping[str, Mapping[str, Any]],
     arms: Sequence[str],
     before: str,
     after: str,
     arm_teachers: Mapping[str, Sequence[str]],
     domain_teachers: Mapping[str, Sequence[str]],
 ) -> GalleryCard:
-    difficulty = next((said[arm]["difficulty"] for arm in arms if said[arm].get("difficulty") is not None), "")
+    difficulty = next((by_arm[arm]["difficulty"] for arm in arms if by_arm[arm].get("difficulty") is not None), "")
     return GalleryCard(
         question=sample.question,
         gold=" or ".join(sample.answers),
         domain=sample.domain,
-        kind=kind_of(said, before, after),
+        kind=kind_of(by_arm, before, after),
         images=sample.images,
         difficulty=str(difficulty),
         teachers=tuple(domain_teachers.get(sample.domain, ())),
         replies=tuple(
             CardReply(
                 arm=arm,
-                answer=said[arm]["answer"],
-                verdict=said[arm]["verdict"],
-                rationale=said[arm].get("reasoning", ""),
-                notes=_notes(said[arm]),
+                answer=by_arm[arm]["answer"],
+                verdict=by_arm[arm]["verdict"],
+                rationale=by_arm[arm].get("reasoning", ""),
+                notes=_notes(by_arm[arm]),
                 teachers=tuple(arm_teachers.get(arm, ())),
             )
             for arm in arms
@@ -178,17 +178,17 @@ def _card(
     )
 
 
-def _notes(said: Mapping[str, Any]) -> tuple[str, ...]:
-    found = []
-    if said.get("truncated"):
-        found.append("cut off")
-    elif not said.get("well_formed", True):
-        found.append("malformed")
-    if said.get("unsupported_values"):
-        found.append("unsupported value")
-    if said.get("consistent") is False:
-        found.append("answer not of its rationale")
-    return tuple(found)
+def _notes(prediction: Mapping[str, Any]) -> tuple[str, ...]:
+    notes = []
+    if prediction.get("truncated"):
+        notes.append("cut off")
+    elif not prediction.get("well_formed", True):
+        notes.append("malformed")
+    if prediction.get("unsupported_values"):
+        notes.append("unsupported value")
+    if prediction.get("consistent") is False:
+        notes.append("answer not of its rationale")
+    return tuple(notes)
 
 
 def split(text: str, limit: int) -> Text:
@@ -200,9 +200,9 @@ def split(text: str, limit: int) -> Text:
         return Text(head=kept, rest="", missing=0)
     if len(kept) <= _HEAD:
         return Text(head=kept, rest="", missing=missing)
-    place = kept.rfind(" ", _HEAD // 2, _HEAD)
-    place = _HEAD if place < 0 else place + 1
-    return Text(head=kept[:place], rest=kept[place:], missing=missing)
+    cut = kept.rfind(" ", _HEAD // 2, _HEAD)
+    cut = _HEAD if cut < 0 else cut + 1
+    return Text(head=kept[:cut], rest=kept[cut:], missing=missing)
 
 
 @dataclass(slots=True)
@@ -220,14 +220,18 @@ class _Page:
 
 
 def fitted(
-    render: Render, found: Sequence[GalleryCard], *, max_pixels: int = 50_000_000, page_bytes: int = PAGE_BYTES
+    render: Render,
+    gallery_cards: Sequence[GalleryCard],
+    *,
+    max_pixels: int = 50_000_000,
+    page_bytes: int = PAGE_BYTES,
 ) -> str:
     """The page that `render` makes of these cards, at most `page_bytes` long as UTF-8.
 
     Raises nothing for pictures that cannot be read any more: they are left out. A page whose other parts are longer
     than `page_bytes` is returned without cards.
     """
-    page = _Page(render, len(found), tuple(found))
+    page = _Page(render, len(gallery_cards), tuple(gallery_cards))
     text_bytes = int(page_bytes * _TEXT_SHARE)
     page.album = Album.placeholders(_refs(page.cards))
     for page.limit in _RATIONALE_LIMITS:
@@ -249,31 +253,31 @@ def _length(text: str) -> int:
     return len(text.encode())
 
 
-def _refs(found: Sequence[GalleryCard]) -> list[tuple[ImageRef, int]]:
+def _refs(gallery_cards: Sequence[GalleryCard]) -> list[tuple[ImageRef, int]]:
     """Every different picture of the cards, with the number of cards that show it."""
     refs: dict[str, tuple[ImageRef, int]] = {}
-    for card in found:
+    for card in gallery_cards:
         for ref in card.images[:_PICTURES]:
             refs[ref.sha256] = (ref, refs[ref.sha256][1] + 1 if ref.sha256 in refs else 1)
     return list(refs.values())
 
 
-def _gallery(found: tuple[GalleryCard, ...], total: int, limit: int, pictures: Album) -> Gallery:
-    replies = [reply for card in found for reply in card.replies]
+def _gallery(gallery_cards: tuple[GalleryCard, ...], total: int, limit: int, pictures: Album) -> Gallery:
+    replies = [reply for card in gallery_cards for reply in card.replies]
     arm_teachers = sorted({name for reply in replies for name in reply.teachers})
-    card_teachers = sorted({name for card in found for name in card.teachers})
+    card_teachers = sorted({name for card in gallery_cards for name in card.teachers})
     notes = list(pictures.notes)
     if any(len(reply.rationale) > limit for reply in replies):
         notes.append(f"Rationales are cut after {limit:,} characters; predictions.jsonl has all of them.")
-    if len(found) < total:
-        notes.append(f"{len(found):,} of {total:,} questions are shown, to keep the page small.")
+    if len(gallery_cards) < total:
+        notes.append(f"{len(gallery_cards):,} of {total:,} questions are shown, to keep the page small.")
     return Gallery(
-        cards=found,
+        cards=gallery_cards,
         total=total,
         arms=tuple(dict.fromkeys(reply.arm for reply in replies)),
-        domains=tuple(sorted({card.domain for card in found})),
-        difficulties=tuple(sorted({card.difficulty for card in found if card.difficulty})),
-        kinds=tuple(kind for kind in FAILURES_FIRST if any(card.kind == kind for card in found)),
+        domains=tuple(sorted({card.domain for card in gallery_cards})),
+        difficulties=tuple(sorted({card.difficulty for card in gallery_cards if card.difficulty})),
+        kinds=tuple(kind for kind in FAILURES_FIRST if any(card.kind == kind for card in gallery_cards)),
         teachers=tuple(arm_teachers or card_teachers),
         arms_have_teachers=bool(arm_teachers),
         verdicts=tuple(name for name in (WRONG, UNDECIDED, RIGHT) if any(reply.verdict == name for reply in replies)),

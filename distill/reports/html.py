@@ -53,8 +53,8 @@ class Bin:
 def render(template: str, **context: object) -> str:
     """A whole page from a template's name (`filter_report.html`) or from template text."""
     environment = _environment()
-    named = template.endswith(".html") and "\n" not in template
-    page = environment.get_template(template) if named else environment.from_string(template)
+    is_file_name = template.endswith(".html") and "\n" not in template
+    page = environment.get_template(template) if is_file_name else environment.from_string(template)
     return page.render(context)
 
 
@@ -79,13 +79,13 @@ def picture(data: bytes, *, max_pixels: int = 50_000_000, side: int = PICTURE_SI
 
 def pictures(sample: Sample, *, max_pixels: int = 50_000_000, side: int = PICTURE_SIDE) -> list[PageImage]:
     """The pictures of a sample that can still be read; a page is no reason to fail."""
-    found = []
+    page_images = []
     for ref in sample.images:
         try:
-            found.append(picture(images.read_bytes(ref), max_pixels=max_pixels, side=side))
+            page_images.append(picture(images.read_bytes(ref), max_pixels=max_pixels, side=side))
         except ImageError:
             continue
-    return found
+    return page_images
 
 
 def histogram(
@@ -94,16 +94,16 @@ def histogram(
     """Counts of values between round edges; values beyond `low` and `high` fall into the outer bins."""
     if not values:
         return []
-    least = min(values) if low is None else low
-    most = max(values) if high is None else high
-    start, width, number = edges(least, most, bins)
+    min_value = min(values) if low is None else low
+    max_value = max(values) if high is None else high
+    start, width, number = edges(min_value, max_value, bins)
     counts = [0] * number
     for value in values:
         counts[min(number - 1, max(0, math.floor((value - start) / width)))] += 1
     highest = max(counts)
     return [
-        Bin(low=start + place * width, high=start + (place + 1) * width, count=count, share=count / highest)
-        for place, count in enumerate(counts)
+        Bin(low=start + index * width, high=start + (index + 1) * width, count=count, share=count / highest)
+        for index, count in enumerate(counts)
     ]
 
 

@@ -91,8 +91,8 @@ def own_measures(metrics: Mapping[str, Any]) -> tuple[Measure, ...]:
     """The metrics from outside that a metrics file describes."""
     kinds: Mapping[str, Kind] = {"share": "share", "mean": "number"}
     return tuple(
-        Measure(label=one["label"], keys=(name,), kind=kinds[one["kind"]], note=one["note"])
-        for name, one in metrics.get("own_metrics", {}).items()
+        Measure(label=values["label"], keys=(name,), kind=kinds[values["kind"]], note=values["note"])
+        for name, values in metrics.get("own_metrics", {}).items()
     )
 
 
@@ -106,27 +106,27 @@ def table(arms: Mapping[str, Mapping[str, Any]], measures: Sequence[Measure] = H
 
 def value(arm: Mapping[str, Any], measure: Measure) -> float | None:
     """The number itself; None where the arm has none."""
-    return _found(arm, measure)[0]
+    return _number_and_interval(arm, measure)[0]
 
 
 def cell(arm: Mapping[str, Any], measure: Measure) -> MetricCell:
-    found, ends = _found(arm, measure)
-    if found is None:
+    number, ends = _number_and_interval(arm, measure)
+    if number is None:
         return MetricCell(text="")
     return MetricCell(
-        text=write(found, measure.kind), interval=interval(ends) if ends and measure.kind == "share" else ""
+        text=write(number, measure.kind), interval=interval(ends) if ends and measure.kind == "share" else ""
     )
 
 
-def _found(arm: Mapping[str, Any], measure: Measure) -> tuple[float | None, Sequence[float] | None]:
+def _number_and_interval(arm: Mapping[str, Any], measure: Measure) -> tuple[float | None, Sequence[float] | None]:
     for key in measure.keys:
-        held = arm.get(key)
-        if isinstance(held, Mapping):
-            numbers = [held[name] for name in _VALUES if is_number(held.get(name))]
+        entry = arm.get(key)
+        if isinstance(entry, Mapping):
+            numbers = [entry[name] for name in _VALUES if is_number(entry.get(name))]
             if numbers:
-                return float(numbers[0]), ends_of(held.get("ci95"))
-        elif held is not None and is_number(held):
-            return float(held), ends_of(arm.get(f"{key}_ci95"))
+                return float(numbers[0]), ends_of(entry.get("ci95"))
+        elif entry is not None and is_number(entry):
+            return float(entry), ends_of(arm.get(f"{key}_ci95"))
     return None, None
 
 
@@ -145,15 +145,15 @@ def interval(ends: Sequence[float], *, signed: bool = False) -> str:
     return f"[{percent(ends[0], signed=signed)}, {percent(ends[1], signed=signed)}]"
 
 
-def ends_of(found: Any) -> tuple[float, float] | None:
+def ends_of(values: Any) -> tuple[float, float] | None:
     """Both ends of an interval, where that is what is found."""
-    if isinstance(found, Sequence) and len(found) == 2 and all(is_number(end) for end in found):
-        return float(found[0]), float(found[1])
+    if isinstance(values, Sequence) and len(values) == 2 and all(is_number(end) for end in values):
+        return float(values[0]), float(values[1])
     return None
 
 
-def is_number(found: Any) -> bool:
-    return isinstance(found, int | float) and not isinstance(found, bool) and math.isfinite(found)
+def is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def probability(p: Any) -> str:

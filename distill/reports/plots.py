@@ -142,11 +142,13 @@ def axis(low: float, high: float, *, ticks: int = 4, unit: str = "") -> Axis:
     step = nice((high - low) / ticks)
     first, last = math.floor(low / step + _EVEN), math.ceil(high / step - _EVEN)
     low, high = first * step, last * step
-    found = [place * step for place in range(first, last + 1)]
+    positions = [index * step for index in range(first, last + 1)]
     return Axis(
         low=low,
         high=high,
-        ticks=tuple(Tick(place=100 * (at - low) / (high - low), text=_tick(at, unit)) for at in found),
+        ticks=tuple(
+            Tick(place=100 * (position - low) / (high - low), text=_tick(position, unit)) for position in positions
+        ),
     )
 
 
@@ -175,14 +177,14 @@ def chart(
     `dotted`: series drawn as points without a line. Where every series is one point, names stand beside them.
     `styles`: the style number of a series; by default in order.
     """
-    known = {key: sorted(_finite(points)) for key, points in series.items()}
-    known = {key: points for key, points in known.items() if points}
-    if not known:
+    finite = {key: sorted(_finite(points)) for key, points in series.items()}
+    finite = {key: points for key, points in finite.items() if points}
+    if not finite:
         return None
-    bands = {key: band for key, band in (bands or {}).items() if key in known}
-    xs = [x for points in known.values() for x, _ in points]
-    ys = [y for points in known.values() for _, y in points]
-    bars = {key: bar for key, bar in (bars or {}).items() if key in known}
+    bands = {key: band for key, band in (bands or {}).items() if key in finite}
+    xs = [x for points in finite.values() for x, _ in points]
+    ys = [y for points in finite.values() for _, y in points]
+    bars = {key: bar for key, bar in (bars or {}).items() if key in finite}
     ys += [value for band in (*bands.values(), *bars.values()) for _, *ends in band for value in ends]
     across, up = axis(min(xs), max(xs)), axis(min(ys), max(ys), unit=unit)
     across = _tight(across, min(xs), max(xs))
@@ -194,7 +196,7 @@ def chart(
         return f"{percent(y)} %" if unit == "percent" else number(y)
 
     order = list(series)
-    scatter = len(known) > 1 and all(len(points) == 1 for points in known.values())
+    scatter = len(finite) > 1 and all(len(points) == 1 for points in finite.values())
     lines = [
         PlotLine(
             name=key,
@@ -206,9 +208,9 @@ def chart(
             newest=say(points[-1][1]),
             label=(across.place(points[0][0]), up.place(points[0][1])) if scatter else None,
         )
-        for key, points in known.items()
+        for key, points in finite.items()
     ]
-    head, rows, thinned = _table(known, x_name, say) if table else ((), (), False)
+    head, rows, thinned = _table(finite, x_name, say) if table else ((), (), False)
     return Chart(
         name=name,
         about=about,
@@ -226,17 +228,23 @@ def _finite(points: Points) -> list[tuple[float, float]]:
     return [(float(x), float(y)) for x, y in points if y is not None and math.isfinite(x) and math.isfinite(y)]
 
 
-def _tight(whole: Axis, low: float, high: float) -> Axis:
+def _tight(full_axis: Axis, low: float, high: float) -> Axis:
     """The axis without the room beyond the first and last value: a line fills its chart."""
     if high - low < _EVEN:
-        return whole
-    inner = [tick for tick in whole.ticks if low <= whole.low + tick.place / 100 * (whole.high - whole.low) <= high]
+        return full_axis
+    inner = [
+        tick
+        for tick in full_axis.ticks
+        if low <= full_axis.low + tick.place / 100 * (full_axis.high - full_axis.low) <= high
+    ]
     return Axis(
         low=low,
         high=high,
         ticks=tuple(
             Tick(
-                place=100 * (whole.low + tick.place / 100 * (whole.high - whole.low) - low) / (high - low),
+                place=100
+                * (full_axis.low + tick.place / 100 * (full_axis.high - full_axis.low) - low)
+                / (high - low),
                 text=tick.text,
             )
             for tick in inner
@@ -244,30 +252,30 @@ def _tight(whole: Axis, low: float, high: float) -> Axis:
     )
 
 
-def _band(band: Band, place: Callable[[float, float], str]) -> str:
-    upper = [place(x, high) for x, _, high in band]
-    lower = [place(x, low) for x, low, _ in reversed(band)]
+def _band(band: Band, to_point: Callable[[float, float], str]) -> str:
+    upper = [to_point(x, high) for x, _, high in band]
+    lower = [to_point(x, low) for x, low, _ in reversed(band)]
     return " ".join(upper + lower)
 
 
 def _table(
-    known: Mapping[str, Points], x_name: str, say: Callable[[float], str]
+    series: Mapping[str, Points], x_name: str, say: Callable[[float], str]
 ) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...], bool]:
-    values = {key: dict(points) for key, points in known.items()}
-    xs = sorted({x for points in known.values() for x, _ in points})
+    values = {key: dict(points) for key, points in series.items()}
+    xs = sorted({x for points in series.values() for x, _ in points})
     shown = xs
     if len(xs) > _TABLE_ROWS:
         shown = [xs[round(turn * (len(xs) - 1) / (_TABLE_ROWS - 1))] for turn in range(_TABLE_ROWS)]
-    rows = [(number(x), *(say(values[key][x]) if x in values[key] else "" for key in known)) for x in shown]
-    return (x_name, *known), tuple(rows), len(shown) < len(xs)
+    rows = [(number(x), *(say(values[key][x]) if x in values[key] else "" for key in series)) for x in shown]
+    return (x_name, *series), tuple(rows), len(shown) < len(xs)
 
 
-def estimates(caption: str, found: Sequence[Estimate], *, zero: bool) -> Estimates | None:
+def estimates(caption: str, items: Sequence[Estimate], *, zero: bool) -> Estimates | None:
     """Values with intervals over one axis. `zero`: differences around none; else shares from 0 to 1."""
-    if not found:
+    if not items:
         return None
     if zero:
-        ends = [value for item in found for value in (item.low, item.high, *item.dots)]
+        ends = [value for item in items for value in (item.low, item.high, *item.dots)]
         reach = max(0.01, *(abs(end) for end in ends))
         across = axis(-reach if min(ends) < 0 else 0.0, reach if max(ends) > 0 else 0.0, ticks=4, unit="points")
     else:
@@ -286,7 +294,7 @@ def estimates(caption: str, found: Sequence[Estimate], *, zero: bool) -> Estimat
                 dots=tuple(across.place(dot) for dot in item.dots),
                 tone=item.tone,
             )
-            for item in found
+            for item in items
         ),
     )
 
@@ -301,10 +309,10 @@ def heat(shares: Mapping[str, Mapping[str, tuple[float, str]]], counts: Mapping[
         return None
     low, high = min(values), max(values)
 
-    def cell(found: tuple[float, str] | None) -> HeatCell | None:
-        if found is None:
+    def cell(entry: tuple[float, str] | None) -> HeatCell | None:
+        if entry is None:
             return None
-        share, detail = found
+        share, detail = entry
         level = (share - low) / ((high - low) or 1)
         return HeatCell(text=percent(share), detail=detail, shade=min(SHADES - 1, int(level * SHADES)))
 

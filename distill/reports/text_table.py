@@ -1,4 +1,4 @@
-"""Tables as plain text, for whoever prints."""
+"""Tables as plain text."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any

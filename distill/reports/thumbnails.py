@@ -16,7 +16,7 @@ from distill.reports.html import MAX_ENLARGEMENT, data_uri
 from distill.types import ImageRef
 
 SIDE = 224
-"""CSS pixels that the longer side of a picture takes on the page, whatever number of pixels is stored."""
+"""CSS pixels that the longer side of a picture takes on the page, independent of the stored pixels."""
 _LEVELS = (
     (224, 80),
     (224, 65),
@@ -61,8 +61,8 @@ class Album:
         """Pictures without content: for finding out how long a page is without them."""
         return Album(
             pictures={
-                ref.sha256: Thumbnail(key=_key(place), uri="", width=SIDE, height=SIDE, shared=uses > 1)
-                for place, (ref, uses) in enumerate(refs)
+                ref.sha256: Thumbnail(key=_key(index), uri="", width=SIDE, height=SIDE, shared=uses > 1)
+                for index, (ref, uses) in enumerate(refs)
             }
         )
 
@@ -109,8 +109,8 @@ def album(refs: Sequence[tuple[ImageRef, int]], limit: int, *, max_pixels: int) 
         notes.append(f"{len(refs) - len(sources):,} pictures could not be read.")
     return Album(
         pictures={
-            source.sha256: _thumbnail(place, source, uri)
-            for place, (source, uri) in enumerate(zip(sources[:kept], uris, strict=False))
+            source.sha256: _thumbnail(index, source, uri)
+            for index, (source, uri) in enumerate(zip(sources[:kept], uris, strict=False))
         },
         notes=tuple(notes),
     )
@@ -143,20 +143,20 @@ def _read(ref: ImageRef, uses: int, max_pixels: int) -> _ReadImage | None:
 
 def _uri(source: _ReadImage, side: int, quality: int) -> str:
     """The shortest way to store a picture at this size and quality."""
-    image, found = source.image, []
+    image, encodings = source.image, []
     if max(image.size) > side:
         image = image.copy()
         image.thumbnail((side, side))
     elif source.original is not None:
-        found.append(source.original)
+        encodings.append(source.original)
     if _scale(source.image) > 1 or _few_colours(image):
-        found.append((_encoded(image, "png", optimize=True), "image/png"))
+        encodings.append((_encoded(image, "png", optimize=True), "image/png"))
         if _TYPE == "webp":
-            found.append((_encoded(image, "webp", lossless=True, method=4), "image/webp"))
+            encodings.append((_encoded(image, "webp", lossless=True, method=4), "image/webp"))
     # Pixels that are shown enlarged must be the true ones as long as there is room.
     if _scale(source.image) == 1 or (side, quality) != _LEVELS[0]:
-        found.append((_encoded(image, _TYPE, quality=quality), f"image/{_TYPE}"))
-    data, mime = min(found, key=lambda pair: len(pair[0]))
+        encodings.append((_encoded(image, _TYPE, quality=quality), f"image/{_TYPE}"))
+    data, mime = min(encodings, key=lambda pair: len(pair[0]))
     return data_uri(data, mime)
 
 
@@ -175,10 +175,10 @@ def _scale(image: Image.Image) -> int:
     return min(MAX_ENLARGEMENT, max(1, SIDE // max(image.size)))
 
 
-def _thumbnail(place: int, source: _ReadImage, uri: str) -> Thumbnail:
+def _thumbnail(index: int, source: _ReadImage, uri: str) -> Thumbnail:
     scale = _scale(source.image)
     return Thumbnail(
-        key=_key(place),
+        key=_key(index),
         uri=uri,
         width=source.image.width * scale,
         height=source.image.height * scale,
@@ -187,5 +187,5 @@ def _thumbnail(place: int, source: _ReadImage, uri: str) -> Thumbnail:
     )
 
 
-def _key(place: int) -> str:
-    return f"p{place}"
+def _key(index: int) -> str:
+    return f"p{index}"

@@ -113,7 +113,9 @@ def bootstrap_difference(
     if len(first) != len(second):
         raise ValueError(f"paired arms need the same questions, got {len(first)} and {len(second)}")
     return bootstrap_mean(
-        [float(one) - float(other) for one, other in zip(first, second, strict=True)], seed=seed, resamples=resamples
+        [float(left) - float(right) for left, right in zip(first, second, strict=True)],
+        seed=seed,
+        resamples=resamples,
     )
 
 
@@ -146,8 +148,8 @@ def crossed(
     low, high = np.quantile(differences, [0.025, 0.975])
     # Differences that are equal but for rounding are equal.
     tiny = 1e-12
-    sides = (int((differences <= tiny).sum()), int((differences >= -tiny).sum()))
-    return delta, (float(low), float(high)), min(1.0, 2 * (min(sides) + 1) / (resamples + 1))
+    tail_counts = (int((differences <= tiny).sum()), int((differences >= -tiny).sum()))
+    return delta, (float(low), float(high)), min(1.0, 2 * (min(tail_counts) + 1) / (resamples + 1))
 
 
 def crossed_mean(
@@ -182,8 +184,8 @@ def _crossed_resamples(arms: Sequence[Any], seed: int, resamples: int) -> Any:
     result, begun = [], 0
     for drawn in _resampled(rng, n, resamples):
         size = len(drawn)
-        places = drawn + np.arange(size)[:, None] * n
-        times = np.bincount(places.ravel(), minlength=size * n).reshape(size, n)
+        indices = drawn + np.arange(size)[:, None] * n
+        times = np.bincount(indices.ravel(), minlength=size * n).reshape(size, n)
         means = [
             ((times @ arm.T) * weight[begun : begun + size]).sum(axis=1) / (n * len(arm))
             for arm, weight in zip(arms, weights, strict=True)

@@ -124,10 +124,10 @@ def permutation_p(first: "Values", second: "Values", seed: int = 0) -> float:
     import numpy as np
     from scipy.stats import permutation_test, rankdata
 
-    ranks, others = (rankdata(values) - (len(values) + 1) / 2 for values in (first, second))
+    ranks, second_ranks = (rankdata(values) - (len(values) + 1) / 2 for values in (first, second))
     test = permutation_test(
         (ranks,),
-        lambda orders, axis: np.abs((orders * others).sum(axis=axis)),
+        lambda orders, axis: np.abs((orders * second_ranks).sum(axis=axis)),
         permutation_type="pairings",
         alternative="greater",
         vectorized=True,
@@ -177,7 +177,7 @@ def _interval(medians: "Values", shares: "Values", teachers: "NDArray[np.int64] 
 def _text(result: Mapping[str, Any], count: int) -> str:
     name, rho, p = NAMES[result["signal"]], result["spearman"], result["p"]
     low, high = result["ci95"]
-    least, most = result["ci95_measured"]
+    ci_low, ci_high = result["ci95_measured"]
     agreement = "agrees with" if rho > 0 else "runs against" if rho < 0 else "has nothing to do with"
     rng = "" if p <= 0.05 else ", no more than chance often has it"
     at_best = 2 / math.factorial(count)
@@ -189,6 +189,6 @@ def _text(result: Mapping[str, Any], count: int) -> str:
     )
     return (
         f"The ranking of {count} teachers by {name} {agreement} that of their students{rng}: Spearman {rho:+.2f} "
-        f"(95 % interval over teachers {low:+.2f} to {high:+.2f}; these teachers measured again {least:+.2f} to "
-        f"{most:+.2f}), Kendall {result['kendall']:+.2f}, exact p = {p:.2g}.{few}"
+        f"(95 % interval over teachers {low:+.2f} to {high:+.2f}; these teachers measured again {ci_low:+.2f} to "
+        f"{ci_high:+.2f}), Kendall {result['kendall']:+.2f}, exact p = {p:.2g}.{few}"
     )

@@ -61,8 +61,8 @@ def of_results(results: Mapping[str, Any], arms: Sequence[str], *, seed: int = 0
         if not traces:
             raise DataError(f"arm {arm}: its results don't say how many traces it was trained on (cost.traces)")
         result += [
-            Observation(x=traces, correct=round(one["accuracy"] * held["n"]), n=held["n"], arm=arm)
-            for one in held["seeds"].values()
+            Observation(x=traces, correct=round(seed_result["accuracy"] * held["n"]), n=held["n"], arm=arm)
+            for seed_result in held["seeds"].values()
         ]
     return scaling(result, seed=seed)
 
@@ -88,7 +88,7 @@ def scaling(
         "doubled": None,
         "aicc": None,
     }
-    shares = {one.correct / one.n for one in observations}
+    shares = {observation.correct / observation.n for observation in observations}
     if len(sizes) < FEWEST_SIZES:
         amounts = " and ".join(f"{x:,.0f}" for x in sizes) or "none"
         return result | {
@@ -102,50 +102,57 @@ def scaling(
 
 
 def _by_size(observations: Sequence[Observation]) -> dict[float, list[Observation]]:
-    for one in observations:
-        if not (math.isfinite(one.x) and one.x > 0):
-            raise DataError(f"arm {one.arm or '(none)'}: {one.x} is no amount of data; leave out arms without any")
-        if one.n < 1 or not 0 <= one.correct <= one.n:
-            raise DataError(f"arm {one.arm or '(none)'}: {one.correct} of {one.n} questions cannot be correct")
+    for observation in observations:
+        if not (math.isfinite(observation.x) and observation.x > 0):
+            raise DataError(
+                f"arm {observation.arm or '(none)'}: {observation.x} is no amount of data; leave out arms without any"
+            )
+        if observation.n < 1 or not 0 <= observation.correct <= observation.n:
+            raise DataError(
+                f"arm {observation.arm or '(none)'}: {observation.correct} of {observation.n} "
+                "questions cannot be correct"
+            )
     sizes: dict[float, list[Observation]] = {}
-    for one in sorted(observations, key=lambda one: one.x):
-        sizes.setdefault(float(one.x), []).append(one)
+    for observation in sorted(observations, key=lambda observation: observation.x):
+        sizes.setdefault(float(observation.x), []).append(observation)
     return sizes
 
 
 def _point(x: float, group: Sequence[Observation]) -> dict[str, Any]:
     """The mean over seeds with Wilson's interval over the questions, widened by what seeds differ."""
-    accuracy = math.fsum(one.correct / one.n for one in group) / len(group)
-    questions = min(one.n for one in group)
+    accuracy = math.fsum(observation.correct / observation.n for observation in group) / len(group)
+    questions = min(observation.n for observation in group)
     spread = 0.0
     if len(group) > 1:
-        variance = math.fsum((one.correct / one.n - accuracy) ** 2 for one in group) / (len(group) - 1)
+        variance = math.fsum((observation.correct / observation.n - accuracy) ** 2 for observation in group) / (
+            len(group) - 1
+        )
         spread = variance / len(group)
     # All seeds answer the same questions, so more seeds are not more questions.
     low, high = wilson(accuracy * questions, questions)
     centre, half = (low + high) / 2, math.hypot((high - low) / 2, Z95 * math.sqrt(spread))
     ci95 = [min(accuracy, max(0.0, centre - half)), max(accuracy, min(1.0, centre + half))]
-    arms = sorted({one.arm for one in group})
+    arms = sorted({observation.arm for observation in group})
     return {"x": x, "accuracy": accuracy, "ci95": ci95, "arm": ", ".join(arms), "seeds": len(group)}
 
 
 def _fitted(groups: Sequence[Sequence[Observation]], x_name: str, seed: int, replicates: int) -> dict[str, Any]:
     import numpy as np
 
-    every = [one for group in groups for one in group]
-    x = np.array([one.x for one in every])
-    error = np.array([1 - one.correct / one.n for one in every])
+    every = [member for group in groups for member in group]
+    x = np.array([member.x for member in every])
+    error = np.array([1 - member.correct / member.n for member in every])
     variance = _variances(groups)
     law = _polished(x, error, variance, _grid_fit(x, error[:, None], variance))
     laws = _grid_fit(x, _resampled(groups, np.random.default_rng(seed), replicates), variance)
-    exponents = np.quantile([one.exponent for one in laws], [0.025, 0.975])
+    exponents = np.quantile([member.exponent for member in laws], [0.025, 0.975])
     aicc = {"power_law": _aicc(x, error, variance, law), "constant": _aicc(x, error, variance, None)}
     smallest, largest = float(x.min()), float(x.max())
     at = np.geomspace(smallest, largest, _CURVE_POINTS)
-    drawn = 1 - np.array([[one.error(value) for value in at] for one in laws])
+    drawn = 1 - np.array([[member.error(value) for value in at] for member in laws])
     low, high = np.quantile(drawn, [0.025, 0.975], axis=0)
-    twice = np.quantile([1 - one.error(2 * largest) for one in laws], [0.025, 0.975])
-    gain = np.quantile([one.error(smallest) - one.error(largest) for one in laws], [0.025, 0.975])
+    twice = np.quantile([1 - member.error(2 * largest) for member in laws], [0.025, 0.975])
+    gain = np.quantile([member.error(smallest) - member.error(largest) for member in laws], [0.025, 0.975])
     doubled = {"x": 2 * largest, "accuracy": 1 - law.error(2 * largest), "ci95": [float(end) for end in twice]}
     return {
         "curve": [[float(value), 1 - law.error(float(value))] for value in at],
@@ -167,12 +174,20 @@ def _variances(groups: Sequence[Sequence[Observation]]) -> "Values":
     import numpy as np
 
     # Of a size with none or all correct the plain estimate would be 0.
-    shares = [(sum(one.correct for one in group) + 0.5) / (sum(one.n for one in group) + 1) for group in groups]
-    binomial = [[share * (1 - share) / one.n for one in group] for share, group in zip(shares, groups, strict=True)]
+    shares = [
+        (sum(observation.correct for observation in group) + 0.5) / (sum(observation.n for observation in group) + 1)
+        for group in groups
+    ]
+    binomial = [
+        [share * (1 - share) / observation.n for observation in group]
+        for share, group in zip(shares, groups, strict=True)
+    ]
     free = sum(len(group) - 1 for group in groups)
     beyond = 0.0
     if free:
-        squares = [np.var([one.correct / one.n for one in group]) * len(group) for group in groups]
+        squares = [
+            np.var([observation.correct / observation.n for observation in group]) * len(group) for group in groups
+        ]
         expected = [(len(group) - 1) * own[0] for group, own in zip(groups, binomial, strict=True)]
         beyond = max(0.0, float(sum(squares) - sum(expected)) / free)
     return np.array([value + beyond for own in binomial for value in own])
@@ -184,10 +199,10 @@ def _resampled(groups: Sequence[Sequence[Observation]], rng: "np.random.Generato
 
     rows = []
     for group in groups:
-        shares = np.array([one.correct / one.n for one in group])
-        for one in group:
+        shares = np.array([observation.correct / observation.n for observation in group])
+        for observation in group:
             drawn = rng.choice(shares, size=replicates)
-            rows.append(1 - rng.binomial(one.n, drawn) / one.n)
+            rows.append(1 - rng.binomial(observation.n, drawn) / observation.n)
     return np.array(rows)
 
 
@@ -302,10 +317,10 @@ def _text(
         )
     low, high = exponents
     pinned = high - low < 0.5 and low > 1.01 * LEAST_EXPONENT and high < 0.99 * MOST_EXPONENT
-    least, most = (100 * end for end in doubled["ci95"])
+    ci_low, ci_high = (100 * end for end in doubled["ci95"])
     return (
         f"Accuracy grows with the number of {x_name}: {span} ({points}); {support}. Error falls as the power "
         f"-{law.exponent:.2f} ({low:.2f} to {high:.2f}) towards {100 * law.floor:.0f} %"
         f"{'' if pinned else ', which so few sizes do not pin down'}. If that law goes on, "
-        f"{doubled['x']:,.0f} {x_name} give {100 * doubled['accuracy']:.1f} % ({least:.1f} to {most:.1f})."
+        f"{doubled['x']:,.0f} {x_name} give {100 * doubled['accuracy']:.1f} % ({ci_low:.1f} to {ci_high:.1f})."
     )

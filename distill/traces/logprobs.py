@@ -1,6 +1,6 @@
 """Log-probabilities of a trace's tokens, small enough to lie in its record, and read back as arrays.
 
-A record's `logprobs` holds, for every generated token (the end token and whatever a parser cut off included), the
+A record's `logprobs` holds, for every generated token (with the end token and the text that a parser cut off), the
 sampled token and the k likeliest ones with their natural log-probabilities under the model as it is: before
 temperature, penalties and cuts, as vLLM reports them by default. Values are kept as float16: within 0.1 % (0.03 at
 -40), and exact zero stays zero.
@@ -57,10 +57,10 @@ def records(generate: Path, trace_ids: Collection[str]) -> Iterator[dict[str, An
 
     `generate` is the folder of a run's generate stage. The journals are read once, front to back.
     """
-    wanted = frozenset(trace_ids)
+    wanted_ids = frozenset(trace_ids)
     for journal in part_paths(generate, ".jsonl", below="*"):
         for record in read_jsonl(journal, check=requiring("id")):
-            if record["id"] in wanted and "logprobs" in record:
+            if record["id"] in wanted_ids and "logprobs" in record:
                 yield record
 
 

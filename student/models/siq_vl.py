@@ -30,7 +30,7 @@ from transformers import (
     SiglipVisionModel,
 )
 
-from distill.data.lfs_pointers import explanation
+from distill.data.lfs_pointers import explain_pointers
 from distill.errors import MissingExtra, ModelError, RecipeError
 from student.models.processors import load_processor
 
@@ -371,7 +371,7 @@ def _readable(path_or_name: str) -> Iterator[None]:
         ) from error
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError, StrictDataclassError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        reason = explanation(Path(path_or_name)) or reason
+        reason = explain_pointers(Path(path_or_name)) or reason
         raise ModelError(
             f"{path_or_name}: this checkpoint cannot be loaded: {reason}\n"
             "check the path or hub name, and that config.json, *.safetensors and the processor files are there"

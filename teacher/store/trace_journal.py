@@ -14,7 +14,7 @@ from typing import Any
 
 from distill import redact
 from distill.artifacts import json_lines
-from distill.artifacts.damaged_lines import keep
+from distill.artifacts.damaged_lines import record_damaged
 from distill.artifacts.journal import Journal, read_jsonl, read_jsonl_at, write_jsonl
 from distill.artifacts.json_lines import Damaged
 from distill.artifacts.layout import part_number, part_path, part_paths
@@ -82,7 +82,9 @@ def rewrite_parts(index: TraceIndex, teacher: Teacher, *, drop_errors: bool) -> 
             seen.update(bytes.fromhex(record["id"]) for record in read_jsonl(part))
             continue
         if part in index.damaged:
-            keep(part, (piece for piece in json_lines.scan(part, trace_fault) if isinstance(piece, Damaged)))
+            record_damaged(
+                part, (piece for piece in json_lines.scan(part, trace_fault) if isinstance(piece, Damaged))
+            )
         write_jsonl(part, _kept_records(part, teacher, seen, drop_errors=drop_errors))
     index.replace_with(read_index(index.folder, teacher))
 

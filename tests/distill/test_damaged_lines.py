@@ -7,7 +7,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from distill.artifacts.damaged_lines import counted, recovered, side_file
+from distill.artifacts.damaged_lines import count_damaged, recovered, side_file
 from distill.artifacts.journal import Journal, read_jsonl, read_jsonl_at
 from distill.artifacts.json_lines import Damaged, LineReader, cut_torn_tail, record_at, requiring, scan, seal
 from distill.artifacts.layout import model_folder
@@ -110,7 +110,7 @@ def test_damaged_lines_are_set_aside_with_place_and_reason_and_counted(tmp_path:
         (5, "its checksum differs"),
     ]
     assert kept[0]["text"] == "nonsense\n" and kept[0]["start"] == len(LINES[0]) and "base64" in kept[2]
-    assert counted(tmp_path) == {side_file(path): 2}
+    assert count_damaged(tmp_path) == {side_file(path): 2}
     assert list(recovered(path)) == RECORDS[:3] and len(list(read_jsonl(side_file(path)))) == 3
 
 
@@ -126,7 +126,7 @@ def test_lines_set_aside_by_a_killed_process_are_not_set_aside_twice(
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr("distill.artifacts.damaged_lines.mend", killed)
         list(recovered(path))
-    assert list(recovered(path)) == RECORDS[:1] and counted(tmp_path) == {side_file(path): 1}
+    assert list(recovered(path)) == RECORDS[:1] and count_damaged(tmp_path) == {side_file(path): 1}
 
 
 def test_a_record_that_lacks_what_its_reader_needs_is_damaged(tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ def by_row(tmp_path: Path) -> Recipe:
 
 
 def test_a_split_by_row_is_counted_by_picture_and_by_question(by_row: Recipe) -> None:
-    (found,) = leakage.measure(by_row, training=["questions"]).overlaps
+    (found,) = leakage.measure_leakage(by_row, training=["questions"]).overlaps
     assert (found.training, found.evaluation, found.rows, found.questions) == ("questions", "test", 15, 2)
     assert (found.pairs, found.images, found.texts, found.touched) == (1, 2, 6, 2)
     assert [leak.kind for leak in found.examples] == ["pair", "image", "image"]
@@ -100,7 +100,7 @@ def test_a_picture_that_was_saved_or_resized_again_is_the_same_picture(tmp_path:
         questions=[{"image": name, "question": "What is it?", "answer": "x"} for name in ("train.jpg", "other.png")],
         test=[{"image": "test.png", "question": "Where does it end?", "answer": "y"}],
     )
-    (found,) = leakage.measure(recipe, training=["questions"]).overlaps
+    (found,) = leakage.measure_leakage(recipe, training=["questions"]).overlaps
     assert (found.pairs, found.images) == (0, 1)
     assert found.examples[0].picture.endswith("train.jpg")
 
@@ -113,7 +113,7 @@ def test_the_words_of_a_template_and_pictures_without_content_leak_nothing(tmp_p
         questions=[*rows(tmp_path, range(4), *TWO), *blank[:2]],
         test=[*rows(tmp_path, range(4, 6), *TWO), *blank[2:]],
     )
-    found = leakage.measure(recipe, training=["questions"])
+    found = leakage.measure_leakage(recipe, training=["questions"])
     assert not found.leaking and not found.refusal()
     assert found.overlaps[0].texts == 8
     assert "no picture and no question in common" in found.lines()[0]
@@ -133,7 +133,7 @@ def test_a_question_without_a_picture_or_on_a_blank_one_leaks_by_its_words(
     )
     if not picture_of:
         recipe = load(recipe.path, {f"data.{name}.columns.image": '""' for name in ("questions", "test")})
-    (found,) = leakage.measure(recipe, training=["questions"]).overlaps
+    (found,) = leakage.measure_leakage(recipe, training=["questions"]).overlaps
     assert (found.pairs, found.images, found.texts, found.touched) == (1, 0, 0, 1)
 
 
@@ -153,7 +153,10 @@ data = "held"
     assert leakage.training_sources(recipe) == ("questions", "captions")
     assert leakage.training_sources(recipe, recipe.stages[:1]) == ("captions",)
     assert leakage.evaluation_sources(recipe) == ("test", "held")
-    found = {(each.training, each.evaluation): (each.pairs, each.images) for each in leakage.measure(recipe).overlaps}
+    found = {
+        (each.training, each.evaluation): (each.pairs, each.images)
+        for each in leakage.measure_leakage(recipe).overlaps
+    }
     assert found == {
         ("questions", "test"): (2, 0),
         ("questions", "held"): (0, 2),
@@ -184,7 +187,7 @@ def test_allowing_overlap_warns_and_leaves_finished_evaluations_as_they_are(by_r
     from student.evaluate import _fields
 
     allowed = load(by_row.path, {"eval.allow_overlap": "true"})
-    found = leakage.require(allowed, tmp_path / "run", ["questions"])
+    found = leakage.refuse_leakage(allowed, tmp_path / "run", ["questions"])
     assert found.summary().splitlines()[2].split()[:6] == ["questions", "test", "15", "1", "2", "6"]
     assert "warning: training data stands in evaluation data" in found.summary()
     assert found.lines()[0].startswith("warning: [data.questions] and [data.test] overlap: 3 of 15 rows")
@@ -195,7 +198,7 @@ def test_of_questions_that_are_learned_through_the_dataset_those_in_it_count(tmp
     asked = rows(tmp_path, range(4), "What is it?")
     recipe = world(tmp_path, STAGES, questions=asked, captions=[], test=asked[:1])
     run = tmp_path / "run"
-    (found,) = leakage.measure(recipe, training=["questions"]).overlaps
+    (found,) = leakage.measure_leakage(recipe, training=["questions"]).overlaps
     leaking = found.examples[0].sample
     from distill.data.reader import samples
 
@@ -204,29 +207,29 @@ def test_of_questions_that_are_learned_through_the_dataset_those_in_it_count(tmp
     part = run / "filter/dataset/train/part-00000.parquet"
     pq.write_table(pa.table({"sample_id": ids}), part)
     with pytest.raises(DataError, match="1 of 4 rows"):
-        leakage.require(recipe, run, ["questions"])
+        leakage.refuse_leakage(recipe, run, ["questions"])
     pq.write_table(pa.table({"sample_id": [name for name in ids if name != leaking]}), part)
-    assert leakage.require(recipe, run, ["questions"]).overlaps[0].rows == 3
+    assert leakage.refuse_leakage(recipe, run, ["questions"]).overlaps[0].rows == 3
 
 
 def test_what_was_found_is_kept_until_a_source_or_a_picture_changes(by_row: Recipe, tmp_path: Path) -> None:
     folder = tmp_path / "kept"
-    first = leakage.measure(by_row, folder, training=["questions"])
+    first = leakage.measure_leakage(by_row, folder, training=["questions"])
     kept = (folder / "questions.parquet").stat().st_mtime_ns
-    assert leakage.measure(by_row, folder, training=["questions"]) == first
+    assert leakage.measure_leakage(by_row, folder, training=["questions"]) == first
     assert (folder / "questions.parquet").stat().st_mtime_ns == kept
     # The picture of another question becomes one of the test set.
     (tmp_path / "images/00007.png").write_bytes((tmp_path / "images/00000.png").read_bytes())
-    (found,) = leakage.measure(by_row, folder, training=["questions"]).overlaps
+    (found,) = leakage.measure_leakage(by_row, folder, training=["questions"]).overlaps
     assert found.leaking > first.overlaps[0].leaking
 
 
 def test_what_cannot_be_read_or_compared_in_time_is_named_and_raises_nothing(tmp_path: Path) -> None:
     recipe = world(tmp_path, STAGES, questions=rows(tmp_path, range(300), "What is it?"))
-    found = leakage.measure(recipe, limit_s=0.0)
+    found = leakage.measure_leakage(recipe, limit_s=0.0)
     assert not found.overlaps and "test.jsonl does not exist" in found.not_compared["test"]
     recipe = world(tmp_path, STAGES, test=rows(tmp_path, range(1), "What is it?"))
-    found = leakage.measure(recipe, limit_s=0.0)
+    found = leakage.measure_leakage(recipe, limit_s=0.0)
     assert "captions.jsonl does not exist" in found.not_compared["captions"]
     assert "only its first 256 rows were" in found.not_compared["questions"]
     assert len([line for line in found.lines() if line.startswith("note: ")]) == 2

@@ -125,7 +125,7 @@ def test_memory_is_weights_gradients_states_and_a_step(plans: dict[str, stage_pl
 
 
 def test_a_small_card_needs_checkpointing_and_a_large_one_does_not(plans: dict[str, stage_plans.StagePlan]):
-    small, large = hardware.named("T4"), hardware.named("h100")
+    small, large = hardware.find_gpu("T4"), hardware.find_gpu("h100")
     assert stage_plans.fit(plans["full"], small).checkpointing
     found = stage_plans.fit(plans["full"], large)
     assert found.fits and not found.checkpointing
@@ -219,12 +219,12 @@ def test_a_student_that_is_neither_here_nor_reachable_is_one_plain_message(
     [("h100", "H100"), ("rtx4090", "RTX 4090"), ("A100-80GB", "A100 80GB"), ("a100", "A100 40GB"), ("l4", "L4")],
 )
 def test_a_card_is_found_however_it_is_spelled(spelling: str, name: str):
-    assert hardware.named(spelling).name == name
+    assert hardware.find_gpu(spelling).name == name
 
 
 def test_an_unknown_card_is_an_error_that_names_the_nearest():
     with pytest.raises(RecipeError, match=r"--gpu RTX 4080: not a known card; did you mean 'RTX 4090'\?"):
-        hardware.named("RTX 4080")
+        hardware.find_gpu("RTX 4080")
 
 
 @pytest.mark.parametrize(
@@ -238,5 +238,5 @@ def test_an_unknown_card_is_an_error_that_names_the_nearest():
     ],
 )
 def test_a_card_is_known_by_what_torch_calls_it(device: str, memory_gib: float, name: str | None):
-    found = hardware.of_device(device, memory_gib)
+    found = hardware.gpu_of_device(device, memory_gib)
     assert (found.name if found else None) == name

@@ -65,7 +65,7 @@ def test_the_command_splits_by_picture_and_its_files_load_and_do_not_overlap(tmp
     recipe = tmp_path / "elsewhere" / "recipe.toml"
     recipe.parent.mkdir()
     recipe.write_text(done.stdout[done.stdout.index("[data.questions]") :])
-    (found,) = leakage.measure(load(recipe), training=["questions"]).overlaps
+    (found,) = leakage.measure_leakage(load(recipe), training=["questions"]).overlaps
     assert (found.rows, found.questions, found.leaking) == (48, 12, 0)
 
 
