@@ -11,7 +11,7 @@ from typing import Any
 from distill.recipe.effects import RecipeKey, key_values
 from distill.recipe.recipe import Recipe
 from distill.recipe.stages import Stage, is_traces, start_of
-from teacher.engines.vllm.vllm_options import answer_options
+from teacher.engines.vllm.vllm_options import server_answer_options
 
 ASKED = "questions"
 """The source that teachers are asked about."""
@@ -151,9 +151,7 @@ def _engines(recipe: Recipe, name: str) -> Iterator[str]:
     """The options of the server of a teacher that change its answers; none where the run starts no such server."""
     for teacher in recipe.teachers:
         if teacher.name == name and teacher.managed:
-            server = teacher.server
-            options = [f"--{name.lstrip('-')}={value}" for name, value in server.arguments.items()]
-            yield repr(answer_options([*server.command, *options, *server.extra]))
+            yield repr(server_answer_options(teacher.server))
 
 
 def _signals(path: str, both: tuple[Recipe, Recipe]) -> Iterator[str]:

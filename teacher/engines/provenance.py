@@ -18,7 +18,7 @@ from distill.artifacts.layout import part_paths
 from distill.artifacts.manifest import canonical
 from distill.errors import DataError, StaleError
 from distill.recipe.teachers import Teacher
-from teacher.engines.vllm.vllm_options import answer_options, render
+from teacher.engines.vllm.vllm_options import answer_options, server_answer_options
 from teacher.messages.completion import EngineInfo
 
 ENGINES = "engine.json"
@@ -51,8 +51,7 @@ def require_same_options(folder: Path, teacher: Teacher) -> None:
     commands = [facts["command"] for facts in read_engines(folder).values() if "command" in facts]
     if not commands or not any(path.stat().st_size for path in part_paths(folder, ".jsonl")):
         return
-    server = teacher.server
-    now = answer_options([*server.command, *render(server), *server.extra])
+    now = server_answer_options(teacher.server)
     known = [answer_options(command) for command in commands]
     if now not in known:
         raise StaleError(

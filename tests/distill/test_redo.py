@@ -197,3 +197,17 @@ def test_comparing_loads_nothing_that_reads_data_or_models(recipe: Path, run: Pa
     )
     assert "stage" in said.stdout
     assert said.stdout.splitlines()[-1] == "[]"
+
+
+def test_an_option_of_a_server_is_the_same_wherever_the_recipe_says_it(recipe: Path) -> None:
+    server = RECIPE.replace('"owner/small"\n', '"owner/small"\nserver = { SERVER }\n')
+
+    def with_server(text: str) -> Recipe:
+        recipe.write_text(server.replace("SERVER", f'command = ["no-vllm", "serve"], {text}'))
+        return load(recipe)
+
+    listed = with_server("arguments = { mm-processor-kwargs = { num_crops = 4 } }")
+    spelled = with_server("""extra = ["--mm-processor-kwargs", '{"num_crops":4}']""")
+    other = with_server("arguments = { mm-processor-kwargs = { num_crops = 5 } }")
+    assert not compare_recipes(listed, spelled).causes
+    assert "engine:small" in compare_recipes(listed, other).causes

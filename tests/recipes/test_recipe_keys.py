@@ -22,7 +22,6 @@ from distill.recipe.base import Section
 from distill.recipe.effects import affecting, inner_sections, recipe_keys
 from distill.recipe.loading import load, put
 from distill.recipe.recipe import Recipe
-from distill.recipe.teachers import Teacher
 from distill.types import Sample
 from distill.wiring import measurers
 from filters import apply
@@ -30,7 +29,7 @@ from filters.signals import registry
 from student import evaluate
 from student.data import rows
 from student.train import stage_fields
-from teacher.engines.vllm.vllm_options import answer_options, render
+from teacher.engines.vllm.vllm_options import server_answer_options
 from teacher.messages.request import requests
 from teacher.store import question_plan
 
@@ -83,7 +82,7 @@ def identities(recipe: Recipe, folder: Path) -> dict[str, str]:
         "traces": fingerprint(
             {"ids": [requests(recipe, teacher, models[teacher.name], sample)[0].id for teacher in recipe.teachers]}
         ),
-        "engine": fingerprint({"teachers": [deciding_options(teacher) for teacher in recipe.teachers]}),
+        "engine": fingerprint({"teachers": [server_answer_options(teacher.server) for teacher in recipe.teachers]}),
         "generate": fingerprint(
             question_plan.result_settings(recipe, models)
             | question_plan.plan_inputs(recipe, folder / "run" / "generate", {}, None)
@@ -102,10 +101,6 @@ def identities(recipe: Recipe, folder: Path) -> dict[str, str]:
         "eval": evaluate.identity(recipe, folder / "run") + pictures_digest(recipe, recipe.eval.data),
         "ablate": fingerprint(affecting(recipe.ablate, "ablate")),
     }
-
-
-def deciding_options(teacher: Teacher) -> object:
-    return answer_options([*teacher.server.command, *render(teacher.server), *teacher.server.extra])
 
 
 def recipe_with(folder: Path, key: str, value: Any) -> Recipe:

@@ -133,6 +133,25 @@ def test_an_outage_that_lasts_stops_the_run_with_3_and_the_next_run_asks_again(w
         assert world.records()[: len(kept)] == kept and asked_of(url) <= 40 + 4
 
 
+def test_a_client_that_an_outage_stopped_answers_again_when_the_server_does() -> None:
+    with stub_server.serve() as url:
+        who = clients.teacher(url, max_in_flight=4)
+        wanted = clients.asked(who, *"abcdefgh")
+        found: list[str] = []
+
+        async def run() -> None:
+            async with clients.client_of(who, patience_s=0.5) as client:
+                await client.check()
+                mode(url, "500")
+                with pytest.raises(CircuitOpen, match="HTTP 500"):
+                    await client.answer(clients.given(wanted), lambda request, _: found.append(request.id))
+                mode(url, "")
+                await client.answer(clients.given(wanted), lambda request, _: found.append(request.id))
+
+        asyncio.run(asyncio.wait_for(run(), 60))
+        assert sorted(found) == sorted(request.id for request in wanted)
+
+
 def test_one_replica_of_three_that_is_down_at_the_start_is_used_when_it_comes(world: World) -> None:
     world.add_rows(30)
     with stub_server.serve() as first, stub_server.serve() as second:

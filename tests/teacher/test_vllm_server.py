@@ -556,6 +556,12 @@ def test_options_that_change_answers_are_all_but_those_known_to_change_speed(
     assert (answer_options(["vllm", "serve", *one]) == answer_options(["vllm", "serve", *other])) is same
 
 
+def test_the_way_that_vllm_is_called_changes_no_answer() -> None:
+    module = ["python", "-m", "vllm.entrypoints.openai.api_server"]
+    assert answer_options([*module, "--dtype", "float32"]) == answer_options(["vllm", "serve", "--dtype", "float32"])
+    assert answer_options([*module, "--dtype", "float32"]) != answer_options([*module, "--dtype", "float16"])
+
+
 @pytest.mark.vllm
 @pytest.mark.slow
 @pytest.mark.skipif(bool(vllm_server.why_not()), reason=vllm_server.why_not())

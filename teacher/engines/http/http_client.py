@@ -176,6 +176,7 @@ class ChatClient:
         A request is taken from the queue only when a server has a free slot. Raises CircuitOpen. Then, and when
         `done` raises, the requests in flight are given up.
         """
+        self._servers.recovered()  # rows of an earlier call that an outage ended do not speak against this one
         followed = self.replicas if self.teacher.capabilities.shows_queue else ()
         watchers = [asyncio.create_task(follow_queue(self._session, each, self._slot_free.set)) for each in followed]
         watchers += [asyncio.create_task(self._check_later(each)) for each in self.replicas if not each.checked]

@@ -196,10 +196,15 @@ def render(server: Server) -> list[str]:
     return arguments
 
 
+def server_answer_options(server: Server) -> dict[str, list[str]]:
+    """The options of a recipe's server that change what it answers, as `answer_options` reads its command line."""
+    return answer_options([*server.command, *render(server), *server.extra])
+
+
 def answer_options(command: Sequence[str]) -> dict[str, list[str]]:
     """The options of a command line that change what its server answers, with their values.
 
-    A list is the same as words, as JSON and as a repeated option.
+    A list is the same as words, as JSON and as a repeated option. `-m MODULE` is Python's, and not the server's.
     """
     options: dict[str, list[str]] = {}
     values: list[str] | None = None
@@ -208,7 +213,8 @@ def answer_options(command: Sequence[str]) -> dict[str, list[str]]:
             name, equals, value = part.partition("=")
             option = _option_name("quantization" if name == "-q" else name)
             base = option.partition(".")[0].removeprefix("no-")
-            values = None if base in _SET_BY_RUN or _SPEED.fullmatch(base) else options.setdefault(option, [])
+            same = name == "-m" or base in _SET_BY_RUN or _SPEED.fullmatch(base)
+            values = None if same else options.setdefault(option, [])
             if values is not None and equals:
                 values += _items(value)
         elif values is not None:
