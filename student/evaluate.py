@@ -29,9 +29,10 @@ from distill.types import ProgressCallback, Sample, unwatched
 from student.evaluation import collect_replies, report, students
 from student.evaluation import metrics as figures
 from student.evaluation.collect_replies import REPLIES, Connect, Engines, Key, QuestionSet, Reply, Serve
-from student.evaluation.own_metrics import metric_codes, own_metrics, values
+from student.evaluation.own_metrics import metric_codes, own_metrics
 from student.evaluation.students import EvaluatedStudent
-from student.inference.scoring import Prediction, judged
+from student.inference.reply_metrics import Prediction, values
+from student.inference.scoring import judged
 
 WITHOUT_IMAGE = "predictions_without_image.jsonl"
 _ARMS = ("eval.arms.", "students.")

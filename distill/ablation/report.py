@@ -12,6 +12,7 @@ from distill.reports import gallery, html, metric_table, plots
 from distill.reports.metric_table import interval, probability
 from distill.reports.plots import percent
 from distill.types import Sample
+from student.inference.reply_metrics import columns
 
 _TONES = {"holds": "good", "does not hold": "bad", "undecided": "warn"}
 _SIGNS = {"holds": "✓", "does not hold": "✗", "undecided": "?"}
@@ -68,8 +69,8 @@ def write(
         "reference": reference,
         "claims": claims,
         "effect_column": [_column("effect", {name: arm.get("effect") for name, arm in arms.items()})],
-        "headline": metric_table.table(flat),
-        "more": metric_table.table(flat, metric_table.MORE),
+        "headline": metric_table.table(flat, columns("headline")),
+        "more": metric_table.table(flat, columns("more")),
         "accuracy": plots.estimates(
             "Accuracy of every arm with its interval and its seeds",
             [_share(name, arm, reference) for name, arm in arms.items() if arm.get("ci95")],
@@ -214,7 +215,7 @@ def _study(name: str, study: Mapping[str, Any], arms: Mapping[str, Any]) -> dict
         "reference": reference,
         "claims": [_claim(claim) for claim in study.get("claims", ())],
         "arms": limited,
-        "headline": metric_table.table(limited),
+        "headline": metric_table.table(limited, columns("headline")),
         "effect_column": [
             _column("effect", {arm: effects[arm] for arm in limited if arm in effects} | {reference: None})
         ],

@@ -3,9 +3,8 @@
 Reads manifests and metrics only, so it answers at once and without torch, also while a stage is running.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import orjson
 
@@ -125,14 +124,18 @@ def evaluation(run: Path) -> str:
     if not path.is_file():
         return ""
     from distill.reports import metric_table
+    from student.inference.reply_metrics import shown_metrics
 
     metrics = orjson.loads(path.read_bytes())
     arms = metrics["arms"]
-    own = {
-        measure.label: [metric_table.cell(arm, measure).text for arm in arms.values()]
-        for measure in metric_table.own_measures(metrics)
+    columns = {
+        metric.console: [metric_table.cell(arm, metric.column()).text for arm in arms.values()]
+        for metric in shown_metrics(metrics)
+        if metric.console
     }
-    columns = {head: cells for head, cells in (_columns(arms) | own).items() if any(cells)}
+    unseen = [(arm.get("without_image") or {}).get("accuracy") for arm in arms.values()]
+    columns["without image %"] = ["" if share is None else percent(share) for share in unseen]
+    columns = {head: cells for head, cells in columns.items() if any(cells)}
     rows = [
         (
             name,
@@ -160,23 +163,6 @@ def evaluation(run: Path) -> str:
     if limits:
         blocks.append("\n".join(limits))
     return "\n\n".join(blocks)
-
-
-def _columns(arms: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Further columns of the table of arms, by heading; empty cells where an arm has no such value."""
-
-    def share(value: float | None) -> str:
-        return "" if value is None else percent(value)
-
-    def tokens(value: float | None) -> str:
-        return "" if value is None else f"{value:.1f}"
-
-    all_arms = arms.values()
-    return {
-        "hallucinated %": [share(arm.get("hallucination_rate")) for arm in all_arms],
-        "rationale tokens": [tokens(arm.get("mean_rationale_tokens")) for arm in all_arms],
-        "without image %": [share((arm.get("without_image") or {}).get("accuracy")) for arm in all_arms],
-    }
 
 
 def ablation(folder: Path, study: str | None = None) -> str:

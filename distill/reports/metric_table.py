@@ -1,5 +1,6 @@
-"""The headline table of a report page: which figures stand in it, and how each is written.
+"""The tables of figures of a report page: how each figure is written, and the columns that are no metric of replies.
 
+The columns of metrics follow from their entries (student/inference/reply_metrics.py).
 Reads what an arm's mapping holds and leaves out what it does not: an older file, or one of a newer version, has a
 page all the same. Measures nothing.
 """
@@ -24,53 +25,23 @@ class Measure:
     note: str = ""
 
 
-HEADLINE = (
-    Measure(
-        label="hallucination",
-        keys=("hallucination_rate",),
-        kind="share",
-        note="Rationales with a value that neither chart nor question supports, of those with a value to check.",
+OTHERS: Mapping[str, tuple[Measure, ...]] = {
+    "headline": (
+        Measure(
+            label="without image",
+            keys=("without_image", "without_image_accuracy", "without_image.accuracy"),
+            kind="share",
+            note="Accuracy when the same questions are asked without their pictures: what needs no look.",
+        ),
+        Measure(label="training tokens", keys=("train_tokens",), kind="count"),
+        Measure(label="training seconds", keys=("train_seconds",), kind="count"),
     ),
-    Measure(
-        label="consistency",
-        keys=("consistency_rate",),
-        kind="share",
-        note="Answers that their rationale concludes, of those whose rationale concludes anything.",
+    "more": (
+        Measure(label="training steps", keys=("train_steps",), kind="count"),
+        Measure(label="traces", keys=("traces", "rows"), kind="count", note="Rows that the last stage learned from."),
     ),
-    Measure(label="rationale, tokens", keys=("mean_rationale_tokens",), kind="tokens"),
-    Measure(
-        label="without image",
-        keys=("without_image", "without_image_accuracy", "without_image.accuracy"),
-        kind="share",
-        note="Accuracy when the same questions are asked without their pictures: what needs no look.",
-    ),
-    Measure(label="tokens an answer", keys=("mean_tokens", "answer_tokens"), kind="tokens"),
-    Measure(label="seconds an answer", keys=("mean_seconds", "answer_seconds"), kind="seconds"),
-    Measure(label="training tokens", keys=("train_tokens",), kind="count"),
-    Measure(label="training seconds", keys=("train_seconds",), kind="count"),
-)
-MORE = (
-    Measure(label="undecided", keys=("undecided_rate",), kind="share", note="The checker could not tell."),
-    Measure(label="exact match", keys=("exact_accuracy",), kind="share", note="Same words as a gold answer."),
-    Measure(
-        label="relaxed accuracy",
-        keys=("relaxed_accuracy",),
-        kind="share",
-        note="Numbers within 5 %, as ChartQA counts.",
-    ),
-    Measure(
-        label="ROUGE-L", keys=("rouge_l",), kind="share", note="Of the whole reply with the gold answers, times 100."
-    ),
-    Measure(
-        label="well formed",
-        keys=("format_rate",),
-        kind="share",
-        note="At most one think block, closed, with an answer after it.",
-    ),
-    Measure(label="cut off", keys=("truncation_rate",), kind="share", note="The token limit came first."),
-    Measure(label="training steps", keys=("train_steps",), kind="count"),
-    Measure(label="traces", keys=("traces", "rows"), kind="count", note="Rows that the last stage learned from."),
-)
+}
+"""Columns that are no metric of replies, by the table of the page that has them."""
 _VALUES = ("rate", "share", "accuracy", "mean", "value")
 """Where the number stands in a figure that is a mapping of its own."""
 
@@ -87,16 +58,7 @@ class MetricTable:
     rows: Mapping[str, tuple[MetricCell, ...]]
 
 
-def own_measures(metrics: Mapping[str, Any]) -> tuple[Measure, ...]:
-    """The metrics from outside that a metrics file describes."""
-    kinds: Mapping[str, Kind] = {"share": "share", "mean": "number"}
-    return tuple(
-        Measure(label=values["label"], keys=(name,), kind=kinds[values["kind"]], note=values["note"])
-        for name, values in metrics.get("own_metrics", {}).items()
-    )
-
-
-def table(arms: Mapping[str, Mapping[str, Any]], measures: Sequence[Measure] = HEADLINE) -> MetricTable:
+def table(arms: Mapping[str, Mapping[str, Any]], measures: Sequence[Measure]) -> MetricTable:
     """One column for every measure that some arm has; an empty cell where another has not."""
     shown = tuple(measure for measure in measures if any(value(arm, measure) is not None for arm in arms.values()))
     return MetricTable(

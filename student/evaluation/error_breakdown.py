@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from distill.stats import intervals
 from student.inference.error_causes import CAUSES
-from student.inference.scoring import Prediction
+from student.inference.reply_metrics import Prediction
 
 MIN_WRONG: Final = 20
 """With fewer wrong replies than this, no cause is called the limit."""

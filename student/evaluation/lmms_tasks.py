@@ -26,15 +26,11 @@ from distill.errors import DataError
 from distill.rationale import NO_THINK
 from distill.recipe.recipe import Recipe
 from distill.types import Sample
+from student.inference.reply_metrics import BUILT_IN
 
 QUESTIONS, JUDGE = "questions.parquet", "judge.json"
 FIGURES = ("accuracy", "undecided_rate", "format_rate")
-REFERENCE_METRICS = {
-    "exact_accuracy": "exact",
-    "relaxed_accuracy": "relaxed",
-    "anls": "anls",
-    "vqa_accuracy": "vqa_accuracy",
-}
+REFERENCE_METRICS = {metric.name: metric.key for metric in BUILT_IN if metric.lmms_eval}
 """Further figures, named as in eval/metrics.json, to what `student.inference.scoring` calls them; VQA's where
 annotators voted. The accuracy of each domain comes on top where there are several."""
 _SCHEMA = pa.schema(

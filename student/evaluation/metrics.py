@@ -8,14 +8,15 @@ in X_n how many replies it is over, where not all count. What no reply can tell 
 import hashlib
 import math
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from distill.stats import intervals
 from student.evaluation.error_breakdown import error_breakdown
 from student.evaluation.own_metrics import OwnMetric, described
-from student.inference.scoring import Prediction, summary
+from student.inference.reply_metrics import BUILT_IN, Metric, Prediction, aggregate
+from student.inference.scoring import summary
 
 Lines = Sequence[Prediction]
 
@@ -48,7 +49,7 @@ def measure(
     unseen = without_image or {}
     names = list(lines)
     deltas = {
-        f"{later}-{earlier}": _delta(lines[later], lines[earlier])
+        f"{later}-{earlier}": _delta(lines[later], lines[earlier], (*BUILT_IN, *own))
         for position, later in enumerate(names)
         for earlier in names[:position]
     }
@@ -73,41 +74,18 @@ def figures(lines: Lines, without_image: Lines = (), own: Sequence[OwnMetric] = 
 
 
 def overview(lines: Lines, own: Sequence[OwnMetric] = ()) -> dict[str, Any]:
-    """The figures of at least one prediction, flat.
-
-    hallucination_rate: rationales with an unsupported value, of those in which some value could be checked.
-    consistency_rate: answers that their rationale concludes, of those whose rationale concludes anything.
-    """
+    """The figures of at least one prediction, flat; student/inference/reply_metrics.py says what each metric is."""
     lengths = [line["rationale_tokens"] for line in lines if line["rationale_tokens"] is not None]
     consistent = [line for line in lines if line.get("consistent") is True]
     inconsistent = [line for line in lines if line.get("consistent") is False]
     return {
         **summary(lines),
-        **_share("undecided_rate", (line["verdict"] == "undecided" for line in lines)),
-        **_share("exact_accuracy", (line.get("exact") for line in lines)),
-        **_share("relaxed_accuracy", (line.get("relaxed") for line in lines)),
-        **_share("format_rate", (line["well_formed"] for line in lines)),
-        **_share("truncation_rate", (line["truncated"] for line in lines)),
+        **{key: value for metric in (*BUILT_IN, *own) for key, value in aggregate(metric, lines).items()},
         "median_rationale_tokens": float(statistics.median(lengths)) if lengths else None,
         "p95_rationale_tokens": _quantile(lengths, 0.95) if lengths else None,
-        **_mean("mean_seconds", (line.get("seconds") for line in lines)),
-        **_share("hallucination_rate", map(_hallucinated, lines)),
-        **_mean("mean_unsupported_values", (line.get("unsupported_values") for line in lines)),
-        **_share("consistency_rate", (line.get("consistent") for line in lines)),
         **_share("accuracy_when_consistent", map(_correct, consistent)),
         **_share("accuracy_when_inconsistent", map(_correct, inconsistent)),
-        **_mean("anls", (line.get("anls") for line in lines)),
-        **_mean("vqa_accuracy", (line.get("vqa_accuracy") for line in lines)),
-        **_mean("rouge_l", (line.get("rouge_l") for line in lines)),
-        **_mean("rationale_rouge_l", (line.get("rationale_rouge_l") for line in lines)),
-        **{key: value for one in own for key, value in _aggregate(one, lines).items()},
     }
-
-
-def _aggregate(metric: OwnMetric, lines: Lines) -> dict[str, Any]:
-    """Share or mean of a metric from outside, with its interval and the number of replies that it applies to."""
-    found = [line.get(metric.name) for line in lines]
-    return _share(metric.name, found) if metric.kind == "share" else _mean(metric.name, found)
 
 
 def running(lines: Lines) -> dict[str, Any]:
@@ -205,19 +183,6 @@ def _number(value: Any) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _hallucinated(line: Prediction) -> bool | None:
-    count = line.get("unsupported_values")
-    return None if count is None else bool(count > 0)
-
-
-_COMPARED: Mapping[str, Callable[[Prediction], bool | None]] = {
-    "relaxed_accuracy": lambda line: line.get("relaxed"),
-    "hallucination_rate": _hallucinated,
-    "consistency_rate": lambda line: line.get("consistent"),
-}
-"""Shares besides accuracy whose difference is tested, on the questions where both replies have one."""
-
-
 def _by_domain(lines: Lines) -> dict[str, list[Prediction]]:
     names = sorted({line["domain"] for line in lines})
     return {name: [line for line in lines if line["domain"] == name] for name in names}
@@ -237,12 +202,6 @@ def _share(name: str, flags: Iterable[bool | None]) -> dict[str, Any]:
     return {name: count / n if n else None, f"{name}_ci95": intervals.wilson(count, n) if n else None, f"{name}_n": n}
 
 
-def _mean(name: str, values: Iterable[float | None]) -> dict[str, Any]:
-    known = [float(value) for value in values if value is not None]
-    mean = math.fsum(known) / len(known) if known else None
-    return {name: mean, f"{name}_ci95": intervals.bootstrap_mean(known), f"{name}_n": len(known)}
-
-
 def _quantile(values: Sequence[float], share: float) -> float:
     """Between two values in proportion, as numpy's default does."""
     ordered = sorted(values)
@@ -252,13 +211,16 @@ def _quantile(values: Sequence[float], share: float) -> float:
     return float(ordered[low] + (ordered[high] - ordered[low]) * (index - low))
 
 
-def _delta(later: Lines, earlier: Lines) -> dict[str, Any]:
+def _delta(later: Lines, earlier: Lines, metrics: Sequence[Metric]) -> dict[str, Any]:
+    """The paired difference of accuracy, and of each compared metric where both replies have a value."""
     domains, before = _by_domain(later), _by_domain(earlier)
     others: dict[str, Any] = {}
-    for name, flag in _COMPARED.items():
-        flags = [(flag(one), flag(other)) for one, other in zip(later, earlier, strict=True)]
+    for metric in metrics:
+        if not metric.compared:
+            continue
+        flags = [(metric.of(one), metric.of(other)) for one, other in zip(later, earlier, strict=True)]
         both = [(bool(one), bool(other)) for one, other in flags if one is not None and other is not None]
-        others[name] = _paired([one for one, _ in both], [other for _, other in both]) if both else None
+        others[metric.name] = _paired([one for one, _ in both], [other for _, other in both]) if both else None
     return {
         **_paired(list(map(_correct, later)), list(map(_correct, earlier))),
         **others,

@@ -1,37 +1,25 @@
 """Metrics from outside the project: from a file that the recipe names, or from an installed package.
 
-Each has one value a reply, which stands in the reply's prediction under the metric's name; share or mean, interval,
-heading and format on page and console follow from the entry. The project's own are in student/evaluation/metrics.py.
+Such a metric is an entry like those of the project (student/inference/reply_metrics.py says what an entry holds) and
+goes the same way: values of replies, sums, differences of arms, page and console.
 """
 
-import math
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Any
 
 from distill import extensions
 from distill.errors import RecipeError
 from distill.recipe.recipe import Recipe
-from distill.types import Sample
-from student.inference.scoring import Prediction
+from student.inference.reply_metrics import Metric, described_as
 
 _KEY = "eval.metrics"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OwnMetric:
-    """A metric: what a reply is worth, and how the whole is written."""
+class OwnMetric(Metric):
+    """A metric from outside: an entry like those of the project, under a name that begins with own_."""
 
-    name: str
-    """Its key in metrics.json and in a prediction."""
-    label: str
-    """The heading of its column."""
-    kind: Literal["share", "mean"]
-    """share: of replies for which the value is true. mean: of numbers."""
-    value: Callable[[Sample, Mapping[str, Any]], bool | float | None]
-    """Of a question and the prediction of one reply (student.inference.scoring.judged); None: it does not apply."""
-    note: str = ""
+    __slots__ = ()
 
 
 def own_metrics(recipe: Recipe) -> tuple[OwnMetric, ...]:
@@ -63,27 +51,13 @@ def _lacking(metric: Any) -> str:
         return f"its name must begin with own_ and consist of small letters, digits and _, got {metric.name!r}"
     if metric.kind not in ("share", "mean"):
         return f"its kind must be 'share' or 'mean', got {metric.kind!r}"
+    if metric.field or metric.equals is not None:
+        return "field and equals are for the project's own metrics; its value is a function"
+    if metric.compared and metric.kind != "share":
+        return "only a share is compared between arms; set kind = 'share' or leave compared out"
     return "" if callable(metric.value) else "its value must be a function of a sample and a prediction"
 
 
-def values(metrics: Sequence[OwnMetric], sample: Sample, prediction: Prediction) -> dict[str, bool | float | None]:
-    """What each metric gives for a reply. Raises RecipeError that names a metric that fails."""
-    return {metric.name: _value(metric, sample, prediction) for metric in metrics}
-
-
-def _value(metric: OwnMetric, sample: Sample, prediction: Prediction) -> bool | float | None:
-    where = f"{_KEY}: {metric.name} on sample {sample.id}"
-    try:
-        value = metric.value(sample, prediction)
-    except Exception as error:
-        raise RecipeError(f"{where} failed: {type(error).__name__}: {error}; correct its function") from error
-    if value is None:
-        return None
-    if not isinstance(value, bool | int | float) or not math.isfinite(value):
-        raise RecipeError(f"{where} gave {value!r:.60}; it gives a number, true or false, or None")
-    return bool(value) if metric.kind == "share" else float(value)
-
-
-def described(metrics: Sequence[OwnMetric]) -> dict[str, dict[str, str]]:
+def described(metrics: Sequence[OwnMetric]) -> dict[str, dict[str, Any]]:
     """What page and console need to write the metrics, for metrics.json."""
-    return {one.name: {"label": one.label, "kind": one.kind, "note": one.note} for one in metrics}
+    return {one.name: described_as(one) for one in metrics}

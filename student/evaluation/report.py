@@ -17,6 +17,7 @@ from distill.reports.metric_table import interval, probability
 from distill.reports.plots import percent
 from distill.types import Sample
 from student.inference.error_causes import CAUSES
+from student.inference.reply_metrics import columns, shown_metrics
 
 
 def write(
@@ -33,7 +34,7 @@ def write(
     `train`: where the stages' logs lie; by default beside the evaluation, as in a run directory.
     """
     arms = metrics["arms"]
-    names = list(arms)
+    names, shown = list(arms), shown_metrics(metrics)
     deltas = metrics.get("deltas", {})
     facts = {
         "kicker": "distill eval",
@@ -50,8 +51,8 @@ def write(
         "figures": _figures(arms, deltas),
         "arms": arms,
         "about": {name: _origin(name, arm) for name, arm in arms.items()},
-        "headline": metric_table.table(arms),
-        "more": metric_table.table(arms, (*metric_table.MORE, *metric_table.own_measures(metrics))),
+        "headline": metric_table.table(arms, columns("headline", shown)),
+        "more": metric_table.table(arms, columns("more", shown)),
         "accuracy": plots.estimates(
             "Accuracy of every arm with its interval",
             [_share(name, arm) for name, arm in arms.items()],

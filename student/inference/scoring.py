@@ -10,9 +10,7 @@ from typing import Any
 
 from distill.answers.consistency import ASIDE, compare_conclusion, find_conclusion
 from distill.answers.numbers import read_single_quantity
-from distill.answers.reference_metrics import anls, exact_match, relaxed_accuracy, rouge_l, vqa_accuracy
 from distill.answers.verdicts import is_numeric, judge
-from distill.data.gold_answers import VOTES
 from distill.grounding.chart_table import find_table
 from distill.grounding.check import check_rationale
 from distill.grounding.derivation import read_question
@@ -21,10 +19,8 @@ from distill.rationale import split
 from distill.stats import intervals
 from distill.types import Sample
 from student.inference.error_causes import error_cause
+from student.inference.reply_metrics import BUILT_IN, Prediction, aggregate, values
 
-Prediction = dict[str, Any]
-REFERENCES = ("rationale", "rationales", "cot", "solution")
-"""Keys of a sample's meta that may hold a reference rationale, or a list of them."""
 FEW = 20
 """So many unsupported values of a rationale are written out; all are counted."""
 
@@ -45,11 +41,9 @@ def judged(
     `plain`: the rationale is everything before the last blank line, as with filter.rationale = "plain". `table` and
     `reading_tolerance` are filter.grounding's: where the table behind a chart is, how exactly it is to be read.
 
-    `exact`, `relaxed` (ChartQA's 5 %), `anls` (DocVQA's) and `vqa_accuracy` (where annotators voted) are the
-    reference metrics of the answer as it stands. `rouge_l` compares the whole reply with the gold answers,
-    `rationale_rouge_l` the rationale with the sample's own. `unsupported` are values of the rationale that neither
-    picture nor question support, among `checked_values` that could be judged. `consistent`: whether the answer is
-    what the rationale concludes (distill.answers.consistency). None: there is nothing to say this by.
+    `unsupported` are values of the rationale that neither picture nor question support, among `checked_values` that
+    could be judged. `consistent`: whether the answer is what the rationale concludes (distill.answers.consistency).
+    The values of the metrics stand at the end. None: there is nothing to say this by.
     """
     parts = split(reply["text"], "plain" if plain else "think")
     rationale, answer = parts.rationale, parts.answer.strip()
@@ -60,11 +54,10 @@ def judged(
         relative_tolerance=relative_tolerance,
         options=sample.options,
     )
-    values = _grounded(sample, rationale, table, reading_tolerance)
+    grounded = _grounded(sample, rationale, table, reading_tolerance)
     consistent = _consistent(sample, rationale, answer)
     well_formed = parts.well_formed and not reply["truncated"]
-    references, votes = _references(sample), sample.meta.get(VOTES)
-    return {
+    said = {
         "sample_id": sample.id,
         "domain": sample.domain,
         "difficulty": sample.meta.get("difficulty"),
@@ -78,24 +71,19 @@ def judged(
         "verdict": verdict.verdict,
         "reason": verdict.reason,
         "relative_error": verdict.relative_error,
-        "exact": bool(exact_match(answer, sample.answers)),
-        "relaxed": any(relaxed_accuracy(answer, gold) for gold in sample.answers),
-        "anls": anls(answer, sample.answers),
-        "vqa_accuracy": vqa_accuracy(answer, votes) if votes else None,
-        "rouge_l": rouge_l(f"{rationale} {answer}", sample.answers),
-        "rationale_rouge_l": rouge_l(rationale, references) if references and rationale else None,
         "consistent": consistent,
-        "checked_values": None if values is None else values.checked,
-        "unsupported_values": None if values is None else values.count,
-        "unsupported": None if values is None else [item.value for item in values.unsupported],
+        "checked_values": None if grounded is None else grounded.checked,
+        "unsupported_values": None if grounded is None else grounded.count,
+        "unsupported": None if grounded is None else [item.value for item in grounded.unsupported],
         "error_cause": error_cause(
             verdict=verdict.verdict,
             well_formed=well_formed,
             rationale=rationale,
             consistent=consistent,
-            unsupported_reasons=None if values is None else {item.reason for item in values.unsupported},
+            unsupported_reasons=None if grounded is None else {item.reason for item in grounded.unsupported},
         ),
     }
+    return said | values(BUILT_IN, sample, said)
 
 
 def _consistent(sample: Sample, rationale: str, answer: str) -> bool | None:
@@ -130,16 +118,6 @@ def _grounded(sample: Sample, reasoning: str, key: str | None, tolerance: float)
     return result if result.checked else None
 
 
-def _references(sample: Sample) -> list[str]:
-    """The sample's own rationales, where its source has them."""
-    for name in REFERENCES:
-        value = sample.meta.get(name)
-        texts = [value] if isinstance(value, str) else value if isinstance(value, list | tuple) else []
-        if result := [text for text in texts if isinstance(text, str) and text.strip()]:
-            return result
-    return []
-
-
 def summary(predictions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Accuracy with its interval, form and length of at least one reply. Undecided is not correct, and counted.
 
@@ -153,13 +131,5 @@ def summary(predictions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "n_undecided": sum(line["verdict"] == "undecided" for line in predictions),
         "accuracy": right / n,
         "ci95": intervals.wilson(right, n),
-        "mean_rationale_tokens": _mean([line["rationale_tokens"] for line in predictions]),
-        "mean_tokens": _mean([line["tokens"] for line in predictions]),
-        "format_rate": sum(line["well_formed"] for line in predictions) / n,
-        "truncation_rate": sum(line["truncated"] for line in predictions) / n,
+        **{metric.name: aggregate(metric, predictions)[metric.name] for metric in BUILT_IN if metric.while_training},
     }
-
-
-def _mean(counts: Sequence[int | None]) -> float | None:
-    known = [count for count in counts if count is not None]
-    return sum(known) / len(known) if known else None

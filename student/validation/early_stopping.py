@@ -32,7 +32,7 @@ from student.data.collate import collate
 from student.data.encode import Encoder, Examples
 from student.data.images import ImageStore
 from student.distributed import fsdp
-from student.inference.scoring import Prediction
+from student.inference.reply_metrics import Prediction
 from student.models.freeze import plain_model
 from student.models.inputs import pad_id, type_name
 from student.validation import measure

@@ -30,7 +30,8 @@ from student.data.encode import IMAGE_TOKEN_IN_TEXT, TOO_LONG, Encoder, Examples
 from student.data.images import ImageStore
 from student.inference import generation
 from student.inference.likelihood import response_scores
-from student.inference.scoring import Prediction, judged, summary
+from student.inference.reply_metrics import Prediction
+from student.inference.scoring import judged, summary
 from student.models import attention
 
 

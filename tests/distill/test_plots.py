@@ -5,6 +5,7 @@ import math
 import pytest
 
 from distill.reports import metric_table, plots
+from student.inference.reply_metrics import columns
 
 
 @pytest.mark.parametrize(
@@ -91,7 +92,8 @@ def test_the_headline_has_a_column_for_whatever_some_arm_has():
         {
             "a": {"hallucination_rate": 0.25, "hallucination_rate_ci95": (0.2, 0.3), "train_tokens": 1234567},
             "b": {"hallucination_rate": None, "without_image": {"accuracy": 0.5, "ci95": [0.4, 0.6]}},
-        }
+        },
+        columns("headline"),
     )
     assert [measure.label for measure in table.measures] == ["hallucination", "without image", "training tokens"]
     assert [cell.text for cell in table.rows["a"]] == ["25.0", "", "1,234,567"]

@@ -1,5 +1,6 @@
 """Every arm answers every question once; what is measured is what was said."""
 
+import itertools
 import shutil
 import subprocess
 import sys
@@ -14,11 +15,13 @@ from distill.commands.status import evaluation as evaluation_text
 from distill.errors import DataError, RecipeError, StaleError
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
+from distill.reports import metric_table
 from distill.stats import intervals
 from distill.types import Progress, Sample
 from student import evaluate as evaluation
 from student.evaluate import evaluate
 from student.evaluation.students import arms_of
+from student.inference.reply_metrics import columns, shown_metrics
 from student.inference.scoring import judged
 from student.train import train
 
@@ -234,12 +237,17 @@ def test_a_student_of_two_modes_can_be_asked_for_answers_alone(place: Path):
 
 
 SHORT = """
+from distill.answers.reference_metrics import relaxed_accuracy
 from student.evaluation.own_metrics import OwnMetric
 
 own_short = OwnMetric(name="own_short", label="short answers", kind="share",
     value=lambda sample, prediction: len(prediction["answer"].split()) <= 1 if sample.domain == "charts" else None)
 own_length = OwnMetric(name="own_length", label="characters", kind="mean",
     value=lambda sample, prediction: len(prediction["text"]))
+own_relaxed = OwnMetric(name="own_relaxed", label="relaxed again", kind="share", compared=True,
+    value=lambda sample, prediction: any(relaxed_accuracy(prediction["answer"], gold) for gold in sample.answers))
+own_verdict = OwnMetric(name="own_verdict", label="v", kind="share", field="verdict", value=len)
+own_mean = OwnMetric(name="own_mean", label="m", kind="mean", compared=True, value=len)
 wrong = OwnMetric(name="accuracy", label="a", kind="share", value=len)
 """
 
@@ -263,6 +271,41 @@ def test_metrics_from_a_file_judge_the_replies_that_are_there(evaluated: Path, t
     assert done.fields["metrics.own_short"].startswith("sha256:")
     evaluate(load(folder / "recipe.toml"), folder / "run")
     assert "own_metrics" not in metrics(folder)
+
+
+def test_a_metric_from_a_file_and_one_of_the_project_go_the_same_way(evaluated: Path, tmp_path: Path):
+    folder = Path(shutil.copytree(evaluated, tmp_path / "w"))
+    (folder / "mine.py").write_text(SHORT)
+    evaluate(load(folder / "recipe.toml", {"eval.metrics": '["mine.py:own_relaxed"]'}), folder / "run")
+    found, said = metrics(folder), predictions(folder)
+    assert [line["own_relaxed"] for line in said] == [line["relaxed"] for line in said]
+    assert {line["own_relaxed"] for line in said} == {True, False}
+    for arm in found["arms"].values():
+        groups = [arm, *arm["domains"].values(), *arm["difficulty"].values()]
+        for group, end in itertools.product(groups, ("", "_ci95", "_n")):
+            assert group[f"own_relaxed{end}"] == group[f"relaxed_accuracy{end}"]
+    assert all(delta["own_relaxed"] == delta["relaxed_accuracy"] for delta in found["deltas"].values())
+    own, built_in = (
+        next(metric for metric in shown_metrics(found) if metric.name == name)
+        for name in ("own_relaxed", "relaxed_accuracy")
+    )
+    table = metric_table.table(found["arms"], columns("more", (own, built_in)))
+    assert all(cells[0] == cells[1] != metric_table.MetricCell(text="") for cells in table.rows.values())
+    page = (folder / "run/eval/report.html").read_text()
+    assert "relaxed again" in page and "relaxed accuracy" in page
+    assert "relaxed again" in evaluation_text(folder / "run")
+
+
+@pytest.mark.parametrize(
+    ("name", "lacking"), [("own_verdict", "field and equals are for"), ("own_mean", "only a share is compared")]
+)
+def test_a_metric_from_a_file_cannot_write_over_a_prediction(
+    evaluated: Path, tmp_path: Path, name: str, lacking: str
+):
+    folder = Path(shutil.copytree(evaluated, tmp_path / "w"))
+    (folder / "mine.py").write_text(SHORT)
+    with pytest.raises(RecipeError, match=lacking):
+        evaluate(load(folder / "recipe.toml", {"eval.metrics": f'["mine.py:{name}"]'}), folder / "run")
 
 
 def test_a_metric_that_cannot_be_used_is_refused_before_a_student_is_asked(evaluated: Path, tmp_path: Path):
