@@ -239,7 +239,8 @@ def test_what_a_server_said_before_it_refused_a_question_is_kept(place: Path) ->
     with serve() as url:
         recipe = recipe_of(place, far(url), {"eval.without_image": "false"})
         with pytest.raises(
-            TeacherError, match=r"gave no answer to question .*planted 400 .*others passed\)\nwhat was said is kept"
+            TeacherError,
+            match=r"gave no answer to question .*planted 400 .*others passed\)\nfinished replies are kept",
         ):
             evaluate(recipe, place / "run", connect=_connect)
         kept = len(list(read_jsonl(place / "run" / "eval" / "replies.jsonl")))
