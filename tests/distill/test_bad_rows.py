@@ -1,0 +1,149 @@
+"""Rows that cannot be used: each is counted with its reason, and the others are read."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from source_rows import folder_of_images, picture, plain_rows, read_one, read_rows, recipe_for, write_jsonl
+
+from distill.data import reader
+from distill.errors import DataError
+from distill.types import BadRow, Sample
+
+Rows = Sequence[dict[str, Any]]
+
+Rows = Sequence[dict[str, Any]]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return folder_of_images(tmp_path)
+
+
+# --- bad rows ---------------------------------------------------------------------------------------------------
+
+
+BAD: dict[str, tuple[dict[str, Any], str]] = {
+    "no such image": ({"image": "99.png"}, "missing_image"),
+    "no image": ({"image": None}, "empty_image_cell"),
+    "empty image": ({"image": ""}, "empty_image_cell"),
+    "no image in the list": ({"image": []}, "empty_image_cell"),
+    "one of two images missing": ({"image": ["0.png", None]}, "empty_image_cell"),
+    "outside the root": ({"image": "../q.jsonl"}, "path_outside_root"),
+    "absolute path outside": ({"image": "/etc/hostname"}, "path_outside_root"),
+    "not a picture": ({"image": "notes.png"}, "unreadable_image"),
+    "cut off": ({"image": "cut.png"}, "truncated_image"),
+    "zero bytes": ({"image": "zero.png"}, "empty_image"),
+    "too large": ({"image": "large.png"}, "too_many_pixels"),
+    "a folder": ({"image": "."}, "unreadable_image"),
+    "on the network": ({"image": "https://example.org/a.png"}, "unsupported_image_cell"),
+    "inside the text": ({"image": "data:image/png;base64,AAAA"}, "unsupported_image_cell"),
+    "a number for an image": ({"image": 7}, "unsupported_image_cell"),
+    "empty question": ({"question": " <image> "}, "empty_question"),
+    "no question": ({"question": None}, "empty_question"),
+    "question is a list": ({"question": ["a"]}, "malformed_row"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_row_is_counted_with_its_reason_and_the_others_survive(folder: Path, name: str) -> None:
+    (folder / "images" / "notes.png").write_text("no picture")
+    (folder / "images" / "cut.png").write_bytes(picture(1)[:-30])
+    (folder / "images" / "zero.png").write_bytes(b"")
+    (folder / "images" / "large.png").write_bytes(picture(1, size=40))
+    change, reason = BAD[name]
+    found = read_rows(folder, [plain_rows()[0], {**plain_rows()[1], **change}, plain_rows()[2]], max_pixels=1000)
+    assert [type(item) for item in found] == [Sample, BadRow, Sample]
+    bad = found[1]
+    assert isinstance(bad, BadRow)
+    assert (bad.reason, bad.row) == (reason, 2)
+    assert bad.source.endswith("q.jsonl") and bad.detail
+
+
+FORMAT_BAD = [
+    ("llava", {"image": "0.png", "conversations": "hello"}, "malformed_row"),
+    ("llava", {"image": "0.png", "conversations": [{"from": "nobody", "value": "x"}]}, "malformed_row"),
+    (
+        "llava",
+        {"image": "0.png", "conversations": [{"from": "human", "value": "<image><image>x"}]},
+        "image_count_mismatch",
+    ),
+    ("llava", {"image": "0.png", "conversations": [{"from": "human", "value": "<image>"}]}, "empty_question"),
+    ("finevision", {"images": ["0.png"], "texts": []}, "malformed_row"),
+    ("finevision", {"images": ["0.png"], "texts": [{"user": None, "assistant": "x"}]}, "empty_question"),
+    ("scienceqa", {"image": "0.png", "question": "x", "choices": [], "answer": 0}, "bad_choices"),
+    ("scienceqa", {"image": "0.png", "question": "x", "choices": ["a"], "answer": 3}, "bad_answer"),
+    ("scienceqa", {"image": "0.png", "question": "x", "choices": ["a", None], "answer": 0}, "bad_choices"),
+    ("chartqa", {"image": "", "query": "x", "label": "1"}, "empty_image_cell"),
+    ("chartqa", {"image": "0.png", "query": "x", "label": {"value": 1}}, "bad_answer"),
+]
+
+
+@pytest.mark.parametrize(("kind", "row", "reason"), FORMAT_BAD)
+def test_a_row_that_breaks_its_format_has_a_reason(folder: Path, kind: str, row: dict[str, Any], reason: str) -> None:
+    found = read_one(folder, row, format=kind)
+    assert isinstance(found, BadRow) and found.reason == reason
+
+
+@pytest.mark.parametrize("columns", ["", 'answer_type = "answer_type"'])
+def test_an_unknown_answer_type_is_a_reason_and_names_the_nearest(folder: Path, columns: str) -> None:
+    for kind in ("nubmer", "currency", 7):
+        found = read_one(folder, {**plain_rows()[0], "answer_type": kind}, columns=columns)
+        assert isinstance(found, BadRow) and found.reason == "unknown_answer_type"
+        assert repr(kind) in found.detail and 'columns.answer_type = ""' in found.detail
+    assert "did you mean 'number'?" in read_one(folder, {**plain_rows()[0], "answer_type": "nubmer"}).detail
+
+
+def test_empty_cells_and_the_kinds_of_known_data_sets_are_answer_types(folder: Path) -> None:
+    kinds = {"": None, "Money ": "money", "other": None, "yes/no": None, "integer": "number"}
+    for kind, expected in kinds.items():
+        found = read_one(folder, {**plain_rows()[0], "answer_type": kind})
+        assert isinstance(found, Sample) and found.answer_type == expected
+    ignored = read_one(folder, {**plain_rows()[0], "answer_type": "currency"}, columns='answer_type = ""')
+    assert isinstance(ignored, Sample) and ignored.answer_type is None
+
+
+def test_a_source_of_unknown_answer_types_is_refused_wherever_it_is_read(folder: Path) -> None:
+    write_jsonl(folder / "q.jsonl", [{**row, "answer_type": "currency"} for row in plain_rows(3)])
+    with pytest.raises(DataError, match="unknown_answer_type: 3"):
+        list(reader.samples(recipe_for(folder, images_root="images")))
+
+
+def test_lines_that_are_no_rows_are_counted_and_skipped(folder: Path) -> None:
+    lines = [json.dumps(row).encode() for row in plain_rows(2)]
+    lines[1:1] = [b"{torn", b"[1, 2]", b"\xff\xfe", b'{"image": "\\ud800"}', b""]
+    (folder / "q.jsonl").write_bytes(b"\xef\xbb\xbf" + b"\n".join(lines))
+    found = list(reader.read(recipe_for(folder, images_root="images")))
+    reasons = [item.reason if isinstance(item, BadRow) else "good" for item in found]
+    assert reasons == ["good", "malformed_row", "malformed_row", "malformed_row", "malformed_row", "good"]
+
+
+def test_csv_rows_of_the_wrong_width_or_encoding_are_counted(folder: Path) -> None:
+    lines = [b"image,question,answer", b"0.png,a,b", b"1.png,a", b"2.png,a,b,c", b"3.png,\xff,b", b'4.png,"a,\n1",b']
+    (folder / "q.csv").write_bytes(b"\n".join(lines))
+    found = list(reader.read(recipe_for(folder, "q.csv", images_root="images")))
+    assert [item.reason if isinstance(item, BadRow) else item.question for item in found] == [
+        "a",
+        "malformed_row",
+        "malformed_row",
+        "malformed_row",
+        "a,\n1",
+    ]
+
+
+def test_repeated_rows_are_left_out_and_conflicting_ones_named(folder: Path) -> None:
+    rows = [
+        plain_rows()[0],
+        plain_rows()[0],
+        {**plain_rows()[0], "answer": "9"},
+        {**plain_rows()[0], "image": "./0.png"},
+    ]
+    found = read_rows(folder, rows)
+    assert isinstance(found[0], Sample)
+    assert [item.reason for item in found[1:] if isinstance(item, BadRow)] == [
+        "duplicate_row",
+        "conflicting_answer",
+        "duplicate_row",
+    ]

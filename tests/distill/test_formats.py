@@ -1,0 +1,210 @@
+"""Formats of data sources: plain columns, FineVision, LLaVA, ChartQA, COCO-QA, ScienceQA, formats from a file."""
+
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from source_rows import (
+    folder_of_images,
+    picture,
+    plain_rows,
+    read_one,
+    read_rows,
+    recipe_for,
+    write_jsonl,
+    write_table,
+)
+
+from distill.data import images, reader
+from distill.errors import RecipeError
+from distill.types import BadRow, Sample
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return folder_of_images(tmp_path)
+
+
+# --- formats ----------------------------------------------------------------------------------------------------
+
+
+def test_plain_columns_are_mapped_and_extra_facts_kept(folder: Path) -> None:
+    row = {
+        "picture": ["0.png", "1.png"],
+        "ask": " <image><image>\nWhich? ",
+        "gold": ["A cat", "cat", "A cat"],
+        "kind": "text",
+        "field": "animals",
+        "meta": {"source": 7},
+    }
+    columns = 'image = "picture"\nquestion = "ask"\nanswer = "gold"\nanswer_type = "kind"\ndomain = "field"'
+    sample = read_one(folder, row, columns=columns)
+    assert isinstance(sample, Sample)
+    assert (sample.question, sample.answers, sample.answer_type) == ("Which?", ("A cat", "cat"), "text")
+    assert (sample.domain, sample.meta) == ("animals", {"source": 7})
+    assert [images.read_bytes(ref) for ref in sample.images] == [picture(0), picture(1)]
+
+
+def test_further_facts_may_be_an_object_or_its_json_text(folder: Path) -> None:
+    for meta in ({"options": ["a", "b"]}, '{"options": ["a", "b"]}'):
+        sample = read_one(folder, {**plain_rows()[0], "meta": meta})
+        assert isinstance(sample, Sample) and sample.meta == {"options": ["a", "b"]}
+    for meta in (None, "words", "{torn", [1]):
+        sample = read_one(folder, {**plain_rows()[0], "meta": meta})
+        assert isinstance(sample, Sample) and sample.meta == {}
+
+
+def test_a_source_may_give_the_domain_and_answer_type_of_all_its_rows(folder: Path) -> None:
+    rows = [plain_rows()[0], {**plain_rows()[1], "domain": "own", "answer_type": "number"}]
+    found = read_rows(folder, rows, domain="charts", answer_type="text")
+    assert [(sample.domain, sample.answer_type) for sample in found if isinstance(sample, Sample)] == [
+        ("charts", "text"),
+        ("own", "number"),
+    ]
+
+
+def test_questions_without_images_are_read_when_asked_for(folder: Path) -> None:
+    sample = read_one(folder, {"question": "Why?", "answer": "So."}, columns='image = ""')
+    assert isinstance(sample, Sample) and sample.images == ()
+
+
+@pytest.mark.parametrize("answer", [None, "", " ", []])
+def test_a_gold_answer_is_optional(folder: Path, answer: Any) -> None:
+    sample = read_one(folder, {**plain_rows()[0], "answer": answer})
+    assert isinstance(sample, Sample) and sample.answers == () and sample.answer is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold"),
+    [(Decimal("12.50"), ("12.50",)), (date(2024, 2, 29), ("2024-02-29",)), (float("nan"), ()), (float("inf"), ())],
+)
+def test_a_column_of_numbers_or_dates_holds_gold_answers_and_nan_is_none(
+    folder: Path, answer: Any, gold: tuple[str, ...]
+) -> None:
+    rows = [{**row, "answer": answer} for row in plain_rows()]
+    found = list(reader.read(recipe_for(folder, write_table(folder, "parquet", rows), images_root="images")))
+    assert [sample.answers for sample in found if isinstance(sample, Sample)] == [gold] * 4
+
+
+def test_finevision_gives_a_sample_a_turn(folder: Path) -> None:
+    row = {
+        "images": ["0.png"],
+        "texts": [{"user": "What?", "assistant": "A cat."}, {"user": "Where?", "assistant": "Here."}],
+        "source": "x",
+    }
+    found = read_rows(folder, [row], format="finevision")
+    assert [(sample.question, sample.answer) for sample in found if isinstance(sample, Sample)] == [
+        ("What?", "A cat."),
+        ("Where?", "Here."),
+    ]
+    stored_as_lists = {"images": ["0.png"], "texts": {"user": ["What?", "Where?"], "assistant": ["A cat.", "Here."]}}
+    assert read_rows(folder, [stored_as_lists], format="finevision") == found
+
+
+def test_llava_and_sharegpt_spellings_give_the_same_samples(folder: Path) -> None:
+    pairs = [("<image>\nWhat?", "A cat."), ("Where?", "Here.")]
+    spoken = [turn for ask, say in pairs for turn in ({"from": "human", "value": ask}, {"from": "gpt", "value": say})]
+    roles = [
+        turn
+        for ask, say in pairs
+        for turn in ({"role": "user", "content": ask}, {"role": "assistant", "content": say})
+    ]
+    parts = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "What?"}]},
+        {"role": "assistant", "content": [{"type": "text", "text": "A cat."}]},
+        *roles[2:],
+    ]
+    llava = read_rows(folder, [{"image": "0.png", "conversations": spoken}], format="llava")
+    assert [(sample.question, sample.answer) for sample in llava if isinstance(sample, Sample)] == [
+        ("What?", "A cat."),
+        ("Where?", "Here."),
+    ]
+    assert read_rows(folder, [{"images": ["0.png"], "messages": roles}], format="llava") == llava
+    assert read_rows(folder, [{"images": ["0.png"], "messages": parts}], format="llava") == llava
+    text_only = read_rows(folder, [{"conversations": [{"from": "human", "value": "Why?"}]}], format="llava")
+    assert [sample.images for sample in text_only if isinstance(sample, Sample)] == [()]
+
+
+def test_chartqa_is_read_from_the_hub_layout_and_from_the_original_files(folder: Path) -> None:
+    (folder / "images" / "png").mkdir()
+    (folder / "images" / "png" / "c.png").write_bytes(picture(1))
+    hub = read_one(folder, {"image": "1.png", "query": "How many?", "label": ["14", "fourteen"]}, format="chartqa")
+    original = read_one(folder, {"imgname": "c.png", "query": "How many?", "label": "14"}, format="chartqa")
+    assert isinstance(hub, Sample) and isinstance(original, Sample)
+    assert hub.id == original.id
+    assert (hub.answers, original.answers) == (("14", "fourteen"), ("14",))
+
+
+def test_cocoqa_is_read_from_tables_and_from_the_published_text_files(folder: Path) -> None:
+    name = "COCO_train2014_000000000042.jpg"
+    (folder / "images" / "train2014").mkdir()
+    (folder / "images" / "train2014" / name).write_bytes(picture(3))
+    by_number = read_one(
+        folder, {"image_id": 42, "question": "what is it", "answer": "cat", "type": 0}, format="cocoqa"
+    )
+    assert isinstance(by_number, Sample) and by_number.meta == {"type": 0}
+    assert images.read_bytes(by_number.images[0]) == picture(3)
+    (folder / "coco" / "train").mkdir(parents=True)
+    for file, line in (("questions", "what is it"), ("answers", "cat"), ("img_ids", "42"), ("types", "0")):
+        (folder / "coco" / "train" / f"{file}.txt").write_text(line + "\n")
+    (from_text,) = reader.samples(recipe_for(folder, "coco", format="cocoqa", images_root="images"))
+    assert (from_text.id, from_text.answer) == (by_number.id, "cat")
+    turns = read_one(
+        folder, {"images": ["3.png"], "texts": [{"user": "what is it", "assistant": "cat"}]}, format="cocoqa"
+    )
+    assert isinstance(turns, Sample) and turns.id == by_number.id
+
+
+def test_scienceqa_becomes_a_lettered_choice(folder: Path) -> None:
+    row = {"image": "0.png", "question": "Which?", "choices": ["red", "blue"], "answer": 1, "hint": "Look."}
+    sample = read_one(folder, row, format="scienceqa")
+    assert isinstance(sample, Sample)
+    assert sample.question == "Look.\n\nWhich?\nA. red\nB. blue"
+    assert (sample.answers, sample.answer_type, sample.meta) == (("B",), "choice", {"options": ["red", "blue"]})
+    without = read_one(folder, {**row, "image": None, "hint": ""}, format="scienceqa")
+    assert isinstance(without, Sample) and without.images == ()
+
+
+INVOICES = """
+from distill.data.formats import ImageCell, ParsedRow, RowError, RowQuestion
+
+def invoices(values, source):
+    if "fields" not in values:
+        raise RowError("no_fields", "the row holds no fields")
+    asked = [RowQuestion(text=f"What is the {name}?", answers=(value,)) for name, value in values["fields"].items()]
+    return ParsedRow(images=(ImageCell(column="scan", index=0, value=values["scan"]),), questions=tuple(asked))
+"""
+
+
+def test_a_format_from_a_file_beside_the_recipe_reads_rows_of_any_shape(folder: Path) -> None:
+    (folder / "mine.py").write_text(INVOICES)
+    rows = [{"scan": "0.png", "fields": {"sum": "7", "year": "1999"}}, {"scan": "1.png"}, {"fields": {"sum": "8"}}]
+    found = read_rows(folder, rows, format="mine.py:invoices", max_bad_share=1.0)
+    assert [(item.question, item.answer) for item in found if isinstance(item, Sample)] == [
+        ("What is the sum?", "7"),
+        ("What is the year?", "1999"),
+    ]
+    reasons = [(item.reason, item.detail) for item in found if isinstance(item, BadRow)]
+    assert reasons[0] == ("no_fields", "the row holds no fields")
+    assert reasons[1][0] == "format_failed" and "KeyError" in reasons[1][1]
+
+
+def test_the_code_of_a_format_is_part_of_what_a_source_is(tmp_path_factory: pytest.TempPathFactory) -> None:
+    found = []
+    for text in (INVOICES, INVOICES.replace("What is", "Read")):
+        place = tmp_path_factory.mktemp("formats")
+        (place / "mine.py").write_text(text)
+        write_jsonl(place / "q.jsonl", plain_rows())
+        found.append(reader.source_fields(recipe_for(place, format="mine.py:invoices"))["format"])
+    assert found[0] != found[1] and all(value.startswith("sha256:") for value in found)
+
+
+def test_a_format_that_is_not_there_is_refused(folder: Path) -> None:
+    write_jsonl(folder / "q.jsonl", plain_rows())
+    with pytest.raises(RecipeError, match="did you mean 'finevision'"):
+        recipe_for(folder, format="finevison")
+    with pytest.raises(RecipeError, match=r"nowhere\.py cannot be read"):
+        list(reader.read(recipe_for(folder, images_root="images", format="nowhere.py:rows")))
