@@ -6,7 +6,7 @@ asked on its own. Reads no files; does not judge images.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from math import isnan
 from pathlib import Path
@@ -116,7 +116,9 @@ def _parse_by(extension: Extension, values: Mapping[str, Any], source: DataSourc
         raise RowError("format_failed", f"{extension.value}: {type(error).__name__}: {error}") from error
     if not isinstance(parsed, ParsedRow):
         raise RowError("format_failed", f"{extension.value} returned {type(parsed).__name__}, not a ParsedRow")
-    return parsed
+    of_source = answer_type_of(source)
+    questions = tuple(each if each.answer_type else replace(each, answer_type=of_source) for each in parsed.questions)
+    return replace(parsed, questions=questions)
 
 
 def _is_nan(value: Any) -> bool:
