@@ -1,7 +1,7 @@
 """Every kind of own part, from one installed package, through the verbs that use it.
 
-The parts are the snippets of docs/extending.md. Metrics are asked for in tests/student/test_evaluate.py too, with
-trained students.
+The parts are the snippets of docs/extending.md. tests/student/test_evaluate.py evaluates trained students with metrics
+of a file, which go the same way.
 """
 
 import re
@@ -17,7 +17,6 @@ from PIL import Image
 from distill import extensions
 from distill.ablation import arms
 from distill.answers.verdicts import judge
-from distill.artifacts.manifest import Manifest
 from distill.commands.stages import copy_shipped
 from distill.data import reader
 from distill.errors import RecipeError
@@ -115,7 +114,6 @@ def test_a_package_brings_formats_answer_types_prompts_signals_and_exports_of_a_
     assert done.counts["selected"] == 2
     lines = [orjson.loads(line) for line in (run / "filter/exports/chat.jsonl").read_bytes().splitlines()]
     assert len(lines) == 2 and all(line["turns"] for line in lines)
-    assert Manifest.read(run / "filter") == done
 
 
 def test_a_package_brings_an_answer_type_that_decides(world: Path) -> None:
