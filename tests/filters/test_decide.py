@@ -283,3 +283,16 @@ def test_sorting_in_parts_changes_nothing(table, monkeypatch, select):
     monkeypatch.setattr(signal_database, "_AT_ONCE", 7)
     parts = decide(settings, table(*rows, files=3))
     assert parts == whole and list(parts) == sorted(parts) and len(parts) == 80
+
+
+def test_a_rule_that_compares_one_column_with_a_number_says_its_threshold():
+    given = {
+        "long": "rationale_tokens > 1_000",
+        "mirrored": "0.5 <= repetition_tail",
+        "text": "answer_verdict > 'a'",
+        "two": "rationale_tokens > answer_tokens",
+        "both": "rationale_tokens > 5 AND rationale_tokens < 9",
+    }
+    found = {each.name: each.threshold for each in check(rules(**given))}
+    shown = {name: (limit.column, limit.operator, limit.number) for name, limit in found.items() if limit is not None}
+    assert shown == {"long": ("rationale_tokens", ">", 1000.0), "mirrored": ("repetition_tail", ">=", 0.5)}

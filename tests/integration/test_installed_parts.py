@@ -1,7 +1,7 @@
 """Every kind of own part, from one installed package, through the verbs that use it.
 
-The parts are the snippets of docs/extending.md. tests/student/test_evaluate.py evaluates trained students with metrics
-of a file, which go the same way.
+The parts are the snippets of docs/extending.md. tests/student/test_evaluate.py evaluates trained students with own
+metrics.
 """
 
 import re
