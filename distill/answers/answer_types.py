@@ -4,6 +4,7 @@ import re
 from functools import lru_cache
 
 from distill.answers.final_answer import final_answer
+from distill.answers.foreign_dates import as_iso_dates
 from distill.answers.foreign_times import in_figures
 from distill.answers.normalize import normalise
 from distill.answers.numbers import read_single_quantity
@@ -17,6 +18,7 @@ _TIME = re.compile(
 _RATIO = re.compile(r"\d+(?:\.\d+)?(?:\s?:\s?\d+(?:\.\d+)?)+|\d+(?:\.\d+)? to 1")
 _YEAR = re.compile(r"(?:1[89]|20)\d\d")
 _DATE = re.compile(r"\d{4}[-/]\d{1,2}[-/]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4}|\d{1,2}/\d{1,2}/\d{2}")
+_ISO_DATE = re.compile(r"\d{4}-\d\d(?:-\d\d)?")
 _NUMBER_LIST = re.compile(
     r"\d+(?:,\d+){2,}|\S+(?:\s*[,;]\s+\S+)*\s*,?\s+(?:and|&)\s+\S+|\S+(?:\s*;\s*\S+)+|\S+(?:,\s+\S+)+"
 )
@@ -44,7 +46,7 @@ def infer_type(gold: str) -> str:
         return "ratio"
     if _YEAR.fullmatch(text):
         return "year"
-    if _DATE.fullmatch(text) or _is_named_date(text):
+    if _DATE.fullmatch(text) or _ISO_DATE.fullmatch(as_iso_dates(text).rstrip(".")) or _is_named_date(text):
         return "date"
     quantity = read_single_quantity(text)
     if quantity is not None:

@@ -91,11 +91,11 @@ _ORDINALS_ABROAD_TEXT: Final = """
     sixième|sechste|sechsten|sechster|sexto|sexta|sesto|sesta septième|siebte|siebten|séptimo|settimo
     huitième|achte|achten|octavo|ottavo neuvième|neunte|neunten|noveno|nono dixième|zehnte|zehnten|décimo|decimo
 """
-_ORDINALS_ABROAD: Final = {
+ORDINALS_ABROAD: Final = {
     name: value for value, names in enumerate(_ORDINALS_ABROAD_TEXT.split(), start=1) for name in names.split("|")
 }
 _ORDINAL_ABROAD = re.compile(
-    rf"\b({'|'.join(sorted(_ORDINALS_ABROAD, key=len, reverse=True))})\b|\b(\d+)(?:er|ère|re|e|ème|eme|o|a|\.)(?=\s)"
+    rf"\b({'|'.join(sorted(ORDINALS_ABROAD, key=len, reverse=True))})\b|\b(\d+)(?:er|ère|re|e|ème|eme|o|a|\.)(?=\s)"
 )
 _ROMANS: Final = ((10, "X"), (9, "IX"), (5, "V"), (4, "IV"), (1, "I"))
 _DECADES: Final = {word[:-1] + "ies": value for word, value in TENS.items()}
@@ -221,7 +221,7 @@ def _words_in_figures(text: str) -> tuple[str, ...]:
     for start, end, value in reversed([(start, end, value) for value, start, end in spelled(text)]):
         text = f"{text[:start]} {value.normalize():f} {text[end:]}"
     text = re.sub(r"(?<=\d)x\b", " times", text.casefold())
-    text = _ORDINAL_ABROAD.sub(lambda word: f"{_ORDINALS_ABROAD[word[1]]}th" if word[1] else f"{word[2]}th", text)
+    text = _ORDINAL_ABROAD.sub(lambda word: f"{ORDINALS_ABROAD[word[1]]}th" if word[1] else f"{word[2]}th", text)
     text = _DAY_OR_MONTH.sub(lambda word: _FULL[word[1]], text)
     text = re.sub(r"(?<=\w)(?:\s(?:through|thru|until|till|to)\s|\s?-\s?)(?=\w)", " ", text)
     text = re.sub(r"\b(\d+) ?\(\1\)", r"\1", text)  # ten (10) days

@@ -11,6 +11,7 @@ from typing import Final
 
 from distill.answers.answer_sentences import trusted
 from distill.answers.compare import CompareResult, correct, undecided, wrong
+from distill.answers.foreign_dates import as_iso_dates, names_day_first
 from distill.answers.foreign_times import in_figures
 from distill.answers.number_words import SMALL, TENS
 from distill.answers.numbers import read_quantities
@@ -220,32 +221,6 @@ _MONTHS: Final = {
     for name in names
 }
 _MONTH = "|".join(sorted(_MONTHS, key=len, reverse=True))
-_MONTHS_ABROAD: Final = {
-    name: number
-    for number, names in enumerate(
-        (
-            "januar janvier enero gennaio janeiro januari जनवरी يناير",
-            "februar février febrero febbraio fevereiro februari फरवरी फ़रवरी فبراير",
-            "märz mars marzo março maart मार्च مارس",
-            "april avril abril aprile अप्रैल أبريل",
-            "mai mayo maggio maio mei मई مايو",
-            "juni juin junio giugno junho जून يونيو",
-            "juli juillet julio luglio julho जुलाई يوليو",
-            "august août agosto augustus अगस्त أغسطس",
-            "september septembre septiembre settembre setembro सितंबर سبتمبر",
-            "oktober octobre octubre ottobre outubro अक्टूबर अक्तूबर أكتوبر",
-            "november novembre noviembre novembro नवंबर نوفمبر",
-            "dezember décembre diciembre dicembre dezembro december दिसंबर ديسمبر",
-        ),
-        start=1,
-    )
-    for name in names.split()
-}
-# Only in full, with day and year: mars and mai alone are other things.
-_ABROAD = re.compile(
-    rf"\b(?P<day>\d{{1,2}})(?:er|o)?\.?\s(?:de\s)?(?P<month>{'|'.join(_MONTHS_ABROAD)})\s(?:de\s|del\s)?(?P<year>\d{{4}})\b",
-    re.IGNORECASE,
-)
 _DAY_RANGES = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
@@ -254,9 +229,6 @@ _DAY_RANGES = tuple(
         rf"\b(?P<month>{_MONTH})\.?\s(?P<first>\d{{1,2}})(?:st|nd|rd|th)?\s?(?:-|to)\s?"
         r"(?P<last>\d{1,2})(?:st|nd|rd|th)?\b(?!\s?[-/]?\d)",
     )
-)
-_CHARACTERS = re.compile(
-    r"(?P<year>\d{4})\s?[年년]\s?(?P<month>\d{1,2})\s?[月월](?:\s?(?P<day>\d{1,2})\s?[日号號일])?"
 )
 _MONTH_AND_YEAR = re.compile(r"(?<![\d/.-])(?P<month>\d{1,2})/(?P<year>\d{4})(?![\d/])")
 _DIGIT = re.compile(r"\d")
@@ -273,6 +245,7 @@ _NAMED = re.compile(
 
 def read_dates(text: str, *, day_first: bool = False) -> list[tuple[Day, ...]]:
     """Every date in a normalised text, each with all of its readings."""
+    text = as_iso_dates(text)
     dates = list(_dates_in_figures(text, day_first)) if _DIGIT.search(text) else []
     for match in _NAMED.finditer(text) if not dates else ():
         day = match["before"] or match["after"]
@@ -289,14 +262,10 @@ def _dates_in_figures(text: str, day_first: bool) -> Iterator[tuple[Day, ...]]:
     for match in _NUMERIC.finditer(text):
         first, second, year = int(match["first"]), int(match["second"]), int(match["year"])
         year += 0 if year > 99 else (2000 if year < 70 else 1900)
-        orders = {(second, first)} if day_first else {(first, second), (second, first)}
+        orders = {(second, first)} if day_first and second <= 12 else {(first, second), (second, first)}
         yield _valid_readings(*(Day(year=year, month=month, day=day) for month, day in sorted(orders)))
-    for pattern in (_MONTH_AND_YEAR, _CHARACTERS, _ABROAD):
-        for match in pattern.finditer(text):
-            groups = match.groupdict()
-            name = groups["month"].lower()
-            month = _MONTHS_ABROAD[name] if name in _MONTHS_ABROAD else int(name)
-            yield _valid_readings(Day(year=int(groups["year"]), month=month, day=_optional_int(groups.get("day"))))
+    for match in _MONTH_AND_YEAR.finditer(text):
+        yield _valid_readings(Day(year=int(match["year"]), month=int(match["month"]), day=None))
 
 
 def _optional_int(text: str | None) -> int | None:
@@ -327,7 +296,7 @@ def compare_dates(text: str, gold: str) -> CompareResult | None:
         return correct("same_date") if spans == span else wrong("other_date")
     if span or spans:
         return undecided("date_left_open")
-    day_first = any(_ABROAD.search(answer) for answer in (text, gold))
+    day_first = any(names_day_first(answer) for answer in (text, gold))
     gold_dates, dates = read_dates(gold, day_first=day_first), read_dates(text, day_first=day_first)
     if len(gold_dates) != 1:
         # Christmas Day and December 25 may be the same.
