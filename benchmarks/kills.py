@@ -174,7 +174,8 @@ def kill_generate(folder: Path, run: Path, kills: int, requests: int, chance: ra
         while client.poll() is None and journal_bytes(run) < goal:
             time.sleep(0.001)
         if client.poll() is not None:
-            raise SystemExit(f"the client ended by itself: {client.returncode}; see {run}.log")
+            said = (run.parent / f"{run.name}.log").read_text(errors="replace")[-2000:]
+            raise SystemExit(f"the client ended by itself: {client.returncode}; it says:\n{said}")
         if victim in ("server", "both"):
             late += sum(kill_now(pid) for pid in servers(folder, guards=victim == "both")) == 0
         if victim in ("client", "both"):

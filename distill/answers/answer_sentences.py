@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from distill.answers.place_names import is_region
+
 _LONGEST: Final = 300
 _BE: Final = r"(?:is|are|was|were|has been|have been|will be)"
 _NAMING: Final = (
@@ -43,7 +45,11 @@ _ABROAD = re.compile(
 )
 _ENGLISH_WORDS = re.compile(r"\b(?:the|of|his|her|their|its|it|this|that|are|was|were|an|and|with)\b", re.IGNORECASE)
 _CHINESE = re.compile(r"[^是为不没非或，,。？?]{1,40}(?:名)?(?:是|为)(?P<rest>[^是为，,。]{1,60})。?")
-_JAPANESE = re.compile(r"[^は、。？?]{1,40}は、?(?P<rest>[^は、。]{1,60}?)(?:です|でした|だ)。?")
+_JAPANESE = re.compile(r"[^は、。？?]{1,40}は、?(?P<rest>[^は、。]{1,60}?)(?:です|でした|だ)?。?")
+_HINDI = re.compile(
+    r"(?:[^\s।,]{1,30}|[^।,]{0,60}\s?(?:रंग|नाम|उत्तर|यह|वह))\s(?P<rest>[^\s।,]{1,40}(?:\sरंग(?:\s(?:का|की|के))?)?)\s(?:है|हैं|था|थी|थे)।?"
+)
+_ARABIC = re.compile(r"(?P<before>(?:[^\s،.]+\s){0,2}ال[^\s،.]+)\s(?P<rest>(?!ال)[^\s،.]+)\.?")
 _PARTS: Final = """
     not no never neither nor none without except unless if whether or either but instead rather than unlike other
     another different might may could maybe perhaps possibly probably likely unlikely should would will cannot
@@ -58,6 +64,7 @@ _PARTS: Final = """
     non né mai oppure forse ma tranne invece senza
     não nem talvez mas exceto sem
     niet geen nooit misschien maar behalve
+    नहीं न या शायद लेकिन ليس ليست لا غير لم لن أو ربما بدون
 """
 _SET_AGAINST: Final = frozenset(_PARTS.split())
 _ASIDE_TEXT: Final = (
@@ -121,6 +128,12 @@ def _parts(text: str) -> Iterator[str]:
         for pattern in (_CHINESE, _JAPANESE):
             if (match := pattern.fullmatch(text)) is not None:
                 yield match["rest"]
+        for pattern in (_HINDI, _ARABIC):
+            if (match := pattern.fullmatch(text)) is not None and not _SET_AGAINST & set(text.rstrip(".।").split()):
+                yield match["rest"]
+    if (head := _head(text)) is not None:
+        yield head
+        yield from _parts(head)
     text = _LED_IN.sub("", text, count=1) if _LED_IN.match(text) else text
     without_asides = _ASIDE.sub("", text)
     for sentence in (
@@ -133,6 +146,44 @@ def _parts(text: str) -> Iterator[str]:
         foreign_verb = _ABROAD.search(sentence)
         if foreign_verb is not None and not _ENGLISH_WORDS.search(sentence[: foreign_verb.start()]):
             yield from _parts_after_verb(sentence, foreign_verb)
+
+
+_ADDED = (
+    re.compile(
+        r"(?P<head>[^,;:.!?()]{1,80}?),? (?:because|since|as (?:the|it|they|shown|seen|indicated|stated|written)\b"
+        r"|which (?:is|was|are|were|has|have|had)\b|with (?:about |a |the )?(?:\w+ of )?[$€£]?\d\S*"
+        r"|according to) (?P<added>[^;!?]+)"
+        r"|(?P<titled>[A-Z][\w':-]*(?: [\w':-]+){1,12}) by (?P<author>[A-Z][\w.'-]*(?: [A-Z][\w.'-]*){0,4})"
+        r"|(?P<person>[^,;:!?]{3,80}), (?:the )?(?P<role>(?:[\w-]+ )?(?:Director|President|Manager|CEO|CFO|Chairman"
+        r"|Chair|Professor"
+        r"|Secretary|Treasurer|Chief|Head|Attorney|Counsel|Editor|Author|Officer|Supervisor|Coordinator|Scientist|Engineer)\b[^,;]*)"
+    ),
+)
+_LABELLED = re.compile(r"[A-Z][a-z]{2,20}(?: [a-z]{2,20}){0,2}: (?P<rest>[^:;]{2,80})")
+_IN_A_REGION = re.compile(r"(?P<head>[^\d,;:!?]{2,60}), (?P<region>[A-Z][\w. ]{1,30})")
+_TAKEN_BACK_TEXT: Final = (
+    "but however instead though although or maybe perhaps might may rather actually should wait no"
+)
+_TAKEN_BACK: Final = frozenset(_TAKEN_BACK_TEXT.split())
+
+
+def _head(text: str) -> str | None:
+    """The answer before what is only added to it: a reason, a remark, an author, an office, a state."""
+    labelled = _LABELLED.fullmatch(text)
+    if labelled is not None and trusted(text):
+        return labelled["rest"]
+    region = _IN_A_REGION.fullmatch(text)
+    if region is not None and is_region(region["region"]):
+        return region["head"]
+    for pattern in _ADDED:
+        match = pattern.fullmatch(text)
+        if match is None:
+            continue
+        head = next(match[name] for name in ("head", "titled", "person") if match[name])
+        added = text[len(head) :].casefold()
+        if trusted(head) and not _TAKEN_BACK & set(_WORD.findall(added)):
+            return head
+    return None
 
 
 def _parts_after_verb(sentence: str, verb: re.Match[str]) -> Iterator[str]:

@@ -10,6 +10,7 @@ from typing import Final
 from distill.answers.numbers import read_quantities, read_single_quantity
 from distill.answers.pick_number import pick_stated_number
 from distill.answers.text_answers import NEGATIONS, tokens
+from distill.answers.units import unit_factor
 
 LETTERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _SO = re.compile(
@@ -24,7 +25,17 @@ _ORDINAL = re.compile(
 )
 _ORDINALS: Final = dict(zip(("first", "second", "third", "fourth", "fifth", "sixth"), LETTERS, strict=False))
 _AND_NOT = re.compile(r",? (?:and |but )?not .+$")
-_LEADING_LETTER = re.compile(r"\(?([A-Za-z])(?:[).:]|\)\s*[:.])(?=\s|$)|\(([A-Za-z])\)|\[([A-Za-z])\]")
+_CHOSEN_ABROAD = re.compile(
+    r"(?:(?<!不)选择?|(?<!不)選(?:択肢)?|正确(?:答案|选项)[是为])\s?[:：]?\s?\(?([A-Z])\)?"
+    r"(?!\s?(?:不|或|和|、[A-Z]\b))(?![A-Za-z])"
+)
+_REJECTED_ABROAD = re.compile(
+    r"(?:不选|不選|排除|而不是|不是)([A-Z])"
+    r"|([A-Z])\)?(?:项|选项)?(?:不正确|不对|错误|是错|不是|不符合|は違|は誤|ではな)"
+)
+_LEADING_LETTER = re.compile(
+    r"\(?([A-Za-z])(?:[).:、．]|\)\s*[:.])(?=\s|$|(?<=[、．]))|\(([A-Za-z])\)|\[([A-Za-z])\]"
+)
 _LABEL = re.compile(r"(?<![\w'])([A-Z])[.):]\s(?=\S)")
 _PARENTHESISED = re.compile(r"[(\[]([A-Za-z])[)\]]")
 _BARE = re.compile(r"(?<![A-Za-z0-9_'])(?<!\d\s)([A-Z])(?![A-Za-z0-9_'])")
@@ -64,6 +75,8 @@ def find_chosen_letters(text: str, options: Sequence[str]) -> set[str]:
         return by_text
     if (concluding := _SO.search(text)) is not None:
         return {concluding[1]}
+    if not text.isascii() and len(abroad := set(_CHOSEN_ABROAD.findall(text))) == 1:
+        return abroad
     affirmed = {match[1] for match in _AFFIRMED.finditer(text)} - _rejected_letters(text)
     if len(affirmed) == 1:
         return affirmed
@@ -82,7 +95,25 @@ def find_chosen_letters(text: str, options: Sequence[str]) -> set[str]:
             letters = {letter for letter in letters if LETTERS.index(letter) < len(options)}
         if letters:
             return letters
-    return _mentioned_letters(text, options)
+    return _mentioned_letters(text, options) or _letter_of_shortened_option(text, options)
+
+
+_FEWEST_WORDS: Final = 4
+
+
+def _letter_of_shortened_option(text: str, options: Sequence[str]) -> set[str]:
+    """The only option that has all words of a text in their order: an option repeated with words left out."""
+    words = tokens(text)
+    if len(words) < _FEWEST_WORDS:
+        return set()
+    holding = set()
+    for letter, option in zip(LETTERS, options, strict=False):
+        option_words = tokens(option)
+        left = iter(option_words)
+        same_negations = set(words) & NEGATIONS == set(option_words) & NEGATIONS
+        if len(option_words) <= 2 * len(words) and same_negations and all(word in left for word in words):
+            holding.add(letter)
+    return holding if len(holding) == 1 else set()
 
 
 def _letters_by_value(text: str, options: Sequence[str]) -> set[str]:
@@ -93,11 +124,17 @@ def _letters_by_value(text: str, options: Sequence[str]) -> set[str]:
     if number is None:
         return set()
     offered = ((letter, read_single_quantity(option)) for letter, option in zip(LETTERS, options, strict=False))
-    return {
-        letter
+    same = {
+        letter: quantity.unit
         for letter, quantity in offered
         if quantity is not None and quantity.value == number.value and quantity.percent == number.percent
     }
+    if len(same) > 1 and number.unit:
+        factor = unit_factor(number.unit)
+        return {
+            letter for letter, unit in same.items() if unit == number.unit or (factor and unit_factor(unit) == factor)
+        }
+    return set(same)
 
 
 _ABOVE = re.compile(r"(?:all|both|none|neither|any|either) of (?:the above|these|them|those)(?: \w+)?", re.IGNORECASE)
@@ -125,11 +162,15 @@ def _other_option_after_letter(rest: str, letter: str, options: Sequence[str]) -
 
 def _rejected_letters(text: str) -> set[str]:
     groups = "".join(group for match in _REJECTED.finditer(text) for group in match.groups() if group)
+    if not text.isascii():
+        groups += "".join(left or right for left, right in _REJECTED_ABROAD.findall(text))
     return {letter for letter in groups if letter in LETTERS}
 
 
 def _is_option_letter(text: str, letter: str) -> bool:
     """Whether A or I is a letter here, not the article or the pronoun."""
+    if not text.isascii() and re.search("[A-Za-z]{2}", text) is None:
+        return True
     return re.search(rf"(?<![\w']){letter}(?=\s*(?:[).,:;/]|$|(?:is|was|and|or|because|since)\b))", text) is not None
 
 

@@ -152,6 +152,8 @@ def first_sentence(line: str) -> str:
 def undelimited(text: str) -> str:
     """Text without the quotes, math delimiters and closing punctuation around it."""
     text = _unquoted(text.strip())
+    if not text.isascii():
+        text = _POLITE_END.sub("", text) or text
     delimited = _MATHS_DELIMITED.fullmatch(text)
     if delimited is not None and (inside := delimited[1].strip()):
         text = inside
@@ -160,6 +162,8 @@ def undelimited(text: str) -> str:
     return _unquoted(text)
 
 
+_POLITE_END = re.compile(r"(?:(?<=\w)(?:です|でした))?。?$")
+"""How a Japanese sentence ends after its answer."""
 _QUOTES = "\"'“”‘’"
 _FACTORIAL = re.compile(r"\d!$")
 

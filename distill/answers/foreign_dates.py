@@ -1,7 +1,7 @@
 """Calendar dates of other languages, written as 1998-03-05, the way `distill.answers.times` reads them.
 
-Chinese, Japanese, Korean, German, French, Spanish, Italian, Portuguese, Dutch, Hindi and Arabic, with a day in figures
-or in words; changes nothing else in a text.
+Chinese, Japanese, Korean, German, French, Spanish, Italian, Portuguese, Dutch, Hindi and Arabic, with a day in
+figures or in words; changes nothing else in a text.
 """
 
 import re

@@ -17,7 +17,7 @@ _HALVES: Final[Mapping[str, str]] = {
 }
 _HAN: Final = "零〇一二两兩三四五六七八九十廿"
 _EAST = re.compile(
-    rf"(?P<half>{'|'.join(_HALVES)})?\s?(?P<hour>\d{{1,2}}|[{_HAN}]{{1,3}})\s?[点點时時]钟?"
+    rf"(?P<half>{'|'.join(_HALVES)})?\s?(?P<hour>\d{{1,2}}|[{_HAN}]{{1,3}})\s?[点點时時](?![间間])钟?"
     rf"(?:(?P<part>半|一刻|三刻)|(?P<minute>\d{{1,2}}|[{_HAN}]{{1,3}})分?(?![\d{_HAN}]))?"
 )
 _PARTS: Final = {"半": 30, "一刻": 15, "三刻": 45}

@@ -154,6 +154,7 @@ def main() -> None:
 
 def _compare(prediction: str, gold: str, parse: Any, verify: Any) -> str:
     from sympy import Basic  # type: ignore[import-untyped]
+    from sympy.core.relational import Equality, Relational  # type: ignore[import-untyped]
 
     def read(text: str) -> Any:
         wrapped = text if "$" in text or "\\(" in text else f"${text}$"
@@ -163,6 +164,14 @@ def _compare(prediction: str, gold: str, parse: Any, verify: Any) -> str:
     predicted, expected = read(prediction), read(gold)
     if predicted is None or expected is None:
         return "unreadable"
+    if all(isinstance(item[0], Relational) and not item[0].free_symbols for item in (predicted, expected)):
+        # verify calls any two statements about numbers equal that are of one form.
+        orders = (predicted[0].args, predicted[0].args[::-1] if isinstance(predicted[0], Equality) else ())
+        is_same = any(
+            sides and all(bool(left.equals(right)) for left, right in zip(sides, expected[0].args, strict=True))
+            for sides in orders
+        )
+        return "equal" if is_same and predicted[0].func == expected[0].func else "unsure"
     # verify is not symmetric: only an agreement in both directions counts, and so does only a double refusal.
     votes = {
         bool(verify(expected, predicted, timeout_seconds=None)),

@@ -13,9 +13,15 @@ from typing import Final
 from distill.answers import text_answers
 from distill.answers.compare import CompareResult, compare_quantities, correct, undecided, wrong
 from distill.answers.numbers import Quantity, read_quantities, read_single_quantity
-from distill.answers.pick_number import explain_undecided_numbers, has_repeated_numbers, pick_stated_number
+from distill.answers.pick_number import (
+    explain_undecided_numbers,
+    has_repeated_numbers,
+    pick_concluding_number,
+    pick_stated_number,
+)
 from distill.answers.ratios import compare_ratios
 from distill.answers.times import read_dates
+from distill.answers.units import unit_factor
 
 _MOST_NUMBERS: Final = 200
 
@@ -38,6 +44,8 @@ class GoldAnswer:
 def compare_number(text: str, gold: GoldAnswer) -> CompareResult:
     if gold.quantity is None:
         return text_answers.compare_texts(text, gold.text)
+    if (unit_factor(gold.quantity.unit) or ("",))[0] == "duration" and ":" in text:
+        text = _HOURS_AND_MINUTES.sub(r"\1 hours \2 minutes", text)
     if (compared_share := _compare_share(text, gold.quantity)) is not None:
         return compared_share
     only_number = read_single_quantity(text)
@@ -51,6 +59,9 @@ def compare_number(text: str, gold: GoldAnswer) -> CompareResult:
         return _compare_one_number(stated_number, gold, text)
     if not numbers:
         return _compare_without_number(text, gold)
+    concluding = pick_concluding_number(text, numbers)
+    if concluding is not None and (result := _compare_one_number(concluding, gold, text)).verdict == "correct":
+        return result
     if all(quantity.negated for quantity in numbers):
         return undecided("negated")
     numbers = tuple(quantity for quantity in numbers if not quantity.negated)
@@ -74,6 +85,8 @@ def compare_number(text: str, gold: GoldAnswer) -> CompareResult:
     return _compare_several_numbers(numbers, findings, gold, text)
 
 
+_HOURS_AND_MINUTES = re.compile(r"\b(\d{1,3}):([0-5]\d)\s?(?:hours?|hrs?|h)\b", re.IGNORECASE)
+"""3:20 hours, a duration."""
 _OUT_OF = re.compile(r"(?:about |around |roughly )?(?:an? )?(\S+) (?:in|out of|of) (?:every )?(\S+)", re.IGNORECASE)
 
 

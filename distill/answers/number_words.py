@@ -84,6 +84,8 @@ _POINT = re.compile(
     re.IGNORECASE,
 )
 _CJK = re.compile("[负負]?[零〇一二两兩三四五六七八九十廿卅百千万萬亿億壹贰叁肆伍陆柒捌玖拾佰仟点點]+")
+_NO_ONE = re.compile("[唯同统統]一|.?一[共起样様般定些直旦致切概律緒]", re.DOTALL)
+"""Words in which the sign of one counts nothing: in all, together, the same."""
 _CJK_SPELLINGS: Final = str.maketrans("〇兩萬億點負", "零两万亿点负")
 _BARE_HUNDRED = re.compile("(^|[负万亿])([百千])")
 
@@ -127,11 +129,16 @@ _HALF_UNIT = re.compile(
 )
 
 
+_AN_ONLY_PART = re.compile(r"an? (?!quarter)[a-z]+\.?", re.IGNORECASE)
+
+
 def _part(match: re.Match[str]) -> Decimal | None:
     """A fraction in words: two thirds, a quarter of a million."""
     part = match["part"].lower()
     divisor = 2 if part == "halves" else PARTS[part]
     scale = (match["scale"] or "").lower()
+    if _AN_ONLY_PART.fullmatch(match.string):
+        return Decimal(1) / divisor
     if match["count"] is None and not scale and not (part == "half" and _HALF_UNIT.match(match.string, match.end())):
         return None
     count = SMALL[match["count"].lower()] if match["count"] else 1
@@ -191,6 +198,8 @@ def _decimal(match: re.Match[str]) -> tuple[Decimal, int, int]:
 def numerals(text: str) -> Iterator[tuple[Decimal, int, int]]:
     """Value, start and end of every number in Chinese or Japanese numerals."""
     for match in _CJK.finditer(text):
+        if match[0] == "一" and _NO_ONE.match(text, max(0, match.start() - 1)):
+            continue
         value = _numeral(match[0])
         if value is not None:
             yield value, match.start(), match.end()

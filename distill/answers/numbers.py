@@ -17,7 +17,7 @@ from distill.answers.currencies import CURRENCIES, DOLLARS, SYMBOLS
 from distill.answers.foreign_number_words import spelled_abroad
 from distill.answers.normalize import normalise as normalise
 from distill.answers.number_words import ORDINALS, OTHER_SCALES, SCALES, numerals, spelled
-from distill.answers.units import unit_factor, unit_name
+from distill.answers.units import foreign_unit_length, unit_factor, unit_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,8 @@ _PERCENT_PHRASE = re.compile(r"\s?(?:per\s?cento?|pour\scent|por\sciento|por\sce
 _NOT_UNITS_TEXT: Final = """
     a an and are as at be but by for from has have in is it its not of on or per so than that before after later
     earlier ago last next compared versus vs respectively since until during between among the then there these
-    this to was were which while who with within because out if into x total times more less minus plus divided
+    this to was were isn wasn aren weren don
+    doesn which while who with within because out if into x total times more less minus plus divided
 """
 _NOT_UNITS: Final = frozenset(_NOT_UNITS_TEXT.split())
 _PLUS = re.compile(r"\+(?!\s?\d)")
@@ -119,6 +120,14 @@ _NEGATED = re.compile(
     r"(?:\s(?:be|a|an|the|just|in|at|on|by|from))?\s*$|(?:≠|!=)\s*$",
     re.IGNORECASE,
 )
+
+
+_DENIED_AFTER = re.compile(
+    r"\s?(?:is|was|are|were|would be)(?:\snot|n't)\b(?! only)"
+    r"|\s(?:is|was|are|were|would be) (?:wrong|incorrect|false)\b",
+    re.IGNORECASE,
+)
+"""18 is not the answer."""
 
 
 @lru_cache(maxsize=4096)
@@ -238,7 +247,12 @@ def _read_tail(text: str, tail: _Tail) -> _Tail:
         elif word in _NOT_UNITS and (word != "in" or after.end() < len(text)):
             break
         else:
-            tail.unit, tail.written = unit_name(word), after[1]
+            length = 0 if word.isascii() else foreign_unit_length(word)
+            written = after[1][:length] if length else after[1]
+            tail.unit, tail.written = unit_name(written.lower()), written
+            if length:
+                tail.end = after.start(1) + length
+                break
         tail.end = after.end()
     if tail.currency and not tail.unit and (rate := _RATE.match(text, tail.end)):
         tail.unit, tail.end = "per " + unit_name(rate[1].lower()), rate.end()
@@ -246,6 +260,8 @@ def _read_tail(text: str, tail: _Tail) -> _Tail:
 
 
 _THOUSAND: Final = 1000
+_EURO_THOUSANDS = re.compile(r"[1-9]\d{0,2}\.\d{3}")
+"""1.500 euros: no price has three decimal places, and the languages of the euro group with a point."""
 _IRRATIONAL: Final = ("π", "√")
 """With these around it a number is a part of an expression."""
 
@@ -290,6 +306,8 @@ def _quantity(match: re.Match[str], text: str) -> Quantity | None:
         certain = True  # 980,00 in money groups nothing, nor does 12,5 %
     if decimals in (1, 2) and match["digits"].count(",") == 1 and tail.factor >= _THOUSAND:
         certain = True  # nor does 1,5 million
+    if tail.currency == "EUR" and tail.factor == 1 and _EURO_THOUSANDS.fullmatch(match["digits"]):
+        readings, decimals = (Decimal(match["digits"].replace(".", "")),), 0
     if tail.other_factor is not None and "," in match["digits"] and decimals:
         tail.factor, tail.other_factor = tail.other_factor, None  # 3,2 mil is Spanish
     sign = -1 if ((match["sign"] or "")[:1] in ("-", "m", "M", "n", "N") and match["sign"]) or match["sign2"] else 1
@@ -307,7 +325,7 @@ def _quantity(match: re.Match[str], text: str) -> Quantity | None:
         currency=tail.currency,
         unit=tail.unit,
         written_unit=tail.written,
-        **_read_context(text, match.start("lead"), _PLUS.match(text, tail.end) is not None),
+        **_read_context(text, match.start("lead"), tail.end),
         start=match.start(),
         end=tail.end,
     )
@@ -325,15 +343,17 @@ def _quantity_in_words(value: Decimal, start: int, end: int, text: str) -> Quant
         currency=tail.currency,
         unit=tail.unit,
         written_unit=tail.written,
-        **_read_context(text, start),
+        **_read_context(text, start, tail.end),
         start=start,
         end=tail.end,
     )
 
 
-def _read_context(text: str, start: int, is_minimum: bool = False) -> dict[str, Any]:
-    """Whether the words around a number negate it or make it a limit or a name; `is_minimum`: a plus follows."""
-    if is_minimum:
+def _read_context(text: str, start: int, end: int) -> dict[str, Any]:
+    """Whether the words around a number negate it or make it a limit or a name."""
+    if _DENIED_AFTER.match(text, end):
+        return {"negated": True}
+    if start < end and text[end : end + 1] == "+" and _PLUS.match(text, end) is not None:
         return {"bound": True}
     before = text[max(0, start - 24) : start]
     if not before.strip():

@@ -15,7 +15,10 @@ from distill.answers.numbers import Quantity, read_single_quantity
 _CONCLUDES = re.compile(
     r"(?:=|\bi\.e\.,?|\b(?:so|thus|hence|therefore|equals?|makes?|making|gives?|giving|totals?|totall?ing|gets?|altogether|but)\b"
     r"(?:\s[^\W\d]+){0,4}|\b(?:difference|sum|total|average|increase|decrease|rise|drop|gain|loss) of"
-    r"(?:\s[^\W\d]+)?)\s*$",
+    r"(?:\s[^\W\d]+)?"
+    r"|\b(?:ergibt|macht|beträgt|insgesamt|somit|donc|égale?|igual a|resulta|entonces|por (?:lo )?tanto)"
+    r"(?:\s[^\W\d]+){0,2}"
+    r"|等于|等於|得到|得出|一共有?|共有?|总共有?|總共有?|合計(?:で|は)?)\s*$",
     re.IGNORECASE,
 )
 _STATES = re.compile(r"\b(?:is|was)(?: (?:about|around|approximately|exactly|roughly))?\s*$", re.IGNORECASE)
@@ -57,6 +60,45 @@ def pick_stated_number(text: str, numbers: Sequence[Quantity]) -> Quantity | Non
     ):
         return last
     return None
+
+
+_SENTENCE_END = re.compile(r"[.!?]\s+(?=[A-Z])")
+_SUBORDINATE = re.compile(
+    r"(?:since|because|as|given that|knowing that) [^.;]{1,120}?, (?=(?:the|it|there|we|this|that|he|she|they) )",
+    re.IGNORECASE,
+)
+_WITH_VALUE = re.compile(
+    r"\b(?:with|at|has|have|had|reach(?:es|ed)|shows) an? (?:\w+ )?(?:value|total|share|count|score) of\s*$",
+    re.IGNORECASE,
+)
+_NAMES_RESULT = re.compile(
+    r"\b(?:difference|sum|total|average|mean|median|middle|range|ratio|result|number|value|count|largest|smallest"
+    r"|highest|lowest|greatest|most|least|maximum|minimum|longest|shortest|tallest|remain(?:s|ing)?|left|so|thus"
+    r"|hence|therefore)\b",
+    re.IGNORECASE,
+)
+_REMARK_AFTER = re.compile(r",? which (?:is|was|are) [^\d.]*\.?$", re.IGNORECASE)
+
+
+def pick_concluding_number(text: str, numbers: Sequence[Quantity]) -> Quantity | None:
+    """The only number of a last sentence that names a result, or of a main clause after its reason."""
+    if not 1 < len(numbers) <= _MOST_IN_A_RATIONALE:
+        return None
+    start = max((match.end() for match in _SENTENCE_END.finditer(text)), default=0)
+    reason = _SUBORDINATE.match(text, start)
+    start = start if reason is None else reason.end()
+    if not start or _NAMES_RESULT.search(text, start) is None:
+        return None
+    last = [quantity for quantity in numbers if quantity.start >= start]
+    if len(last) != 1 or last[0].negated or last[0].bound or last[0].label:
+        return None
+    after = _REMARK_AFTER.sub("", text[last[0].end :]).strip(" .")
+    before = _text_before(text, last[0])
+    is_stated = any(pattern.search(before) is not None for pattern in (_STATES, _CONCLUDES, _WITH_VALUE))
+    return last[0] if is_stated and not after else None
+
+
+_MOST_IN_A_RATIONALE: Final = 40
 
 
 def _text_before(text: str, quantity: Quantity) -> str:

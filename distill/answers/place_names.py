@@ -55,6 +55,26 @@ def compare_places(left: str, right: str) -> CompareResult | None:
     return None if {_plain(left), _plain(right)} & _NEVER else wrong("other_country")
 
 
+_STATES_TEXT: Final = """
+    AL Alabama;AK Alaska;AZ Arizona;AR Arkansas;CA California;CO Colorado;CT Connecticut;DE Delaware;FL Florida;
+    GA Georgia;HI Hawaii;ID Idaho;IL Illinois;IN Indiana;IA Iowa;KS Kansas;KY Kentucky;LA Louisiana;ME Maine;
+    MD Maryland;MA Massachusetts;MI Michigan;MN Minnesota;MS Mississippi;MO Missouri;MT Montana;NE Nebraska;
+    NV Nevada;NH New Hampshire;NJ New Jersey;NM New Mexico;NY New York;NC North Carolina;ND North Dakota;OH Ohio;
+    OK Oklahoma;OR Oregon;PA Pennsylvania;RI Rhode Island;SC South Carolina;SD South Dakota;TN Tennessee;TX Texas;
+    UT Utah;VT Vermont;VA Virginia;WA Washington;WV West Virginia;WI Wisconsin;WY Wyoming
+"""
+STATES: Final = dict(pair.strip().split(" ", 1) for pair in _STATES_TEXT.split(";"))
+"""Codes and names of the states of the USA."""
+
+
+def is_region(text: str) -> bool:
+    """Whether a text names a state of the USA or a country, in English."""
+    if text in STATES or text in STATES.values():
+        return True
+    code = _country_code(text)
+    return code is not None and code[1] == "en"
+
+
 def _country_code(text: str) -> tuple[str, str] | None:
     if len(text) > 60 or any(map(str.isdigit, text)):
         return None

@@ -65,4 +65,31 @@ def compare_ratios(text: str, gold: str) -> CompareResult | None:
     return undecided("ratio_or_number") if quantity.value == gold_ratios[0][0] else wrong("other_ratio")
 
 
+_SHARE = re.compile(
+    r"(?:about |around |roughly )?(?:an? )?(?P<part>\S+) (?:in|out of) (?:every )?(?P<whole>[^\s,]+)(?: [a-z]+){0,2}",
+    re.IGNORECASE,
+)
+_FRACTION = re.compile(r"(?P<part>\d+)\s?/\s?(?P<whole>\d+)")
+
+
+def compare_shares(text: str, gold: str) -> CompareResult | None:
+    """One in five against 1/5 and 1 out of 5; None where one of the two is no share, or only one a percentage."""
+    gold_share = _read_share(gold, _SHARE)
+    share = None if gold_share is None else _read_share(text, _SHARE, _FRACTION)
+    if gold_share is None or share is None:
+        return None
+    same = share[0] * gold_share[1] == share[1] * gold_share[0]
+    return correct("same_share") if same else wrong("other_share")
+
+
+def _read_share(text: str, *patterns: re.Pattern[str]) -> tuple[Decimal, Decimal] | None:
+    for pattern in patterns:
+        if len(text) <= _LONGEST_SHARE and (match := pattern.fullmatch(text)) is not None:
+            terms = [read_single_quantity(match[name]) for name in ("part", "whole")]
+            if terms[0] is not None and terms[1] is not None and terms[1].value > terms[0].value > 0:
+                return terms[0].value, terms[1].value
+    return None
+
+
+_LONGEST_SHARE: Final = 80
 _TINY: Final = Decimal("1e-12")

@@ -11,7 +11,7 @@ from typing import Final
 
 from distill.answers.compare import CompareResult, correct, undecided
 from distill.answers.number_words import SMALL, TENS, spelled
-from distill.answers.place_names import compare_places
+from distill.answers.place_names import STATES, compare_places
 
 _SHORT_TEXT: Final = """
     dept=department ave=avenue av=avenue rd=road blvd=boulevard ln=lane pkwy=parkway hwy=highway sq=square
@@ -109,7 +109,7 @@ _ADDRESS = re.compile(r"(?:https?://)?(?:www\.)?(?P<rest>[\w.-]+\.[a-z]{2,}(?:/[
 _ACRONYM = re.compile(r"(?P<name>.{6,}?) \((?P<short>[A-Z][A-Z.&]{1,9})\)")
 
 
-_SHORT_NAME = re.compile(r"(?:[A-Z]\.?){3,8}")
+_SHORT_NAME = re.compile(r"(?:[A-Z]\.?){2,8}")
 _JOINING: Final = frozenset({"of", "and", "the", "for", "in", "de", "la"})
 _FULL: Final = {
     short: full
@@ -145,7 +145,8 @@ def compare_spellings(text: str, gold: str, words: Sequence[str], gold_words: Se
     ):
         return correct("same_words_in_figures")
     for name, short in ((text, gold), (gold, text)):
-        if _SHORT_NAME.fullmatch(short) and short.replace(".", "") == "".join(
+        letters = short.replace(".", "")
+        if _SHORT_NAME.fullmatch(short) and letters == "".join(
             word[0].upper() for word in re.findall(r"[^\W\d_]+", name) if word.lower() not in _JOINING
         ):
             return undecided("may_be_the_acronym")
@@ -155,15 +156,6 @@ def compare_spellings(text: str, gold: str, words: Sequence[str], gold_words: Se
     return _compare_without_accents(text, gold)
 
 
-_STATES_TEXT: Final = """
-    AL Alabama;AK Alaska;AZ Arizona;AR Arkansas;CA California;CO Colorado;CT Connecticut;DE Delaware;FL Florida;
-    GA Georgia;HI Hawaii;ID Idaho;IL Illinois;IN Indiana;IA Iowa;KS Kansas;KY Kentucky;LA Louisiana;ME Maine;
-    MD Maryland;MA Massachusetts;MI Michigan;MN Minnesota;MS Mississippi;MO Missouri;MT Montana;NE Nebraska;
-    NV Nevada;NH New Hampshire;NJ New Jersey;NM New Mexico;NY New York;NC North Carolina;ND North Dakota;OH Ohio;
-    OK Oklahoma;OR Oregon;PA Pennsylvania;RI Rhode Island;SC South Carolina;SD South Dakota;TN Tennessee;TX Texas;
-    UT Utah;VT Vermont;VA Virginia;WA Washington;WV West Virginia;WI Wisconsin;WY Wyoming
-"""
-_STATES: Final = dict(pair.strip().split(" ", 1) for pair in _STATES_TEXT.split(";"))
 _STATE = re.compile(r"(?<=[A-Za-z])(?:, ?| )([A-Z]{2})(?=$|,? \d{5}\b)")
 _CODE = re.compile(r"[A-Za-z0-9]+(?:[ -][A-Za-z0-9]+){0,4}")
 _INSIDE_A_CODE = re.compile(r"(?<=[a-z]) (?=[a-z0-9])|(?<=\d) (?=[a-z])")
@@ -172,7 +164,7 @@ _CODE_LENGTHS: Final = range(5, 16)
 
 def _state_in_full(text: str) -> str:
     """Columbus, OH with the name of the state; a code counts after a place only."""
-    text = _STATE.sub(lambda code: f", {_STATES.get(code[1], code[1])}", text)
+    text = _STATE.sub(lambda code: f", {STATES.get(code[1], code[1])}", text)
     return re.sub(r"[\s,]+", " ", text).casefold()
 
 

@@ -12,10 +12,12 @@ from typing import Final
 from rapidfuzz.distance import Levenshtein, Prefix
 
 from distill.answers.answer_sentences import trusted
+from distill.answers.basic_words import FILLERS_ABROAD, is_same_word, is_translation
 from distill.answers.compare import CompareResult, correct, undecided, wrong
 from distill.answers.framed_answers import ARTICLES_ABROAD, COPULA, compare_framed
 from distill.answers.number_words import SMALL, TENS
 from distill.answers.numbers import read_quantities, read_single_quantity
+from distill.answers.person_names import same_person
 from distill.answers.spelling import NAMES, are_opposites, often_same_thing
 from distill.answers.spelling_variants import compare_spellings
 from distill.answers.units import unit_name
@@ -36,7 +38,7 @@ _AFTER_NO: Final = frozenset({"it", "there", "this", "that", "they", "he", "she"
 _NO_AND_MORE = re.compile(r"no\s?[,.;:!-]", re.IGNORECASE)
 NONE_THERE = re.compile(r"there (?:is|are|was|were) (?:no|not any|not an?)\b", re.IGNORECASE)
 """There are no dogs: an answer of zero."""
-_SO_POLAR = re.compile(r"(?:\b(?:so|thus|hence|therefore),?|,)\s(?:it is\s)?(yes|no|true|false)$", re.IGNORECASE)
+_SO_POLAR = re.compile(r"(?:\b(?:so|thus|hence|therefore),?|[,.!])\s(?:it is\s)?(yes|no|true|false)$", re.IGNORECASE)
 _ASSIGNED = re.compile(r"(?:([A-Za-z])\s?=\s?)?(\S.*)")
 _ROMAN = re.compile(r"\b(?=[MDCLXVI])M{0,3}(?:CM|CD|D?C{0,3})(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})\b")
 _MATHS = re.compile(
@@ -92,6 +94,10 @@ def compare_texts(text: str, gold: str) -> CompareResult:
         and (polar := _compare_foreign_polar(text, words, gold_words[0])) is not None
     ):
         return polar
+    if _same_words_abroad(words, gold_words) or same_person(text, gold):
+        return correct("same_thing")
+    if len(words) == len(gold_words) == 1 and is_translation(words[0], gold_words[0]):
+        return undecided("other_language")
     if (stated := compare_framed(text, words, gold_words)) is not None:
         return stated
     if not words or not gold_words:
@@ -115,6 +121,22 @@ def compare_texts(text: str, gold: str) -> CompareResult:
     return CompareResult(verdict=finding.verdict, reason=finding.reason, can_be_mathematics=mathematical)
 
 
+def _same_words_abroad(words: Sequence[str], gold_words: Sequence[str]) -> bool:
+    """The same everyday word, also of another language and with the word for a colour beside it; 北京 and 北京市."""
+    if len(gold_words) != 1 or not words or len(words) > 5:
+        return False
+    gold_word = gold_words[0]
+    core = [word for word in words if word not in FILLERS_ABROAD] if len(words) > 1 else words
+    if len(core) != 1:
+        return False
+    shorter, longer = sorted((core[0], gold_word), key=len)
+    is_place = len(shorter) > 1 and longer[:-1] == shorter and longer[-1] in _PLACE_SIGNS
+    return is_same_word(core[0], gold_word) or is_place or (core[0] == gold_word and not gold_word.isdigit())
+
+
+_PLACE_SIGNS: Final = "市省県縣都府区區县国國州"
+
+
 def _symbols(text: str) -> str:
     """An expression without what does not change its value."""
     return re.sub(r"\\(?:cdot|times|left|right)|[\s\\{}$×·.]", "", text)
@@ -130,7 +152,8 @@ def _same_letters(words: Sequence[str], gold_words: Sequence[str]) -> bool:
     if len(words) > 1 and words[0] in ARTICLES_ABROAD:
         words = words[1:]
     letters, gold_letters = ("".join(sequence).replace("'", "") for sequence in (words, gold_words))
-    return letters == gold_letters and len(letters) >= 5 and letters.isalpha()
+    is_spelled_out = len(words) > 2 and all(len(word) == 1 for word in words)
+    return letters == gold_letters and (len(letters) >= 5 or is_spelled_out) and letters.isalpha()
 
 
 def _joined(words: Sequence[str]) -> list[str]:
@@ -171,8 +194,8 @@ def _compare_polar(text: str, words: Sequence[str], gold: str) -> CompareResult:
 _POLAR_ABROAD: Final = {
     word: verdict
     for verdict, words in (
-        ("yes", "oui sí si ja sim 是 是的 对 有 はい ええ نعم हाँ हां जी да evet 네 예"),
-        ("no", "non nein nee não 不是 不 否 没有 いいえ لا नहीं нет hayır 아니요"),
+        ("yes", "oui sí si ja sim 是 是的 对 对的 没错 有 はい ええ نعم हाँ हां जी да evet 네 예"),
+        ("no", "non nein nee não 不是 不是的 不对 不 否 没有 いいえ لا नहीं нет hayır 아니요"),
     )
     for word in words.split()
 }
@@ -312,12 +335,17 @@ def _compare_words(words: Sequence[str], gold_words: Sequence[str]) -> CompareRe
         return undecided("inflected")
     if near or plural or joined.replace(" ", "") == gold_joined.replace(" ", ""):
         return undecided("nearly_the_same_words")
-    inside = min(len(joined), len(gold_joined)) >= 4 and (gold_joined in joined or joined in gold_joined)
+    shortest = 2 if _HAN.match(gold_joined) and not _DENIED_IN_HAN.search(joined) else 4
+    inside = min(len(joined), len(gold_joined)) >= shortest and (gold_joined in joined or joined in gold_joined)
     if inside or (_stems(word_set) & _stems(gold_word_set) and max(len(words), len(gold_words)) > 4):
         return undecided("words_shared")
     if len(words) > 2 * _LONG:
         return undecided("free_text")
     return wrong("other_words")
+
+
+_HAN = re.compile("[\u3400-\u9fff]")
+_DENIED_IN_HAN = re.compile("[不没非无否或]")
 
 
 def _stems(words: set[str]) -> set[str]:

@@ -1,5 +1,6 @@
 """Units of measure that can be converted into each other, and one spelling for counted nouns."""
 
+import re
 from decimal import Decimal
 from functools import lru_cache
 from typing import Final
@@ -9,9 +10,9 @@ _UNITS: Final[dict[str, tuple[str, Decimal]]] = {
     for dimension, units in {
         "length": {
             "mm millimeter millimetre": "0.001",
-            "cm centimeter centimetre": "0.01",
-            "m meter metre": "1",
-            "km kilometer kilometre": "1000",
+            "cm cms centimeter centimetre": "0.01",
+            "m mtr meter metre": "1",
+            "km kms kilometer kilometre": "1000",
             "in inch inches": "0.0254",
             "ft foot feet": "0.3048",
             "yd yard": "0.9144",
@@ -19,8 +20,8 @@ _UNITS: Final[dict[str, tuple[str, Decimal]]] = {
         },
         "mass": {
             "mg milligram": "0.000001",
-            "g gram": "0.001",
-            "kg kilogram kilo": "1",
+            "g gm gms gram": "0.001",
+            "kg kgs kilogram kilo": "1",
             "tonne": "1000",
             "lb lbs pound": "0.45359237",
             "oz ounce": "0.028349523125",
@@ -32,7 +33,7 @@ _UNITS: Final[dict[str, tuple[str, Decimal]]] = {
             "hl hectoliter": "100",
             "pint pt": "0.473176473",
             "quart qt": "0.946352946",
-            "l liter litre": "1",
+            "l ltr liter litre": "1",
             "m^3 meter^3 metre^3": "1000",
             "cm^3 centimeter^3 centimetre^3": "0.001",
             **{"cup": "0.24", "teaspoon tsp": "0.005", "tablespoon tbsp": "0.015", "gallon gal": "3.785411784"},
@@ -67,7 +68,7 @@ _UNITS: Final[dict[str, tuple[str, Decimal]]] = {
         "calendar": {"month mo": "1", "year yr": "12", "decade": "120", "century": "1200"},
         "speed": {
             "m/s meter/second meters/second": "1",
-            "km/h kph kmh km/hour kilometer/hour kilometers/hour": "0.2777777777777777777777777778",
+            "km/h kph kmh kmph km/hr km/hour kilometer/hour kilometers/hour": "0.2777777777777777777777777778",
             "mph mi/h mile/hour miles/hour": "0.44704",
         },
         "acceleration": {"m/s^2": "1"},
@@ -112,18 +113,29 @@ _ABROAD_TEXT: Final = """
     kg:公斤|千克|キログラム|kilogramm|kilogramo|chilo|chilogrammo|kilogramme|quilo|किलो|किलोग्राम|كيلو|كغ|كيلوغرام
     g:克|グラム|gramm|gramme|gramo|grammo|grama|ग्राम|غرام|جرام l:升|リットル|litro|लीटर|لتر
     ml:毫升|ミリリットル|mililitro hour:小时|時間|heure|stunde|stunden|hora|ora|घंटा|घंटे|ساعة|ساعات
-    minute:分钟|分間|minuten|minuto|मिनट|دقيقة|دقائق
+    minute:分|分钟|分間|minuten|minuto|मिनट|دقيقة|دقائق
     second:秒|秒钟|秒間|seconde|sekunde|sekunden|segundo|secondo|सेकंड|ثانية
     day:天|日間|jour|tage|tagen|día|giorno|giorni|dia|दिन|يوم|أيام
     week:周|星期|週間|semaine|woche|wochen|semana|settimana|settimane|हफ्ते|सप्ताह|أسبوع
     month:个月|ヶ月|monat|monate|monaten|mese|mesi|महीने
     year:年|岁|歳|an|ans|année|jahr|jahre|jahren|año|anno|anni|ano|साल|वर्ष|سنة|سنوات|عام
     person:人|名|personne|persona|persone|pessoa|personen|लोग|شخص degree:度|degré|grau
-    tonne:吨|トン|tonelada|tonnellata
+    vol:abv|alc tonne:吨|トン|tonelada|tonnellata
 """
 _ABROAD: Final = {
     name: unit.partition(":")[0] for unit in _ABROAD_TEXT.split() for name in unit.partition(":")[2].split("|")
 }
+
+
+_MORE_AFTER = re.compile(r"[〇零一二三四五六七八九十百]|です|でした|だ(?!けど)")
+
+
+def foreign_unit_length(word: str) -> int:
+    """Length of the unit at the beginning of words without spaces: 時間 of 時間二十分; else 0."""
+    for end in range(min(len(word) - 1, 6), 0, -1):
+        if word[:end] in _ABROAD and _MORE_AFTER.match(word, end):
+            return end
+    return 0
 
 
 @lru_cache(maxsize=4096)

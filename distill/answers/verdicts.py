@@ -23,7 +23,7 @@ from distill.answers.final_answer import MAX_CHARACTERS, FinalAnswer, final_answ
 from distill.answers.normalize import normalise
 from distill.answers.number_answers import GoldAnswer, compare_factorial, compare_number, compare_year
 from distill.answers.numbers import read_single_quantity
-from distill.answers.ratios import compare_ratios
+from distill.answers.ratios import compare_ratios, compare_shares
 from distill.answers.reference_metrics import anls as anls
 from distill.answers.reference_metrics import exact_match as exact_match
 from distill.answers.reference_metrics import relaxed_accuracy as relaxed_accuracy
@@ -324,6 +324,7 @@ def _compare_text(text: str, gold: GoldAnswer) -> CompareResult:
         return _compare_date(text, gold)
     return (
         compare_factorial(text, gold)
+        or compare_shares(text, gold.text)
         or _compare_parts(text, gold)
         or compare_intervals(text, gold.text)
         or compare_time_ranges(text, gold.text)
