@@ -28,7 +28,7 @@ from student.data.encode import Encoder, Examples, encode
 from student.data.images import ImageSource, ImageStore
 from student.models import attention, freeze, loss_head, siq_vl
 from student.models.inputs import end_ids, pad_id, type_name
-from student.training.step_dataset import MICRO_BATCHES, feed
+from student.training.step_dataset import MICRO_BATCHES, build_step_dataset
 
 PIXELS = 50_000_000
 
@@ -129,7 +129,7 @@ def steps(
     optimizer = torch.optim.AdamW(trained, lr=1e-5)
     spent: dict[str, list[tuple[float, float, int]]] = {"pixels": [], "tokens": []}
     feeds = {
-        name: feed(
+        name: build_step_dataset(
             student,
             parts,
             examples,

@@ -28,7 +28,7 @@ from student.data.encode import Encoder, encode
 from student.data.images import ImageStore
 from student.models import attention, freeze, inputs
 from student.models.siq_vl import build, parts
-from student.training.step_dataset import feed
+from student.training.step_dataset import build_step_dataset
 
 ASSETS = Path(__file__).resolve().parent.parent / "recipes" / "tiny"
 RECIPE = """
@@ -116,7 +116,7 @@ def check(recipe: Recipe, folder: Path) -> int:
     )
     attention.use(model, attention.PACKED)
     student = freeze.prepare(model, found, stage.train, None)
-    made = feed(
+    made = build_step_dataset(
         student,
         found,
         examples,

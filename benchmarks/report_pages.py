@@ -45,7 +45,7 @@ def write(folder: Path, questions: int, words: int) -> list[Path]:
     made = []
     begun = time.perf_counter()
     settings = recipe(folder, more=f"[eval]\ngallery = {questions}\n")
-    report.write(settings, folder / f"eval-{words}.html", worlds.metrics(lines), lines, asked)
+    report.write_report(settings, folder / f"eval-{words}.html", worlds.metrics(lines), lines, asked)
     made.append(folder / f"eval-{words}.html")
     print(f"{made[-1].name}: written in {time.perf_counter() - begun:.1f} s")
     begun = time.perf_counter()

@@ -1,4 +1,4 @@
-"""The eval verb: what students answer to held-out questions, judged and compared.
+"""The eval verb: asks students held-out questions, scores the replies and compares the students.
 
 Every student is asked every question once, greedily, and once more without its images. Replies are journaled verbatim
 (student/evaluation/collect_replies.py) and scored afterwards; they can be scored again at any time. Does not draw the
@@ -27,12 +27,12 @@ from distill.recipe.effects import affecting
 from distill.recipe.recipe import Recipe
 from distill.types import ProgressCallback, Sample, unwatched
 from student.evaluation import collect_replies, report, students
-from student.evaluation import metrics as figures
+from student.evaluation import metrics as eval_metrics
 from student.evaluation.collect_replies import REPLIES, Connect, Engines, Key, QuestionSet, Reply, Serve
 from student.evaluation.own_metrics import metric_codes, own_metrics
 from student.evaluation.students import EvaluatedStudent
 from student.inference.reply_metrics import Prediction, values
-from student.inference.scoring import judged
+from student.inference.scoring import score_reply
 
 WITHOUT_IMAGE = "predictions_without_image.jsonl"
 _ARMS = ("eval.arms.", "students.")
@@ -55,8 +55,8 @@ def evaluate(
     `vllm` and `connect` ask students that are served (collect_replies.Engines). Raises StaleError when an arm's stage
     is unfinished or settings changed, another InputError for a student that cannot be asked, before any is.
     """
-    begun = time.perf_counter()
-    arms = students.targets(recipe, run)
+    started = time.perf_counter()
+    arms = students.evaluated_students(recipe, run)
     folder = run / "eval"
     fields = _fields(recipe, arms)
     with locked(run):
@@ -66,20 +66,22 @@ def evaluate(
         if manifest is not None:
             _require_same(folder, "was made from", manifest.fields, fields)
             require_same_pictures(recipe, [recipe.eval.data], manifest.inputs, str(folder))
-            same = manifest.fingerprint == fingerprint(fields) and _measured(manifest, recipe)
+            same = manifest.fingerprint == fingerprint(fields) and _is_measured(manifest, recipe)
             if same and not changed(folder, manifest.outputs.items()):
                 return manifest
-        samples = _questions(recipe)
+        samples = _read_questions(recipe)
         rounds = collect_replies.question_sets(recipe, samples)
         replies = collect_replies.read_replies(folder)
         if manifest is None and replies and (before := _settings(folder)) is not None:
             _require_same(folder, "was started with", before, fields)
-        if work := collect_replies.unfinished(arms, rounds, replies):
+        if work := collect_replies.find_unfinished(arms, rounds, replies):
             engines = Engines(vllm=vllm, connect=connect)
-            collect_replies.collect(recipe, folder, work, engines, partial(_begin, folder, fields), on_progress)
+            collect_replies.collect_replies(
+                recipe, folder, work, engines, partial(_write_settings, folder, fields), on_progress
+            )
             replies = collect_replies.read_replies(folder)
-        judged_rounds = [_judged(recipe, arms, each, replies) for each in rounds]
-        return _finish(
+        judged_rounds = [_score_replies(recipe, arms, each, replies) for each in rounds]
+        return _write_results(
             recipe,
             folder,
             fields,
@@ -87,24 +89,28 @@ def evaluate(
             samples,
             judged_rounds,
             seconds=(manifest.seconds if manifest is not None else 0.0)
-            + (round(time.perf_counter() - begun, 3) if work or manifest is None else 0.0),
+            + (round(time.perf_counter() - started, 3) if work or manifest is None else 0.0),
         )
 
 
 def identity(recipe: Recipe, run: Path) -> str:
     """Digest of all that an evaluation comes from; raises what `evaluate` does for a student that is not there."""
-    return fingerprint({**_fields(recipe, students.targets(recipe, run)), "without_image": recipe.eval.without_image})
+    return fingerprint(
+        {**_fields(recipe, students.evaluated_students(recipe, run)), "without_image": recipe.eval.without_image}
+    )
 
 
 def _fields(recipe: Recipe, arms: Mapping[str, EvaluatedStudent]) -> dict[str, Any]:
     """What the replies and the judging depend on. Whether images are left out once more only adds replies.
 
-    Where a student from elsewhere lies does not matter, what it is does.
+    A student from elsewhere counts by its content, not by its path.
     """
     return {
         **flatten(affecting(recipe.eval, "eval"), "eval"),
-        **{f"eval.arms.{arm}": target.what for arm, target in arms.items() if arm not in recipe.eval.students},
-        **{f"students.{arm}": target.key for arm, target in arms.items()},
+        **{
+            f"eval.arms.{arm}": evaluated.origin for arm, evaluated in arms.items() if arm not in recipe.eval.students
+        },
+        **{f"students.{arm}": evaluated.key for arm, evaluated in arms.items()},
         **flatten(reader.source_fields(recipe, recipe.eval.data), f"data.{recipe.eval.data}"),
         **flatten(affecting(recipe.filter, "eval"), "filter"),
         **{f"metrics.{name}": code for name, code in metric_codes(recipe).items()},
@@ -112,21 +118,21 @@ def _fields(recipe: Recipe, arms: Mapping[str, EvaluatedStudent]) -> dict[str, A
     }
 
 
-def _measured(manifest: Manifest, recipe: Recipe) -> bool:
-    """Whether what a manifest is about is what would be measured and drawn now."""
-    return _counts_of(recipe).items() <= manifest.counts.items()
+def _is_measured(manifest: Manifest, recipe: Recipe) -> bool:
+    """Whether a manifest covers what would be measured and drawn now."""
+    return _settings_counts(recipe).items() <= manifest.counts.items()
 
 
-def _counts_of(recipe: Recipe) -> dict[str, int]:
-    """What decides about metrics and report beside the fields of a manifest."""
+def _settings_counts(recipe: Recipe) -> dict[str, int]:
+    """Settings of metrics and report that are not in the fields of a manifest."""
     return {
         "gallery": recipe.eval.gallery,
-        "measures": figures.MEASURES,
+        "measures": eval_metrics.MEASURES,
         "without_image": int(recipe.eval.without_image),
     }
 
 
-def _require_same(folder: Path, what: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+def _require_same(folder: Path, verb: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Raise StaleError naming what changed, unless it is an arm that came or went, or about judging alone."""
     changed = [
         key
@@ -136,19 +142,19 @@ def _require_same(folder: Path, what: str, before: Mapping[str, Any], now: Mappi
     if changed:
         old, new = ({key: fields[key] for key in changed if key in fields} for fields in (before, now))
         raise StaleError(
-            f"{folder} {what} other settings:\n{differences(old, new)}\n"
+            f"{folder} {verb} other settings:\n{differences(old, new)}\n"
             "take the change back, or evaluate anew with --fresh"
         )
 
 
-def _begin(folder: Path, fields: Mapping[str, Any]) -> None:
-    """Note what replies to come are made from; from here on the stage is unfinished."""
+def _write_settings(folder: Path, fields: Mapping[str, Any]) -> None:
+    """Write the settings of the replies to come; from here on the stage is unfinished."""
     write_json(folder / SETTINGS, fields)
     (folder / MANIFEST).unlink(missing_ok=True)
 
 
 def _settings(folder: Path) -> dict[str, Any] | None:
-    """What the replies that are there were made from."""
+    """The settings that the existing replies were made with."""
     try:
         result: dict[str, Any] = orjson.loads((folder / SETTINGS).read_bytes())
     except (FileNotFoundError, NotADirectoryError, orjson.JSONDecodeError):
@@ -156,7 +162,7 @@ def _settings(folder: Path) -> dict[str, Any] | None:
     return result
 
 
-def _questions(recipe: Recipe) -> list[Sample]:
+def _read_questions(recipe: Recipe) -> list[Sample]:
     # A student of two modes is asked for its answers alone in the words that it learned (student/data/rows.py).
     ending = "" if recipe.eval.think else NO_THINK
     result = (sample for sample in reader.samples(recipe, recipe.eval.data) if sample.answers)
@@ -166,18 +172,23 @@ def _questions(recipe: Recipe) -> list[Sample]:
     return samples
 
 
-def _judged(
-    recipe: Recipe, arms: Mapping[str, EvaluatedStudent], asked: QuestionSet, replies: Mapping[Key, Reply]
+def _score_replies(
+    recipe: Recipe, arms: Mapping[str, EvaluatedStudent], question_set: QuestionSet, replies: Mapping[Key, Reply]
 ) -> dict[str, list[Prediction]]:
     """By arm, its judged replies to the questions that every arm could be asked, all in the same order."""
     by_arm = {
-        arm: {sample.id: replies[target.key, asked.without_image, sample.id] for sample in asked.samples}
-        for arm, target in arms.items()
+        arm: {
+            sample.id: replies[evaluated.key, question_set.without_image, sample.id]
+            for sample in question_set.samples
+        }
+        for arm, evaluated in arms.items()
     }
-    askable = [
-        sample for sample in asked.samples if not any("unasked" in of_arm[sample.id] for of_arm in by_arm.values())
+    common = [
+        sample
+        for sample in question_set.samples
+        if not any("unasked" in of_arm[sample.id] for of_arm in by_arm.values())
     ]
-    if not askable:
+    if not common:
         raise DataError(
             f"[data.{recipe.eval.data}]: no question can be asked of every student; each holds some student's own "
             "mark of an image"
@@ -185,7 +196,7 @@ def _judged(
     own = own_metrics(recipe)
 
     def judge(sample: Sample, reply: Reply) -> Prediction:
-        prediction = judged(
+        prediction = score_reply(
             sample,
             reply,
             plain=recipe.filter.rationale == "plain",
@@ -196,12 +207,11 @@ def _judged(
         return prediction | values(own, sample, prediction)
 
     return {
-        arm: [{"arm": arm, **judge(sample, of_arm[sample.id])} for sample in askable]
-        for arm, of_arm in by_arm.items()
+        arm: [{"arm": arm, **judge(sample, of_arm[sample.id])} for sample in common] for arm, of_arm in by_arm.items()
     }
 
 
-def _finish(
+def _write_results(
     recipe: Recipe,
     folder: Path,
     fields: Mapping[str, Any],
@@ -213,10 +223,10 @@ def _finish(
 ) -> Manifest:
     """Write predictions, metrics, report and, last, the manifest."""
     lines, *blind = rounds
-    metrics = figures.measure(
+    metrics = eval_metrics.compute_metrics(
         lines,
         seed=recipe.seed,
-        facts={arm: target.facts for arm, target in arms.items()},
+        facts={arm: evaluated.facts for arm, evaluated in arms.items()},
         without_image=blind[0] if blind else None,
         own=own_metrics(recipe),
     )
@@ -229,14 +239,14 @@ def _finish(
         write_jsonl(folder / name, predictions)
     # In the order of the arms, not of the alphabet: the file is read by people too.
     write_bytes(folder / EVAL_METRICS, orjson.dumps(metrics, option=orjson.OPT_INDENT_2) + b"\n")
-    report.write(recipe, folder / REPORT, metrics, written[PREDICTIONS], samples)
+    report.write_report(recipe, folder / REPORT, metrics, written[PREDICTIONS], samples)
     questions = len(next(iter(lines.values())))
-    everything = [line for predictions in written.values() for line in predictions]
+    all_predictions = [line for predictions in written.values() for line in predictions]
     return Manifest(
         stage="eval",
         fingerprint=fingerprint(fields),
         fields=fields,
-        inputs={arm: target.key for arm, target in arms.items()} | pictures_of(recipe, [recipe.eval.data]),
+        inputs={arm: evaluated.key for arm, evaluated in arms.items()} | pictures_of(recipe, [recipe.eval.data]),
         outputs={
             **{name: describe(folder / name, len(predictions)) for name, predictions in written.items()},
             **{name: describe(folder / name) for name in (REPLIES, EVAL_METRICS, REPORT)},
@@ -247,9 +257,9 @@ def _finish(
             "unasked": len(samples) - questions,
             "predictions": len(written[PREDICTIONS]),
             "predictions_without_image": len(written.get(WITHOUT_IMAGE, ())),
-            **_counts_of(recipe),
+            **_settings_counts(recipe),
         },
-        tokens={"generated": sum(line["tokens"] or 0 for line in everything)},
+        tokens={"generated": sum(line["tokens"] or 0 for line in all_predictions)},
         versions=versions("torch", "transformers"),
         seconds=round(seconds, 3),
     ).write(folder)

@@ -48,14 +48,14 @@ def train(
         raise RecipeError(f"--stage {stage}: the recipe has no such stage; its stages: {', '.join(names)}")
     with processes.together():
         if not processes.is_main():
-            return _follow(recipe, run, stage)
+            return _follow_main_process(recipe, run, stage)
         with locked(run):
             fields = stage_fields(recipe, run, only=stage)
             if fresh:
                 _set_aside(recipe, run, stage)
-            manifests = _stages(recipe, run, fields, stage, on_progress)
+            manifests = _train_stages(recipe, run, fields, stage, on_progress)
             if stage is None:
-                manifest = _summary(run, fields, manifests)
+                manifest = _write_summary(run, fields, manifests)
             else:
                 _forget_summary(run, fields)
                 manifest = manifests[stage]
@@ -63,8 +63,8 @@ def train(
         return manifest
 
 
-def _follow(recipe: Recipe, run: Path, only: str | None) -> Manifest:
-    """Train with the main process what it says, until it says nothing; it alone decides and writes."""
+def _follow_main_process(recipe: Recipe, run: Path, only: str | None) -> Manifest:
+    """Train the stages that the main process names, until it names none; it alone decides and writes."""
     session = Session()
     while (order := processes.share(None)) is not None:
         stages.run(recipe, run, **order, session=session, on_progress=unwatched)
@@ -79,10 +79,10 @@ def stage_fields(recipe: Recipe, run: Path, only: str | None = None) -> dict[str
     With `only`, that stage and those it descends from: the data of the others need not be there yet.
     """
     student = student_fields(recipe)
-    wanted = {stage.name for stage in (recipe.stages if only is None else lineage(recipe.stages, only))}
+    needed = {stage.name for stage in (recipe.stages if only is None else lineage(recipe.stages, only))}
     fields: dict[str, dict[str, Any]] = {}
     for stage in recipe.stages:
-        if stage.name not in wanted:
+        if stage.name not in needed:
             continue
         start = start_of(recipe.stages, stage)
         fields[stage.name] = {
@@ -98,7 +98,7 @@ def stage_fields(recipe: Recipe, run: Path, only: str | None = None) -> dict[str
 
 
 def _validation_fields(recipe: Recipe, stage: Stage) -> dict[str, Any]:
-    """What validation changes about a stage's student: rows kept out, and whatever decides if it does."""
+    """What validation changes about a stage's student: rows kept out, and the settings that decide when it does."""
     settings = stage.validation
     if settings is None or not settings.decides:
         return {"stage.validation.hold_out": settings.hold_out} if settings is not None and settings.hold_out else {}
@@ -113,7 +113,7 @@ def _validation_fields(recipe: Recipe, stage: Stage) -> dict[str, Any]:
 
 
 def student_fields(recipe: Recipe) -> dict[str, Any]:
-    """The student section, local checkpoints by their content instead of their place."""
+    """The student section, local checkpoints by content instead of path."""
     assert recipe.student is not None
     values = affecting(recipe.student, "train")
     for part in ("model", "vision", "language"):
@@ -123,7 +123,7 @@ def student_fields(recipe: Recipe) -> dict[str, Any]:
     return flatten({name: value for name, value in values.items() if value is not None}, "student")
 
 
-def _stages(
+def _train_stages(
     recipe: Recipe,
     run: Path,
     fields: Mapping[str, Mapping[str, Any]],
@@ -138,7 +138,7 @@ def _stages(
             continue
         start = start_of(recipe.stages, stage)
         if only is not None and start is not None:
-            _require(run, start, fields[start])
+            _require_finished(run, start, fields[start])
         manifest = finished(folder, fields[stage.name], remedy=_remedy(stage.name))
         if manifest is None:
             if start is not None and start not in trained:
@@ -149,7 +149,7 @@ def _stages(
                     "stage": stage,
                     "fields": fields[stage.name],
                     "start": None if start is None else model_folder(run, start),
-                    "again": only is None and _asked_again(recipe, run, stage, start),
+                    "again": only is None and _next_starts_from_same(recipe, run, stage, start),
                 }
             )
             manifest = stages.run(recipe, run, **order, session=session, on_progress=on_progress)
@@ -162,14 +162,14 @@ def _stages(
     return manifests
 
 
-def _asked_again(recipe: Recipe, run: Path, stage: Stage, start: str | None) -> bool:
+def _next_starts_from_same(recipe: Recipe, run: Path, stage: Stage, start: str | None) -> bool:
     """Whether the next stage that is unfinished starts from the same model."""
     later = recipe.stages[recipe.stages.index(stage) + 1 :]
     unfinished = next((each for each in later if Manifest.read(run / "train" / each.name) is None), None)
     return unfinished is not None and start_of(recipe.stages, unfinished) == start
 
 
-def _require(run: Path, start: str, fields: Mapping[str, Any]) -> None:
+def _require_finished(run: Path, start: str, fields: Mapping[str, Any]) -> None:
     if finished(run / "train" / start, fields, remedy=_remedy(start)) is None:
         raise StaleError(
             f"{run / 'train' / start}: the stage to start from is unfinished; train --stage {start} first"
@@ -202,7 +202,7 @@ def _set_aside(recipe: Recipe, run: Path, stage: str | None) -> None:
 
 
 def _forget_summary(run: Path, fields: Mapping[str, Mapping[str, Any]]) -> None:
-    """The manifest of all stages is gone as soon as one of them is not what it says."""
+    """Remove the manifest of all stages when one of the stages no longer matches it."""
     folder = run / "train"
     summary = Manifest.read(folder)
     if summary is None:
@@ -218,7 +218,7 @@ def _summary_fields(fields: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     return {f"stages.{name}": fingerprint(settings) for name, settings in fields.items()}
 
 
-def _summary(run: Path, fields: Mapping[str, Mapping[str, Any]], manifests: Mapping[str, Manifest]) -> Manifest:
+def _write_summary(run: Path, fields: Mapping[str, Mapping[str, Any]], manifests: Mapping[str, Manifest]) -> Manifest:
     shutil.rmtree(run / "train" / CACHE, ignore_errors=True)
     settings = _summary_fields(fields)
     outputs = {f"{name}/{MANIFEST}": describe(run / "train" / name / MANIFEST) for name in manifests}

@@ -78,7 +78,7 @@ def _on_disk(context: CheckContext, key: str, arm: str, student: AnyStudent) -> 
 
     with quiet():
         target = students.EvaluatedStudent(
-            arm=arm, what=name, key="", facts={}, model=str(folder), adapter=adapter, foreign=True
+            arm=arm, origin=name, key="", facts={}, model=str(folder), adapter=adapter, foreign=True
         )
         students.require_loadable(recipe, target)
         trusted = recipe.student is not None and recipe.student.trust_remote_code

@@ -132,7 +132,7 @@ def export_student(
 
     What lies at its place already is proven as it is.
     """
-    from student.export.convert import NATIVE, export, server_arguments, stage_of
+    from student.export.convert import NATIVE, choose_stage, export, server_arguments
 
     recipe = load(run / RECIPE)
     server = None
@@ -144,7 +144,7 @@ def export_student(
     for form in forms:
         folder = out if len(forms) == 1 else out / form
         if prompts is not None and (folder / "config.json").is_file():
-            stage_name = stage_of(recipe, run, stage)
+            stage_name = choose_stage(recipe, run, stage)
         else:
             stage_name = export(run, folder, stage=stage, native=form == NATIVE)
         options = " ".join(

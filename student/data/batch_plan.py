@@ -45,15 +45,15 @@ class BatchPlan:
         self._epoch = lru_cache(maxsize=2)(self._plan_epoch)
         # Epochs differ in their number of steps, so each is planned once to know where it begins.
         self._ends: list[int] = []
-        whole, part = int(stage.epochs), stage.epochs % 1
-        wanted = stage.max_steps if stage.max_steps is not None else math.inf
-        while (self._ends[-1] if self._ends else 0) < wanted:
+        full_epochs, partial_epoch = int(stage.epochs), stage.epochs % 1
+        step_count = stage.max_steps if stage.max_steps is not None else math.inf
+        while (self._ends[-1] if self._ends else 0) < step_count:
             epoch = len(self._ends)
-            if stage.max_steps is None and epoch >= whole + (part > 0):
+            if stage.max_steps is None and epoch >= full_epochs + (partial_epoch > 0):
                 break
             count = len(self._epoch(epoch))
-            if stage.max_steps is None and epoch == whole:
-                count = max(1, round(count * part))
+            if stage.max_steps is None and epoch == full_epochs:
+                count = max(1, round(count * partial_epoch))
             self._ends.append((self._ends[-1] if self._ends else 0) + count)
         self._steps = min(self._ends[-1], stage.max_steps or self._ends[-1])
 
@@ -95,7 +95,7 @@ class BatchPlan:
             max_images=self._stage.micro_batch_images,
             multiple=self._processes,
         )
-        return self._shared([[rows[index] for index in places] for places in bins])
+        return self._shared([[rows[index] for index in indexes] for indexes in bins])
 
     def _by_tokens(self, rows: list[int], epoch: int) -> list[Step]:
         bins: list[MicroBatch] = []

@@ -70,7 +70,7 @@ class Collator:
     def __call__(self, rows: Sequence[int]) -> Layout:
         result = [self._examples.rows[row] for row in rows]
         bins = self._lines([len(example.ids) for example in result])
-        lines = [[result[index] for index in places] for places in bins]
+        lines = [[result[index] for index in indexes] for indexes in bins]
         width = max(sum(len(example.ids) for example in line) for line in lines)
         ids = np.full((len(lines), width), self._pad_id, dtype=np.int64)
         at, labels, ends = [], [], []
@@ -94,14 +94,14 @@ class Collator:
             inputs |= {"cu_seq_lens_q": bounds, "cu_seq_lens_k": bounds}
             inputs |= {"max_length_q": longest, "max_length_k": longest}  # type: ignore[dict-item]
         inputs |= self._store.join([features for row in pictures for features in row])
-        order = [rows[index] for places in bins for index in places]
+        order = [rows[index] for indexes in bins for index in indexes]
         return Layout(inputs, np.concatenate(at), np.concatenate(labels).astype(np.int64), order)
 
     def _lines(self, lengths: Sequence[int]) -> list[list[int]]:
         if self._bounds:
             return [list(range(len(lengths)))]
         if self._line_tokens is None:
-            return [[place] for place in range(len(lengths))]
+            return [[index] for index in range(len(lengths))]
         return packing.best_fit(lengths, max(self._line_tokens, max(lengths)))
 
     def _features(self, example: Example) -> list[Any]:
@@ -130,12 +130,12 @@ class Collator:
 
 def spatial_positions(model: PreTrainedModel) -> Positions | None:
     """How a student with positions in time, height and width (M-RoPE) places a row; None for any other student."""
-    place = getattr(model.base_model, "get_rope_index", None)
-    if place is None:
+    rope_index = getattr(model.base_model, "get_rope_index", None)
+    if rope_index is None:
         return None
 
     def positions(ids: torch.Tensor, types: torch.Tensor, images: dict[str, torch.Tensor]) -> torch.Tensor:
-        result: torch.Tensor = place(ids[None], types[None], image_grid_thw=images.get("image_grid_thw"))[0]
+        result: torch.Tensor = rope_index(ids[None], types[None], image_grid_thw=images.get("image_grid_thw"))[0]
         return result[:, 0]
 
     return positions

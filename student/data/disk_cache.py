@@ -112,9 +112,9 @@ class DiskCache:
     def _refresh(self) -> None:
         """Take in the whole lines that this process has not read yet."""
         added = os.pread(self._index, max(0, os.fstat(self._index).st_size - self._read), self._read)
-        whole = added[: added.rfind(b"\n") + 1]
-        self._read += len(whole)
-        for line in whole.splitlines():
+        complete_lines = added[: added.rfind(b"\n") + 1]
+        self._read += len(complete_lines)
+        for line in complete_lines.splitlines():
             try:
                 name, start, length, checksum, facts = orjson.loads(line)
             except ValueError:  # zeros that a power cut left; the entry is computed anew

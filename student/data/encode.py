@@ -60,8 +60,8 @@ class Encoder:
         """How many tokens at the end of a prompt open the assistant's turn; at least one."""
         turns = [_turns("?", 0)]
         (asked,), _ = self._render(turns, ask=True)
-        (told,), _ = self._render(turns, ask=False)
-        added = asked[len(told) :] if asked.startswith(told) else ""
+        (without_prompt,), _ = self._render(turns, ask=False)
+        added = asked[len(without_prompt) :] if asked.startswith(without_prompt) else ""
         return max(1, len(self._tokenizer(added, add_special_tokens=False)["input_ids"]))
 
     def conversations(self, rows: Sequence[TrainingRow]) -> list[tuple[list[int], int, np.ndarray]]:
@@ -74,11 +74,11 @@ class Encoder:
             texts, _ = self._render(turns, ask=False)
             heads, _ = self._render([turn[:-1] for turn in turns], ask=True)
             spans = [_after(head, text) for head, text in zip(heads, texts, strict=True)]
-        made = self._tokenize(texts, return_offsets_mapping=True)
+        encoded = self._tokenize(texts, return_offsets_mapping=True)
         return [
             self._cut(ids, offsets, span, row, text)
             for ids, offsets, span, row, text in zip(
-                made["input_ids"], made["offset_mapping"], spans, rows, texts, strict=True
+                encoded["input_ids"], encoded["offset_mapping"], spans, rows, texts, strict=True
             )
         ]
 
@@ -108,8 +108,8 @@ class Encoder:
         begin = self._tokenizer.bos_token
         loaded = [pictures.load(ref, max_pixels=max_pixels) for ref in row.images]
         doubled = begin is not None and texts[0].startswith(begin)
-        made = self._processor(text=texts, images=loaded, add_special_tokens=not doubled)["input_ids"][0]
-        expected = [int(value) for value in made]
+        encoded = self._processor(text=texts, images=loaded, add_special_tokens=not doubled)["input_ids"][0]
+        expected = [int(value) for value in encoded]
         known = len(ids) - (ids[-1] not in expected[len(ids) - 1 :])
         if list(ids[:known]) != expected[:known]:
             raise ModelError(
@@ -261,9 +261,9 @@ def encode(
             if row.images and verified < _VERIFIED_ROWS:
                 verified += 1
                 encoder.verify(row, full, max_pixels)
-            made = np.asarray(full, dtype=np.int32)
+            encoded = np.asarray(full, dtype=np.int32)
             begin += len(full) - len(ids)
-            examples.rows.append(Example(row=row, ids=made, begin=begin, kinds=kinds))
+            examples.rows.append(Example(row=row, ids=encoded, begin=begin, kinds=kinds))
     return examples
 
 

@@ -273,11 +273,14 @@ def _compute(
     known = signature(of_pixels).parameters
     was_training = model.training
     model.eval()
-    made = of_pixels(**{name: value for name, value in inputs.items() if name in known}, return_dict=True)
+    outputs = of_pixels(**{name: value for name, value in inputs.items() if name in known}, return_dict=True)
     model.train(was_training)
-    if getattr(made, "pooler_output", None) is None:
+    if getattr(outputs, "pooler_output", None) is None:
         raise ModelError(f"{type(model).__name__}: its get_image_features gives no tokens; {_WAY_OUT}")
-    layers = [_flat(made.pooler_output), *(_flat(layer) for layer in getattr(made, "deepstack_features", None) or ())]
+    layers = [
+        _flat(outputs.pooler_output),
+        *(_flat(layer) for layer in getattr(outputs, "deepstack_features", None) or ()),
+    ]
     tokens = torch.cat(layers, dim=-1).cpu()
     counts = [store.expansion(ref, max_pixels).count(image_id) for ref, _ in group]
     if sum(counts) != len(tokens):
@@ -285,7 +288,7 @@ def _compute(
             f"{type(model).__name__} makes {len(tokens)} tokens of {len(group)} images, its processor writes "
             f"{sum(counts)}; {_WAY_OUT}"
         )
-    form = {"width": layers[0].shape[-1], "listed": isinstance(made.pooler_output, list | tuple)}
+    form = {"width": layers[0].shape[-1], "listed": isinstance(outputs.pooler_output, list | tuple)}
     cache.put(_FORM, [], form)
     for (ref, features), own in zip(group, torch.split(tokens, counts), strict=True):
         rest = {name: value for name, value in features.items() if name not in (_PIXELS, _MASK)}

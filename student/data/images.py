@@ -39,14 +39,14 @@ Features = Mapping[str, torch.Tensor]
 class Smaller(ImageRef):
     """An image whose sides are divided, so that students of variable resolution spend fewer tokens on it."""
 
-    whole: ImageRef
+    original: ImageRef
     divisor: int
 
 
 def smaller(ref: ImageRef, divisor: int) -> Smaller:
     """The same image with sides `divisor` times shorter, under a name of its own."""
     name = image_files.sha256(f"{ref.sha256} / {divisor}".encode())
-    return Smaller(sha256=name, path=ref.path, whole=ref, divisor=divisor)
+    return Smaller(sha256=name, path=ref.path, original=ref, divisor=divisor)
 
 
 def load(ref: ImageRef, *, max_pixels: int) -> Image.Image:
@@ -55,7 +55,7 @@ def load(ref: ImageRef, *, max_pixels: int) -> Image.Image:
 
 
 def _read_bytes(ref: ImageRef) -> bytes:
-    return image_files.read_bytes(ref.whole if isinstance(ref, Smaller) else ref)
+    return image_files.read_bytes(ref.original if isinstance(ref, Smaller) else ref)
 
 
 def _decode(ref: ImageRef, data: bytes, max_pixels: int) -> Image.Image:
@@ -189,8 +189,8 @@ class ImageStore:
             width, height = image_files.size(data, max_pixels=max_pixels)
             size = _size(ref, (width, height))
             shelved = self._cache is not None and ref.sha256 in self._cache
-            wanted = self._has_room() and not shelved
-            image = _decode(ref, data, max_pixels) if wanted else None
+            make_inputs = self._has_room() and not shelved
+            image = _decode(ref, data, max_pixels) if make_inputs else None
             with self._lock:
                 if size not in self._expansions:
                     image = image or _decode(ref, data, max_pixels)
@@ -198,7 +198,7 @@ class ImageStore:
             if image is None and not shelved:
                 image_files.check(data, max_pixels=max_pixels)
             self._sizes[ref.sha256], self._areas[ref.sha256] = size, width * height
-            return self._make(image) if wanted else None
+            return self._make(image) if make_inputs else None
         except ImageError as error:
             self._errors[ref.sha256] = error
             return None
@@ -217,10 +217,10 @@ class ImageStore:
         self._cache = DiskCache(path, max_bytes=self._disk_bytes)
 
     def _expand(self, image: Any) -> tuple[int, ...]:
-        made = self.processor(text=image_token(self.processor), images=[image], add_special_tokens=False)
+        outputs = self.processor(text=image_token(self.processor), images=[image], add_special_tokens=False)
         # Image processors also return what only the processor itself needs (InternVL's num_patches).
-        self._names = frozenset(made) - _TEXT_INPUTS
-        return tuple(int(value) for value in np.asarray(made["input_ids"]).reshape(-1))
+        self._names = frozenset(outputs) - _TEXT_INPUTS
+        return tuple(int(value) for value in np.asarray(outputs["input_ids"]).reshape(-1))
 
     def _keep(self, name: str, features: Features | None) -> None:
         if features is None:
@@ -250,19 +250,19 @@ class ImageStore:
         with self._lock:
             if shape not in self._compared and len(self._compared) < _COMPARED_SHAPES:
                 self._compared.add(shape)
-                whole, again = self._cast(self._processed(image)), self._normalised(compact)
-                self._reproducible = again.keys() == whole.keys() and all(
-                    torch.equal(again[name], whole[name]) for name in whole
+                direct, restored = self._cast(self._processed(image)), self._normalised(compact)
+                self._reproducible = restored.keys() == direct.keys() and all(
+                    torch.equal(restored[name], direct[name]) for name in direct
                 )
         return compact if self._reproducible else self._cast(self._processed(image))
 
     def _processed(self, image: Any, **options: bool) -> dict[str, torch.Tensor]:
-        made = self.processor.image_processor(images=[image], return_tensors="pt", **options)
+        outputs = self.processor.image_processor(images=[image], return_tensors="pt", **options)
         # Idefics-like processors put an axis of conversations before the axis of tiles; one conversation a tile means
         # the same to the model and lets any number of images be joined.
-        tiled = _MASK in made
+        tiled = _MASK in outputs
         features = {}
-        for name, value in made.items():
+        for name, value in outputs.items():
             if name not in self._names or not isinstance(value, torch.Tensor):
                 continue
             value = value.transpose(0, 1) if tiled else value
@@ -288,8 +288,8 @@ class ImageStore:
         raw = pixels.reshape(-1, channels, rest)
         values = torch.empty(raw.shape, dtype=self._dtype)
         for channel, table in enumerate(self._levels):
-            places = raw[:, channel].reshape(-1).int()
-            values[:, channel] = table.index_select(0, places).view(-1, rest)
+            codes = raw[:, channel].reshape(-1).int()
+            values[:, channel] = table.index_select(0, codes).view(-1, rest)
         return {**features, _PIXELS: values.view(pixels.shape)}
 
 
@@ -299,7 +299,7 @@ def _levels(processor: ProcessorMixin, dtype: torch.dtype) -> torch.Tensor | Non
     ramp = np.broadcast_to(np.arange(256, dtype=np.uint8), (3, 1, 256))
     try:
         if hasattr(images, "rescale_and_normalize"):
-            made = images.rescale_and_normalize(
+            outputs = images.rescale_and_normalize(
                 torch.from_numpy(ramp.copy())[None],
                 images.do_rescale,
                 images.rescale_factor,
@@ -308,11 +308,13 @@ def _levels(processor: ProcessorMixin, dtype: torch.dtype) -> torch.Tensor | Non
                 images.image_std,
             )[0]
         else:
-            made = images.rescale(ramp, images.rescale_factor) if images.do_rescale else ramp
-            made = images.normalize(made, images.image_mean, images.image_std) if images.do_normalize else made
+            outputs = images.rescale(ramp, images.rescale_factor) if images.do_rescale else ramp
+            outputs = (
+                images.normalize(outputs, images.image_mean, images.image_std) if images.do_normalize else outputs
+            )
     except (AttributeError, TypeError, ValueError):
         return None
-    return torch.as_tensor(np.asarray(made)).reshape(3, 256).to(dtype)
+    return torch.as_tensor(np.asarray(outputs)).reshape(3, 256).to(dtype)
 
 
 def processor_fingerprint(processor: ProcessorMixin) -> str:

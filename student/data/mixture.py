@@ -82,11 +82,11 @@ def epoch_rows(
         return drawn
     drawn = drawn[np.argsort(ranks[drawn], kind="stable")]
     replayed = np.isin(drawn, [row for group in result if group.replayed for row in group.rows])
-    places = np.empty(len(drawn))
+    positions = np.empty(len(drawn))
     for some in (replayed, ~replayed):
         number = np.count_nonzero(some)
-        places[some] = (np.arange(number) + 0.5) / number
-    return drawn[np.argsort(places, kind="stable")]
+        positions[some] = (np.arange(number) + 0.5) / number
+    return drawn[np.argsort(positions, kind="stable")]
 
 
 def _stretch(group: Group, tokens: np.ndarray, seed: int, index: int, epoch: int) -> np.ndarray:

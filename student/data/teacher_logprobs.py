@@ -129,15 +129,15 @@ def collect(
             checks.setdefault(teacher, _TokenCheck(teacher, decode)).see(record, ids[:, 0])
             table = likeliest(ids, values, top_k)
             for row in rows[record["id"]]:
-                places = align(responses[row], ids[:, 0])
+                positions = align(responses[row], ids[:, 0])
                 for output, kept, empty in zip(outputs, table, (logprobs.NO_TOKEN, -np.inf), strict=True):
                     # Place -1 is the row added at the end.
-                    output.write(np.pad(kept, ((0, 1), (0, 0)), constant_values=empty)[places].tobytes())
-                starts[row], written = written, written + len(places)
+                    output.write(np.pad(kept, ((0, 1), (0, 0)), constant_values=empty)[positions].tobytes())
+                starts[row], written = written, written + len(positions)
                 of_teacher = coverage[teacher]
                 of_teacher.traces += 1
-                of_teacher.tokens += len(places)
-                of_teacher.aligned += int((places >= 0).sum())
+                of_teacher.tokens += len(positions)
+                of_teacher.aligned += int((positions >= 0).sum())
         for check in checks.values():
             check.require()
         np.save(folder / _STARTS, starts)
@@ -214,7 +214,7 @@ def align(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
     that share long runs and takes 10 ms for two of 4,000 tokens that share none.
     """
     text, source = _as_text(ours), _as_text(theirs)
-    places = np.full(len(text), -1, np.int64)
+    positions = np.full(len(text), -1, np.int64)
     here = left = 0
     while here + _LEAST_RUN <= len(text):
         start = source.find(text[here : here + _LEAST_RUN], left)
@@ -229,9 +229,9 @@ def align(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
                 too_long = length
             else:
                 fits, start = length, result
-        places[here : here + fits] = np.arange(start, start + fits)
+        positions[here : here + fits] = np.arange(start, start + fits)
         here, left = here + fits, start + fits
-    return places
+    return positions
 
 
 def _as_text(ids: np.ndarray) -> str:

@@ -163,14 +163,14 @@ def end_on_signals(message: str) -> None:
     def watch() -> None:
         while os.read(reading, 1)[0] not in (signal.SIGINT, signal.SIGTERM):
             pass
-        begun = calm_since = time.monotonic()
+        started = calm_since = time.monotonic()
         os.set_blocking(reading, False)
         while (now := time.monotonic()) - calm_since < _GRACE_S:
-            if _patience is not None and now - begun < _patience():
+            if _patience is not None and now - started < _patience():
                 calm_since = now
             time.sleep(_LOOK_S)
             with suppress(BlockingIOError):
-                if signal.SIGINT in os.read(reading, 64) and now - begun > _AGAIN_S:
+                if signal.SIGINT in os.read(reading, 64) and now - started > _AGAIN_S:
                     break
         if speaks():
             sys.stderr.write(f"{message}\n")

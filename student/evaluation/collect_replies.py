@@ -74,7 +74,7 @@ class QuestionSet:
 class Work:
     """What one student has still to be asked, by round."""
 
-    target: EvaluatedStudent
+    evaluated: EvaluatedStudent
     missing: Sequence[tuple[QuestionSet, frozenset[str]]]
 
 
@@ -107,35 +107,37 @@ def read_replies(folder: Path) -> dict[Key, Reply]:
     One with `unasked` stands for a question that its student cannot be asked.
     """
     result = {}
-    for line in recovered(folder / REPLIES, _fault):
+    for line in recovered(folder / REPLIES, _reply_fault):
         key = (line.pop("student"), line.pop("without_image"), line.pop("sample_id"))
         result[key] = line
     return result
 
 
-def _fault(line: Mapping[str, Any]) -> str:
+def _reply_fault(line: Mapping[str, Any]) -> str:
     missing = [name for name in ("student", "without_image", "sample_id") if name not in line]
     if "unasked" not in line:
         missing += [name for name in ("text", "tokens", "rationale_tokens", "truncated") if name not in line]
     return f"it has no {missing[0]}" if missing else ""
 
 
-def unfinished(
-    result: Mapping[str, EvaluatedStudent], asked: Sequence[QuestionSet], known: Mapping[Key, Reply]
+def find_unfinished(
+    evaluated_students: Mapping[str, EvaluatedStudent],
+    question_sets: Sequence[QuestionSet],
+    known: Mapping[Key, Reply],
 ) -> list[Work]:
     """What is still to be asked, in the order of arms; equal students are asked once."""
     work: dict[str, Work] = {}
-    for target in result.values():
+    for evaluated in evaluated_students.values():
         missing = []
-        for each in asked:
+        for each in question_sets:
             ids = (sample.id for sample in each.samples)
-            missing.append((each, frozenset(i for i in ids if (target.key, each.without_image, i) not in known)))
-        if any(ids for _, ids in missing) and target.key not in work:
-            work[target.key] = Work(target=target, missing=missing)
+            missing.append((each, frozenset(i for i in ids if (evaluated.key, each.without_image, i) not in known)))
+        if any(ids for _, ids in missing) and evaluated.key not in work:
+            work[evaluated.key] = Work(evaluated=evaluated, missing=missing)
     return list(work.values())
 
 
-def collect(
+def collect_replies(
     recipe: Recipe,
     folder: Path,
     work: Sequence[Work],
@@ -150,22 +152,22 @@ def collect(
         "max_pixels": recipe.data[recipe.eval.data].max_pixels,
     }
     with ExitStack() as stack:
-        attached = {
-            each.target.arm: stack.enter_context(_connection(each.target, engines, limits))
+        servers = {
+            each.evaluated.arm: stack.enter_context(_connection(each.evaluated, engines, limits))
             for each in work
-            if each.target.server is not None
+            if each.evaluated.server is not None
         }
         for each in work:
-            students.require_loadable(recipe, each.target)
-        own = [each for each in work if each.target.server is None]
-        serve = _vllm(recipe, engines)() if served and own else None
+            students.require_loadable(recipe, each.evaluated)
+        local_work = [each for each in work if each.evaluated.server is None]
+        serve = _require_vllm(recipe, engines)() if served and local_work else None
         begin()
         journal = stack.enter_context(Journal(folder / REPLIES))
         session = Session()
         for each in work:
             on_replies = _recorder(each, journal, on_progress)
-            if each.target.server is not None:
-                _ask_remote(attached[each.target.arm], each, on_replies)
+            if each.evaluated.server is not None:
+                _ask_remote(servers[each.evaluated.arm], each, on_replies)
             elif serve is not None:
                 _ask_exported(recipe, folder, each, serve, limits, on_replies)
             else:
@@ -173,14 +175,16 @@ def collect(
 
 
 def _connection(
-    target: EvaluatedStudent, engines: Engines, limits: Mapping[str, int]
+    evaluated: EvaluatedStudent, engines: Engines, limits: Mapping[str, int]
 ) -> AbstractContextManager[RemoteServer]:
     if engines.connect is None:
-        raise RecipeError(f"eval.students.{target.arm} is served, and nothing here asks servers; use `distill eval`")
-    return engines.connect(target.arm, target.server, **limits)
+        raise RecipeError(
+            f"eval.students.{evaluated.arm} is served, and nothing here asks servers; use `distill eval`"
+        )
+    return engines.connect(evaluated.arm, evaluated.server, **limits)
 
 
-def _vllm(recipe: Recipe, engines: Engines) -> Callable[[], Serve]:
+def _require_vllm(recipe: Recipe, engines: Engines) -> Callable[[], Serve]:
     if engines.vllm is None:
         raise RecipeError(
             f'{recipe.path}: eval.engine = "vllm", and nothing here starts servers; use `distill eval`, or "embedded"'
@@ -192,15 +196,15 @@ def _recorder(work: Work, journal: Journal, on_progress: ProgressCallback) -> On
     """A function that journals replies and reports progress."""
     done = {each.without_image: len(each.samples) - len(ids) for each, ids in work.missing}
 
-    def on_replies(asked: QuestionSet, replies: Sequence[tuple[Sample, Reply]]) -> None:
+    def on_replies(question_set: QuestionSet, replies: Sequence[tuple[Sample, Reply]]) -> None:
         for sample, reply in replies:
-            key = {"student": work.target.key, "without_image": asked.without_image, "sample_id": sample.id}
+            key = {"student": work.evaluated.key, "without_image": question_set.without_image, "sample_id": sample.id}
             journal.append({**key, **reply})
-        done[asked.without_image] += len(replies)
-        stage = f"eval {work.target.arm}{f' {NO_IMAGE}' if asked.without_image else ''}"
-        total = len(asked.samples)
+        done[question_set.without_image] += len(replies)
+        stage = f"eval {work.evaluated.arm}{f' {NO_IMAGE}' if question_set.without_image else ''}"
+        total = len(question_set.samples)
         if replies:
-            on_progress(Progress(stage=stage, done=done[asked.without_image], total=total, unit="questions"))
+            on_progress(Progress(stage=stage, done=done[question_set.without_image], total=total, unit="questions"))
 
     return on_replies
 
@@ -215,32 +219,32 @@ def _ask_embedded(recipe: Recipe, work: Work, session: Session, on_replies: OnRe
 
     gc.collect()  # the student before may still be there, and a GPU has no room for two
     with quiet():
-        student, processor = students.load(recipe, work.target)
+        student, processor = students.load_student(recipe, work.evaluated)
         student.to("cuda" if torch.cuda.is_available() else "cpu").eval()
     encoder = Encoder(processor, end_ids(student))
-    store = _store(work.target, session, processor, student.dtype)
+    store = _store(work.evaluated, session, processor, student.dtype)
     max_pixels = recipe.data[recipe.eval.data].max_pixels
-    for asked, batch, wanted in _batches(recipe, work, encoder, store, on_replies):
-        begun = time.perf_counter()
+    for question_set, batch, missing in _batches(recipe, work, encoder, store, on_replies):
+        started = time.perf_counter()
         with quiet():
-            replies = generation.replies(
+            replies = generation.generate_replies(
                 student,
                 processor,
                 encoder,
                 store,
-                asked.samples,
+                question_set.samples,
                 batch,
                 max_new_tokens=recipe.eval.max_new_tokens,
                 max_pixels=max_pixels,
                 type_name=type_name(student),
             )
-        seconds = (time.perf_counter() - begun) / len(batch)
+        seconds = (time.perf_counter() - started) / len(batch)
         on_replies(
-            asked,
+            question_set,
             [
-                (asked.samples[index], {**asdict(reply), "seconds": seconds})
+                (question_set.samples[index], {**asdict(reply), "seconds": seconds})
                 for (index, _), reply in zip(batch, replies, strict=True)
-                if asked.samples[index].id in wanted
+                if question_set.samples[index].id in missing
             ],
         )
 
@@ -254,36 +258,36 @@ def _batches(
     """
     from student.inference import generation
 
-    for asked, missing in work.missing:
+    for question_set, missing in work.missing:
         if not missing:
             continue
-        seen: set[str] = set()
-        for batch in generation.batches(
+        asked_ids: set[str] = set()
+        for batch in generation.question_batches(
             encoder,
             store,
-            asked.samples,
+            question_set.samples,
             batch_size=recipe.eval.batch_size,
             max_pixels=recipe.data[recipe.eval.data].max_pixels,
         ):
-            ids = {asked.samples[index].id for index, _ in batch}
-            seen |= ids
+            ids = {question_set.samples[index].id for index, _ in batch}
+            asked_ids |= ids
             if ids & missing:
-                yield asked, batch, missing
+                yield question_set, batch, missing
         on_replies(
-            asked,
+            question_set,
             [
                 (sample, {"unasked": UNASKED})
-                for sample in asked.samples
-                if sample.id in missing and sample.id not in seen
+                for sample in question_set.samples
+                if sample.id in missing and sample.id not in asked_ids
             ],
         )
 
 
-def _store(target: EvaluatedStudent, session: Session, processor: Any, dtype: Any) -> "ImageStore":
+def _store(evaluated: EvaluatedStudent, session: Session, processor: Any, dtype: Any) -> "ImageStore":
     """Resized images; those of the recipe's own students share them, for their processors are the same."""
     from student.data.images import ImageStore
 
-    if target.foreign:
+    if evaluated.foreign:
         return ImageStore(processor, dtype)
     session.store = session.store or ImageStore(processor, dtype)
     return session.store
@@ -301,65 +305,65 @@ def _ask_exported(
     path = folder / _EXPORT
     shutil.rmtree(path, ignore_errors=True)
     with quiet():
-        student, processor = students.load(recipe, work.target)
+        student, processor = students.load_student(recipe, work.evaluated)
     encoder = Encoder(processor, end_ids(student))
-    store = _store(work.target, Session(), processor, student.dtype)
+    store = _store(work.evaluated, Session(), processor, student.dtype)
     chunks: list[tuple[QuestionSet, list[Sample]]] = []
     longest = 0
-    for asked, batch, missing in _batches(recipe, work, encoder, store, on_replies):
-        wanted = [asked.samples[at] for at, _ in batch if asked.samples[at].id in missing]
+    for question_set, batch, missing in _batches(recipe, work, encoder, store, on_replies):
+        samples = [question_set.samples[at] for at, _ in batch if question_set.samples[at].id in missing]
         longest = max(longest, *(len(ids) for _, ids in batch))
-        if chunks and chunks[-1][0] is asked and len(chunks[-1][1]) + len(wanted) <= _CHUNK:
-            chunks[-1][1].extend(wanted)
+        if chunks and chunks[-1][0] is question_set and len(chunks[-1][1]) + len(samples) <= _CHUNK:
+            chunks[-1][1].extend(samples)
         else:
-            chunks.append((asked, wanted))
+            chunks.append((question_set, samples))
     arguments = {
         "dtype": str(student.dtype).removeprefix("torch."),
         "max-model-len": longest + recipe.eval.max_new_tokens,
-        "limit-mm-per-prompt": {"image": max(len(sample.images) for _, wanted in chunks for sample in wanted)},
+        "limit-mm-per-prompt": {"image": max(len(sample.images) for _, samples in chunks for sample in samples)},
     }
     try:
         with quiet():
-            convert.save(_native(work.target, student), processor, path)
+            convert.save(_to_vllm_native(work.evaluated, student), processor, path)
         del student
         gc.collect()
         with serve(path, arguments={**convert.server_arguments(path), **arguments}, **limits) as server:
-            for asked, wanted in chunks:
-                begun = time.perf_counter()
-                answers = server.ask(wanted)
-                seconds = (time.perf_counter() - begun) / len(wanted)
-                replies = [generation.reply_of(ids, encoder, processor.tokenizer) for _, ids in answers]
+            for question_set, samples in chunks:
+                started = time.perf_counter()
+                answers = server.ask(samples)
+                seconds = (time.perf_counter() - started) / len(samples)
+                replies = [generation.parse_reply(ids, encoder, processor.tokenizer) for _, ids in answers]
                 on_replies(
-                    asked,
+                    question_set,
                     [
                         (sample, {**asdict(reply), "seconds": seconds})
-                        for sample, reply in zip(wanted, replies, strict=True)
+                        for sample, reply in zip(samples, replies, strict=True)
                     ],
                 )
     finally:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _native(target: EvaluatedStudent, student: Any) -> Any:
+def _to_vllm_native(evaluated: EvaluatedStudent, student: Any) -> Any:
     from student.export import convert
 
     try:
         return convert.to_vllm_native(student)
     except ModelError as error:
-        raise ModelError(f'arm {target.arm}: {error}; set eval.engine = "embedded"') from None
+        raise ModelError(f'arm {evaluated.arm}: {error}; set eval.engine = "embedded"') from None
 
 
-def _ask_remote(attached: RemoteServer, work: Work, on_replies: OnReplies) -> None:
-    """Ask a served student, whose tokenizer is not known: tokens are what the server says."""
-    for asked, missing in work.missing:
+def _ask_remote(server: RemoteServer, work: Work, on_replies: OnReplies) -> None:
+    """Ask a served student, whose tokenizer is not known: the server counts the tokens."""
+    for question_set, missing in work.missing:
 
-        def on_answer(sample: Sample, answer: Any, asked: QuestionSet = asked) -> None:
-            on_replies(asked, [(sample, _counted(answer))])
+        def on_answer(sample: Sample, answer: Any, question_set: QuestionSet = question_set) -> None:
+            on_replies(question_set, [(sample, _reply_of_server(answer))])
 
-        attached.ask([sample for sample in asked.samples if sample.id in missing], on_answer)
+        server.ask([sample for sample in question_set.samples if sample.id in missing], on_answer)
 
 
-def _counted(answer: Any) -> Reply:
+def _reply_of_server(answer: Any) -> Reply:
     """A server's answer as a reply. Tokens of the rationale that it does not count go by the share of the text."""
     rationale = answer.reasoning_tokens
     if rationale is None and answer.tokens is not None:

@@ -13,12 +13,12 @@ import orjson
 
 from distill.data.gold_answers import VOTES
 from distill.types import Sample
-from student.evaluation.lmms_tasks import JUDGE, REFERENCE_METRICS, domain_figure
-from student.inference.scoring import judged
+from student.evaluation.lmms_tasks import JUDGE, REFERENCE_METRICS, domain_metric
+from student.inference.scoring import score_reply
 
 
-def figures(question: Mapping[str, Any], reply: str, settings: Mapping[str, Any]) -> dict[str, float]:
-    """What one reply counts for each figure of the task; only figures that apply to its question are there."""
+def reply_metrics(question: Mapping[str, Any], reply: str, settings: Mapping[str, Any]) -> dict[str, float]:
+    """The metrics of one reply; only those that apply to its question are present."""
     sample = Sample(
         id=question["id"],
         images=(),
@@ -28,19 +28,19 @@ def figures(question: Mapping[str, Any], reply: str, settings: Mapping[str, Any]
         domain=question["domain"],
         meta={"options": question["options"], **({VOTES: question["votes"]} if question["votes"] else {})},
     )
-    said = judged(
+    prediction = score_reply(
         sample,
         {"text": reply, "tokens": 0, "rationale_tokens": 0, "truncated": False},
         plain=settings["plain"],
         relative_tolerance=settings["relative_tolerance"],
     )
-    right = float(said["verdict"] == "correct")
+    is_correct = float(prediction["verdict"] == "correct")
     result = {
-        "accuracy": right,
-        "undecided_rate": float(said["verdict"] == "undecided"),
-        "format_rate": float(said["well_formed"]),
-        domain_figure(sample.domain): right,
-        **{name: float(said[key]) for name, key in REFERENCE_METRICS.items() if said[key] is not None},
+        "accuracy": is_correct,
+        "undecided_rate": float(prediction["verdict"] == "undecided"),
+        "format_rate": float(prediction["well_formed"]),
+        domain_metric(sample.domain): is_correct,
+        **{name: float(prediction[key]) for name, key in REFERENCE_METRICS.items() if prediction[key] is not None},
     }
     return {name: value for name, value in result.items() if name in settings["figures"]}
 
@@ -49,7 +49,7 @@ def main(folder: Path) -> None:
     settings = orjson.loads((folder / JUDGE).read_bytes())
     for line in sys.stdin.buffer:
         question, reply = orjson.loads(line)
-        sys.stdout.buffer.write(orjson.dumps(figures(question, reply, settings)) + b"\n")
+        sys.stdout.buffer.write(orjson.dumps(reply_metrics(question, reply, settings)) + b"\n")
         sys.stdout.buffer.flush()
 
 

@@ -29,9 +29,9 @@ from distill.types import Sample
 from student.inference.reply_metrics import BUILT_IN
 
 QUESTIONS, JUDGE = "questions.parquet", "judge.json"
-FIGURES = ("accuracy", "undecided_rate", "format_rate")
+METRICS = ("accuracy", "undecided_rate", "format_rate")
 REFERENCE_METRICS = {metric.name: metric.key for metric in BUILT_IN if metric.lmms_eval}
-"""Further figures, named as in eval/metrics.json, to what `student.inference.scoring` calls them; VQA's where
+"""Further metrics, named as in eval/metrics.json, to what `student.inference.scoring` calls them; VQA's where
 annotators voted. The accuracy of each domain comes on top where there are several."""
 _SCHEMA = pa.schema(
     [
@@ -86,19 +86,19 @@ def _write(recipe: Recipe, source: str, folder: Path, final: Path) -> LmmsTask:
         raise DataError(f"[data.{source}]: no question has a gold answer; nothing can be judged")
     pq.write_table(table_of(rows, _SCHEMA), folder / QUESTIONS, compression="zstd")
     domains = sorted({row["domain"] for row in rows} - {""})
-    figures = [
-        *FIGURES,
+    metrics = [
+        *METRICS,
         *(name for name in REFERENCE_METRICS if name != "vqa_accuracy" or any(row["votes"] for row in rows)),
-        *([domain_figure(domain) for domain in domains] if len(domains) > 1 else []),
+        *([domain_metric(domain) for domain in domains] if len(domains) > 1 else []),
     ]
     settings = {
         "plain": recipe.filter.rationale == "plain",
         "relative_tolerance": recipe.filter.answer.relative_tolerance,
-        "figures": figures,
+        "figures": metrics,
     }
     write_json(folder / JUDGE, settings)
     name = re.sub(r"\W+", "_", f"distill_{recipe.name}_{source}")
-    write_text(folder / f"{name}.yaml", _yaml(name, final / QUESTIONS, recipe.eval.max_new_tokens, figures))
+    write_text(folder / f"{name}.yaml", _yaml(name, final / QUESTIONS, recipe.eval.max_new_tokens, metrics))
     write_text(folder / "utils.py", _UTILS.replace("PYTHON_HERE", repr(sys.executable)))
     return LmmsTask(name=name, folder=final, questions=len(rows))
 
@@ -126,12 +126,12 @@ def _rows(samples: Iterator[Sample], folder: Path, max_pixels: int, *, ending: s
         }
 
 
-def domain_figure(domain: str) -> str:
+def domain_metric(domain: str) -> str:
     """The name under which lmms-eval shows the accuracy of a domain."""
     return f"accuracy_{domain}"
 
 
-def _yaml(name: str, questions: Path, max_new_tokens: int, figures: Sequence[str]) -> str:
+def _yaml(name: str, questions: Path, max_new_tokens: int, metrics: Sequence[str]) -> str:
     """A task file. JSON is YAML, so values are written as JSON; the functions are of utils.py beside it."""
     values = {
         "task": name,
@@ -143,8 +143,8 @@ def _yaml(name: str, questions: Path, max_new_tokens: int, figures: Sequence[str
         # The judge takes replies apart itself: a rationale that never ends must not pass for an answer.
         "reasoning_tags": "none",
         "metric_list": [
-            {"metric": figure, "aggregation": "mean", "higher_is_better": figure != "undecided_rate"}
-            for figure in figures
+            {"metric": metric, "aggregation": "mean", "higher_is_better": metric != "undecided_rate"}
+            for metric in metrics
         ],
         "metadata": [{"version": 1.0}],
     }
@@ -194,7 +194,7 @@ def doc_to_target(doc):
 
 
 def process_results(doc, results):
-    """Figure by name of one reply; means over the questions are the figures of the task."""
+    """Metrics of one reply by name; means over the questions are the metrics of the task."""
     global _judge
     question = {key: value for key, value in doc.items() if key != "images"}
     with _lock:

@@ -1,8 +1,8 @@
-"""What eval/metrics.json holds: the figures of every arm over its judged predictions, and the arms compared.
+"""Computes eval/metrics.json: the metrics of every arm over its scored predictions, and the arms compared.
 
 Pure functions over predictions: nothing here reads, writes or generates. Undecided answers are not correct, and are
 counted apart. A share or mean named X has its interval in X_ci95 (Wilson's for shares, BCa bootstrap for means) and
-in X_n how many replies it is over, where not all count. What no reply can tell is None, never 0.
+in X_n how many replies it is over, where not all count. A metric to which no reply applies is None, never 0.
 """
 
 import hashlib
@@ -16,9 +16,9 @@ from distill.stats import intervals
 from student.evaluation.error_breakdown import error_breakdown
 from student.evaluation.own_metrics import OwnMetric, described
 from student.inference.reply_metrics import BUILT_IN, Metric, Prediction, aggregate
-from student.inference.scoring import summary
+from student.inference.scoring import summarize_predictions
 
-Lines = Sequence[Prediction]
+Predictions = Sequence[Prediction]
 
 MEASURES = 4
 """Raised with every change of what `measure`, or the judging before it, gives: an evaluation that an earlier version
@@ -31,56 +31,66 @@ _LEVELS = 8
 _TERCILES = ("easy", "medium", "hard")
 
 
-def measure(
-    lines: Mapping[str, Lines],
+def compute_metrics(
+    predictions: Mapping[str, Predictions],
     *,
     seed: int,
     facts: Mapping[str, Mapping[str, Any]],
-    without_image: Mapping[str, Lines] | None = None,
+    without_image: Mapping[str, Predictions] | None = None,
     own: Sequence[OwnMetric] = (),
 ) -> dict[str, Any]:
-    """The figures of every arm, and of every later arm against every earlier one.
+    """The metrics of every arm, and of every later arm against every earlier one.
 
-    `lines`: an arm's predictions, in the same order of questions for every arm; the order of arms is kept.
-    `facts`: what else is known of an arm (its stage, its cost in training), noted beside its figures.
+    `predictions`: those of each arm, in the same order of questions for every arm; the order of arms is kept.
+    `facts`: other facts of an arm (its stage, its cost in training), written beside its metrics.
     `without_image`: predictions of the same arms to questions asked without their pictures.
-    `own`: metrics from outside, whose values stand in the predictions.
+    `own`: metrics defined by the recipe; the predictions hold their values.
     """
-    unseen = without_image or {}
-    names = list(lines)
+    predictions_without_image = without_image or {}
+    names = list(predictions)
     deltas = {
-        f"{later}-{earlier}": _delta(lines[later], lines[earlier], (*BUILT_IN, *own))
+        f"{later}-{earlier}": _delta(predictions[later], predictions[earlier], (*BUILT_IN, *own))
         for position, later in enumerate(names)
         for earlier in names[:position]
     }
     return {
-        "arms": {arm: {**figures(lines[arm], unseen.get(arm, ()), own), **facts.get(arm, {})} for arm in names},
+        "arms": {
+            arm: {**arm_metrics(predictions[arm], predictions_without_image.get(arm, ()), own), **facts.get(arm, {})}
+            for arm in names
+        },
         "deltas": deltas,
         "seed": seed,
         **({"own_metrics": described(own)} if own else {}),
     }
 
 
-def figures(lines: Lines, without_image: Lines = (), own: Sequence[OwnMetric] = ()) -> dict[str, Any]:
+def arm_metrics(
+    predictions: Predictions, without_image: Predictions = (), own: Sequence[OwnMetric] = ()
+) -> dict[str, Any]:
     """Everything about one arm: as a whole, by cause of error, by domain, by difficulty, and without its images."""
     return {
-        **overview(lines, own),
-        **error_breakdown(lines),
-        **running(lines),
-        "domains": {name: overview(group, own) for name, group in _by_domain(lines).items()},
-        "difficulty": {name: overview(group, own) for name, group in by_difficulty(lines).items()},
-        "without_image": unseen(lines, without_image),
+        **group_metrics(predictions, own),
+        **error_breakdown(predictions),
+        **running_accuracy(predictions),
+        "domains": {name: group_metrics(group, own) for name, group in _by_domain(predictions).items()},
+        "difficulty": {name: group_metrics(group, own) for name, group in by_difficulty(predictions).items()},
+        "without_image": metrics_without_image(predictions, without_image),
     }
 
 
-def overview(lines: Lines, own: Sequence[OwnMetric] = ()) -> dict[str, Any]:
-    """The figures of at least one prediction, flat; student/inference/reply_metrics.py says what each metric is."""
-    lengths = [line["rationale_tokens"] for line in lines if line["rationale_tokens"] is not None]
-    consistent = [line for line in lines if line.get("consistent") is True]
-    inconsistent = [line for line in lines if line.get("consistent") is False]
+def group_metrics(predictions: Predictions, own: Sequence[OwnMetric] = ()) -> dict[str, Any]:
+    """The metrics of one or more predictions, as a flat mapping.
+
+    student/inference/reply_metrics.py says what each metric is.
+    """
+    lengths = [
+        prediction["rationale_tokens"] for prediction in predictions if prediction["rationale_tokens"] is not None
+    ]
+    consistent = [prediction for prediction in predictions if prediction.get("consistent") is True]
+    inconsistent = [prediction for prediction in predictions if prediction.get("consistent") is False]
     return {
-        **summary(lines),
-        **{key: value for metric in (*BUILT_IN, *own) for key, value in aggregate(metric, lines).items()},
+        **summarize_predictions(predictions),
+        **{key: value for metric in (*BUILT_IN, *own) for key, value in aggregate(metric, predictions).items()},
         "median_rationale_tokens": float(statistics.median(lengths)) if lengths else None,
         "p95_rationale_tokens": _quantile(lengths, 0.95) if lengths else None,
         **_share("accuracy_when_consistent", map(_correct, consistent)),
@@ -88,7 +98,7 @@ def overview(lines: Lines, own: Sequence[OwnMetric] = ()) -> dict[str, Any]:
     }
 
 
-def running(lines: Lines) -> dict[str, Any]:
+def running_accuracy(predictions: Predictions) -> dict[str, Any]:
     """The accuracy so far along the questions, and how much it varies from window to window of 50 of them.
 
     The order is that of a hash of the question, so it knows neither domains nor difficulty and is the same for every
@@ -99,10 +109,13 @@ def running(lines: Lines) -> dict[str, Any]:
     """
     from scipy.stats import chi2
 
-    ordered = [_correct(line) for line in sorted(lines, key=lambda line: _turn(line["sample_id"]))]
+    ordered = [
+        _correct(prediction)
+        for prediction in sorted(predictions, key=lambda prediction: _order_key(prediction["sample_id"]))
+    ]
     n = len(ordered)
     step = math.ceil(n / _POINTS)
-    places = sorted({*range(step, n + 1, step), n})
+    question_counts = sorted({*range(step, n + 1, step), n})
     totals, so_far = [0], 0
     for right in ordered:
         so_far += right
@@ -116,7 +129,7 @@ def running(lines: Lines) -> dict[str, Any]:
             ratio = volatility / expected
             by_chance = tuple(math.sqrt(float(chi2.ppf(end, free)) / free) for end in (0.025, 0.975))
     return {
-        "running_accuracy": [[index, totals[index] / index] for index in places],
+        "running_accuracy": [[index, totals[index] / index] for index in question_counts],
         "volatility": volatility,
         "volatility_expected": expected,
         "volatility_ratio": ratio,
@@ -125,44 +138,54 @@ def running(lines: Lines) -> dict[str, Any]:
     }
 
 
-def unseen(lines: Lines, without_image: Lines) -> dict[str, Any] | None:
+def metrics_without_image(predictions: Predictions, without_image: Predictions) -> dict[str, Any] | None:
     """The same questions asked without their pictures, and what the pictures add to each; None if none was asked.
 
     `gain` is the accuracy with the picture less that without, on the questions asked both ways.
     """
     if not without_image:
         return None
-    seen = {line["sample_id"]: line for line in lines}
+    seen = {prediction["sample_id"]: prediction for prediction in predictions}
     return {
-        **_blind(without_image, seen),
-        "domains": {name: _blind(group, seen) for name, group in _by_domain(without_image).items()},
+        **_image_gain(without_image, seen),
+        "domains": {name: _image_gain(group, seen) for name, group in _by_domain(without_image).items()},
     }
 
 
-def _blind(lines: Lines, seen: Mapping[str, Prediction]) -> dict[str, Any]:
-    both = [(seen[line["sample_id"]], line) for line in lines if line["sample_id"] in seen]
-    gain = _paired([_correct(line) for line, _ in both], [_correct(line) for _, line in both]) if both else None
-    return {**summary(lines), "gain": gain}
+def _image_gain(predictions: Predictions, seen: Mapping[str, Prediction]) -> dict[str, Any]:
+    both = [
+        (seen[prediction["sample_id"]], prediction) for prediction in predictions if prediction["sample_id"] in seen
+    ]
+    gain = (
+        _paired([_correct(prediction) for prediction, _ in both], [_correct(prediction) for _, prediction in both])
+        if both
+        else None
+    )
+    return {**summarize_predictions(predictions), "gain": gain}
 
 
-def by_difficulty(lines: Lines) -> dict[str, list[Prediction]]:
+def by_difficulty(predictions: Predictions) -> dict[str, list[Prediction]]:
     """Predictions by the difficulty that their source gives: its own values where they are few or words.
 
     More than 8 different numbers are cut into terciles by value (higher is harder; equal values stay together), named
     easy, medium and hard. Questions without a difficulty are in no group.
     """
-    known = [(line, line["difficulty"]) for line in lines if line.get("difficulty") is not None]
+    known = [
+        (prediction, prediction["difficulty"])
+        for prediction in predictions
+        if prediction.get("difficulty") is not None
+    ]
     numbers = [_number(value) for _, value in known]
     result: dict[str, list[Prediction]] = {}
     if len({str(value) for _, value in known}) <= _LEVELS or None in numbers:
-        for line, value in sorted(known, key=lambda item: _level(item[1])):
-            result.setdefault(str(value), []).append(line)
+        for prediction, value in sorted(known, key=lambda item: _level(item[1])):
+            result.setdefault(str(value), []).append(prediction)
         return result
     ordered = sorted(number for number in numbers if number is not None)
     first, second = (ordered[math.ceil(len(ordered) * part / 3) - 1] for part in (1, 2))
-    for (line, _), number in zip(known, numbers, strict=True):
+    for (prediction, _), number in zip(known, numbers, strict=True):
         assert number is not None
-        result.setdefault(_TERCILES[(number > first) + (number > second)], []).append(line)
+        result.setdefault(_TERCILES[(number > first) + (number > second)], []).append(prediction)
     return {name: result[name] for name in _TERCILES if name in result}
 
 
@@ -183,16 +206,16 @@ def _number(value: Any) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _by_domain(lines: Lines) -> dict[str, list[Prediction]]:
-    names = sorted({line["domain"] for line in lines})
-    return {name: [line for line in lines if line["domain"] == name] for name in names}
+def _by_domain(predictions: Predictions) -> dict[str, list[Prediction]]:
+    names = sorted({prediction["domain"] for prediction in predictions})
+    return {name: [prediction for prediction in predictions if prediction["domain"] == name] for name in names}
 
 
-def _correct(line: Prediction) -> bool:
-    return bool(line["verdict"] == "correct")
+def _correct(prediction: Prediction) -> bool:
+    return bool(prediction["verdict"] == "correct")
 
 
-def _turn(sample_id: str) -> bytes:
+def _order_key(sample_id: str) -> bytes:
     return hashlib.sha256(f"running\0{sample_id}".encode()).digest()
 
 
@@ -211,7 +234,7 @@ def _quantile(values: Sequence[float], share: float) -> float:
     return float(ordered[low] + (ordered[high] - ordered[low]) * (index - low))
 
 
-def _delta(later: Lines, earlier: Lines, metrics: Sequence[Metric]) -> dict[str, Any]:
+def _delta(later: Predictions, earlier: Predictions, metrics: Sequence[Metric]) -> dict[str, Any]:
     """The paired difference of accuracy, and of each compared metric where both replies have a value."""
     domains, before = _by_domain(later), _by_domain(earlier)
     others: dict[str, Any] = {}

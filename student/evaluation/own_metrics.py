@@ -24,24 +24,24 @@ class OwnMetric(Metric):
 
 def own_metrics(recipe: Recipe) -> tuple[OwnMetric, ...]:
     """The metrics of eval.metrics. Raises RecipeError for one that cannot be used."""
-    return tuple(one.loaded for one in _loaded(recipe))
+    return tuple(metric.loaded for metric in _loaded(recipe))
 
 
 def metric_codes(recipe: Recipe) -> dict[str, str]:
     """What identifies the code of each metric, by its name."""
-    return {one.loaded.name: one.code for one in _loaded(recipe)}
+    return {metric.loaded.name: metric.code for metric in _loaded(recipe)}
 
 
 def _loaded(recipe: Recipe) -> list[extensions.Extension]:
-    found: dict[str, extensions.Extension] = {}
+    metrics: dict[str, extensions.Extension] = {}
     for value in recipe.eval.metrics:
-        one = extensions.load(extensions.METRICS, value, _KEY, recipe.path.parent, _lacking)
-        if one.loaded.name in found:
+        metric = extensions.load(extensions.METRICS, value, _KEY, recipe.path.parent, _lacking)
+        if metric.loaded.name in metrics:
             raise RecipeError(
-                f"{_KEY} = {value!r}: another metric is called {one.loaded.name!r}; give it another name"
+                f"{_KEY} = {value!r}: another metric is called {metric.loaded.name!r}; give it another name"
             )
-        found[one.loaded.name] = one
-    return list(found.values())
+        metrics[metric.loaded.name] = metric
+    return list(metrics.values())
 
 
 def _lacking(metric: Any) -> str:
@@ -60,4 +60,4 @@ def _lacking(metric: Any) -> str:
 
 def described(metrics: Sequence[OwnMetric]) -> dict[str, dict[str, Any]]:
     """What page and console need to write the metrics, for metrics.json."""
-    return {one.name: described_as(one) for one in metrics}
+    return {metric.name: described_as(metric) for metric in metrics}

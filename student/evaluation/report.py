@@ -1,4 +1,4 @@
-"""The page of an evaluation: arms with their intervals, differences, costs, curves, and a gallery of what each says.
+"""The page of an evaluation: arms with their intervals, differences, costs, curves, and a gallery of replies.
 
 Draws what student/evaluation/metrics.py measured and training logged; decides nothing. What a metrics file does not
 hold is left out.
@@ -20,7 +20,7 @@ from student.inference.error_causes import CAUSES
 from student.inference.reply_metrics import columns, shown_metrics
 
 
-def write(
+def write_report(
     recipe: Recipe,
     path: Path,
     metrics: Mapping[str, Any],
@@ -48,7 +48,7 @@ def write(
             "new perception.",
             *(f"{name}: {arm['note']}" for name, arm in arms.items() if arm.get("note")),
         ],
-        "figures": _figures(arms, deltas),
+        "figures": _metric_tiles(arms, deltas),
         "arms": arms,
         "about": {name: _origin(name, arm) for name, arm in arms.items()},
         "headline": metric_table.table(arms, columns("headline", shown)),
@@ -85,15 +85,15 @@ def write(
     write_text(path, page)
 
 
-def _figures(arms: Mapping[str, Any], deltas: Mapping[str, Any]) -> list[tuple[str, str]]:
-    figures = [(name, f"{percent(arm['accuracy'])} %") for name, arm in arms.items()]
+def _metric_tiles(arms: Mapping[str, Any], deltas: Mapping[str, Any]) -> list[tuple[str, str]]:
+    tiles = [(name, f"{percent(arm['accuracy'])} %") for name, arm in arms.items()]
     best = list(arms)[-1]
-    figures += [
+    tiles += [
         (f"points over {name.removeprefix(f'{best}-')}", percent(delta["delta"], signed=True))
         for name, delta in deltas.items()
         if name.startswith(f"{best}-")
     ]
-    return figures
+    return tiles
 
 
 def _origin(name: str, arm: Mapping[str, Any]) -> str:

@@ -1,7 +1,7 @@
-"""Which student each arm of an evaluation is: a stage's, the one before any stage, or one from anywhere.
+"""Finds the student of each arm of an evaluation: that of a stage, the one before any stage, or one from elsewhere.
 
-Says what identifies it, refuses what cannot work before anything is asked, and loads it. Asks it nothing
-(student/evaluation/collect_replies.py).
+Computes its identity, rejects a student that cannot work before any question is asked, and loads it. Does not ask
+questions (student/evaluation/collect_replies.py).
 """
 
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ class EvaluatedStudent:
     """The student of one arm."""
 
     arm: str
-    what: str
+    origin: str
     """Name of its stage, "base", or what the recipe calls its model."""
     key: str
     """Digest of what it is; equal students have equal keys, and are asked once."""
@@ -80,28 +80,28 @@ def arms_of(recipe: Recipe) -> dict[str, str]:
     )
 
 
-def targets(recipe: Recipe, run: Path) -> dict[str, EvaluatedStudent]:
+def evaluated_students(recipe: Recipe, run: Path) -> dict[str, EvaluatedStudent]:
     """The student of every arm, in the order of `arms_of`.
 
     Raises StaleError for a stage that is not finished, RecipeError or ModelError for a student that is not there.
     """
     result = {}
-    for arm, what in arms_of(recipe).items():
+    for arm, origin in arms_of(recipe).items():
         if arm in recipe.eval.students:
-            result[arm] = _elsewhere(recipe, arm, recipe.eval.students[arm])
-        elif what == BASE:
-            result[arm] = _base(recipe, arm)
+            result[arm] = _student_from_elsewhere(recipe, arm, recipe.eval.students[arm])
+        elif origin == BASE:
+            result[arm] = _base_student(recipe, arm)
         else:
-            result[arm] = _of_stage(recipe, run, arm, what)
+            result[arm] = _student_of_stage(recipe, run, arm, origin)
     return result
 
 
-def _of_stage(recipe: Recipe, run: Path, arm: str, stage: str) -> EvaluatedStudent:
+def _student_of_stage(recipe: Recipe, run: Path, arm: str, stage: str) -> EvaluatedStudent:
     manifest = require(run / "train", stage, next_step=f"run `distill train {recipe.path}` first")
     require_saved(run, stage)
     return EvaluatedStudent(
         arm=arm,
-        what=stage,
+        origin=stage,
         key=manifest.fingerprint,
         facts={
             "stage": stage,
@@ -113,19 +113,19 @@ def _of_stage(recipe: Recipe, run: Path, arm: str, stage: str) -> EvaluatedStude
     )
 
 
-def _base(recipe: Recipe, arm: str) -> EvaluatedStudent:
+def _base_student(recipe: Recipe, arm: str) -> EvaluatedStudent:
     if recipe.student is None:
         raise RecipeError(f"{recipe.path}: eval.arms.{arm} = {BASE!r} is the student before any stage; add [student]")
     settings = student_fields(recipe) | {"seed": recipe.seed}
     return EvaluatedStudent(
         arm=arm,
-        what=BASE,
+        origin=BASE,
         key=fingerprint(settings),
         facts={"stage": BASE, "train_steps": 0, "train_tokens": 0, "train_seconds": 0.0},
     )
 
 
-def _elsewhere(recipe: Recipe, arm: str, student: AnyStudent) -> EvaluatedStudent:
+def _student_from_elsewhere(recipe: Recipe, arm: str, student: AnyStudent) -> EvaluatedStudent:
     where = f"eval.students.{arm}"
     settings = {name: value for name, value in affecting(student, "eval").items() if value is not None}
     if student.base_url is not None:
@@ -134,7 +134,7 @@ def _elsewhere(recipe: Recipe, arm: str, student: AnyStudent) -> EvaluatedStuden
         identity = {"base_url": redact.url(student.base_url).rstrip("/"), "model": student.model}
         return EvaluatedStudent(
             arm=arm,
-            what=student.model,
+            origin=student.model,
             key=fingerprint(identity),
             facts={
                 "source": f"{identity['model']} at {identity['base_url']}",
@@ -144,10 +144,10 @@ def _elsewhere(recipe: Recipe, arm: str, student: AnyStudent) -> EvaluatedStuden
             server=student,
             foreign=True,
         )
-    name, folder, laid = locate(where, recipe, student)
+    name, folder, adapter_folder = locate(where, recipe, student)
     digests = {
         **({} if folder is None else {"sha256": directory_sha256(folder)}),
-        **({} if laid is None else {"adapter_sha256": directory_sha256(laid)}),
+        **({} if adapter_folder is None else {"adapter_sha256": directory_sha256(adapter_folder)}),
     }
     identity = {
         **(digests if folder is not None else {"model": f"{name}@{student.revision or ''}", **digests}),
@@ -155,7 +155,7 @@ def _elsewhere(recipe: Recipe, arm: str, student: AnyStudent) -> EvaluatedStuden
     }
     return EvaluatedStudent(
         arm=arm,
-        what=student.model,
+        origin=student.model,
         key=fingerprint(identity),
         facts={
             "source": " + ".join([student.model, *([student.adapter] if student.adapter else [])]),
@@ -163,7 +163,7 @@ def _elsewhere(recipe: Recipe, arm: str, student: AnyStudent) -> EvaluatedStuden
         },
         model=name if folder is None else str(folder),
         revision=student.revision,
-        adapter=laid,
+        adapter=adapter_folder,
         foreign=True,
     )
 
@@ -174,7 +174,7 @@ def locate(where: str, recipe: Recipe, student: AnyStudent) -> tuple[str, Path |
     if Path(name).is_dir() and _is_adapter(Path(name)):
         if adapter is not None:
             raise ModelError(f"{where}: model {name} is itself an adapter; name the model that both belong to")
-        adapter, name = name, _adapted(where, recipe, Path(name))
+        adapter, name = name, _base_of_adapter(where, recipe, Path(name))
     return name, _folder(where, name), None if adapter is None else _adapter(where, recipe.local(adapter))
 
 
@@ -191,7 +191,7 @@ def _folder(where: str, name: str) -> Path | None:
         raise ModelError(f"{where}: {name} is a file; give the folder of a checkpoint")
     if not (path / "config.json").is_file() and (path / MODEL / "config.json").is_file():
         path = path / MODEL
-    lacking = [what for what in ("config.json", "*.safetensors") if not any(path.glob(what))]
+    lacking = [pattern for pattern in ("config.json", "*.safetensors") if not any(path.glob(pattern))]
     if lacking:
         raise ModelError(
             f"{where}: {path} holds no {' and no '.join(lacking)}, so it is no checkpoint; give a folder that "
@@ -213,7 +213,7 @@ def _adapter(where: str, path: Path) -> Path:
     return path
 
 
-def _adapted(where: str, recipe: Recipe, adapter: Path) -> str:
+def _base_of_adapter(where: str, recipe: Recipe, adapter: Path) -> str:
     """The model that an adapter says it was trained on."""
     try:
         name = orjson.loads((adapter / _ADAPTER_CONFIG).read_bytes()).get("base_model_name_or_path")
@@ -227,90 +227,94 @@ def _adapted(where: str, recipe: Recipe, adapter: Path) -> str:
     return recipe.local_or_hub(str(name))
 
 
-def require_loadable(recipe: Recipe, target: EvaluatedStudent) -> None:
-    """Find out what can be found without weights: that the model is there, and that its adapter fits.
+def require_loadable(recipe: Recipe, evaluated: EvaluatedStudent) -> None:
+    """Check all that can be checked without weights: that the model is there, and that its adapter fits.
 
     Raises ModelError or MissingExtra, and DataError for a student of the run that is damaged.
     """
-    if target.server is not None:
+    if evaluated.server is not None:
         return
-    if target.model is not None and not target.foreign:
-        require_saved(Path(target.model).parents[2], target.what, digests=True)
+    if evaluated.model is not None and not evaluated.foreign:
+        require_saved(Path(evaluated.model).parents[2], evaluated.origin, digests=True)
     from student.models import siq_vl, start_model
 
-    if target.model is None:
+    if evaluated.model is None:
         start_model.outline(recipe)
         return
-    trusted = _trusted(recipe)
-    outline, _ = siq_vl.outline(target.model, revision=target.revision, trust_remote_code=trusted)
-    if target.adapter is not None:
-        _require_fit(target.model, target.adapter, {name: tuple(value.shape) for name, value in _named(outline)})
+    trusted = _trusts_remote_code(recipe)
+    outline, _ = siq_vl.outline(evaluated.model, revision=evaluated.revision, trust_remote_code=trusted)
+    if evaluated.adapter is not None:
+        _require_adapter_fits(
+            evaluated.model, evaluated.adapter, {name: tuple(value.shape) for name, value in _named_tensors(outline)}
+        )
 
 
-def load(recipe: Recipe, target: EvaluatedStudent) -> tuple[Any, Any]:
+def load_student(recipe: Recipe, evaluated: EvaluatedStudent) -> tuple[Any, Any]:
     """Model and processor of a student that is not served; an adapter is merged, as the stages do."""
     from student.models import lora, siq_vl, start_model
 
-    if not target.foreign:
-        return start_model.load(recipe, None if target.model is None else Path(target.model))
-    assert target.model is not None
+    if not evaluated.foreign:
+        return start_model.load(recipe, None if evaluated.model is None else Path(evaluated.model))
+    assert evaluated.model is not None
     student, processor = siq_vl.load(
-        target.model,
-        dtype=_dtype(recipe, target),
-        revision=target.revision,
-        trust_remote_code=_trusted(recipe),
+        evaluated.model,
+        dtype=_dtype(recipe, evaluated),
+        revision=evaluated.revision,
+        trust_remote_code=_trusts_remote_code(recipe),
     )
-    if target.adapter is None:
+    if evaluated.adapter is None:
         return student, processor
     from peft import PeftModel
 
     try:
-        return lora.merge(PeftModel.from_pretrained(student, target.adapter)), processor
+        return lora.merge(PeftModel.from_pretrained(student, evaluated.adapter)), processor
     except (ValueError, RuntimeError, KeyError, TypeError, OSError) as error:
-        raise ModelError(f"{target.adapter}: this adapter cannot be laid onto {target.model}: {error}") from None
+        raise ModelError(
+            f"{evaluated.adapter}: this adapter cannot be laid onto {evaluated.model}: {error}"
+        ) from None
 
 
-def _dtype(recipe: Recipe, target: EvaluatedStudent) -> str:
-    """The recipe's, so that all arms compute alike; without a [student] what the weights lie in."""
+def _dtype(recipe: Recipe, evaluated: EvaluatedStudent) -> str:
+    """The dtype of the recipe, the same for all arms; without a [student] the dtype of the checkpoint."""
     if recipe.student is not None:
         return recipe.student.dtype
     from transformers import AutoConfig
 
-    config = AutoConfig.from_pretrained(target.model, revision=target.revision)
+    config = AutoConfig.from_pretrained(evaluated.model, revision=evaluated.revision)
     return str(config.dtype or "float32").removeprefix("torch.")
 
 
-def _trusted(recipe: Recipe) -> bool:
+def _trusts_remote_code(recipe: Recipe) -> bool:
     return recipe.student is not None and recipe.student.trust_remote_code
 
 
-def _named(outline: Any) -> Any:
+def _named_tensors(outline: Any) -> Any:
     return outline.state_dict().items()
 
 
-def _require_fit(model: str, adapter: Path, shapes: Mapping[str, tuple[int, ...]]) -> None:
+def _require_adapter_fits(model: str, adapter: Path, shapes: Mapping[str, tuple[int, ...]]) -> None:
     """Refuse an adapter whose layers are not the model's: PEFT would only warn, or leave them out."""
     from safetensors import SafetensorError, safe_open
 
     wrong = []
     try:
         with safe_open(adapter / _ADAPTER_FILE, framework="pt") as file:
-            result = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+            shapes_found = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError) as error:
         raise ModelError(f"{adapter / _ADAPTER_FILE}: cannot be read: {error}") from None
-    for name, shape in result.items():
+    for name, shape in shapes_found.items():
         layer, kind, _ = name.removeprefix(_ADAPTER_PREFIX).partition(".lora_")
         # A layer's own weight where it was trained whole, else (out, in) against A's (rank, in) and B's (out, rank).
-        whole = shapes.get(layer if not kind else f"{layer}.weight")
-        if whole is None:
+        expected = shapes.get(layer if not kind else f"{layer}.weight")
+        if expected is None:
             wrong.append(f"{layer} is not there")
-        elif not kind and whole != shape:
-            wrong.append(f"{layer} is {_by(whole)}, the adapter's {_by(shape)}")
-        elif ".lora_A." in name and shape[1:] != whole[1:]:
-            wrong.append(f"{layer} takes {whole[1]} values, the adapter {shape[1]}")
-        elif ".lora_B." in name and shape[0] != whole[0]:
-            wrong.append(f"{layer} gives {whole[0]} values, the adapter {shape[0]}")
-    if wrong or not result:
+        elif not kind and expected != shape:
+            wrong.append(f"{layer} is {_format_shape(expected)}, the adapter's {_format_shape(shape)}")
+        elif ".lora_A." in name and shape[1:] != expected[1:]:
+            wrong.append(f"{layer} takes {expected[1]} values, the adapter {shape[1]}")
+        elif ".lora_B." in name and shape[0] != expected[0]:
+            wrong.append(f"{layer} gives {expected[0]} values, the adapter {shape[0]}")
+    if wrong or not shapes_found:
         more = f", and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
         raise ModelError(
             f"{adapter}: this adapter does not fit {model}: {'; '.join(wrong[:_SHOWN]) or 'it is empty'}{more}\n"
@@ -318,5 +322,5 @@ def _require_fit(model: str, adapter: Path, shapes: Mapping[str, tuple[int, ...]
         )
 
 
-def _by(shape: tuple[int, ...]) -> str:
+def _format_shape(shape: tuple[int, ...]) -> str:
     return " x ".join(map(str, shape))

@@ -62,7 +62,7 @@ def export(run: Path, out: Path, *, stage: str | None = None, native: bool = Tru
     if not (run / RECIPE).is_file():
         raise DataError(f"{run}: no run directory: it holds no recipe.toml, which every stage of a run writes")
     recipe = load(run / RECIPE)
-    name = stage_of(recipe, run, stage)
+    name = choose_stage(recipe, run, stage)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise DataError(f"{out}: it already exists; give a new folder")
     require_saved(run, name, digests=True)
@@ -83,21 +83,21 @@ def export(run: Path, out: Path, *, stage: str | None = None, native: bool = Tru
     return name
 
 
-def stage_of(recipe: Recipe, run: Path, wanted: str | None = None) -> str:
+def choose_stage(recipe: Recipe, run: Path, stage_name: str | None = None) -> str:
     """The finished stage that is exported: the one that is wanted, else the last that learned rationales or at all.
 
     Raises StaleError when there is none, DataError for a name that the recipe does not have.
     """
     done = [stage for stage in recipe.stages if Manifest.read(run / "train" / stage.name) is not None]
-    if wanted is not None and wanted not in {stage.name for stage in recipe.stages}:
+    if stage_name is not None and stage_name not in {stage.name for stage in recipe.stages}:
         known = ", ".join(stage.name for stage in recipe.stages)
-        raise DataError(f"{run}: no stage {wanted!r}; the recipe has {known}")
+        raise DataError(f"{run}: no stage {stage_name!r}; the recipe has {known}")
     taught = [stage.name for stage in done if is_traces(stage) and stage.target == "rationale"]
-    result = [stage.name for stage in done if wanted in (None, stage.name)]
+    result = [stage.name for stage in done if stage_name in (None, stage.name)]
     if not result:
-        what = "no stage is" if wanted is None else f"stage {wanted} is not"
-        raise StaleError(f"{run}: {what} trained yet; run `distill train` first")
-    return taught[-1] if wanted is None and taught else result[-1]
+        subject = "no stage is" if stage_name is None else f"stage {stage_name} is not"
+        raise StaleError(f"{run}: {subject} trained yet; run `distill train` first")
+    return taught[-1] if stage_name is None and taught else result[-1]
 
 
 def to_vllm_native(model: PreTrainedModel) -> PreTrainedModel:

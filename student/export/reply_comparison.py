@@ -54,9 +54,11 @@ class ComparedStudent:
         self._encoder = Encoder(self._processor, end_ids(self._model))
         self._store = ImageStore(self._processor, getattr(torch, dtype))
         self._batches = list(
-            generation.batches(self._encoder, self._store, samples, batch_size=_BATCH, max_pixels=self.max_pixels)
+            generation.question_batches(
+                self._encoder, self._store, samples, batch_size=_BATCH, max_pixels=self.max_pixels
+            )
         )
-        self.prompts = {place: ids for batch in self._batches for place, ids in batch}
+        self.prompts = {prompt_index: ids for batch in self._batches for prompt_index, ids in batch}
         self.longest = max(map(len, self.prompts.values()))
 
     def replies(self, on_done: Callable[[int], None]) -> dict[int, list[int]]:
@@ -75,7 +77,7 @@ class ComparedStudent:
                 max_pixels=self.max_pixels,
                 type_name=type_name(self._model),
             )
-            result |= {place: reply for (place, _), reply in zip(batch, ids, strict=True)}
+            result |= {prompt_index: reply for (prompt_index, _), reply in zip(batch, ids, strict=True)}
             on_done(len(result))
         self._model.to("cpu")  # the server needs the GPU
         if torch.cuda.is_available():
@@ -84,20 +86,20 @@ class ComparedStudent:
 
     def compare(self, expected: Mapping[int, list[int]], served: Sequence[Tokens]) -> dict[str, Any]:
         """Shares over questions and tokens, and the first differences."""
-        same_prompts = identical = prefix = tokens = agreeing = said = 0
+        same_prompts = identical = prefix = tokens = agreeing = token_count = 0
         differences: list[ReplyDifference] = []
         for index, mine in sorted(expected.items()):
-            asked, theirs = map(list, served[index])
-            logits = self._following(index, theirs)
-            same_prompts += asked == self.prompts[index]
-            agreeing += int((logits.argmax(-1) == torch.tensor(theirs)).sum())
-            said += len(theirs)
-            shared = _shared(mine, theirs)
+            prompt_ids, served_ids = map(list, served[index])
+            logits = self._following(index, served_ids)
+            same_prompts += prompt_ids == self.prompts[index]
+            agreeing += int((logits.argmax(-1) == torch.tensor(served_ids)).sum())
+            token_count += len(served_ids)
+            shared = _shared(mine, served_ids)
             prefix += shared
-            tokens += max(len(mine), len(theirs))
-            identical += mine == theirs
-            if mine != theirs:
-                differences.append(self._difference(index, shared, mine, theirs, logits))
+            tokens += max(len(mine), len(served_ids))
+            identical += mine == served_ids
+            if mine != served_ids:
+                differences.append(self._difference(index, shared, mine, served_ids, logits))
         count = len(expected)
         return {
             "compared": count,
@@ -107,8 +109,8 @@ class ComparedStudent:
             # Replies that are all the same prove little.
             "different_replies": len({tuple(reply) for reply in expected.values()}),
             "shared_prefix_share": prefix / tokens,
-            "top1_agreement": agreeing / said if said else 0.0,
-            "tokens": said,
+            "top1_agreement": agreeing / token_count if token_count else 0.0,
+            "tokens": token_count,
             "differences": [asdict(difference) for difference in differences[:_RECORDED]],
         }
 
@@ -128,9 +130,9 @@ class ComparedStudent:
         return torch.as_tensor(result[:-1].float())
 
     def _difference(
-        self, index: int, shared: int, mine: Sequence[int], theirs: Sequence[int], logits: torch.Tensor
+        self, index: int, shared: int, mine: Sequence[int], served_ids: Sequence[int], logits: torch.Tensor
     ) -> ReplyDifference:
-        both = [reply[shared : shared + 1] for reply in (mine, theirs)]
+        both = [reply[shared : shared + 1] for reply in (mine, served_ids)]
         margin = float("nan")
         if all(both):
             margin = float(logits[shared, both[0][0]] - logits[shared, both[1][0]])

@@ -1,4 +1,4 @@
-"""Proof that an exported student is the one that was trained, and that a server of it says what transformers says.
+"""Checks that an exported student is the trained one, and that a server of it replies as transformers does.
 
 First weights and logits: export against run, run against what the stage started from, merged against adapter. Then
 greedy replies, token by token. Does not start a server: the caller passes a function that asks one.
@@ -66,7 +66,7 @@ Serve = Callable[..., AbstractContextManager[VerifiedServer]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportCheck:
-    """One figure, and what it may be at most. Without a figure it could not be taken; `note` says why."""
+    """One measured value and its upper bound. Without a value it could not be measured; `note` says why."""
 
     name: str
     value: float | None
@@ -85,7 +85,7 @@ def verify(
     prompts: int,
     on_progress: ProgressCallback = unwatched,
 ) -> dict[str, Any]:
-    """Compare the export in `out` with the run, then with what a server of it says; the report, also in verify.json.
+    """Compare the export in `out` with the run, then with the replies of a server; the report, also in verify.json.
 
     `prompts` is how many questions, with pictures where the recipe has some, are asked. Raises DistillError when
     something is not as it should be; what was measured until then is in the report.
@@ -102,8 +102,8 @@ def verify(
         "versions": versions("torch", "transformers", "peft"),
     }
 
-    def on_done(what: str, done: int) -> None:
-        on_progress(Progress(stage=f"verify {what}", done=done, total=len(samples), unit="prompts"))
+    def on_done(activity: str, done: int) -> None:
+        on_progress(Progress(stage=f"verify {activity}", done=done, total=len(samples), unit="prompts"))
 
     try:
         checks = weights(recipe, run, out, stage, samples[:_PROBES])
@@ -185,9 +185,9 @@ def _same_weights(merged: PreTrainedModel, exported: PreTrainedModel) -> ExportC
         if name not in result:
             return ExportCheck(name="weights", value=None, limit=0.0, passed=False, note=f"{name} is missing")
         value = result[name]
-        wanted = expected.get(name, torch.zeros_like(value))
-        if wanted.shape != value.shape or not torch.equal(wanted, value):
-            far = float((wanted - value).abs().max()) if wanted.shape == value.shape else None
+        expected_value = expected.get(name, torch.zeros_like(value))
+        if expected_value.shape != value.shape or not torch.equal(expected_value, value):
+            far = float((expected_value - value).abs().max()) if expected_value.shape == value.shape else None
             return ExportCheck(name="weights", value=far, limit=0.0, passed=False, note=f"{name} differs")
     return ExportCheck(name="weights", value=0.0, limit=0.0, passed=True, note=f"{len(expected)} tensors")
 
@@ -224,7 +224,7 @@ def _probe(
     model: PreTrainedModel, processor: ProcessorMixin, samples: Sequence[Sample], max_pixels: int
 ) -> dict[str, Any]:
     encoder, store = Encoder(processor, end_ids(model)), ImageStore(processor, torch.float32)
-    (batch,) = generation.batches(encoder, store, samples, batch_size=len(samples), max_pixels=max_pixels)
+    (batch,) = generation.question_batches(encoder, store, samples, batch_size=len(samples), max_pixels=max_pixels)
     return generation.prompt_inputs(
         processor, encoder, store, samples, batch, max_pixels=max_pixels, type_name=type_name(model)
     )

@@ -17,7 +17,7 @@ from student.data.images import ImageStore
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What a student says to one question. `tokens` include the end of the turn."""
+    """A student's reply to one question. `tokens` include the end of the turn."""
 
     text: str
     tokens: int
@@ -25,7 +25,7 @@ class Reply:
     truncated: bool
 
 
-def batches(
+def question_batches(
     encoder: Encoder, store: ImageStore, samples: Sequence[Sample], *, batch_size: int, max_pixels: int
 ) -> Iterator[list[tuple[int, list[int]]]]:
     """Places of the samples with their token ids, grouped by length; the grouping depends on the samples only.
@@ -95,14 +95,14 @@ def reply_ids(
         pad_token_id=_pad_id(processor),
         use_cache=True,
     )
-    made = model.generate(
+    generated = model.generate(
         **{name: value.to(model.device) for name, value in inputs.items()}, generation_config=greedy
     )
-    result = made[:, inputs["input_ids"].shape[1] :].tolist()
+    result = generated[:, inputs["input_ids"].shape[1] :].tolist()
     return [ids[: _end(ids, encoder) + 1] for ids in result]
 
 
-def replies(
+def generate_replies(
     model: PreTrainedModel,
     processor: ProcessorMixin,
     encoder: Encoder,
@@ -126,7 +126,7 @@ def replies(
         max_pixels=max_pixels,
         type_name=type_name,
     )
-    return [reply_of(ids, encoder, processor.tokenizer) for ids in result]
+    return [parse_reply(ids, encoder, processor.tokenizer) for ids in result]
 
 
 def _pad_id(processor: ProcessorMixin) -> int:
@@ -139,11 +139,11 @@ def _end(ids: Sequence[int], encoder: Encoder) -> int:
     return next((index for index, token in enumerate(ids) if token in encoder.end_ids), len(ids))
 
 
-def reply_of(ids: Sequence[int], encoder: Encoder, tokenizer: object) -> Reply:
+def parse_reply(ids: Sequence[int], encoder: Encoder, tokenizer: object) -> Reply:
     """The reply that token ids are, the end of the turn included where it came."""
-    said = ids[: _end(ids, encoder)]
+    reply_ids = ids[: _end(ids, encoder)]
     # Special tokens stay visible: think tags may be special, and a stray one is a finding.
-    text: str = tokenizer.decode(said, skip_special_tokens=False)  # type: ignore[attr-defined]
+    text: str = tokenizer.decode(reply_ids, skip_special_tokens=False)  # type: ignore[attr-defined]
     reasoning = split(text).rationale
     rationale = len(tokenizer(reasoning, add_special_tokens=False)["input_ids"]) if reasoning else 0  # type: ignore[operator]
-    return Reply(text=text, tokens=len(ids), rationale_tokens=rationale, truncated=len(said) == len(ids))
+    return Reply(text=text, tokens=len(ids), rationale_tokens=rationale, truncated=len(reply_ids) == len(ids))

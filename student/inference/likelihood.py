@@ -50,7 +50,7 @@ class ScoredRow:
 class _RowTokens:
     """What is found out about one row: its tokens' places in the two passes, then their scores."""
 
-    place: int
+    index: int
     answer: slice
     blind: int | None = None
     alone: int = 0
@@ -106,39 +106,42 @@ class LikelihoodScorer:
         ids = torch.tensor([self._encoder.prompts([("1 + 1?", 0)])[0]], device=model.device)
         require_plain_head(model, ids, self._types)
 
-    def __call__(self, said: Sequence[ScoredRow]) -> list[dict[str, Any]]:
+    def __call__(self, scored_rows: Sequence[ScoredRow]) -> list[dict[str, Any]]:
         """The values of each row, or the `reason` why it has none, in the rows' order; row ids must be distinct.
 
         nll, rank_surprisal, answer_nll, ifd, blind_gap (None without an image) and tokens. A likelihood is the mean
         over tokens, in nats; the end of the turn is a token of the response and not of the answer.
         """
-        result: dict[str, dict[str, Any]] = {item.row.id: {"reason": _NO_RESPONSE} for item in said}
+        result: dict[str, dict[str, Any]] = {item.row.id: {"reason": _NO_RESPONSE} for item in scored_rows}
         # A store for these rows alone: the next ones have other images, and one that is full computes twice.
         store = ImageStore(self._processor, self._model.dtype)
-        rows = [item.row for item in said if item.row.response]
-        seeing = self._encoded(rows, store, result)
-        others, known = self._second(seeing, {item.row.id: item for item in said}, store, result)
+        rows = [item.row for item in scored_rows if item.row.response]
+        with_images = self._encoded(rows, store, result)
+        others, known = self._second(with_images, {item.row.id: item for item in scored_rows}, store, result)
         # Keys of both passes at once, so that the two rows of the second cost no more than the one of the first.
-        lengths, others_lengths = seeing.lengths, others.lengths
+        lengths, others_lengths = with_images.lengths, others.lengths
         costs = {
-            one.place: max(
-                lengths[one.place],
-                others_lengths[one.alone] + (others_lengths[one.blind] if one.blind is not None else 0),
+            row_tokens.index: max(
+                lengths[row_tokens.index],
+                others_lengths[row_tokens.alone]
+                + (others_lengths[row_tokens.blind] if row_tokens.blind is not None else 0),
             )
-            for one in known
+            for row_tokens in known
         }
-        known.sort(key=lambda one: (costs[one.place], seeing.rows[one.place].row.id))
-        collators = [self._collator(examples, store) for examples in (seeing, others)]
-        for batch in _budgeted(known, lambda one: costs[one.place], self._batch_tokens):
-            first = self._scores(collators[0], seeing, [one.place for one in batch])
-            places = [place for one in batch for place in (one.blind, one.alone) if place is not None]
-            second = self._scores(collators[1], others, places)
-            for one in batch:
-                blind = second[one.blind] if one.blind is not None else None
-                result[seeing.rows[one.place].row.id] = _values(
-                    first[one.place], blind, second[one.alone], one.answer
+        known.sort(key=lambda row_tokens: (costs[row_tokens.index], with_images.rows[row_tokens.index].row.id))
+        collators = [self._collator(examples, store) for examples in (with_images, others)]
+        for batch in _budgeted(known, lambda row_tokens: costs[row_tokens.index], self._batch_tokens):
+            first = self._scores(collators[0], with_images, [row_tokens.index for row_tokens in batch])
+            indexes = [
+                index for row_tokens in batch for index in (row_tokens.blind, row_tokens.alone) if index is not None
+            ]
+            second = self._scores(collators[1], others, indexes)
+            for row_tokens in batch:
+                blind = second[row_tokens.blind] if row_tokens.blind is not None else None
+                result[with_images.rows[row_tokens.index].row.id] = _values(
+                    first[row_tokens.index], blind, second[row_tokens.alone], row_tokens.answer
                 )
-        return [result[item.row.id] for item in said]
+        return [result[item.row.id] for item in scored_rows]
 
     def _encoded(self, rows: Sequence[TrainingRow], store: ImageStore, result: dict[str, dict[str, Any]]) -> Examples:
         """The rows that can be measured; the others get their reason."""
@@ -175,19 +178,23 @@ class LikelihoodScorer:
         )
 
     def _second(
-        self, seeing: Examples, said: dict[str, ScoredRow], store: ImageStore, result: dict[str, dict[str, Any]]
+        self,
+        with_images: Examples,
+        scored_rows: dict[str, ScoredRow],
+        store: ImageStore,
+        result: dict[str, dict[str, Any]],
     ) -> tuple[Examples, list[_RowTokens]]:
         """The rows of the second pass, and where each row of the first has its own there."""
-        items = [said[example.row.id] for example in seeing.rows]
+        items = [scored_rows[example.row.id] for example in with_images.rows]
         others = self._encoded([replace(item.row, images=()) for item in items if item.row.images], store, result)
         blind = {example.row.id: index for index, example in enumerate(others.rows)}
-        answers = self._answers(items, seeing)
+        answers = self._answers(items, with_images)
         known = []
         start_id = self._processor.tokenizer.bos_token_id
         for index, (item, answer) in enumerate(zip(items, answers, strict=True)):
             if item.row.images and item.row.id not in blind:
                 continue
-            example = seeing.rows[index]
+            example = with_images.rows[index]
             ids, begin = example.ids, example.begin
             opening = min(self._opening, begin)
             head = ids[:1] if begin > opening and ids[0] == start_id else ids[:0]
@@ -199,19 +206,21 @@ class LikelihoodScorer:
                     begin=len(head) + opening,
                 )
             )
-            known.append(_RowTokens(place=index, answer=answer, blind=blind.get(item.row.id), alone=len(others) - 1))
+            known.append(_RowTokens(index=index, answer=answer, blind=blind.get(item.row.id), alone=len(others) - 1))
         return others, known
 
-    def _answers(self, items: Sequence[ScoredRow], seeing: Examples) -> list[slice]:
+    def _answers(self, items: Sequence[ScoredRow], with_images: Examples) -> list[slice]:
         """Which tokens of each response are its answer."""
         if not items:
             return []
         tokenizer = self._processor.tokenizer
-        made = tokenizer([item.row.response for item in items], add_special_tokens=False, return_offsets_mapping=True)
+        encoded = tokenizer(
+            [item.row.response for item in items], add_special_tokens=False, return_offsets_mapping=True
+        )
         spans = []
         for index, item in enumerate(items):
-            ids, offsets = made["input_ids"][index], made["offset_mapping"][index]
-            response = seeing.rows[index].ids[seeing.rows[index].begin :]
+            ids, offsets = encoded["input_ids"][index], encoded["offset_mapping"][index]
+            response = with_images.rows[index].ids[with_images.rows[index].begin :]
             if list(response[: len(ids)]) == ids:
                 first = next((at for at, (_, end) in enumerate(offsets) if end > item.answer_at), len(ids))
                 spans.append(slice(first, len(ids)))
@@ -234,13 +243,13 @@ class LikelihoodScorer:
         )
 
     @torch.inference_mode()
-    def _scores(self, collator: Collator, examples: Examples, places: Sequence[int]) -> dict[int, Scores]:
+    def _scores(self, collator: Collator, examples: Examples, indexes: Sequence[int]) -> dict[int, Scores]:
         """One forward pass over some rows."""
-        layout = collator(places)
+        layout = collator(indexes)
         try:
             surprisals, ranks = response_scores(self._model, layout)
         except torch.OutOfMemoryError:
-            tokens = sum(len(examples.rows[index].ids) for index in places)
+            tokens = sum(len(examples.rows[index].ids) for index in indexes)
             raise DistillError(
                 f"the GPU's memory does not hold a batch of {tokens:,} tokens; lower "
                 f"filter.student.batch_tokens ({self._batch_tokens:,}) or "
@@ -285,8 +294,8 @@ def _width(head: Any, hidden: torch.Tensor) -> int:
     return int(getattr(head, "out_features", 0)) or int(head(hidden[:1]).shape[-1])
 
 
-def _values(seeing: Scores, blind: Scores | None, alone: Scores, answer: slice) -> dict[str, Any]:
-    surprisal, rank = seeing
+def _values(with_images: Scores, blind: Scores | None, alone: Scores, answer: slice) -> dict[str, Any]:
+    surprisal, rank = with_images
     nll, without = float(surprisal.mean()), float(alone[0].mean())
     of_answer = surprisal[answer]
     # Ratio of sums: every token counts by its surprisal, which is how the paper keeps it stable.

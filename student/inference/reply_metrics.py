@@ -34,7 +34,7 @@ class Metric:
     kind: Literal["share", "mean"]
     """share: of replies for which the value is true. mean: of numbers."""
     value: Callable[[Sample, Mapping[str, Any]], Value] | None = None
-    """Of a question and the prediction of one reply (student.inference.scoring.judged); None: it does not apply.
+    """Of a question and the prediction of one reply (student.inference.scoring.score_reply); None: it does not apply.
     A metric without this function reads what the prediction holds under `field`."""
     note: str = ""
     field: str = ""

@@ -1,7 +1,7 @@
-"""Replies of a student, judged as the filter judges traces, and the first figures over them.
+"""Replies of a student, scored as the filter judges traces, and the first metrics over them.
 
-One prediction is one plain mapping, so that it can be journaled. What is said of a single reply is measured here;
-figures over many are in student/evaluation/metrics.py. Does not generate (student/inference/generation.py).
+One prediction is one plain mapping, so that it can be journaled. This module scores single replies;
+metrics over many are in student/evaluation/metrics.py. Does not generate (student/inference/generation.py).
 """
 
 import re
@@ -27,7 +27,7 @@ FEW = 20
 _DIGITS = re.compile(r"\d+(?:[.,]\d+)*")
 
 
-def judged(
+def score_reply(
     sample: Sample,
     reply: Mapping[str, Any],
     *,
@@ -36,14 +36,14 @@ def judged(
     table: str | None = None,
     reading_tolerance: float = 0.0,
 ) -> Prediction:
-    """A reply (the fields of generation.Reply) taken apart, with its question, its gold answer and what it is worth.
+    """Parse a reply (the fields of generation.Reply) and score it against its question and gold answer.
 
     `plain`: the rationale is everything before the last blank line, as with filter.rationale = "plain". `table` and
     `reading_tolerance` are filter.grounding's: where the table behind a chart is, how exactly it is to be read.
 
     `unsupported` are values of the rationale that neither picture nor question support, among `checked_values` that
     could be judged. `consistent`: whether the answer is what the rationale concludes (distill.answers.consistency).
-    The values of the metrics stand at the end. None: there is nothing to say this by.
+    The values of the metrics stand at the end. None: it cannot be decided.
     """
     parts = split(reply["text"], "plain" if plain else "think")
     rationale, answer = parts.rationale, parts.answer.strip()
@@ -118,7 +118,7 @@ def _grounded(sample: Sample, reasoning: str, key: str | None, tolerance: float)
     return result if result.checked else None
 
 
-def summary(predictions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def summarize_predictions(predictions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Accuracy with its interval, form and length of at least one reply. Undecided is not correct, and counted.
 
     Lengths are means over the replies whose tokens are counted (some servers don't), None where there is none.

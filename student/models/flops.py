@@ -135,19 +135,19 @@ def matmul_rate(device: torch.device | str, dtype: torch.dtype) -> float:
 
 @cache
 def _matmul_rate(device: str, dtype: torch.dtype) -> float:
-    side = _RATE_SIDE.get(torch.device(device).type, _RATE_SIDE["cpu"])
+    matrix_side = _RATE_SIDE.get(torch.device(device).type, _RATE_SIDE["cpu"])
     # Numbers of its own: the generator that training draws from stays where it is.
     rng = torch.Generator(device).manual_seed(0)
-    left, right = (torch.randn(side, side, device=device, generator=rng).to(dtype) for _ in range(2))
+    left, right = (torch.randn(matrix_side, matrix_side, device=device, generator=rng).to(dtype) for _ in range(2))
     out = left @ right
     best = float("inf")
     for _ in range(_RATE_REPEATS):
         _wait(device)
-        begun = time.perf_counter()
+        started = time.perf_counter()
         torch.matmul(left, right, out=out)
         _wait(device)
-        best = min(best, time.perf_counter() - begun)
-    return 2 * side**3 / best
+        best = min(best, time.perf_counter() - started)
+    return 2 * matrix_side**3 / best
 
 
 def _wait(device: str) -> None:

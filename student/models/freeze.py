@@ -63,11 +63,11 @@ def prepare(
     Adapters are float32, as optimizers need; every other weight keeps its dtype. Raises ModelError when nothing of
     an asked part can be trained, or when one tensor would be both trained and frozen.
     """
-    whole = [role for role in train if not (role == LANGUAGE and lora)]
+    full_roles = [role for role in train if not (role == LANGUAGE and lora)]
     _release(model)
     for name, parameter in model.named_parameters():
-        parameter.requires_grad_(role_of(name, parts) in whole)
-    _refuse_tensors_of_two_roles(model, parts, whole)
+        parameter.requires_grad_(role_of(name, parts) in full_roles)
+    _refuse_tensors_of_two_roles(model, parts, full_roles)
     guard(model, parts)
     prepared: PreTrainedModel | PeftModel = model
     if lora is not None:
@@ -81,12 +81,12 @@ def prepare(
     return prepared
 
 
-def _refuse_tensors_of_two_roles(model: nn.Module, parts: Parts, whole: Sequence[str]) -> None:
+def _refuse_tensors_of_two_roles(model: nn.Module, parts: Parts, full_roles: Sequence[str]) -> None:
     """Tied tensors are one: embedding and output head share a role, so they are trained or frozen together."""
     names: dict[int, str] = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
         other = names.setdefault(id(parameter), name)
-        if (role_of(name, parts) in whole) != (role_of(other, parts) in whole):
+        if (role_of(name, parts) in full_roles) != (role_of(other, parts) in full_roles):
             raise ModelError(f"{other} and {name} are one tensor: this stage would train it and freeze it at once")
 
 

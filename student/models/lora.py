@@ -23,13 +23,13 @@ ADAPTER_MARK = "lora_"
 """In the name of every tensor of an adapter."""
 
 
-def adapt(model: PreTrainedModel, lora: Lora, targets: list[str]) -> PeftModel:
+def adapt(model: PreTrainedModel, lora: Lora, names: list[str]) -> PeftModel:
     """Freeze the model and put an adapter of float32 weights at each of the `targets`, full names of linear layers.
 
     Raises MissingExtra where the weights are to lie in 4 bits and bitsandbytes is not installed.
     """
     if lora.quantize is not None:
-        quantize(model, targets, lora.quantize)
+        quantize(model, names, lora.quantize)
     return get_peft_model(
         model,
         LoraConfig(
@@ -38,7 +38,7 @@ def adapt(model: PreTrainedModel, lora: Lora, targets: list[str]) -> PeftModel:
             lora_dropout=lora.dropout,
             use_dora=lora.dora,
             use_rslora=lora.rslora,
-            target_modules=targets,
+            target_modules=names,
         ),
     )
 
@@ -49,26 +49,26 @@ def require(lora: Lora | None) -> None:
         _bitsandbytes()
 
 
-def quantize(model: nn.Module, targets: list[str], kind: str) -> None:
+def quantize(model: nn.Module, names: list[str], kind: str) -> None:
     """Put weights of linear layers into 4 bits, block by block (https://arxiv.org/abs/2305.14314); biases stay."""
     bnb = _bitsandbytes()
-    for name in targets:
-        whole = model.get_submodule(name)
-        assert isinstance(whole, nn.Linear)
+    for name in names:
+        linear = model.get_submodule(name)
+        assert isinstance(linear, nn.Linear)
         small = bnb.nn.Linear4bit(
-            whole.in_features,
-            whole.out_features,
-            bias=whole.bias is not None,
-            compute_dtype=whole.weight.dtype,
+            linear.in_features,
+            linear.out_features,
+            bias=linear.bias is not None,
+            compute_dtype=linear.weight.dtype,
             quant_type=kind,
             device="meta",
         )
-        small.weight = bnb.nn.Params4bit(whole.weight.data, requires_grad=False, quant_type=kind, module=small)
-        small.bias = whole.bias
+        small.weight = bnb.nn.Params4bit(linear.weight.data, requires_grad=False, quant_type=kind, module=small)
+        small.bias = linear.bias
         # A CPU with AVX-512 would rewrite the weights in place at the first reply in eval mode.
         small.support_avx512bf16_for_cpu = False
         # Moving is what quantizes.
-        model.set_submodule(name, small.to(whole.weight.device))
+        model.set_submodule(name, small.to(linear.weight.device))
 
 
 def is_quantized(parameter: torch.Tensor) -> bool:
@@ -99,13 +99,13 @@ def merge(student: PeftModel) -> PreTrainedModel:
 
 def _dequantized(small: Any) -> nn.Linear:
     weight = _bitsandbytes().functional.dequantize_4bit(small.weight.data, small.weight.quant_state)
-    whole = nn.Linear(small.in_features, small.out_features, bias=small.bias is not None, device="meta")
-    whole.weight = nn.Parameter(weight, requires_grad=False)
-    whole.bias = small.bias
-    return whole
+    linear = nn.Linear(small.in_features, small.out_features, bias=small.bias is not None, device="meta")
+    linear.weight = nn.Parameter(weight, requires_grad=False)
+    linear.bias = small.bias
+    return linear
 
 
-def save(student: PeftModel, folder: Path, whole: str) -> None:
+def save(student: PeftModel, folder: Path, full_module: str) -> None:
     """Write the adapters as PEFT does; with them the submodule `whole`, where it was trained in full beside them.
 
     So the folder holds all that a stage learned: plain PEFT, loading it onto the model that the stage started from,
@@ -117,13 +117,13 @@ def save(student: PeftModel, folder: Path, whole: str) -> None:
     trained = {
         name: parameter.detach().cpu().contiguous()
         for name, parameter in student.named_parameters()
-        if parameter.requires_grad and name.startswith(f"{prefix}{whole}.")
+        if parameter.requires_grad and name.startswith(f"{prefix}{full_module}.")
     }
     if not trained:
         return
     weights, config = folder / "adapter_model.safetensors", folder / "adapter_config.json"
     save_file({**load_file(weights), **trained}, weights, metadata={"format": "pt"})
-    write_json(config, {**json.loads(config.read_text(encoding="utf-8")), "modules_to_save": [whole]})
+    write_json(config, {**json.loads(config.read_text(encoding="utf-8")), "modules_to_save": [full_module]})
 
 
 def _bitsandbytes() -> Any:

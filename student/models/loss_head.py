@@ -30,7 +30,7 @@ Extra = Callable[[torch.Tensor, slice], torch.Tensor]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scored:
-    """What the head says of its positions; only `loss` carries gradients."""
+    """The head's results at its positions; only `loss` carries gradients."""
 
     loss: torch.Tensor
     nll: torch.Tensor
@@ -132,9 +132,9 @@ def score(
     extra: Extra | None = None,
 ) -> Scored:
     """Score `labels` int64[n] under the states [n, width] that predict them; loss = weights . nll + extra."""
-    whole = [value.full_tensor() if isinstance(value, DTensor) else value for value in (head.weight, head.bias)]
+    full = [value.full_tensor() if isinstance(value, DTensor) else value for value in (head.weight, head.bias)]
     loss, nll, right = _Head.apply(  # type: ignore[no-untyped-call]
-        hidden, *whole, labels, weights, extra
+        hidden, *full, labels, weights, extra
     )
     return Scored(loss=loss, nll=nll, right=right)
 
@@ -165,9 +165,9 @@ def require_plain_head(model: PreTrainedModel, ids: torch.Tensor, types_name: st
     inputs = {"input_ids": ids}
     if types_name is not None:
         inputs[types_name] = torch.zeros_like(ids)
-    whole = model(**inputs, use_cache=False).logits.float()
+    full = model(**inputs, use_cache=False).logits.float()
     ours = model.get_output_embeddings()(model.base_model(**inputs, use_cache=False).last_hidden_state).float()
-    if whole.shape != ours.shape or not torch.allclose(whole, ours, rtol=1e-2, atol=1e-2 * float(whole.abs().max())):
+    if full.shape != ours.shape or not torch.allclose(full, ours, rtol=1e-2, atol=1e-2 * float(full.abs().max())):
         raise ModelError(
             f"{type(model).__name__} changes its logits after the output layer; such a student can neither be "
             "trained nor measured here"

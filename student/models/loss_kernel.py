@@ -21,8 +21,8 @@ def _kernel(  # type: ignore[no-untyped-def]
     label = tl.load(labels_at + row)
     best, best_place, total = -float("inf"), tl.zeros((), tl.int64), 0.0
     for start in range(0, words, BLOCK):
-        places = start + tl.arange(0, BLOCK)
-        values = tl.load(logits_at + places, mask=places < words, other=-float("inf")).to(tl.float32)
+        offsets = start + tl.arange(0, BLOCK)
+        values = tl.load(logits_at + offsets, mask=offsets < words, other=-float("inf")).to(tl.float32)
         highest = tl.max(values, 0)
         if highest > best:
             total *= tl.exp(best - highest)
@@ -36,11 +36,11 @@ def _kernel(  # type: ignore[no-untyped-def]
     tl.debug_barrier()  # the label's logit is read before its place is written
     weight = tl.load(weights_at + row)
     for start in range(0, words, BLOCK):
-        places = start + tl.arange(0, BLOCK)
-        values = tl.load(logits_at + places, mask=places < words, other=-float("inf")).to(tl.float32)
+        offsets = start + tl.arange(0, BLOCK)
+        values = tl.load(logits_at + offsets, mask=offsets < words, other=-float("inf")).to(tl.float32)
         slope = tl.exp(values - normaliser)
-        slope = tl.where(places == label, slope - 1, slope) * weight
-        tl.store(logits_at + places, slope.to(logits_at.dtype.element_ty), mask=places < words)
+        slope = tl.where(offsets == label, slope - 1, slope) * weight
+        tl.store(logits_at + offsets, slope.to(logits_at.dtype.element_ty), mask=offsets < words)
 
 
 def slopes_(logits: torch.Tensor, labels: torch.Tensor, weights: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -48,15 +48,15 @@ def _without_videos(kind: Any) -> Any:
         cls: Any, /, path_or_name: str, processor_dict: dict[str, Any] | None = None, **options: Any
     ) -> Any:
         options.pop("subfolder", None)
-        made: list[Any] = []
+        parts: list[Any] = []
         for name in cls.get_attributes():
             if name == VIDEOS:
-                made.append(_NoVideos(_video_settings(path_or_name, processor_dict or {}, options.get("revision"))))
+                parts.append(_NoVideos(_video_settings(path_or_name, processor_dict or {}, options.get("revision"))))
             elif name == "tokenizer":
-                made.append(cls._load_tokenizer_from_pretrained(name, path_or_name, **options))
+                parts.append(cls._load_tokenizer_from_pretrained(name, path_or_name, **options))
             else:
-                made.append(AutoImageProcessor.from_pretrained(path_or_name, **options))
-        return made
+                parts.append(AutoImageProcessor.from_pretrained(path_or_name, **options))
+        return parts
 
     return type(
         kind.__name__,

@@ -92,7 +92,7 @@ def build(
     torch_dtype = getattr(torch, dtype)
     sight, tower = _tower(vision, dtype=torch_dtype)
     decoder, tokenizer = _decoder(language, dtype=torch_dtype)
-    side = _grid_side(sight, pixel_shuffle, vision)
+    patches_per_side = _grid_side(sight, pixel_shuffle, vision)
     rows = decoder.get_input_embeddings().num_embeddings
     if len(tokenizer) > rows:
         with torch.random.fork_rng(devices=[]):
@@ -116,7 +116,7 @@ def build(
         _copy(model.lm_head, decoder.lm_head, language)
     model.generation_config.eos_token_id = tokenizer.eos_token_id
     model.generation_config.pad_token_id = tokenizer.pad_token_id
-    return model, _processor(tokenizer, vision, sight.image_size, (side // pixel_shuffle) ** 2)
+    return model, _processor(tokenizer, vision, sight.image_size, (patches_per_side // pixel_shuffle) ** 2)
 
 
 def require_tower(vision: str) -> None:
@@ -173,14 +173,16 @@ def _sight(vision: str) -> Any:
 
 def _grid_side(sight: Any, pixel_shuffle: int, vision: str) -> int:
     """Patches along a side of an image. Raises RecipeError for a shuffle factor that does not divide them."""
-    side = int(sight.image_size // sight.patch_size)
-    if side % pixel_shuffle:
-        divisors = ", ".join(str(factor) for factor in range(1, side + 1) if side % factor == 0)
+    patches_per_side = int(sight.image_size // sight.patch_size)
+    if patches_per_side % pixel_shuffle:
+        divisors = ", ".join(
+            str(factor) for factor in range(1, patches_per_side + 1) if patches_per_side % factor == 0
+        )
         raise RecipeError(
             f"student.pixel_shuffle = {pixel_shuffle} does not divide the patch grid of {vision} "
-            f"({side} x {side} patches); choose one of: {divisors}"
+            f"({patches_per_side} x {patches_per_side} patches); choose one of: {divisors}"
         )
-    return side
+    return patches_per_side
 
 
 def _mark_images(tokenizer: Any, language: str) -> None:
@@ -255,7 +257,7 @@ def outline_build(
     sight = _sight(vision)
     with _readable(language):
         text_config = AutoConfig.from_pretrained(language)
-    side = _grid_side(sight, pixel_shuffle, vision)
+    patches_per_side = _grid_side(sight, pixel_shuffle, vision)
     tokenizer = processor = None
     with suppress(ModelError), _readable(language):
         tokenizer = _tokenizer(language)
@@ -263,7 +265,7 @@ def outline_build(
         _mark_images(tokenizer, language)
         text_config.vocab_size = max(text_config.vocab_size, len(tokenizer))
         text_config.eos_token_id = tokenizer.eos_token_id
-        processor = _processor(tokenizer, vision, sight.image_size, (side // pixel_shuffle) ** 2)
+        processor = _processor(tokenizer, vision, sight.image_size, (patches_per_side // pixel_shuffle) ** 2)
     return without_weights(_joined_config(sight, text_config, pixel_shuffle), dtype), processor
 
 

@@ -33,34 +33,36 @@ class StopWhenAsked(TrainerCallback):  # type: ignore[misc]
             self.stopped = control.should_training_stop = control.should_save = True
 
 
-class Due(TrainerCallback):  # type: ignore[misc]
+class MeasureWhenDue(TrainerCallback):  # type: ignore[misc]
     """Ask for a measurement when one is due, and for a log beside it."""
 
-    def __init__(self, watch: EarlyStopping | None) -> None:
-        self._watch = watch
+    def __init__(self, early_stopping: EarlyStopping | None) -> None:
+        self._early_stopping = early_stopping
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        if self._watch is not None and self._watch.due(state.global_step, state.max_steps):
+        if self._early_stopping is not None and self._early_stopping.due(state.global_step, state.max_steps):
             control.should_evaluate = control.should_log = True
 
 
-class Proof(TrainerCallback):  # type: ignore[misc]
+class FreezeChecks(TrainerCallback):  # type: ignore[misc]
     """At the first step of this process: nothing frozen has a gradient, a graph, optimizer state or another dtype."""
 
     def __init__(self, parts: Parts, train: Sequence[str], dtype: torch.dtype, model: nn.Module) -> None:
         self._parts = parts
         self._train = train
         self._dtype = dtype
-        self._watch: TowerWatch | None = TowerWatch(model, parts)
+        self._tower_watch: TowerWatch | None = TowerWatch(model, parts)
         self._stepped = False
 
     def on_pre_optimizer_step(
         self, args: Any, state: Any, control: Any, *, model: nn.Module, optimizer: Any, **_: Any
     ) -> None:
-        if self._watch is not None:
-            check_frozen(model, self._parts, self._train, dtype=self._dtype, watch=self._watch, optimizer=optimizer)
-            self._watch.close()
-            self._watch = None
+        if self._tower_watch is not None:
+            check_frozen(
+                model, self._parts, self._train, dtype=self._dtype, tower_watch=self._tower_watch, optimizer=optimizer
+            )
+            self._tower_watch.close()
+            self._tower_watch = None
 
     def on_step_end(self, args: Any, state: Any, control: Any, *, model: nn.Module, optimizer: Any, **_: Any) -> None:
         if not self._stepped:

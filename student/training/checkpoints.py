@@ -78,7 +78,7 @@ def refused_writes(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def whole(checkpoint: Path) -> Iterator[None]:
+def readable_checkpoint(checkpoint: Path) -> Iterator[None]:
     """DataError for a checkpoint that is complete by its marker and yet cannot be read."""
     try:
         yield

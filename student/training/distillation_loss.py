@@ -40,7 +40,7 @@ class _TopK(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: torch.Tensor, ids: torch.Tensor, logprobs: torch.Tensor) -> torch.Tensor:
         known = (ids >= 0) & (ids < logits.shape[-1]) & (logprobs > -torch.inf)
-        said = known.any(dim=-1)
+        has_known = known.any(dim=-1)
         # An empty place repeats a known one, so that it touches no other token.
         ids = ids.where(known, ids.where(known, 0).amax(dim=-1, keepdim=True)).long()
         others = logits.scatter(1, ids, -torch.inf)
@@ -54,15 +54,15 @@ class _TopK(torch.autograd.Function):
         of_known = torch.xlogy(teacher, teacher) - teacher * student.masked_fill(~known, 0.0)
         of_rest = torch.xlogy(teacher_rest, teacher_rest) - teacher_rest * student_rest
         ctx.save_for_backward(
-            others, log_others, ids, student.exp() - teacher, student_rest.exp() - teacher_rest, said
+            others, log_others, ids, student.exp() - teacher, student_rest.exp() - teacher_rest, has_known
         )
-        return torch.where(said, of_known.sum(dim=-1) + of_rest, 0.0)
+        return torch.where(has_known, of_known.sum(dim=-1) + of_rest, 0.0)
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None, None]:
-        others, log_others, ids, of_known, of_rest, said = ctx.saved_tensors
-        grad = torch.where(said, grad, 0.0)
+        others, log_others, ids, of_known, of_rest, has_known = ctx.saved_tensors
+        grad = torch.where(has_known, grad, 0.0)
         spread = (others - log_others[:, None]).exp_().mul_((grad * of_rest)[:, None])
         return spread.scatter_add_(1, ids, of_known * grad[:, None]), None, None
 
@@ -74,8 +74,8 @@ def _teacher(logprobs: torch.Tensor, log_others: torch.Tensor) -> tuple[torch.Te
     """
     known = logprobs.exp()
     total = known.sum(dim=-1)
-    whole = (total > 1) | (log_others == -torch.inf)
-    return known / total.where(whole, 1.0)[:, None], torch.where(whole, 0.0, 1 - total)
+    covers_all = (total > 1) | (log_others == -torch.inf)
+    return known / total.where(covers_all, 1.0)[:, None], torch.where(covers_all, 0.0, 1 - total)
 
 
 def from_teacher(ids: torch.Tensor, logprobs: torch.Tensor, weights: torch.Tensor) -> "Extra":

@@ -39,7 +39,7 @@ class TowerWatch:
                 self._handles.append(module.register_forward_hook(hook))
 
     def _watch(self, name: str, outermost: bool) -> Any:
-        def look(_module: nn.Module, _inputs: Any, output: Any) -> None:
+        def check_output(_module: nn.Module, _inputs: Any, output: Any) -> None:
             self.calls += outermost
             result = any(
                 tensor.grad_fn is not None or (outermost and tensor.requires_grad) for tensor in _tensors(output)
@@ -47,7 +47,7 @@ class TowerWatch:
             if result and name not in self.tracked:
                 self.tracked.append(name)
 
-        return look
+        return check_output
 
     def close(self) -> None:
         for handle in self._handles:
@@ -71,7 +71,7 @@ def check_frozen(
     train: Sequence[str],
     *,
     dtype: torch.dtype,
-    watch: TowerWatch | None,
+    tower_watch: TowerWatch | None,
     optimizer: torch.optim.Optimizer | None,
 ) -> None:
     """Raise DistillError naming the first tensor that breaks the freeze. To be called between backward and step."""
@@ -97,8 +97,8 @@ def check_frozen(
     _check_modes(model, parts)
     if not some_gradient:
         raise DistillError("nothing is trained: no trainable tensor has a gradient after the first step")
-    if watch is not None and watch.tracked:
-        raise DistillError(f"freeze broken: the output of the frozen {watch.tracked[0]} requires a gradient")
+    if tower_watch is not None and tower_watch.tracked:
+        raise DistillError(f"freeze broken: the output of the frozen {tower_watch.tracked[0]} requires a gradient")
 
 
 def _wrongly_trained(name: str, parts: Parts, train: Sequence[str], adapted: bool) -> str | None:
@@ -166,11 +166,11 @@ def frozen_digests(model: nn.Module, parts: Parts) -> dict[str, str]:
     # With keep_vars parameters come as themselves and say whether they are trained.
     tensors = {name: value for name, value in model.state_dict(keep_vars=True).items() if torch.is_tensor(value)}
     trained = [name for name, value in tensors.items() if value.requires_grad and ADAPTER_MARK not in name]
-    whole = {role_of(name, parts) for name in trained}
+    trained_roles = {role_of(name, parts) for name in trained}
     return {
         name: _sha256(value)
         for name, value in sorted(tensors.items())
-        if not value.requires_grad and (isinstance(value, nn.Parameter) or role_of(name, parts) not in whole)
+        if not value.requires_grad and (isinstance(value, nn.Parameter) or role_of(name, parts) not in trained_roles)
     }
 
 

@@ -150,7 +150,7 @@ def _step(student: nn.Module, parts: Parts, tokens: int, *, checkpointing: bool)
     """From runs of two layers, and one of three: every layer keeps as much as the third."""
     language = freeze.plain_model(student).get_submodule(parts.language)
     layers = next(module for module in language.modules() if isinstance(module, nn.ModuleList))
-    whole = list(layers)
+    all_layers = list(layers)
 
     @functools.cache
     def peak(count: int, tokens: int) -> int:
@@ -158,9 +158,9 @@ def _step(student: nn.Module, parts: Parts, tokens: int, *, checkpointing: bool)
         try:
             return _peak(student, parts, tokens, checkpointing=checkpointing)
         finally:
-            layers.extend(whole[count:])
+            layers.extend(all_layers[count:])
 
-    further = max(0, len(whole) - _LAYERS)
+    further = max(0, len(all_layers) - _LAYERS)
     kept = (peak(_LAYERS + 1, tokens) - peak(_LAYERS, tokens)) / tokens if further else 0.0
     knots = (tokens // 2, tokens, 4 * tokens, 8 * tokens)
     return MicroBatchMemory(knots, tuple(peak(_LAYERS, knot) + further * kept * knot for knot in knots))
@@ -241,11 +241,11 @@ class Alive(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if key in self._living:
             return
 
-        def gone(_: Any) -> None:
+        def on_release(_: Any) -> None:
             if self._living.pop(key, None) is not None:
                 self._now -= size
 
-        self._living[key] = weakref.ref(storage, gone)
+        self._living[key] = weakref.ref(storage, on_release)
         self._now += size
         self.peak = max(self.peak, self._now)
 

@@ -25,7 +25,7 @@ _FILE = "meter.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepLog:
-    """What one log step says; counts are totals since the stage began."""
+    """The values of one log step; counts are totals since the stage began."""
 
     step: int
     steps: int
@@ -150,7 +150,7 @@ class MetricsLog:
         loss = float(sums.pop("loss"))
         now = time.perf_counter()
         passed, taken = now - self._clock, step - self._logged_step
-        whole = max(1, self.counts["tokens"])
+        total_tokens = max(1, self.counts["tokens"])
         self.last = StepLog(
             step=step,
             steps=steps,
@@ -165,7 +165,7 @@ class MetricsLog:
             waiting_share=self._waited / passed,
             memory_bytes=peak_memory(),
             seconds=self.seconds + now - self._begun,
-            shares={name: tokens / whole for name, tokens in self.by_group.items()},
+            shares={name: tokens / total_tokens for name, tokens in self.by_group.items()},
             losses=self._means(cells[0], cells[2]),
             accuracies=self._means(cells[1], cells[2]),
             extra={name: float(value) / taken for name, value in sums.items()},
@@ -214,7 +214,7 @@ def peak_memory() -> int:
 
 
 def flat(values: Mapping[str, Any]) -> dict[str, float]:
-    """Nested figures under joined names, as experiment trackers take them."""
+    """Nested metrics under joined names, as experiment trackers take them."""
     result: dict[str, float] = {}
     for name, value in values.items():
         result |= (

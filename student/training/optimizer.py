@@ -77,11 +77,11 @@ class CompensatedAdamW(torch.optim.Optimizer):
         state["exp_avg"].lerp_(gradient, 1 - first)
         state["exp_avg_sq"].mul_(second).addcmul_(gradient, gradient, value=1 - second)
         scale = (state["exp_avg_sq"] / (1 - second**steps)).sqrt_().add_(group["eps"])
-        wanted = weight.to(torch.float32, copy=True)
-        wanted.mul_(1 - group["lr"] * group["weight_decay"])
-        wanted.add_(state["lost"]).addcdiv_(state["exp_avg"], scale, value=-group["lr"] / (1 - first**steps))
-        weight.copy_(wanted)
-        state["lost"].copy_(wanted.sub_(weight))
+        updated = weight.to(torch.float32, copy=True)
+        updated.mul_(1 - group["lr"] * group["weight_decay"])
+        updated.add_(state["lost"]).addcdiv_(state["exp_avg"], scale, value=-group["lr"] / (1 - first**steps))
+        weight.copy_(updated)
+        state["lost"].copy_(updated.sub_(weight))
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """As torch does, but states keep their own dtypes: torch would give them those of the weights."""

@@ -37,27 +37,27 @@ def _kernel(  # type: ignore[no-untyped-def]
 ):
     block = tl.program_id(0)
     tensor = tl.load(tensors + block)
-    places = tl.multiple_of(tl.load(starts + block), BLOCK) + tl.arange(0, BLOCK)
-    inside = places < tl.load(sizes + tensor)
+    offsets = tl.multiple_of(tl.load(starts + block), BLOCK) + tl.arange(0, BLOCK)
+    inside = offsets < tl.load(sizes + tensor)
     addresses += tensor
-    weight_at = tl.multiple_of(tl.load(addresses), ALIGN).to(tl.pointer_type(WEIGHT)) + places
-    gradient_at = tl.multiple_of(tl.load(addresses + COUNT), ALIGN).to(tl.pointer_type(GRADIENT)) + places
-    first_at = tl.multiple_of(tl.load(addresses + 2 * COUNT), ALIGN).to(tl.pointer_type(tl.float32)) + places
-    second_at = tl.multiple_of(tl.load(addresses + 3 * COUNT), ALIGN).to(tl.pointer_type(tl.float32)) + places
-    lost_at = tl.multiple_of(tl.load(addresses + 4 * COUNT), ALIGN).to(tl.pointer_type(WEIGHT)) + places
+    weight_at = tl.multiple_of(tl.load(addresses), ALIGN).to(tl.pointer_type(WEIGHT)) + offsets
+    gradient_at = tl.multiple_of(tl.load(addresses + COUNT), ALIGN).to(tl.pointer_type(GRADIENT)) + offsets
+    first_at = tl.multiple_of(tl.load(addresses + 2 * COUNT), ALIGN).to(tl.pointer_type(tl.float32)) + offsets
+    second_at = tl.multiple_of(tl.load(addresses + 3 * COUNT), ALIGN).to(tl.pointer_type(tl.float32)) + offsets
+    lost_at = tl.multiple_of(tl.load(addresses + 4 * COUNT), ALIGN).to(tl.pointer_type(WEIGHT)) + offsets
     gradient = tl.load(gradient_at, mask=inside).to(tl.float32)
     first = tl.load(first_at, mask=inside)
     second = tl.load(second_at, mask=inside)
     first += one_less_first * (gradient - first)
     second = second * second_decay + one_less_second * gradient * gradient
-    wanted = tl.load(weight_at, mask=inside).to(tl.float32) * keep
-    wanted += tl.load(lost_at, mask=inside).to(tl.float32)
-    wanted -= rate * first / (tl.sqrt(second * second_correction) + eps)
-    rounded = wanted.to(WEIGHT)
+    updated = tl.load(weight_at, mask=inside).to(tl.float32) * keep
+    updated += tl.load(lost_at, mask=inside).to(tl.float32)
+    updated -= rate * first / (tl.sqrt(second * second_correction) + eps)
+    rounded = updated.to(WEIGHT)
     tl.store(first_at, first, mask=inside)
     tl.store(second_at, second, mask=inside)
     tl.store(weight_at, rounded, mask=inside)
-    tl.store(lost_at, (wanted - rounded.to(tl.float32)).to(WEIGHT), mask=inside)
+    tl.store(lost_at, (updated - rounded.to(tl.float32)).to(WEIGHT), mask=inside)
 
 
 class FusedUpdate:

@@ -43,10 +43,10 @@ def gather_student(student: Any, recipe: Recipe, stage: Stage, start: Path | Non
             trained |= {name: value.cpu()} if processes.is_main() else {}
     if not processes.is_main():
         return None
-    made = freeze.prepare(start_model.load(recipe, start)[0], parts, stage.train, stage.lora)
+    model = freeze.prepare(start_model.load(recipe, start)[0], parts, stage.train, stage.lora)
     for name, value in trained.items():
-        fsdp.fill(made.get_parameter(name), value)
-    return made
+        fsdp.fill(model.get_parameter(name), value)
+    return model
 
 
 def save_stage_model(folder: Path, student: Any, processor: Any, parts: "Parts", *, merged: bool) -> None:

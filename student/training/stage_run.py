@@ -51,7 +51,7 @@ from student.models.siq_vl import Parts, parts
 from student.training import checkpoints, freeze_checks, memory, metrics_log, saved_model, step_dataset, trainer
 from student.training.metrics_log import StepLog
 from student.training.session import Session
-from student.training.step_dataset import StepFeed
+from student.training.step_dataset import StepDataset
 from student.validation import early_stopping, measure
 
 PACKAGES = ("torch", "transformers", "trl", "peft", "accelerate", "tokenizers")
@@ -90,7 +90,7 @@ class StageRun:
     """Digests of the frozen tensors before training."""
     distributions: TopLogprobs | None = field(init=False)
     images: ImageStore | TokenStore = field(init=False)
-    steps: StepFeed = field(init=False)
+    steps: StepDataset = field(init=False)
     last: StepLog = field(init=False)
 
     @property
@@ -136,7 +136,7 @@ class StageRun:
         """Read and tokenise the rows, and hold some out for validation. Raises DataError where none can be used."""
         with processes.main_first():
             readable = self._readable()
-        self.examples, self.held_out = measure.split(readable, self.stage)
+        self.examples, self.held_out = measure.split_held_out(readable, self.stage)
         step_dataset.require_something_to_learn(self.examples, self.stage)
         self.row_counts = {"held_out": len(self.held_out)} if self.stage.validation is not None else {}
         self.row_counts |= {"shrunk": readable.shrunk} if readable.shrunk else {}
@@ -256,7 +256,7 @@ class StageRun:
 
     def build_steps(self) -> None:
         """Plan which rows every step holds."""
-        self.steps = step_dataset.feed(
+        self.steps = step_dataset.build_step_dataset(
             self.student,
             self.parts,
             self.examples,
@@ -274,7 +274,7 @@ class StageRun:
 
     def train(self) -> None:
         """Train from the last checkpoint, measuring on the way; then check that nothing frozen has changed."""
-        validation = early_stopping.of_stage(
+        validation = early_stopping.early_stopping_of(
             self.recipe,
             self.stage,
             self.folder,
@@ -306,7 +306,7 @@ class StageRun:
                 dtype=self.dtype,
                 workers=decoding_processes(self.images),
                 on_log=on_log,
-                watch=validation,
+                early_stopping=validation,
             )
         freeze_checks.require_equal(self.frozen, freeze_checks.frozen_digests(self.student, self.parts))
 

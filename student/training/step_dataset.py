@@ -35,7 +35,7 @@ TEACHER = "teacher_"
 
 
 @dataclass(frozen=True, slots=True)
-class StepFeed:
+class StepDataset:
     """What a stage trains on, in which order."""
 
     plan: BatchPlan
@@ -44,7 +44,7 @@ class StepFeed:
     """Teachers and sources: losses and tokens are reported for each."""
 
 
-def feed(
+def build_step_dataset(
     student: PreTrainedModel | PeftModel,
     parts: Parts,
     examples: Examples,
@@ -59,7 +59,7 @@ def feed(
     distributions: TopLogprobs | None = None,
     process: int = 0,
     processes: int = 1,
-) -> StepFeed:
+) -> StepDataset:
     """The steps of a stage for a `student` that is prepared for it (student/models/freeze.py).
 
     `distributions`: the teachers' for the rows of `examples`, for a stage that distils.
@@ -100,7 +100,7 @@ def feed(
     names = sorted(set(group_of(examples)))
     cost = Cost.of(student, parts)
     data = StepData(plan, examples, collator, stage, names, cost=cost, distributions=distributions, process=process)
-    return StepFeed(plan, data, names)
+    return StepDataset(plan, data, names)
 
 
 def require_something_to_learn(examples: Examples, stage: Stage) -> None:
@@ -198,7 +198,9 @@ class StepData(Dataset[dict[str, Any]]):
         weights = counted * np.float32(self._distil.weight) * (ids >= 0).any(axis=1)
         return {"ids": ids.astype(np.int64), "logprobs": logprobs, "weights": weights}
 
-    def _facts(self, rows: Sequence[int], own: Sequence[MicroBatch], made: Sequence[dict[str, Any]]) -> StepFacts:
+    def _facts(
+        self, rows: Sequence[int], own: Sequence[MicroBatch], inputs_of_batches: Sequence[dict[str, Any]]
+    ) -> StepFacts:
         examples = self._examples.rows
         by_group: dict[str, int] = {}
         for row in rows:
@@ -206,14 +208,14 @@ class StepData(Dataset[dict[str, Any]]):
             by_group[name] = by_group.get(name, 0) + len(examples[row].ids)
         mine = [examples[row] for micro_batch in own for row in micro_batch]
         own_tokens = sum(len(example.ids) for example in mine)
-        patches = [self._cost.patches(inputs) for inputs in made]
+        patches = [self._cost.patches(inputs) for inputs in inputs_of_batches]
         return StepFacts(
             tokens=sum(by_group.values()),
             response_tokens=sum(len(examples[row].kinds) for row in rows),
             images=sum(len(examples[row].row.images) for row in rows),
             by_group=by_group,
             own_tokens=own_tokens,
-            padding=sum(inputs["input_ids"].numel() for inputs in made) - own_tokens,
+            padding=sum(inputs["input_ids"].numel() for inputs in inputs_of_batches) - own_tokens,
             flops=self._cost.flops(
                 tokens=own_tokens,
                 squared_lengths=sum(len(example.ids) ** 2 for example in mine),

@@ -33,21 +33,21 @@ from student.models.loss_head import Scored
 from student.models.quiet import quiet
 from student.models.siq_vl import Parts
 from student.training import sft_config
-from student.training.callbacks import Due, LogBeforeSave, Proof, StopWhenAsked
+from student.training.callbacks import FreezeChecks, LogBeforeSave, MeasureWhenDue, StopWhenAsked
 from student.training.checkpoints import (
     COMPLETE,
     PREFIX,
     WEIGHTS,
     give_usual_modes,
     last_checkpoint,
+    readable_checkpoint,
     refused_writes,
-    whole,
 )
 from student.training.distillation_loss import from_teacher
 from student.training.interrupts import Interrupts, leave_to_parent
 from student.training.metrics_log import MetricsLog, OnLog, StepLog, flat
 from student.training.optimizer import CompensatedAdamW
-from student.training.step_dataset import FACTS, FAILED, MICRO_BATCHES, TEACHER, StepFeed
+from student.training.step_dataset import FACTS, FAILED, MICRO_BATCHES, TEACHER, StepDataset
 from student.validation.early_stopping import EarlyStopping, Measured
 
 _OPTIMIZER, _SCHEDULER = "optimizer.pt", "scheduler.pt"
@@ -57,7 +57,7 @@ def fit(
     model: PreTrainedModel | PeftModel,
     processor: ProcessorMixin,
     parts: Parts,
-    feed: StepFeed,
+    steps: StepDataset,
     stage: Stage,
     *,
     folder: Path,
@@ -65,12 +65,12 @@ def fit(
     dtype: torch.dtype,
     workers: int = 0,
     on_log: OnLog,
-    watch: EarlyStopping | None = None,
+    early_stopping: EarlyStopping | None = None,
 ) -> StepLog:
     """Train in place, from the last complete checkpoint under `folder` if there is one; what the last step said.
 
     A first SIGINT or SIGTERM meanwhile writes a checkpoint after the step and raises KeyboardInterrupt.
-    With `watch` the stage may end early, and the weights may be those of its best measurement.
+    With `early_stopping` the stage may end early, and the weights may be those of its best measurement.
     """
     with quiet():
         device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -78,20 +78,20 @@ def fit(
             fsdp.shard(model, parts, torch.device(device), processes.count())
         trainer = StageTrainer(
             model=model,
-            args=sft_config.settings(stage, folder, steps=len(feed.plan), seed=seed, workers=workers),
-            train_dataset=Dataset.from_dict({"step": list(range(len(feed.plan)))}),
+            args=sft_config.settings(stage, folder, steps=len(steps.plan), seed=seed, workers=workers),
+            train_dataset=Dataset.from_dict({"step": list(range(len(steps.plan)))}),
             data_collator=_only,
             processing_class=processor,
-            feed=feed,
+            steps=steps,
             projector=plain_model(model).get_submodule(parts.projector),
-            metrics_log=MetricsLog(on_log, feed.groups, rate=matmul_rate(device, dtype)),
-            watch=watch,
+            metrics_log=MetricsLog(on_log, steps.groups, rate=matmul_rate(device, dtype)),
+            early_stopping=early_stopping,
         )
         trainer.remove_callback(PrinterCallback)
         trainer.add_callback(trainer.stopper)
         trainer.add_callback(LogBeforeSave())
-        trainer.add_callback(Due(watch))
-        trainer.add_callback(Proof(parts, stage.train, dtype, model))
+        trainer.add_callback(MeasureWhenDue(early_stopping))
+        trainer.add_callback(FreezeChecks(parts, stage.train, dtype, model))
         return trainer.run(folder)
 
 
@@ -109,14 +109,14 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
     def __init__(
         self,
         *,
-        feed: StepFeed,
+        steps: StepDataset,
         metrics_log: MetricsLog,
         projector: nn.Module,
-        watch: EarlyStopping | None,
+        early_stopping: EarlyStopping | None,
         **kwargs: Any,
     ) -> None:
-        self._feed, self._projector = feed, projector
-        self._metrics_log, self._watch = metrics_log, watch
+        self._steps, self._projector = steps, projector
+        self._metrics_log, self._early_stopping = metrics_log, early_stopping
         self._interrupts = Interrupts()
         self._loader: DataLoader[Any] | None = None
         self.stopper = StopWhenAsked(self._interrupts)
@@ -133,7 +133,7 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
                 self._end_workers()
             if self.stopper.stopped or self._interrupts.asked():
                 raise KeyboardInterrupt
-        best = processes.share(self._watch.best) if self._watch is not None else None
+        best = processes.share(self._early_stopping.best) if self._early_stopping is not None else None
         if best is not None:
             self._load_from_checkpoint(str(best))
         assert self._metrics_log.last is not None
@@ -144,21 +144,21 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
         checkpoint = processes.share(last_checkpoint(folder) if processes.is_main() else None)
         step, over = 0, False
         if checkpoint is not None:
-            with whole(checkpoint):
+            with readable_checkpoint(checkpoint):
                 TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
                 last = self._metrics_log.restore(checkpoint)
             step, over = last.step, last.step >= last.steps
-        if self._watch is not None:
+        if self._early_stopping is not None:
             if processes.is_main():
-                self._watch.start(checkpoint, step)
-            if processes.share(self._watch.owes):
+                self._early_stopping.start(checkpoint, step)
+            if processes.share(self._early_stopping.measurement_pending):
                 self._load_from_checkpoint(str(checkpoint))
                 assert self._metrics_log.last is not None
                 self.state.global_step, self.state.max_steps = step, self._metrics_log.last.steps
                 self.evaluate()
                 if self.stopper.stopped:
                     return
-            over = processes.share(over or self._watch.stopped)
+            over = processes.share(over or self._early_stopping.stopped)
         if over:
             self._load_from_checkpoint(str(checkpoint))
         else:
@@ -177,7 +177,7 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
     def get_train_dataloader(self) -> DataLoader[Any]:
         """The steps in order. A resumed run begins at its own: the loop passes over the numbers before it, unmade."""
         self._loader = DataLoader(
-            self._feed.data,
+            self._steps.data,
             batch_size=1,
             collate_fn=_only,
             num_workers=self.args.dataloader_num_workers,
@@ -195,9 +195,9 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
             self._loader._iterator._shutdown_workers()  # type: ignore[attr-defined]
 
     def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
-        begun = time.perf_counter()
+        started = time.perf_counter()
         result = super().get_batch_samples(*args, **kwargs)
-        self._metrics_log.waited(time.perf_counter() - begun)
+        self._metrics_log.waited(time.perf_counter() - started)
         return result
 
     def _wrap_model(self, model: nn.Module, training: bool = True, dataloader: Any = None) -> nn.Module:
@@ -257,7 +257,7 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
             report = self._metrics_log.log(
                 step=step,
                 steps=self.state.max_steps,
-                epoch=self._feed.plan.epoch(step),
+                epoch=self._steps.plan.epoch(step),
                 learning_rate=logs["learning_rate"],
                 reduce=lambda sums: self.accelerator.reduce(sums, "sum"),
             )
@@ -276,22 +276,22 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
 
         What a signal broke off is left to the resumed run.
         """
-        assert self._watch is not None
-        begun, decided = time.perf_counter(), None
+        assert self._early_stopping is not None
+        started, decided = time.perf_counter(), None
         measured = None if self.stopper.stopped else self._measured()
         if measured is not None and processes.is_main():
-            figures = self._watch.note(measured)
-            decided = figures, self._watch.best if figures.best else None, self._watch.stopped
+            metrics = self._early_stopping.record(measured)
+            decided = metrics, self._early_stopping.best if metrics.best else None, self._early_stopping.stopped
         shared = processes.share(decided)
         if shared is None:
-            self._watch.owes = self.stopper.stopped = True
+            self._early_stopping.measurement_pending = self.stopper.stopped = True
             self.control.should_training_stop = self.control.should_save = True
             return {}
-        figures, best, stopped = shared
+        metrics, best, stopped = shared
         if best is not None:
             self._write_weights(best)
-        self._metrics_log.leave_out(time.perf_counter() - begun)
-        values = {f"eval_{name}": value for name, value in figures.scalars().items()}
+        self._metrics_log.leave_out(time.perf_counter() - started)
+        values = {f"eval_{name}": value for name, value in metrics.scalars().items()}
         self.log(values)
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, values)
         if stopped:
@@ -300,15 +300,16 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
 
     def _measured(self) -> Measured | None:
         """None in a process that takes no part, or when a signal breaks it off."""
-        assert self._watch is not None
-        place = (self.state.global_step, self.state.max_steps)
+        assert self._early_stopping is not None
+        position = (self.state.global_step, self.state.max_steps)
         model = self.accelerator.unwrap_model(self.model, keep_torch_compile=False)
         if fsdp.is_sharded(model):
-            return self._watch.measure(model, *place)  # together to the end: one that left would hang the others
+            # All processes measure to the end together: one that left would make the others hang.
+            return self._early_stopping.measure(model, *position)
         if not processes.is_main():
             return None
         try:
-            return self._watch.measure(model, *place, within=self._interrupts.breaking_off())
+            return self._early_stopping.measure(model, *position, within=self._interrupts.breaking_off())
         except KeyboardInterrupt:
             if self._interrupts.over:
                 raise
@@ -333,16 +334,16 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
             if not processes.is_main():
                 return
             self._metrics_log.save(folder)
-            if self._watch is not None:
-                self._watch.save(folder)
+            if self._early_stopping is not None:
+                self._early_stopping.save(folder)
             for file in folder.iterdir():
                 sync(file)
             write_text(folder / COMPLETE, "")
         for path in folder.parent.glob(f"{PREFIX}*"):
             if path != folder:
                 shutil.rmtree(path)
-        if self._watch is not None:
-            self._watch.prune()
+        if self._early_stopping is not None:
+            self._early_stopping.prune()
 
     def _write_weights(self, folder: Path) -> None:
         """The trained tensors, whole; every process takes part and the main one writes."""
@@ -366,12 +367,12 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         if checkpoint is None:
             return
-        with whole(Path(checkpoint)):
+        with readable_checkpoint(Path(checkpoint)):
             fsdp.fill_state(self.optimizer, torch.load(Path(checkpoint) / _OPTIMIZER, map_location="cpu"))
             self.lr_scheduler.load_state_dict(torch.load(Path(checkpoint) / _SCHEDULER))
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
-        with whole(Path(resume_from_checkpoint)):
+        with readable_checkpoint(Path(resume_from_checkpoint)):
             saved = load_file(Path(resume_from_checkpoint) / WEIGHTS)
             for name, parameter in self._trainable():
                 fsdp.fill(parameter, saved[name])

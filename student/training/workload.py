@@ -119,18 +119,18 @@ def of_stage(recipe: Recipe, run: Path, stage: Stage, outline: Any, processor: A
             f"stage '{stage.name}': none of the first {len(sample):,} rows of data = {stage.data!r} can be trained "
             f"on ({reasons}); max_length is {stage.max_length} tokens, image tokens included"
         )
-    whole = len(sample) < SAMPLED_ROWS or total is None
+    complete = len(sample) < SAMPLED_ROWS or total is None
     kept = len(examples) / (len(examples) + dropped.total())
     patches, squared = _patches(examples, store, max_pixels, cost)
     lengths = examples.lengths
     return Load(
-        rows=len(examples) if whole else round(kept * (total or 0)),
+        rows=len(examples) if complete else round(kept * (total or 0)),
         tokens=_mean(lengths),
         squared_length=_mean([length * length for length in lengths]),
         response_tokens=examples.response_tokens / len(examples),
         patches=patches,
         squared_patches=squared,
-        basis="all rows" if whole else f"the first {len(sample):,} rows",
+        basis="all rows" if complete else f"the first {len(sample):,} rows",
         is_bound=False,
     )
 
@@ -172,11 +172,11 @@ def _rows(recipe: Recipe, run: Path, stage: Stage) -> int | None:
 
         result = sum(pq.ParquetFile(file).metadata.num_rows for file in _trace_files(run, stage))
     else:
-        asked = questions(recipe, "questions") if "questions" in recipe.data else None
+        question_count = questions(recipe, "questions") if "questions" in recipe.data else None
         # Every teacher may be asked about every question, and selection keeps so many of the answers.
         samples = sum(teacher.samples for teacher in recipe.teachers)
         each = samples if recipe.filter.select.per_question is None else recipe.filter.select.per_question
-        result = None if asked is None else asked * min(each, samples or each)
+        result = None if question_count is None else question_count * min(each, samples or each)
     limits = [count for count in (result, stage.limit) if count is not None]
     return min(limits, default=None)
 
@@ -209,10 +209,10 @@ def _table_rows(table: sources.SourceTable) -> int:
 
 def _most(recipe: Recipe, stage: Stage, total: int | None, outline: Any, cost: "Cost") -> Load:
     """One image and as long a text as a row may have: a teacher's cap for traces, else the stage's `max_length`."""
-    side = getattr(outline.config.vision_config, "image_size", None)
-    side = side if isinstance(side, int) or side is None else side[0]
+    image_side = getattr(outline.config.vision_config, "image_size", None)
+    image_side = image_side if isinstance(image_side, int) or image_side is None else image_side[0]
     # Towers of any size cut an image as its size tells; one of 512 pixels a side stands for all.
-    each = ((side or 512) // cost.patch_side) ** 2 + cost.class_tokens
+    each = ((image_side or 512) // cost.patch_side) ** 2 + cost.class_tokens
     image_tokens = each / cost.patches_per_token
     if is_traces(stage):
         response = max((teacher.sampling.max_tokens for teacher in recipe.teachers), default=stage.max_length)

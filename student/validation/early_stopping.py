@@ -36,7 +36,7 @@ from student.inference.reply_metrics import Prediction
 from student.models.freeze import plain_model
 from student.models.inputs import pad_id, type_name
 from student.validation import measure
-from student.validation.measure import Figures, HeldOut, Questions
+from student.validation.measure import HeldOut, Questions, ValidationMetrics
 from student.validation.page import SamplesPage
 
 if TYPE_CHECKING:
@@ -44,12 +44,12 @@ if TYPE_CHECKING:
     from torch import nn
     from transformers import PreTrainedModel, ProcessorMixin
 
-Measured = tuple[Figures, list[Prediction]]
+Measured = tuple[ValidationMetrics, list[Prediction]]
 _STATE = "watch.json"
 _BEST = "best-"
 
 
-def of_stage(
+def early_stopping_of(
     recipe: Recipe,
     stage: Stage,
     folder: Path,
@@ -60,14 +60,14 @@ def of_stage(
     kept_out: Examples,
     on_progress: ProgressCallback,
 ) -> "EarlyStopping | None":
-    """The measurements that a recipe asks for; `kept_out` are the rows that measure.split has taken out."""
+    """The measurements that a recipe asks for; `kept_out` are the rows that `split_held_out` has taken out."""
     settings = stage.validation
     if settings is None:
         return None
     kind = type_name(plain_model(student))
     questions = None
     if settings.data is not None:
-        questions = measure.choose(
+        questions = measure.choose_questions(
             reader.samples(recipe, settings.data),
             settings,
             processor,
@@ -91,15 +91,15 @@ def of_stage(
             max_pixels=rows.max_pixels(recipe, stage),
             type_name=kind,
         )
-        held = HeldOut(batches=measure.batched(kept_out, stage.micro_batch_tokens), collate=collator)
+        held = HeldOut(batches=measure.batch_rows(kept_out, stage.micro_batch_tokens), collate=collator)
 
-    def on_measured(figures: Figures) -> None:
-        facts = {"accuracy": figures.accuracy, "loss": figures.loss, "time_share": figures.time_share}
+    def on_measured(metrics: ValidationMetrics) -> None:
+        facts = {"accuracy": metrics.accuracy, "loss": metrics.loss, "time_share": metrics.time_share}
         on_progress(
             Progress(
                 stage=f"validate {stage.name}",
-                done=figures.step,
-                total=figures.steps,
+                done=metrics.step,
+                total=metrics.steps,
                 unit="steps",
                 facts={name: value for name, value in facts.items() if value is not None},
             )
@@ -118,7 +118,7 @@ def output_files(folder: Path) -> list[Path]:
 
 
 class EarlyStopping:
-    """The measurements of one stage: when, what they said, and what follows from them.
+    """The measurements of one stage: when they are due, their results, and what follows from them.
 
     Lines are appended to `folder/validation.jsonl`, the newest replies shown on `folder/samples.html`; weights of the
     best measurement lie below `checkpoints` until the stage is finished.
@@ -133,7 +133,7 @@ class EarlyStopping:
         title: str,
         questions: Questions | None = None,
         held: HeldOut | None = None,
-        on_measured: Callable[[Figures], None] = lambda figures: None,
+        on_measured: Callable[[ValidationMetrics], None] = lambda metrics: None,
     ) -> None:
         self._settings = settings
         self._folder, self._checkpoints = folder, checkpoints
@@ -149,8 +149,8 @@ class EarlyStopping:
         self._best_step: int | None = None
         self._best_value = math.nan
         self._without_better = 0
-        self.owes = False
-        """Whether the measurement of the last step was broken off and is still to be made."""
+        self.measurement_pending = False
+        """Whether the measurement of the last step was interrupted and has to be repeated."""
         self._seconds = 0.0
         self._elapsed_before = 0.0
         self._begun = time.perf_counter()
@@ -173,16 +173,16 @@ class EarlyStopping:
     def measure(
         self, model: "nn.Module", step: int, steps: int, within: AbstractContextManager[None] | None = None
     ) -> Measured:
-        """Ask the student; nothing is noted yet. `within` may break it off."""
+        """Measure the student without recording anything. `within` may interrupt it."""
         with fsdp.gathered(model):
             return measure.measure(model, self._questions, self._held, step=step, steps=steps, within=within)
 
-    def note(self, measured: Measured) -> Figures:
-        """Write it down and decide. If it is the best and `best` names a folder, the weights have to go there."""
-        begun = time.perf_counter()
-        figures, predictions = measured
-        step, self.owes = figures.step, False
-        value: float | None = getattr(figures, self._settings.metric)
+    def record(self, measured: Measured) -> ValidationMetrics:
+        """Write a measurement down and decide. If it is the best and `best` names a folder, save them there."""
+        started = time.perf_counter()
+        metrics, predictions = measured
+        step, self.measurement_pending = metrics.step, False
+        value: float | None = getattr(metrics, self._settings.metric)
         better = value is not None and not math.isnan(value) and self._improves(value)
         if better:
             assert value is not None
@@ -190,16 +190,16 @@ class EarlyStopping:
         else:
             self._without_better += 1
         elapsed = self._elapsed()
-        seconds = figures.seconds + time.perf_counter() - begun
+        seconds = metrics.seconds + time.perf_counter() - started
         share = min(1.0, (self._seconds + seconds) / elapsed)
-        figures = replace(figures, best=better, time_share=share)
+        metrics = replace(metrics, best=better, time_share=share)
         # As they will be read back after a kill: a loss that is no number is null.
-        self._lines.append(orjson.loads(canonical(asdict(figures))))
+        self._lines.append(orjson.loads(canonical(asdict(metrics))))
         self._write_lines()
         self._page.write(self._folder / layout.VALIDATION_PAGE, self._lines, predictions)
-        self._seconds += figures.seconds + time.perf_counter() - begun
-        self._on_measured(figures)
-        return figures
+        self._seconds += metrics.seconds + time.perf_counter() - started
+        self._on_measured(metrics)
+        return metrics
 
     def save(self, checkpoint: Path) -> None:
         """Note the state in a checkpoint that is being written."""
@@ -209,19 +209,19 @@ class EarlyStopping:
             "without_better": self._without_better,
             "seconds": self._seconds,
             "elapsed": self._elapsed(),
-            "owes": self.owes,
+            "owes": self.measurement_pending,
         }
         write_json(checkpoint / _STATE, state)
 
     def start(self, checkpoint: Path | None, step: int) -> None:
-        """Go on from a checkpoint at `step`, or from the beginning: what was measured later is forgotten."""
+        """Go on from a checkpoint at `step`, or from the beginning; later measurements are dropped."""
         # Validation that decides nothing may be added to a stage that is under way.
         if checkpoint is not None and (checkpoint / _STATE).is_file():
             state = orjson.loads((checkpoint / _STATE).read_bytes())
             self._best_step, self._without_better = state["best_step"], state["without_better"]
             self._best_value = math.nan if state["best_value"] is None else state["best_value"]
             self._seconds, self._elapsed_before = state["seconds"], state["elapsed"]
-            self.owes = state.get("owes", False)
+            self.measurement_pending = state.get("owes", False)
         self._begun = time.perf_counter()
         self._lines = [
             line for line in recovered(self._folder / layout.VALIDATION, requiring("step")) if line["step"] <= step

@@ -31,12 +31,12 @@ from student.data.images import ImageStore
 from student.inference import generation
 from student.inference.likelihood import response_scores
 from student.inference.reply_metrics import Prediction
-from student.inference.scoring import judged, summary
+from student.inference.scoring import score_reply, summarize_predictions
 from student.models import attention
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
+class ValidationMetrics:
     """One measurement. What was not measured is None. Undecided answers count as not correct."""
 
     step: int
@@ -59,7 +59,7 @@ class Figures:
     """Over which the loss is a mean."""
     seconds: float = 0.0
     time_share: float = 0.0
-    """Of the time in the training loop so far, how much went into measuring."""
+    """The share of the time in the training loop that validation has taken so far."""
     best: bool = False
     """Whether the metric is better than in every measurement before."""
 
@@ -95,8 +95,8 @@ class HeldOut:
     collate: Callable[[Sequence[int]], Layout]
 
 
-def rank(name: str) -> bytes:
-    """The place of a question in the order in which questions are chosen: as if at random, and always the same.
+def rank_question(name: str) -> bytes:
+    """The sort key of a question when questions are chosen: a hash, so the order looks random and is always the same.
 
     One order for what is asked and for what is kept out, so that where both come from one source, the questions asked
     are the first ones not trained on.
@@ -104,18 +104,18 @@ def rank(name: str) -> bytes:
     return hashlib.sha256(f"validation\0{name}".encode()).digest()
 
 
-def held_out(names: Sequence[str], amount: int | float) -> list[int]:
-    """Places of the rows to keep out of training: at least `amount` rows, or that share of the names.
+def choose_held_out(names: Sequence[str], amount: int | float) -> list[int]:
+    """Indexes of the rows to keep out of training: at least `amount` rows, or that share of the names.
 
     `names[i]` is the question of row i; all rows of a question go together, whatever the order of the rows. Growing
     data changes little: a share keeps what it kept, a number of rows exchanges a few.
     """
     if isinstance(amount, float):
         limit = int(amount * 2**256)
-        return [index for index, name in enumerate(names) if int.from_bytes(rank(name)) < limit]
+        return [index for index, name in enumerate(names) if int.from_bytes(rank_question(name)) < limit]
     rows = Counter(names)
     chosen: set[str] = set()
-    for name in sorted(rows, key=rank):
+    for name in sorted(rows, key=rank_question):
         if amount <= 0:
             break
         chosen.add(name)
@@ -123,14 +123,14 @@ def held_out(names: Sequence[str], amount: int | float) -> list[int]:
     return [index for index, name in enumerate(names) if name in chosen]
 
 
-def split(examples: Examples, stage: Stage) -> tuple[Examples, Examples]:
+def split_held_out(examples: Examples, stage: Stage) -> tuple[Examples, Examples]:
     """The rows to train on, and those that validation keeps out. Raises DataError when either are none.
 
     Replayed rows are all trained on: the loss is about the stage's own data.
     """
     amount = stage.validation.hold_out if stage.validation is not None else 0
     own = [index for index, example in enumerate(examples.rows) if example.row.source == stage.data]
-    chosen = {own[index] for index in held_out([examples.rows[index].row.sample_id for index in own], amount)}
+    chosen = {own[index] for index in choose_held_out([examples.rows[index].row.sample_id for index in own], amount)}
     kept = Examples(rows=[examples.rows[index] for index in sorted(chosen)])
     rest = [example for index, example in enumerate(examples.rows) if index not in chosen]
     if amount and not len(kept):
@@ -142,7 +142,7 @@ def split(examples: Examples, stage: Stage) -> tuple[Examples, Examples]:
     return Examples(rows=rest, dropped=examples.dropped), kept
 
 
-def batched(examples: Examples, tokens: int) -> list[list[int]]:
+def batch_rows(examples: Examples, tokens: int) -> list[list[int]]:
     """Row numbers in batches whose padded size stays within `tokens`, short rows first."""
     lengths = examples.lengths
     batches: list[list[int]] = []
@@ -154,7 +154,7 @@ def batched(examples: Examples, tokens: int) -> list[list[int]]:
     return batches
 
 
-def choose(
+def choose_questions(
     samples: Iterable[Sample],
     settings: Validation,
     processor: ProcessorMixin,
@@ -167,17 +167,19 @@ def choose(
     plain: bool,
     relative_tolerance: float,
 ) -> Questions:
-    """The questions to ask: those with a gold answer that fit into `max_length` tokens, the first of `rank`'s order.
+    """Questions with a gold answer that fit into `max_length` tokens, the first ones in the order of `rank_question`.
 
     Raises DataError when none is left.
     """
     dropped: Counter[str] = Counter()
     chosen: list[Sample] = []
-    for sample in sorted((sample for sample in samples if sample.answers), key=lambda sample: rank(sample.id)):
+    for sample in sorted(
+        (sample for sample in samples if sample.answers), key=lambda sample: rank_question(sample.id)
+    ):
         if len(chosen) == settings.questions:
             break
         try:
-            alone = list(generation.batches(encoder, store, [sample], batch_size=1, max_pixels=max_pixels))
+            alone = list(generation.question_batches(encoder, store, [sample], batch_size=1, max_pixels=max_pixels))
         except ImageError as error:
             dropped[error.reason] += 1
             continue
@@ -193,7 +195,7 @@ def choose(
     return Questions(
         samples=chosen,
         batches=list(
-            generation.batches(encoder, store, chosen, batch_size=settings.batch_size, max_pixels=max_pixels)
+            generation.question_batches(encoder, store, chosen, batch_size=settings.batch_size, max_pixels=max_pixels)
         ),
         processor=processor,
         encoder=encoder,
@@ -215,28 +217,30 @@ def measure(
     step: int,
     steps: int,
     within: AbstractContextManager[None] | None = None,
-) -> tuple[Figures, list[Prediction]]:
-    """What the student says and how likely it finds what it should say; the model is left as it was found.
+) -> tuple[ValidationMetrics, list[Prediction]]:
+    """The student's replies, and the likelihood of the reference responses; the model is left unchanged.
 
-    All asking lies inside `within`, which may break it off.
+    All questions are asked inside `within`, which may interrupt them.
     """
-    begun = time.perf_counter()
+    started = time.perf_counter()
     with undisturbed(model), within or nullcontext():
         plain = model.get_base_model() if isinstance(model, PeftModel) else model
-        predictions = answers(plain, questions) if questions is not None else []
-        losses = loss(plain, held) if held is not None else {}
-    result: dict[str, Any] = summary(predictions) if predictions else {}
+        predictions = ask_questions(plain, questions) if questions is not None else []
+        losses = held_out_loss(plain, held) if held is not None else {}
+    result: dict[str, Any] = summarize_predictions(predictions) if predictions else {}
     if predictions:
         result["undecided_rate"] = result["n_undecided"] / result["n"]
-    return Figures(step=step, steps=steps, **result, **losses, seconds=time.perf_counter() - begun), predictions
+    return ValidationMetrics(
+        step=step, steps=steps, **result, **losses, seconds=time.perf_counter() - started
+    ), predictions
 
 
-def answers(model: PreTrainedModel, questions: Questions) -> list[Prediction]:
+def ask_questions(model: PreTrainedModel, questions: Questions) -> list[Prediction]:
     """A judged reply to every question, in the order of the questions."""
     result: dict[int, Prediction] = {}
     for batch in questions.batches:
         with _attending(model, "sdpa"):
-            replies = generation.replies(
+            replies = generation.generate_replies(
                 model,
                 questions.processor,
                 questions.encoder,
@@ -248,7 +252,7 @@ def answers(model: PreTrainedModel, questions: Questions) -> list[Prediction]:
                 type_name=questions.type_name,
             )
         for (index, _), reply in zip(batch, replies, strict=True):
-            result[index] = judged(
+            result[index] = score_reply(
                 questions.samples[index],
                 asdict(reply),
                 plain=questions.plain,
@@ -269,7 +273,7 @@ def _attending(model: PreTrainedModel, name: str) -> Iterator[None]:
 
 
 @torch.inference_mode()
-def loss(model: PreTrainedModel, held: HeldOut) -> dict[str, Any]:
+def held_out_loss(model: PreTrainedModel, held: HeldOut) -> dict[str, Any]:
     """Mean over all response tokens of the rows kept out, each token counted once."""
     surprisal, right, tokens = 0.0, 0, 0
     for batch in held.batches:
@@ -310,7 +314,7 @@ def undisturbed(model: nn.Module) -> Iterator[None]:
 def _attributes(module: nn.Module) -> tuple[dict[str, Any], dict[str, dict[Any, Any]]]:
     """What a module holds by name; and copies of what is a mapping itself, such as its buffers and hooks.
 
-    Parameters are left to whom they belong: a model that is spread over processes exchanges them on every pass.
+    Parameters are not copied: a model that is spread over processes exchanges them on every pass.
     """
     attributes = dict(vars(module))
     mappings = {name: value for name, value in attributes.items() if isinstance(value, dict)}

@@ -1,4 +1,4 @@
-"""The page of a stage in training: how its figures went, and what the student says now, failures first.
+"""The page of a stage in training: its metrics over time, and the newest replies, failures first.
 
 Rewritten at every measurement (student/validation/early_stopping.py) as one self-contained file. Measures and judges
 nothing.
@@ -99,10 +99,10 @@ def shown(predictions: Sequence[Mapping[str, Any]], count: int) -> list[Mapping[
 
 
 def _tiles(newest: Mapping[str, Any]) -> list[tuple[str, str]]:
-    figures = []
+    tiles = []
     if newest["n"]:
         low, high = newest["ci95"]
-        figures = [
+        tiles = [
             (f"accuracy [{100 * low:.1f}, {100 * high:.1f}]", f"{100 * newest['accuracy']:.1f} %"),
             ("well formed", f"{100 * newest['format_rate']:.1f} %"),
             ("cut off", f"{100 * newest['truncation_rate']:.1f} %"),
@@ -110,8 +110,8 @@ def _tiles(newest: Mapping[str, Any]) -> list[tuple[str, str]]:
             ("tokens a rationale", f"{newest['mean_rationale_tokens']:.1f}"),
         ]
     if newest["response_tokens"]:
-        figures.append(("loss of rows kept out", _number(newest["loss"])))
-    return [*figures, ("of the time for measuring", f"{100 * newest['time_share']:.1f} %")]
+        tiles.append(("loss of rows kept out", _number(newest["loss"])))
+    return [*tiles, ("of the time for measuring", f"{100 * newest['time_share']:.1f} %")]
 
 
 def _number(loss: float | None) -> str:
@@ -148,15 +148,15 @@ def _curve(
     def across(step: int) -> float:
         return 100 * (step - first) / ((last - first) or 1)
 
-    def place(step: int, value: float) -> str:
+    def point(step: int, value: float) -> str:
         return f"{across(step):.2f},{40 - 40 * (value - low) / (high - low):.2f}"
 
-    upper = [place(step, top) for step, _, top in bands]
-    lower = [place(step, bottom) for step, bottom, _ in reversed(bands)]
+    upper = [point(step, top) for step, _, top in bands]
+    lower = [point(step, bottom) for step, bottom, _ in reversed(bands)]
     return LearningCurve(
         name=name,
         newest=newest,
-        line=" ".join(place(step, value) for step, value in points),
+        line=" ".join(point(step, value) for step, value in points),
         band=" ".join(upper + lower),
         best=None if best is None else across(best),
         low=low,

@@ -62,7 +62,7 @@ def test_a_page_of_hostile_replies_has_no_open_mark_and_no_element_of_theirs(tmp
     for line in lines:
         line |= {key: f"{value} {hostile}" for key, value in line.items() if key in ("reasoning", "answer", "domain")}
     path = tmp_path / "eval.html"
-    report.write(recipe(tmp_path, more="[eval]\ngallery = 9\n"), path, worlds.metrics(lines), lines, found)
+    report.write_report(recipe(tmp_path, more="[eval]\ngallery = 9\n"), path, worlds.metrics(lines), lines, found)
     page = path.read_text(encoding="utf-8")
     assert RLO in page and "<script>alert" not in page and "&lt;script&gt;alert" in page
     assert [line for line in page.split("\n") if left_open(line)] == []

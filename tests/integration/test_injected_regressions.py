@@ -29,7 +29,7 @@ from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
 from distill.types import ImageRef, Sample, Trace
 from student.evaluation import metrics
-from student.inference.scoring import judged
+from student.inference.scoring import score_reply
 
 TINY = Path(__file__).parents[2] / "recipes" / "tiny"
 QUESTIONS = 240
@@ -355,7 +355,7 @@ def test_a_student_that_learned_shuffled_rationales_is_told_by_its_figures(
     others = permuted(first, random.Random(0))
 
     def overview(said: Sequence[Trace]) -> dict[str, Any]:
-        return metrics.overview([reply(sample, trace) for sample, trace in zip(samples, said, strict=True)])
+        return metrics.group_metrics([reply(sample, trace) for sample, trace in zip(samples, said, strict=True)])
 
     clean, damaged = overview(first), overview(with_rationales_of(first, others))
     assert clean["accuracy"] == damaged["accuracy"] == 1
@@ -371,4 +371,4 @@ def reply(sample: Sample, trace: Trace) -> dict[str, Any]:
         "rationale_tokens": words,
         "truncated": False,
     }
-    return judged(sample, said, plain=False, relative_tolerance=0.0)
+    return score_reply(sample, said, plain=False, relative_tolerance=0.0)

@@ -29,7 +29,7 @@ from distill.data import images, reader
 from distill.errors import DataError
 from distill.recipe import loading
 from student.evaluation import lmms_tasks, metrics
-from student.inference.scoring import judged
+from student.inference.scoring import score_reply
 from teacher.engines.vllm.export_server import SITE
 
 TEN = ["nous les gosses", "dakota", "clos culombu", "dakota digital", *["dakota"] * 6]
@@ -164,7 +164,7 @@ def expected(run: Path) -> dict[str, float]:
     found = loading.load(run / "recipe.toml")
     replies = {row["question"]: reply for row, reply in ASKED}
     lines = [
-        judged(
+        score_reply(
             sample,
             {"text": replies[sample.question], "tokens": 9, "rationale_tokens": 3, "truncated": False},
             plain=False,
@@ -173,12 +173,12 @@ def expected(run: Path) -> dict[str, float]:
         for sample in reader.samples(found, "test")
         if sample.answers
     ]
-    overview = metrics.overview(lines)
+    overview = metrics.group_metrics(lines)
     by_domain = {
-        f"accuracy_{name}": metrics.overview([line for line in lines if line["domain"] == name])["accuracy"]
+        f"accuracy_{name}": metrics.group_metrics([line for line in lines if line["domain"] == name])["accuracy"]
         for name in ("brands", "counts")
     }
-    return {name: overview[name] for name in (*lmms_tasks.FIGURES, *lmms_tasks.REFERENCE_METRICS)} | by_domain
+    return {name: overview[name] for name in (*lmms_tasks.METRICS, *lmms_tasks.REFERENCE_METRICS)} | by_domain
 
 
 def test_a_dry_run_asks_a_server_and_comes_to_the_figures_of_distill_eval(

@@ -48,7 +48,7 @@ def eval_page(folder: Path) -> Path:
     found, lines = asked(folder)
     (folder / "train/reason").mkdir(parents=True)
     (folder / "train/reason/metrics.jsonl").write_text('{"step": 1, "loss": 2.0}\n{"step": 9, "loss": 1.0}\n')
-    report.write(
+    report.write_report(
         student_recipe(folder, more="[eval]\ngallery = 9\n"),
         folder / "eval.html",
         worlds.metrics(lines),

@@ -39,10 +39,10 @@ def test_a_damaged_student_is_noticed_repaired_and_trained_again(fate: str, plac
         ):
             train(recipe, run)
         with pytest.raises(DataError, match="finished files were damaged"):
-            students._of_stage(recipe, run, "align", "align")
+            students._student_of_stage(recipe, run, "align", "align")
     else:
         with pytest.raises(DataError, match="its bytes are not those that were written"):
-            students.require_loadable(recipe, students._of_stage(recipe, run, "align", "align"))
+            students.require_loadable(recipe, students._student_of_stage(recipe, run, "align", "align"))
     with pytest.raises(DataError, match="finished files were damaged"):
         export(run, place / "out", stage="align", native=False)
     (run / "train" / "reason" / "manifest.json").unlink()

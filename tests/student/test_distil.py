@@ -22,7 +22,7 @@ from student.models import freeze, inputs, loss_head
 from student.models.siq_vl import parts
 from student.train import train
 from student.training.distillation_loss import from_teacher, topk_divergence
-from student.training.step_dataset import feed
+from student.training.step_dataset import build_step_dataset
 
 OWN, OTHER = 0.6, 0.3
 """What the made-up teachers give the token of their text and the one after it in the vocabulary."""
@@ -90,7 +90,7 @@ def test_the_loss_is_likelihood_and_divergence_by_their_weight(place: Path):
     )
     loss_head.attach(model)
     student = freeze.prepare(model, parts(model), planned.train, None)
-    steps = feed(
+    steps = build_step_dataset(
         student,
         parts(model),
         examples,

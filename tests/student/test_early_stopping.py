@@ -15,7 +15,7 @@ from distill.types import Sample
 from student.validation import early_stopping
 from student.validation import measure as quality
 from student.validation import page as samples_page
-from student.validation.measure import Figures
+from student.validation.measure import ValidationMetrics
 
 
 @pytest.fixture
@@ -25,8 +25,10 @@ def losses(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
 
     def measure(
         model: Any, questions: None, held: None, *, step: int, steps: int, within: None
-    ) -> tuple[Figures, list[Any]]:
-        return Figures(step=step, steps=steps, loss=waiting.pop(0), token_accuracy=0.5, response_tokens=100), []
+    ) -> tuple[ValidationMetrics, list[Any]]:
+        return ValidationMetrics(
+            step=step, steps=steps, loss=waiting.pop(0), token_accuracy=0.5, response_tokens=100
+        ), []
 
     monkeypatch.setattr(quality, "measure", measure)
     yield waiting
@@ -45,7 +47,7 @@ def look(watched: early_stopping.EarlyStopping, *steps: int) -> list[bool]:
     told = []
     for step in steps:
         measured = watched.measure(nn.Linear(1, 1), step, 100)
-        told.append(watched.note(measured).best)
+        told.append(watched.record(measured).best)
         if told[-1] and watched.best is not None:
             watched.best.mkdir(parents=True)
             (watched.best / "trainable").touch()
@@ -145,7 +147,7 @@ def line(step: int, **values: Any) -> dict[str, Any]:
         "token_accuracy": 0.5,
         "response_tokens": 9,
     }
-    return {**asdict(Figures(step=step, steps=100)), **asked, **rest, **values}
+    return {**asdict(ValidationMetrics(step=step, steps=100)), **asked, **rest, **values}
 
 
 def test_the_page_shows_failures_first_with_pictures_and_curves(tmp_path: Path):
@@ -171,7 +173,7 @@ def test_a_page_without_questions_has_the_loss_alone(tmp_path: Path):
     page = samples_page.SamplesPage("stage", (), gallery=3, max_pixels=1)
     page.write(
         tmp_path / "samples.html",
-        [asdict(Figures(step=10, steps=100, loss=2.0, token_accuracy=0.5, response_tokens=9))],
+        [asdict(ValidationMetrics(step=10, steps=100, loss=2.0, token_accuracy=0.5, response_tokens=9))],
         [],
     )
     text = (tmp_path / "samples.html").read_text()

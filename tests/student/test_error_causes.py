@@ -7,7 +7,7 @@ import pytest
 from distill.types import Sample
 from student.evaluation.error_breakdown import error_breakdown
 from student.inference.error_causes import CAUSES
-from student.inference.scoring import judged
+from student.inference.scoring import score_reply
 
 QUESTION = "How much higher is the green bar than the red bar?"
 CHART = {"table": {"red": 5, "green": 9, "blue": 2}}
@@ -17,7 +17,7 @@ def cause(reasoning: str, answer: str, *, truncated: bool = False, **meta: Any) 
     sample = Sample(id="s", images=(), question=QUESTION, answers=("4",), answer_type="number", domain="d", meta=meta)
     text = f"<think>\n{reasoning}\n</think>\n\n{answer}" if reasoning else answer
     reply = {"text": text, "tokens": 9, "rationale_tokens": 7, "truncated": truncated}
-    return judged(sample, reply, plain=False, relative_tolerance=0.0)["error_cause"]
+    return score_reply(sample, reply, plain=False, relative_tolerance=0.0)["error_cause"]
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,10 @@ def test_replies_that_cannot_be_checked_have_causes_of_their_own():
 def test_an_answer_without_a_rationale_has_no_cause_that_can_be_told():
     sample = Sample(id="s", images=(), question=QUESTION, answers=("4",), answer_type="number", domain="d", meta={})
     reply = {"text": "3", "tokens": 1, "rationale_tokens": 0, "truncated": False}
-    assert judged(sample, reply, plain=False, relative_tolerance=0.0)["error_cause"] in ("format", "no_rationale")
+    assert score_reply(sample, reply, plain=False, relative_tolerance=0.0)["error_cause"] in (
+        "format",
+        "no_rationale",
+    )
 
 
 def lines(**counts: int) -> list[dict[str, Any]]:

@@ -22,7 +22,7 @@ from student import evaluate as evaluation
 from student.evaluate import evaluate
 from student.evaluation.students import arms_of
 from student.inference.reply_metrics import columns, shown_metrics
-from student.inference.scoring import judged
+from student.inference.scoring import score_reply
 from student.train import train
 
 STAGES = (
@@ -221,7 +221,7 @@ def test_answers_are_judged_as_the_filter_judges_them():
     )
 
     def verdict(sample: Sample, reply: dict, tolerance: float = 0.0, *, plain: bool = False) -> str:
-        return judged(sample, reply, plain=plain, relative_tolerance=tolerance)["verdict"]
+        return score_reply(sample, reply, plain=plain, relative_tolerance=tolerance)["verdict"]
 
     assert verdict(choice, reply) == "correct"
     number = Sample(id="n", images=(), question="?", answers=("100",), answer_type="number")
@@ -233,7 +233,7 @@ def test_answers_are_judged_as_the_filter_judges_them():
 
 def test_a_student_of_two_modes_can_be_asked_for_answers_alone(place: Path):
     recipe = load(place / "recipe.toml", {"eval.think": "false"})
-    assert all(sample.question.endswith(" /no_think") for sample in evaluation._questions(recipe))
+    assert all(sample.question.endswith(" /no_think") for sample in evaluation._read_questions(recipe))
 
 
 SHORT = """

@@ -37,7 +37,7 @@ def frozen(world: Path, train=("projector",), lora=None, kind="siq-vl"):
 
 
 def prove(model, roles, train=("projector",), *, dtype=torch.float32, watch=None, optimizer=None):
-    freeze_checks.check_frozen(model, roles, train, dtype=dtype, watch=watch, optimizer=optimizer)
+    freeze_checks.check_frozen(model, roles, train, dtype=dtype, tower_watch=watch, optimizer=optimizer)
 
 
 @pytest.mark.parametrize("checkpointing", [False, True])

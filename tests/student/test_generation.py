@@ -33,8 +33,8 @@ def answers(model, processor, samples, *, batch_size: int, max_new_tokens: int =
     encoder = encode.Encoder(processor, inputs.end_ids(model))
     store = pictures.ImageStore(processor, torch.float32)
     found = {}
-    for batch in generation.batches(encoder, store, samples, batch_size=batch_size, max_pixels=PIXELS):
-        replies = generation.replies(
+    for batch in generation.question_batches(encoder, store, samples, batch_size=batch_size, max_pixels=PIXELS):
+        replies = generation.generate_replies(
             model.eval(),
             processor,
             encoder,

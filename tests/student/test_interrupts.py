@@ -118,7 +118,7 @@ def test_a_measurement_that_a_signal_breaks_off_is_made_by_the_resumed_run(
     if moment == "before":
         interrupted(again, other, signal.SIGINT, 3)
     else:
-        ask, calls = measure.generation.replies, []
+        ask, calls = measure.generation.generate_replies, []
 
         def replies(*args: Any, **options: Any) -> Any:
             calls.append(len(measured(other)))
@@ -126,7 +126,7 @@ def test_a_measurement_that_a_signal_breaks_off_is_made_by_the_resumed_run(
                 os.kill(os.getpid(), signal.SIGTERM)
             return ask(*args, **options)
 
-        monkeypatch.setattr(measure.generation, "replies", replies)
+        monkeypatch.setattr(measure.generation, "generate_replies", replies)
         with pytest.raises(KeyboardInterrupt):
             train(again, other / "run")
         monkeypatch.undo()

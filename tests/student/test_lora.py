@@ -39,7 +39,7 @@ def learn(student, roles, train, batch, steps=3):
     for _ in range(steps):
         loss = student(**batch, use_cache=False).loss
         loss.backward()
-        freeze_checks.check_frozen(student, roles, train, dtype=torch.float32, watch=None, optimizer=optimizer)
+        freeze_checks.check_frozen(student, roles, train, dtype=torch.float32, tower_watch=None, optimizer=optimizer)
         optimizer.step()
         freeze_checks.check_optimizer_state(student, optimizer)
         optimizer.zero_grad()
@@ -152,7 +152,7 @@ def test_a_student_trained_over_four_bits_is_merged_to_plain_weights(dora, dtype
     for _ in range(3):
         loss = student.train()(**batch, use_cache=False).loss
         loss.backward()
-        freeze_checks.check_frozen(student, roles, train, dtype=dtype, watch=None, optimizer=optimizer)
+        freeze_checks.check_frozen(student, roles, train, dtype=dtype, tower_watch=None, optimizer=optimizer)
         optimizer.step()
         optimizer.zero_grad()
         losses.append(float(loss))
@@ -223,4 +223,4 @@ def test_four_bits_in_the_tower_are_refused(world: Path):
     with pytest.raises(
         DistillError, match=r"encoder.layers.0.mlp.fc1.weight is in 4 bits outside the language model"
     ):
-        freeze_checks.check_frozen(model, roles, ["projector"], dtype=torch.float32, watch=None, optimizer=None)
+        freeze_checks.check_frozen(model, roles, ["projector"], dtype=torch.float32, tower_watch=None, optimizer=None)

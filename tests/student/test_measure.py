@@ -18,7 +18,7 @@ from distill.recipe.validation import Validation
 from distill.types import Sample
 from student.data import collate, encode, images
 from student.inference import generation
-from student.inference.scoring import judged, summary
+from student.inference.scoring import score_reply, summarize_predictions
 from student.models import attention, freeze, inputs, loss_head
 from student.models.siq_vl import parts
 from student.validation import measure
@@ -46,7 +46,7 @@ def samples(folder: Path, count: int = 10) -> list[Sample]:
 def chosen(student: tuple[Any, Any], found: list[Sample], **settings: Any) -> measure.Questions:
     model, processor = student
     validation = Validation(**{"data": "test", "questions": 6, "max_new_tokens": 8, "batch_size": 4, **settings})
-    return measure.choose(
+    return measure.choose_questions(
         found,
         validation,
         processor,
@@ -121,22 +121,24 @@ def test_a_question_that_cannot_be_asked_is_counted_and_another_one_takes_its_pl
 def test_rows_kept_out_do_not_depend_on_the_order_and_keep_questions_together():
     names = [f"question{number // 2}" for number in range(400)]
     for amount, expected in ((40, 40), (41, 42), (0.1, 40)):
-        places = measure.held_out(names, amount)
+        places = measure.choose_held_out(names, amount)
         kept = {names[place] for place in places}
         assert len(places) == pytest.approx(expected, abs=0 if isinstance(amount, int) else 16)
         assert len(places) == 2 * len(kept)
         shuffled = random.Random(0).sample(names, len(names))
-        assert {shuffled[place] for place in measure.held_out(shuffled, amount)} == kept
+        assert {shuffled[place] for place in measure.choose_held_out(shuffled, amount)} == kept
     grown = [*names, *(f"new{number}" for number in range(100))]
-    assert measure.held_out(names, 0.1) == [place for place in measure.held_out(grown, 0.1) if place < len(names)]
-    assert measure.held_out(names, 10**6) == list(range(400))
+    assert measure.choose_held_out(names, 0.1) == [
+        place for place in measure.choose_held_out(grown, 0.1) if place < len(names)
+    ]
+    assert measure.choose_held_out(names, 10**6) == list(range(400))
 
 
 def test_questions_asked_of_a_stages_own_source_are_the_first_ones_kept_out(world: Path, tmp_path: Path):
     found = samples(tmp_path)
     asked = {sample.id for sample in chosen(worlds.student("siq-vl", world), found, questions=4).samples}
     names = [sample.id for sample in found]
-    assert {names[place] for place in measure.held_out(names, 4)} == asked
+    assert {names[place] for place in measure.choose_held_out(names, 4)} == asked
 
 
 def test_figures_are_what_evaluation_says_of_the_same_replies(world: Path, tmp_path: Path):
@@ -145,8 +147,10 @@ def test_figures_are_what_evaluation_says_of_the_same_replies(world: Path, tmp_p
     questions = chosen((model, processor), found)
     truth = []
     for sample in questions.samples:
-        (batch,) = generation.batches(questions.encoder, questions.store, [sample], batch_size=1, max_pixels=PIXELS)
-        (reply,) = generation.replies(
+        (batch,) = generation.question_batches(
+            questions.encoder, questions.store, [sample], batch_size=1, max_pixels=PIXELS
+        )
+        (reply,) = generation.generate_replies(
             model.eval(),
             processor,
             questions.encoder,
@@ -162,12 +166,12 @@ def test_figures_are_what_evaluation_says_of_the_same_replies(world: Path, tmp_p
     asked = [replace(sample, answers=(gold,)) for sample, gold in zip(questions.samples, golds, strict=True)]
     figures, predictions = measure.measure(model, replace(questions, samples=asked), None, step=7, steps=9)
     expected = [
-        judged(sample, asdict(reply), plain=False, relative_tolerance=0.0)
+        score_reply(sample, asdict(reply), plain=False, relative_tolerance=0.0)
         for sample, reply in zip(asked, truth, strict=True)
     ]
     assert predictions == expected
     told = asdict(figures)
-    for name, value in summary(expected).items():
+    for name, value in summarize_predictions(expected).items():
         assert told[name] == value
     assert 0 < figures.accuracy < 1 and figures.step == 7 and figures.loss is None and figures.seconds > 0
     assert figures.undecided_rate == figures.n_undecided / 6

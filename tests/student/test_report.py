@@ -39,7 +39,7 @@ def page(
     # As evaluate does: tuples become lists on their way through the file.
     known = json.loads(json.dumps(metrics or worlds.metrics(said)))
     (folder / "run/eval").mkdir(parents=True, exist_ok=True)
-    report.write(found, folder / "run/eval/report.html", known, said, asked)
+    report.write_report(found, folder / "run/eval/report.html", known, said, asked)
     return parse((folder / "run/eval/report.html").read_text())
 
 

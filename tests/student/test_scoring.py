@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from distill.types import Sample
-from student.inference.scoring import judged, summary
+from student.inference.scoring import score_reply, summarize_predictions
 
 CHART = {"table": {"red": 5, "green": 9, "blue": 2}}
 
@@ -21,7 +21,7 @@ def reply(text: str, **more: Any) -> dict[str, Any]:
 
 
 def of(asked: Sample, text: str, **settings: Any) -> dict[str, Any]:
-    return judged(asked, reply(text), **{"plain": False, "relative_tolerance": 0.0, **settings})
+    return score_reply(asked, reply(text), **{"plain": False, "relative_tolerance": 0.0, **settings})
 
 
 def thought(reasoning: str, answer: str) -> str:
@@ -170,7 +170,7 @@ def test_what_annotators_said_counts_as_vqa_counts_it():
 
 
 def test_difficulty_and_what_the_reply_says_of_itself_are_kept():
-    found = judged(sample("4", difficulty="hard"), reply("4", seconds=0.25), plain=False, relative_tolerance=0.0)
+    found = score_reply(sample("4", difficulty="hard"), reply("4", seconds=0.25), plain=False, relative_tolerance=0.0)
     assert found["difficulty"] == "hard" and found["seconds"] == 0.25
     assert of(sample("4"), "4")["difficulty"] is None
 
@@ -183,19 +183,19 @@ def test_a_reply_without_an_answer_is_worth_nothing_but_breaks_nothing():
 
 def test_a_summary_counts_undecided_answers_as_not_correct():
     lines = [of(sample("50%"), text) for text in ("50%", "0.5", "51%")]
-    found = summary(lines)
+    found = summarize_predictions(lines)
     assert (found["n"], found["n_correct"], found["n_undecided"]) == (3, 1, 1)
     assert found["accuracy"] == pytest.approx(1 / 3) and found["mean_tokens"] == 9
 
 
-def test_replies_are_judged_and_figured_without_loading_anything_heavy():
+def test_replies_are_scored_and_measured_without_loading_anything_heavy():
     """A judge of replies starts with every run of a benchmark."""
     code = (
         "import sys\nfrom distill.types import Sample\n"
-        "from student.evaluation import metrics as figures\nfrom student.inference import scoring as judging\n"
+        "from student.evaluation import metrics\nfrom student.inference import scoring\n"
         "reply = dict(text='<think>a</think>4', tokens=1, rationale_tokens=1, truncated=False)\n"
         "asked = Sample(id='s', images=(), question='?', answers=('4',))\n"
-        "figures.figures([judging.judged(asked, reply, plain=False, relative_tolerance=0.0)] * 2)\n"
+        "metrics.arm_metrics([scoring.score_reply(asked, reply, plain=False, relative_tolerance=0.0)] * 2)\n"
         "print([name for name in ('torch', 'transformers', 'nltk') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

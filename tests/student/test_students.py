@@ -315,7 +315,7 @@ def test_a_newer_version_of_the_measures_measures_again_and_asks_nothing(
     path = place / "run" / "eval" / "metrics.json"
     before = path.read_bytes()
     path.write_text("{}")
-    monkeypatch.setattr(collect_replies, "collect", refuse)
+    monkeypatch.setattr(collect_replies, "collect_replies", refuse)
     assert evaluate(recipe, place / "run").outputs == first.outputs and path.read_bytes() == before
     monkeypatch.setattr(figures, "MEASURES", figures.MEASURES + 1)
     again = evaluate(recipe, place / "run")

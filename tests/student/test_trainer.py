@@ -16,7 +16,7 @@ from student.models import attention, freeze, inputs, kernels, loss_head
 from student.models.siq_vl import parts
 from student.training import freeze_checks, trainer
 from student.training.metrics_log import MetricsLog, StepLog
-from student.training.step_dataset import MICRO_BATCHES, StepFeed, feed
+from student.training.step_dataset import MICRO_BATCHES, StepDataset, build_step_dataset
 
 SETTINGS = {
     "name": "s",
@@ -62,8 +62,8 @@ class Run:
         self.folder = folder / "checkpoints"
         self.logs: list[StepLog] = []
 
-    def feed(self, **shared: int) -> StepFeed:
-        return feed(
+    def feed(self, **shared: int) -> StepDataset:
+        return build_step_dataset(
             self.student,
             self.parts,
             self.examples,

@@ -85,11 +85,11 @@ def test_rows_kept_out_are_not_trained_on(place: Path):
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from student.validation.measure import held_out
+    from student.validation.measure import choose_held_out
 
     file = place / "run" / "filter" / "dataset" / "train" / "part-00000.parquet"
     rows = pq.read_table(file).to_pylist()
-    chosen = held_out([row["sample_id"] for row in rows], 6)
+    chosen = choose_held_out([row["sample_id"] for row in rows], 6)
     for number, row in enumerate(rows):
         row["messages"][1]["content"] = "blue blue blue" if number in chosen else "row 1: red"
     pq.write_table(pa.Table.from_pylist(rows), file)

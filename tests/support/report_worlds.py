@@ -111,14 +111,14 @@ def predictions(asked: list[Sample], arms: tuple[str, ...] = ARMS, words: int = 
 
 def metrics(lines: list[dict[str, Any]], *, stage: str = "reason") -> dict[str, Any]:
     """eval/metrics.json of these predictions."""
-    from student.evaluation.metrics import measure
+    from student.evaluation.metrics import compute_metrics
 
     arms = list(dict.fromkeys(line["arm"] for line in lines))
     by_arm = {arm: [line for line in lines if line["arm"] == arm] for arm in arms}
     facts = {
         arm: {"stage": stage, "train_steps": 240, "train_tokens": 1_370_118, "train_seconds": 162.3} for arm in arms
     }
-    return measure(by_arm, seed=0, facts=facts)
+    return compute_metrics(by_arm, seed=0, facts=facts)
 
 
 def results(
