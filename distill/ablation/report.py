@@ -57,9 +57,10 @@ def write(
         "title": results.get("title") or f"{results['recipe']}: what made the difference",
         "lead": _lead(results),
         "footer": [
-            "Intervals hold at 95 % over questions and seeds. Undecided answers count as not correct. A claim holds "
-            "where its interval lies above zero, does not hold where it lies below, and is undecided where it holds "
-            "zero. Many intervals on one page: one in twenty misses by chance.",
+            "Intervals hold at 95 % over questions and seeds; effects are paired by question and seed. Undecided "
+            "answers count as not correct. A claim holds if its difference is above zero, and does not hold if it "
+            "is below, with a p-value under 0.05 after Holm's correction for the number of claims; else it is "
+            "undecided. Intervals are not corrected: one in twenty misses by chance.",
             "Distillation does not correct what teachers see or reason wrongly, inherits their biases and creates no "
             "new perception.",
         ],
@@ -241,6 +242,10 @@ def _claim(claim: Mapping[str, Any]) -> dict[str, Any]:
             summary += f" {interval(effect['ci95'], signed=True)}"
         if p := probability(effect.get("p")):
             summary += f", p {p}" if p.startswith("<") else f", p = {p}"
+        if (adjusted := probability(claim.get("p_adjusted"))) and adjusted != p:
+            summary += f" (corrected {adjusted})"
+        if verdict == "undecided" and metric_table.is_number(effect.get("detectable")):
+            summary += f"; these runs can find {percent(effect['detectable'])} points"
     if claim.get("better") and claim.get("than"):
         compared = f"{claim['better']} against {claim['than']}"
         if claim.get("domain"):

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 RESULTS = "results.json"
 HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "undecided"
+LEVEL = 0.05
 CORRECT = "correct"
 _CURVE_POINTS = 60
 
@@ -159,7 +160,8 @@ def table(
     }
     for name, study in recipe.ablate.studies.items():
         if set(study.arms) <= set(outcomes):
-            results["studies"][name] = _study(recipe, study, outcomes) | _analysis(recipe, study, results, fits)
+            results["studies"][name] = _study(study, outcomes) | _analysis(recipe, study, results, fits)
+    _decide([claim for study in results["studies"].values() for claim in study["claims"]])
     return results
 
 
@@ -210,7 +212,7 @@ def _arm(
             **_means([result.cost for result in by_seed.values()]),
             "answer_tokens": _mean([result.figures.get("mean_tokens") for result in by_seed.values()]),
         },
-        "effect": None if reference is None else effect(by_seed, reference, seed=seed),
+        "effect": None if reference is None else effect(by_seed, reference),
         "curves": {str(number): [list(point) for point in result.curve] for number, result in by_seed.items()},
     }
 
@@ -230,22 +232,28 @@ def matrix(by_seed: Mapping[int, ArmResult], domain: str | None = None) -> list[
 
 
 def effect(
-    first: Mapping[int, ArmResult], second: Mapping[int, ArmResult], *, seed: int, domain: str | None = None
+    first: Mapping[int, ArmResult], second: Mapping[int, ArmResult], *, domain: str | None = None
 ) -> dict[str, Any]:
-    """Accuracy of one arm minus that of another, over the seeds that both have; by seed too."""
+    """Accuracy of one arm minus that of another, paired by question and training seed; by seed too.
+
+    Only seeds that both arms have count. `detectable`: the smallest true difference that such runs find with a
+    probability of 80 %.
+    """
     from distill.stats import intervals
+    from distill.stats.paired_effects import paired_effect
 
     seeds = [number for number in first if number in second]
     first_results, second_results = ({number: result[number] for number in seeds} for result in (first, second))
     a, b = matrix(first_results, domain), matrix(second_results, domain)
-    delta, ci95, p = intervals.crossed(a, b, seed=seed)
+    result = paired_effect(a, b)
     by_seed: dict[str, dict[str, Any]] = {}
     for number, of_first, of_second in zip(seeds, a, b, strict=True):
-        result = intervals.paired([bool(value) for value in of_first], [bool(value) for value in of_second])
-        by_seed[str(number)] = {"delta": result.delta, "ci95": result.ci95, "p": result.p}
-    if ci95[0] == ci95[1]:  # arms that never differ: resamples know nothing, the questions of one seed do
+        alone = intervals.paired([bool(value) for value in of_first], [bool(value) for value in of_second])
+        by_seed[str(number)] = {"delta": alone.delta, "ci95": alone.ci95, "p": alone.p}
+    ci95 = result.ci95
+    if result.standard_error == 0:  # arms that never differ: the questions of one seed know more than their spread
         ci95 = by_seed[str(seeds[0])]["ci95"]
-    return {"delta": delta, "ci95": ci95, "p": p, "by_seed": by_seed}
+    return {"delta": result.delta, "ci95": ci95, "p": result.p, "detectable": result.detectable, "by_seed": by_seed}
 
 
 def _share(outcomes: list[list[float]], seed: int) -> tuple[float, tuple[float, float]]:
@@ -279,18 +287,18 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return sum(present) / len(present) if present and len(present) == len(values) else None
 
 
-def _study(recipe: Recipe, study: Study, outcomes: Outcomes) -> dict[str, Any]:
+def _study(study: Study, outcomes: Outcomes) -> dict[str, Any]:
     compared = [name for name in study.arms if name != study.reference]
     result: dict[str, Any] = {
         "question": study.question,
         "reference": study.reference,
         "arms": list(study.arms),
-        "effects": {name: effect(outcomes[name], outcomes[study.reference], seed=recipe.seed) for name in compared},
+        "effects": {name: effect(outcomes[name], outcomes[study.reference]) for name in compared},
         "claims": [],
         "notes": list(study.notes),
     }
     for claim in study.claims:
-        measured = effect(outcomes[claim.better], outcomes[claim.than], seed=recipe.seed, domain=claim.domain)
+        measured = effect(outcomes[claim.better], outcomes[claim.than], domain=claim.domain)
         result["claims"].append(
             {
                 "text": claim.text,
@@ -298,13 +306,23 @@ def _study(recipe: Recipe, study: Study, outcomes: Outcomes) -> dict[str, Any]:
                 "than": claim.than,
                 "domain": claim.domain,
                 "effect": measured,
-                "verdict": verdict(measured["ci95"]),
             }
         )
     return result
 
 
-def verdict(ci95: Sequence[float]) -> str:
-    """What the interval of a difference says of the claim that it is above zero."""
-    low, high = ci95
-    return HOLDS if low > 0 else FAILS if high < 0 else UNDECIDED
+def _decide(claims: Sequence[dict[str, Any]]) -> None:
+    """Give every claim its p-value adjusted for the number of claims, and its verdict."""
+    from distill.stats.paired_effects import holm
+
+    adjusted = holm({str(index): claim["effect"]["p"] for index, claim in enumerate(claims)})
+    for claim, p in zip(claims, adjusted.values(), strict=True):
+        claim["p_adjusted"] = p
+        claim["verdict"] = verdict(claim["effect"]["delta"], p)
+
+
+def verdict(delta: float, p_adjusted: float) -> str:
+    """Whether a claim that a difference is above zero holds, at a level of 5 % for all claims together."""
+    if p_adjusted >= LEVEL or delta == 0:
+        return UNDECIDED
+    return HOLDS if delta > 0 else FAILS

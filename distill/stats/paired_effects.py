@@ -7,8 +7,8 @@ weights). Their differences have a random part of the seed, one of the question 
 
 The variances of the parts are estimated by the analysis of variance of a two-way table without repetition, and the
 degrees of freedom of the effect's variance by Satterthwaite's rule (Satterthwaite 1946; Searle, Casella and McCulloch
-1992, chapter 5). Pairing by seed makes the interval narrower than resampling each arm's seeds apart
-(distill.stats.intervals.crossed), because what a seed does to both arms cancels.
+1992, chapter 5). What a seed does to both arms cancels, so the interval is narrower than one that treats the runs of
+the two arms as unrelated.
 """
 
 import math

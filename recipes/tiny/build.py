@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import world
 from PIL import Image
 from pretrain import build_decoder, build_tower
-from questions import ask, caption, perceive
+from questions import ask, caption, perceive, read_in_order
 from teach import TEACHERS, build_teacher, greedy, ground
 
 from student.models.siq_vl import load
@@ -29,8 +29,8 @@ HERE = Path(__file__).resolve().parent
 SEED = 20261120
 # Rows a domain.
 CAPTIONS, INSTRUCT, QUESTIONS, VALIDATION, TEST = 800, 2000, 1000, 100, 300
-# Rows of readings: captions of further pictures, of the domains that are hardest to read.
-READINGS = {"charts": 4000, "digits": 1000}
+# Rows of readings, of the domains in which a student has to pick what the question names.
+READINGS = {"charts": 3000, "digits": 1500}
 TEACHER_STEPS = {"structured": 900, "analyst": 800, "reader": 800, "generalist": 1000}
 
 
@@ -45,7 +45,7 @@ def build_data() -> dict[str, Any]:
         ("questions", dict.fromkeys(world.DOMAINS, QUESTIONS), "train", _several_steps),
         ("instruct", dict.fromkeys(world.DOMAINS, INSTRUCT), "train", _one_step_or_direct),
         ("captions", dict.fromkeys(world.DOMAINS, CAPTIONS), "train", _caption),
-        ("readings", READINGS, "train", _caption),
+        ("readings", READINGS, "train", _reading),
     ):
         rows = list(_rows(rng, rows_of, split, make, seen))
         _write_parquet(HERE / "data" / f"{name}.parquet", rows)
@@ -86,6 +86,10 @@ def _one_step_or_direct(picture: world.Picture, rng: np.random.Generator) -> dic
 
 def _caption(picture: world.Picture, _: np.random.Generator) -> dict[str, Any]:
     return _row("Describe the image.", caption(picture), "text", picture.content)
+
+
+def _reading(picture: world.Picture, rng: np.random.Generator) -> dict[str, Any]:
+    return _row(*read_in_order(picture, rng), "text", picture.content)
 
 
 def _row(question: str, answer: str, answer_type: str, meta: dict[str, Any]) -> dict[str, Any]:

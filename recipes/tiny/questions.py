@@ -241,3 +241,15 @@ def facts(rng: Generator) -> str:
     if rng.random() < 0.5:
         return f"{first} + {second} = {first + second}."
     return f"{max(first, second)} - {min(first, second)} = {abs(first - second)}."
+
+
+def read_in_order(picture: Picture, rng: Generator) -> tuple[str, str]:
+    """A question for everything in a chart or in digits, in an order that the question gives, and its answer."""
+    content = picture.content
+    if picture.domain == "charts":
+        bars: dict[str, int] = content["bars"]
+        order = [str(colour) for colour in rng.permutation(list(bars))]
+        return f"Read the bars {', '.join(order)}.", _bars({colour: bars[colour] for colour in order})
+    rows = dict(zip(ROWS, _digit_rows(content), strict=True))
+    order = [str(row) for row in rng.permutation(ROWS)]
+    return f"Read the {order[0]} row, then the {order[1]} row.", " / ".join(_spaced(rows[row]) for row in order)

@@ -81,16 +81,35 @@ def test_a_study_is_judged_once_all_its_arms_are_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ci95", "verdict"),
+    ("delta", "p", "verdict"),
     [
-        ((0.01, 0.2), results.HOLDS),
-        ((-0.2, -0.01), results.FAILS),
-        ((-0.01, 0.2), results.UNDECIDED),
-        ((0.0, 0.2), results.UNDECIDED),
+        (0.02, 0.049, results.HOLDS),
+        (-0.02, 0.049, results.FAILS),
+        (0.02, 0.05, results.UNDECIDED),
+        (-0.02, 0.2, results.UNDECIDED),
+        (0.0, 0.0, results.UNDECIDED),
     ],
 )
-def test_a_claim_holds_only_where_its_whole_interval_is_above_zero(ci95: tuple[float, float], verdict: str) -> None:
-    assert results.verdict(ci95) == verdict
+def test_a_claim_holds_only_where_its_adjusted_p_value_is_below_5_percent(delta: float, p: float, verdict: str):
+    assert results.verdict(delta, p) == verdict
+
+
+def test_claims_are_corrected_for_their_number_over_all_studies() -> None:
+    def right(share: float, flipped: int) -> list[bool]:
+        return [(index < share * 200) != (index % 23 < flipped) for index in range(200)]
+
+    shares = {"distilled": (0.5, 0), "unfiltered": (0.44, 2), "random": (0.42, 2)}
+    found = {
+        name: {seed: outcome(right(share + seed / 100, flipped)) for seed in range(3)}
+        for name, (share, flipped) in shares.items()
+    }
+    claims = table(found)["studies"]["filtering"]["claims"]
+    p_values = [claim["effect"]["p"] for claim in claims]
+    assert 0 < min(p_values) < 0.05
+    assert [claim["p_adjusted"] for claim in claims] == pytest.approx(
+        [min(1.0, 2 * p) if p == min(p_values) else max(2 * min(p_values), p) for p in p_values]
+    )
+    assert all(claim["effect"]["detectable"] > 0 for claim in claims)
 
 
 def test_arms_that_answered_different_questions_are_not_compared() -> None:

@@ -246,7 +246,7 @@ def test_the_reference_failing_ends_the_command(here: Path, monkeypatch: pytest.
     def fails(recipe: Recipe, run: Path, job: Job, *_: object) -> None:
         raise DataError(f"{job.arm} has nothing to learn")
 
-    monkeypatch.setattr(runner, "one", fails)
+    monkeypatch.setattr(runner, "run_job", fails)
     with pytest.raises(DataError, match="distilled has nothing"):
         ablate(load(here), here / "run")
 
