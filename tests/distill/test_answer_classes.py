@@ -2,6 +2,8 @@
 
 import pytest
 
+from distill.answers import lists
+from distill.answers.compare import CompareResult, wrong
 from distill.answers.foreign_dates import as_iso_dates, names_day_first
 from distill.answers.person_names import same_person
 from distill.answers.verdicts import infer_type, judge
@@ -93,3 +95,16 @@ def test_a_shortened_option_and_its_unit_in_letters_name_their_option() -> None:
 def test_two_equations_about_numbers_are_not_the_same_answer_for_having_one_form() -> None:
     assert judge("\\log_3 8 = 2", "\\log_2 8 = 3").verdict != "correct"
     assert judge("$\\log_2 8 = 3$", "\\log_2 8 = 3").verdict == "correct"
+
+
+def test_a_list_of_very_many_items_is_left_open_and_repeated_items_are_compared_once() -> None:
+    many = ", ".join(f"w{number}" for number in range(300))
+    assert judge(many, "w1, w2, w3, w4").verdict == "undecided"
+    compared = []
+
+    def judge_item(stated: str, gold: str) -> CompareResult:
+        compared.append((stated, gold))
+        return wrong("other_words")
+
+    assert lists.compare("c, d, " * 200 + "c", "a, b", judge_item).verdict == "wrong"
+    assert sorted(set(compared)) == sorted(compared)
