@@ -50,7 +50,7 @@ _CLUES: Final = frozenset(CLUES)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steps:
     name: ClassVar[str] = "steps"
-    version: ClassVar[str] = "1"
+    version: ClassVar[str] = "2"
     scope: ClassVar[Literal["trace", "sample"]] = "trace"
     columns: ClassVar[pa.Schema] = family(
         "steps",
@@ -162,7 +162,7 @@ def _begins_sentence(before: str) -> bool:
         return True
     for _ in range(3):
         stripped = before.rstrip(_SOFT)
-        if not stripped or stripped[-1] in _BREAKS or before.endswith("("):
+        if not stripped.strip() or stripped[-1] in _BREAKS or before.endswith("("):
             return True
         word = stripped.split()[-1]
         if word not in _LEADS:

@@ -116,3 +116,9 @@ def test_a_million_characters_take_no_longer_than_a_few_seconds(text):
     begun = time.process_time()
     Steps().measure(sample(), [trace(reasoning=text)])
     assert time.process_time() - begun < 4
+
+
+def test_a_phrase_after_nothing_but_tabs_begins_a_sentence():
+    assert find_backtracks("\t\t\tWait, let me recheck: 12 + 15 is 27.") == find_backtracks(
+        "Wait, let me recheck: 12 + 15 is 27."
+    )
