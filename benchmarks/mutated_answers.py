@@ -212,7 +212,8 @@ def main() -> None:
     options = parser.parse_args()
     families = tuple(family.from_recipe(Recipe()) for family in FAMILIES.values())
     warm = Campaign()
-    for number, text in enumerate([*SEEDS, "\\boxed{" * 50, "Germany", "三百二十 or 五", "<think>It is 5 furlong.</think>5 dm"]):
+    loading = ("\\boxed{" * 50, "Germany", "三百二十 or 五", "<think>It is 5 furlong.</think>5 dm")
+    for number, text in enumerate([*SEEDS, *loading]):
         warm.measure(families, trace_of(text, number))
     gc.collect()
     gc.freeze()
