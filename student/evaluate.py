@@ -31,7 +31,7 @@ from student.evaluation import metrics as eval_metrics
 from student.evaluation.collect_replies import REPLIES, Connect, Engines, Key, QuestionSet, Reply, Serve
 from student.evaluation.own_metrics import metric_codes, own_metrics
 from student.evaluation.students import EvaluatedStudent
-from student.inference.reply_metrics import Prediction, values
+from student.inference.reply_metrics import Prediction, metric_values
 from student.inference.scoring import score_reply
 
 WITHOUT_IMAGE = "predictions_without_image.jsonl"
@@ -204,7 +204,7 @@ def _score_replies(
             table=recipe.filter.grounding.table,
             reading_tolerance=recipe.filter.grounding.relative_tolerance,
         )
-        return prediction | values(own, sample, prediction)
+        return prediction | metric_values(own, sample, prediction)
 
     return {
         arm: [{"arm": arm, **judge(sample, of_arm[sample.id])} for sample in common] for arm, of_arm in by_arm.items()

@@ -27,10 +27,10 @@ _LIMITS: Final[Mapping[str, str]] = {
 }
 
 
-def error_breakdown(lines: Sequence[Prediction]) -> dict[str, Any]:
+def error_breakdown(predictions: Sequence[Prediction]) -> dict[str, Any]:
     """`error_causes`: for each cause that occurs, its count `n`, its share of the wrong replies with the interval of
     Wilson `ci95`; in the order of CAUSES. `limited_by`: one sentence, None where too few replies are wrong."""
-    wrong = [cause for line in lines if (cause := line.get("error_cause")) is not None]
+    wrong = [cause for prediction in predictions if (cause := prediction.get("error_cause")) is not None]
     counts = Counter(wrong)
     return {
         "error_causes": {

@@ -14,15 +14,15 @@ from typing import Any
 
 from distill.stats import intervals
 from student.evaluation.error_breakdown import error_breakdown
-from student.evaluation.own_metrics import OwnMetric, described
+from student.evaluation.own_metrics import OwnMetric, describe_metrics
 from student.inference.reply_metrics import BUILT_IN, Metric, Prediction, aggregate
 from student.inference.scoring import summarize_predictions
 
 Predictions = Sequence[Prediction]
 
 MEASURES = 4
-"""Raised with every change of what `measure`, or the judging before it, gives: an evaluation that an earlier version
-measured is measured again from the replies that it kept, nothing is asked again."""
+"""Raised with every change of what `compute_metrics`, or the scoring before it, gives: an evaluation that an earlier
+version measured is measured again from the replies that it kept, nothing is asked again."""
 WINDOW = 50
 """Questions in one window of the running accuracy."""
 _POINTS = 100
@@ -60,7 +60,7 @@ def compute_metrics(
         },
         "deltas": deltas,
         "seed": seed,
-        **({"own_metrics": described(own)} if own else {}),
+        **({"own_metrics": describe_metrics(own)} if own else {}),
     }
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from distill import extensions
 from distill.errors import RecipeError
 from distill.recipe.recipe import Recipe
-from student.inference.reply_metrics import Metric, described_as
+from student.inference.reply_metrics import Metric, describe_metric
 
 _KEY = "eval.metrics"
 
@@ -58,6 +58,6 @@ def _lacking(metric: Any) -> str:
     return "" if callable(metric.value) else "its value must be a function of a sample and a prediction"
 
 
-def described(metrics: Sequence[OwnMetric]) -> dict[str, dict[str, Any]]:
+def describe_metrics(metrics: Sequence[OwnMetric]) -> dict[str, dict[str, Any]]:
     """What page and console need to write the metrics, for metrics.json."""
-    return {metric.name: described_as(metric) for metric in metrics}
+    return {metric.name: describe_metric(metric) for metric in metrics}

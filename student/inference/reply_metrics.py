@@ -107,7 +107,7 @@ BUILT_IN: tuple[Metric, ...] = (
         label="exact match",
         kind="share",
         field="exact",
-        value=lambda sample, said: bool(exact_match(said["answer"], sample.answers)),
+        value=lambda sample, prediction: bool(exact_match(prediction["answer"], sample.answers)),
         note="Same words as a gold answer.",
         lmms_eval=True,
     ),
@@ -116,7 +116,7 @@ BUILT_IN: tuple[Metric, ...] = (
         label="relaxed accuracy",
         kind="share",
         field="relaxed",
-        value=lambda sample, said: any(relaxed_accuracy(said["answer"], gold) for gold in sample.answers),
+        value=lambda sample, prediction: any(relaxed_accuracy(prediction["answer"], gold) for gold in sample.answers),
         note="Numbers within 5 %, as ChartQA counts.",
         compared=True,
         lmms_eval=True,
@@ -125,7 +125,7 @@ BUILT_IN: tuple[Metric, ...] = (
         name="anls",
         label="ANLS",
         kind="mean",
-        value=lambda sample, said: anls(said["answer"], sample.answers),
+        value=lambda sample, prediction: anls(prediction["answer"], sample.answers),
         note="Average normalised Levenshtein similarity, as DocVQA counts.",
         shown="file",
         lmms_eval=True,
@@ -143,7 +143,7 @@ BUILT_IN: tuple[Metric, ...] = (
         name="rouge_l",
         label="ROUGE-L",
         kind="mean",
-        value=lambda sample, said: rouge_l(f"{said['reasoning']} {said['answer']}", sample.answers),
+        value=lambda sample, prediction: rouge_l(f"{prediction['reasoning']} {prediction['answer']}", sample.answers),
         note="Of the whole reply with the gold answers, times 100.",
         written="share",
     ),
@@ -233,7 +233,7 @@ BUILT_IN: tuple[Metric, ...] = (
 """The project's own metrics beside accuracy, in the order of metrics.json and of the tables."""
 
 
-def values(metrics: Iterable[Metric], sample: Sample, prediction: Prediction) -> dict[str, Value]:
+def metric_values(metrics: Iterable[Metric], sample: Sample, prediction: Prediction) -> dict[str, Value]:
     """What each metric with a function gives for a reply. Raises RecipeError that names a metric that fails."""
     return {metric.key: _value(metric, sample, prediction) for metric in metrics if metric.value is not None}
 
@@ -252,9 +252,9 @@ def _value(metric: Metric, sample: Sample, prediction: Prediction) -> Value:
     return bool(value) if metric.kind == "share" else float(value)
 
 
-def aggregate(metric: Metric, lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def aggregate(metric: Metric, predictions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Share or mean of a metric over predictions, with its interval and the number of replies that it applies to."""
-    known = [value for line in lines if (value := metric.of(line)) is not None]
+    known = [value for prediction in predictions if (value := metric.of(prediction)) is not None]
     if metric.kind == "share":
         known = [bool(value) for value in known]
     n, total = len(known), math.fsum(known)
@@ -271,7 +271,7 @@ def aggregate(metric: Metric, lines: Sequence[Mapping[str, Any]]) -> dict[str, A
 _DESCRIBED = ("label", "kind", "note", "shown", "written")
 
 
-def described_as(metric: Metric) -> dict[str, Any]:
+def describe_metric(metric: Metric) -> dict[str, Any]:
     """What a page or the console needs to write a metric, for metrics.json."""
     return {key: getattr(metric, key) for key in _DESCRIBED}
 
@@ -279,7 +279,10 @@ def described_as(metric: Metric) -> dict[str, Any]:
 def shown_metrics(metrics: Mapping[str, Any]) -> tuple[Metric, ...]:
     """The metrics that a metrics file can hold: those of the project, and those from outside that it describes."""
     own = metrics.get("own_metrics", {})
-    return (*BUILT_IN, *(Metric(name=name, console=one["label"], **one) for name, one in own.items()))
+    return (
+        *BUILT_IN,
+        *(Metric(name=name, console=description["label"], **description) for name, description in own.items()),
+    )
 
 
 def columns(shown: Literal["headline", "more"], metrics: Iterable[Metric] = BUILT_IN) -> tuple[Measure, ...]:

@@ -19,7 +19,7 @@ from distill.rationale import split
 from distill.stats import intervals
 from distill.types import Sample
 from student.inference.error_causes import error_cause
-from student.inference.reply_metrics import BUILT_IN, Prediction, aggregate, values
+from student.inference.reply_metrics import BUILT_IN, Prediction, aggregate, metric_values
 
 FEW = 20
 """So many unsupported values of a rationale are written out; all are counted."""
@@ -57,7 +57,7 @@ def score_reply(
     grounded = _grounded(sample, rationale, table, reading_tolerance)
     consistent = _consistent(sample, rationale, answer)
     well_formed = parts.well_formed and not reply["truncated"]
-    said = {
+    prediction = {
         "sample_id": sample.id,
         "domain": sample.domain,
         "difficulty": sample.meta.get("difficulty"),
@@ -83,7 +83,7 @@ def score_reply(
             unsupported_reasons=None if grounded is None else {item.reason for item in grounded.unsupported},
         ),
     }
-    return said | values(BUILT_IN, sample, said)
+    return prediction | metric_values(BUILT_IN, sample, prediction)
 
 
 def _consistent(sample: Sample, rationale: str, answer: str) -> bool | None:
@@ -124,11 +124,11 @@ def summarize_predictions(predictions: Sequence[Mapping[str, Any]]) -> dict[str,
     Lengths are means over the replies whose tokens are counted (some servers don't), None where there is none.
     """
     n = len(predictions)
-    right = sum(line["verdict"] == "correct" for line in predictions)
+    right = sum(prediction["verdict"] == "correct" for prediction in predictions)
     return {
         "n": n,
         "n_correct": right,
-        "n_undecided": sum(line["verdict"] == "undecided" for line in predictions),
+        "n_undecided": sum(prediction["verdict"] == "undecided" for prediction in predictions),
         "accuracy": right / n,
         "ci95": intervals.wilson(right, n),
         **{metric.name: aggregate(metric, predictions)[metric.name] for metric in BUILT_IN if metric.while_training},
