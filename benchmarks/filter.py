@@ -37,9 +37,9 @@ PHASES = {
     "writer.write": "dataset",
     "funnel.measure": "funnel",
     "ablation_sets.write": "arms",
-    "card": "card",
+    "render_card": "card",
     "filters.report.page.write": "report",
-    "exports.of_stage": "exports",
+    "exports.write_stage_exports": "exports",
     "question_duplicates.write": "questions",
     "describe": "digests",
 }

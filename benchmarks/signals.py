@@ -31,7 +31,7 @@ from distill.recipe.filter import DEFAULT_SIGNALS
 from distill.recipe.loading import load
 from distill.types import Sample, Trace, Usage
 from filters.signals import agreement, answer
-from filters.signals.registry import FAMILIES, Extractor, build, rows
+from filters.signals.registry import FAMILIES, Extractor, build, identity, rows
 from filters.tables import measure
 from filters.text.minhash import Scheme
 
@@ -269,8 +269,9 @@ def partition_us(families: tuple[Extractor, ...], data: list[tuple[Sample, list[
             start += file.write(orjson.dumps(asdict(trace), option=orjson.OPT_APPEND_NEWLINE))
     task = measure.PartitionTask(
         path=folder / "signals.parquet",
-        fingerprint="",
         extractors=families,
+        identity=identity(families),
+        content="",
         scheme=Scheme(),
         journals=(journal,),
         samples=samples,

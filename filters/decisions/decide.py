@@ -62,10 +62,10 @@ def decide(
         for within in parts:
             connection.execute(f"INSERT INTO ranked {_ranked(conditions, select, within.format('sample_id'))}")
         if mixed(select):
-            connection.execute(_PLACED.format(seed=seed))
+            connection.execute(_PLACED.format(place=place_in_kind(seed)))
         counts = connection.execute("SELECT kind, count(*) FROM ranked WHERE best GROUP BY kind").fetchall()
         taken = target_counts({tuple(kind): count for kind, count in counts}, select.mix, select.limit)
-        connection.register("quotas", _quotas(taken))
+        connection.register("quotas", quota_table(taken))
         rows = 0
         with (
             atomic_path(path) as temporary,
@@ -78,7 +78,7 @@ def decide(
                     rows += len(batch)
         return rows
     except duckdb.Error as error:
-        raise _faulty_rule(connection, conditions, error) from None
+        raise faulty_rule(connection, conditions, error) from None
 
 
 def database(tables: Tables, decisions: Path, *, threads: int | None = None) -> duckdb.DuckDBPyConnection:
@@ -88,31 +88,62 @@ def database(tables: Tables, decisions: Path, *, threads: int | None = None) -> 
 
 def _ranked(conditions: list[Condition], select: Select, within: str = "true") -> str:
     """What no rule drops, with its place among the traces of its question."""
-    best_first = order([*select.order, "id"])
-    terms = "".join(f", {identifier(entry.removeprefix('-'))}" for entry in select.order)
-    dropped = " OR ".join(f"coalesce((\n{condition.sql}\n), false)" for condition in conditions)
+    kept = f"""
+        SELECT {columns_of_rank(select)}, {kind_of(select)} AS kind, true AS kept
+        FROM signals ANTI JOIN unreadable USING (sample_id) WHERE {within} AND NOT ({dropped(conditions)})"""
+    return f"""
+        SELECT id, teacher_rank, teacher_best, question_rank, best, kind, 1::BIGINT AS place
+        FROM ({ranked(select, kept)})"""
+
+
+def dropped(conditions: Iterable[Condition]) -> str:
+    """SQL of whether any rule drops a trace."""
+    return " OR ".join(drops(condition) for condition in conditions) or "false"
+
+
+def drops(condition: Condition) -> str:
+    """SQL of whether a rule drops a trace; NULL drops none."""
+    return f"coalesce((\n{condition.sql}\n), false)"
+
+
+def columns_of_rank(select: Select, *more: str) -> str:
+    """SQL of the columns that `ranked` reads, and `more`, each once."""
+    names = ("id", "sample_id", "teacher", *(entry.removeprefix("-") for entry in select.order), *more)
+    return ", ".join(identifier(name) for name in dict.fromkeys(names))
+
+
+def ranked(select: Select, traces: str) -> str:
+    """SQL of `traces` with the ranks of each trace among the traces of its question that are kept as well.
+
+    `traces` is a query with the columns id, sample_id, teacher, kept and those of the order. A rank that nothing
+    limits is 1.
+    """
     # The limit of a teacher comes first: a place that it frees goes to the next best trace of another teacher.
     return f"""
-        WITH kept AS (
-            SELECT id, sample_id, teacher{terms}, {kind_of(select)} AS kind
-            FROM signals ANTI JOIN unreadable USING (sample_id) WHERE {within} AND NOT ({dropped or "false"})
-        ), by_teacher AS (
-            SELECT *, row_number() OVER (PARTITION BY sample_id, teacher ORDER BY {best_first}) AS teacher_rank,
+        SELECT *, {_rank(select, "sample_id, teacher_best", select.per_question)} AS question_rank,
+            teacher_best AND {_within("question_rank", select.per_question)} AS best
+        FROM (
+            SELECT *, {_rank(select, "sample_id, teacher", select.per_teacher)} AS teacher_rank,
                 {_within("teacher_rank", select.per_teacher)} AS teacher_best
-            FROM kept
-        ), by_question AS (
-            SELECT *, row_number() OVER (PARTITION BY sample_id, teacher_best ORDER BY {best_first}) AS question_rank,
-                teacher_best AND {_within("question_rank", select.per_question)} AS best
-            FROM by_teacher
-        )
-        SELECT id, teacher_rank, teacher_best, question_rank, best, kind, 1::BIGINT AS place FROM by_question"""
+            FROM ({traces})
+        )"""
+
+
+def _rank(select: Select, among: str, limit: int | None) -> str:
+    # Sorting a million traces takes 0.4 s: it is left out where no limit reads the rank.
+    if limit is None:
+        return "1::BIGINT"
+    return f"row_number() OVER (PARTITION BY kept, {among} ORDER BY {order([*select.order, 'id'])})"
 
 
 _PLACED = """
     CREATE OR REPLACE TEMP TABLE ranked AS
-    SELECT * REPLACE (row_number() OVER (PARTITION BY kind, best ORDER BY md5('{seed} ' || id), id) AS place)
-    FROM ranked"""
-"""Places within a kind of a mix, at random."""
+    SELECT * REPLACE ({place} AS place) FROM ranked"""
+
+
+def place_in_kind(seed: int) -> str:
+    """SQL of the place of a trace within its kind of a mix, at random."""
+    return f"row_number() OVER (PARTITION BY kind, best ORDER BY md5('{seed} ' || id), id)"
 
 
 def kind_of(select: Select) -> str:
@@ -130,7 +161,7 @@ def _within(rank: str, limit: int | None) -> str:
     return "true" if limit is None else f"{rank} <= {limit}"
 
 
-def _quotas(taken: Mapping[Kind, int]) -> pa.Table:
+def quota_table(taken: Mapping[Kind, int]) -> pa.Table:
     """How many traces of each kind are taken."""
     kinds = pa.array([list(kind) for kind in taken], pa.list_(pa.string()))
     return pa.table({"kind": kinds, "quota": pa.array(taken.values(), pa.int64())})
@@ -141,22 +172,38 @@ def _query(conditions: list[Condition], select: Select, within: str) -> str:
     reasons = [_reason(condition) for condition in conditions]
     image = _struct(f"'{UNREADABLE_IMAGE}'", "'the image can be read'", "json_object('reason', why)")
     reasons.append(f"CASE WHEN why IS NOT NULL THEN {image} END")
-    named = " || ', ' || ".join(
-        f"{text(mix.by + ' = ')} || kind[{position}]" for position, mix in enumerate(select.mix, 1)
-    )
-    quota = f"'mix: ' || quota || ' of ' || {named}" if select.mix else f"'limit = {select.limit}'"
     return f"""
         SELECT signals.id, sample_id, signals.teacher, k, domain, ranked.id IS NOT NULL AS kept,
             coalesce(best AND place <= quota, false) AS selected,
             CASE
                 WHEN ranked.id IS NULL THEN list_filter([{", ".join(reasons)}], lambda reason: reason IS NOT NULL)
-                WHEN NOT teacher_best THEN [{_left_out(f"'per_teacher = {select.per_teacher}'", "teacher_rank")}]
-                WHEN NOT best THEN [{_left_out(f"'per_question = {select.per_question}'", "question_rank")}]
-                WHEN place > quota THEN [{_left_out(quota, "place")}]
+                WHEN NOT teacher_best THEN [{_left_out(limit_of_teacher(select), "teacher_rank")}]
+                WHEN NOT best THEN [{_left_out(limit_of_question(select), "question_rank")}]
+                WHEN place > quota THEN [{_left_out(limit_of_dataset(select), "place")}]
                 ELSE []
             END AS reasons
         FROM signals LEFT JOIN ranked USING (id) LEFT JOIN quotas USING (kind) LEFT JOIN unreadable USING (sample_id)
         WHERE {within} ORDER BY signals.id"""
+
+
+def limit_of_teacher(select: Select) -> str:
+    """SQL of the limit's name."""
+    return text(f"per_teacher = {select.per_teacher}")
+
+
+def limit_of_question(select: Select) -> str:
+    """SQL of the limit's name."""
+    return text(f"per_question = {select.per_question}")
+
+
+def limit_of_dataset(select: Select) -> str:
+    """SQL of the name of the limit that leaves a trace of a `kind` and its `quota` out."""
+    if not select.mix:
+        return text(f"limit = {select.limit}")
+    named = " || ', ' || ".join(
+        f"{text(mix.by + ' = ')} || kind[{position}]" for position, mix in enumerate(select.mix, 1)
+    )
+    return f"'mix: ' || quota || ' of ' || {named}"
 
 
 def _reason(condition: Condition) -> str:
@@ -173,9 +220,7 @@ def _struct(rule: str, condition: str, values: str) -> str:
     return f"{{'rule': {rule}, 'condition': {condition}, 'values': CAST({values} AS VARCHAR)}}"
 
 
-def _faulty_rule(
-    connection: duckdb.DuckDBPyConnection, conditions: list[Condition], error: duckdb.Error
-) -> Exception:
+def faulty_rule(connection: duckdb.DuckDBPyConnection, conditions: list[Condition], error: duckdb.Error) -> Exception:
     """The rule whose condition cannot be evaluated on these values; the error itself when no rule is to blame."""
     for condition in conditions:
         try:

@@ -1,5 +1,6 @@
 """Another policy is compared with the last decisions: nothing is measured, nothing in the run changes."""
 
+from collections import Counter
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -58,6 +59,66 @@ def test_the_comparison_is_what_filtering_anew_gives(run):
     assert found.moved["newly selected"] == (len(newly), tuple(newly[:3])) and newly
     assert found.reasons["short"] == (0, sum(not row["kept"] for row in after))
     assert found.reasons["per_question = 1"][1] == 0 < found.reasons["per_question = 1"][0]
+
+
+POLICIES = {
+    "limits of teacher and question": """
+        [filter.select]
+        per_teacher = 1
+        per_question = 1
+        order = ["-rationale_tokens"]
+    """,
+    "a limit of the dataset": "[filter.select]\nlimit = 5\n",
+    "a mix": '[[filter.select.mix]]\nby = "k = 0"\nshares = { true = 0.4 }\n',
+    "a rule on a table across partitions": '[filter]\nrules = [{ name = "again", drop = "corpus_duplicate" }]\n',
+    "rules that overlap": """
+        [filter]
+        rules = [{ name = "a", drop = "k > 0" }, { name = "b", drop = "k > 0 OR answer_verdict = 'wrong'" }]
+        [filter.select]
+        per_question = 2
+    """,
+}
+
+
+@pytest.mark.parametrize("text", POLICIES.values(), ids=POLICIES)
+def test_every_kind_of_policy_gives_the_decisions_of_filtering_anew(run, text):
+    found = what_if(other(run, text), run)
+    before = pq.read_table(run / "filter/decisions.parquet").to_pylist()
+    apply(other(run, text), run, fresh=True)
+    after = pq.read_table(run / "filter/decisions.parquet").to_pylist()
+    pairs = list(zip(before, after, strict=True))
+    for flag, was, now in (
+        ("kept", found.total.kept, found.total.now_kept),
+        ("selected", found.total.selected, found.total.now_selected),
+    ):
+        assert (was, now) == (sum(row[flag] for row in before), sum(row[flag] for row in after))
+    moves = {
+        "newly kept": [new["id"] for old, new in pairs if new["kept"] and not old["kept"]],
+        "newly dropped": [new["id"] for old, new in pairs if old["kept"] and not new["kept"]],
+        "newly selected": [new["id"] for old, new in pairs if new["selected"] and not old["selected"]],
+        "no longer selected": [new["id"] for old, new in pairs if old["selected"] and not new["selected"]],
+    }
+    assert found.moved == {name: (len(ids), tuple(ids[:3])) for name, ids in moves.items()}
+    assert {name: both for name, both in found.reasons.items() if any(both)} == {
+        name: (_reasons(before)[name], _reasons(after)[name]) for name in {**_reasons(before), **_reasons(after)}
+    }
+
+
+def _reasons(rows) -> Counter[str]:
+    """How often each rule, or limit of the selection, is a reason of a decision."""
+    reasons = [reason for row in rows for reason in row["reasons"]]
+    return Counter(one["condition"] if one["rule"] == "not_selected" else one["rule"] for one in reasons)
+
+
+def test_a_side_table_that_lacks_traces_is_joined_by_id(run):
+    """A row of another trace would be taken for its own if the files were read side by side."""
+    text = '[filter]\nrules = [{ name = "again", drop = "corpus_state = \'ok\'" }]\n'
+    path = next((run / "filter/corpus").glob("*.parquet"))
+    table = pq.read_table(path)
+    pq.write_table(table.slice(5), path)
+    found = what_if(other(run, text), run)
+    states = table["corpus_state"].to_pylist()[5:]
+    assert found.reasons["again"][1] == states.count("ok") < 24
 
 
 def test_no_extractor_is_called_and_no_file_of_the_run_changes(run):
