@@ -3,6 +3,7 @@
 Any step can be looked up without those before it being gone through, so a resumed stage starts at once. With
 `batch_size` the rows of a step depend on seed and epoch only, so memory settings change speed and not the
 optimisation. With `batch_tokens` rows are packed best-fit over stretches of the epoch and steps are equal in tokens.
+The rows of a step never depend on the number of processes, so a stage may be resumed by more of them or fewer.
 """
 
 import math
@@ -36,11 +37,11 @@ class BatchPlan:
     ) -> None:
         self._lengths, self._images = lengths, images
         self._stage, self._seed, self._processes = stage, seed, processes
-        # A step of `batch_tokens` has as many tokens whatever the number of processes that share it.
-        self._passes, self._budget = 1, stage.micro_batch_tokens
+        # A step of `batch_tokens` has the same rows whatever the number of processes that share it.
+        self._bins, self._budget = 1, stage.micro_batch_tokens
         if stage.batch_tokens is not None:
-            self._passes = math.ceil(stage.batch_tokens / (stage.micro_batch_tokens * processes))
-            self._budget = max(1, stage.batch_tokens // (self._passes * processes))
+            self._bins = math.ceil(stage.batch_tokens / stage.micro_batch_tokens)
+            self._budget = max(1, stage.batch_tokens // self._bins)
         self._rows = epoch_rows
         self._epoch = lru_cache(maxsize=2)(self._plan_epoch)
         # Epochs differ in their number of steps, so each is planned once to know where it begins.
@@ -109,9 +110,13 @@ class BatchPlan:
             )
             # Best fit leaves the long rows in the first bins and what is left over in the last.
             bins += [[window[index] for index in packed[number]] for number in rng.permutation(len(packed))]
-        group = self._passes * self._processes
-        steps = [self._shared(bins[start : start + group]) for start in range(0, len(bins), group)]
-        return steps
+        return [self._divided(bins[start : start + self._bins]) for start in range(0, len(bins), self._bins)]
+
+    def _divided(self, bins: list[MicroBatch]) -> Step:
+        """The bins of a step for the processes; packed anew where their number does not give each as many."""
+        if len(bins) % self._processes == 0:
+            return self._shared(bins)
+        return self._dealt([row for rows in bins for row in rows])
 
     def _windows(self, rows: list[int]) -> list[list[int]]:
         """The rows that are packed together: all of a shuffled epoch, stretches of an ordered one."""

@@ -83,6 +83,14 @@ def test_the_rows_of_a_step_depend_on_seed_and_epoch_and_not_on_lengths_or_memor
     assert two[: len(two) // 2] == steps() and two[len(two) // 2 :] != steps()
 
 
+@pytest.mark.parametrize("order", ["shuffle", "length"])
+def test_the_rows_of_a_step_of_tokens_are_the_same_for_any_number_of_processes(order: str):
+    def steps(processes: int) -> list[set[int]]:
+        return [set(rows_of(step)) for step in plan(batch_tokens=4000, order=order, processes=processes, epochs=2)]
+
+    assert steps(1) == steps(2) == steps(3) == steps(4) == steps(8)
+
+
 @pytest.mark.parametrize("settings", BUDGETS)
 def test_any_step_is_the_same_whether_or_not_those_before_it_were_asked_for(settings: dict):
     whole = list(plan(epochs=3, **settings))
