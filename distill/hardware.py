@@ -12,13 +12,13 @@ from distill.errors import RecipeError
 
 _RESERVE_BYTES = 1 << 30
 """For the context and the libraries of a device; not yet measured on one."""
-_USABLE_SHARE = 0.95
+USABLE_SHARE = 0.95
 """Of the memory, what an allocator makes use of; not yet measured either."""
 
 
 def usable_bytes(memory_bytes: float) -> float:
     """What tensors may take of a card's memory."""
-    return _USABLE_SHARE * memory_bytes - _RESERVE_BYTES
+    return USABLE_SHARE * memory_bytes - _RESERVE_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 from transformers import AttentionInterface, PreTrainedModel
 
-from distill.hardware import usable_bytes
+from distill.hardware import USABLE_SHARE, usable_bytes
 from distill.recipe.stages import AUTO, Stage
 from student.models import freeze
 from student.models.flops import patch_values
@@ -298,7 +298,11 @@ def settled(
 
 
 def available(device: torch.device) -> float | None:
-    """Bytes that tensors may take of a GPU's memory; None for a CPU, whose memory others use too."""
+    """Bytes that tensors may take of a GPU's memory; None for a CPU, whose memory others use too.
+
+    What other programs hold on the card is not there; what torch keeps in this process is.
+    """
     if device.type != "cuda":
         return None
-    return usable_bytes(torch.cuda.get_device_properties(device).total_memory)
+    free, total = torch.cuda.mem_get_info(device)
+    return min(usable_bytes(total), USABLE_SHARE * (free + torch.cuda.memory_reserved(device)))

@@ -7,6 +7,7 @@ import student_worlds as worlds
 import torch
 from transformers import Idefics3Config
 
+from distill import hardware
 from distill.recipe.stages import Lora, Stage
 from student.models import attention, freeze, loss_head, siq_vl
 from student.training import memory
@@ -128,3 +129,18 @@ def test_checkpointing_is_switched_on_where_a_stage_does_not_fit_without_it():
 
     assert settled(without - 1) and not settled(without) and not settled(None)
     assert settled(None, True) and not settled(0, False)
+
+
+def test_a_card_that_others_use_has_what_they_leave(monkeypatch: pytest.MonkeyPatch):
+    def available(free: float, reserved: float = 0.0) -> float:
+        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (int(free * 2**30), 24 * 2**30))
+        monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: int(reserved * 2**30))
+        found = memory.available(torch.device("cuda"))
+        assert found is not None
+        return found
+
+    assert available(23.5) == hardware.usable_bytes(24 * 2**30)
+    assert available(10) == 0.5 * available(20)
+    assert available(20) < available(23.5)
+    assert available(10, reserved=4) == available(14)
+    assert memory.available(torch.device("cpu")) is None
