@@ -19,11 +19,9 @@ from transformers.utils.chat_template_utils import render_jinja_template
 from distill.errors import DataError, ImageError, ModelError
 from student.data import images as pictures
 from student.data.images import ImageStore, image_token
+from student.data.responses import kinds_of, learned_text
 from student.data.rows import TrainingRow
 
-RATIONALE, ANSWER, FORMAT = range(3)
-KINDS = ("rationale", "answer", "format")
-"""Parts of a response by number."""
 TOO_LONG = "too_long"
 SHRINK = "shrink_image"
 IMAGE_TOKEN_IN_TEXT = "image_token_in_text"
@@ -64,8 +62,8 @@ class Encoder:
         added = asked[len(without_prompt) :] if asked.startswith(without_prompt) else ""
         return max(1, len(self._tokenizer(added, add_special_tokens=False)["input_ids"]))
 
-    def conversations(self, rows: Sequence[TrainingRow]) -> list[tuple[list[int], int, np.ndarray]]:
-        """Token ids of each row, placeholders not expanded, where its response begins, and its tokens' kinds."""
+    def _learned(self, rows: Sequence[TrainingRow]) -> tuple[list[str], list[tuple[int, int]]]:
+        """The text of each row, and the characters of its response."""
         turns = [_turns(row.question, len(row.images), row.response) for row in rows]
         if self._marks_assistant:
             texts, marked = self._render(turns, ask=False, mark=True)
@@ -73,7 +71,13 @@ class Encoder:
         else:
             texts, _ = self._render(turns, ask=False)
             heads, _ = self._render([turn[:-1] for turn in turns], ask=True)
-            spans = [_after(head, text) for head, text in zip(heads, texts, strict=True)]
+            learned = [learned_text(*each) for each in zip(heads, texts, rows, strict=True)]
+            texts, spans = [text for text, _ in learned], [span for _, span in learned]
+        return texts, spans
+
+    def conversations(self, rows: Sequence[TrainingRow]) -> list[tuple[list[int], int, np.ndarray]]:
+        """Token ids of each row, placeholders not expanded, where its response begins, and its tokens' kinds."""
+        texts, spans = self._learned(rows)
         encoded = self._tokenize(texts, return_offsets_mapping=True)
         return [
             self._cut(ids, offsets, span, row, text)
@@ -98,13 +102,11 @@ class Encoder:
         else:
             ids, offsets = [*ids[:end], int(self._tokenizer.eos_token_id)], [*offsets[:end], (span[1], span[1])]
             end += 1
-        # A template may trim the response, but never changes it inside.
-        begin = text.find(row.response.strip(), span[0]) - (len(row.response) - len(row.response.lstrip()))
-        return ids[:end], first, _kinds(offsets[first:end], row, begin)
+        return ids[:end], first, kinds_of(offsets[first:end], text, span[0], row)
 
     def verify(self, row: TrainingRow, ids: Sequence[int], max_pixels: int) -> None:
         """Check that a row's ids are what the processor itself makes of its text and images."""
-        texts, _ = self._render([_turns(row.question, len(row.images), row.response)], ask=False)
+        texts, _ = self._learned([row])
         begin = self._tokenizer.bos_token
         loaded = [pictures.load(ref, max_pixels=max_pixels) for ref in row.images]
         doubled = begin is not None and texts[0].startswith(begin)
@@ -135,30 +137,12 @@ class Encoder:
         return self._tokenizer(texts, add_special_tokens=not doubled, **options)
 
 
-def _kinds(offsets: Sequence[tuple[int, int]], row: TrainingRow, begin: int) -> np.ndarray:
-    """The part of the response at `begin` of the text that each token's first character belongs to."""
-    starts = np.asarray([start for start, _ in offsets]) - begin
-    kinds = np.full(len(starts), FORMAT, dtype=np.uint8)
-    for kind, (first, end) in ((RATIONALE, row.rationale), (ANSWER, row.answer)):
-        kinds[(starts >= first) & (starts < end)] = kind
-    return kinds
-
-
 def _turns(question: str, images: int, response: str | None = None) -> list[dict[str, Any]]:
     asked = [*({"type": "image"} for _ in range(images)), {"type": "text", "text": question}]
     turns: list[dict[str, Any]] = [{"role": "user", "content": asked}]
     if response is not None:
         turns.append({"role": "assistant", "content": [{"type": "text", "text": response}]})
     return turns
-
-
-def _after(head: str, text: str) -> tuple[int, int]:
-    if not text.startswith(head):
-        raise ModelError(
-            "the student's chat template writes a question differently once it is answered, and it marks no "
-            "{% generation %} block; add one so that the loss can be limited to the response"
-        )
-    return len(head), len(text)
 
 
 def expand(ids: Sequence[int], image_id: int, expansions: Sequence[Sequence[int]]) -> list[int] | None:

@@ -18,7 +18,7 @@ from distill.artifacts.damaged_lines import recovered
 from distill.artifacts.files import write_json
 from distill.artifacts.journal import Journal, write_jsonl
 from distill.artifacts.json_lines import requiring
-from student.data.encode import KINDS
+from student.data.responses import KINDS
 
 _FILE = "meter.json"
 

@@ -19,8 +19,9 @@ from distill.recipe.stages import Stage
 from student.data import mixture
 from student.data.batch_plan import BatchPlan, MicroBatch
 from student.data.collate import Collator, Layout, collate
-from student.data.encode import KINDS, Examples
+from student.data.encode import Examples
 from student.data.images import ImageSource
+from student.data.responses import KINDS
 from student.data.teacher_logprobs import TopLogprobs
 from student.models.flops import Cost
 from student.models.siq_vl import Parts

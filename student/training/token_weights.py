@@ -5,7 +5,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from distill.recipe.stages import Loss
-from student.data.encode import KINDS, Example
+from student.data.encode import Example
+from student.data.responses import KINDS
 
 
 def kind_weights(loss: Loss, progress: float) -> np.ndarray:

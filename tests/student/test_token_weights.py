@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from distill.recipe.stages import Loss, SpanWeights
-from student.data.encode import ANSWER, FORMAT, RATIONALE, Example
+from student.data.encode import Example
+from student.data.responses import ANSWER, FORMAT, RATIONALE
 from student.data.rows import TrainingRow
 from student.models import loss_head
 from student.training import token_weights
