@@ -52,6 +52,7 @@ GROUPS = {
         modules=("filters/decisions/[!_]*.py",),
         tests=(
             "tests/filters/test_decide.py",
+            "tests/filters/test_funnel.py",
             "tests/filters/test_quotas.py",
             "tests/filters/test_limits.py",
             "tests/filters/test_dataset_checks.py",
@@ -88,7 +89,9 @@ GROUPS = {
         ),
         tests=(
             "tests/recipes/test_recipe_keys.py",
+            "tests/distill/test_effects.py",
             "tests/distill/test_manifest.py",
+            "tests/filters/test_measure.py",
             "tests/teacher/test_request.py",
         ),
     ),

@@ -1,6 +1,8 @@
 """The dataset as a whole: a handful warns of nothing, nor does what is not known; intervals are right."""
 
+import orjson
 import pyarrow.parquet as pq
+import pytest
 from run_fixtures import generate_folder, recipe, sample, small_world, trace
 
 from distill.recipe.loading import load
@@ -26,6 +28,35 @@ def test_a_share_warns_when_its_interval_lies_beyond_the_limit_and_enough_is_kno
     assert warned(6, 20) and not warned(2, 20)
     assert warned(20, 20) and not warned(19, 19) and not warned(0, 0)
     assert _upper_check("wrong", "", (300, 1000), 0.05, "{share} ({count})").warning == "30 % (300 of 1,000)"
+
+
+@pytest.mark.parametrize(("wrong", "warned"), [(1, False), (6, True)])
+def test_a_dataset_with_a_fifth_of_wrong_answers_warns_and_one_with_a_single_one_does_not(
+    tmp_path, wrong: int, warned: bool
+) -> None:
+    asked = [sample(f"How many dots are in number {number}?", "4", answer_type="number") for number in range(30)]
+    traces = [trace(one, "5" if number < wrong else "4", f"I count in {number}.") for number, one in enumerate(asked)]
+    generate_folder(tmp_path / "run", asked, traces)
+    settings = '[filter]\nrules = []\nsignals = ["answer"]\n'
+    assert apply(recipe(tmp_path, settings), tmp_path / "run").counts["selected.wrong"] == wrong
+    warnings = orjson.loads((tmp_path / "run/filter/health.json").read_bytes())["warnings"]
+    said = "20 % of the selected traces answer wrongly (6 of 30)"
+    assert [line.startswith(said) for line in warnings] == ([True] if warned else [])
+
+
+def test_a_dataset_of_one_template_is_noted_and_is_within_its_limit(tmp_path) -> None:
+    asked = [sample(f"How many dots are in number {number}?", str(number)) for number in range(30)]
+    said = "The picture shows several rows of dots, and counting every one of them row by row gives {} in all."
+    generate_folder(
+        tmp_path / "run", asked, [trace(one, one.answers[0], said.format(one.answers[0])) for one in asked]
+    )
+    settings = '[filter]\nrules = []\nsignals = ["corpus"]\n'
+    assert apply(recipe(tmp_path, settings), tmp_path / "run").counts["selected.templated"] == 30
+    health = orjson.loads((tmp_path / "run/filter/health.json").read_bytes())
+    assert health["notes"][0].startswith("30 of 30 selected rationales (100 %) have the same words as another trace")
+    assert not health["warnings"]
+    (check,) = [check for check in health["checks"] if check["name"] == "templated"]
+    assert check["share"] == check["limit"] == 1
 
 
 def test_rationales_are_related_to_their_own_questions_and_hardly_to_others() -> None:

@@ -101,6 +101,7 @@ def test_any_expression_over_one_trace_is_a_rule(table, condition):
         ("", "not true or false"),
         ("k > 1) from signals; drop table signals; select (true", "no other statement"),
         ("true) union select (false", "no other clause"),
+        ("true) from signals; select (false", "no other clause"),
         ("true) as one, (false", "no other clause"),
         ("k > (select max(k) from signals)", "subquery is not allowed"),
         ("k in (select 1)", "subquery is not allowed"),
@@ -250,6 +251,14 @@ def test_a_limit_takes_a_random_part_that_the_seed_chooses(table):
     chosen = [{name for name, row in table.items() if row["selected"]} for table in found]
     assert chosen[0] == chosen[1] != chosen[2] and len(chosen[0]) == len(chosen[2]) == 20
     assert max(chosen[0]) > "050"
+
+
+def test_without_a_seed_the_part_is_that_of_seed_zero(table, tmp_path):
+    settings = Filter(rules=(), select=Select(limit=20))
+    tables = table(*({"id": f"{n:03d}", "sample_id": f"s{n}"} for n in range(100)))
+    policy.decide(check(settings), settings.select, tables, tmp_path / "unseeded.parquet")
+    unseeded = pq.read_table(tmp_path / "unseeded.parquet").to_pylist()
+    assert unseeded == list(decide(settings, tables, seed=0).values())
 
 
 def test_a_mix_by_a_value_that_is_not_measured_counts_it_as_null(table):

@@ -89,3 +89,23 @@ def test_the_scarcest_kind_is_named_with_what_there_is_of_it():
     assert "teacher without a share of its own" in str(others)
     both = find_scarcest({("a", "x"): 90, ("b", "y"): 10}, [mix(a=0.5, b=0.5), mix("domain", x=0.5, y=0.5)])
     assert both.total == 20 and "teacher = b, domain = y" in str(both)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_kind_without_a_share_is_never_the_scarcest_and_costs_no_warning():
+    found = find_scarcest({("a",): 1, ("b",): 6, ("c",): 9}, [mix(a=0.0, b=0.5, c=0.5)])
+    assert (found.total, found.kind, found.there, found.without_share) == (12, "teacher = b", 6, 1)
+
+
+def test_shares_that_go_out_even_are_taken_exactly_and_add_up_to_the_limit():
+    # In floating point 0.55 * 100 is a little more than 55, and 0.29 * 100 a little less than 29.
+    for hundreds in range(1, 9):
+        found = target_counts({("a",): 990, ("b",): 990, ("c",): 990}, [mix(a=0.55, b=0.29, c=0.16)], 100 * hundreds)
+        assert found == {("a",): 55 * hundreds, ("b",): 29 * hundreds, ("c",): 16 * hundreds}
+
+
+def test_a_value_without_a_share_gets_nothing_where_written_shares_add_up_to_a_little_less_than_one():
+    third = 0.3333333333
+    there = {("a",): 10**12, ("b",): 10**12, ("c",): 10**12, ("d",): 10**12}
+    found = target_counts(there, [mix(a=third, b=third, c=third)], limit=10**11)
+    assert found == {("a",): 33333333330, ("b",): 33333333330, ("c",): 33333333330, ("d",): 0}

@@ -28,6 +28,7 @@ from filters import apply
 from filters.signals import registry
 from student import evaluate
 from student.data import rows
+from student.evaluation.students import EvaluatedStudent
 from student.train import stage_fields
 from teacher.engines.vllm.vllm_options import server_answer_options
 from teacher.messages.request import requests
@@ -161,3 +162,19 @@ def test_a_key_changes_exactly_the_identities_that_its_model_names(
         assert sorted(name for name in found if unchanged.get(name) != found[name]) == sorted(stale)
         shown |= {target.partition(":")[0] for target in targets}
     assert {*KEYS[key].affects} - {"source"} <= shown
+
+
+def test_an_arm_counts_by_its_stage_and_a_student_from_elsewhere_by_its_content_wherever_it_lies(
+    base: Recipe,
+) -> None:
+    def compared(**changed: str) -> str:
+        values = {"stage": "base", "stage_key": "a", "path": "owner/hub", "content": "b"} | changed
+        arms = {
+            "base": EvaluatedStudent(arm="base", origin=values["stage"], key=values["stage_key"], facts={}),
+            "hub": EvaluatedStudent(arm="hub", origin=values["path"], key=values["content"], facts={}),
+        }
+        return fingerprint(evaluate._fields(base, arms))
+
+    assert compared(path="moved/hub") == compared()
+    others = [compared(stage="second"), compared(stage_key="c"), compared(content="c")]
+    assert len({compared(), *others}) == 4

@@ -12,7 +12,10 @@ import tomli_w
 from distill.data import reader
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
-from teacher.messages.request import model_of, requests
+from distill.recipe.teachers import Sampling, Teacher
+from distill.types import Sample
+from teacher.messages.prompts import prompt_sha
+from teacher.messages.request import Author, Model, model_of, plain_request, requests
 
 
 class World:
@@ -188,6 +191,63 @@ def test_seeds_are_31_bit_numbers_that_are_neither_consecutive_nor_repeated(worl
     seeds = [
         request.seed for sample in reader.samples(recipe) for request in requests(recipe, teacher, model, sample)
     ]
-    assert all(0 <= seed < 2**31 for seed in seeds)
+    assert all(0 <= seed < 2**31 for seed in seeds) and max(seeds) >= 2**30
     assert len(set(seeds)) == 300
     assert min(abs(a - b) for a, b in pairwise(seeds)) > 1000
+
+
+def _author(**settings: Any) -> Author:
+    teacher = Teacher(**{"name": "t", "model": "m", "backend": "embedded", "prompt": "{question}"} | settings)
+    return Author(teacher=teacher, model=Model(name="m", revision="r", local=False), seed=0)
+
+
+SAMPLE = Sample(id="s", images=(), question="How many?")
+
+
+def test_the_id_and_the_seed_of_an_attempt_stay_the_same_from_version_to_version() -> None:
+    # A run that an earlier version began is resumed by these ids; with other ids everything is asked again.
+    author = _author()
+    first = author.first_attempt(SAMPLE, 0)
+    again = author.next_attempt(first, author.teacher.sampling, reseed=True)
+    assert (first.id, first.seed) == ("b4e51a26ce7dd8668af4", 646122903)
+    assert (again.id, again.seed) == ("7776d26c0cc34833d37d", 41007505)
+
+
+def test_the_dtype_is_in_the_ids_of_an_embedded_teacher_where_it_is_not_the_default() -> None:
+    usual = _author().first_attempt(SAMPLE, 0).id
+    served = {"backend": "vllm", "base_url": "http://127.0.0.1:1/v1"}
+    assert _author(dtype="float32").first_attempt(SAMPLE, 0).id == usual
+    assert _author(dtype="bfloat16").first_attempt(SAMPLE, 0).id != usual
+    assert _author(dtype="bfloat16", **served).first_attempt(SAMPLE, 0).id == usual
+
+
+def test_a_further_attempt_counts_those_before_it_and_has_a_new_seed_only_if_one_is_called_for() -> None:
+    author = _author()
+    first = author.first_attempt(SAMPLE, 0)
+    longer = author.next_attempt(first, Sampling(max_tokens=4096), reseed=False)
+    reseeded = author.next_attempt(longer, Sampling(max_tokens=4096), reseed=True)
+    assert [(each.attempt, each.reseeds) for each in (first, longer, reseeded)] == [(0, 0), (1, 0), (2, 1)]
+    assert first.seed == longer.seed != reseeded.seed
+    assert len({first.id, longer.id, reseeded.id}) == 3
+
+
+def test_another_hub_model_of_the_same_revision_changes_every_id(world: World) -> None:
+    world.teacher |= {"model": "some/model", "revision": "main"}
+    before = world.ids()
+    world.teacher["model"] = "other/model"
+    assert not set(before.values()) & set(world.ids().values())
+
+
+def test_what_an_author_has_asked_changes_neither_what_it_equals_nor_how_it_is_shown() -> None:
+    author, fresh = _author(), _author()
+    shown = f"Author(teacher={author.teacher!r}, model={author.model!r}, seed=0)"
+    author.first_attempt(SAMPLE, 0)
+    assert author == fresh and repr(author) == repr(fresh) == shown
+
+
+def test_the_control_question_is_asked_with_the_teachers_own_settings_and_always_the_same() -> None:
+    teacher = _author(system="Be brief.", sampling=Sampling(temperature=0.3)).teacher
+    control = plain_request(teacher)
+    assert (control.prompt.system, control.prompt.text) == ("Be brief.", "Answer with the word yes.")
+    assert control.sampling == teacher.sampling and control.prompt_sha == prompt_sha(control.prompt)
+    assert (control.id, control.k, control.seed) == ("", 0, 0)
