@@ -91,8 +91,8 @@ class Recipe(Section):
                 raise ValueError(unknown_value(f"stages.{stage.name}.validation.data", asked_of, list(self.data)))
             if stage.name == BASE:
                 raise ValueError(f"stages.{BASE}: {BASE} means the student before any stage; choose another name")
-            if stage.start is not None and stage.start not in seen:
-                raise ValueError(unknown_value(f"stages.{stage.name}.start", stage.start, seen))
+            if stage.start is not None and stage.start not in (BASE, *seen):
+                raise ValueError(unknown_value(f"stages.{stage.name}.start", stage.start, [BASE, *seen]))
             seen.append(stage.name)
         for arm, stage_name in self.eval.arms.items():
             if stage_name not in (BASE, *seen):

@@ -9,6 +9,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from distill.recipe.base import Name, Section, Share, key
+from distill.recipe.eval import BASE
 from distill.recipe.validation import Validation
 
 AUTO: Literal["auto"] = "auto"
@@ -96,7 +97,8 @@ class Stage(Section):
     )
     start: str | None = key(
         None,
-        "The stage whose student it starts from; default: the stage before it, else the untrained student.",
+        'The stage whose student it starts from, or "base" for the untrained student; default: the stage before it, '
+        "else the untrained student.",
         affects="train",
         compared_by="the fingerprint of that stage",
     )
@@ -241,9 +243,9 @@ def is_traces(stage: Stage) -> bool:
 
 
 def start_of(stages: Sequence[Stage], stage: Stage) -> str | None:
-    """The stage whose model a stage starts from; None: the base student."""
+    """The stage whose model a stage starts from; None: the untrained student."""
     if stage.start is not None:
-        return stage.start
+        return None if stage.start == BASE else stage.start
     position = stages.index(stage)
     return stages[position - 1].name if position else None
 

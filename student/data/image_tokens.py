@@ -21,7 +21,7 @@ from transformers import PreTrainedModel
 
 from distill.artifacts.manifest import fingerprint, versions
 from distill.errors import ModelError, StorageError
-from distill.recipe.stages import Stage
+from distill.recipe.stages import Stage, start_of
 from distill.recipe.student import Student
 from distill.types import ImageRef, Progress, ProgressCallback
 from student.data.disk_cache import DiskCache
@@ -183,10 +183,8 @@ def for_stage(
 def sharing(stages: Sequence[Stage], stage: Stage) -> int:
     """How many stages see images through the tower and projector that `stage` starts from; 0 if it trains them."""
     made_by: dict[str | None, str | None] = {None: None}
-    before: str | None = None
     for each in stages:
-        made_by[each.name] = each.name if "projector" in each.train else made_by[each.start or before]
-        before = each.name
+        made_by[each.name] = each.name if "projector" in each.train else made_by[start_of(stages, each)]
     same = [each for each in stages if made_by[each.name] == made_by[stage.name] and "projector" not in each.train]
     # By name: a stage whose settings have been settled is no longer equal to the recipe's.
     return len(same) if stage.name in [each.name for each in same] else 0

@@ -16,7 +16,6 @@ MIN_WRONG: Final = 20
 
 _LIMITS: Final[Mapping[str, str]] = {
     "format": "the form of its replies: they are cut off or have no closed think block",
-    "no_rationale": "replies without a rationale, so that no cause can be told",
     "undecided": "answers that the judge cannot decide",
     "perception": "perception: its rationales name values that the image does not show",
     "arithmetic": "arithmetic: its rationales compute wrongly with the values that they name",
@@ -54,6 +53,8 @@ def _limit(counts: Mapping[str, int]) -> str | None:
     ranked = sorted(counts.items(), key=lambda item: -item[1])
     cause, first = ranked[0]
     second = ranked[1][1] if len(ranked) > 1 else 0
+    if cause not in _LIMITS:  # without a rationale no cause can be told
+        return None
     share = f"{first:,} of {total:,} wrong replies ({first / total:.0%})"
     if first + second and intervals.wilson(first, first + second)[0] <= 0.5:
         return f"No single cause limits this student: {cause} has {share}, {ranked[1][0]} {second:,}."

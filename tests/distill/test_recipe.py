@@ -140,6 +140,15 @@ def test_an_impossible_value_is_refused_with_the_value_and_what_is_allowed(
     assert expected in refused(path, old, new)
 
 
+def test_a_stage_may_start_from_the_untrained_student(path: Path) -> None:
+    from distill.recipe.stages import lineage, start_of
+
+    path.write_text(WHOLE.replace('name = "reason"', 'name = "reason"\nstart = "base"', 1))
+    stages = loading.load(path).stages
+    assert [start_of(stages, stage) for stage in stages] == [None, None]
+    assert [stage.name for stage in lineage(stages, "reason")] == ["reason"]
+
+
 def test_a_file_that_is_not_toml_or_cannot_be_read_is_one_message(path: Path, tmp_path: Path) -> None:
     assert "not valid TOML" in refused(path, "seed = 7", "seed = ")
     (tmp_path / "latin.toml").write_bytes(b'a = "\xff"')

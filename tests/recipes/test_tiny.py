@@ -18,7 +18,7 @@ from distill.data import reader
 from distill.recipe import loading
 
 TINY = Path(__file__).parents[2] / "recipes" / "tiny"
-FILES = ("questions", "instruct", "captions", "validation", "test")
+FILES = ("questions", "instruct", "captions", "readings", "validation", "test")
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def test_digits_of_different_splits_come_from_different_originals() -> None:
         name: {index for row in rows(name) if row["domain"] == "digits" for index in row["meta"]["originals"]}
         for name in FILES
     }
-    train = originals["questions"] | originals["instruct"] | originals["captions"]
+    train = originals["questions"] | originals["instruct"] | originals["captions"] | originals["readings"]
     assert not train & originals["test"]
     assert not train & originals["validation"]
     assert not originals["validation"] & originals["test"]
@@ -98,6 +98,21 @@ def test_gold_answers_follow_from_the_content(name: str) -> None:
         assert row["answer_type"] == "number"
 
 
+def test_readings_give_what_the_question_names_in_its_order() -> None:
+    for row in rows("readings"):
+        if row["domain"] == "charts":
+            order = row["question"].removeprefix("Read the bars ").removesuffix(".").split(", ")
+            assert sorted(order) == sorted(row["meta"]["bars"])
+            assert row["answer"] == ", ".join(f"{colour} {row['meta']['bars'][colour]}" for colour in order)
+        else:
+            digits = [str(digit) for digit in row["meta"]["digits"]]
+            top, bottom = " ".join(digits[:3]), " ".join(digits[3:])
+            first = row["question"].split()[2]
+            assert row["answer"] == (f"{top} / {bottom}" if first == "top" else f"{bottom} / {top}")
+    orders = {row["question"] for row in rows("readings")}
+    assert len(orders) > 100
+
+
 def test_guessing_the_commonest_answer_is_weak() -> None:
     answers = [row["answer"] for row in rows("test")]
     assert max(answers.count(answer) for answer in set(answers)) < 0.2 * len(answers)
@@ -105,10 +120,17 @@ def test_guessing_the_commonest_answer_is_weak() -> None:
 
 def test_the_toolkit_reads_every_file_of_the_recipe_without_a_bad_row() -> None:
     tiny = loading.load("tiny")
-    for name, count in (("questions", 3000), ("captions", 2400), ("instruct", 6000), ("test", 900)):
+    domains = {"scenes", "charts", "digits"}
+    for name, count, shown in (
+        ("questions", 3000, domains),
+        ("captions", 2400, domains),
+        ("instruct", 6000, domains),
+        ("readings", 4500, {"charts", "digits"}),
+        ("test", 900, domains),
+    ):
         read = list(reader.read(tiny, name))
-        assert len([one for one in read if hasattr(one, "question")]) == count, name
-        assert {one.domain for one in read} == {"scenes", "charts", "digits"}
+        assert len([row for row in read if hasattr(row, "question")]) == count, name
+        assert {row.domain for row in read} == shown
 
 
 def test_checkpoints_stay_within_thirteen_megabytes_and_hold_no_pickle() -> None:

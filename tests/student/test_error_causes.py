@@ -88,6 +88,7 @@ def test_a_close_race_names_no_limit_and_few_errors_say_nothing():
     close = error_breakdown(lines(perception=21, arithmetic=19))["limited_by"]
     assert close.startswith("No single cause limits this student: perception")
     assert error_breakdown(lines(perception=19))["limited_by"] is None
+    assert error_breakdown(lines(no_rationale=90, perception=9))["limited_by"] is None
     assert error_breakdown(lines(right=100)) == {"error_causes": {}, "limited_by": None}
 
 

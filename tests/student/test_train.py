@@ -308,6 +308,16 @@ def test_bfloat16_students_stay_bfloat16(place: Path):
     )
 
 
+def test_a_stage_that_starts_from_base_ignores_the_stage_before_it(place: Path, tmp_path: Path):
+    import shutil
+
+    other = Path(shutil.copytree(place, tmp_path / "other"))
+    train(worlds.recipe(place, worlds.stage("reason", steps=3)), place / "run")
+    train(worlds.recipe(other, ALIGN, worlds.stage("reason", steps=3, more='start = "base"\n')), other / "run")
+    alone, after = weights(place, "reason"), weights(other, "reason")
+    assert all(torch.equal(alone[name], after[name]) for name in alone | after)
+
+
 def test_stages_that_start_from_one_loaded_model_are_what_they_are_one_by_one(place: Path, tmp_path: Path):
     import shutil
 
