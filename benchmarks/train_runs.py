@@ -207,7 +207,8 @@ def trl(job: Job) -> Trained:
     roles = find_parts(model)
     model.requires_grad_("language" in TRAINED[job.stage])
     model.get_submodule(roles.tower).requires_grad_(False)
-    model.get_submodule(roles.projector).requires_grad_(True)
+    for name in roles.projectors:
+        model.get_submodule(name).requires_grad_(True)
     questions = list(read(job.folder / "questions.jsonl"))
     tuned = job.contestant.tuned
     rows = [

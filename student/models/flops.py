@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from student.models.freeze import LANGUAGE, PROJECTOR, TOWER, role_of
+from student.models.freeze import LANGUAGE, PROJECTOR, TOWER, plain_name, role_of
 from student.models.siq_vl import Parts
 
 _CLASS_TOKENS = ("cls_token", "class_embedding")
@@ -62,14 +62,18 @@ class Cost:
             if module is not head and not _pools(name)
         ]
         projector = [module for role, _, module, _ in matrices if role == PROJECTOR]
+        first = [
+            next((m for _, name, m, _ in matrices if plain_name(name).startswith(f"{path}.")), None)
+            for path in parts.projectors
+        ]
         merged = _patches_per_token(projector, sight.hidden_size)
         per_token = per_patch = 0.0
         for role, name, module, weights in matrices:
             if role == LANGUAGE:
                 per_token += 2 * weights * (_passes(module, reached=True) + checkpointing)
             else:
-                # Nothing before the projector is trained, so its first layer owes its input no gradient.
-                reached = role == PROJECTOR and module.weight.requires_grad and module is not projector[0]
+                # Nothing before a projector is trained, so its first layer owes its input no gradient.
+                reached = role == PROJECTOR and module.weight.requires_grad and module not in first
                 joined = merged if role == PROJECTOR or "merger" in name else 1
                 per_patch += 2 * weights * _passes(module, reached=reached) / joined
         # Both products of attention, forward once and backward twice; half of the square is masked.

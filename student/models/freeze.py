@@ -38,7 +38,7 @@ class PartRow:
 
 def role_of(name: str, parts: Parts) -> str:
     """The role of a parameter or module; the longest part name decides, as a projector may lie inside the tower."""
-    prefixes = {parts.tower: TOWER, parts.projector: PROJECTOR, parts.language: LANGUAGE}
+    prefixes = {parts.tower: TOWER, parts.language: LANGUAGE, **dict.fromkeys(parts.projectors, PROJECTOR)}
     name = plain_name(name)
     matching = [prefix for prefix in prefixes if name == prefix or name.startswith(f"{prefix}.")]
     return prefixes[max(matching, key=len)] if matching else LANGUAGE
@@ -118,21 +118,21 @@ def closed(model: nn.Module, parts: Parts) -> list[nn.Module]:
     """The modules through which no graph may pass, none inside another."""
     tower, projector = model.get_submodule(parts.tower), model.get_submodule(parts.projector)
     trained = any(parameter.requires_grad for parameter in projector.parameters())
-    inside = parts.projector.removeprefix(f"{parts.tower}.")
-    if inside == parts.projector:
+    if not parts.projector.startswith(f"{parts.tower}."):
         return [tower] if trained else [tower, projector]
-    # The projector is a part of the tower's module (Qwen-VL's merger): while it is trained, everything beside it.
+    # The projector is a part of the tower's module (Qwen-VL's mergers): while it is trained, everything beside it.
+    inside = [name.removeprefix(f"{parts.tower}.") for name in parts.projectors]
     return list(_beside(tower, inside)) if trained else [tower]
 
 
-def _beside(module: nn.Module, path: str) -> Iterator[nn.Module]:
-    """The largest submodules that don't contain the one at `path`."""
-    head, _, rest = path.partition(".")
+def _beside(module: nn.Module, paths: Sequence[str]) -> Iterator[nn.Module]:
+    """The largest submodules that don't contain any of those at `paths`."""
     for name, child in module.named_children():
-        if name != head:
+        if not any(path == name or path.startswith(f"{name}.") for path in paths):
             yield child
-        elif rest:
-            yield from _beside(child, rest)
+        elif name not in paths:
+            prefix = f"{name}."
+            yield from _beside(child, [path.removeprefix(prefix) for path in paths if path.startswith(prefix)])
 
 
 def _guard(module: nn.Module) -> None:

@@ -105,8 +105,8 @@ def _dequantized(small: Any) -> nn.Linear:
     return linear
 
 
-def save(student: PeftModel, folder: Path, full_module: str) -> None:
-    """Write the adapters as PEFT does; with them the submodule `whole`, where it was trained in full beside them.
+def save(student: PeftModel, folder: Path, full_modules: tuple[str, ...]) -> None:
+    """Write the adapters as PEFT does; with them those of `full_modules` that were trained in full beside them.
 
     So the folder holds all that a stage learned: plain PEFT, loading it onto the model that the stage started from,
     gives the student (over 4-bit weights up to their rounding).
@@ -117,13 +117,13 @@ def save(student: PeftModel, folder: Path, full_module: str) -> None:
     trained = {
         name: parameter.detach().cpu().contiguous()
         for name, parameter in student.named_parameters()
-        if parameter.requires_grad and name.startswith(f"{prefix}{full_module}.")
+        if parameter.requires_grad and name.startswith(tuple(f"{prefix}{module}." for module in full_modules))
     }
     if not trained:
         return
     weights, config = folder / "adapter_model.safetensors", folder / "adapter_config.json"
     save_file({**load_file(weights), **trained}, weights, metadata={"format": "pt"})
-    write_json(config, {**json.loads(config.read_text(encoding="utf-8")), "modules_to_save": [full_module]})
+    write_json(config, {**json.loads(config.read_text(encoding="utf-8")), "modules_to_save": list(full_modules)})
 
 
 def _bitsandbytes() -> Any:

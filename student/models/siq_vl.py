@@ -70,12 +70,19 @@ class Parts:
     tower: str
     projector: str
     language: str
+    further_projectors: tuple[str, ...] = ()
+    """Modules beside the projector that bring features of earlier tower layers to the language model (Qwen3-VL)."""
+
+    @property
+    def projectors(self) -> tuple[str, ...]:
+        return (self.projector, *self.further_projectors)
 
 
 # Role to the names that image-text-to-text models of transformers give it, most specific first. The projector of
 # Qwen-VL models lies inside the tower, so a role is decided by the longest name that matches a parameter.
 _TOWERS = ("vision_model", "vision_tower", "visual")
-_PROJECTORS = ("connector", "multi_modal_projector", "visual.merger", "visual.deepstack_merger_list")
+_PROJECTORS = ("connector", "multi_modal_projector", "visual.merger")
+_DEEPSTACK = "deepstack_merger_list"
 _LANGUAGES = ("text_model", "language_model")
 # What they say of a load that went well (layers not sharded, head unused) is no news to the user.
 _NOISY = ("transformers.modeling_utils", "transformers.distributed.tensor_parallel")
@@ -309,10 +316,13 @@ def parts(model: PreTrainedModel) -> Parts:
             f"{', '.join(endings)}); it cannot be trained in stages"
         )
 
+    tower = find("vision tower", _TOWERS)
+    deepstack: Any = getattr(model.get_submodule(tower), _DEEPSTACK, ())
     return Parts(
-        tower=find("vision tower", _TOWERS),
+        tower=tower,
         projector=find("projector", _PROJECTORS),
         language=find("language model", _LANGUAGES),
+        further_projectors=tuple(f"{tower}.{_DEEPSTACK}.{index}" for index in range(len(deepstack))),
     )
 
 

@@ -59,7 +59,7 @@ def save_stage_model(folder: Path, student: Any, processor: Any, parts: "Parts",
         shutil.rmtree(partial, ignore_errors=True)
         shutil.rmtree(folder / MODEL, ignore_errors=True)
         if merged:
-            lora.save(student, folder / ADAPTER, parts.projector)
+            lora.save(student, folder / ADAPTER, parts.projectors)
             give_usual_modes(folder / ADAPTER)
             student = lora.merge(student)
         # Trainers switch the cache off in the model's own settings; a loaded student is to generate.

@@ -83,7 +83,7 @@ def fit(
             data_collator=_only,
             processing_class=processor,
             steps=steps,
-            projector=plain_model(model).get_submodule(parts.projector),
+            projector=nn.ModuleList(plain_model(model).get_submodule(name) for name in parts.projectors),
             metrics_log=MetricsLog(on_log, steps.groups, rate=matmul_rate(device, dtype)),
             early_stopping=early_stopping,
         )

@@ -60,6 +60,19 @@ def test_no_gradient_and_no_graph_reaches_what_is_frozen(kind, train, checkpoint
     assert trained == set(train)
 
 
+def test_every_projector_of_a_student_with_deep_features_is_trained(world: Path, tmp_path: Path):
+    model, processor = worlds.student("qwen3-vl", world)
+    roles = parts(model)
+    assert roles.further_projectors == ("model.visual.deepstack_merger_list.0",)
+    freeze.prepare(model, roles, ("projector",), None)
+    model(**worlds.batch(processor, tmp_path), use_cache=False).loss.backward()
+    for name in roles.projectors:
+        module = model.get_submodule(name)
+        assert module.training and all(float(weight.grad.abs().sum()) for weight in module.parameters())
+    assert not any(block.training for block in model.get_submodule("model.visual.blocks"))
+    assert freeze.role_of("model.visual.deepstack_merger_list.0.norm.weight", roles) == "projector"
+
+
 def test_a_frozen_tower_is_tracked_where_nobody_guards_it(world: Path, tmp_path: Path):
     model, processor = worlds.student("siq-vl", world)
     roles = parts(model)

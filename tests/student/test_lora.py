@@ -64,7 +64,7 @@ def test_merged_student_and_adapter_folder_say_the_same(kind, adapter, train, wo
     student = freeze.prepare(model, roles, train, KINDS[adapter])
     learn(student, roles, train, batch)
     learned = logits(student, batch)
-    lora.save(student, tmp_path / "adapter", roles.projector)
+    lora.save(student, tmp_path / "adapter", roles.projectors)
     merged = lora.merge(student)
     assert not [name for name, _ in merged.named_parameters() if lora.ADAPTER_MARK in name]
     torch.testing.assert_close(logits(merged, batch), learned, atol=1e-4, rtol=1e-4)

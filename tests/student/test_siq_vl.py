@@ -210,7 +210,9 @@ def test_the_parts_of_other_models_are_found_by_role(
 ) -> None:
     with torch.device("meta"):
         built = transformers.AutoModelForImageTextToText.from_config(config())
-    assert siq_vl.parts(built) == siq_vl.Parts(tower=tower, projector=projector, language=language)
+    layers = [f"{tower}.deepstack_merger_list.{index}" for index in range(3)] if "visual" in tower else []
+    expected = siq_vl.Parts(tower=tower, projector=projector, language=language, further_projectors=tuple(layers))
+    assert siq_vl.parts(built) == expected
 
 
 def test_a_language_model_without_eyes_is_refused(checkpoints: Path) -> None:
