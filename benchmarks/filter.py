@@ -113,7 +113,9 @@ def child(recipe: str, run: str) -> None:
             owner = reduce(getattr, module.split(".") if module else (), apply)
         setattr(owner, attribute, meter.timed(getattr(owner, attribute), phase))
     started, used = time.monotonic(), time.process_time()
-    manifest = apply.apply(load(recipe), run)
+    loaded = load(recipe)
+    one_process = loaded.filter.model_copy(update={"workers": 1})
+    manifest = apply.apply(loaded.model_copy(update={"filter": one_process}), run)
     total, cpu = time.monotonic() - started, time.process_time() - used
     meter._end()
     meter.cpu["other"] = cpu - sum(meter.cpu.values())

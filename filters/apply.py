@@ -175,7 +175,7 @@ def _measure(
                 range(len(traces.digests)),
                 folder / "question",
                 max_pixels=recipe.max_pixels,
-                workers=settings.workers,
+                workers=settings.workers or measure.available_cores(),
             ),
         )
     for name, measurer in measurers.items():

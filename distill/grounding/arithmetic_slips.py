@@ -19,9 +19,14 @@ from distill.grounding.worded_equations import find_worded_claims
 Arithmetic = Literal["right", "slip", "none_stated"]
 
 # "She had 8 stamps. After getting 6 more, she owns 14." is read as one.
-_SENTENCE: Final = re.compile(r"(?:(?<=[.!?])|(?<=[.!?][\"')\]]))\s++(?!after )|\n\s*+")
+# The space comes first: a search for one finds its place many times faster than one for what stands before it.
+_SENTENCE: Final = re.compile(
+    r"\s(?:(?:(?<=[.!?]\s)|(?<=[.!?][\"')\]]\s))\s*+(?!after )|(?<=\n)\s*+)",
+)
 # Such a text equates a length of the drawing with a real length: "2 cm are 1 km".
 _SCALED: Final = re.compile(r"\b(?:maps?|scales?|drawings?|blueprints?|plans?|models?)\b")
+_SCALED_WORDS: Final = ("map", "scale", "drawing", "blueprint", "plan", "model")
+_WORD: Final = re.compile(r"[a-z]+")
 _AROUND: Final = 20
 _SENTENCE_CHARACTERS: Final = 600
 
@@ -50,16 +55,18 @@ class Slips:
 def find_slips(text: str) -> Slips:
     """Every arithmetic claim of a text that is wrong."""
     marked = mark_numbers(text, max_numbers_of(text))
-    scaled = _SCALED.search(marked.text) is not None
+    scaled = any(word in marked.text for word in _SCALED_WORDS) and _SCALED.search(marked.text) is not None
     arithmetic_claims: list[ArithmeticClaim] = []
     offset = 0
     for sentence in _sentences(marked.text):
         count = sentence.count(MARK)
         if count > 1:
-            arithmetic_claims += find_equation_claims(sentence, marked.numbers, offset)
-            arithmetic_claims += find_worded_claims(sentence, marked.numbers, offset)
+            # Each pattern has words without which it cannot match: most sentences spare most searches.
+            words = frozenset(_WORD.findall(sentence))
+            arithmetic_claims += find_equation_claims(sentence, words, marked.numbers, offset)
+            arithmetic_claims += find_worded_claims(sentence, words, marked.numbers, offset)
             if not scaled:
-                arithmetic_claims += find_unit_claims(sentence, marked.numbers, offset)
+                arithmetic_claims += find_unit_claims(sentence, words, marked.numbers, offset)
         offset += count
     right = {claim.key for claim in arithmetic_claims if claim.right}
     wrong = {

@@ -22,7 +22,10 @@ _PARTS: Final = {
 }  # fmt: skip
 _TIMES: Final = {"twice": 2, "double": 2, "doubling": 2, "triple": 3, "tripling": 3, "thrice": 3, "quadruple": 4}
 _COUNTS: Final = {word: value for word, value in SMALL.items() if value > 1} | TENS
-_SPOKEN: Final = frozenset([*_COUNTS, *_PARTS, *(f"{part}s" for part in _PARTS), *_TIMES, "one"])
+_PART_WORDS: Final = frozenset([*_PARTS, *(f"{part}s" for part in _PARTS)])
+_BESIDE_ONE: Final = frozenset(["plus", "minus", "times"])
+"""Words beside which "one" is a number."""
+_SPOKEN: Final = frozenset([*_COUNTS, *_PART_WORDS, *_TIMES, "one"])
 """Words of which a text must hold one for numbers in words to be looked for."""
 
 _LATEX: Final = (
@@ -33,13 +36,12 @@ _LATEX: Final = (
     (re.compile(r"\\geq?\b"), "≥"),
     (re.compile(r"\\[a-zA-Z]+|\\\\"), " "),
 )
-_SIGNS: Final = str.maketrans(
-    {
-        "×": "*", "·": "*", "✕": "*", "÷": "/", "⁄": "/", "≅": "≈", "⇒": "→", "’": "'", "²": "^2", "³": "^3",
-        "½": " 1/2", "¼": " 1/4", "¾": " 3/4", "\u00a0": " ", "\u202f": " ", "\u2009": " ",
-        **dict.fromkeys("$€£¥`&#{}~", None),
-    }
-)  # fmt: skip
+_SIGNS: Final = {
+    "×": "*", "·": "*", "✕": "*", "÷": "/", "⁄": "/", "≅": "≈", "⇒": "→", "’": "'", "²": "^2", "³": "^3",
+    "½": " 1/2", "¼": " 1/4", "¾": " 3/4", "\u00a0": " ", "\u202f": " ", "\u2009": " ",
+    **dict.fromkeys("$€£¥`&#{}~", ""),
+}  # fmt: skip
+_SIGN_CHARACTERS: Final = frozenset(_SIGNS)
 _BULLET: Final = re.compile(r"^[ \t]*(?:[-*+•>][ \t]+)+", re.MULTILINE)
 _POWERED_UNIT: Final = re.compile(r"(?<=[a-z])\^(?=[23])")
 _DEGREES: Final = re.compile(r"(?<=\d) ?° ?([cf]\b)?")
@@ -132,7 +134,8 @@ def _clean(text: str) -> str:
     text = text.lower()
     if "**" in text:
         text = re.sub(r"(?<=\d)\*\*(?=\d)", "^", text).replace("**", "")
-    text = text.translate(_SIGNS)
+    for sign in _SIGN_CHARACTERS.intersection(text):
+        text = text.replace(sign, _SIGNS[sign])
     if "^" in text:
         text = _POWERED_UNIT.sub("", text)
     if "°" in text:
@@ -151,11 +154,16 @@ def _replace_number_words(text: str, max_numbers: int) -> str:
     words = set(text.encode("ascii", "replace").translate(_TO_SPACES).decode().split())
     if words.isdisjoint(_SPOKEN):
         return text
-    text = _PART.sub(
-        lambda match: f"({_VALUES[match[1] or '']}/{_PARTS[_singular(match[2])]}) of ", text, count=max_numbers
-    )
-    text = _MULTIPLE.sub(lambda match: f"{_TIMES[match[1]]} times ", text, count=max_numbers)
-    return _IN_WORDS.sub(_digits, text, count=max_numbers)
+    if not words.isdisjoint(_PART_WORDS):
+        text = _PART.sub(
+            lambda match: f"({_VALUES[match[1] or '']}/{_PARTS[_singular(match[2])]}) of ", text, count=max_numbers
+        )
+    multiple = not words.isdisjoint(_TIMES)
+    if multiple:
+        text = _MULTIPLE.sub(lambda match: f"{_TIMES[match[1]]} times ", text, count=max_numbers)
+    if multiple or not words.isdisjoint(_COUNTS) or ("one" in words and not words.isdisjoint(_BESIDE_ONE)):
+        text = _IN_WORDS.sub(_digits, text, count=max_numbers)
+    return text
 
 
 _VALUES: Final = {**SMALL, "a": 1, "an": 1, "": 1}

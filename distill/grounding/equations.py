@@ -22,11 +22,13 @@ _TOKEN: Final = re.compile(r"->|=>|==|!=|<=|>=|N!?|[a-zX][\w'/]*|\S")
 _NUMBERS: Final = (MARK, "N!")
 _ENDS: Final = (*_NUMBERS, ")")
 _OPENERS: Final = (*_NUMBERS, "π", "plus", "minus", "less", "times", "dividedby", "of", "same")
-"""What is read at the beginning of a chain, besides signs."""
+"""Words and letters that a chain begins with."""
 _REMAINDERS: Final = ("r", "mod", "rest", "remainder")
 _SIGNS: Final = {"+": "+", "-": "-", "*": "*", "/": "/", "^": "^", "√": "√"}
 _OPERATORS: Final = {"plus": "+", "minus": "-", "less": "-", "times": "*", "x": "*", "dividedby": "/", "of": "of"}
 _EQUALS: Final = {"=": "=", "==": "=", "≈": "≈", "→": "=", "->": "=", "=>": "=", "same": "="}
+_BEGINNINGS: Final = frozenset([*_OPENERS, *_SIGNS, "(", *(sign for sign in _EQUALS if not sign.isalpha())])
+"""Words and signs that a chain begins with; all others are passed over before it."""
 _ARROWS: Final = ("→", "->", "=>")
 _SAYS: Final = word_set(
     """is are equals makes make making gives give giving yields yield leaves leave leaving totals becomes gets cost
@@ -55,22 +57,32 @@ _OVERRULED: Final = re.compile(
     r"|aren't|wasn't|doesn't|don't|cannot|can't|would|were to|instead|rather|suppose|whether|unless|oops|remainder|left over|leftover)\b"
 )
 """Words that make a sentence no claim: questions, negations, conditions, reported mistakes."""
+_OVERRULING: Final = word_set(
+    """wrong mistake mistaken mistakenly incorrect misread miscounted false not cannot t would were instead rather
+    suppose whether unless oops remainder left leftover"""
+)
+"""Words of which a sentence without a question mark must hold one to be overruled; "t" ends "isn't"."""
 _PI: Final = (math.pi, 3.14, 22 / 7, 3.1416)
 _PHRASES: Final = (
-    (re.compile(r"\b(?:multiplied by|multiplied with)\b"), "times"),
-    (re.compile(r"\bdivided by\b"), "dividedby"),
-    (re.compile(r"(?<=N) out of (?=N)"), " of "),
-    (re.compile(r"\bsquare root of (?=N)"), "√ "),
-    (re.compile(r"(?<=N) squared\b"), "^2"),
-    (re.compile(r"\bless than\b"), "lessthan"),
-    (re.compile(r"\b(?:is|are) the same as\b|\b(?:reduces?|simplif(?:y|ies)|corresponds?|converts?) to\b|\bequals?\b"
+    (word_set("multiplied"), re.compile(r"\b(?:multiplied by|multiplied with)\b"), "times"),
+    (word_set("divided"), re.compile(r"\bdivided by\b"), "dividedby"),
+    (word_set("out"), re.compile(r"(?<=N) out of (?=N)"), " of "),
+    (word_set("root"), re.compile(r"\bsquare root of (?=N)"), "√ "),
+    (word_set("squared"), re.compile(r"(?<=N) squared\b"), "^2"),
+    (word_set("than"), re.compile(r"\bless than\b"), "lessthan"),
+    (word_set("same reduce reduces simplify simplifies correspond corresponds convert converts equal equals percentage"
+              " percent decimal fraction"),
+     re.compile(r"\b(?:is|are) the same as\b|\b(?:reduces?|simplif(?:y|ies)|corresponds?|converts?) to\b|\bequals?\b"
                 r"|\bas an? (?:percentage|percent|decimal|fraction),?(?: is| gives)?|\b(?:is|are) equal to\b"), "same"),
-    (re.compile(r"\((?:because|since|as) (?=[N(])"), "= ("),
-    (re.compile(r"(?<=N) (?:rows|columns|packs?|packets|boxes|groups|bags|sets|stacks|crates|piles|shelves|teams|tables"
+    (word_set("because since as"), re.compile(r"\((?:because|since|as) (?=[N(])"), "= ("),
+    (word_set("of"),
+     re.compile(r"(?<=N) (?:rows|columns|packs?|packets|boxes|groups|bags|sets|stacks|crates|piles|shelves|teams|tables"
                 r"|bunches|bundles|trays|cartons) of (?=N)"), " times "),
-    (re.compile(r"(?<=N) [a-z]+ at (?=N [a-z ]{0,12}each\b)|(?<=N) [a-z]+ at (?=N each\b)"), " times "),
-    (re.compile(r" each(?= costs?\b)"), ""),
+    (word_set("each"), re.compile(r"(?<=N) [a-z]+ at (?=N [a-z ]{0,12}each\b)|(?<=N) [a-z]+ at (?=N each\b)"), " times "),
+    (word_set("each"), re.compile(r" each(?= costs?\b)"), ""),
 )  # fmt: skip
+"""Words of which a sentence must hold one, what is replaced, and by what."""
+_IN_PHRASES: Final = frozenset[str]().union(*(words for words, _, _ in _PHRASES))
 # Most sentences hold no expression, and a look costs far less than reading them.
 _SOME_EQUALITY: Final = re.compile(
     rf"[=≈→>(]|\b(?:{'|'.join(sorted(_SAYS, key=len, reverse=True))}|equals?|reduces?|simplif\w+|corresponds?|converts?|or|ie|as)\b"
@@ -122,12 +134,18 @@ class ArithmeticClaim:
     """What is computed, without the stated result."""
 
 
-def find_equation_claims(sentence: str, numbers: Sequence[Number], offset: int) -> Iterator[ArithmeticClaim]:
-    """The arithmetic claims of a sentence of a canonical text; its first number has the index `offset`."""
-    if not _SOME_EQUALITY.search(sentence) or not _SOME_OPERATOR.search(sentence) or _OVERRULED.search(sentence):
+def find_equation_claims(
+    sentence: str, words: frozenset[str], numbers: Sequence[Number], offset: int
+) -> Iterator[ArithmeticClaim]:
+    """The claims in signs of a sentence of a canonical text; its first number has the index `offset`."""
+    if not _SOME_EQUALITY.search(sentence) or not _SOME_OPERATOR.search(sentence):
         return
-    for pattern, word in _PHRASES:
-        sentence = pattern.sub(word, sentence)
+    if ("?" in sentence or not words.isdisjoint(_OVERRULING)) and _OVERRULED.search(sentence):
+        return
+    if not words.isdisjoint(_IN_PHRASES):
+        for clues, pattern, word in _PHRASES:
+            if not words.isdisjoint(clues):
+                sentence = pattern.sub(word, sentence)
     for chain in _EquationReader(sentence, offset).chains():
         yield from _check_chain(chain, numbers)
 
@@ -146,6 +164,12 @@ class _EquationReader:
 
     def chains(self) -> Iterator[list[Side]]:
         for at, (token, start, end) in enumerate(self.tokens):
+            if len(self.chain) == 1 and not self.chain[0].tokens and token not in _BEGINNINGS:
+                if token[0].isalpha():
+                    self.before = "" if token in _JOINTS else token
+                else:
+                    self.before = token if token[0].isalnum() or token in (")", "'") else ""
+                continue
             ended = self._read(at, token, start, end)
             if ended is not None:
                 yield ended
@@ -154,9 +178,6 @@ class _EquationReader:
     def _read(self, at: int, token: str, start: int, end: int) -> list[Side] | None:
         """Take one token; returns the chain that it ends."""
         side = self.chain[-1]
-        if not side.tokens and len(self.chain) == 1 and token[0].isalpha() and token not in _OPENERS:
-            self.before = "" if token in _JOINTS else token
-            return None
         last = side.tokens[-1] if side.tokens else ""
         after = self._token(at + 1)
         if token in _NUMBERS:

@@ -29,6 +29,8 @@ _UNITS: Final[dict[str, tuple[str, float]]] = {
     **dict.fromkeys(("dollar", "dollars", "euro", "euros"), ("money", 1.0)),
 }
 _UNIT: Final = "|".join(sorted(map(re.escape, _UNITS), key=len, reverse=True))
+_UNIT_WORDS: Final = frozenset(word for unit in (*_UNITS, "dozen") for word in re.findall(r"[a-z]+", unit)[:1])
+"""The letters that each unit begins with, as words."""
 _ONE: Final = rf"N ?(?:{_UNIT})(?![a-z(/^])"
 _SAME: Final = re.compile(
     rf"(?<![-+*/^=] )(?<![-+*/^=\w(]){_ONE}(?:(?: and |, | \+ | ){_ONE}){{0,2}} ?(?:is|are|equals?|=|same"
@@ -38,8 +40,12 @@ _DOZEN: Final = re.compile(r"\bN dozen (?:[a-z]+ )?(?:is|are|=|equals?|makes?) ?
 _READ: Final = re.compile(rf"N ?({_UNIT})(?![a-z(/^])")
 
 
-def find_unit_claims(sentence: str, numbers: Sequence[Number], offset: int) -> Iterator[ArithmeticClaim]:
-    """Quantities that a sentence states in two units; its first number has the index `offset`."""
+def find_unit_claims(
+    sentence: str, words: frozenset[str], numbers: Sequence[Number], offset: int
+) -> Iterator[ArithmeticClaim]:
+    """Quantities that a sentence of these words states in two units; its first number has the index `offset`."""
+    if words.isdisjoint(_UNIT_WORDS):
+        return
     for match in _SAME.finditer(sentence):
         units = [_UNITS[unit] for unit in _READ.findall(match[0])]
         first = offset + sentence.count(MARK, 0, match.start())

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from distill.grounding.canonical_text import MARK, Number
 from distill.grounding.equations import ArithmeticClaim
 from distill.grounding.expressions import stands_for
+from distill.grounding.numbers_in_text import word_set
 
 _EQ: Final = (
     r"(?>(?:,? (?:which |that |this |we |you |it |one |they )?(?:is|are|equals?|makes?|gives?|yields?|leaves?|comes? to|totals?|gets?"
@@ -137,10 +138,18 @@ PATTERNS: Final = (
     _pattern("fahrenheit", r"\bN fahrenheit[ ,]*(?:is|are|=|corresponds to|equals|same)[ a-z]{0,10}N celsius", lambda v: (v[0] - 32) / 1.8),
 )  # fmt: skip
 _COMPARED: Final = (
-    (re.compile(rf"(?<![-+*/^=(] )(?<![-+*/^=(\w])N (?:is|are) (?:{_MORE}) than N(?! ?[-+*/^:]|[a-z])"), True),
-    (re.compile(rf"(?<![-+*/^=(] )(?<![-+*/^=(\w])N (?:is|are) (?:{_LESS}) than N(?! ?[-+*/^:]|[a-z])"), False),
-    (re.compile(r"(?<![-+*/^=(] )(?<![-+*/^=(\w])N ?> ?(?=N(?! ?[-+*/^(:]|[a-z]))"), True),
-    (re.compile(r"(?<![-+*/^=(] )(?<![-+*/^=(\w])N ?< ?(?=N(?! ?[-+*/^(:]|[a-z]))"), False),
+    (
+        re.compile(rf"(?<![-+*/^=(] )(?<![-+*/^=(\w])N (?:is|are) (?:{_MORE}) than N(?! ?[-+*/^:]|[a-z])"),
+        "than",
+        True,
+    ),
+    (
+        re.compile(rf"(?<![-+*/^=(] )(?<![-+*/^=(\w])N (?:is|are) (?:{_LESS}) than N(?! ?[-+*/^:]|[a-z])"),
+        "than",
+        False,
+    ),
+    (re.compile(r"(?<![-+*/^=(] )(?<![-+*/^=(\w])N ?> ?(?=N(?! ?[-+*/^(:]|[a-z]))"), ">", True),
+    (re.compile(r"(?<![-+*/^=(] )(?<![-+*/^=(\w])N ?< ?(?=N(?! ?[-+*/^(:]|[a-z]))"), "<", False),
 )
 _LABELLED: Final = re.compile(
     r"\b(?:for|in|of|bar|year|group|row|column|option|number|model|day|month|step|class|question|figure|series|category"
@@ -170,14 +179,18 @@ _CLUES: Final[Mapping[str, tuple[int, ...]]] = {
     clue: tuple(place for place, one in enumerate(PATTERNS) if clue in one.clues.split())
     for clue in {clue for one in PATTERNS for clue in one.clues.split()}
 }
-_WORD: Final = re.compile(r"[a-z]+")
+_OVERRULING: Final = word_set(
+    "wrong mistake incorrect misread false not t would were instead suppose whether unless oops"
+)
+"""Words of which a sentence without a question mark must hold one to be overruled; "t" ends "isn't"."""
 
 
-def find_worded_claims(sentence: str, numbers: Sequence[Number], offset: int) -> Iterator[ArithmeticClaim]:
-    """The claims of a sentence in words; its first number has the index `offset`."""
-    if _OVERRULED.search(sentence):
+def find_worded_claims(
+    sentence: str, words: frozenset[str], numbers: Sequence[Number], offset: int
+) -> Iterator[ArithmeticClaim]:
+    """The claims of a sentence of these words; its first number has the index `offset`."""
+    if ("?" in sentence or not words.isdisjoint(_OVERRULING)) and _OVERRULED.search(sentence):
         return
-    words = set(_WORD.findall(sentence))
     for index in sorted({index for clue in words & _CLUES.keys() for index in _CLUES[clue]}):
         pattern = PATTERNS[index]
         for match in pattern.pattern.finditer(sentence):
@@ -244,7 +257,9 @@ def is_year(number: Number) -> bool:
 def _comparisons(sentence: str, numbers: Sequence[Number], offset: int) -> Iterator[ArithmeticClaim]:
     if "than" not in sentence and "<" not in sentence and ">" not in sentence:
         return
-    for pattern, more in _COMPARED:
+    for pattern, sign, more in _COMPARED:
+        if sign not in sentence:
+            continue
         for match in pattern.finditer(sentence):
             if _LABELLED.search(sentence, max(0, match.start() - 12), match.start()):
                 continue

@@ -355,9 +355,9 @@ class Filter(Section):
         because="it changes only how the work is divided; the same bytes come out",
         ge=1,
     )
-    workers: int = key(
-        1,
-        "Number of processes that measure.",
+    workers: int | None = key(
+        None,
+        "Number of processes that measure; default: one for each core that the run may use, if there is work for it.",
         because="it changes only how the work is shared; the same bytes come out",
         ge=1,
     )

@@ -40,6 +40,8 @@ from filters.text.words import comparable_text
 
 _FINGERPRINT, _MADE_BY, _EXTRACTORS = b"signals_fingerprint", b"made_by", b"extractors"
 _ROW_GROUP = 8192
+_TRACES_A_PROCESS = 2_000
+"""Starting a process costs about a second of processor time, as measuring so many traces does."""
 
 _TEXTS: list[tuple[str, pa.DataType]] = [
     ("content", pa.binary(16)),
@@ -90,12 +92,13 @@ def measure(
     folder: Path,
     *,
     scheme: Scheme | None = None,
-    workers: int = 1,
+    workers: int | None = 1,
     on_done: Callable[[int, int], None] = lambda rows, reused: None,
 ) -> tuple[Path, ...]:
     """Write the signal table of every partition to `folder`; returns the files in order.
 
-    `on_done` is called for every partition with its number of rows and the number of reused rows.
+    Without `workers` there is a process for each core, but not for fewer than `_TRACES_A_PROCESS` traces. `on_done`
+    is called for every partition with its number of rows and the number of reused rows.
     """
     folder.mkdir(parents=True, exist_ok=True)
     tasks = list(_tasks(index, extractors, folder, scheme))
@@ -110,12 +113,19 @@ def measure(
             on_done(len(task.locations), len(task.locations))
         else:
             todo.append(task)
-    if workers == 1 or len(todo) <= 1:
+    if workers is None:
+        workers = min(available_cores(), sum(len(task.locations) for task in todo) // _TRACES_A_PROCESS)
+    if workers <= 1 or len(todo) <= 1:
         for task in todo:
             on_done(*measure_partition(task))
     else:
         _in_processes(todo, min(workers, len(todo)), on_done)
     return paths
+
+
+def available_cores() -> int:
+    """The cores that this process may use, which a container or `taskset` may limit."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def measure_partition(task: PartitionTask) -> tuple[int, int]:

@@ -131,6 +131,24 @@ def test_order_of_the_input_and_workers_do_not_change_a_byte(world, workers):
     assert len(list((run / "filter/signals").glob("*.parquet"))) == 8
 
 
+def test_without_a_number_of_workers_there_is_one_for_each_core_that_has_enough_to_do(world, monkeypatch):
+    apply(recipe(world[0], "[filter]\npartition_rows = 5\nworkers = 1\n"), run_of(world))
+    in_processes, asked = measure._in_processes, []
+
+    def counted(tasks, workers, on_done):
+        asked.append(workers)
+        in_processes(tasks, workers, on_done)
+
+    monkeypatch.setattr(measure, "_in_processes", counted)
+    monkeypatch.setattr(measure, "available_cores", lambda: 2)
+    apply(recipe(world[0], "[filter]\npartition_rows = 5\n"), run_of(world, "few"))
+    assert not asked, "24 traces are measured before a process has started"
+    monkeypatch.setattr(measure, "_TRACES_A_PROCESS", 4)
+    apply(recipe(world[0], "[filter]\npartition_rows = 5\n"), run_of(world, "many"))
+    assert asked == [2]
+    assert digests(world[0] / "few") == digests(world[0] / "many") == digests(world[0] / "run")
+
+
 def test_the_number_of_partitions_changes_no_decision_and_no_row(world):
     for rows in (3, 1000):
         apply(recipe(world[0], f"[filter]\npartition_rows = {rows}\n"), run_of(world, f"run{rows}"))
