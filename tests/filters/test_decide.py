@@ -1,5 +1,6 @@
 import re
 
+import duckdb
 import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -9,6 +10,7 @@ from distill.errors import RecipeError
 from distill.recipe.filter import Filter, Mix, Rule, Select
 from filters.decisions import decide as policy
 from filters.decisions.allowed_functions import ALLOWED
+from filters.decisions.limits import measure as measure_limits
 from filters.decisions.rules import check
 from filters.signals.registry import COLUMNS, LOCAL
 from filters.tables import signal_database
@@ -176,6 +178,22 @@ def test_the_toolkits_own_reasons_are_no_rule_names():
 def test_a_condition_that_fails_on_the_values_names_its_rule(table):
     with pytest.raises(RecipeError, match=r"filter\.rules\.cast: drop = .*: Conversion Error"):
         decide(rules(fine="k > 5", cast="majority_answer::int > 3"), table({"id": "a", "majority_answer": "many"}))
+
+
+def test_an_error_that_no_rule_is_to_blame_for_is_raised_as_it_is(table):
+    settings = Filter(
+        rules=(Rule(name="fine", drop="k > 5"),),
+        select=Select(mix=(Mix(by="majority_answer::int", shares={"1": 1.0}),)),
+    )
+    with pytest.raises(duckdb.ConversionException, match="many"):
+        decide(settings, table({"id": "a", "majority_answer": "many"}))
+
+
+def test_a_selection_of_nothing_is_left_out_by_no_limit(table, tmp_path):
+    select = Select(per_question=1, mix=(Mix(by="teacher", shares={"t": 1.0}),), limit=3)
+    tables = table({"id": "a", "k": 1})
+    decide(Filter(rules=(Rule(name="all", drop="k = 1"),), select=select), tables)
+    assert measure_limits(policy.database(tables, tmp_path / "decisions.parquet"), select) == ()
 
 
 def test_quotes_in_conditions_and_values_survive(table):
