@@ -33,9 +33,9 @@ from teacher.scheduling.gpu_rounds import gpu_rounds
 from teacher.scheduling.request_queue import RequestQueue
 from teacher.store import question_plan
 from teacher.store.adopt import adopt_traces
-from teacher.store.final_traces import Tally, plan_outputs, teacher_policies, write_final_traces
+from teacher.store.final_traces import FinalTraces, Tally, collect_final_traces, plan_outputs, teacher_policies
 from teacher.store.trace_index import TraceIndex
-from teacher.store.trace_journal import TraceJournal, make_trace, read_index, rewrite_parts
+from teacher.store.trace_journal import TraceForm, TraceJournal, make_trace, read_index, rewrite_parts
 
 _CHARGE_INTERVAL_S = 0.2
 _SAMPLES_CHECKED = 2000
@@ -168,6 +168,7 @@ class _Stage:
             if index.damaged:
                 (plan.folder / MANIFEST).unlink(missing_ok=True)
             rewrite_parts(index, teacher, drop_errors=False)
+        self.finals = FinalTraces(recipe.teachers, self.indexes)
         notes = list(adopt_traces(recipe, models, plan, plan.folder, self.indexes))
         if fresh:
             for index in self.indexes.values():
@@ -199,7 +200,9 @@ class _Stage:
         for teacher in group:
             upstream = jobs.get(teacher.after or "")
             index = self.indexes[teacher.name]
-            queue = RequestQueue(policies[teacher.name], self.plan.read(), upstream.queue if upstream else None)
+            queue = RequestQueue(
+                policies[teacher.name], self.plan.read(), upstream.queue if upstream else None, self.finals.add
+            )
             request = queue.take()
             if request is not None:
                 queue.put_back(request)
@@ -270,8 +273,12 @@ class _Stage:
         started: float,
     ) -> Manifest:
         """Write down which traces count, and the manifest. Raises an error when traces are still to be made."""
-        policies = teacher_policies(self.recipe, self.models, self.indexes, include_failures=True)
-        tallies = write_final_traces(self.plan, policies, self.indexes)
+        finals = self.finals
+        if not finals.are_complete(self.plan):
+            policies = teacher_policies(self.recipe, self.models, self.indexes, include_failures=True)
+            finals = collect_final_traces(self.plan, policies, self.indexes)
+        finals.write(self.plan)
+        tallies = finals.tallies
         _require_complete(self.recipe, self.plan.folder, tallies, offline)
         outcomes = sum((tally.outcomes for tally in tallies.values()), Counter[str]())
         self.progress.finish(outcomes)
@@ -301,16 +308,20 @@ class _Writer:
 
     def __init__(self, stage: _Stage, job: _Job, served: EngineInfo) -> None:
         self.job = job
-        self._served = record_engine(job.index.folder, served)
+        self._form = TraceForm(job.teacher, job.model, record_engine(job.index.folder, served))
         self._progress = stage.progress
         self._skipped = job.queue.skipped
         (stage.plan.folder / MANIFEST).unlink(missing_ok=True)
         rewrite_parts(job.index, job.teacher, drop_errors=True)
-        self.journal = TraceJournal(job.index, flush_interval_s=stage.recipe.generate.flush_interval_s)
+        self.journal = TraceJournal(
+            job.index,
+            flush_interval_s=stage.recipe.generate.flush_interval_s,
+            soon=asyncio.get_running_loop().call_soon,
+        )
 
     def done(self, request: Request, completion: Completion) -> None:
         job = self.job
-        record = self.journal.append(make_trace(job.teacher, job.model, self._served, request, completion))
+        record = self.journal.append(make_trace(self._form, request, completion))
         job.queue.done(request, record)
         extra = bool(request.attempt or job.teacher.after)
         if extra or job.queue.skipped != self._skipped:

@@ -40,29 +40,45 @@ class Journal:
                 write_jsonl(path, read_jsonl(path))
             self._file: IO[bytes] = path.open("ab+", buffering=0)
             lock_file(self._file, path)
-            self._end = cut_torn_tail(self._file)
+            self._written = self._end = cut_torn_tail(self._file)
+        self._held: list[bytes] = []
         self._synced_at = time.monotonic()
         self._dirty = False
 
-    def append(self, record: Any) -> int:
+    def append(self, record: Any, *, hold: bool = False) -> int:
         """Write one record as one line; the byte at which it starts.
 
-        It is durable after the next `flush`, at the latest at `close`.
+        It is durable after the next `flush`, at the latest at `close`. `hold`: it is written by the next
+        `write_held`, together with others.
         """
         line = seal(record)
+        start, self._end = self._end, self._end + len(line)
+        self._held.append(line)
+        if not hold:
+            self.write_held()
+        return start
+
+    def write_held(self) -> None:
+        """Write what is held. When the disk is full, the lines that fit stay, and no half of one."""
+        if not self._held:
+            return
+        lines, self._held = b"".join(self._held), []
         with storage_errors(self.path):
+            written = 0
             try:
-                written = self._file.write(line)
-                if written != len(line):
+                written = self._file.write(lines) or 0
+                if written != len(lines):
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             except OSError:
+                self._written += lines.rfind(b"\n", 0, written) + 1
+                self._end = self._written
                 self._file.truncate(self._end)
+                self._dirty = True
                 raise
-            start, self._end = self._end, self._end + len(line)
+            self._written += len(lines)
             self._dirty = True
             if time.monotonic() - self._synced_at >= self.flush_interval_s:
                 self.flush()
-        return start
 
     def flush(self) -> None:
         """Make every appended line durable now."""
@@ -77,6 +93,7 @@ class Journal:
     def close(self) -> None:
         if not self._file.closed:
             try:
+                self.write_held()
                 self.flush()
                 self._require_whole()
             finally:
@@ -84,11 +101,11 @@ class Journal:
 
     @property
     def end(self) -> int:
-        """The byte after the last line."""
+        """The byte after the last line, held ones included."""
         return self._end
 
     def _require_whole(self) -> None:
-        end, open_file = self._end, os.fstat(self._file.fileno())
+        end, open_file = self._written, os.fstat(self._file.fileno())
         try:
             path_status = self.path.stat()
         except FileNotFoundError:

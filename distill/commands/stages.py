@@ -48,6 +48,10 @@ def _compared(recipe: Recipe, run: Path, *, asked: bool = False, stage: str | No
 
     `asked`: what teachers are asked; otherwise what the stages learn from, or one of them.
     """
+    from distill.planning.compared_sources import evaluation_sources
+
+    if not evaluation_sources(recipe):
+        return ""  # before anything heavy is loaded
     from distill.planning import leakage
 
     stages = [each for each in recipe.stages if stage in (None, each.name)]

@@ -11,7 +11,6 @@ import os
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -124,7 +123,7 @@ def read(
     reader = _SampleReader(source, table, decode)
     seen: dict[bytes, int] = {}
     good = 0
-    for row, items in _ordered(reader.prepare, _checked_columns(table, source, name)):
+    for row, items in _ordered(reader.prepare, _checked_columns(table, source, name), _block_rows(table)):
         for item in items:
             if isinstance(item, Sample):
                 key, gold = bytes.fromhex(item.id), hash(item.answers)
@@ -144,9 +143,13 @@ def read_rows(
 ) -> Iterator[tuple[SourceRow | BadRow, list[Sample | BadRow]]]:
     """Every row of a source as it lies there, with the samples that it holds; repeated ones too, and no limit."""
     source = sources.settings(recipe, name)
-    yield from _ordered(
-        _SampleReader(source, table, lambda number: True).prepare, _checked_columns(table, source, name)
-    )
+    reader = _SampleReader(source, table, lambda number: True)
+    yield from _ordered(reader.prepare, _checked_columns(table, source, name), _block_rows(table))
+
+
+def _block_rows(table: SourceTable) -> int:
+    """Rows that a thread takes at once: few where they may carry whole pictures."""
+    return 4 if table.kind in ("parquet", "arrow") else 64
 
 
 def _repeated(sample: Sample, number: int, table: SourceTable, *, same: bool) -> BadRow:
@@ -170,20 +173,22 @@ def _checked_columns(table: SourceTable, source: DataSource, name: str) -> Itera
 
 
 def _ordered(
-    work: Callable[[SourceRow | BadRow], list[Sample | BadRow]], rows: Iterator[SourceRow | BadRow]
+    work: Callable[[SourceRow | BadRow], list[Sample | BadRow]], rows: Iterator[SourceRow | BadRow], block_rows: int
 ) -> Iterator[tuple[SourceRow | BadRow, list[Sample | BadRow]]]:
-    """The rows with the results of `work`, in order, computed by a few threads a few rows ahead."""
+    """The rows with the results of `work`, in order, computed by a few threads a few blocks of rows ahead."""
+
+    def work_on(block: list[SourceRow | BadRow]) -> list[tuple[SourceRow | BadRow, list[Sample | BadRow]]]:
+        return [(row, work(row)) for row in block]
+
     pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="images")
-    waiting: deque[tuple[SourceRow | BadRow, Future[list[Sample | BadRow]]]] = deque()
+    waiting: deque[Future[list[tuple[SourceRow | BadRow, list[Sample | BadRow]]]]] = deque()
     try:
-        for row in rows:
-            waiting.append((row, pool.submit(work, row)))
-            if len(waiting) > 4 * _WORKERS:
-                done, future = waiting.popleft()
-                yield done, future.result()
+        while block := list(islice(rows, block_rows)):
+            waiting.append(pool.submit(work_on, block))
+            if len(waiting) > 2 * _WORKERS:
+                yield from waiting.popleft().result()
         while waiting:
-            done, future = waiting.popleft()
-            yield done, future.result()
+            yield from waiting.popleft().result()
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
@@ -195,7 +200,7 @@ class _SampleReader:
         self.source = source
         self.table = table
         self._decode = decode
-        self._checked: OrderedDict[Path, str | ImageError] = OrderedDict()
+        self._checked: OrderedDict[tuple[str, ...], ImageRef | ImageError] = OrderedDict()
 
     def prepare(self, row: SourceRow | BadRow) -> list[Sample | BadRow]:
         if isinstance(row, BadRow):
@@ -227,29 +232,38 @@ class _SampleReader:
         )
 
     def _file(self, names: tuple[str, ...], *, decode: bool) -> ImageRef:
+        """A reference to the first of these files that is there; what was found is kept by the names in the rows."""
+        known = self._checked.get(names)
+        if known is None:
+            try:
+                known = self._look_up(names, decode=decode)
+            except ImageError as error:
+                known = error
+            if not decode:
+                return _known_or_raised(known)
+            self._checked[names] = known
+            while len(self._checked) > _FILES_REMEMBERED:
+                self._checked.popitem(last=False)
+        return _known_or_raised(known)
+
+    def _look_up(self, names: tuple[str, ...], *, decode: bool) -> ImageRef:
         for name in names:
             if name.startswith(("http://", "https://", "data:")):
                 raise ImageError("unsupported_image_cell", f"{name:.60}: images must be files; download them first")
         paths = [images.within(self.table.root, name, allow_outside=self.source.allow_outside_root) for name in names]
         path = next((path for path in paths if _exists(path)), paths[0])
-        if not decode:
-            return _seen(path)
-        checked = self._checked.get(path)
-        if checked is None:
-            checked = self._checked[path] = self._check(path)
-            while len(self._checked) > _FILES_REMEMBERED:
-                self._checked.popitem(last=False)
-        if isinstance(checked, ImageError):
-            raise checked
-        return ImageRef(sha256=checked, path=str(path))
+        return ImageRef(sha256=self._check(path), path=str(path)) if decode else _seen(path)
 
-    def _check(self, path: Path) -> str | ImageError:
-        try:
-            data = images.read_file(path)
-            images.check(data, max_pixels=self.source.max_pixels)
-        except ImageError as error:
-            return error
+    def _check(self, path: Path) -> str:
+        data = images.read_file(path)
+        images.check(data, max_pixels=self.source.max_pixels)
         return images.sha256(data)
+
+
+def _known_or_raised(known: ImageRef | ImageError) -> ImageRef:
+    if isinstance(known, ImageError):
+        raise known
+    return known
 
 
 def _seen(path: Path) -> ImageRef:
@@ -342,7 +356,10 @@ def to_record(sample: Sample) -> dict[str, Any]:
     """A sample as a row of plain values; `from_record` reads it back."""
     return {
         "id": sample.id,
-        "images": [asdict(ref) for ref in sample.images],
+        "images": [
+            {"sha256": ref.sha256, "path": ref.path, "column": ref.column, "row": ref.row, "index": ref.index}
+            for ref in sample.images
+        ],
         "question": sample.question,
         "answers": list(sample.answers),
         "answer_type": sample.answer_type,
@@ -353,12 +370,13 @@ def to_record(sample: Sample) -> dict[str, Any]:
 
 def from_record(values: Mapping[str, Any]) -> Sample:
     return Sample(
-        **{
-            **values,
-            "images": tuple(ImageRef(**ref) for ref in values["images"]),
-            "answers": tuple(values["answers"]),
-            "meta": orjson.loads(values["meta"]),
-        }
+        id=values["id"],
+        images=tuple([ImageRef(**ref) for ref in values["images"]]),
+        question=values["question"],
+        answers=tuple(values["answers"]),
+        answer_type=values["answer_type"],
+        domain=values["domain"],
+        meta=orjson.loads(values["meta"]) if values["meta"] != "{}" else {},
     )
 
 

@@ -7,7 +7,7 @@ for a stage that is about to begin.
 """
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,8 +18,10 @@ import pyarrow.parquet as pq
 from distill.artifacts.files import locked
 from distill.artifacts.layout import train_data_folder
 from distill.errors import DataError
+from distill.planning.compared_sources import evaluation_sources as evaluation_sources
+from distill.planning.compared_sources import training_sources as training_sources
 from distill.recipe.recipe import Recipe
-from distill.recipe.stages import TRACES, Stage, is_traces
+from distill.recipe.stages import TRACES
 from distill.reports.text_table import table
 from filters import source_overlap
 from filters.signals.contamination import ASKED as ASKED
@@ -88,27 +90,6 @@ class Leakage:
                 "on with them set allow_overlap = true under [eval]",
             ]
         )
-
-
-def training_sources(recipe: Recipe, stages: Iterable[Stage] | None = None) -> tuple[str, ...]:
-    """The sources that these stages learn from, directly, through teachers or by replay.
-
-    By default those of all stages, and what teachers are asked.
-    """
-    chosen = recipe.stages if stages is None else tuple(stages)
-    asked = any(is_traces(stage) for stage in chosen) or (stages is None and bool(recipe.teachers))
-    names = [ASKED] if asked else []
-    for stage in chosen:
-        names += [*(() if is_traces(stage) else (stage.data,)), *stage.replay]
-    return tuple(name for name in dict.fromkeys(names) if name in recipe.data)
-
-
-def evaluation_sources(recipe: Recipe) -> tuple[str, ...]:
-    """`eval.data`, what stages validate on, and named test sets."""
-    checks = [stage.validation for stage in recipe.stages if stage.validation is not None]
-    validated = [check.data for check in checks if check.data is not None]
-    names = [recipe.eval.data, *validated, *(recipe.filter.contamination.sources or ())]
-    return tuple(name for name in dict.fromkeys(names) if name in recipe.data)
 
 
 def refuse_leakage(recipe: Recipe, run: Path, training: Sequence[str]) -> Leakage:

@@ -13,10 +13,9 @@ import hashlib
 import os
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import orjson
@@ -62,13 +61,21 @@ class ImageParts:
         self._look_again: dict[str, float] = {}
         self._bytes = 0
 
-    async def part(self, ref: ImageRef) -> Mapping[str, Any]:
+    async def part(self, ref: ImageRef) -> orjson.Fragment:
         """The content part of one image. Raises UnreadableError."""
-        url = await self._url(ref)
-        part: dict[str, Any] = {"type": "image_url", "image_url": {"url": orjson.Fragment(url)}}
-        if self._named:
-            part["uuid"] = hashlib.sha256(ref.sha256.encode() + self._settings).hexdigest()[:32]
-        return part
+        task = self._ready.get(ref.sha256)
+        now = time.monotonic()
+        if task is not None and now >= self._look_again.get(ref.sha256, 0.0) and ref.sha256 in self._weights:
+            self._look_again[ref.sha256] = now + _LOOK_AGAIN_S
+            if await asyncio.to_thread(self._changed, ref) and self._ready.get(ref.sha256) is task:
+                self._forget(ref.sha256)
+            task = self._ready.get(ref.sha256)
+        if task is None:
+            task = self._ready[ref.sha256] = asyncio.create_task(asyncio.to_thread(self._prepare, ref, self.by_path))
+            task.add_done_callback(partial(self._weigh, ref.sha256))
+        else:
+            self._ready.move_to_end(ref.sha256)
+        return orjson.Fragment(task.result() if task.done() else await asyncio.shield(task))
 
     def may_not_read(self, body: bytes, message: str, *, refused: bool) -> bool:
         """A server did not answer a request. Whether to ask again with the images inside: it cannot read the files.
@@ -97,29 +104,23 @@ class ImageParts:
         path, state = self._files.get(ref.sha256, (ref.path, None))
         return state is not None and (_state(path) != state or (ref.path != path and _state(ref.path) is None))
 
-    async def _url(self, ref: ImageRef) -> bytes:
-        task = self._ready.get(ref.sha256)
-        now = time.monotonic()
-        if task is not None and now >= self._look_again.get(ref.sha256, 0.0) and ref.sha256 in self._weights:
-            self._look_again[ref.sha256] = now + _LOOK_AGAIN_S
-            if await asyncio.to_thread(self._changed, ref) and self._ready.get(ref.sha256) is task:
-                self._forget(ref.sha256)
-            task = self._ready.get(ref.sha256)
-        if task is None:
-            task = self._ready[ref.sha256] = asyncio.create_task(asyncio.to_thread(self._prepare, ref, self.by_path))
-            task.add_done_callback(partial(self._weigh, ref.sha256))
-        else:
-            self._ready.move_to_end(ref.sha256)
-        return await asyncio.shield(task)
-
-    async def inside(self, ref: ImageRef) -> Mapping[str, Any]:
+    async def inside(self, ref: ImageRef) -> orjson.Fragment:
         """The content part of one image with its bytes inside, whatever the server may read."""
-        if not self.by_path:
-            return await self.part(ref)
-        url = await asyncio.to_thread(self._prepare, ref, False)
-        return {"type": "image_url", "image_url": {"url": orjson.Fragment(url)}}
+        return (
+            orjson.Fragment(await asyncio.to_thread(self._prepare, ref, False))
+            if self.by_path
+            else await self.part(ref)
+        )
 
     def _prepare(self, ref: ImageRef, by_path: bool) -> bytes:
+        """The content part of an image as JSON text. Raises UnreadableError."""
+        part = b'{"type":"image_url","image_url":{"url":%b}' % self._url(ref, by_path)
+        if not self._named:
+            return part + b"}"
+        name = hashlib.sha256(ref.sha256.encode() + self._settings).hexdigest()[:32]
+        return b'%b,"uuid":"%b"}' % (part, name.encode())
+
+    def _url(self, ref: ImageRef, by_path: bool) -> bytes:
         """The URL of an image as JSON text. Raises UnreadableError."""
         try:
             state = _state(ref.path)

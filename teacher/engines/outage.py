@@ -10,6 +10,7 @@ Decides from the failures and successes that it is given. It sends nothing and r
 """
 
 import math
+import random
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -21,6 +22,9 @@ RECENT = 100
 FALSE_BLAME_PROBABILITY = 1e-4
 """A row is blamed when a sound row would fail as often with at most this probability."""
 MAX_TRIES = 10
+_BACKOFF_S = 0.5
+_REFUSED_BACKOFF_S = 0.1
+MAX_WAIT_S = 60.0
 _FAILING_ROWS = 3
 """After so many different failing rows without a pass, the dependency counts as down."""
 _UNPROVEN_REFUSAL_S = 30.0
@@ -180,6 +184,15 @@ class RowFailures:
 
     def has_enough(self, dependency: Dependency, failure: Failure) -> bool:
         return self.failures >= dependency.tries_needed(self.row, failure)
+
+    def backoff_s(self, failure: Failure, patience_s: float) -> float:
+        """Until the next try. It differs at random, so that requests that failed together don't return together."""
+        if failure.wait_s:
+            wait_s = failure.wait_s * random.uniform(1, 1.25)
+        else:
+            first_s = _REFUSED_BACKOFF_S if failure.of_the_request else _BACKOFF_S
+            wait_s = first_s * 2 ** min(self.tries - 1, 10) * random.uniform(0.5, 1)
+        return min(wait_s, MAX_WAIT_S, max(_BACKOFF_S, patience_s / 4))
 
     def proven(self, dependency: Dependency, failure: Failure) -> bool:
         return not self.no_other_passed(dependency) and self.has_enough(dependency, failure)

@@ -5,7 +5,7 @@ Pure: images stay references. How an engine wants them (data URLs, pixels) is th
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -36,10 +36,13 @@ def prompt(teacher: Teacher, sample: Sample, draft: str = "") -> Prompt:
 
     What is inserted goes in as it is, braces and all; other braces of the template are left alone.
     """
+    template = teacher.prompt
+    if template == "{question}":
+        return Prompt(system=teacher.system, images=sample.images, text=sample.question)
     if teacher.prompt_from_outside:
         return Prompt(system=teacher.system, images=sample.images, text=_made_by(_outside(teacher), teacher, sample))
     values = {"question": sample.question, "draft": draft, "answer": sample.answer or ""}
-    text = _PLACEHOLDER.sub(lambda match: values[match[1]], teacher.prompt)
+    text = _PLACEHOLDER.sub(lambda match: values[match[1]], template)
     return Prompt(system=teacher.system, images=sample.images, text=text)
 
 
@@ -73,7 +76,7 @@ def _made_by(extension: Extension, teacher: Teacher, sample: Sample) -> str:
     return text
 
 
-def messages(asked: Prompt, image_parts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def messages(asked: Prompt, image_parts: Sequence[Any]) -> list[dict[str, Any]]:
     """Chat messages in the shape all chat templates and servers take; one content part an image, images first."""
     chat: list[dict[str, Any]] = []
     if asked.system:

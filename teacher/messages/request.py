@@ -9,10 +9,12 @@ where it is not the default; options of a server that change its answers are com
 """
 
 import hashlib
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+
+import orjson
 
 from distill.artifacts.files import directory_sha256
 from distill.artifacts.manifest import canonical
@@ -21,6 +23,8 @@ from distill.recipe.recipe import Recipe
 from distill.recipe.teachers import Sampling, Teacher
 from distill.types import Sample
 from teacher.messages.prompts import Prompt, prompt, prompt_sha
+
+_SAMPLINGS_KEPT = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,60 +87,86 @@ class Author:
     teacher: Teacher
     model: Model
     seed: int
-    _of_prompt: dict[str, tuple[Prompt, str]] = field(default_factory=dict, repr=False, compare=False)
+    _last_prompt: list[tuple[str, str, Prompt, str]] = field(default_factory=list, repr=False, compare=False)
+    """Sample, draft, prompt and digest of the prompt that was made last: a sample's requests come together."""
     _settings: dict[str, Any] = field(init=False, repr=False, compare=False)
-    """The teacher's settings that every id covers."""
+    """The teacher's settings that every id covers, as JSON text."""
+    _sampling: dict[int, tuple[Sampling, orjson.Fragment]] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_settings", affecting(self.teacher, "traces") | precision_key(self.teacher))
+        settings = affecting(self.teacher, "traces") | precision_key(self.teacher)
+        settings |= {"model": self.model.key}
+        texts = {name: orjson.Fragment(canonical(value)) for name, value in settings.items()}
+        object.__setattr__(self, "_settings", texts)
 
     def first_attempt(self, sample: Sample, k: int, *, draft: str = "", draft_text: str = "") -> Request:
         """The first attempt at `k`; for a teacher that works on drafts, on the trace `draft`, saying `draft_text`."""
         asked, sha = self._prompt(sample, draft, draft_text)
-        blank = Request(
-            id="",
+        return self._named(sample, k, 0, 0, self.teacher.sampling, asked, sha, draft)
+
+    def next_attempt(self, before: Request, sampling: Sampling, *, reseed: bool) -> Request:
+        """The attempt after `before`: with these sampling values, and with a new seed or the same."""
+        attempt, reseeds = before.attempt + 1, before.reseeds + reseed
+        asked, sha = before.prompt, before.prompt_sha
+        return self._named(before.sample, before.k, attempt, reseeds, sampling, asked, sha, before.draft)
+
+    def _prompt(self, sample: Sample, draft: str, draft_text: str) -> tuple[Prompt, str]:
+        """The prompt and its digest, worked out once for all the samples asked of it."""
+        for known_sample, known_draft, asked, sha in self._last_prompt:
+            if known_sample == sample.id and known_draft == draft:
+                return asked, sha
+        asked = prompt(self.teacher, sample, draft_text)
+        sha = prompt_sha(asked)
+        self._last_prompt[:] = [(sample.id, draft, asked, sha)]
+        return asked, sha
+
+    def _sampling_text(self, sampling: Sampling) -> orjson.Fragment:
+        known = self._sampling.get(id(sampling))
+        if known is None:
+            if len(self._sampling) >= _SAMPLINGS_KEPT:
+                self._sampling.clear()
+            # The object is kept beside its text, so that no other one gets its number.
+            known = self._sampling[id(sampling)] = (sampling, orjson.Fragment(canonical(sampling_key(sampling))))
+        return known[1]
+
+    def _named(
+        self,
+        sample: Sample,
+        k: int,
+        attempt: int,
+        reseeds: int,
+        sampling: Sampling,
+        asked: Prompt,
+        sha: str,
+        draft: str,
+    ) -> Request:
+        """The request with its seed and its id."""
+        # All settings of one model share their seeds, so two temperatures are compared under the same seeds.
+        source = {"sample": sample.id, "model": self.model.key, "seed": self.seed, "k": k}
+        if reseeds:
+            source["reseeds"] = reseeds
+        seed = int.from_bytes(_digest("seed", source)[:4], "big") >> 1
+        content = {
+            **self._settings,
+            "sample": sample.id,
+            "images": [image.sha256 for image in sample.images],
+            "prompt": sha,
+            "sampling": self._sampling_text(sampling),
+            "seed": seed,
+            "k": k,
+        }
+        return Request(
+            id=_digest("trace", content).hex()[:20],
             sample=sample,
             k=k,
-            seed=0,
-            sampling=self.teacher.sampling,
+            attempt=attempt,
+            reseeds=reseeds,
+            seed=seed,
+            sampling=sampling,
             prompt=asked,
             prompt_sha=sha,
             draft=draft,
         )
-        return self._named(blank)
-
-    def next_attempt(self, before: Request, sampling: Sampling, *, reseed: bool) -> Request:
-        """The attempt after `before`: with these sampling values, and with a new seed or the same."""
-        changed = replace(before, attempt=before.attempt + 1, reseeds=before.reseeds + reseed, sampling=sampling)
-        return self._named(changed)
-
-    def _prompt(self, sample: Sample, draft: str, draft_text: str) -> tuple[Prompt, str]:
-        """The prompt and its digest, worked out once for all the samples asked of it."""
-        key = f"{sample.id} {draft}"
-        if key not in self._of_prompt:
-            self._of_prompt.clear()
-            asked = prompt(self.teacher, sample, draft_text)
-            self._of_prompt[key] = asked, prompt_sha(asked)
-        return self._of_prompt[key]
-
-    def _named(self, request: Request) -> Request:
-        """The request with its seed and its id."""
-        # All settings of one model share their seeds, so two temperatures are compared under the same seeds.
-        source = {"sample": request.sample.id, "model": self.model.key, "seed": self.seed, "k": request.k}
-        if request.reseeds:
-            source["reseeds"] = request.reseeds
-        seed = int.from_bytes(_digest("seed", source)[:4], "big") >> 1
-        content = {
-            **self._settings,
-            "sample": request.sample.id,
-            "images": [image.sha256 for image in request.sample.images],
-            "model": self.model.key,
-            "prompt": request.prompt_sha,
-            "sampling": sampling_key(request.sampling),
-            "seed": seed,
-            "k": request.k,
-        }
-        return replace(request, seed=seed, id=_digest("trace", content).hex()[:20])
 
 
 def requests(recipe: Recipe, teacher: Teacher, model: Model, sample: Sample) -> list[Request]:
@@ -155,4 +185,4 @@ def plain_request(teacher: Teacher) -> Request:
 
 
 def _digest(kind: str, content: dict[str, Any]) -> bytes:
-    return hashlib.sha256(kind.encode() + b"\0" + canonical(content)).digest()
+    return hashlib.sha256(b"%b\0%b" % (kind.encode(), canonical(content))).digest()

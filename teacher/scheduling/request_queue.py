@@ -6,13 +6,14 @@ another one waits for each of its samples until the other is done with it; both 
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from distill.recipe.teachers import Teacher
 from distill.types import Sample
 from teacher.messages.request import Request
 from teacher.scheduling.ordering import Lengths, Window
-from teacher.scheduling.sampling_policy import SamplingPolicy, TeacherPolicy
+from teacher.scheduling.sampling_policy import SampleState, SamplingPolicy, TeacherPolicy
 
 HELD = 8192
 """Most samples that wait for the teacher before."""
@@ -22,10 +23,18 @@ class RequestQueue:
     """The requests of one teacher, in the order in which they are to be sent."""
 
     def __init__(
-        self, policy: TeacherPolicy, samples: Iterator[Sample], upstream: "RequestQueue | None" = None
+        self,
+        policy: TeacherPolicy,
+        samples: Iterator[Sample],
+        upstream: "RequestQueue | None" = None,
+        on_done: Callable[[Teacher, Sample, SampleState], None] | None = None,
     ) -> None:
-        """`upstream` is the queue of the teacher that this one comes after, while that teacher works, too."""
+        """`upstream` is the queue of the teacher that this one comes after, while that teacher works, too.
+
+        `on_done` gets what the teacher's work on each sample has come to.
+        """
         self.policy = policy
+        self._on_done = on_done
         self.skipped = 0
         """Traces saved by stopping early."""
         self._lengths = Lengths()
@@ -105,6 +114,8 @@ class RequestQueue:
         sample = sample_policy.sample
         if state.done:
             self._active.pop(sample.id, None)
+            if self._on_done is not None:
+                self._on_done(self.policy.teacher, sample, state)
             if not first:
                 self.skipped += sample_policy.max_traces - len(state.finals)
             for dependent in self._dependents:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from distill.answers.verdicts import equivalent, judge
 from distill.recipe.generate import Outcomes
 from distill.recipe.teachers import Sampling, Teacher
 from distill.types import Outcome, Sample
@@ -245,6 +244,8 @@ def is_unsure(sample: Sample, finals: Sequence[FinalAttempt], sure_share: float,
 
 def verdict(sample: Sample, answer: str, rules: Rules) -> str:
     """The judge's verdict on an answer, with the tolerance that the filter will use."""
+    from distill.answers.verdicts import judge
+
     return judge(
         answer,
         sample.answers,
@@ -256,6 +257,8 @@ def verdict(sample: Sample, answer: str, rules: Rules) -> str:
 
 def common_answers(answers: Iterable[str], answer_type: str | None, options: Sequence[str] = ()) -> Sequence[str]:
     """The answers of the largest group that mean the same; of equally large groups the first."""
+    from distill.answers.verdicts import equivalent
+
     groups: list[list[str]] = []
     for answer in answers:
         for group in groups:

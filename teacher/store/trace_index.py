@@ -6,7 +6,7 @@ disk when a policy needs one.
 
 import struct
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import IO, Any
@@ -20,7 +20,7 @@ from teacher.messages.completion import ROW_FAULTS
 from teacher.scheduling.sampling_policy import TraceStatus
 
 _OUTCOMES = tuple(str(outcome) for outcome in Outcome)
-_USAGE = ("prompt", "image", "reasoning", "answer")
+USAGE = ("prompt", "image", "reasoning", "answer")
 _ENTRY = struct.Struct("<BHQIIII")
 """Outcome, number of the part, position of the line in it, token counts."""
 
@@ -57,6 +57,8 @@ class TraceIndex:
     stale: set[Path] = field(default_factory=set)
     """Parts with duplicate ids, or written by another parser version or mode."""
     with_errors: set[Path] = field(default_factory=set)
+    before_read: Callable[[], None] = lambda: None
+    """Writes the lines that a journal still holds."""
     _done: dict[bytes, bytes] = field(default_factory=dict)
     _files: dict[int, IO[bytes]] = field(default_factory=dict)
 
@@ -75,7 +77,7 @@ class TraceIndex:
             return
         usage = record["usage"]
         code = _OUTCOMES.index(record["outcome"])
-        self._done[key] = _ENTRY.pack(code, part, start, *(usage[name] for name in _USAGE))
+        self._done[key] = _ENTRY.pack(code, part, start, *(usage[name] for name in USAGE))
         self.engines[record["engine"]["name"]] = record["engine"]["version"]
 
     def outcomes(self) -> Counter[str]:
@@ -93,7 +95,12 @@ class TraceIndex:
         if packed is None:
             return None
         code, part, start, *usage = _ENTRY.unpack(packed)
-        return Entry(outcome=_OUTCOMES[code], part=part, start=start, usage=dict(zip(_USAGE, usage, strict=True)))
+        return Entry(outcome=_OUTCOMES[code], part=part, start=start, usage=dict(zip(USAGE, usage, strict=True)))
+
+    def usage(self, trace_id: str) -> Sequence[int] | None:
+        """The token counts of a finished trace, in the order of USAGE; None when it is not finished."""
+        packed = self._done.get(bytes.fromhex(trace_id))
+        return None if packed is None else _ENTRY.unpack(packed)[-len(USAGE) :]
 
     def status_of(self, trace_id: str) -> TraceStatus | None:
         """A finished trace, or an error of this run; what failed in an earlier run counts as never asked."""
@@ -114,6 +121,7 @@ class TraceIndex:
 
     def read(self, trace_id: str) -> dict[str, Any]:
         """The record of a finished trace."""
+        self.before_read()
         entry = self.entry(trace_id)
         assert entry is not None, f"no trace {trace_id} in {self.folder}"
         if entry.part not in self._files:

@@ -6,11 +6,14 @@ part, each one atomically.
 """
 
 import threading
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields
 from datetime import UTC, datetime
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
+
+import orjson
 
 from distill import redact
 from distill.artifacts import json_lines
@@ -19,7 +22,7 @@ from distill.artifacts.journal import Journal, read_jsonl, read_jsonl_at, write_
 from distill.artifacts.json_lines import Damaged
 from distill.artifacts.layout import part_number, part_path, part_paths
 from distill.errors import StorageError
-from distill.recipe.teachers import Teacher
+from distill.recipe.teachers import Sampling, Teacher
 from distill.traces.logprobs import encode
 from distill.traces.trace_lines import trace_fault
 from distill.types import Outcome, Trace, Usage
@@ -123,19 +126,37 @@ def _reparsed(record: Mapping[str, Any], teacher: Teacher) -> dict[str, Any]:
     return changed
 
 
-def make_trace(teacher: Teacher, model: Model, served: EngineInfo, request: Request, completion: Completion) -> Trace:
+class TraceForm:
+    """What all traces of one teacher have in common, worked out once."""
+
+    def __init__(self, teacher: Teacher, model: Model, served: EngineInfo) -> None:
+        self.teacher = teacher
+        self.model = model
+        self.served = served
+        self._known: tuple[Sampling | None, Any] = (None, None)
+
+    def params(self, sampling: Sampling) -> Any:
+        """The settings of an attempt as JSON text."""
+        if self._known[0] is not sampling:
+            values = {
+                **sampling.model_dump(mode="json"),
+                "chat_template_kwargs": dict(self.teacher.chat_template_kwargs),
+                "mm_processor_kwargs": dict(self.teacher.mm_processor_kwargs),
+                "reasoning": self.teacher.reasoning,
+                "parser": VERSION,
+            }
+            self._known = (sampling, orjson.Fragment(redact.dumps(values, orjson.OPT_SORT_KEYS)))
+        return self._known[1]
+
+
+def make_trace(form: TraceForm, request: Request, completion: Completion) -> Trace:
     """The record of one finished request. What a server repeats of our secrets is masked before it is parsed."""
-    completion = replace(
-        completion,
-        text=redact.exact(completion.text),
-        error=redact.message(completion.error),
-        model=redact.exact(completion.model),
-        notes=tuple(map(redact.exact, completion.notes)),
-    )
-    if completion.error:
+    teacher, text, error = form.teacher, redact.exact(completion.text), completion.error
+    if error:
+        error = redact.message(error)
         parsed = ParsedCompletion(reasoning="", answer="", outcome=Outcome.ERROR)
     else:
-        parsed = parse(completion.text, mode=teacher.reasoning, finish_reason=completion.finish_reason)
+        parsed = parse(text, mode=teacher.reasoning, finish_reason=completion.finish_reason)
     return Trace(
         id=request.id,
         sample_id=request.sample.id,
@@ -144,7 +165,7 @@ def make_trace(teacher: Teacher, model: Model, served: EngineInfo, request: Requ
         seed=request.seed,
         reasoning=parsed.reasoning,
         answer=parsed.answer,
-        text=completion.text,
+        text=text,
         outcome=str(parsed.outcome),
         finish_reason=completion.finish_reason,
         usage=Usage(
@@ -153,16 +174,10 @@ def make_trace(teacher: Teacher, model: Model, served: EngineInfo, request: Requ
             cached=completion.cached_tokens,
             **_split_tokens(completion.completion_tokens, completion.reasoning_tokens, parsed),
         ),
-        params={
-            **request.sampling.model_dump(mode="json"),
-            "chat_template_kwargs": dict(teacher.chat_template_kwargs),
-            "mm_processor_kwargs": dict(teacher.mm_processor_kwargs),
-            "reasoning": teacher.reasoning,
-            "parser": VERSION,
-        },
-        model=model.name,
-        revision=model.revision,
-        engine={**served.engine, "model": completion.model or served.model},
+        params=form.params(request.sampling),
+        model=form.model.name,
+        revision=form.model.revision,
+        engine={**form.served.engine, "model": redact.exact(completion.model) or form.served.model},
         prompt_sha=request.prompt_sha,
         latency_s=round(completion.latency_s, 4),
         created=datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -170,9 +185,9 @@ def make_trace(teacher: Teacher, model: Model, served: EngineInfo, request: Requ
         draft=request.draft,
         hinted=teacher.hinted,
         stop_reason=completion.stop_reason,
-        error=completion.error,
-        proven=bool(completion.error),
-        notes=completion.notes,
+        error=error,
+        proven=bool(error),
+        notes=tuple(map(redact.exact, completion.notes)),
         logprobs=None
         if completion.token_ids is None or completion.token_logprobs is None
         else encode(completion.token_ids, completion.token_logprobs),
@@ -188,9 +203,10 @@ def _split_tokens(total: int, reasoning_tokens: int | None, parsed: ParsedComple
     return {"reasoning": reasoning, "answer": total - reasoning}
 
 
-def _fields_of(value: Trace | Usage) -> dict[str, Any]:
-    """Its fields by name; `asdict` would copy what lies inside, which costs as much as all the rest of a trace."""
-    return {name: getattr(value, name) for name in value.__slots__}
+_TRACE_FIELDS, _USAGE_FIELDS = (tuple(field.name for field in fields(kind)) for kind in (Trace, Usage))
+_trace_values, _usage_values = attrgetter(*_TRACE_FIELDS), attrgetter(*_USAGE_FIELDS)
+_RARE = ("logprobs", "stop_reason", "proven", "notes")
+"""What most engines never say would only make every record longer."""
 
 
 class TraceJournal:
@@ -200,8 +216,19 @@ class TraceJournal:
     a finished trace wait for longer than the flush interval, and a slow disk delays nothing else.
     """
 
-    def __init__(self, index: TraceIndex, *, flush_interval_s: float) -> None:
+    def __init__(
+        self,
+        index: TraceIndex,
+        *,
+        flush_interval_s: float,
+        soon: Callable[[Callable[[], None]], object] | None = None,
+    ) -> None:
+        """`soon`, of an event loop, calls a function when what is under way has come to its end; traces are then
+        written together. Without it each one is written at once."""
         self._index = index
+        self._soon = soon
+        self._is_called = False
+        index.before_read = self._write_held
         self._flush_interval_s = flush_interval_s
         self._journal: Journal | None = None
         self._part = max(index.records, default=part_path(index.folder, 0, ".jsonl"))
@@ -217,18 +244,32 @@ class TraceJournal:
             raise self._failure
         if finished.id in self._index:
             raise AssertionError(f"trace {finished.id} of teacher {finished.teacher} was generated twice")
-        record: dict[str, Any] = _fields_of(finished) | {"usage": _fields_of(finished.usage)}
-        # What most engines never say would only make every record longer.
-        rare = ("logprobs", "stop_reason", "proven", "notes")
-        for values, key in (*((record, key) for key in rare), (record["usage"], "cached")):
-            if values[key] is None or values[key] is False or values[key] in ("", ()):
-                del values[key]
+        # `asdict` would copy what lies inside, which costs as much as all the rest of a trace.
+        record: dict[str, Any] = dict(zip(_TRACE_FIELDS, _trace_values(finished), strict=True))
+        usage = record["usage"] = dict(zip(_USAGE_FIELDS, _usage_values(finished.usage), strict=True))
+        for key in _RARE:
+            if record[key] is None or record[key] is False or record[key] in ("", ()):
+                del record[key]
+        if usage["cached"] is None:
+            del usage["cached"]
         journal = self._open()
-        start = journal.append(record)
+        start = journal.append(record, hold=self._soon is not None)
         self._index.records[self._part] = self._index.records.get(self._part, 0) + 1
         self._index.ends[self._part] = journal.end
         self._index.add(record, part_number(self._part), start)
+        if self._soon is not None and not self._is_called:
+            self._is_called = True
+            self._soon(self._write_held)
         return record
+
+    def _write_held(self) -> None:
+        """Write the lines of this moment together: one call of the system in the place of one a trace."""
+        self._is_called = False
+        try:
+            if self._journal is not None:
+                self._journal.write_held()
+        except StorageError as error:
+            self._failure = error
 
     def _open(self) -> Journal:
         if self._index.records.get(self._part, 0) >= PART_RECORDS:
@@ -259,6 +300,7 @@ class TraceJournal:
             self._journal.flush()
 
     def close(self) -> None:
+        self._write_held()
         self._closed.set()
         self._flusher.join()
         self._close_part()

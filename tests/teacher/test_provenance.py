@@ -20,7 +20,7 @@ from teacher.engines.provenance import ENGINES, read_engines, record_engine
 from teacher.generate import generate
 from teacher.messages.completion import Completion, EngineInfo
 from teacher.messages.request import Model, requests
-from teacher.store.trace_journal import TraceJournal, make_trace, read_index
+from teacher.store.trace_journal import TraceForm, TraceJournal, make_trace, read_index
 
 
 def generated(folder: Path, teacher: str, rows: int = 3) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:
@@ -83,8 +83,8 @@ def test_both_are_on_the_record_only_where_the_engine_said_so(tmp_path: Path) ->
     served = EngineInfo(model="m", engine={"name": "vllm", "version": "1"})
     journal = TraceJournal(read_index(tmp_path, teacher), flush_interval_s=0.1)
     said = Completion(text="7", finish_reason="stop", stop_reason="\n\n", cached_tokens=0)
-    journal.append(make_trace(teacher, model, served, asked, said))
-    journal.append(make_trace(teacher, model, served, other, Completion(text="7", finish_reason="stop")))
+    journal.append(make_trace(TraceForm(teacher, model, served), asked, said))
+    journal.append(make_trace(TraceForm(teacher, model, served), other, Completion(text="7", finish_reason="stop")))
     journal.close()
     first, second = read_jsonl(tmp_path / "part-00000.jsonl")
     assert (first["stop_reason"], first["usage"]["cached"]) == ("\n\n", 0)

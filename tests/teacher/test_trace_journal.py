@@ -2,13 +2,16 @@
 
 import errno
 import os
+import resource
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from distill.artifacts.journal import read_jsonl
+from distill.artifacts.journal import Journal, read_jsonl
+from distill.artifacts.json_lines import seal
 from distill.artifacts.layout import part_path
 from distill.errors import StorageError
 from distill.types import Trace, Usage
@@ -94,3 +97,39 @@ def test_half_of_a_surrogate_pair_in_a_trace_is_kept_as_the_sign_for_an_unreadab
     first, second = read_jsonl(part_path(tmp_path, 0, ".jsonl"))
     assert (first["text"], first["reasoning"], first["stop_reason"]) == ("<a\ufffdb>\ufffd", "7 \U0001f600", "\ufffd")
     assert second["text"] == "\U0001f600 is one character"
+
+
+def test_traces_of_one_moment_are_written_together_and_can_be_read_before(tmp_path: Path) -> None:
+    called: list[Callable[[], None]] = []
+    index = TraceIndex(tmp_path)
+    journal = TraceJournal(index, flush_interval_s=1.0, soon=called.append)
+    part = part_path(tmp_path, 0, ".jsonl")
+    for number in range(3):
+        journal.append(finished(number))
+    assert part.stat().st_size == 0
+    (write,) = called
+    write()
+    assert [record["id"] for record in read_jsonl(part)] == [finished(number).id for number in range(3)]
+    journal.append(finished(3))
+    assert index.read(finished(3).id)["id"] == finished(3).id
+    journal.append(finished(4))
+    journal.close()
+    assert len(list(read_jsonl(part))) == 5
+    index.close()
+
+
+def test_of_lines_that_are_written_together_those_that_fit_on_the_disk_stay(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "j.jsonl")
+    lines = [seal({"number": number}) for number in range(4)]
+    room = sum(map(len, lines[:2])) + 5
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, (before := resource.getrlimit(resource.RLIMIT_FSIZE))[1]))
+    try:
+        for number in range(4):
+            journal.append({"number": number}, hold=True)
+        with pytest.raises(StorageError, match="cannot write"):
+            journal.write_held()
+        assert (tmp_path / "j.jsonl").read_bytes() == b"".join(lines[:2])
+        assert journal.end == sum(map(len, lines[:2]))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        journal.close()

@@ -7,15 +7,11 @@ Does not start servers and does not parse their answers.
 """
 
 import asyncio
-import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Self
-
-import aiohttp
-import orjson
 
 from distill import redact
 from distill.errors import TeacherError
@@ -23,24 +19,19 @@ from distill.recipe.generate import Generate
 from distill.recipe.teachers import Teacher
 from teacher.engines.circuit_breaker import Breaker
 from teacher.engines.connect import Done, Get, no_known_request, say_nothing
-from teacher.engines.http.chat_protocol import api_key, sampling_body
+from teacher.engines.http.chat_protocol import api_key
 from teacher.engines.http.concurrency import BLIND_START, START, ConcurrencyLimit
-from teacher.engines.http.exchange import CONNECTION, TIMEOUT, Exchange, connector
-from teacher.engines.http.replicas import Replica, Slot, available, choose
-from teacher.engines.http.server_info import follow_queue, same_model, server_info
+from teacher.engines.http.exchange import CONNECTION, CONTROL_AFTER_S, TIMEOUT, Control, Exchange
+from teacher.engines.http.replicas import Replica, available, choose
+from teacher.engines.http.request_bodies import RequestBodies
+from teacher.engines.http.server_info import follow_queue, other_model, server_info
 from teacher.engines.image_folders import Folders, UnreadableError
 from teacher.engines.image_parts import ImageParts
-from teacher.engines.outage import Dependency, Failure, RowFailures, Say
+from teacher.engines.outage import MAX_WAIT_S, Dependency, Failure, RowFailures, Say
 from teacher.messages.completion import Completion, EngineInfo
-from teacher.messages.prompts import messages
 from teacher.messages.request import Model, Request, plain_request
 
-_BACKOFF_S = 0.5
-_REFUSED_BACKOFF_S = 0.1
-_MAX_WAIT_S = 60.0
 _POLL_S = 0.1
-_CONTROL_AFTER_S = 1.0
-"""After so long without a pass of another row, a request that is known to pass is sent again as a control."""
 _MAX_WAITING = 1024
 """Rows that wait for a retry; while there are more, no new request is taken from the queue."""
 _DRAIN_S = 0.05
@@ -54,15 +45,6 @@ _OTHER_MODEL = "other_model"
 
 KnownRequest = Callable[[], Request | None]
 Revive = Callable[[str], Awaitable[bool]]
-
-
-@dataclass(frozen=True, slots=True)
-class _Control:
-    """A request that is known to pass, how long it took, and whether its images went inside it."""
-
-    request: Request
-    latency_s: float = _CONTROL_AFTER_S
-    inside: bool = False
 
 
 class ChatClient:
@@ -102,9 +84,10 @@ class ChatClient:
         self._images = ImageParts(
             teacher, self._folders, max_pixels=max_pixels, local_media=local_media, urls=tuple(urls)
         )
+        self._bodies = RequestBodies(teacher, self._images)
         self._shown_urls = [redact.url(replica.url) for replica in self.replicas]
         self._servers = Dependency(f"teacher '{teacher.name}' at {', '.join(self._shown_urls)}")
-        self._control: _Control | None = None
+        self._control: Control | None = None
         self._known_request: KnownRequest | None = known_request
         self._plain_request = plain_request(teacher)
         self._next_control = 0.0
@@ -113,18 +96,19 @@ class ChatClient:
         self._isolated = 0
         self._waiting = 0
         self._first_tries = 0
+        self._drawing = False
 
     @property
     def in_flight(self) -> int:
         return sum(replica.in_flight for replica in self.replicas)
 
     async def __aenter__(self) -> Self:
-        self._session = aiohttp.ClientSession(connector=connector(), headers=self.headers())
-        self._exchange = Exchange(self._session, self.teacher)
+        self._headers = self.headers()
+        self._exchange = Exchange(self.teacher, self._headers)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._session.close()
+        self._exchange.close()
 
     def headers(self) -> dict[str, str]:
         """The headers of every request. Raises RecipeError when the key's variable is not set."""
@@ -152,7 +136,7 @@ class ChatClient:
             await asyncio.sleep(min(self._servers.pause_s(*_CHECK_S), max(_DRAIN_S, patience_s / 4)))
 
     async def _check(self, replica: Replica) -> None:
-        served = await server_info(self._session, self.teacher, self.model, replica.url)
+        served = await server_info(self._headers, self.teacher, self.model, replica.url)
         facts = {"urls": self._shown_urls, **served.facts}
         self.info = replace(served, facts=facts)
         replica.checked = True
@@ -178,20 +162,18 @@ class ChatClient:
         """
         self._servers.recovered()  # rows of an earlier call that an outage ended do not speak against this one
         followed = self.replicas if self.teacher.capabilities.shows_queue else ()
-        watchers = [asyncio.create_task(follow_queue(self._session, each, self._slot_free.set)) for each in followed]
+        watchers = [asyncio.create_task(follow_queue(self._headers, each, self._slot_free.set)) for each in followed]
         watchers += [asyncio.create_task(self._check_later(each)) for each in self.replicas if not each.checked]
         try:
             async with asyncio.TaskGroup() as group:
                 while True:
-                    while not self._may_draw():
+                    while self._drawing or not self._may_draw():
                         self._slot_free.clear()
                         await self._slot_free.wait()
-                    request = await get()
+                    request = await self._draw(get)
                     if request is None:
                         break
-                    replica = choose(self.replicas, request, time.monotonic())
-                    replica.in_flight += 1
-                    group.create_task(self._finish(request, replica, done))
+                    group.create_task(self._work(request, self._take_slot(request), get, done))
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from None
         finally:
@@ -202,13 +184,39 @@ class ChatClient:
     def _may_draw(self) -> bool:
         if self._isolated or self._servers.is_down or self._waiting >= _MAX_WAITING:
             return False
+        if len(self.replicas) == 1:
+            return self.replicas[0].free
         return any(replica.free for replica in available(self.replicas, time.monotonic()))
 
-    async def _finish(self, request: Request, replica: Replica, done: Done) -> None:
-        finished = await self.ask(request, replica)
-        done(request, finished)
-        if not finished.error.startswith("image:"):
-            self._breaker.record(f"teacher '{self.teacher.name}' at {replica.url}", finished.error)
+    def _take_slot(self, request: Request) -> Replica:
+        replica = choose(self.replicas, request, time.monotonic())
+        replica.in_flight += 1
+        return replica
+
+    async def _work(self, request: Request, replica: Replica, get: Get, done: Done) -> None:
+        """Finish a request, and go on with the next one as long as there is room for one."""
+        following: Request | None = request
+        while following is not None:
+            request, following = following, None
+            finished = await self.ask(request, replica)
+            done(request, finished)
+            if not finished.error.startswith("image:"):
+                self._breaker.record(f"teacher '{self.teacher.name}' at {replica.url}", finished.error)
+            if not self._drawing and self._may_draw():
+                following = await self._draw(get)
+                if following is not None:
+                    replica = self._take_slot(following)
+                    if self._may_draw():
+                        self._slot_free.set()
+        self._slot_free.set()
+
+    async def _draw(self, get: Get) -> Request | None:
+        """The next request. One task at a time waits for it: all that wait would wake up for each request."""
+        self._drawing = True
+        try:
+            return await get()
+        finally:
+            self._drawing = False
 
     async def ask(self, request: Request, replica: Replica) -> Completion:
         """The completion of one request, which is counted as in flight at `replica` until it ends.
@@ -216,24 +224,29 @@ class ChatClient:
         Its `error` says what is wrong with the row. Raises CircuitOpen when an outage lasts, TeacherError when the
         server is lost.
         """
-        slot = Slot(replica)
-        row_failures = RowFailures(request.sample.id)
-        inside = after_timeout = tried = False
-        lost = 0
+        body = b""
         self._first_tries += 1
+        try:
+            body = await self.body(request)
+            return await self._try_once(request, replica, body)
+        except (Failure, UnreadableError) as error:
+            failure = error
+        finally:
+            replica.in_flight -= 1
+            self._first_tries -= 1
+        self._slot_free.set()
+        return await self._ask_again(request, replica, body, failure)
+
+    async def _ask_again(
+        self, request: Request, server: Replica, body: bytes, failure: Failure | UnreadableError
+    ) -> Completion:
+        """The completion of a request whose first try failed."""
+        row_failures = RowFailures(request.sample.id)
+        inside = after_timeout = False
+        lost = 0
         async with AsyncExitStack() as alone:
             while True:
-                server, body = slot.replica, b""
-                try:
-                    body = await self.body(request, inside=inside)
-                    return await self._try_once(request, server, body, inside=inside, after_timeout=after_timeout)
-                except (Failure, UnreadableError) as error:
-                    failure = error
-                finally:
-                    slot.leave()
-                    self._first_tries -= not tried
-                    self._slot_free.set()
-                tried, blamed = True, False
+                blamed = False
                 if isinstance(failure, UnreadableError):
                     blamed = await self._blames_image(failure)
                 elif self._images.may_not_read(body, str(failure), refused=failure.refused):
@@ -252,10 +265,19 @@ class ChatClient:
                     self._servers.blame(row_failures.row)
                     tries = f" ({row_failures.tries} tries, others passed)" if row_failures.tries else ""
                     return Completion(error=f"{failure}{tries}")
-                slot.take(server)
+                server.in_flight += 1
+                body = b""
+                try:
+                    body = await self.body(request, inside=inside)
+                    return await self._try_once(request, server, body, inside=inside, after_timeout=after_timeout)
+                except (Failure, UnreadableError) as error:
+                    failure = error
+                finally:
+                    server.in_flight -= 1
+                    self._slot_free.set()
 
     async def _try_once(
-        self, request: Request, replica: Replica, body: bytes, *, inside: bool, after_timeout: bool
+        self, request: Request, replica: Replica, body: bytes, *, inside: bool = False, after_timeout: bool = False
     ) -> Completion:
         """One try. Raises Failure, or UnreadableError when an image changed meanwhile."""
         finished = await self._exchange.send(replica, body, after_timeout=after_timeout)
@@ -265,21 +287,15 @@ class ChatClient:
         replica.passed()
         replica.concurrency.completed(replica.in_flight, time.monotonic())
         if self._control is None or finished.latency_s < 0.9 * self._control.latency_s:
-            self._control = _Control(request, finished.latency_s, inside)
+            self._control = Control(request, finished.latency_s, inside)
         return finished
 
     def _check_model(self, finished: Completion) -> None:
         """Raises Failure when another model has answered, TeacherError when no other answer has come."""
-        teacher, asked = self.teacher, self.info.model
-        if teacher.allow_other_model or same_model(asked, finished.model):
-            return
-        problem = (
-            f"model {finished.model!r} has answered in place of {asked!r}; start the right server, correct "
-            f"served_model of teacher '{teacher.name}', or set its allow_other_model = true if that is meant"
-        )
-        if not self._servers.passes:
-            raise TeacherError(f"{self._servers.name}: {problem}")
-        raise Failure(_OTHER_MODEL, problem, tries=teacher.max_retries + 1)
+        if problem := other_model(self.teacher, self.info.model, finished.model):
+            if not self._servers.passes:
+                raise TeacherError(f"{self._servers.name}: {problem}")
+            raise Failure(_OTHER_MODEL, problem, tries=self.teacher.max_retries + 1)
 
     async def _blames_image(self, failure: UnreadableError) -> bool:
         """Whether an image that cannot be read is at fault; if its folder is, waits for it. Raises CircuitOpen."""
@@ -296,7 +312,7 @@ class ChatClient:
         servers, started = self._servers, time.monotonic()
         row_failures.failed(servers, failure)
         replica.failed(row_failures.row, started, connection=failure.reason == CONNECTION)
-        until = started + self._wait_s(row_failures, failure)
+        until = started + row_failures.backoff_s(failure, self._patience_s)
         self._waiting += 1
         try:
             while not row_failures.proven(servers, failure):
@@ -319,33 +335,24 @@ class ChatClient:
             self._waiting -= 1
         return True
 
-    def _wait_s(self, row_failures: RowFailures, failure: Failure) -> float:
-        """Until the next try. It differs at random, so that requests that failed together don't return together."""
-        if failure.wait_s:
-            wait_s = failure.wait_s * random.uniform(1, 1.25)
-        else:
-            first_s = _REFUSED_BACKOFF_S if failure.of_the_request else _BACKOFF_S
-            wait_s = first_s * 2 ** min(row_failures.tries - 1, 10) * random.uniform(0.5, 1)
-        return min(wait_s, _MAX_WAIT_S, max(_BACKOFF_S, self._patience_s / 4))
-
-    def _find_control(self) -> _Control | None:
+    def _find_control(self) -> Control | None:
         """A request that shows whether a server answers at all."""
         if self._control is None and self._known_request is not None:
             known_request, self._known_request = self._known_request, None
             request = known_request()
-            self._control = None if request is None else _Control(request)
+            self._control = None if request is None else Control(request)
         if self._control is None and not self._servers.is_down:
-            return _Control(self._plain_request)  # one or two rows are all there is to ask
+            return Control(self._plain_request)  # one or two rows are all there is to ask
         return self._control
 
-    async def _try_control(self, control: _Control | None, row_failures: RowFailures) -> bool:
+    async def _try_control(self, control: Control | None, row_failures: RowFailures) -> bool:
         """Send a control when no other row has passed since the failure; whether the control passed."""
         servers, now = self._servers, time.monotonic()
-        after_s = max(_CONTROL_AFTER_S, 2 * control.latency_s) if control else 0.0
+        after_s = max(CONTROL_AFTER_S, 2 * control.latency_s) if control else 0.0
         overdue = not self.in_flight or servers.failing_s > after_s
         if control is None or not row_failures.no_other_passed(servers) or not overdue or now < self._next_control:
             return False
-        self._next_control = now + _MAX_WAIT_S
+        self._next_control = now + MAX_WAIT_S
         replica = choose(self.replicas, control.request, now)
         replica.in_flight += 1
         try:
@@ -387,13 +394,4 @@ class ChatClient:
 
     async def body(self, request: Request, *, inside: bool = False) -> bytes:
         """The body of a request as it is sent; with `inside` its images are in it. Raises UnreadableError."""
-        part = self._images.inside if inside else self._images.part
-        parts = [await part(ref) for ref in request.prompt.images]
-        return orjson.dumps(
-            {
-                "model": self.info.model,
-                "messages": messages(request.prompt, parts),
-                "seed": request.seed,
-                **sampling_body(self.teacher, request.sampling),
-            }
-        )
+        return await self._bodies.body(request, self.info.model, inside=inside)

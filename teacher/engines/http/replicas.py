@@ -52,21 +52,6 @@ class Replica:
         return hashlib.blake2b(key, key=hashlib.blake2b(self._salt, digest_size=32).digest(), digest_size=8).digest()
 
 
-class Slot:
-    """Where a request that is counted in flight is under way."""
-
-    def __init__(self, replica: Replica) -> None:
-        self.replica = replica
-
-    def leave(self) -> None:
-        """The request waits, and takes no place meanwhile."""
-        self.replica.in_flight -= 1
-
-    def take(self, replica: Replica) -> None:
-        replica.in_flight += 1
-        self.replica = replica
-
-
 def available(replicas: Sequence[Replica], now: float) -> Sequence[Replica]:
     """Healthy servers; all of them if none is healthy. A server whose model was not checked is left out."""
     checked = [replica for replica in replicas if replica.checked] or replicas

@@ -4,18 +4,17 @@ import asyncio
 import math
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-import aiohttp
-
 from distill.artifacts.files import directory_sha256
 from distill.errors import TeacherError
 from distill.recipe.teachers import Teacher
 from teacher.engines.http.chat_protocol import ResponseReader, excerpt, parse_json
+from teacher.engines.http.connections import CONNECTION_ERRORS, fetch
 from teacher.engines.http.replicas import Replica
 from teacher.engines.outage import Failure
 from teacher.messages.completion import EngineInfo
@@ -42,22 +41,21 @@ def parse_queue(metrics: str) -> tuple[float, float] | None:
     return (running, waiting) if sane else None
 
 
-async def follow_queue(session: aiohttp.ClientSession, replica: Replica, changed: Callable[[], None]) -> None:
+async def follow_queue(headers: Mapping[str, str], replica: Replica, changed: Callable[[], None]) -> None:
     """Pass the length of a server's queue to its concurrency limit, as long as the server shows it."""
     url = f"{replica.url.removesuffix('/v1')}/metrics"
-    timeout, proxy = aiohttp.ClientTimeout(total=CHECK_TIMEOUT_S), proxy_of(url)
+    proxy = proxy_of(url)
     pause_s, longest_s = _POLL_S
     was_shown = False
     while True:
         await asyncio.sleep(pause_s)
         try:
-            async with session.get(url, timeout=timeout, proxy=proxy) as response:
-                status = response.status
-                lengths = parse_queue(await response.text()) if status == 200 else None
-        except (aiohttp.ClientError, OSError, ValueError):
+            page = await fetch(url, headers, proxy=proxy, max_bytes=_MAX_BYTES, limit_s=CHECK_TIMEOUT_S)
+            lengths = parse_queue(page.body.decode(errors="replace")) if page.status == 200 else None
+        except CONNECTION_ERRORS:
             continue
         if lengths is None:
-            if not was_shown and status in (200, 404):
+            if not was_shown and page.status in (200, 404):
                 return  # it never will; one that is starting again, or too busy to say, may
             continue
         was_shown = True
@@ -77,9 +75,9 @@ def proxy_of(url: str) -> str | None:
     return proxies.get(parts.scheme) or proxies.get("all")
 
 
-async def server_info(session: aiohttp.ClientSession, teacher: Teacher, model: Model, url: str) -> EngineInfo:
+async def server_info(headers: Mapping[str, str], teacher: Teacher, model: Model, url: str) -> EngineInfo:
     """What a server is. Raises Failure when it does not say it now, TeacherError when it serves another model."""
-    status, payload = await _get(session, teacher, f"{url}/models")
+    status, payload = await _get(headers, teacher, f"{url}/models")
     if status in (401, 403, 407):
         raise Failure(
             "refused_key",
@@ -96,7 +94,7 @@ async def server_info(session: aiohttp.ClientSession, teacher: Teacher, model: M
     cards = listed.get("data") if isinstance(listed, dict) else None
     cards = cards if isinstance(cards, list) else []
     name = find_served_name(teacher, model, url, cards)
-    version = parse_json((await _get(session, teacher, f"{url.removesuffix('/v1')}/version"))[1])
+    version = parse_json((await _get(headers, teacher, f"{url.removesuffix('/v1')}/version"))[1])
     known = version.get("version") if isinstance(version, dict) else None
     engine = {"name": "vllm" if known else teacher.backend, "version": str(known or "")[:100]}
     card = next((card for card in cards if isinstance(card, dict) and card.get("id") == name), {})
@@ -105,12 +103,11 @@ async def server_info(session: aiohttp.ClientSession, teacher: Teacher, model: M
     return EngineInfo(model=name, engine=engine, facts={"max_model_len": max_model_len})
 
 
-async def _get(session: aiohttp.ClientSession, teacher: Teacher, url: str) -> tuple[int, bytes]:
-    timeout = aiohttp.ClientTimeout(total=CHECK_TIMEOUT_S)
+async def _get(headers: Mapping[str, str], teacher: Teacher, url: str) -> tuple[int, bytes]:
     try:
-        async with session.get(url, timeout=timeout, proxy=proxy_of(url)) as response:
-            return response.status, await response.content.read(_MAX_BYTES)
-    except (aiohttp.ClientError, OSError, ValueError) as error:
+        page = await fetch(url, headers, proxy=proxy_of(url), max_bytes=_MAX_BYTES, limit_s=CHECK_TIMEOUT_S)
+        return page.status, page.body
+    except CONNECTION_ERRORS as error:
         raise Failure(
             "connection",
             f"teacher '{teacher.name}': no answer from {url} ({str(error) or type(error).__name__}); "
@@ -172,3 +169,13 @@ def same_model(asked: str, answered: str) -> bool:
     if min(first.count("/"), second.count("/")) == 0 or "/" in (first[0], second[0]):
         first, second = first.rpartition("/")[2], second.rpartition("/")[2]
     return second == first or bool(second.startswith(first) and _DATED.fullmatch(second, len(first)))
+
+
+def other_model(teacher: Teacher, asked: str, answered: str) -> str:
+    """What is wrong with an answer of another model than the one that was asked; empty when nothing is."""
+    if teacher.allow_other_model or same_model(asked, answered):
+        return ""
+    return (
+        f"model {answered!r} has answered in place of {asked!r}; start the right server, correct served_model of "
+        f"teacher '{teacher.name}', or set its allow_other_model = true if that is meant"
+    )

@@ -15,11 +15,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
-import aiohttp
-
 from distill import redact
 from distill.errors import RecipeError, TeacherError
 from distill.recipe.teachers import Server, Teacher
+from teacher.engines.http.connections import CONNECTION_ERRORS, fetch
 from teacher.engines.processes.guarded_process import GuardedProcess, exit_status
 from teacher.engines.vllm.vllm_options import check_arguments, check_options, is_vllm, render
 
@@ -191,16 +190,14 @@ class _Replica:
     async def _healthy(self, patience_s: float) -> bool:
         """Whether the process answers before it ends and before patience does; asked once at least."""
         deadline = time.monotonic() + patience_s
-        timeout = aiohttp.ClientTimeout(total=_HEALTH_TIMEOUT_S)
-        async with aiohttp.ClientSession(timeout=timeout) as session:
-            while self._process.running:
-                with suppress(aiohttp.ClientError, TimeoutError, ConnectionError):
-                    async with session.get(self._health) as response:
-                        if response.status == 200:
-                            return True
-                if time.monotonic() >= deadline:
-                    break
-                await asyncio.sleep(_POLL_S)
+        while self._process.running:
+            with suppress(*CONNECTION_ERRORS):
+                page = await fetch(self._health, {}, proxy=None, max_bytes=1 << 20, limit_s=_HEALTH_TIMEOUT_S)
+                if page.status == 200:
+                    return True
+            if time.monotonic() >= deadline:
+                break
+            await asyncio.sleep(_POLL_S)
         return False
 
     def _error(self, problem: str) -> TeacherError:

@@ -1,0 +1,30 @@
+"""Which sources of a recipe are learned from and which are tests; loads nothing that compares them."""
+
+from collections.abc import Iterable
+
+from distill.recipe.recipe import Recipe
+from distill.recipe.stages import Stage, is_traces
+
+ASKED = "questions"
+"""The source that teachers are asked about."""
+
+
+def training_sources(recipe: Recipe, stages: Iterable[Stage] | None = None) -> tuple[str, ...]:
+    """The sources that these stages learn from, directly, through teachers or by replay.
+
+    By default those of all stages, and what teachers are asked.
+    """
+    chosen = recipe.stages if stages is None else tuple(stages)
+    asked = any(is_traces(stage) for stage in chosen) or (stages is None and bool(recipe.teachers))
+    names = [ASKED] if asked else []
+    for stage in chosen:
+        names += [*(() if is_traces(stage) else (stage.data,)), *stage.replay]
+    return tuple(name for name in dict.fromkeys(names) if name in recipe.data)
+
+
+def evaluation_sources(recipe: Recipe) -> tuple[str, ...]:
+    """`eval.data`, what stages validate on, and named test sets."""
+    checks = [stage.validation for stage in recipe.stages if stage.validation is not None]
+    validated = [check.data for check in checks if check.data is not None]
+    names = [recipe.eval.data, *validated, *(recipe.filter.contamination.sources or ())]
+    return tuple(name for name in dict.fromkeys(names) if name in recipe.data)

@@ -1,0 +1,171 @@
+"""HTTP as servers of models speak it: every split of the bytes, broken answers, limits, and kept connections."""
+
+import asyncio
+import gzip
+from collections.abc import Callable
+
+import pytest
+
+from teacher.engines.http import connections
+from teacher.engines.http.connections import ConnectionPool
+from teacher.engines.http.response_parser import (
+    BrokenResponseError,
+    HttpResponse,
+    OversizedResponseError,
+    ResponseParser,
+)
+
+TEXT = b'{"choices": []}'
+WHOLE = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\ncontent-length: 15\r\n\r\n" + TEXT
+CHUNKED = (
+    b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+    b'5;name=value\r\n{"cho\r\nA\r\nices": []}\r\n0\r\ntrailer: 1\r\n\r\n'
+)
+CONTINUED = b"HTTP/1.1 100 Continue\r\n\r\n" + WHOLE
+PACKED = gzip.compress(TEXT)
+COMPRESSED = b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: %d\r\n\r\n%b" % (len(PACKED), PACKED)
+
+
+def parsed(data: bytes, size: int, limit: int = 1000) -> HttpResponse:
+    """The response that these bytes are when they come `size` at a time, the last piece with the end."""
+    parser, response = ResponseParser(limit), None
+    for start in range(0, len(data), size):
+        assert response is None
+        response = parser.feed(data[start : start + size])
+    return response or parser.end()
+
+
+@pytest.mark.parametrize("data", [WHOLE, CHUNKED, CONTINUED, COMPRESSED])
+def test_an_answer_is_the_same_however_its_bytes_are_split(data: bytes) -> None:
+    for size in range(1, len(data) + 1):
+        response = parsed(data, size)
+        assert (response.status, response.body, response.reusable) == (200, TEXT, True)
+
+
+def test_a_body_without_a_length_ends_with_the_connection_which_is_not_used_again() -> None:
+    for size in (1, 7, 1000):
+        response = parsed(b"HTTP/1.0 502 Bad Gateway\r\nRetry-After: 3\r\n\r\nbad", size)
+        assert (response.status, response.body, response.reusable) == (502, b"bad", False)
+        assert response.headers == {"retry-after": "3"}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\0" * 100 + b"\r\n\r\n",
+        b"SSH-2.0-OpenSSH\r\n\r\n",
+        b"HTTP/2 200\r\n\r\n",
+        b"HTTP/1.1 20 OK\r\n\r\n",
+        b"HTTP/1.1 101 Switching Protocols\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nno colon\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nna me: 1\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ncontent-length: -1\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 1e3\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nab",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: gzip, chunked\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n-5\r\n",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n" + b"f" * 30 + b"\r\n",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\nabc\r\n0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nabc",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nabc",
+        b"HTTP/1.1 200 OK\r\ncontent-encoding: br\r\ncontent-length: 3\r\n\r\nabc",
+        b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 3\r\n\r\nabc",
+        b"HTTP/1.1 200 OK",
+        b"",
+        b"HTTP/1.1 200 OK\r\nx: " + b"y" * (1 << 17),
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n" + b" " * 9000,
+    ],
+)
+def test_bytes_that_are_no_answer_are_refused_however_they_are_split(data: bytes) -> None:
+    for size in (1, 13, len(data) or 1) if len(data) < 10_000 else (4096, len(data)):
+        with pytest.raises(BrokenResponseError):
+            parsed(data, size)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"HTTP/1.1 200 OK\r\ncontent-length: 1001\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 1001,
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3e9\r\n" + b"x" * 1001,
+        b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\n\r\n" + gzip.compress(bytes(100_000)),
+    ],
+)
+def test_more_than_an_answer_may_have_is_refused_before_it_fills_the_memory(data: bytes) -> None:
+    for size in (1, len(data)):
+        with pytest.raises(OversizedResponseError):
+            parsed(data, size)
+
+
+def test_bytes_after_an_answer_cost_the_connection_and_not_the_answer() -> None:
+    response = parsed(WHOLE + b"HTTP/1.1 200 OK\r\n", 1000)
+    assert (response.body, response.reusable) == (TEXT, False)
+
+
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], "asyncio.Future[None]"]
+
+
+async def asked(
+    *answers: bytes, requests: int, total_s: float = 5, silence_s: float | None = None
+) -> tuple[int, list]:
+    """Connections that were opened and what came of `requests`, one after the other, to a server of these answers."""
+    opened, left, results = 0, iter(answers), []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal opened
+        opened += 1
+        while head := (await reader.readuntil(b"\r\n\r\n")).lower():
+            await reader.readexactly(int(head.partition(b"content-length: ")[2].split()[0]))
+            answer = next(left)
+            for piece in answer.split(b"|"):
+                writer.write(piece)
+                await asyncio.sleep(0.15 if b"|" in answer else 0)
+            if answer.endswith(b"|"):
+                writer.close()
+                return
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    pool = ConnectionPool(f"http://127.0.0.1:{port}/v1", {}, proxy=None, max_body_bytes=1000)
+    for _ in range(requests):
+        try:
+            results.append((await pool.send(b"{}", total_s=total_s, silence_s=silence_s)).body)
+        except (OSError, BrokenResponseError) as error:
+            results.append(type(error))
+    pool.close()
+    server.close()
+    return opened, results
+
+
+def test_a_connection_carries_one_request_after_the_other() -> None:
+    assert asyncio.run(asked(WHOLE, CHUNKED, WHOLE, requests=3)) == (1, [TEXT] * 3)
+
+
+def test_a_connection_that_the_server_ends_is_not_used_again() -> None:
+    closing = WHOLE.replace(b"content-length", b"connection: close\r\ncontent-length")
+    assert asyncio.run(asked(closing, WHOLE, WHOLE, requests=3)) == (2, [TEXT] * 3)
+
+
+def test_half_an_answer_is_none_and_the_next_request_gets_a_new_connection() -> None:
+    opened, results = asyncio.run(asked(WHOLE[:-3] + b"|", WHOLE, requests=2))
+    assert (opened, results) == (2, [BrokenResponseError, TEXT])
+
+
+def test_silence_and_the_whole_time_are_limited_each_by_itself() -> None:
+    slow = b"|".join([CHUNKED[:60], CHUNKED[60:70], CHUNKED[70:80], CHUNKED[80:]])
+    assert asyncio.run(asked(slow, requests=1, silence_s=5)) == (1, [TEXT])
+    assert asyncio.run(asked(slow, WHOLE, requests=2, silence_s=0.05)) == (2, [TimeoutError, TEXT])
+    assert asyncio.run(asked(slow, WHOLE, requests=2, total_s=0.25, silence_s=0.2)) == (2, [TimeoutError, TEXT])
+
+
+def test_pieces_that_come_while_the_socket_is_left_alone_are_all_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "_PAUSE_S", (0.0, 0.05))
+    monkeypatch.setattr(connections, "_PAUSE_SHARE", 10.0)
+    slow = b"|".join(CHUNKED[start : start + 20] for start in range(0, len(CHUNKED), 20))
+    assert asyncio.run(asked(slow, WHOLE, requests=2)) == (1, [TEXT, TEXT])
+
+
+def test_no_header_can_be_smuggled_in_and_an_address_must_be_one() -> None:
+    for url, headers in (("http://host/v1", {"authorization": "a\r\nb: c"}), ("ftp://host", {}), ("http://", {})):
+        with pytest.raises(ValueError, match=r"line break|no address"):
+            ConnectionPool(url, headers, proxy=None, max_body_bytes=10)
