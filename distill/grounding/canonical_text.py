@@ -146,7 +146,8 @@ def _clean(text: str) -> str:
         text = _NOTE.sub(" ", text)
     for short, plain_form in (("i.e.,", "ie"), ("i.e.", "ie"), ("e.g.", "eg"), ("approx.", "approx")):
         text = text.replace(short, plain_form)
-    return _SPACES.sub(" ", _BULLET.sub("", text))
+    text = _BULLET.sub("", text)
+    return _SPACES.sub(" ", text) if "  " in text else text
 
 
 def _replace_number_words(text: str, max_numbers: int) -> str:

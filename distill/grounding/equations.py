@@ -155,7 +155,8 @@ class _EquationReader:
 
     def __init__(self, sentence: str, offset: int) -> None:
         self.sentence = sentence
-        self.tokens = [(match[0], match.start(), match.end()) for match in _TOKEN.finditer(sentence)]
+        self.matches = list(_TOKEN.finditer(sentence))
+        self.tokens = [match[0] for match in self.matches]
         self.next_number = offset
         """Index of the next number in the text."""
         self.chain = [Side()]
@@ -163,16 +164,22 @@ class _EquationReader:
         """The last token that belongs to no side: a word or a sign."""
 
     def chains(self) -> Iterator[list[Side]]:
-        for at, (token, start, end) in enumerate(self.tokens):
-            if len(self.chain) == 1 and not self.chain[0].tokens and token not in _BEGINNINGS:
-                if token[0].isalpha():
-                    self.before = "" if token in _JOINTS else token
-                else:
-                    self.before = token if token[0].isalnum() or token in (")", "'") else ""
-                continue
-            ended = self._read(at, token, start, end)
-            if ended is not None:
+        """The chains of two sides or more."""
+        begun = False
+        before = ""
+        for at, token in enumerate(self.tokens):
+            # Most tokens are words before a chain: only the last of them matters.
+            if not begun:
+                if token not in _BEGINNINGS:
+                    before = token
+                    continue
+                if before:
+                    self.before = _word_before(before)
+            ended = self._read(at, token, *self.matches[at].span())
+            if ended is not None and len(ended) > 1:
                 yield ended
+            begun = len(self.chain) > 1 or bool(self.chain[0].tokens)
+            before = ""
         yield self.chain
 
     def _read(self, at: int, token: str, start: int, end: int) -> list[Side] | None:
@@ -208,7 +215,7 @@ class _EquationReader:
         return None
 
     def _token(self, at: int) -> str:
-        return self.tokens[at][0] if at < len(self.tokens) else ""
+        return self.tokens[at] if at < len(self.tokens) else ""
 
     def _ended(self, token: str = "") -> list[Side]:
         """End the chain; an operator at its end, or equality, has a side without a value."""
@@ -216,7 +223,7 @@ class _EquationReader:
         side = chain[-1]
         if side.tokens and side.tokens[-1] not in (*_ENDS, "u", "π"):
             side.sound = False
-        self.before = token if (token[:1].isalnum() and token not in _JOINTS) or token in (")", "'") else ""
+        self.before = _word_before(token)
         return chain
 
     def _number(self, side: Side, token: str, start: int, end: int) -> None:
@@ -277,6 +284,11 @@ class _EquationReader:
         side.unit = side.unit or token not in _MEASURES
         side.units |= {token} & _MEASURES
         return None
+
+
+def _word_before(token: str) -> str:
+    """A token before a chain, if it can belong to what the chain begins with."""
+    return token if (token[:1].isalnum() and token not in _JOINTS) or token in (")", "'") else ""
 
 
 def _check_chain(chain: list[Side], numbers: Sequence[Number]) -> Iterator[ArithmeticClaim]:
