@@ -62,6 +62,8 @@ def balanced(
     given, so that its micro-batches take equally long on every process. Bins may be empty when rows are few.
     """
     least = max(-(-sum(lengths) // capacity), -(-sum(images) // max_images), 1)
+    # Rows above a budget have a bin each; more bins than rows would be passes over nothing.
+    least = min(least, max(1, len(lengths)))
     number = -(-least // multiple) * multiple
     order = sorted(range(len(lengths)), key=lambda index: (-lengths[index], index))
     while True:

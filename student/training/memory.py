@@ -124,7 +124,9 @@ def of(student: PreTrainedModel | PeftModel, parts: Parts, stage: Any) -> Memory
     # Outlined at half of it too, which has to be a token at least.
     tokens, quantized = max(2, stage.micro_batch_tokens), stage.lora is not None and stage.lora.quantize is not None
     trained = [parameter for parameter in student.parameters() if parameter.requires_grad]
-    gradients = sum(_bytes(parameter) for parameter in trained)
+    # Over several passes those of 16-bit weights add up in float32 (student/training/halving.py).
+    width = torch.float32.itemsize if _may_take_passes(stage) else 0
+    gradients = sum(weight.numel() * max(width, weight.element_size()) for weight in trained)
     plain: Any = freeze.plain_model(student)
     tower, sight = plain.get_submodule(parts.tower), plain.config.vision_config
     size = next(tower.parameters()).element_size()
@@ -144,6 +146,12 @@ def of(student: PreTrainedModel | PeftModel, parts: Parts, stage: Any) -> Memory
         tower_per_patch=2 * (sight.hidden_size + sight.intermediate_size) * size,
         kept_per_patch=(patch_values(tower) + sight.hidden_size) * size,
     )
+
+
+def _may_take_passes(stage: Any) -> bool:
+    """Whether a step of this stage may be more than one pass."""
+    tokens = stage.batch_size * stage.max_length if stage.batch_tokens is None else stage.batch_tokens
+    return bool(tokens > stage.micro_batch_tokens)
 
 
 def _step(student: nn.Module, parts: Parts, tokens: int, *, checkpointing: bool) -> MicroBatchMemory:

@@ -124,6 +124,13 @@ class MetricsLog:
         for name, amount in sums.items():
             self._sums[name] = self._sums[name] + amount if name in self._sums else amount
 
+    def undo(self, sums: dict[str, torch.Tensor]) -> None:
+        """Forget the passes since `sums`, which `sums_now` gave."""
+        self._sums = sums
+
+    def sums_now(self) -> dict[str, torch.Tensor]:
+        return dict(self._sums)
+
     def cells(self, nll: torch.Tensor, right: torch.Tensor, cells: torch.Tensor) -> None:
         """Likelihoods and hits of one pass by cell: a token's group times the number of parts, plus its part.
 

@@ -287,13 +287,20 @@ class StageRun:
         )
         done = checkpoints.last_step(self.folder / CHECKPOINTS)
         log = metrics_log.journal(self.folder / METRICS, done) if processes.is_main() else nullcontext()
+        reached, notices = done, dict[str, Any]()
         with log as metrics:
 
             def on_log(entry: StepLog) -> None:
                 if metrics is not None:
                     metrics.append(asdict(entry))
-                facts = {"loss": entry.loss, "tokens/s": round(entry.tokens_per_s)}
+                nonlocal reached
+                reached = entry.step
+                facts = {"loss": entry.loss, "tokens/s": round(entry.tokens_per_s)} | notices
                 self._report("train", entry.step, entry.steps, "steps", facts)
+
+            def on_notice(text: str) -> None:
+                notices["now"] = text
+                self._report("train", reached, len(self.steps.plan), "steps", notices)
 
             self.last = trainer.fit(
                 self.student,
@@ -306,6 +313,7 @@ class StageRun:
                 dtype=self.dtype,
                 workers=decoding_processes(self.images),
                 on_log=on_log,
+                on_notice=on_notice,
                 early_stopping=validation,
             )
         freeze_checks.require_equal(self.frozen, freeze_checks.frozen_digests(self.student, self.parts))

@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 
 from distill.errors import DataError, DistillError
 from distill.recipe.stages import Stage
-from student.data import mixture
+from student.data import mixture, packing
 from student.data.batch_plan import BatchPlan, MicroBatch
 from student.data.collate import Collator, Layout, collate
 from student.data.encode import Examples
@@ -29,6 +29,8 @@ from student.training.metrics_log import StepFacts
 from student.training.token_weights import StepWeights, counts
 
 MICRO_BATCHES, FACTS = "micro_batches", "facts"
+STEP, PARTS = "step", "parts"
+"""The number of a step, and into how many passes its micro-batches were divided."""
 FAILED = "failed"
 """The error of a step that cannot be made, in the place of the rest: worker processes raise it as text only."""
 TEACHER = "teacher_"
@@ -124,7 +126,7 @@ def group_of(examples: Examples) -> list[str]:
 
 
 class StepData(Dataset[dict[str, Any]]):
-    """Step number to `micro_batches` (dictionaries of tensors) and `facts`, or to `failed`."""
+    """Step number to `micro_batches` (dictionaries of tensors), `facts`, `step` and `parts`, or to `failed`."""
 
     def __init__(
         self,
@@ -145,6 +147,17 @@ class StepData(Dataset[dict[str, Any]]):
         number = {name: index for index, name in enumerate(groups)}
         self._groups = [number[name] for name in self._group_names]
         self._no_cell = len(groups) * len(KINDS)
+        # Worker processes see it change.
+        self._parts = torch.ones((), dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
+
+    @property
+    def parts(self) -> int:
+        """The passes that each planned micro-batch is made into, where it has as many rows."""
+        return int(self._parts)
+
+    def halve(self) -> None:
+        """Make passes of half as many rows from now on (student/training/halving.py)."""
+        self._parts.mul_(2)
 
     def __len__(self) -> int:
         return len(self._plan)
@@ -156,16 +169,25 @@ class StepData(Dataset[dict[str, Any]]):
             return {FAILED: error}
 
     def _made(self, step: int) -> dict[str, Any]:
-        planned = self._plan[step]
+        planned, parts = self._plan[step], self.parts
         rows = [row for process in planned for micro_batch in process for row in micro_batch]
         weights = StepWeights(
             (self._examples.rows[row] for row in rows), self._loss, step / max(1, len(self._plan) - 1)
         )
         # A step of fewer rows than processes leaves some without one; they repeat a row that counts nothing.
-        micro_batches = [
-            self._micro_batch(chosen or rows[:1], weights if chosen else None) for chosen in planned[self._process]
-        ]
-        return {MICRO_BATCHES: micro_batches, FACTS: self._facts(rows, planned[self._process], micro_batches)}
+        own = [part for chosen in planned[self._process] for part in self._divided(chosen, parts)]
+        micro_batches = [self._micro_batch(chosen or rows[:1], weights if chosen else None) for chosen in own]
+        facts = self._facts(rows, own, micro_batches)
+        return {MICRO_BATCHES: micro_batches, FACTS: facts, STEP: step, PARTS: parts}
+
+    def _divided(self, rows: MicroBatch, parts: int) -> list[MicroBatch]:
+        """A micro-batch in so many of about equal length, or one for each row where these are fewer."""
+        parts = min(parts, len(rows))
+        if parts < 2:
+            return [rows]
+        lengths = [len(self._examples.rows[row].ids) for row in rows]
+        divided = packing.balanced(lengths, sum(lengths), images=[0] * len(rows), max_images=1, multiple=parts)
+        return [[rows[index] for index in indexes] for indexes in divided]
 
     def _micro_batch(self, rows: MicroBatch, weights: StepWeights | None) -> dict[str, Any]:
         layout = self._collator(rows)

@@ -7,7 +7,7 @@ states. Does not know about runs or manifests (student/train.py).
 import math
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -44,10 +44,11 @@ from student.training.checkpoints import (
     refused_writes,
 )
 from student.training.distillation_loss import from_teacher
+from student.training.halving import Halving, sum_in_float32
 from student.training.interrupts import Interrupts, leave_to_parent
 from student.training.metrics_log import MetricsLog, OnLog, StepLog, flat
 from student.training.optimizer import CompensatedAdamW
-from student.training.step_dataset import FACTS, FAILED, MICRO_BATCHES, TEACHER, StepDataset
+from student.training.step_dataset import FACTS, FAILED, TEACHER, StepDataset
 from student.validation.early_stopping import EarlyStopping, Measured
 
 _OPTIMIZER, _SCHEDULER = "optimizer.pt", "scheduler.pt"
@@ -65,11 +66,13 @@ def fit(
     dtype: torch.dtype,
     workers: int = 0,
     on_log: OnLog,
+    on_notice: Callable[[str], None],
     early_stopping: EarlyStopping | None = None,
 ) -> StepLog:
     """Train in place, from the last complete checkpoint under `folder` if there is one; what the last step said.
 
     A first SIGINT or SIGTERM meanwhile writes a checkpoint after the step and raises KeyboardInterrupt.
+    `on_notice` is told of steps that had to be made in smaller passes (student/training/halving.py).
     With `early_stopping` the stage may end early, and the weights may be those of its best measurement.
     """
     with quiet():
@@ -83,6 +86,7 @@ def fit(
             data_collator=_only,
             processing_class=processor,
             steps=steps,
+            on_notice=on_notice,
             projector=nn.ModuleList(plain_model(model).get_submodule(name) for name in parts.projectors),
             metrics_log=MetricsLog(on_log, steps.groups, rate=matmul_rate(device, dtype)),
             early_stopping=early_stopping,
@@ -112,10 +116,12 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
         steps: StepDataset,
         metrics_log: MetricsLog,
         projector: nn.Module,
+        on_notice: Callable[[str], None],
         early_stopping: EarlyStopping | None,
         **kwargs: Any,
     ) -> None:
         self._steps, self._projector = steps, projector
+        self._halving = Halving(steps.data, on_notice)
         self._metrics_log, self._early_stopping = metrics_log, early_stopping
         self._interrupts = Interrupts()
         self._loader: DataLoader[Any] | None = None
@@ -211,7 +217,19 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
         if FAILED in inputs:
             raise inputs[FAILED]
         model.train()
-        micro_batches = inputs[MICRO_BATCHES]
+        before = self._metrics_log.sums_now()
+
+        def undo() -> None:
+            model.zero_grad(set_to_none=True)
+            self._metrics_log.undo(dict(before))
+
+        total = self._halving.run(inputs, lambda micro_batches: self._all_passes(model, micro_batches), undo)
+        self._metrics_log.step(inputs[FACTS])
+        return total
+
+    def _all_passes(self, model: nn.Module, micro_batches: list[dict[str, Any]]) -> torch.Tensor:
+        if len(micro_batches) > 1:
+            sum_in_float32(model)
         total = torch.zeros((), device=self.args.device)
         for number, micro_batch in enumerate(micro_batches, 1):
             last = number == len(micro_batches)
@@ -219,7 +237,6 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
                 loss = self.compute_loss(model, self._on_device(micro_batch))
                 self.accelerator.backward(loss)
             total += loss.detach()
-        self._metrics_log.step(inputs[FACTS])
         return total
 
     def _on_device(self, micro_batch: dict[str, Any]) -> dict[str, Any]:

@@ -168,3 +168,8 @@ def test_balanced_bins_keep_both_budgets_and_are_about_equal():
 
 def test_fewer_rows_than_processes_leave_some_bins_empty():
     assert packing.balanced([5], 100, images=[1], max_images=8, multiple=2) == [[0], []]
+
+
+def test_rows_above_the_budget_have_a_bin_each_and_none_is_empty():
+    bins = packing.balanced([500, 400, 300], 10, images=[1, 1, 1], max_images=8)
+    assert sorted(bins) == [[0], [1], [2]]

@@ -14,7 +14,7 @@ from distill.recipe.stages import Lora, Stage
 from student.data import encode, images
 from student.models import attention, freeze, inputs, kernels, loss_head
 from student.models.siq_vl import parts
-from student.training import freeze_checks, trainer
+from student.training import freeze_checks, halving, trainer
 from student.training.metrics_log import MetricsLog, StepLog
 from student.training.step_dataset import MICRO_BATCHES, StepDataset, build_step_dataset
 
@@ -61,6 +61,7 @@ class Run:
         self.student = freeze.prepare(self.model, self.parts, self.stage.train, self.stage.lora)
         self.folder = folder / "checkpoints"
         self.logs: list[StepLog] = []
+        self.notices: list[str] = []
 
     def feed(self, **shared: int) -> StepDataset:
         return build_step_dataset(
@@ -89,6 +90,7 @@ class Run:
             dtype=torch.float32,
             workers=workers,
             on_log=self.logs.append,
+            on_notice=self.notices.append,
         )
 
     def trained(self) -> dict[str, torch.Tensor]:
@@ -125,6 +127,76 @@ def test_memory_settings_do_not_change_what_is_learned(changed: dict[str, object
     whole.fit(), other.fit()
     assert [log.loss for log in other.logs] == pytest.approx([log.loss for log in whole.logs], abs=1e-4)
     assert [log.tokens for log in other.logs] == [log.tokens for log in whole.logs]
+
+
+def full_device(monkeypatch: pytest.MonkeyPatch, run: Run, limit: int, *, at: str) -> None:
+    """Passes of more than `limit` tokens end out of memory: before them, or with some gradients there."""
+    size = 0
+
+    def raise_if_large(*_: object) -> None:
+        if size > limit:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nMore text.")
+
+    own = trainer.StageTrainer._on_device
+
+    def on_device(self, micro_batch):
+        nonlocal size
+        size = micro_batch["input_ids"].numel()
+        if at == "forward":
+            raise_if_large()
+        return own(self, micro_batch)
+
+    monkeypatch.setattr(trainer.StageTrainer, "_on_device", on_device)
+    if at == "backward":
+        first = next(p for p in run.student.parameters() if p.requires_grad and p.ndim == 1)
+        first.register_post_accumulate_grad_hook(raise_if_large)
+
+
+@pytest.mark.parametrize(("at", "workers"), [("forward", 0), ("backward", 0), ("backward", 1)])
+def test_a_step_that_does_not_fit_is_made_again_in_smaller_passes_with_the_same_result(
+    at: str, workers: int, world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    whole = Run("siq-vl", world, tmp_path / "a")
+    whole.fit()
+    full = Run("siq-vl", world, tmp_path / "b")
+    full_device(monkeypatch, full, 140, at=at)
+    full.fit(workers)
+    assert full.notices[0] == "out of memory at step 1: from here on each micro-batch is 2 passes"
+    assert [log.loss for log in full.logs] == pytest.approx([log.loss for log in whole.logs], abs=1e-5)
+    assert [log.tokens for log in full.logs] == [log.tokens for log in whole.logs]
+    for name, weight in whole.trained().items():
+        torch.testing.assert_close(full.trained()[name], weight, atol=1e-4, rtol=1e-4)
+
+
+def test_a_row_that_does_not_fit_alone_stops_the_stage_and_says_what_to_change(
+    world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    run = Run("siq-vl", world, tmp_path)
+    full_device(monkeypatch, run, 10, at="forward")
+    with pytest.raises(DistillError, match=r"step 1 does not fit .* one row a pass .*2.00 GiB.*micro_batch_tokens"):
+        run.fit()
+
+
+def test_gradients_of_bfloat16_weights_add_up_over_passes_without_rounding(world: Path, tmp_path: Path):
+    def gradients(dtype: torch.dtype, in_float32: bool) -> torch.Tensor:
+        run = Run("siq-vl", world, tmp_path, batch_size=12, micro_batch_tokens=1, max_steps=1)
+        student = run.student.to(dtype)
+        micro_batches = run.feed().data[0][MICRO_BATCHES]
+        assert len(micro_batches) == 12
+        if in_float32:
+            halving.sum_in_float32(student)
+        for micro_batch in micro_batches:
+            micro_batch.pop("cells")
+            pixels = micro_batch.pop("pixel_values").to(dtype)
+            student(**micro_batch, pixel_values=pixels).loss.backward()
+        found = [p.grad for p in student.parameters() if p.requires_grad]
+        assert {grad.dtype for grad in found} == {torch.float32 if in_float32 else dtype}
+        return torch.cat([grad.flatten().double() for grad in found])
+
+    exact = gradients(torch.float32, False)
+    rounded, kept = (gradients(torch.bfloat16, how) for how in (False, True))
+    errors = [float((found - exact).norm() / exact.norm()) for found in (rounded, kept)]
+    assert errors[1] < 0.8 * errors[0]
 
 
 @pytest.mark.slow

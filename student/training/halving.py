@@ -1,0 +1,83 @@
+"""What a stage does when its device is out of memory: the step is made again in more passes of fewer rows.
+
+A step's rows, and what each token counts, stay the same, so the gradients are those of the step as it was planned, up
+to the order of sums (and the draws of dropout). What the failed passes left in gradients and metrics is thrown away.
+Several processes cannot do this one by one, because they wait for each other's gradients: the stage stops and says
+which settings to change.
+"""
+
+import gc
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from distill.errors import DistillError
+from student.distributed import processes
+from student.training.step_dataset import FAILED, MICRO_BATCHES, PARTS, STEP, StepData
+
+_REMEDY = (
+    "set gradient_checkpointing = true, or a smaller micro_batch_tokens or max_length, or stages.lora; "
+    "`distill plan` says what fits"
+)
+
+
+class Halving:
+    """The passes of a stage's steps, made smaller when they do not fit."""
+
+    def __init__(self, data: StepData, on_notice: Callable[[str], None]) -> None:
+        self._data, self._on_notice = data, on_notice
+
+    def run(
+        self, item: dict[str, Any], passes: Callable[[list[dict[str, Any]]], torch.Tensor], undo: Callable[[], None]
+    ) -> torch.Tensor:
+        """What `passes` gives for the micro-batches of a step, which are halved until they fit.
+
+        `undo` takes back what an unfinished call of `passes` did.
+        """
+        while True:
+            if item[PARTS] < self._data.parts:
+                # Made before memory ran out, perhaps by a worker process.
+                item = self._made(item[STEP])
+            try:
+                return passes(item[MICRO_BATCHES])
+            except torch.OutOfMemoryError as error:
+                reason = str(error).strip().partition("\n")[0]
+            # Only here is the error gone, and with it the tensors of the pass that failed.
+            undo()
+            self._halve(item, reason)
+
+    def _halve(self, item: dict[str, Any], reason: str) -> None:
+        step = item[STEP] + 1
+        if processes.count() > 1:
+            raise DistillError(
+                f"step {step} does not fit the memory of process {processes.rank()} ({reason}); {_REMEDY}"
+            )
+        self._data.halve()
+        if len(self._made(item[STEP])[MICRO_BATCHES]) == len(item[MICRO_BATCHES]):
+            raise DistillError(
+                f"step {step} does not fit the memory with one row a pass either ({reason}); {_REMEDY}"
+            )
+        gc.collect()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        self._on_notice(f"out of memory at step {step}: from here on each micro-batch is {self._data.parts} passes")
+
+    def _made(self, step: int) -> dict[str, Any]:
+        item = self._data[step]
+        if FAILED in item:
+            raise item[FAILED]
+        return item
+
+
+def sum_in_float32(model: nn.Module) -> None:
+    """Let gradients of 16-bit weights add up in float32 over the passes of a step, in one process.
+
+    In bfloat16, with 8 bits, what a later pass adds is rounded to a 256th of the sum so far.
+    """
+    if processes.count() > 1:
+        return
+    for weight in model.parameters():
+        if weight.requires_grad and weight.dtype in (torch.bfloat16, torch.float16):
+            weight.grad_dtype = torch.float32  # type: ignore[attr-defined]
