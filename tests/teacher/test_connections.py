@@ -2,7 +2,10 @@
 
 import asyncio
 import gzip
-from collections.abc import Callable
+import shutil
+import ssl
+import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -102,9 +105,6 @@ def test_bytes_after_an_answer_cost_the_connection_and_not_the_answer() -> None:
     assert (response.body, response.reusable) == (TEXT, False)
 
 
-Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], "asyncio.Future[None]"]
-
-
 async def asked(
     *answers: bytes, requests: int, total_s: float = 5, silence_s: float | None = None
 ) -> tuple[int, list]:
@@ -169,3 +169,60 @@ def test_no_header_can_be_smuggled_in_and_an_address_must_be_one() -> None:
     for url, headers in (("http://host/v1", {"authorization": "a\r\nb: c"}), ("ftp://host", {}), ("http://", {})):
         with pytest.raises(ValueError, match=r"line break|no address"):
             ConnectionPool(url, headers, proxy=None, max_body_bytes=10)
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl program to make a certificate")
+def test_a_server_behind_tls_is_asked_directly_and_through_a_tunnel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    command = "req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=localhost -addext subjectAltName=DNS:localhost"
+    names = ["-keyout", key, "-out", certificate]
+    subprocess.run(["openssl", *command.split(), *names], check=True, capture_output=True)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate, key)
+    asked_for: list[bytes] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while head := await reader.readuntil(b"\r\n\r\n"):
+            await reader.readexactly(int(head.lower().partition(b"content-length: ")[2].split()[0]))
+            writer.write(WHOLE)
+
+    async def tunnel(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        asked_for.append(head)
+        inner_reader, inner_writer = await asyncio.open_connection(
+            "127.0.0.1", int(head.split()[1].rpartition(b":")[2])
+        )
+        writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+
+        async def copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+            while data := await source.read(1 << 16):
+                target.write(data)
+
+        await asyncio.gather(copy(reader, inner_writer), copy(inner_reader, writer))
+
+    async def ask(trusted: bool) -> list[bytes]:
+        server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=context)
+        through = await asyncio.start_server(tunnel, "127.0.0.1", 0)
+        port, proxy_port = (each.sockets[0].getsockname()[1] for each in (server, through))
+        bodies = []
+        for proxy in (None, f"http://me:word@127.0.0.1:{proxy_port}"):
+            pool = ConnectionPool(f"https://localhost:{port}/v1", {}, proxy=proxy, max_body_bytes=1000)
+            for _ in range(2):
+                if trusted:
+                    bodies.append((await pool.send(b"{}", total_s=30)).body)
+                else:
+                    with pytest.raises(ssl.SSLCertVerificationError):
+                        await pool.send(b"{}", total_s=30)
+            pool.close()
+        server.close()
+        through.close()
+        return bodies
+
+    assert asyncio.run(ask(trusted=False)) == []
+    asked_for.clear()
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    assert asyncio.run(ask(trusted=True)) == [TEXT] * 4
+    (head,) = asked_for
+    assert head.startswith(b"CONNECT localhost:") and b"proxy-authorization: Basic bWU6d29yZA==" in head
