@@ -53,7 +53,8 @@ class Loss(SpanWeights):
     normalise: Literal["tokens", "spans"] = key(
         "tokens",
         "tokens: every token has the same weight. spans: every part of a row has the same weight, so that long "
-        "rationales do not outweigh answers.",
+        "rationales do not outweigh answers; the rationale then keeps a third of the loss or less, which has cost "
+        "accuracy (see train.md, Loss).",
         affects="train",
     )
     final: SpanWeights | None = key(
