@@ -115,7 +115,8 @@ def test_full_training_costs_about_six_flops_a_parameter_and_token(plans: dict[s
 def test_memory_is_weights_gradients_states_and_a_step(plans: dict[str, stage_plans.StagePlan]):
     full, align = plans["full"], plans["align"]
     trained = sum(row.trainable for row in full.parts)
-    assert full.memory.gradients == 2 * trained
+    # Of bfloat16 weights, but in float32: a step of this stage may be several passes.
+    assert full.memory.gradients == 4 * trained
     assert full.memory.optimizer == 10 * trained
     assert full.memory.weights == align.memory.weights
     assert full.bytes(checkpointing=False) > 2 * full.bytes(checkpointing=True)
