@@ -192,7 +192,7 @@ def _selection(recipe: Recipe) -> str:
 
 def _elsewhere(recipe: Recipe) -> str:
     """Sources that stages train on, besides what teachers wrote."""
-    named = {stage.data for stage in recipe.stages} & set(recipe.data)
+    named = {source for stage in recipe.stages for source in (stage.data, *stage.replay)} & set(recipe.data)
     return (
         f" ({', '.join(f'`{name}`' for name in recipe.data if name in named - {ASKED})})" if named - {ASKED} else ""
     )

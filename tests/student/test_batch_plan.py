@@ -178,10 +178,12 @@ def test_packs_of_the_tiny_recipe_are_full(name: str):
     from student.models import inputs
     from student.models.siq_vl import build
 
-    recipe = load("tiny", {"stages.align.data": name, "stages.align.limit": "1500"})
+    recipe = load("tiny")
     assets = recipe.path.parent / "tiny"
     model, processor = build(str(assets / "tower"), str(assets / "decoder"), 2)
-    stage = recipe.stages[0].model_copy(update={"batch_tokens": 16_384, "max_steps": None})
+    stage = recipe.stages[0].model_copy(
+        update={"data": name, "limit": 1500, "replay": {}, "batch_tokens": 16_384, "max_steps": None}
+    )
     examples = encode.encode(
         rows.read(recipe, assets, stage, Counter()),
         encode.Encoder(processor, inputs.end_ids(model)),
