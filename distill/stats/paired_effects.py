@@ -62,17 +62,18 @@ def _variance_of_mean(difference: Any, delta: float) -> tuple[float, float]:
     seeds, n = difference.shape
     of_seed, of_question = difference.mean(axis=1), difference.mean(axis=0)
     rest = difference - of_seed[:, None] - of_question[None, :] + delta
-    mean_squares = {
-        "seed": (n * float(((of_seed - delta) ** 2).sum()) / (seeds - 1), seeds - 1),
-        "question": (seeds * float(((of_question - delta) ** 2).sum()) / (n - 1), n - 1),
-        "rest": (float((rest**2).sum()) / ((seeds - 1) * (n - 1)), (seeds - 1) * (n - 1)),
-    }
-    (by_seed, _), (by_question, _), (by_rest, _) = mean_squares.values()
+    by_seed = n * float(((of_seed - delta) ** 2).sum()) / (seeds - 1)
+    by_question = seeds * float(((of_question - delta) ** 2).sum()) / (n - 1)
+    by_rest = float((rest**2).sum()) / ((seeds - 1) * (n - 1))
     # A part whose estimate is below zero has no variance of its own: its mean square estimates the rest.
-    signs = {"seed": 1 if by_seed > by_rest else 0, "question": 1 if by_question > by_rest else 0}
-    signs["rest"] = 1 - signs["seed"] - signs["question"]
-    total = sum(sign * mean_squares[part][0] for part, sign in signs.items())
-    spread = sum(sign**2 * mean_squares[part][0] ** 2 / mean_squares[part][1] for part, sign in signs.items())
+    seed_counts, question_counts = int(by_seed > by_rest), int(by_question > by_rest)
+    terms = (
+        (seed_counts * by_seed, seeds - 1),
+        (question_counts * by_question, n - 1),
+        ((1 - seed_counts - question_counts) * by_rest, (seeds - 1) * (n - 1)),
+    )
+    total = sum(term for term, _ in terms)
+    spread = sum(term**2 / degrees for term, degrees in terms)
     freedom = total**2 / spread if spread > 0 else float(seeds * n - 1)
     return total / (seeds * n), freedom
 

@@ -45,12 +45,12 @@ def error_breakdown(predictions: Sequence[Prediction]) -> dict[str, Any]:
     }
 
 
-def _limit(counts: Mapping[str, int]) -> str | None:
+def _limit(counts: Counter[str]) -> str | None:
     """The most frequent cause as a sentence, if it surely is the most frequent one."""
     total = sum(counts.values())
     if total < MIN_WRONG:
         return None
-    ranked = sorted(counts.items(), key=lambda item: -item[1])
+    ranked = counts.most_common(2)
     cause, first = ranked[0]
     second = ranked[1][1] if len(ranked) > 1 else 0
     if cause not in _LIMITS:  # without a rationale no cause can be told

@@ -72,7 +72,7 @@ def fit(
     """Train in place, from the last complete checkpoint under `folder` if there is one; what the last step said.
 
     A first SIGINT or SIGTERM meanwhile writes a checkpoint after the step and raises KeyboardInterrupt.
-    `on_notice` is told of steps that had to be made in smaller passes (student/training/halving.py).
+    `on_notice` gets a sentence for each step that is made in smaller passes (student/training/halving.py).
     With `early_stopping` the stage may end early, and the weights may be those of its best measurement.
     """
     with quiet():
