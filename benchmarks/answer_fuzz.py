@@ -42,7 +42,7 @@ Case = tuple[str, str, str | None]
 
 def vocabulary() -> list[str]:
     """The signs, and every word that the judge's sources hold."""
-    sources = (path for name in MODULES for path in sorted((Path(distill.__file__).parent / name).glob("*.py")))
+    sources = (path for name in MODULES for path in sorted((Path(distill.__file__).parent / name).rglob("*.py")))
     texts = [source.read_text("utf-8") for source in sources]
     return SIGNS + sorted({word for text in texts for word in re.findall(r"[^\W\d_]+(?:['-][^\W\d_]+)*", text)})
 

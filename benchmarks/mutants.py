@@ -41,7 +41,7 @@ class Group:
 
 GROUPS = {
     "judge": Group(
-        modules=("distill/answers/[!_m]*.py", "distill/answers/measure_units.py"),
+        modules=("distill/answers/[!_m]*.py", "distill/answers/*/[!_]*.py"),
         tests=(
             "tests/distill/test_verdicts.py",
             "tests/distill/test_consistency.py",

@@ -3,12 +3,12 @@
 import re
 from functools import lru_cache
 
+from distill.answers.dates.dates_and_times import read_dates
+from distill.answers.dates.foreign_dates import as_iso_dates
+from distill.answers.dates.foreign_times import in_figures
 from distill.answers.final_answer import final_answer
-from distill.answers.foreign_dates import as_iso_dates
-from distill.answers.foreign_times import in_figures
-from distill.answers.normalize import normalise
-from distill.answers.numbers import read_single_quantity
-from distill.answers.times import read_dates
+from distill.answers.numbers.normalize import normalise
+from distill.answers.numbers.quantities import read_single_quantity
 
 _CHOICE = re.compile(r"\(?[A-Z]\)?[.):]?")
 _TIME = re.compile(

@@ -7,10 +7,10 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from distill.answers.numbers import read_quantities, read_single_quantity
-from distill.answers.pick_number import pick_stated_number
-from distill.answers.text_answers import NEGATIONS, tokens
-from distill.answers.units import unit_factor
+from distill.answers.numbers.pick_number import pick_stated_number
+from distill.answers.numbers.quantities import read_quantities, read_single_quantity
+from distill.answers.numbers.units import unit_factor
+from distill.answers.texts.text_answers import NEGATIONS, tokens
 
 LETTERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _SO = re.compile(

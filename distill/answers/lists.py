@@ -9,8 +9,8 @@ from functools import cache
 from typing import Final
 
 from distill.answers.answer_types import items
-from distill.answers.compare import CompareResult, correct, undecided, wrong
-from distill.answers.numbers import read_single_quantity
+from distill.answers.compare_result import CompareResult, correct, undecided, wrong
+from distill.answers.numbers.quantities import read_single_quantity
 
 Compare = Callable[[str, str], CompareResult]
 """Judges a stated item by a gold one."""

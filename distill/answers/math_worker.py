@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import orjson
 
-from distill.answers.compare import CompareResult, correct, undecided, wrong
+from distill.answers.compare_result import CompareResult, correct, undecided, wrong
 
 START_TIMEOUT_S: Final = 60.0
 """For importing SymPy in a fresh worker, which takes seconds on a busy machine."""

@@ -1,6 +1,7 @@
 """Numbers, percents, money and years: whether a prediction states the one that the gold answer is.
 
-`distill.answers.compare` judges one stated quantity; this module decides which number of a text is the answer.
+`distill.answers.numbers.compare_quantities` judges one stated quantity; this module decides which number of a text is
+the answer.
 """
 
 import re
@@ -10,18 +11,19 @@ from decimal import Decimal
 from math import factorial
 from typing import Final
 
-from distill.answers import text_answers
-from distill.answers.compare import CompareResult, compare_quantities, correct, undecided, wrong
-from distill.answers.numbers import Quantity, read_quantities, read_single_quantity
-from distill.answers.pick_number import (
+from distill.answers.compare_result import CompareResult, correct, undecided, wrong
+from distill.answers.dates.dates_and_times import read_dates
+from distill.answers.numbers.compare_quantities import compare_quantities
+from distill.answers.numbers.pick_number import (
     explain_undecided_numbers,
     has_repeated_numbers,
     pick_concluding_number,
     pick_stated_number,
 )
-from distill.answers.ratios import compare_ratios
-from distill.answers.times import read_dates
-from distill.answers.units import unit_factor
+from distill.answers.numbers.quantities import Quantity, read_quantities, read_single_quantity
+from distill.answers.numbers.ratios import compare_ratios
+from distill.answers.numbers.units import unit_factor
+from distill.answers.texts import text_answers
 
 _MOST_NUMBERS: Final = 200
 

@@ -7,7 +7,7 @@ beginning of the digest of its code, so that changed code judges again. `distill
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from distill.answers.compare import CompareResult, correct, undecided, wrong
+from distill.answers.compare_result import CompareResult, correct, undecided, wrong
 from distill.answers.number_answers import GoldAnswer
 
 

@@ -13,23 +13,24 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Final
 
-from distill.answers import choices, lists, math_worker, own_types, text_answers
-from distill.answers.answer_sentences import bold_part, stated_parts
+from distill.answers import choices, lists, math_worker, own_types
 from distill.answers.answer_types import infer_type as infer_type
 from distill.answers.answer_types import items
-from distill.answers.compare import CompareResult, correct, undecided, wrong
+from distill.answers.compare_result import CompareResult, correct, undecided, wrong
+from distill.answers.dates.dates_and_times import compare_dates, compare_time_ranges, compare_times
 from distill.answers.declined import declines
 from distill.answers.final_answer import MAX_CHARACTERS, FinalAnswer, final_answer
-from distill.answers.normalize import normalise
 from distill.answers.number_answers import GoldAnswer, compare_factorial, compare_number, compare_year
-from distill.answers.numbers import read_single_quantity
-from distill.answers.ratios import compare_ratios, compare_shares
+from distill.answers.numbers.normalize import normalise
+from distill.answers.numbers.quantities import read_single_quantity
+from distill.answers.numbers.ratios import compare_ratios, compare_shares
+from distill.answers.numbers.solution_sets import compare_intervals
 from distill.answers.reference_metrics import anls as anls
 from distill.answers.reference_metrics import exact_match as exact_match
 from distill.answers.reference_metrics import relaxed_accuracy as relaxed_accuracy
 from distill.answers.reference_metrics import rouge_l as rouge_l
-from distill.answers.solution_sets import compare_intervals
-from distill.answers.times import compare_dates, compare_time_ranges, compare_times
+from distill.answers.texts import text_answers
+from distill.answers.texts.answer_sentences import bold_part, stated_parts
 from distill.errors import DataError
 
 _LONGEST_EXPRESSIONS: Final = 400

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from distill.answers.number_words import SMALL, TENS
+from distill.answers.numbers.number_words import SMALL, TENS
 from distill.grounding.numbers_in_text import plain_text
 
 MARK: Final = "N"

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from distill.answers.consistency import ASIDE, compare_conclusion, find_conclusion
-from distill.answers.numbers import read_single_quantity
+from distill.answers.numbers.quantities import read_single_quantity
 from distill.answers.verdicts import is_numeric, judge
 from distill.grounding.chart_table import find_table
 from distill.grounding.check import check_rationale

@@ -10,7 +10,7 @@ import pytest
 
 from distill.answers import verdicts
 from distill.answers.final_answer import MAX_CHARACTERS, final_answer
-from distill.answers.number_words import spelled
+from distill.answers.numbers.number_words import spelled
 from distill.answers.verdicts import judge
 
 CORRECT, WRONG, UNDECIDED = "correct", "wrong", "undecided"

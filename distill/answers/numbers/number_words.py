@@ -1,6 +1,6 @@
 """Numbers written in words: English number words, Chinese and Japanese numerals, and scale words of a few languages.
 
-Gives values and their positions in a text; `distill.answers.numbers` reads the words around a number.
+Gives values and their positions in a text; `distill.answers.numbers.quantities` reads the words around a number.
 """
 
 import re

@@ -9,8 +9,8 @@ from decimal import Decimal
 from itertools import combinations
 from typing import Final
 
-from distill.answers.compare import CompareResult, undecided
-from distill.answers.numbers import Quantity, read_single_quantity
+from distill.answers.compare_result import CompareResult, undecided
+from distill.answers.numbers.quantities import Quantity, read_single_quantity
 
 _CONCLUDES = re.compile(
     r"(?:=|\bi\.e\.,?|\b(?:so|thus|hence|therefore|equals?|makes?|making|gives?|giving|totals?|totall?ing|gets?|altogether|but)\b"

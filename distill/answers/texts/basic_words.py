@@ -1,7 +1,7 @@
 """Everyday words of answers in the languages of the benchmarks: colours, animals, vehicles, seasons.
 
 A model often answers a question of another language in English. Only words with one usual meaning are here; names of
-countries are in `distill.answers.place_names`.
+countries are in `distill.answers.texts.place_names`.
 """
 
 from typing import Final

@@ -1,4 +1,4 @@
-"""Clock times of other languages, written the way `distill.answers.times` reads: 下午3点半 becomes 3:30 pm, halb vier
+"""Clock times of other languages, written the way `dates_and_times` reads: 下午3点半 becomes 3:30 pm, halb vier
 3:30.
 
 Chinese, Japanese, German, French, Spanish, Italian, Portuguese, Hindi and Arabic; changes nothing else in a text.
@@ -8,8 +8,8 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from distill.answers.foreign_number_words import spelled_abroad
-from distill.answers.number_words import numerals
+from distill.answers.numbers.foreign_number_words import spelled_abroad
+from distill.answers.numbers.number_words import numerals
 
 _HALVES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("上午", "早上", "凌晨", "清晨", "早晨", "午前", "朝"), " am"),

@@ -1,39 +1,15 @@
-"""Whether two stated quantities agree: value, percent sign, currency and unit.
-
-Also defines `CompareResult`, the result of every comparison of answers.
-"""
+"""Whether two stated quantities agree: value, percent sign, currency and unit."""
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from typing import Final
 
-from distill.answers.measure_units import may_be_symbol, size_in
-from distill.answers.numbers import Quantity
-from distill.answers.units import loosely_equal, unit_factor
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompareResult:
-    """The outcome of one comparison. `can_be_mathematics`: ask the symbolic voter too."""
-
-    verdict: str
-    reason: str
-    relative_error: float | None = None
-    can_be_mathematics: bool = False
-
-
-def correct(reason: str) -> CompareResult:
-    return CompareResult(verdict="correct", reason=reason)
-
-
-def wrong(reason: str) -> CompareResult:
-    return CompareResult(verdict="wrong", reason=reason)
-
-
-def undecided(reason: str) -> CompareResult:
-    return CompareResult(verdict="undecided", reason=reason)
+from distill.answers.compare_result import CompareResult, undecided, wrong
+from distill.answers.numbers.measure_units import may_be_symbol, size_in
+from distill.answers.numbers.quantities import Quantity
+from distill.answers.numbers.units import loosely_equal, unit_factor
 
 
 def compare_quantities(

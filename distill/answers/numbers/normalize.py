@@ -1,7 +1,7 @@
 """One spelling for answers that look or mean the same: Unicode, quotes and signs, simple LaTeX, phrases of units.
 
-Changes notation only; numbers are read from the result by `distill.answers.numbers`, words by
-`distill.answers.text_answers`.
+Changes notation only; numbers are read from the result by `distill.answers.numbers.quantities`, words by
+`distill.answers.texts.text_answers`.
 """
 
 import re
@@ -9,8 +9,8 @@ import unicodedata
 from decimal import Decimal
 from typing import Final
 
-from distill.answers.number_words import numerals
-from distill.answers.units import unit_factor, unit_name
+from distill.answers.numbers.number_words import numerals
+from distill.answers.numbers.units import unit_factor, unit_name
 
 _SUPERSCRIPTS: Final = str.maketrans({"⁰": "0", "¹": "1", "²": "2", "³": "3", "⁴": "4", "⁵": "5", "⁶": "6", "⁷": "7",
                                       "⁸": "8", "⁹": "9", "⁻": "-", "⁺": "+"})  # fmt: skip

@@ -7,9 +7,9 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from distill.answers.answer_sentences import trusted
-from distill.answers.compare import CompareResult, correct, wrong
-from distill.answers.words import ABBREVIATIONS, tokens, unabbreviated
+from distill.answers.compare_result import CompareResult, correct, wrong
+from distill.answers.texts.answer_sentences import trusted
+from distill.answers.texts.words import ABBREVIATIONS, tokens, unabbreviated
 
 COPULA = re.compile(
     r"(?:(?:looking at|based on|according to|from) [^,]{1,60}, )?"

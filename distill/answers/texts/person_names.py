@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from distill.answers.words import tokens
+from distill.answers.texts.words import tokens
 
 _TITLE = re.compile(
     r"(?:(?P<title>dr|mr|mrs|ms|miss|prof|professor|sir|doctor|mister|madam)\b\.?\s+)+", re.IGNORECASE

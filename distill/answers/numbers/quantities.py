@@ -13,11 +13,11 @@ from functools import lru_cache
 from itertools import chain, pairwise
 from typing import Any, Final
 
-from distill.answers.currencies import CURRENCIES, DOLLARS, SYMBOLS
-from distill.answers.foreign_number_words import spelled_abroad
-from distill.answers.normalize import normalise as normalise
-from distill.answers.number_words import ORDINALS, OTHER_SCALES, SCALES, numerals, spelled
-from distill.answers.units import foreign_unit_length, unit_factor, unit_name
+from distill.answers.numbers.currencies import CURRENCIES, DOLLARS, SYMBOLS
+from distill.answers.numbers.foreign_number_words import spelled_abroad
+from distill.answers.numbers.normalize import normalise as normalise
+from distill.answers.numbers.number_words import ORDINALS, OTHER_SCALES, SCALES, numerals, spelled
+from distill.answers.numbers.units import foreign_unit_length, unit_factor, unit_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

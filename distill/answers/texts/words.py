@@ -4,7 +4,7 @@ import re
 from functools import lru_cache
 from typing import Final
 
-from distill.answers.spelling import SPELLINGS
+from distill.answers.texts.spelling import SPELLINGS
 
 _NAMES: Final = """monday tuesday wednesday thursday friday saturday sunday january february march april june july
     august september october november december"""

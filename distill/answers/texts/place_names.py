@@ -9,7 +9,7 @@ import unicodedata
 from functools import lru_cache
 from typing import Final
 
-from distill.answers.compare import CompareResult, correct, undecided, wrong
+from distill.answers.compare_result import CompareResult, correct, undecided, wrong
 
 _LANGUAGES: Final = ("en", "de", "fr", "es", "it", "pt", "nl", "zh", "ja", "ko", "ar", "hi", "ru", "pl", "tr", "sv")
 _OTHER_NAMES_TEXT: Final = """

@@ -4,9 +4,9 @@ import re
 from decimal import Decimal
 from typing import Final
 
-from distill.answers.compare import CompareResult, correct, undecided, wrong
-from distill.answers.number_words import SMALL
-from distill.answers.numbers import read_single_quantity
+from distill.answers.compare_result import CompareResult, correct, undecided, wrong
+from distill.answers.numbers.number_words import SMALL
+from distill.answers.numbers.quantities import read_single_quantity
 
 _RATIO = re.compile(
     r"(?<![\d:.])\d+(?:\.\d+)?(?:\s?:\s?\d+(?:\.\d+)?)+(?![\d:])"

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
 
-from distill.answers.compare import CompareResult, correct, undecided, wrong
-from distill.answers.numbers import read_single_quantity
+from distill.answers.compare_result import CompareResult, correct, undecided, wrong
+from distill.answers.numbers.quantities import read_single_quantity
 
 _INFINITE: Final = Decimal("Infinity")
 _END: Final = r"[-+]?\s?(?:∞|inf(?:inity)?|\d+(?:\.\d+)?(?:/\d+)?)"

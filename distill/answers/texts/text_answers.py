@@ -11,18 +11,18 @@ from typing import Final
 
 from rapidfuzz.distance import Levenshtein, Prefix
 
-from distill.answers.answer_sentences import trusted
-from distill.answers.basic_words import FILLERS_ABROAD, is_same_word, is_translation
-from distill.answers.compare import CompareResult, correct, undecided, wrong
-from distill.answers.framed_answers import ARTICLES_ABROAD, COPULA, compare_framed
-from distill.answers.number_words import SMALL, TENS
-from distill.answers.numbers import read_quantities, read_single_quantity
-from distill.answers.person_names import same_person
-from distill.answers.spelling import NAMES, are_opposites, often_same_thing
-from distill.answers.spelling_variants import compare_spellings
-from distill.answers.units import unit_name
-from distill.answers.words import tokens as tokens
-from distill.answers.words import unabbreviated
+from distill.answers.compare_result import CompareResult, correct, undecided, wrong
+from distill.answers.numbers.number_words import SMALL, TENS
+from distill.answers.numbers.quantities import read_quantities, read_single_quantity
+from distill.answers.numbers.units import unit_name
+from distill.answers.texts.answer_sentences import trusted
+from distill.answers.texts.basic_words import FILLERS_ABROAD, is_same_word, is_translation
+from distill.answers.texts.compare_sentences import ARTICLES_ABROAD, COPULA, compare_framed
+from distill.answers.texts.person_names import same_person
+from distill.answers.texts.spelling import NAMES, are_opposites, often_same_thing
+from distill.answers.texts.spelling_variants import compare_spellings
+from distill.answers.texts.words import tokens as tokens
+from distill.answers.texts.words import unabbreviated
 
 _YES: Final = frozenset({"yes", "yeah", "yep"})
 _NO: Final = frozenset({"no", "nope"})

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from distill.answers.place_names import is_region
+from distill.answers.texts.place_names import is_region
 
 _LONGEST: Final = 300
 _BE: Final = r"(?:is|are|was|were|has been|have been|will be)"

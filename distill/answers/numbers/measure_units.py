@@ -1,4 +1,4 @@
-"""Units of measure that `distill.answers.units` does not list, by the table of the pint library.
+"""Units of measure that `distill.answers.numbers.units` does not list, by the table of the pint library.
 
 pint reads a unit as written: mW is no MW. It takes half a second to load, so that it is asked only about two units
 of which one is known or looks like a symbol, and each pair once.

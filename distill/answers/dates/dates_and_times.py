@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from distill.answers.answer_sentences import trusted
-from distill.answers.compare import CompareResult, correct, undecided, wrong
-from distill.answers.foreign_dates import as_iso_dates, names_day_first
-from distill.answers.foreign_times import in_figures
-from distill.answers.number_words import SMALL, TENS
-from distill.answers.numbers import read_quantities
-from distill.answers.ratios import are_same_ratios
-from distill.answers.text_answers import without_number
+from distill.answers.compare_result import CompareResult, correct, undecided, wrong
+from distill.answers.dates.foreign_dates import as_iso_dates, names_day_first
+from distill.answers.dates.foreign_times import in_figures
+from distill.answers.numbers.number_words import SMALL, TENS
+from distill.answers.numbers.quantities import read_quantities
+from distill.answers.numbers.ratios import are_same_ratios
+from distill.answers.texts.answer_sentences import trusted
+from distill.answers.texts.text_answers import without_number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

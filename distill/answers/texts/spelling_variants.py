@@ -9,9 +9,9 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Final
 
-from distill.answers.compare import CompareResult, correct, undecided
-from distill.answers.number_words import SMALL, TENS, spelled
-from distill.answers.place_names import STATES, compare_places
+from distill.answers.compare_result import CompareResult, correct, undecided
+from distill.answers.numbers.number_words import SMALL, TENS, spelled
+from distill.answers.texts.place_names import STATES, compare_places
 
 _SHORT_TEXT: Final = """
     dept=department ave=avenue av=avenue rd=road blvd=boulevard ln=lane pkwy=parkway hwy=highway sq=square

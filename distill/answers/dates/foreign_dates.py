@@ -1,4 +1,4 @@
-"""Calendar dates of other languages, written as 1998-03-05, the way `distill.answers.times` reads them.
+"""Calendar dates of other languages, written as 1998-03-05, the way `dates_and_times` reads them.
 
 Chinese, Japanese, Korean, German, French, Spanish, Italian, Portuguese, Dutch, Hindi and Arabic, with a day in
 figures or in words; changes nothing else in a text.
@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from distill.answers.foreign_number_words import spelled_abroad
-from distill.answers.number_words import numerals
-from distill.answers.spelling_variants import ORDINALS_ABROAD
+from distill.answers.numbers.foreign_number_words import spelled_abroad
+from distill.answers.numbers.number_words import numerals
+from distill.answers.texts.spelling_variants import ORDINALS_ABROAD
 
 _NAMES: Final = (
     "januar janvier enero gennaio janeiro januari जनवरी يناير",
