@@ -19,7 +19,7 @@ from distill.artifacts.journal import read_jsonl
 from distill.data import reader
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
-from distill.recipe.teachers import Until
+from distill.recipe.sampling import Until
 from teacher.generate import generate
 
 

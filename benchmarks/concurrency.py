@@ -26,7 +26,8 @@ import tiny_models
 import vllm_server
 
 from distill.data.images import sha256
-from distill.recipe.teachers import Sampling, Teacher
+from distill.recipe.sampling import Sampling
+from distill.recipe.teachers import Teacher
 from distill.types import ImageRef, Sample
 from teacher.engines.http.http_client import ChatClient
 from teacher.messages.completion import Completion

@@ -40,7 +40,9 @@ _NOT_THE_SECRET = frozenset({"env", "file", "path", "name", "dir", "url", "type"
 """Last words of names that say where a secret lies, not what it is: api_key_env."""
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
-_FREE = frozenset({"environment", "arguments", "chat_template_kwargs", "mm_processor_kwargs", "set"})
+_FREE = frozenset(
+    {"environment", "arguments", "chat_template_kwargs", "mm_processor_kwargs", "extra_body", "extra_headers", "set"}
+)
 """Tables of a recipe whose keys are the user's own or another program's; only there a name makes a secret."""
 _COMMANDS = frozenset({"command", "extra"})
 """Lists of a recipe that are command lines."""
@@ -100,7 +102,10 @@ def _both(value: str) -> tuple[str, str]:
 def know_recipe(values: Any, name: str = "", *, free: bool = False) -> None:
     """Remember the secrets that a recipe's values hold or name; they need not make sense yet."""
     name = name.rpartition(".")[2]
-    if isinstance(values, Mapping):
+    if isinstance(values, Mapping) and name == "headers_env":
+        for value in map(str, values.values()):
+            know(os.environ.get(value, None if value.isupper() else value))
+    elif isinstance(values, Mapping):
         for key, value in values.items():
             know_recipe(value, str(key), free=free or name in _FREE)
     elif isinstance(values, list | tuple):
@@ -138,6 +143,13 @@ def is_secret(name: str) -> bool:
     return (words[-1] == "key" and (variable or before in _OF_KEY)) or (
         words[-1] == "token" and (variable or before in _OF_TOKEN)
     )
+
+
+def is_secret_header(name: str) -> bool:
+    """Whether a header of a request holds a secret."""
+    words = [word.lower() for word in _WORDS.findall(name)]
+    ends_secret = words[-1:] in (["key"], ["token"], ["cookie"], ["signature"]) and "idempotency" not in words
+    return ends_secret or is_secret(name)
 
 
 def exact(text: str) -> str:

@@ -118,6 +118,10 @@ def _lazy_fit(
     return measure_batch
 
 
+_OF_SERVERS = ("extra_body", "extra_headers", "omit")
+"""Keys of a teacher that change what a server answers; recipes that do not set them have no trace of them."""
+
+
 def _judge(recipe: Recipe, folder: Path) -> "ModelSignal":
     from filters.run_signals import teacher_judge
     from filters.signals import schema
@@ -137,6 +141,7 @@ def _judge(recipe: Recipe, folder: Path) -> "ModelSignal":
         "max_tokens": settings.max_tokens,
         "chat_template_kwargs": dict(teacher.chat_template_kwargs),
         **precision_key(teacher),
+        **{name: value for name in _OF_SERVERS if (value := teacher.model_dump(mode="json")[name])},
     }
     tolerance = recipe.filter.answer.relative_tolerance
 

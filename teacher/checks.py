@@ -19,7 +19,7 @@ from distill.errors import InputError, ModelError, RecipeError
 from distill.recipe.recipe import Recipe
 from distill.recipe.teachers import Server, Teacher
 from teacher.engines.connect import engine_class
-from teacher.engines.http.chat_protocol import api_key, sampling_body
+from teacher.engines.http.chat_protocol import request_headers, sampling_body
 from teacher.engines.vllm.vllm_options import check_arguments, is_vllm
 from teacher.messages.prompts import PLACEHOLDERS, prompt_key
 
@@ -130,7 +130,7 @@ def require_url(url: str, where: str) -> None:
 
 
 def _check_key(recipe: Recipe, teacher: Teacher) -> None:
-    api_key(teacher)
+    request_headers(teacher)
 
 
 def _check_server(recipe: Recipe, teacher: Teacher) -> None:

@@ -14,7 +14,7 @@ from distill.artifacts.layout import SAMPLES
 from distill.data import reader
 from distill.errors import DataError, RecipeError, StaleError, TeacherError
 from distill.recipe.recipe import Recipe
-from distill.recipe.teachers import Sampling
+from distill.recipe.sampling import Sampling
 from distill.traces.trace_lines import trace_fault
 from distill.types import Sample
 from teacher.engines.connect import SOURCE, EngineSettings, connect, engine_of, engine_settings
@@ -126,6 +126,8 @@ def _changes(
         "the prompt or an image": (record["prompt_sha"], request.prompt_sha),
         "chat_template_kwargs": (params["chat_template_kwargs"], dict(teacher.chat_template_kwargs)),
         "mm_processor_kwargs": (params["mm_processor_kwargs"], dict(teacher.mm_processor_kwargs)),
+        "extra_body": (params.get("extra_body", {}), dict(teacher.extra_body)),
+        "omit": (params.get("omit", []), list(teacher.omit)),
         "logprobs": (record.get("logprobs", {}).get("k", 0), teacher.logprobs),
     }
     changed = [f"{name} ({before!r} -> {now!r})" for name, (before, now) in pairs.items() if before != now]

@@ -12,9 +12,10 @@ if TYPE_CHECKING:
     from distill.recipe.generate import Generate
     from distill.recipe.loading import load, schema, shipped
     from distill.recipe.recipe import Recipe
+    from distill.recipe.sampling import Sampling
     from distill.recipe.stages import Lora, Stage
     from distill.recipe.student import Student
-    from distill.recipe.teachers import Sampling, Teacher
+    from distill.recipe.teachers import Teacher
     from distill.recipe.validation import Validation
 
 _MODULES = {
@@ -25,9 +26,10 @@ _MODULES = {
     "generate": ("Generate",),
     "loading": ("load", "schema", "shipped"),
     "recipe": ("Recipe",),
+    "sampling": ("Sampling",),
     "stages": ("Lora", "Stage"),
     "student": ("Student",),
-    "teachers": ("Sampling", "Teacher"),
+    "teachers": ("Teacher",),
     "validation": ("Validation",),
 }
 __all__ = [

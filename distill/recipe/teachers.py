@@ -10,87 +10,14 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, PrivateAttr, model_validator
 
+from distill import redact
 from distill.extensions import PROMPTS, file_and_name, problem
 from distill.recipe.backends import BACKENDS, BackendName, Capabilities
 from distill.recipe.base import Dtype, LocalOrHub, Name, Section, Share, key
+from distill.recipe.sampling import Sampling, Until, extra_body_problem, omit_problem
 
 _ONLY_TIME = "it changes only how long is waited; what failed is asked again"
 _ONLY_COST = "it is used for estimates only"
-
-
-class Sampling(Section):
-    """Sampling parameters of one teacher, named as the OpenAI and vLLM APIs name them."""
-
-    temperature: float = key(0.8, "Sampling temperature; 0 is greedy.", affects="traces", ge=0)
-    top_p: float = key(
-        1.0,
-        "Sample among the likeliest tokens that have this probability together; 1 is off.",
-        affects="traces",
-        omit_default="traces generate",
-        gt=0,
-        le=1,
-    )
-    top_k: int = key(
-        0, "Sample among so many likeliest tokens; 0 is off.", affects="traces", omit_default="traces generate", ge=0
-    )
-    min_p: Share = key(
-        0.0,
-        "Leave out tokens that are less probable than this share of the likeliest one; 0 is off.",
-        affects="traces",
-        omit_default="traces generate",
-    )
-    repetition_penalty: float = key(
-        1.0,
-        "Penalty of tokens that have occurred before; 1 is off.",
-        affects="traces",
-        omit_default="traces generate",
-        gt=0,
-    )
-    max_tokens: int = key(1024, "Largest number of tokens of a reply, thinking included.", affects="traces", ge=1)
-    stop: tuple[str, ...] = key(
-        (), "Texts that end a reply.", affects="traces", omit_default="traces generate", strict=False
-    )
-    stop_repetition: bool = key(
-        True,
-        "End a text that repeats itself without end. Only a vLLM server does this; elsewhere such a text runs into "
-        "max_tokens.",
-        affects="traces",
-        omit_default="traces generate",
-    )
-    thinking_budget: int | None = key(
-        None,
-        "Tokens of thinking after which a vLLM server closes the thinking (vLLM's thinking_token_budget); default: "
-        "no limit.",
-        affects="traces",
-        omit_default="traces generate",
-        ge=1,
-    )
-
-
-class Until(Section):
-    """Adaptive sampling: fewer than `samples` traces where fewer are enough."""
-
-    correct: int | None = key(
-        None,
-        "Stop when so many traces are verified against the gold answer; for questions that have one.",
-        affects="generate",
-        ge=1,
-    )
-    agree: int | None = key(
-        None,
-        "Stop when so many traces give the same answer; for questions without a gold answer.",
-        affects="generate",
-        ge=2,
-    )
-    at_once: int | None = key(
-        None, "Traces asked before the next decision; default: as many as could be enough.", affects="generate", ge=1
-    )
-
-    @model_validator(mode="after")
-    def _something(self) -> Self:
-        if self.correct is None and self.agree is None:
-            raise ValueError("until needs correct (for questions with a gold answer), agree, or both")
-        return self
 
 
 class Server(Section):
@@ -255,6 +182,37 @@ class Teacher(Section):
         affects="traces",
         omit_default="traces",
     )
+    extra_body: Mapping[str, Any] = key(
+        {},
+        'Further parameters of each request to a server, as its API names them: { reasoning_effort = "high" }, '
+        "response_format, structured_outputs.",
+        affects="signals traces",
+        omit_default="traces generate",
+    )
+    extra_headers: Mapping[str, str] = key(
+        {},
+        "Further headers of each request to a server. Secrets belong into headers_env.",
+        affects="signals traces",
+        omit_default="traces generate",
+    )
+    headers_env: Mapping[str, str] = key(
+        {},
+        'Further headers whose values are in environment variables: { "api-key" = "MY_KEY" }.',
+        because="it says where keys are",
+    )
+    omit: tuple[str, ...] = key(
+        (),
+        'Parameters that no request has, because the server refuses them: ["temperature", "seed"]. Their values are '
+        "then the server's own.",
+        affects="signals traces",
+        omit_default="traces generate",
+        strict=False,
+    )
+    max_completion_tokens: bool = key(
+        False,
+        "Send sampling.max_tokens under the name max_completion_tokens, which some hosted models demand.",
+        because="it is another name of the same limit",
+    )
     logprobs: int = key(
         0,
         "For every token of a trace keep the log-probabilities of so many likeliest tokens; 0: none.",
@@ -327,6 +285,17 @@ class Teacher(Section):
 
     def _as_backend_allows(self) -> Self:
         backend = self.capabilities
+        wrong = extra_body_problem(self.extra_body, of_vllm=backend.knows_sampling) or omit_problem(self.omit)
+        if wrong:
+            raise ValueError(wrong)
+        if secret := next((name for name in self.extra_headers if redact.is_secret_header(name)), ""):
+            raise ValueError(
+                f'extra_headers.{secret} holds a secret; use headers_env = {{ "{secret}" = "VARIABLE" }}'
+            )
+        if not backend.speaks_http:
+            for name in ("extra_body", "extra_headers", "headers_env", "omit", "max_completion_tokens"):
+                if getattr(self, name):
+                    raise ValueError(f"backend {self.backend!r} sends no HTTP requests and takes no {name}")
         if backend.base_url == "required" and not self.base_url:
             raise ValueError(f"backend {self.backend!r} needs base_url")
         if backend.base_url == "refused" and self.base_url:

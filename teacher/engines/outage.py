@@ -38,15 +38,23 @@ class Failure(Exception):
     """One try of a row that failed, for a reason that is the row's or not."""
 
     def __init__(
-        self, reason: str, detail: str, *, kind: str = "", tries: int = 2, wait_s: float | None = None
+        self,
+        reason: str,
+        detail: str,
+        *,
+        kind: str = "",
+        tries: int = 2,
+        wait_s: float | None = None,
+        remedy: str = "",
     ) -> None:
         """`kind`: failures of one kind are alike. `tries`: failures that prove a row to be the cause, at least.
-        `wait_s`: the server asks to wait so long."""
+        `wait_s`: the server asks to wait so long. `remedy`: what to change in the recipe, where that is the cause."""
         super().__init__(f"{reason}: {detail}")
         self.reason = reason
         self.kind = kind or reason
         self.tries = tries
         self.wait_s = wait_s
+        self.remedy = remedy
 
     @property
     def refused(self) -> bool:

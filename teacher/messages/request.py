@@ -20,7 +20,8 @@ from distill.artifacts.files import directory_sha256
 from distill.artifacts.manifest import canonical
 from distill.recipe.effects import affecting
 from distill.recipe.recipe import Recipe
-from distill.recipe.teachers import Sampling, Teacher
+from distill.recipe.sampling import Sampling, omitted_keys
+from distill.recipe.teachers import Teacher
 from distill.types import Sample
 from teacher.messages.prompts import Prompt, prompt, prompt_sha
 
@@ -126,8 +127,12 @@ class Author:
             if len(self._sampling) >= _SAMPLINGS_KEPT:
                 self._sampling.clear()
             # The object is kept beside its text, so that no other one gets its number.
-            known = self._sampling[id(sampling)] = (sampling, orjson.Fragment(canonical(sampling_key(sampling))))
+            known = self._sampling[id(sampling)] = (sampling, orjson.Fragment(canonical(self._in_force(sampling))))
         return known[1]
+
+    def _in_force(self, sampling: Sampling) -> dict[str, Any]:
+        left_out = omitted_keys(self.teacher.omit)
+        return {name: value for name, value in sampling_key(sampling).items() if name not in left_out}
 
     def _named(
         self,

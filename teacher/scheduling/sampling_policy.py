@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from distill.recipe.generate import Outcomes
-from distill.recipe.teachers import Sampling, Teacher
+from distill.recipe.sampling import Sampling
+from distill.recipe.teachers import Teacher
 from distill.types import Outcome, Sample
 from teacher.messages.request import Author, Request
 from teacher.scheduling.routing import route

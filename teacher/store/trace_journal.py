@@ -22,7 +22,8 @@ from distill.artifacts.journal import Journal, read_jsonl, read_jsonl_at, write_
 from distill.artifacts.json_lines import Damaged
 from distill.artifacts.layout import part_number, part_path, part_paths
 from distill.errors import StorageError
-from distill.recipe.teachers import Sampling, Teacher
+from distill.recipe.sampling import Sampling, omitted_keys
+from distill.recipe.teachers import Teacher
 from distill.traces.logprobs import encode
 from distill.traces.trace_lines import trace_fault
 from distill.types import Outcome, Trace, Usage
@@ -138,13 +139,16 @@ class TraceForm:
     def params(self, sampling: Sampling) -> Any:
         """The settings of an attempt as JSON text."""
         if self._known[0] is not sampling:
+            left_out = omitted_keys(self.teacher.omit)
             values = {
-                **sampling.model_dump(mode="json"),
+                **{key: value for key, value in sampling.model_dump(mode="json").items() if key not in left_out},
                 "chat_template_kwargs": dict(self.teacher.chat_template_kwargs),
                 "mm_processor_kwargs": dict(self.teacher.mm_processor_kwargs),
                 "reasoning": self.teacher.reasoning,
                 "parser": VERSION,
             }
+            more = {"omit": list(self.teacher.omit), "extra_body": dict(self.teacher.extra_body)}
+            values |= {name: value for name, value in more.items() if value}
             self._known = (sampling, orjson.Fragment(redact.dumps(values, orjson.OPT_SORT_KEYS)))
         return self._known[1]
 

@@ -16,15 +16,16 @@ import orjson
 import pyarrow.parquet as pq
 import pytest
 
-IN_HEADERS = ("key", "student_key", "ambient")
+IN_HEADERS = ("key", "student_key", "ambient", "header")
 PLACES = (
     *IN_HEADERS,
     *("password", "other_password", "student_password", "proxy"),
-    *("started_key", "joined", "hf_token", "ssl_password", "environment", "template"),
+    *("started_key", "joined", "hf_token", "ssl_password", "environment", "template", "body"),
 )
 CANARIES = {place: f"canary-{place}-!&<{'' if place in IN_HEADERS else 'é'}" for place in PLACES}
 VARIABLES = {
     "ODD_NAME": CANARIES["key"],
+    "ODD_HEADER": CANARIES["header"],
     "STUDENT_NAME": CANARIES["student_key"],
     "HF_TOKEN": CANARIES["ambient"],
     "HTTPS_PROXY": f"http://someone:{quote(CANARIES['proxy'])}@127.0.0.1:9",
@@ -103,6 +104,8 @@ model = "leaky"
 backend = "openai"
 base_url = "http://{address}/v1"
 api_key_env = "ODD_NAME"
+headers_env = {{ "X-Team" = "ODD_HEADER" }}
+extra_body = {{ api_key = "{CANARIES["body"]}" }}
 max_retries = 0
 chat_template_kwargs = {{ api_key = "{template}" }}
 [[teachers]]

@@ -15,7 +15,8 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def secrets(self) -> str:
-        return f"your header is {self.headers.get('authorization')}, my arguments are {sys.argv[1:]}"
+        headers = self.headers.get("authorization"), self.headers.get("x-team")
+        return f"your headers are {headers}, my arguments are {sys.argv[1:]}"
 
     def do_GET(self) -> None:
         pages = {

@@ -158,6 +158,9 @@ EXAMPLES: dict[str, list[tuple[str, Any]]] = {
         ("teachers.own.chat_template_kwargs", {"a": 1}),
         ("teachers.second.chat_template_kwargs", {"a": 1}),
     ],
+    "teachers.*.extra_body": [("teachers.second.extra_body", {"reasoning_effort": "high"})],
+    "teachers.*.extra_headers": [("teachers.second.extra_headers", {"x-beta": "yes"})],
+    "teachers.*.omit": [("teachers.second.omit", ["temperature"])],
     "teachers.*.mm_processor_kwargs": [("teachers.started.mm_processor_kwargs", {"a": 1})],
     "teachers.*.logprobs": [("teachers.started.logprobs", 3)],
     "teachers.*.dtype": [
@@ -349,6 +352,8 @@ EXAMPLES: dict[str, list[tuple[str, Any]]] = {
     "teachers.*.server.start_timeout_s": [("teachers.started.server.start_timeout_s", 5.0)],
     "teachers.*.server.restarts": [("teachers.started.server.restarts", 1)],
     "teachers.*.api_key_env": [("teachers.second.api_key_env", "HOME")],
+    "teachers.*.headers_env": [("teachers.second.headers_env", {"x-api-key": "HOME"})],
+    "teachers.*.max_completion_tokens": [("teachers.second.max_completion_tokens", True)],
     "teachers.*.served_model": [("teachers.second.served_model", "alias")],
     "teachers.*.images": [("teachers.second.images", "base64")],
     "teachers.*.max_in_flight": [("teachers.second.max_in_flight", 3)],

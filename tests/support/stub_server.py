@@ -21,9 +21,9 @@ What a request meets is decided by words in its question, so a test plants a fau
     stall       one piece, then nothing, ever
 
 What all requests meet is `--mode`, which GET /mode?NAME changes while it runs: one of the faults above, a status,
-"quota" (429 and a text about money), "html" (502 and a page), "login" (200 and a page), "other" (another model
-answers), "away" (connections end before any header); "" for none. Answers come in pieces where the request says
-`stream`, unless `--whole` is given.
+"quota" (429 and a text about money), "refuse-NAME" (400 where the request has the parameter NAME), "html" (502
+and a page), "login" (200 and a page), "other" (another model answers), "away" (connections end before any header); ""
+for none. Answers come in pieces where the request says `stream`, unless `--whole` is given.
 
 With `--slots` it has an engine: so many requests are worked on at once, the others wait; each decoding step takes
 `--token-s` and `--slot-s` for every running request. `/metrics` shows the queue as vLLM does.
@@ -88,6 +88,7 @@ class Stub:
         self.engine = Engine(options.slots, options.token_s, options.slot_s) if options.slots else None
         self.met: Counter[str] = Counter()
         self.bodies: list[dict[str, Any]] = []
+        self.head = ""
         self.looks = self.requests = self.answered = self.in_flight = self.most_in_flight = 0
 
     def page(self, path: str) -> bytes:
@@ -112,6 +113,7 @@ class Stub:
                     "looks": self.looks,
                     "most_in_flight": self.most_in_flight,
                     "bodies": self.bodies,
+                    "head": self.head,
                 }
             )
         if path == "/metrics" and self.engine:
@@ -137,7 +139,11 @@ class Stub:
             self.bodies.append(body)
         if self.options.fail_all:
             return response({"error": {"message": "everything fails"}}, status=self.options.fail_all)
-        if mode := self.options.mode:
+        refused = self.options.mode.removeprefix("refuse-")
+        if refused != self.options.mode and refused in body:
+            said = f"Unsupported parameter: '{refused}' is not supported with this model."
+            return response({"error": {"message": said, "param": refused}}, status=400)
+        if (mode := self.options.mode) and refused == mode:
             if mode == "away":
                 wire.end()
                 return None
@@ -153,7 +159,7 @@ class Stub:
         text = parts[-1]["text"]
         fault = _FAULT.search(text)
         if fault:
-            key = f"{text} {body['seed']}"
+            key = f"{text} {body.get('seed')}"
             self.met[key] += 1
             if self.met[key] <= int(fault[2] or 10**9):
                 return await self._fault(fault[1], body, wire)
@@ -256,7 +262,7 @@ def spoken(content: str | None, finish: str) -> dict[str, Any]:
 
 def completion(text: str, body: dict[str, Any], *, words: int, field: bool) -> dict[str, Any]:
     """Words and an answer that depend on the question and the seed alone."""
-    digest = hashlib.sha256(f"{text} {body['seed']}".encode()).hexdigest()
+    digest = hashlib.sha256(f"{text} {body.get('seed')}".encode()).hexdigest()
     steps = [f"step {digest[start : start + 4]}" for start in range(32)]
     reasoning = " ".join(steps * (words // 32) + steps[: words % 32])
     answer = str(int(digest[:4], 16) % 100)
@@ -370,6 +376,7 @@ class Wire(asyncio.Protocol):
         if self._stub.options.mode == "away" and not path.startswith("/mode"):
             self.end()
         elif path == "/v1/chat/completions":
+            self._stub.head = head.decode(errors="replace")
             self._task = asyncio.create_task(self._chat(raw))
         else:
             self.send(self._stub.page(path))

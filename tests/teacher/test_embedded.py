@@ -13,7 +13,8 @@ from PIL import Image
 from distill.data.images import sha256
 from distill.errors import ModelError
 from distill.recipe.recipe import Recipe
-from distill.recipe.teachers import Sampling, Teacher
+from distill.recipe.sampling import Sampling
+from distill.recipe.teachers import Teacher
 from distill.types import ImageRef, Sample
 from teacher.engines.embedded.decoding import BatchRow, Sampler
 from teacher.engines.embedded.embedded_teacher import EmbeddedTeacher

@@ -15,7 +15,8 @@ from client_helpers import answers, asked, client_of, given, seen, teacher
 
 from distill.data.images import sha256
 from distill.errors import CircuitOpen, RecipeError, TeacherError
-from distill.recipe.teachers import Sampling, Teacher
+from distill.recipe.sampling import Sampling
+from distill.recipe.teachers import Teacher
 from distill.types import ImageRef
 from teacher.engines import image_parts
 from teacher.engines.http.chat_protocol import sampling_body

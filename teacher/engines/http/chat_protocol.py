@@ -10,7 +10,8 @@ import orjson
 from distill import redact
 from distill.errors import RecipeError
 from distill.rationale import enclose
-from distill.recipe.teachers import Sampling, Teacher
+from distill.recipe.sampling import PARAMETERS, Sampling
+from distill.recipe.teachers import Teacher
 from teacher.messages.completion import Completion
 
 if TYPE_CHECKING:
@@ -28,6 +29,12 @@ _ESCAPE = re.compile(
     rb"\\u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|(\\u[dD][89a-fA-F][\da-fA-F]{2})|\\.", re.DOTALL
 )
 """An escape in a JSON text; the group is half a surrogate pair."""
+_HEADER_NAME = re.compile(r"[A-Za-z0-9][\w!#$%&'*+.^`|~-]*", re.ASCII)
+_UNSUPPORTED = re.compile(
+    r"unsupported|not support|n't support|unknown|unrecogni[sz]ed|unexpected|not (?:permitted|allowed)|deprecated",
+    re.IGNORECASE,
+)
+"""How servers say that they do not take a parameter, or not this value of it."""
 _WORD_CHARACTERS = 200
 _MAX_NOTES = 8
 _MAX_LOGPROBS = 64
@@ -62,6 +69,58 @@ def api_key(teacher: Teacher, where: str = "") -> str:
     return key
 
 
+def request_headers(teacher: Teacher) -> dict[str, str]:
+    """The headers of every request. Raises RecipeError when the variable of a key is not set."""
+    headers = {"content-type": "application/json", **teacher.extra_headers}
+    if key := api_key(teacher):
+        headers["authorization"] = f"Bearer {key}"
+    for name, variable in teacher.headers_env.items():
+        value = environ.get(variable, "").strip()
+        if not value:
+            raise RecipeError(
+                f"teachers.{teacher.name}: headers_env names {variable} for the header {name!r}, and it is not set; "
+                "export it first"
+            )
+        redact.know(value)
+        headers[name] = value
+    for name, value in headers.items():
+        if not _HEADER_NAME.fullmatch(name) or not (value.isascii() and value.isprintable()):
+            raise RecipeError(
+                f"teachers.{teacher.name}: the header {name!r} cannot be sent; a name has letters, digits and "
+                "dashes, a value has printable ASCII characters"
+            )
+    return headers
+
+
+def shown_headers(teacher: Teacher) -> dict[str, str]:
+    """The same for a reader: secrets are named and not shown."""
+    headers = {"content-type": "application/json", **teacher.extra_headers}
+    if teacher.api_key_env:
+        headers["authorization"] = f"Bearer ${teacher.api_key_env}"
+    return headers | {name: f"${variable}" for name, variable in teacher.headers_env.items()}
+
+
+def refused_parameter(teacher: Teacher, payload: bytes) -> str:
+    """What to change in the recipe when a server does not take a parameter; empty when it names none."""
+    said = payload[: 1 << 16].decode(errors="replace")
+    body = parse_json(payload[: 1 << 16])
+    error = body.get("error") if isinstance(body, dict) else None
+    named = error.get("param") if isinstance(error, dict) else None
+    if not _UNSUPPORTED.search(said):
+        return ""
+    names = [str(named), *re.findall(r"\w+", said)]
+    name = next((each for each in names if each in PARAMETERS or each in teacher.extra_body), "")
+    where = f"teachers.{teacher.name}"
+    if name in teacher.extra_body:
+        return f"correct {where}.extra_body.{name}, or take it out"
+    if name == "max_tokens" and "max_completion_tokens" in said:
+        return f"set {where}.max_completion_tokens = true"
+    if not name:
+        return ""
+    omitted = orjson.dumps([*teacher.omit, name]).decode()
+    return f"change {where}.{PARAMETERS[name]}, or leave the parameter out: {where}.omit = {omitted}"
+
+
 def sampling_body(teacher: Teacher, sampling: Sampling) -> dict[str, Any]:
     """The settings in a request body. Raises RecipeError for what a server of this kind cannot be told.
 
@@ -73,9 +132,17 @@ def sampling_body(teacher: Teacher, sampling: Sampling) -> dict[str, Any]:
         body["stop"] = list(sampling.stop)
     if teacher.chat_template_kwargs:
         body["chat_template_kwargs"] = dict(teacher.chat_template_kwargs)
-    if not teacher.capabilities.knows_sampling:
-        return body | _body_for_other_servers(teacher, sampling)
-    body |= {"top_p": sampling.top_p} | {key: getattr(sampling, key) for key in _VLLM_ONLY}
+    more = _body_for_vllm if teacher.capabilities.knows_sampling else _body_for_other_servers
+    body |= more(teacher, sampling)
+    for name in teacher.omit:
+        body.pop(name, None)
+    if teacher.max_completion_tokens and "max_tokens" in body:
+        body["max_completion_tokens"] = body.pop("max_tokens")
+    return body | dict(teacher.extra_body)
+
+
+def _body_for_vllm(teacher: Teacher, sampling: Sampling) -> dict[str, Any]:
+    body: dict[str, Any] = {"top_p": sampling.top_p} | {key: getattr(sampling, key) for key in _VLLM_ONLY}
     if sampling.stop_repetition:
         body["repetition_detection"] = dict(_REPETITION)
     if sampling.thinking_budget is not None:

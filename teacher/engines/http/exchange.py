@@ -12,7 +12,7 @@ from email.utils import parsedate_to_datetime
 import orjson
 
 from distill.recipe.teachers import Teacher
-from teacher.engines.http.chat_protocol import GarbledError, excerpt, parse_completion
+from teacher.engines.http.chat_protocol import GarbledError, excerpt, parse_completion, refused_parameter
 from teacher.engines.http.connections import CONNECTION_ERRORS, ConnectionPool
 from teacher.engines.http.replicas import Replica
 from teacher.engines.http.response_parser import HttpResponse, OversizedResponseError
@@ -85,7 +85,7 @@ class Exchange:
         if status in _BUSY_STATUSES:
             replica.concurrency.refused(replica.in_flight, time.monotonic())
         if status != 200:
-            raise self._failure(status, excerpt(payload), _retry_after(headers.get("retry-after")))
+            raise self._failure(status, payload, _retry_after(headers.get("retry-after")))
         latency_s, logprobs = time.monotonic() - started, bool(self._teacher.logprobs)
         try:
             if headers.get("content-type", "").startswith(CONTENT_TYPE):
@@ -115,14 +115,16 @@ class Exchange:
             f"nothing of the answer for {self._streaming.silence_s():g} s (timeout_s = {self._teacher.timeout_s:g})"
         )
 
-    def _failure(self, status: int, message: str, wait_s: float | None) -> Failure:
-        kind, detail = f"HTTP {status}", f"HTTP {status}: {message}"
+    def _failure(self, status: int, payload: bytes, wait_s: float | None) -> Failure:
+        kind, detail = f"HTTP {status}", f"HTTP {status}: {excerpt(payload)}"
         if status >= 500 or status in _TEMPORARY_STATUSES:
             if status == 429:  # a limit on all requests hits any row
                 return Failure("rate_limited", detail, kind=kind, tries=max(MAX_TRIES, self._tries), wait_s=wait_s)
             return Failure("server_error", detail, kind=kind, tries=self._tries, wait_s=wait_s)
-        tries = max(3, self._tries) if status in _ACCESS_STATUSES else 2
-        return Failure(REFUSED, detail, kind=kind, tries=tries, wait_s=wait_s)
+        if status in _ACCESS_STATUSES:
+            return Failure(REFUSED, detail, kind=kind, tries=max(3, self._tries), wait_s=wait_s)
+        remedy = refused_parameter(self._teacher, payload)
+        return Failure(REFUSED, f"{detail}; {remedy}" if remedy else detail, kind=kind, wait_s=wait_s, remedy=remedy)
 
 
 def _retry_after(value: str | None) -> float | None:

@@ -19,7 +19,7 @@ from distill.recipe.generate import Generate
 from distill.recipe.teachers import Teacher
 from teacher.engines.circuit_breaker import Breaker
 from teacher.engines.connect import Done, Get, no_known_request, say_nothing
-from teacher.engines.http.chat_protocol import api_key
+from teacher.engines.http.chat_protocol import request_headers
 from teacher.engines.http.concurrency import BLIND_START, START, ConcurrencyLimit
 from teacher.engines.http.exchange import CONNECTION, CONTROL_AFTER_S, TIMEOUT, Control, Exchange
 from teacher.engines.http.replicas import Replica, available, choose
@@ -112,9 +112,7 @@ class ChatClient:
 
     def headers(self) -> dict[str, str]:
         """The headers of every request. Raises RecipeError when the key's variable is not set."""
-        headers = {"content-type": "application/json"}
-        key = api_key(self.teacher)
-        return headers | {"authorization": f"Bearer {key}"} if key else headers
+        return request_headers(self.teacher)
 
     async def check(self, *, patience_s: float | None = None) -> None:
         """Ask every server what it serves, and wait until one is up; the others are used as soon as they are.
@@ -258,6 +256,8 @@ class ChatClient:
                     if lost == _ISOLATE_AFTER:
                         await alone.enter_async_context(self._alone())
                 else:
+                    if isinstance(failure, Failure) and failure.remedy and not self._servers.passes:
+                        raise TeacherError(f"{self._servers.name}: {failure}")
                     after_timeout = after_timeout or failure.reason == TIMEOUT
                     blamed = await self._wait_for_retry(row_failures, failure, server)
                     server = self._other_replica(request, server)

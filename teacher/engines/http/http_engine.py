@@ -10,6 +10,7 @@ from distill import redact
 from distill.recipe.recipe import Recipe
 from distill.recipe.teachers import Teacher
 from teacher.engines.connect import Done, EngineSettings, Get
+from teacher.engines.http.chat_protocol import shown_headers
 from teacher.engines.http.http_client import ChatClient
 from teacher.engines.vllm.vllm_options import check_options
 from teacher.engines.vllm.vllm_server import Servers, server_program, with_program
@@ -83,13 +84,10 @@ class HttpEngine:
         client, teacher = self._client, self._settings.teacher
         if model:
             client.info = EngineInfo(model=model, engine={})
-        headers = {"content-type": "application/json"}
-        if teacher.api_key_env:
-            headers["authorization"] = f"Bearer ${teacher.api_key_env}"
         return {
             "method": "POST",
             "url": redact.url(f"{client.replicas[0].url}/chat/completions"),
-            "headers": headers,
+            "headers": shown_headers(teacher),
             "body": orjson.loads(await client.body(request, inside=True)),
         }
 

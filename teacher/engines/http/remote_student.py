@@ -15,7 +15,8 @@ import aiohttp
 
 from distill.errors import DataError, ModelError, TeacherError
 from distill.recipe.eval import AnyStudent
-from distill.recipe.teachers import Sampling, Teacher
+from distill.recipe.sampling import Sampling
+from distill.recipe.teachers import Teacher
 from distill.types import Sample
 from teacher.engines.http.chat_protocol import api_key, parse_json
 from teacher.engines.http.http_client import ChatClient

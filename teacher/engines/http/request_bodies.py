@@ -2,7 +2,8 @@
 
 import orjson
 
-from distill.recipe.teachers import Sampling, Teacher
+from distill.recipe.sampling import Sampling
+from distill.recipe.teachers import Teacher
 from teacher.engines.http.chat_protocol import sampling_body
 from teacher.engines.image_parts import ImageParts
 from teacher.messages.prompts import messages
@@ -22,7 +23,10 @@ class RequestBodies:
         part = self._images.inside if inside else self._images.part
         parts = [await part(ref) for ref in request.prompt.images]
         chat = orjson.dumps(messages(request.prompt, parts))
-        return b'{"messages":%b,"seed":%d,%b' % (chat, request.seed, self._settings(request.sampling, model)[1:])
+        settings = self._settings(request.sampling, model)[1:]
+        if "seed" in self._teacher.omit:
+            return b'{"messages":%b,%b' % (chat, settings)
+        return b'{"messages":%b,"seed":%d,%b' % (chat, request.seed, settings)
 
     def _settings(self, sampling: Sampling, model: str) -> bytes:
         """The model and the sampling values as JSON text."""

@@ -1,0 +1,144 @@
+"""How a teacher is sampled, and which recipe key sets each parameter of a request."""
+
+import difflib
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Self
+
+from pydantic import model_validator
+
+from distill.recipe.base import Section, Share, key
+
+PARAMETERS: Mapping[str, str] = MappingProxyType(
+    {
+        "temperature": "sampling.temperature",
+        "top_p": "sampling.top_p",
+        "top_k": "sampling.top_k",
+        "min_p": "sampling.min_p",
+        "repetition_penalty": "sampling.repetition_penalty",
+        "max_tokens": "sampling.max_tokens",
+        "stop": "sampling.stop",
+        "repetition_detection": "sampling.stop_repetition",
+        "thinking_token_budget": "sampling.thinking_budget",
+        "seed": "the seed of the recipe",
+        "chat_template_kwargs": "chat_template_kwargs",
+        "mm_processor_kwargs": "mm_processor_kwargs",
+        "logprobs": "logprobs",
+        "top_logprobs": "logprobs",
+        "return_tokens_as_token_ids": "logprobs",
+    }
+)
+"""The parameters of a chat request that a recipe can leave out, and the keys that set them."""
+_FIXED: Mapping[str, str] = {
+    "messages": "prompt and system",
+    "model": "model and served_model",
+    "max_completion_tokens": "sampling.max_tokens and max_completion_tokens = true",
+    "n": "samples",
+    "stream": "the run",
+    "stream_options": "the run",
+}
+
+
+_VLLM_ONLY = frozenset(
+    {"top_k", "min_p", "repetition_penalty", "repetition_detection", "thinking_token_budget", "mm_processor_kwargs"}
+)
+"""Parameters that only a vLLM server is told by other keys; some other servers know them, too."""
+
+
+def extra_body_problem(names: Iterable[str], *, of_vllm: bool) -> str:
+    """What is wrong with the names of parameters that a recipe adds to each request; empty when nothing is."""
+    for name in names:
+        setter = PARAMETERS.get(name) or _FIXED.get(name)
+        if setter and (of_vllm or name not in _VLLM_ONLY):
+            return f"extra_body.{name} is set by {setter}; set it there"
+    return ""
+
+
+def omitted_keys(names: Iterable[str]) -> frozenset[str]:
+    """The keys of `Sampling` whose values are not in force where these parameters are left out."""
+    return frozenset(PARAMETERS[name].removeprefix("sampling.") for name in names)
+
+
+def omit_problem(names: Iterable[str]) -> str:
+    """What is wrong with the names of parameters that a recipe leaves out; empty when nothing is."""
+    for name in names:
+        if name not in PARAMETERS:
+            near = difflib.get_close_matches(name, PARAMETERS, n=1)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            return f"omit: {name!r} is no parameter that can be left out; {hint}known: {', '.join(PARAMETERS)}"
+    return ""
+
+
+class Sampling(Section):
+    """Sampling parameters of one teacher, named as the OpenAI and vLLM APIs name them."""
+
+    temperature: float = key(0.8, "Sampling temperature; 0 is greedy.", affects="traces", ge=0)
+    top_p: float = key(
+        1.0,
+        "Sample among the likeliest tokens that have this probability together; 1 is off.",
+        affects="traces",
+        omit_default="traces generate",
+        gt=0,
+        le=1,
+    )
+    top_k: int = key(
+        0, "Sample among so many likeliest tokens; 0 is off.", affects="traces", omit_default="traces generate", ge=0
+    )
+    min_p: Share = key(
+        0.0,
+        "Leave out tokens that are less probable than this share of the likeliest one; 0 is off.",
+        affects="traces",
+        omit_default="traces generate",
+    )
+    repetition_penalty: float = key(
+        1.0,
+        "Penalty of tokens that have occurred before; 1 is off.",
+        affects="traces",
+        omit_default="traces generate",
+        gt=0,
+    )
+    max_tokens: int = key(1024, "Largest number of tokens of a reply, thinking included.", affects="traces", ge=1)
+    stop: tuple[str, ...] = key(
+        (), "Texts that end a reply.", affects="traces", omit_default="traces generate", strict=False
+    )
+    stop_repetition: bool = key(
+        True,
+        "End a text that repeats itself without end. Only a vLLM server does this; elsewhere such a text runs into "
+        "max_tokens.",
+        affects="traces",
+        omit_default="traces generate",
+    )
+    thinking_budget: int | None = key(
+        None,
+        "Tokens of thinking after which a vLLM server closes the thinking (vLLM's thinking_token_budget); default: "
+        "no limit.",
+        affects="traces",
+        omit_default="traces generate",
+        ge=1,
+    )
+
+
+class Until(Section):
+    """Adaptive sampling: fewer than `samples` traces where fewer are enough."""
+
+    correct: int | None = key(
+        None,
+        "Stop when so many traces are verified against the gold answer; for questions that have one.",
+        affects="generate",
+        ge=1,
+    )
+    agree: int | None = key(
+        None,
+        "Stop when so many traces give the same answer; for questions without a gold answer.",
+        affects="generate",
+        ge=2,
+    )
+    at_once: int | None = key(
+        None, "Traces asked before the next decision; default: as many as could be enough.", affects="generate", ge=1
+    )
+
+    @model_validator(mode="after")
+    def _something(self) -> Self:
+        if self.correct is None and self.agree is None:
+            raise ValueError("until needs correct (for questions with a gold answer), agree, or both")
+        return self
