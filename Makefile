@@ -53,7 +53,7 @@ check: lint types test
 
 # With the Python that has torch for your card; no test suite, ten minutes.
 gpu-check:
-	PYTHONPATH=.:benchmarks $(GPU_PYTHON) benchmarks/gpu_check.py
+	PYTHONPATH=.:benchmarks/train $(GPU_PYTHON) benchmarks/train/gpu_check.py
 
 clean:
 	rm -rf $(VENV) $(VLLM_VENV) .mypy_cache .pytest_cache .ruff_cache dist

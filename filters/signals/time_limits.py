@@ -1,10 +1,10 @@
 """Limits on the time that a family of signals spends on one trace.
 
 The limits that decide are on the text itself (its length, the numbers in it), so that they give the same result on
-every machine: each family's time grows as its text does, for the texts that benchmarks/mutated_answers.py makes. The
-clock is the last resort against a fault in a family. It counts the processor time of this process, so that a busy
-machine changes nothing. Its signal interrupts the main thread only, also inside a regular expression: workers measure
-in their main thread.
+every machine: each family's time grows as its text does, for the texts that benchmarks/answers/mutated_answers.py
+makes. The clock is the last resort against a fault in a family. It counts the processor time of this process, so that
+a busy machine changes nothing. Its signal interrupts the main thread only, also inside a regular expression: workers
+measure in their main thread.
 """
 
 import signal

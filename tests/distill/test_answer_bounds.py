@@ -20,7 +20,7 @@ LIMIT_S = 0.5
 
 
 def fuzz() -> ModuleType:
-    path = Path(__file__).parents[2] / "benchmarks" / "answer_fuzz.py"
+    path = Path(__file__).parents[2] / "benchmarks" / "answers" / "answer_fuzz.py"
     spec = importlib.util.spec_from_file_location("answer_fuzz", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -109,7 +109,7 @@ def test_64_kb_of_anything_repeated_are_judged_at_once(unit: str) -> None:
 
 @pytest.mark.parametrize("campaign", ["repeats", "mutations"])
 def test_a_slice_of_the_campaigns_ends_without_a_traceback(campaign: str) -> None:
-    """benchmarks/answer_fuzz.py has the whole of them."""
+    """benchmarks/answers/answer_fuzz.py has the whole of them."""
     module = fuzz()
     draw = getattr(module, campaign)(random.Random(7), CHARACTERS)
     assert module.run(draw, 2000 if campaign == "mutations" else 200, 0, module.judged) == 0

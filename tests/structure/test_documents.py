@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def documents() -> dict[str, Any]:
-    return runpy.run_path(str(ROOT / "benchmarks" / "documents.py"), run_name="documents")
+    return runpy.run_path(str(ROOT / "benchmarks" / "project" / "documents.py"), run_name="documents")
 
 
 def test_the_results_page_is_what_the_results_say(documents: dict[str, Any]) -> None:

@@ -111,13 +111,14 @@ def test_liger_without_kernels_for_a_decoder_says_what_to_choose(liger, monkeypa
 
 
 def test_the_check_of_a_card_goes_through_without_one(tmp_path: Path):
+    script = ROOT / "benchmarks" / "train" / "gpu_check.py"
     done = subprocess.run(
-        [sys.executable, "benchmarks/gpu_check.py", "--dry-run", "--only", "attention", "head", "--out", tmp_path],
+        [sys.executable, script, "--dry-run", "--only", "attention", "head", "--out", tmp_path],
         capture_output=True,
         text=True,
         check=False,
         cwd=ROOT,
-        env={"PYTHONPATH": f"{ROOT}:{ROOT / 'benchmarks'}", "PATH": "/usr/bin:/bin"},
+        env={"PYTHONPATH": f"{ROOT}:{script.parent}", "PATH": "/usr/bin:/bin"},
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert [line.split()[:2] for line in done.stdout.splitlines()] == [["ok", "attention"], ["ok", "head"]]

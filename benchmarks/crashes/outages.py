@@ -1,0 +1,221 @@
+"""What outages cost: runs of generate during which images, key, quota, server, replica, proxy or disk are away.
+
+    python benchmarks/crashes/outages.py [--draws 100] [--seed 0] [--rows 120] [--keep DIR]
+
+Each draw takes one thing away at a random moment for a random time, shorter or longer than the patience, while
+`distill generate` asks two stub servers. A run that stops is started again once all is well. Counted over all draws:
+traces lost, doubled or different from those of an undisturbed run; rows with an error; wrong exit codes (0 after an
+outage that was waited for, 3 after one that lasted, 1 for a full disk).
+"""
+
+import argparse
+import hashlib
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "support"))
+
+import stub_server
+import tiny_models
+
+KINDS = ("images", "key", "quota", "server", "replica", "proxy", "disk")
+_MODES = {"key": ("401", "403", "404"), "quota": ("quota", "402"), "proxy": ("html", "login", "408", "inner", "away")}
+PATIENCE_S = 4.0
+_FULL = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, ({0}, {0})); sys.argv = sys.argv[1:]\n"
+_MAIN = "from distill.cli import main; main()"
+
+
+class Stub:
+    """A server that can be stopped and started again at its address."""
+
+    def __init__(self) -> None:
+        self.port = 0
+        self.process: subprocess.Popen[str] | None = None
+        self.start()
+
+    def start(self) -> None:
+        command = [sys.executable, stub_server.__file__, f"--port={self.port}", "--latency-s=0.03"]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        self.port = int(self.process.stdout.readline())
+
+    def stop(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+
+    def mode(self, name: str) -> None:
+        urllib.request.urlopen(f"http://127.0.0.1:{self.port}/mode?{name}").read()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/v1"
+
+
+@dataclass(slots=True)
+class World:
+    folder: Path
+    servers: list[Stub]
+    rows: int
+
+    def write(self) -> None:
+        (self.folder / "images").mkdir()
+        for number in range(40):
+            tiny_models.picture(self.folder / "images" / f"{number}.png", number, size=24)
+        rows = [{"image": f"{number % 40}.png", "question": f"How many? {number}"} for number in range(self.rows)]
+        (self.folder / "rows.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
+        urls = orjson.dumps([server.url for server in self.servers]).decode()
+        (self.folder / "recipe.toml").write_text(
+            f'[data.questions]\nsource = "rows.jsonl"\nimages_root = "images"\n'
+            f"[generate]\npatience_s = {PATIENCE_S}\n"
+            f'[[teachers]]\nname = "stub"\nmodel = "stub"\nbase_url = {urls}\nmax_in_flight = 4\ntimeout_s = 5.0\n'
+            'images = "base64"\n'
+        )
+
+    def start(self, run: Path, *, most_bytes: int = 0) -> subprocess.Popen[bytes]:
+        code = (_FULL.format(most_bytes) if most_bytes else "import sys; sys.argv = sys.argv[1:]\n") + _MAIN
+        arguments = ["distill", "generate", str(self.folder / "recipe.toml"), "--run", str(run)]
+        with (self.folder / f"{run.name}.log").open("ab") as log:
+            return subprocess.Popen([sys.executable, "-c", code, *arguments], stdout=log, stderr=log)
+
+    def away(self, kind: str, rng: random.Random) -> tuple[Callable[[], object], Callable[[], object], str]:
+        """How something is taken away and brought back, and what exactly it is."""
+        images, gone = self.folder / "images", self.folder / "away"
+        if kind == "images":
+            return lambda: images.rename(gone), lambda: gone.rename(images), "folder"
+        if kind in _MODES:
+            name = rng.choice(_MODES[kind])
+            everybody = self.servers
+            return (
+                lambda: [each.mode(name) for each in everybody],
+                lambda: [each.mode("") for each in everybody],
+                name,
+            )
+        chosen = self.servers if kind == "server" else [rng.choice(self.servers)]
+        return lambda: [each.stop() for each in chosen], lambda: [each.start() for each in chosen], "killed"
+
+
+def lines(run: Path) -> list[dict[str, object]]:
+    parts = sorted(run.glob("generate/*/part-*.jsonl"))
+    return [orjson.loads(line) for part in parts for line in part.read_bytes().splitlines()]
+
+
+def journal_bytes(run: Path) -> int:
+    sizes = []
+    for part in run.glob("generate/*/part-*.jsonl"):
+        with suppress(FileNotFoundError):
+            sizes.append(part.stat().st_size)
+    return sum(sizes)
+
+
+def digest(run: Path) -> str:
+    """What later stages see: the traces' ids and texts, whatever their order."""
+    kept = sorted(f"{record['id']} {record['outcome']} {record['text']}" for record in lines(run))
+    return hashlib.sha256("\n".join(kept).encode()).hexdigest()
+
+
+def drawn(world: World, number: int, kind: str, whole: int, expected: str, rng: random.Random) -> Counter[str]:
+    """One draw, its counts."""
+    counts: Counter[str] = Counter()
+    run = world.folder / f"run-{number}"
+    # Before the first request, amid the run, or near its end.
+    grown = round(whole * rng.choice((0.0, rng.random(), 0.95)))
+    length_s = rng.choice((rng.uniform(0.05, 0.6 * PATIENCE_S), rng.uniform(0.05, 0.6 * PATIENCE_S), 3 * PATIENCE_S))
+    if kind == "disk":
+        process, what, codes = world.start(run, most_bytes=max(400, grown)), "full", {1}
+        lasting = True
+        back: Callable[[], object] = lambda: None  # noqa: E731
+    else:
+        leave, back, what = world.away(kind, rng)
+        lasting = length_s > PATIENCE_S
+        codes = {0} if not lasting or kind == "replica" else {3}
+        process = world.start(run)
+        while process.poll() is None and (
+            journal_bytes(run) < grown or not (run / "generate" / "plan.json").exists()
+        ):
+            time.sleep(0.005)
+        late = process.poll() is not None
+        leave()
+        ends = time.monotonic() + length_s
+        while time.monotonic() < ends and (process.poll() is None or not lasting):
+            time.sleep(0.01)
+        if late:
+            codes = {0}
+        elif lasting and kind != "replica":
+            process.wait(timeout=120)
+        back()
+        counts["too late"] += late
+    code = process.wait(timeout=300)
+    # A run that had sent its last request before the outage began may end well.
+    ended_well = code == 0 and lasting and len(lines(run)) == world.rows
+    counts["wrong exit codes"] += code not in codes and not ended_well
+    if code not in codes and not ended_well:
+        print(f"draw {number}: {kind} ({what}) for {length_s:.1f} s: exit {code}, expected {codes}", flush=True)
+    before = lines(run)
+    counts["rows blamed"] += sum(bool(record["error"]) for record in before)
+    second = world.start(run).wait(timeout=300)
+    counts["wrong second exit codes"] += second != 0
+    after = lines(run)
+    ids = [record["id"] for record in after]
+    counts["traces lost"] += len({record["id"] for record in before} - set(ids)) + max(0, world.rows - len(set(ids)))
+    counts["traces doubled"] += len(ids) - len(set(ids))
+    counts["rows with an error at the end"] += sum(bool(record["error"]) for record in after)
+    counts["other final states"] += digest(run) != expected
+    counts["stopped" if code else "waited for"] += 1
+    return counts
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--draws", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--rows", type=int, default=120)
+    parser.add_argument("--keep", type=Path, help="work in this folder and leave it")
+    options = parser.parse_args()
+    rng = random.Random(options.seed)
+    totals: Counter[str] = Counter()
+    kinds: Counter[str] = Counter()
+    servers = [Stub(), Stub()]
+    os.environ["PYTHONPATH"] = str(Path(__file__).resolve().parents[2])
+    with tempfile.TemporaryDirectory() as name:
+        folder = options.keep or Path(name)
+        folder.mkdir(parents=True, exist_ok=True)
+        world = World(folder, servers, options.rows)
+        try:
+            world.write()
+            alone = folder / "alone"
+            if code := world.start(alone).wait():
+                raise SystemExit(
+                    f"the undisturbed run ended with {code}: {(folder / 'alone.log').read_text()[-2000:]}"
+                )
+            whole, expected = journal_bytes(alone), digest(alone)
+            for number in range(options.draws):
+                kind = KINDS[number % len(KINDS)]
+                totals += drawn(world, number, kind, whole, expected, rng)
+                kinds[kind] += 1
+                if number % 10 == 9:
+                    print(f"{number + 1} draws: {dict(totals)}", flush=True)
+        finally:
+            for server in servers:
+                server.stop()
+    wrong = ("wrong exit codes", "wrong second exit codes", "rows blamed", "traces lost", "traces doubled")
+    wrong += ("rows with an error at the end", "other final states")
+    print(", ".join(f"{kind} {count}" for kind, count in kinds.items()))
+    print("; ".join(f"{name}: {totals[name]}" for name in ("waited for", "stopped", "too late", *wrong)), flush=True)
+    raise SystemExit(any(totals[name] for name in wrong))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,287 @@
+"""Write docs/results.md and the figures of README.md from measured results, so that no number is typed by hand, and
+the layers of docs/architecture.md from the contracts in pyproject.toml.
+
+    distill ablate tiny-studies --jobs 2 && make demo
+    python benchmarks/project/documents.py --studies runs/tiny-studies --demo runs/tiny # take over, write
+    python benchmarks/project/documents.py                                          # write again from docs/results/
+
+The measured results are in docs/results/: results.json and the page of the studies, metrics.json of the demo. A test
+compares the documents with them (tests/structure/test_documents.py).
+"""
+
+import argparse
+import json
+import os
+import platform
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from distill.artifacts.manifest import Manifest
+from distill.commands.status import evaluation, interval, percent
+from distill.recipe.loading import load
+from distill.recipe.recipe import Recipe
+
+ROOT = Path(__file__).resolve().parents[2]
+KEPT = ROOT / "docs" / "results"
+STUDIES, DEMO, FACTS, PAGE = KEPT / "studies.json", KEPT / "tiny", KEPT / "facts.json", KEPT / "tiny-studies.html"
+README, ARCHITECTURE = ROOT / "README.md", ROOT / "docs" / "architecture.md"
+LAYERS_BEGIN, LAYERS_END = "<!-- layers: python benchmarks/project/documents.py -->", "<!-- end of layers -->"
+BEGIN, END = "<!-- figures: python benchmarks/project/documents.py -->", "<!-- end of figures -->"
+RECIPE = "tiny-studies"
+_RATES = ("without_image_accuracy", "hallucination_rate")
+_MARK = {"holds": "**holds**", "does not hold": "**does not hold**", "undecided": "undecided"}
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def difference(effect: Mapping[str, Any] | None) -> str:
+    return "" if effect is None else f"{percent(effect['delta'], sign=True)} {interval(effect['ci95'], sign=True)}"
+
+
+def by_seed(effect: Mapping[str, Any]) -> str:
+    return " / ".join(percent(one["delta"], sign=True) for one in effect["by_seed"].values())
+
+
+def results_page() -> str:
+    """docs/results.md."""
+    results = json.loads(STUDIES.read_text(encoding="utf-8"))
+    facts = json.loads(FACTS.read_text(encoding="utf-8"))["studies"]
+    recipe = load(RECIPE)
+    parts = [_introduction(results, facts, recipe), _claims(results)]
+    parts += [_study(name, study, results) for name, study in results["studies"].items()]
+    parts.append(_demo())
+    return "\n\n".join(parts) + "\n"
+
+
+def _introduction(results: Mapping[str, Any], facts: Mapping[str, Any], recipe: Recipe) -> str:
+    seeds = ", ".join(map(str, results["seeds"]))
+    (temperature,) = {teacher.sampling.temperature for teacher in recipe.teachers}
+    arms, n = len(results["arms"]), results["n"]
+    claims = sum(len(study["claims"]) for study in results["studies"].values())
+    correct, complete = facts["filter"]["correct"], facts["filter"]["complete"]
+    studied = next(stage for stage in recipe.stages if stage.name == results["stage"])
+    demo = json.loads((DEMO / "eval" / "metrics.json").read_text(encoding="utf-8"))["arms"]["distilled"]["accuracy"]
+    versions = ", ".join([facts["python"], *(f"{name} {version}" for name, version in facts["versions"].items())])
+    return f"""# Results
+
+Which parts of the method help, and on what? Six studies on the [tiny world](../recipes/tiny/README.md) measure it.
+Each arm is the same recipe with one thing changed. `python benchmarks/project/documents.py` writes this page from
+the files of the runs: [results](results/studies.json), [page with curves and gallery](results/tiny-studies.html).
+
+- **Arms**: {arms}. Each is trained with seeds {seeds}, and answers the same {n} held-out questions.
+{_method(results, claims)}
+- **Reach**: this is a toy world of three domains, with a student of 1.2 M parameters. The teachers sample at
+  temperature {temperature:g} so that they make errors ({correct:,} of {complete:,} complete traces are correct). The
+  studies show how the method behaves where everything can be checked. They do not show what your data will give. The
+  stage under study, `{studied.name}`, has {studied.max_steps} steps, which keeps the studies short; the demo's
+  student reaches {percent(demo)} %.
+- **Made with** {versions}, without a GPU. The
+  {facts["cores"]} CPU cores also did other work, so this page gives no seconds.
+
+To repeat all studies: `distill ablate {RECIPE} --jobs 2`. They share traces, datasets and stages in one run
+directory, and resume; `--study NAME` runs one of them."""
+
+
+def _method(results: Mapping[str, Any], claims: int) -> str:
+    """How intervals and verdicts were made. Results without corrected p-values are of versions before them."""
+    if any("p_adjusted" in claim for study in results["studies"].values() for claim in study["claims"]):
+        return f"""- **Intervals** are 95 % intervals over questions and training seeds, paired by both
+  (`distill/stats/paired_effects.py`). The tables also give the difference of every seed.
+- **Verdicts**: a claim *holds* or *does not hold* if its p-value is under 0.05 after Holm's correction for the
+  {claims} claims, and is *undecided* otherwise."""
+    return f"""- **Intervals** are 95 % intervals over questions and training seeds, made before effects were
+  paired by seed (the pigeonhole bootstrap; it is 1.5 to 4.8 times as wide in simulations). The tables also give the
+  difference of every seed.
+- **Verdicts**: a claim *holds* if its whole interval is above zero, *does not hold* if the whole interval is below
+  zero, and is *undecided* otherwise. There are {claims} claims, not corrected for their number: a 95 % interval
+  misses the true value one time in twenty."""
+
+
+def _claims(results: Mapping[str, Any]) -> str:
+    rows = [
+        [
+            f"[{name}](#{name})",
+            claim["text"],
+            difference(claim["effect"]),
+            by_seed(claim["effect"]),
+            _MARK[claim["verdict"]],
+        ]
+        for name, study in results["studies"].items()
+        for claim in study["claims"]
+    ]
+    return "## Which claims hold here\n\n" + table(
+        ["study", "claim", "points [95 % interval]", "by seed", "verdict"], rows
+    )
+
+
+def _study(name: str, study: Mapping[str, Any], results: Mapping[str, Any]) -> str:
+    parts = [f"## {name}\n\n{study['question']} `distill ablate {RECIPE} --study {name}`", _arms(study, results)]
+    parts += [f"{note}" for note in study["notes"]]
+    if "fit" in study:
+        parts.append(_fit(study["fit"]))
+    if "ranks" in study:
+        parts.append(_ranks(study["ranks"]))
+    return "\n\n".join(parts)
+
+
+def _arms(study: Mapping[str, Any], results: Mapping[str, Any]) -> str:
+    rows = []
+    domains = list(results["arms"][study["reference"]]["domains"])
+    for name in study["arms"]:
+        arm = results["arms"][name]
+        metrics, cost = arm["metrics"], arm["cost"]
+        rows.append(
+            [
+                f"`{name}`",
+                arm["about"],
+                f"{percent(arm['accuracy'])} {interval(arm['ci95'])}",
+                difference(study["effects"].get(name)),
+                " / ".join(percent(arm["domains"][domain]["accuracy"]) for domain in domains),
+                *(percent(metrics[key]) if key in metrics else "" for key in _RATES),
+                f"{metrics['mean_rationale_tokens']:.0f}",
+                f"{cost['traces']:,.0f}" if "traces" in cost else "",
+                f"{cost['train_tokens'] / 1e6:.2f}",
+            ]
+        )
+    head = ["arm", "what it is", "accuracy %", f"points over `{study['reference']}`", " / ".join(domains)]
+    head += ["without image %", "hallucination %", "rationale tokens", "traces", "M tokens trained"]
+    return table(head, rows)
+
+
+def _fit(fit: Mapping[str, Any]) -> str:
+    rows = [
+        [f"{point['x']:,.0f}", f"{percent(point['accuracy'])} {interval(point['ci95'])}"] for point in fit["points"]
+    ]
+    formula = f"\n\n`{fit['formula']}`" if fit["formula"] else ""
+    return f"{table([fit['x_name'], 'accuracy %'], rows)}{formula}\n\n{fit['text']}"
+
+
+def _ranks(ranks: Mapping[str, Any]) -> str:
+    rows = [
+        [
+            row["teacher"],
+            f"{row['fit']:.3g}",
+            str(row["fit_rank"]),
+            percent(row["accuracy"]),
+            str(row["student_rank"]),
+        ]
+        for row in ranks["rows"]
+    ]
+    head = ["teacher", f"{ranks['signal']} (median)", "rank by fit", "its student's accuracy %", "rank by student"]
+    signals = [
+        [name, "" if found["spearman"] is None else f"{found['spearman']:+.2f}", f"{found['p']:.2g}"]
+        for name, found in ranks.get("signals", {}).items()
+        if found["p"] is not None
+    ]
+    others = table(["signal", "Spearman", "exact p"], signals)
+    return f"{table(head, rows)}\n\n{ranks['text']}\n\n{others}"
+
+
+def _demo() -> str:
+    return f"## The demo\n\n`make demo`, seed 0:\n\n```\n{evaluation(DEMO)}\n```"
+
+
+def readme() -> str:
+    """README.md with new figures."""
+    return _replaced(README, BEGIN, _figures(), END)
+
+
+def architecture() -> str:
+    """docs/architecture.md with the layers of today."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+    blocks = [
+        "\n".join([f"# {contract['name']}, highest layer first", *contract["layers"]])
+        for contract in contracts
+        if contract["type"] == "layers"
+    ]
+    text = "\n\n".join(blocks)
+    return _replaced(ARCHITECTURE, LAYERS_BEGIN, f"```\n{text}\n```", LAYERS_END)
+
+
+def _replaced(path: Path, begin: str, text: str, end: str) -> str:
+    before, _, rest = path.read_text(encoding="utf-8").partition(begin)
+    _, _, after = rest.partition(end)
+    return f"{before}{begin}\n{text}\n{end}{after}"
+
+
+def _figures() -> str:
+    minutes = json.loads(FACTS.read_text(encoding="utf-8"))["demo"]["seconds"] / 60
+    results = json.loads(STUDIES.read_text(encoding="utf-8"))
+    claims = [claim for study in results["studies"].values() for claim in study["claims"]]
+    holds, fails, open_ = (sum(claim["verdict"] == verdict for claim in claims) for verdict in _MARK)
+    return f"""The demo takes {minutes:.0f} minutes on two CPU cores, without the set-up. It prints this table, and
+draws `runs/tiny/eval/report.html`:
+
+```
+{evaluation(DEMO)}
+```
+
+`distill ablate tiny-studies` measures which parts of the method make the difference: {len(results["arms"])} arms, \
+{len(results["seeds"])} seeds each,
+{results["n"]} questions. Of {len(claims)} claims of the method, {holds} hold on this world, {fails} do not hold, \
+and {open_} are undecided:
+[docs/results.md](docs/results.md)."""
+
+
+def take_over(studies: Path | None, demo: Path | None) -> None:
+    """Copy what was measured to docs/results/."""
+    facts = json.loads(FACTS.read_text(encoding="utf-8")) if FACTS.is_file() else {}
+    if studies is not None:
+        folder = studies / "ablate"
+        results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+        for arm in results["arms"].values():
+            arm.pop("curves", None)  # drawn on the page
+        _write(STUDIES, json.dumps(results, indent=1) + "\n")
+        page = (folder / "report.html").read_text(encoding="utf-8")
+        # The pages of single arms stay with the run.
+        _write(PAGE, re.sub(r'<a href="arms/[^>]*>(.*?)</a>', r"\1", page))
+        filtered = _manifest(folder / "arms" / "distilled" / "seed-0" / "filter")
+        trained = _manifest(folder / "arms" / "distilled" / "seed-0" / "train" / results["stage"])
+        facts["studies"] = {
+            "filter": {name: filtered.counts[name] for name in ("complete", "correct", "kept", "selected")},
+            "versions": {name: trained.versions[name] for name in ("torch", "transformers", "trl")},
+            "python": f"Python {platform.python_version()}",
+            "cores": os.cpu_count(),
+        }
+    if demo is not None:
+        _write(DEMO / "eval" / "metrics.json", (demo / "eval" / "metrics.json").read_text(encoding="utf-8"))
+        stages = [demo / name for name in ("generate", "filter", "eval")]
+        stages += [path.parent for path in (demo / "train").glob("*/manifest.json")]
+        facts["demo"] = {"seconds": round(sum(_manifest(stage).seconds for stage in stages))}
+    _write(FACTS, json.dumps(facts, indent=1) + "\n")
+
+
+def _manifest(folder: Path) -> Manifest:
+    found = Manifest.read(folder)
+    if found is None:
+        raise SystemExit(f"{folder}: not finished; run the commands at the top of this script first")
+    return found
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--studies", type=Path, metavar="RUN", help="run directory of distill ablate tiny-studies")
+    parser.add_argument("--demo", type=Path, metavar="RUN", help="run directory of make demo")
+    arguments = parser.parse_args()
+    if arguments.studies or arguments.demo:
+        take_over(arguments.studies, arguments.demo)
+    _write(ROOT / "docs" / "results.md", results_page())
+    _write(README, readme())
+    _write(ARCHITECTURE, architecture())
+
+
+if __name__ == "__main__":
+    main()

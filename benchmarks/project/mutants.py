@@ -1,0 +1,299 @@
+"""Mutation testing: change one thing in a module, run its tests, and see whether one fails.
+
+    python benchmarks/project/mutants.py [--group judge ...] [--mutants 60] [--seed 0]
+
+Mutated are, one at a time: comparisons, `and` and `or`, `not`, arithmetic, numbers and truth values, and what a
+function returns. A mutant is killed when a test fails or the tests take five times as long as unchanged ones. The
+sample is drawn by the seed. All runs in a copy of the checkout, so the working tree stays as it is. Each run is a
+fork of a process that has imported the libraries and nothing of the project.
+"""
+
+import argparse
+import ast
+import copy
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("distill", "teacher", "filters", "student")
+LIBRARIES = ("duckdb", "hypothesis", "numpy", "orjson", "PIL.Image", "pyarrow.parquet", "pydantic", "pytest", "scipy")
+SPARE_S = 10.0
+TIMES_LONGER = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Modules that keep one promise, and the tests that hold it."""
+
+    modules: tuple[str, ...]
+    """Patterns below the root; `path::name,name` takes these functions only."""
+    tests: tuple[str, ...]
+
+
+GROUPS = {
+    "judge": Group(
+        modules=("distill/answers/[!_m]*.py", "distill/answers/*/[!_]*.py"),
+        tests=(
+            "tests/distill/test_verdicts.py",
+            "tests/distill/test_consistency.py",
+            "tests/distill/test_answer_*.py",
+        ),
+    ),
+    "policy": Group(
+        modules=("filters/decisions/[!_]*.py",),
+        tests=(
+            "tests/filters/test_decide.py",
+            "tests/filters/test_funnel.py",
+            "tests/filters/test_quotas.py",
+            "tests/filters/test_limits.py",
+            "tests/filters/test_dataset_checks.py",
+        ),
+    ),
+    "artifacts": Group(
+        modules=("distill/artifacts/[!_]*.py",),
+        tests=(
+            "tests/distill/test_manifest.py",
+            "tests/distill/test_integrity.py",
+            "tests/distill/test_damaged_lines.py",
+            "tests/distill/test_stage_cache.py",
+        ),
+    ),
+    "sampling": Group(
+        modules=("teacher/scheduling/[!_]*.py",),
+        tests=(
+            "tests/teacher/test_sampling_policy.py",
+            "tests/teacher/test_routing.py",
+            "tests/teacher/test_policies.py",
+        ),
+    ),
+    "fingerprints": Group(
+        modules=(
+            "distill/artifacts/manifest.py::fingerprint,differences",
+            "distill/recipe/effects.py",
+            "filters/apply.py::_fields",
+            "filters/tables/measure.py::_identity",
+            "filters/signals/registry.py::identity",
+            "student/data/rows.py::fields",
+            "student/evaluate.py::identity,_fields",
+            "student/train.py::stage_fields",
+            "teacher/messages/request.py",
+        ),
+        tests=(
+            "tests/recipes/test_recipe_keys.py",
+            "tests/distill/test_effects.py",
+            "tests/distill/test_manifest.py",
+            "tests/filters/test_measure.py",
+            "tests/teacher/test_request.py",
+        ),
+    ),
+}
+
+COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+}
+ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.Div,
+    ast.Div: ast.Mult,
+    ast.FloorDiv: ast.Mult,
+    ast.Mod: ast.Mult,
+    ast.Pow: ast.Mult,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mutant:
+    path: Path
+    line: int
+    before: str
+    after: str
+    source: str
+    """The whole module with the change."""
+
+
+def changed(node: ast.AST) -> Iterator[ast.AST]:
+    """A node with one change, for every change that there is."""
+    if isinstance(node, ast.Compare):
+        for place, operator in enumerate(node.ops):
+            other = copy.deepcopy(node)
+            other.ops[place] = COMPARISONS[type(operator)]()
+            yield other
+    elif isinstance(node, ast.BoolOp):
+        other = copy.deepcopy(node)
+        other.op = ast.Or() if isinstance(node.op, ast.And) else ast.And()
+        yield other
+    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        yield node.operand
+    elif isinstance(node, ast.BinOp) and type(node.op) in ARITHMETIC:
+        other = copy.deepcopy(node)
+        other.op = ARITHMETIC[type(node.op)]()
+        yield other
+    elif isinstance(node, ast.Constant) and isinstance(node.value, bool | int | float):
+        yield ast.Constant(not node.value if isinstance(node.value, bool) else node.value + 1)
+    elif isinstance(node, ast.Return) and node.value is not None and ast.unparse(node.value) != "None":
+        yield ast.Return(ast.Constant(None))
+
+
+class _Sites(ast.NodeTransformer):
+    """Counts the nodes that can be changed, and puts a change in the place of one of them."""
+
+    def __init__(self, chosen: int = -1) -> None:
+        self.chosen, self.count = chosen, 0
+        self.line, self.before, self.after = 0, "", ""
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        for other in changed(node):
+            if self.count == self.chosen:
+                self.line = getattr(node, "lineno", 0)
+                self.before, self.after = ast.unparse(node), ast.unparse(other)
+                self.count += 1
+                return ast.copy_location(other, node)
+            self.count += 1
+        for name, value in ast.iter_fields(node):
+            # Types and decorators say nothing that a run could show.
+            if name in ("annotation", "returns", "decorator_list", "bases", "keywords" if _is_class(node) else ""):
+                continue
+            if isinstance(value, list):
+                value[:] = [self.visit(item) if isinstance(item, ast.AST) else item for item in value]
+            elif isinstance(value, ast.AST):
+                setattr(node, name, self.visit(value))
+        return node
+
+
+def _is_class(node: ast.AST) -> bool:
+    return isinstance(node, ast.ClassDef)
+
+
+def _parts(tree: ast.Module, names: frozenset[str]) -> list[ast.AST]:
+    """The functions with these names; the whole module when none is named."""
+    if not names:
+        return [tree]
+    kinds = ast.FunctionDef | ast.AsyncFunctionDef
+    return [node for node in ast.walk(tree) if isinstance(node, kinds) and node.name in names]
+
+
+def mutants(root: Path, group: Group, count: int, seed: int) -> tuple[list[Mutant], int]:
+    """A sample of the mutants of a group, and how many there are."""
+    sites: list[tuple[Path, frozenset[str], int, int]] = []
+    for pattern in group.modules:
+        where, _, names = pattern.partition("::")
+        wanted = frozenset(names.split(",")) if names else frozenset[str]()
+        for path in sorted(root.glob(where)):
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            for place, part in enumerate(_parts(tree, wanted)):
+                counter = _Sites()
+                counter.visit(part)
+                sites += [(path, wanted, place, number) for number in range(counter.count)]
+    chosen = random.Random(seed).sample(sites, min(count, len(sites)))
+    return [_mutant(*site) for site in sorted(chosen, key=str)], len(sites)
+
+
+def _mutant(path: Path, wanted: frozenset[str], place: int, number: int) -> Mutant:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    site = _Sites(number)
+    site.visit(_parts(tree, wanted)[place])
+    source = ast.unparse(ast.fix_missing_locations(tree))
+    return Mutant(path=path, line=site.line, before=site.before, after=site.after, source=source)
+
+
+def tested(root: Path, tests: list[str], limit_s: float) -> tuple[bool, float]:
+    """Whether the tests pass within a limit, and how long they took."""
+    begun = time.monotonic()
+    child = os.fork()
+    if not child:
+        os.setsid()
+        os.chdir(root)
+        silent = os.open(os.devnull, os.O_RDWR)
+        for stream in range(3):
+            os.dup2(silent, stream)
+        sys.path[:0] = [str(root)]
+        os.environ["PYTHONPATH"] = str(root)
+        import pytest
+
+        options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "not timing and not vllm"]
+        os._exit(int(pytest.main([*options, *tests])))
+    while time.monotonic() - begun < limit_s:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            _end(child)
+            return os.waitstatus_to_exitcode(status) == 0, time.monotonic() - begun
+        time.sleep(0.02)
+    _end(child)
+    os.waitpid(child, 0)
+    return False, time.monotonic() - begun
+
+
+def _end(session: int) -> None:
+    """What the tests started too."""
+    with suppress(ProcessLookupError):
+        os.killpg(session, signal.SIGKILL)
+
+
+def run(root: Path, name: str, count: int, seed: int) -> float:
+    """The share of mutants that the tests of a group kill; prints those that live."""
+    group = GROUPS[name]
+    if gone := [pattern for pattern in group.tests if not any(root.glob(pattern))]:
+        sys.exit(f"{name}: no such tests: {', '.join(gone)}")
+    tests = sorted({str(path.relative_to(root)) for pattern in group.tests for path in root.glob(pattern)})
+    passes, baseline_s = tested(root, tests, 1800.0)
+    if not passes:
+        sys.exit(f"{name}: its tests fail without any change")
+    chosen, all_of_them = mutants(root, group, count, seed)
+    alive, late = [], 0
+    limit_s = SPARE_S + TIMES_LONGER * baseline_s
+    for mutant in chosen:
+        before = mutant.path.read_bytes()
+        mutant.path.write_text(mutant.source, encoding="utf-8")
+        passes, took_s = tested(root, tests, limit_s)
+        mutant.path.write_bytes(before)
+        late += took_s >= limit_s
+        if passes:
+            alive.append(mutant)
+            where = f"{mutant.path.relative_to(root)}:{mutant.line}"
+            print(f"  alive  {where}  {mutant.before}  ->  {mutant.after}", flush=True)
+    killed = len(chosen) - len(alive)
+    share = killed / max(1, len(chosen))
+    print(f"{name}: {killed} of {len(chosen)} killed ({share:.1%}), {late} by the time limit", flush=True)
+    print(f"  drawn from {all_of_them}; the tests take {baseline_s:.0f} s", flush=True)
+    return share
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--group", nargs="*", choices=sorted(GROUPS), default=list(GROUPS))
+    parser.add_argument("--mutants", type=int, default=60, help="of each group")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    for library in LIBRARIES:
+        __import__(library)
+    sys.dont_write_bytecode = True
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder) / "checkout"
+        skip = shutil.ignore_patterns(".*", "__pycache__", "runs", "dist")
+        shutil.copytree(ROOT, root, ignore=skip)
+        for name in options.group:
+            run(root, name, options.mutants, options.seed)
+
+
+if __name__ == "__main__":
+    main()

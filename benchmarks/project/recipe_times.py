@@ -1,0 +1,180 @@
+"""The training times that the headers of the shipped recipes state: arithmetic, no GPU, no network, no weights.
+
+    python benchmarks/project/recipe_times.py
+
+prints, for every recipe below, tokens x FLOPs a token / (rate of a card x MFU), stage by stage and in all. Models are
+outlines of the published sizes; lengths of rows are assumed (TEXT), as nobody has counted these data sets here.
+"""
+
+import json
+import tempfile
+import warnings
+from pathlib import Path
+from typing import Any
+
+from distill import hardware
+from distill.planning import stage_plans
+from distill.recipe import loading
+from distill.recipe.recipe import Recipe
+from distill.reports.text_table import table
+from student.training.workload import Load
+
+CARDS = {
+    "siq-vl-0.5b": "L40S",
+    "siq-vl-1.5b": "L40S",
+    "qwen3-vl-2b-student": "L40S",
+    "single-gpu-24gb": "RTX 4090",
+    "charts-only": "L40S",
+    "chartqa": "L40S",
+    "coco-qa": "L40S",
+    "textvqa-docvqa": "L40S",
+    "scienceqa": "L40S",
+}
+TEXT = {
+    "align": (250, 220),
+    "instruct": (90, 40),
+    "reason": (450, 400),
+    "random": (450, 400),
+    "answers_only": (60, 10),
+}
+"""Stage to the text tokens of a row, and of them those of its response."""
+QWEN3_VL_PATCHES = 800
+"""Of an image of some 450 pixels a side; four of them are a token."""
+LARGE_PATCHES = {"textvqa-docvqa": 6000}
+"""Of photographs of a megapixel and pages, made smaller where a row grows longer than its stage allows."""
+
+
+def siglip(width: int, inner: int, layers: int, heads: int, side: int) -> dict[str, Any]:
+    return {
+        "model_type": "siglip_vision_model",
+        "hidden_size": width,
+        "intermediate_size": inner,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "image_size": side,
+        "patch_size": 16,
+    }
+
+
+def qwen(width: int, inner: int, layers: int, heads: int) -> dict[str, Any]:
+    return {
+        "model_type": "qwen2",
+        "hidden_size": width,
+        "intermediate_size": inner,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": 2,
+        "vocab_size": 151936,
+        "tie_word_embeddings": True,
+    }
+
+
+MODELS: dict[str, dict[str, Any]] = {
+    "google/siglip2-base-patch16-224": siglip(768, 3072, 12, 12, 224),
+    "google/siglip2-large-patch16-512": siglip(1024, 4096, 24, 16, 512),
+    "google/siglip2-so400m-patch16-384": siglip(1152, 4304, 27, 16, 384),
+    "Qwen/Qwen2.5-0.5B-Instruct": qwen(896, 4864, 24, 14),
+    "Qwen/Qwen2.5-1.5B-Instruct": qwen(1536, 8960, 28, 12),
+    "Qwen/Qwen3-VL-2B-Instruct": {
+        "model_type": "qwen3_vl",
+        "architectures": ["Qwen3VLForConditionalGeneration"],
+        "tie_word_embeddings": True,
+        "text_config": {
+            "model_type": "qwen3_vl_text",
+            "hidden_size": 2048,
+            "intermediate_size": 6144,
+            "num_hidden_layers": 28,
+            "num_attention_heads": 16,
+            "num_key_value_heads": 8,
+            "head_dim": 128,
+            "vocab_size": 151936,
+            "tie_word_embeddings": True,
+            "rope_scaling": {"rope_type": "default", "mrope_section": [24, 20, 20], "mrope_interleaved": True},
+        },
+        "vision_config": {
+            "model_type": "qwen3_vl",
+            "depth": 24,
+            "hidden_size": 1024,
+            "intermediate_size": 4096,
+            "num_heads": 16,
+            "patch_size": 16,
+            "temporal_patch_size": 2,
+            "spatial_merge_size": 2,
+            "out_hidden_size": 2048,
+            "num_position_embeddings": 2304,
+            "deepstack_visual_indexes": [5, 11, 17],
+        },
+    },
+}
+
+
+def local(name: str, folder: Path) -> Recipe:
+    """The shipped recipe with configurations in `folder` in place of the hub's models."""
+    student = loading.load(name).student
+    assert student is not None
+    overrides = {}
+    for key in ("model", "vision", "language"):
+        model = getattr(student, key)
+        if model is not None:
+            (folder / model).mkdir(parents=True, exist_ok=True)
+            (folder / model / "config.json").write_text(json.dumps(MODELS[model]))
+            overrides[f"student.{key}"] = str(folder / model)
+    return loading.load(name, overrides)
+
+
+def patches_of(found: Recipe) -> tuple[int, int]:
+    """Patches and tokens of an image."""
+    student = found.student
+    assert student is not None
+    if student.vision is None or student.pixel_shuffle is None:
+        patches = LARGE_PATCHES.get(found.name, QWEN3_VL_PATCHES)
+        return patches, patches // 4
+    config = json.loads((Path(student.vision) / "config.json").read_text())
+    patches = (config["image_size"] // config["patch_size"]) ** 2
+    return patches, patches // student.pixel_shuffle**2
+
+
+def times(name: str, folder: Path) -> list[tuple[str, float, float, float]]:
+    """Stage, tokens, FLOPs (layers computed twice where the card needs that) and hours of each stage of a recipe."""
+    found = local(name, folder)
+    card = hardware.find_gpu(CARDS[name])
+    assert card.bf16 is not None
+    patches, image_tokens = patches_of(found)
+    rows = []
+    for planned in stage_plans.plans(found, folder / "run")[1]:
+        text, response = TEXT[planned.stage.name]
+        length = text + image_tokens
+        load = Load(
+            rows=None,
+            tokens=length,
+            squared_length=length**2,
+            response_tokens=response,
+            patches=patches,
+            squared_patches=patches**2,
+            basis="assumed",
+            is_bound=False,
+        )
+        assert planned.stage.max_steps is not None
+        tokens = planned.stage.max_steps * planned.stage.batch_size * length
+        cost = planned.checkpointed if stage_plans.fit(planned, card).checkpointing else planned.cost
+        flops = load.flops(cost, tokens)
+        rows.append((planned.stage.name, float(tokens), flops, flops / (card.bf16 * stage_plans.MFU) / 3600))
+    return rows
+
+
+def main() -> None:
+    warnings.simplefilter("ignore")
+    with tempfile.TemporaryDirectory() as folder:
+        for name, card in CARDS.items():
+            rows = times(name, Path(folder))
+            whole = ("all", *(sum(row[place] for row in rows) for place in (1, 2, 3)))
+            head = (f"{name} on {card}", "M tokens", "GFLOP a token", "minutes")
+            cells = [
+                (stage, f"{tokens / 1e6:.1f}", f"{flops / tokens / 1e9:.2f}", f"{hours * 60:.1f}")
+                for stage, tokens, flops, hours in (*rows, whole)
+            ]
+            print(table(head, cells), end="\n\n")
+
+
+if __name__ == "__main__":
+    main()
