@@ -19,7 +19,7 @@ from distill.artifacts.files import Output, describe, locked, set_aside, storage
 from distill.artifacts.integrity import changed
 from distill.artifacts.layout import ARM_DATASETS, DATASET, DECISIONS, HEALTH, REPORT, SAMPLE_PARTS, SIGNALS
 from distill.artifacts.manifest import Manifest
-from distill.data.formats import load_answer_types
+from distill.data.source_answer_types import load_answer_types
 from distill.errors import DataError, RecipeError
 from distill.recipe.effects import affecting
 from distill.recipe.recipe import Recipe

@@ -1,7 +1,8 @@
 """Answer types from outside the project: a user's file or an installed package says when two answers are the same.
 
 Creating a type registers it in this process under its name. A sample's `answer_type` is the name, an @ and the
-beginning of the digest of its code, so that changed code judges again. `distill.data.formats` loads the code.
+beginning of the digest of its code, so that changed code judges again. `distill.data.source_answer_types` loads the
+code.
 """
 
 from collections.abc import Callable

@@ -23,9 +23,10 @@ import pyarrow.parquet as pq
 
 from distill.artifacts.files import atomic_path, file_sha256
 from distill.artifacts.manifest import fingerprint
-from distill.data import formats, images, sources
+from distill.data import formats, images, source_answer_types, sources
 from distill.data.arrow import table_of
-from distill.data.formats import ImageCell, RowError, RowQuestion
+from distill.data.formats import RowError
+from distill.data.row_values import ImageCell, RowQuestion
 from distill.data.sources import SourceRow, SourceTable
 from distill.errors import DataError, ImageError
 from distill.recipe.data import FORMAT_NAMES, DataSource
@@ -315,7 +316,7 @@ def source_fields(recipe: Recipe, name: str = "questions") -> dict[str, Any]:
     source = sources.settings(recipe, name)
     fields = affecting(source, "source")
     if source.answer_type is not None:
-        fields["answer_type"] = formats.answer_type_of(source)
+        fields["answer_type"] = source_answer_types.answer_type_of(source)
     if source.format not in FORMAT_NAMES:
         fields["format"] = formats.outside_format(source).code
     path = recipe.local(source.source)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from distill.artifacts.layout import train_data_folder
 from distill.artifacts.manifest import Manifest
 from distill.data import formats, sources
-from distill.data.formats import RowError
+from distill.data.gold_answers import RowError
 from distill.data.images import open_arrow
 from distill.errors import DataError
 from distill.recipe.recipe import Recipe

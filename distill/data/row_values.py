@@ -1,0 +1,167 @@
+"""The parts of a row that all formats share: images, question, answer type, domain, turns.
+
+Checks a value and raises RowError with a reason; does not know which columns a format has (distill.data.formats).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from distill.data.gold_answers import RowError
+from distill.data.source_answer_types import answer_type_of
+from distill.data.sources import nearest
+from distill.recipe.data import ANSWER_TYPE_NAMES, DataSource
+
+PLACEHOLDER = "<image>"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageCell:
+    """One image of a row: a path, candidate paths, or a cell with bytes at `column`, item `index`."""
+
+    column: str
+    index: int
+    value: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowQuestion:
+    """One question of a row."""
+
+    text: str
+    answers: tuple[str, ...] = ()
+    answer_type: str | None = None
+    domain: str = ""
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParsedRow:
+    """What a row holds: its images and the questions about them."""
+
+    images: tuple[ImageCell, ...]
+    questions: tuple[RowQuestion, ...]
+
+
+def image_names(source: DataSource, *more_names: str) -> tuple[str, ...]:
+    if "image" in source.columns.model_fields_set:
+        return (source.columns.image,)
+    return ("image", "images", "file_name", *more_names)
+
+
+def pick_column(values: Mapping[str, Any], names: Sequence[str]) -> tuple[str, Any]:
+    """The first of the named columns that holds something."""
+    for name in names:
+        value = values.get(name)
+        if value is not None:
+            return name, value
+    return names[0], None
+
+
+def read_images(
+    values: Mapping[str, Any], source: DataSource, *, required: bool, other_columns: Sequence[str] = ()
+) -> tuple[ImageCell, ...]:
+    if source.columns.image == "":
+        return ()
+    column, value = pick_column(values, image_names(source, *other_columns))
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        value = parse_json_list(value)
+    items = value if isinstance(value, list) else [value]
+    cells = tuple(ImageCell(column=column, index=index, value=item) for index, item in enumerate(items))
+    if any(cell.value in (None, "", b"") for cell in cells):
+        if required or len(cells) > 1:
+            raise RowError("empty_image_cell", f"column {column!r} holds no image")
+        return ()
+    if required and not cells:
+        raise RowError("empty_image_cell", f"column {column!r} is an empty list")
+    return cells
+
+
+def parse_json_list(text: str) -> Any:
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return text
+    return value if isinstance(value, list) else text
+
+
+def read_difficulty(values: Mapping[str, Any], source: DataSource) -> Mapping[str, Any]:
+    value = values.get(source.columns.difficulty)
+    return {} if value is None or value == "" else {"difficulty": str(value)}
+
+
+def read_meta(value: Any) -> Mapping[str, Any]:
+    """Further facts of a row: an object, also as JSON text (Parquet has no free-form objects)."""
+    if isinstance(value, str) and value.lstrip().startswith("{"):
+        try:
+            value = orjson.loads(value)
+        except orjson.JSONDecodeError:
+            return {}
+    if not isinstance(value, dict):
+        return {}
+    try:
+        orjson.dumps(value, default=str)
+    except orjson.JSONEncodeError as error:
+        raise RowError("malformed_row", f"meta cannot be kept as JSON: {error}") from None
+    return value
+
+
+def read_question(value: Any) -> str:
+    """The question's text without image placeholders. Raises RowError when nothing is left."""
+    if isinstance(value, bool) or (value is not None and not isinstance(value, str | int | float)):
+        raise RowError("malformed_row", f"the question is {type(value).__name__}, not text")
+    text = str(value if value is not None else "").replace(PLACEHOLDER, "").strip()
+    if not any(character.isprintable() and not character.isspace() for character in text):
+        raise RowError("empty_question", "the question has no visible character")
+    return text
+
+
+_KINDS_OF_OTHERS: Mapping[str, str | None] = {
+    # VQA and VizWiz
+    "other": None,
+    "yes/no": None,
+    "unanswerable": None,
+    # MathVista
+    "integer": "number",
+    "float": "number",
+}
+"""What known data sets write in a column of this name; None: the type is found from the gold answer."""
+
+
+def read_answer_type(values: Mapping[str, Any], source: DataSource) -> str | None:
+    value = values.get(source.columns.answer_type)
+    if value is None or value == "" or value != value:  # an empty cell, or NaN
+        return answer_type_of(source)
+    name = str(value).strip().lower()
+    if name in ANSWER_TYPE_NAMES:
+        return name
+    if name in _KINDS_OF_OTHERS:
+        return _KINDS_OF_OTHERS[name] or answer_type_of(source)
+    # An unknown type is no free text: an answer would be held to less than the row asks for.
+    raise RowError(
+        "unknown_answer_type",
+        f"answer type {value!r}{nearest(name, ANSWER_TYPE_NAMES)} ({', '.join(ANSWER_TYPE_NAMES)}); when the column "
+        f'{source.columns.answer_type!r} means something else, set columns.answer_type = ""',
+    )
+
+
+def read_domain(values: Mapping[str, Any], source: DataSource) -> str:
+    value = values.get(source.columns.domain)
+    if isinstance(value, list | dict | bytes):
+        raise RowError("malformed_row", f"the domain is {type(value).__name__}, not text")
+    return str(value) if value is not None and value != "" else source.domain
+
+
+def read_turns(value: Any, column: str) -> list[Mapping[str, Any]]:
+    """A list of objects; also the object of lists that older datasets versions store it as."""
+    if isinstance(value, str):
+        value = parse_json_list(value)
+    if isinstance(value, Mapping) and value and all(isinstance(item, list) for item in value.values()):
+        sizes = {len(item) for item in value.values()}
+        if len(sizes) == 1:
+            value = [dict(zip(value, cells, strict=True)) for cells in zip(*value.values(), strict=True)]
+    if not isinstance(value, list) or not value or not all(isinstance(item, Mapping) for item in value):
+        raise RowError("malformed_row", f"column {column!r} is not a list of turns")
+    return value

@@ -1,0 +1,35 @@
+"""The answer type that a source states for its samples: a name of the recipe, or code from outside the project."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from distill.answers.own_types import OwnAnswerType
+from distill.extensions import ANSWER_TYPES, Extension, load
+from distill.recipe.data import ANSWER_TYPE_NAMES, DataSource
+from distill.recipe.recipe import Recipe
+
+
+def answer_type_of(source: DataSource) -> str | None:
+    """What the samples of a source say of their answers' type; one from outside with its code. Raises RecipeError."""
+    if source.answer_type is None or source.answer_type in ANSWER_TYPE_NAMES:
+        return source.answer_type
+    made = _load_type(source.answer_type, source._folder)
+    return f"{made.loaded.name}@{made.code.removeprefix('sha256:')[:16]}"
+
+
+def load_answer_types(recipe: Recipe) -> None:
+    """Make the answer types from outside known to this process, for samples that are read from a run's folder."""
+    for source in recipe.data.values():
+        answer_type_of(source)
+
+
+@cache
+def _load_type(value: str, folder: Path) -> Extension:
+    def lacking(made: Any) -> str:
+        if not isinstance(made, OwnAnswerType):
+            return f"an answer type is a distill.answers.own_types.OwnAnswerType, this is {type(made).__name__}"
+        has_valid_name = made.name.startswith("own_") and made.name.isidentifier()
+        return "" if has_valid_name else f"its name must begin with own_ and hold no spaces, got {made.name!r}"
+
+    return load(ANSWER_TYPES, value, "data.NAME.answer_type", folder, lacking)
