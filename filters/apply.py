@@ -36,7 +36,7 @@ from filters.signals import registry, schema
 from filters.signals.registry import Extractor
 from filters.signals.schema import MODELS
 from filters.tables import measure
-from filters.tables.side_tables import ModelSignal
+from filters.tables.run_signal_tables import ModelSignal
 from filters.tables.signal_database import Tables
 from filters.tables.trace_index import PlannedTraces, index
 from filters.text.minhash import Scheme
@@ -57,9 +57,9 @@ def apply(
 
     A finished stage of the same settings is returned as it is. `fresh` sets the old result aside and decides anew;
     signals that are still valid are not measured again. Other traces than last time do the same: more questions were
-    asked, say, or failed ones again. Signals that need a model come from `measurers` (distill.wiring), by name.
-    Raises RecipeError before anything is read when a rule cannot be right, StaleError when the stage was made from
-    other settings, DataError when nothing is kept.
+    asked, say, or failed ones again. Signals that need a model come from `measurers` (distill.model_signals), by
+    name. Raises RecipeError before anything is read when a rule cannot be right, StaleError when the stage was made
+    from other settings, DataError when nothing is kept.
     """
     started, run = time.monotonic(), Path(run)
     load_answer_types(recipe)
@@ -70,7 +70,7 @@ def apply(
     if missing := [name for name in MODELS if name in recipe.filter.signals and name not in measurers]:
         raise RecipeError(
             f"{recipe.path}: filter.signals asks for {', '.join(missing)}, which a model measures; hand in "
-            "`distill.wiring.measurers(recipe, run)`, as `distill filter` does"
+            "`distill.model_signals.measurers(recipe, run)`, as `distill filter` does"
         )
     folder = run / "filter"
     with locked(run):

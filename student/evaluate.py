@@ -29,8 +29,8 @@ from distill.types import ProgressCallback, Sample, unwatched
 from student.evaluation import collect_replies, report, students
 from student.evaluation import metrics as eval_metrics
 from student.evaluation.collect_replies import REPLIES, Connect, Engines, Key, QuestionSet, Reply, Serve
-from student.evaluation.own_metrics import metric_codes, own_metrics
 from student.evaluation.students import EvaluatedStudent
+from student.evaluation.user_metrics import metric_codes, user_metrics
 from student.inference.reply_metrics import Prediction, metric_values
 from student.inference.scoring import score_reply
 
@@ -193,7 +193,7 @@ def _score_replies(
             f"[data.{recipe.eval.data}]: no question can be asked of every student; each holds some student's own "
             "mark of an image"
         )
-    own = own_metrics(recipe)
+    own = user_metrics(recipe)
 
     def judge(sample: Sample, reply: Reply) -> Prediction:
         prediction = score_reply(
@@ -228,7 +228,7 @@ def _write_results(
         seed=recipe.seed,
         facts={arm: evaluated.facts for arm, evaluated in arms.items()},
         without_image=blind[0] if blind else None,
-        own=own_metrics(recipe),
+        own=user_metrics(recipe),
     )
     (folder / WITHOUT_IMAGE).unlink(missing_ok=True)
     written = {

@@ -20,7 +20,7 @@ from distill.recipe.recipe import Recipe
 from distill.recipe.teachers import Price, Teacher
 from distill.traces.trace_lines import trace_fault
 from distill.types import Outcome, Sample
-from teacher.scheduling.gpu_rounds import gpu_rounds
+from teacher.scheduling.concurrent_teachers import group_teachers
 from teacher.scheduling.sampling_policy import FinalAttempt, TeacherPolicy
 from teacher.store.trace_index import TraceIndex
 from teacher.store.trace_journal import trace_parts
@@ -282,7 +282,7 @@ def _cost(price: Price, prompt: Amount, output: Amount, seconds: Amount | None) 
 def total_time(recipe: Recipe, forecasts: Mapping[str, Forecast]) -> Amount | None:
     """The time of all teachers: those of a round work together, the rounds follow one another."""
     total = Amount()
-    for group in gpu_rounds(recipe.teachers):
+    for group in group_teachers(recipe.teachers):
         times: list[Any] = [forecasts[teacher.name].seconds for teacher in group]
         if not all(times):
             return None

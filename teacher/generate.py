@@ -29,11 +29,11 @@ from teacher.engines.provenance import record_engine, require_same_options
 from teacher.messages.completion import Completion, EngineInfo
 from teacher.messages.request import Model, Request
 from teacher.progress import GenerateProgress, announce
-from teacher.scheduling.gpu_rounds import gpu_rounds
+from teacher.scheduling.concurrent_teachers import group_teachers
 from teacher.scheduling.request_queue import RequestQueue
 from teacher.store import question_plan
-from teacher.store.adopt import adopt_traces
 from teacher.store.final_traces import FinalTraces, Tally, collect_final_traces, plan_outputs, teacher_policies
+from teacher.store.renamed_teachers import copy_traces_of_renamed_teachers
 from teacher.store.trace_index import TraceIndex
 from teacher.store.trace_journal import TraceForm, TraceJournal, make_trace, read_index, rewrite_parts
 
@@ -169,7 +169,7 @@ class _Stage:
                 (plan.folder / MANIFEST).unlink(missing_ok=True)
             rewrite_parts(index, teacher, drop_errors=False)
         self.finals = FinalTraces(recipe.teachers, self.indexes)
-        notes = list(adopt_traces(recipe, models, plan, plan.folder, self.indexes))
+        notes = list(copy_traces_of_renamed_teachers(recipe, models, plan, plan.folder, self.indexes))
         if fresh:
             for index in self.indexes.values():
                 index.errors.clear()
@@ -187,7 +187,7 @@ class _Stage:
         Servers may be up one after the other: those that are there are used, the others are reported at the end.
         """
         offline: dict[str, DistillError] = {}
-        for group in gpu_rounds(self.recipe.teachers):
+        for group in group_teachers(self.recipe.teachers):
             jobs = self._jobs(group)
             if jobs:
                 offline |= asyncio.run(self._ask_engines(jobs))

@@ -21,8 +21,8 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 from distill.artifacts.journal import Journal
 from distill.traces.logprobs import encode
 from student.data.teacher_logprobs import collect
-from student.models import loss_head
-from student.training.distillation_loss import from_teacher
+from student.models import training_loss
+from student.training.teacher_divergence import from_teacher
 
 SHAPES = {
     # hidden, feed-forward, layers, heads, vocabulary, tokens, turns: on a CPU, on a GPU
@@ -51,7 +51,7 @@ def step(name: str) -> None:
     )
     with torch.device(device):
         model = Qwen2ForCausalLM(config).to(dtype).train()
-    loss_head.attach(model)
+    training_loss.attach(model)
     ids = torch.randint(0, vocabulary, (max(1, tokens // 512), min(512, tokens)), device=device)
     at = torch.arange(0, tokens, 2, device=device)
     labels = ids.flatten()[at]

@@ -122,7 +122,7 @@ def attention(ground: Ground) -> tuple[str, dict[str, Any]]:
 
 def head(ground: Ground) -> tuple[str, dict[str, Any]]:
     """The loss head against plain cross-entropy in float32, and its speed."""
-    from student.models.loss_head import score
+    from student.models.training_loss import score
 
     tokens, width, words = (64, 32, 500) if ground.small else (4096, 896, 151_936)
     layer = torch.nn.Linear(width, words, bias=False, device=ground.device, dtype=torch.bfloat16)

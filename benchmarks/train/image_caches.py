@@ -26,7 +26,7 @@ from distill.recipe.stages import Lora, Stage
 from student.data import image_tokens, rows
 from student.data.encode import Encoder, Examples, encode
 from student.data.images import ImageSource, ImageStore
-from student.models import attention, freeze, loss_head, siq_vl
+from student.models import attention, freeze, siq_vl, training_loss
 from student.models.inputs import end_ids, pad_id, type_name
 from student.training.step_dataset import MICRO_BATCHES, build_step_dataset
 
@@ -103,7 +103,7 @@ def steps(
 ) -> None:
     """Real tokens/s from pixels and from tokens, step by step in turns."""
     parts = siq_vl.parts(model)
-    loss_head.attach(model)
+    training_loss.attach(model)
     attention.use(model, attention.choose("auto", torch.device("cpu"), torch.float32))
     student = freeze.prepare(model, parts, stage.train, stage.lora)
     refs = [ref for example in examples.rows for ref in example.row.images]

@@ -13,7 +13,7 @@ import torch
 from transformers import Idefics3Config
 
 from distill.recipe.stages import Lora, Stage
-from student.models import attention, freeze, loss_head
+from student.models import attention, freeze, training_loss
 from student.models.siq_vl import parts, without_weights
 from student.training import memory
 from student.training.optimizer import CompensatedAdamW
@@ -57,7 +57,7 @@ def measure(trained: str, dtype: str, checkpointing: bool) -> None:
 
     model = type(outline)(outline.config).to(getattr(torch, dtype))
     attention.use(model, attention.PACKED)
-    loss_head.attach(model)
+    training_loss.attach(model)
     student = freeze.prepare(model, roles, train, lora).train()
     if checkpointing:
         model.gradient_checkpointing_enable({"use_reentrant": False})

@@ -270,7 +270,7 @@ def _link_traces(recipe: Recipe, changed: Recipe, run: Path, folder: Path, on_pr
 
 def _filter(recipe: Recipe, run: Path, folder: Path, shared: Shared, on_progress: ProgressCallback) -> None:
     """The dataset of an arm: one that is there, or a new one that takes over the signals of another, or the run's."""
-    from distill.wiring import measurers
+    from distill.model_signals import measurers
     from filters.apply import apply
 
     generated = Manifest.read(folder / "generate")

@@ -105,9 +105,9 @@ def fit_values(
 def _by_question(
     recipe: Recipe, run: Path, checkpoint: str | Path, per_teacher: int, folder: Path, on_progress: ProgressCallback
 ) -> dict[str, dict[str, list[float]]]:
+    from distill.model_signals import student_fit
     from distill.types import Progress
-    from distill.wiring import student_fit
-    from filters.tables import side_tables
+    from filters.tables import run_signal_tables
 
     settings = recipe.filter.student.model_copy(
         update={"checkpoint": str(Path(checkpoint).resolve() if Path(checkpoint).exists() else checkpoint)}
@@ -128,7 +128,7 @@ def _by_question(
     result: dict[str, dict[str, dict[str, list[float]]]] = {
         teacher: {signal: {} for signal in LOW_FITS} for teacher in sorted(teachers)
     }
-    for row in (row for path in paths for row in side_tables.read(path)):
+    for row in (row for path in paths for row in run_signal_tables.read(path)):
         teacher, question = owners[row["id"]]
         for signal in LOW_FITS:
             value = row[f"student_{signal}"]

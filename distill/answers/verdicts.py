@@ -13,7 +13,7 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Final
 
-from distill.answers import choices, lists, math_worker, own_types
+from distill.answers import choices, lists, math_worker, user_types
 from distill.answers.answer_types import infer_type as infer_type
 from distill.answers.answer_types import items
 from distill.answers.compare_result import CompareResult, correct, undecided, wrong
@@ -107,7 +107,7 @@ def _judge(
         return Judgement(
             verdict="undecided", relative_error=None, reason="no_gold", answer_type=answer_type or "text"
         )
-    if answer_type is not None and answer_type not in TYPES and own_types.find(answer_type) is None:
+    if answer_type is not None and answer_type not in TYPES and user_types.find(answer_type) is None:
         raise DataError(
             f"answer type {answer_type!r} is not known; known: {', '.join(TYPES)}; one from outside is "
             "known where the recipe that names it is used"
@@ -374,12 +374,12 @@ ANSWER_TYPES: Final = tuple(TYPES)
 
 def is_numeric(answer_type: str) -> bool:
     """Whether an answer of this type is one number."""
-    own = own_types.find(answer_type)
+    own = user_types.find(answer_type)
     return own.numeric if own is not None else answer_type in TYPES and TYPES[answer_type].numeric
 
 
 def _judge_of(answer_type: str) -> Callable[[str, GoldAnswer], CompareResult]:
-    own = own_types.find(answer_type)
+    own = user_types.find(answer_type)
     return own.compare if own is not None else TYPES[answer_type].judge
 
 

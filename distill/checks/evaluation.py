@@ -10,7 +10,7 @@ from distill.checks.teachers import server_state
 from distill.errors import DistillError, RecipeError
 from distill.recipe.eval import AnyStudent
 from student.evaluation import students
-from student.evaluation.own_metrics import own_metrics
+from student.evaluation.user_metrics import user_metrics
 from teacher.engines.http.remote_student import check_server
 from teacher.engines.vllm import export_server
 
@@ -32,7 +32,7 @@ def check_arms(context: CheckContext) -> Iterator[CheckResult]:
 def check_metrics(context: CheckContext) -> Iterator[CheckResult]:
     """Metrics from outside can be loaded."""
     try:
-        metrics = own_metrics(context.recipe)
+        metrics = user_metrics(context.recipe)
     except RecipeError as error:
         yield problem("eval.metrics", str(error), "correct eval.metrics")
         return
@@ -74,9 +74,9 @@ def _on_disk(context: CheckContext, key: str, arm: str, student: AnyStudent) -> 
     if packages.missing(*packages.TRAIN):
         return  # said of the extra
     from student.models import siq_vl
-    from student.models.quiet import quiet
+    from student.models.library_output import hide_library_output
 
-    with quiet():
+    with hide_library_output():
         target = students.EvaluatedStudent(
             arm=arm, origin=name, key="", facts={}, model=str(folder), adapter=adapter, foreign=True
         )

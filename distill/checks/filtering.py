@@ -9,9 +9,9 @@ import pyarrow as pa
 from distill.checks.context import CheckContext
 from distill.checks.results import CheckResult, fine, problem, warning
 from distill.errors import DistillError, RecipeError
+from distill.model_signals import JUDGE, STUDENT, untuned_student
 from distill.recipe.filter import DEFAULT_RULES, Filter
 from distill.recipe.recipe import Recipe
-from distill.wiring import JUDGE, STUDENT, untuned_student
 from filters.dataset.export_formats import chosen_formats
 from filters.decisions import rules
 from filters.signals import registry
@@ -133,10 +133,10 @@ def check_likelihood_student(context: CheckContext) -> Iterator[CheckResult]:
         yield context.hub.look(key, name, "model", revision)
         return
     from student.models import siq_vl
-    from student.models.quiet import quiet
+    from student.models.library_output import hide_library_output
 
     trusted = recipe.student is not None and recipe.student.trust_remote_code
-    with quiet():
+    with hide_library_output():
         siq_vl.require_whole(str(local), trust_remote_code=trusted)
     yield fine(key, f"{local} is a whole checkpoint")
 

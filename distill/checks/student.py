@@ -83,9 +83,9 @@ def check_checkpoints(context: CheckContext) -> Iterator[CheckResult]:
 
 def _whole(part: str, path: Path, settings: Student) -> CheckResult:
     from student.models import siq_vl
-    from student.models.quiet import quiet
+    from student.models.library_output import hide_library_output
 
-    with quiet():
+    with hide_library_output():
         if part == "vision":
             siq_vl.require_tower(str(path))
         elif part == "language":

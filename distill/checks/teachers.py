@@ -121,9 +121,9 @@ def _checkpoint(teacher: Teacher, folder: Path) -> Iterator[CheckResult]:
     if packages.missing(*packages.TRAIN):
         return  # said of the extra
     from student.models import siq_vl
-    from student.models.quiet import quiet
+    from student.models.library_output import hide_library_output
 
-    with quiet():
+    with hide_library_output():
         siq_vl.require_whole(str(folder), trust_remote_code=teacher.trust_remote_code)
     yield fine(f"{_key(teacher)}.model", f"{folder} is a whole checkpoint with its processor")
 

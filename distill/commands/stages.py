@@ -94,7 +94,7 @@ def check_run(recipe: Recipe, run: Path, *, gpu: str | None, as_json: bool) -> t
 
 
 def filter_stage(recipe: Recipe, run: Path, *, fresh: bool = False) -> str:
-    from distill.wiring import measurers
+    from distill.model_signals import measurers
     from filters.apply import apply
 
     with _recorded(recipe, run) as on_progress:

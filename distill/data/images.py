@@ -37,8 +37,8 @@ from PIL import (
     WebPImagePlugin,
 )
 
+from distill.data.bit_depth import eight_bits
 from distill.data.bounded_reads import bounded
-from distill.data.grey_values import eight_bits
 from distill.data.image_metadata import without_metadata
 from distill.errors import ImageError
 from distill.types import ImageRef

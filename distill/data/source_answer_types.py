@@ -4,7 +4,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from distill.answers.own_types import OwnAnswerType
+from distill.answers.user_types import UserAnswerType
 from distill.extensions import ANSWER_TYPES, Extension, load
 from distill.recipe.data import ANSWER_TYPE_NAMES, DataSource
 from distill.recipe.recipe import Recipe
@@ -27,8 +27,8 @@ def load_answer_types(recipe: Recipe) -> None:
 @cache
 def _load_type(value: str, folder: Path) -> Extension:
     def lacking(made: Any) -> str:
-        if not isinstance(made, OwnAnswerType):
-            return f"an answer type is a distill.answers.own_types.OwnAnswerType, this is {type(made).__name__}"
+        if not isinstance(made, UserAnswerType):
+            return f"an answer type is a distill.answers.user_types.UserAnswerType, this is {type(made).__name__}"
         has_valid_name = made.name.startswith("own_") and made.name.isidentifier()
         return "" if has_valid_name else f"its name must begin with own_ and hold no spaces, got {made.name!r}"
 

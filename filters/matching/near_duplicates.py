@@ -2,9 +2,9 @@
 
 Candidates share a band of their MinHash signatures (`filters.text.minhash`); a pair counts only when the exact
 Jaccard similarity of the texts' shingles reaches the threshold, and their values and names agree
-(`filters.text.compared_forms`). The index holds texts, not traces: a digest of the words, so texts of the same words
-are one entry. Components do not depend on the order of the texts, and adding texts to an index gives the same as
-indexing all of them at once: a text is compared only with texts that share a band.
+(`filters.text.values_and_names`). The index holds texts, not traces: a digest of the words, so texts of the same
+words are one entry. Components do not depend on the order of the texts, and adding texts to an index gives the same
+as indexing all of them at once: a text is compared only with texts that share a band.
 
 The index of a folder, all numpy arrays without pickle; `index.json` is written last and names what belongs to it:
 
@@ -29,7 +29,6 @@ from numpy.typing import NDArray
 
 from distill.artifacts.files import atomic_path, storage_errors, write_json
 from distill.errors import DataError, StaleError
-from filters.text.compared_forms import split_groups_by_name
 from filters.text.minhash import (
     Digests,
     Scheme,
@@ -41,6 +40,7 @@ from filters.text.minhash import (
     similarity,
 )
 from filters.text.shingles import Hashes
+from filters.text.values_and_names import split_groups_by_name
 
 Rows = NDArray[np.int64]
 Read = Callable[[Sequence[int]], list[str]]

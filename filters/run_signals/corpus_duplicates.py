@@ -3,7 +3,7 @@
 The partitions' files hold a digest and a signature of every text; `filters.matching.near_duplicates` groups the
 texts. This module maps texts to traces. The preferred trace of a group is complete, correct and has the smallest id,
 so the order of traces does not matter. Traces without words are in no group. Traces of several groups with one
-template (`filters.text.compared_forms`) have the same words with other values: they are marked, and are no
+template (`filters.text.values_and_names`) have the same words with other values: they are marked, and are no
 duplicates. Nothing is dropped here.
 """
 

@@ -35,7 +35,7 @@ from filters.matching import image_match
 from filters.matching.image_match import ImageHashes
 from filters.signals.base import OK, UNDECIDABLE
 from filters.signals.schema import QUESTION
-from filters.tables import side_tables
+from filters.tables import run_signal_tables
 from filters.tables.trace_index import read_partition
 
 VERSION = "1"
@@ -93,16 +93,16 @@ def write(
     source = _PlannedSamples(
         samples=samples_folder, partitions=tuple(partitions), max_pixels=max_pixels, workers=max(1, workers)
     )
-    path = side_tables.part(folder, 0)
+    path = run_signal_tables.part(folder, 0)
     question_keys = sorted(map(_question_key, source.read()), key=lambda question_key: question_key.id)
     identity = {"version": VERSION, "pictures": image_match.VERSION, "max_pixels": max_pixels}
     content = hashlib.sha256()
     for question_key in question_keys:
         content.update(orjson.dumps([question_key.id, question_key.text.hex(), question_key.pictures]))
     made_from = fingerprint(identity | {"content": content.hexdigest()})
-    saved = side_tables.metadata(path)
+    saved = run_signal_tables.metadata(path)
     # An unreadable picture may be readable now.
-    if saved.get(side_tables.FINGERPRINT) == made_from and saved.get(_UNREAD) == "0":
+    if saved.get(run_signal_tables.FINGERPRINT) == made_from and saved.get(_UNREAD) == "0":
         return path
     folder.mkdir(parents=True, exist_ok=True)
     memory = _read_memory(folder, fingerprint(identity)[:16])
@@ -110,7 +110,7 @@ def write(
     _hash_images(source, image_digests, memory)
     readable = [digest for digest in image_digests if digest in memory.image_hashes]
     groups, failed = _groups(source, readable, memory)
-    metadata = {side_tables.FINGERPRINT: made_from, _UNREAD: str(failed + len(image_digests) - len(readable))}
+    metadata = {run_signal_tables.FINGERPRINT: made_from, _UNREAD: str(failed + len(image_digests) - len(readable))}
     table = pa.Table.from_pylist(list(_rows(question_keys, groups)), schema=_SCHEMA.with_metadata(metadata))
     with digested_path(path) as temporary:
         pq.write_table(table, temporary, compression="zstd", row_group_size=_ROW_GROUP)

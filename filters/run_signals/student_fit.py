@@ -23,8 +23,8 @@ from distill.errors import DistillError
 from distill.types import Outcome, Sample, Trace
 from filters.signals.base import NOT_APPLICABLE, OK, UNDECIDABLE
 from filters.signals.schema import STUDENT
-from filters.tables import side_tables
-from filters.tables.side_tables import Done, Item
+from filters.tables import run_signal_tables
+from filters.tables.run_signal_tables import Done, Item
 
 VERSION = "1"
 """Raised whenever the same trace could get another value."""
@@ -51,11 +51,11 @@ class _EarlierValues:
     def of(cls, paths: Sequence[Path], identity: str) -> "_EarlierValues":
         earlier = cls(paths=paths)
         for number, path in enumerate(paths):
-            metadata = side_tables.metadata(path)
+            metadata = run_signal_tables.metadata(path)
             if metadata.get(_IDENTITY) != identity:
                 continue
             keys = metadata.get(_KEYS, "")
-            for index, row in enumerate(side_tables.read(path)):
+            for index, row in enumerate(run_signal_tables.read(path)):
                 earlier.sources[row["id"]] = (keys[index * _KEY_DIGITS : (index + 1) * _KEY_DIGITS], number)
         return earlier
 
@@ -69,7 +69,7 @@ class _EarlierValues:
         return {
             row["id"]: row
             for number, names in names_of_file.items()
-            for row in side_tables.read(self.paths[number])
+            for row in run_signal_tables.read(self.paths[number])
             if row["id"] in names
         }
 
@@ -95,7 +95,7 @@ def measure(
     with storage_errors(folder):
         staging.mkdir(parents=True, exist_ok=True)
     for path in staging.glob("*.parquet"):
-        if side_tables.metadata(path).get(_IDENTITY) != own_identity:
+        if run_signal_tables.metadata(path).get(_IDENTITY) != own_identity:
             path.unlink()
     earlier: _EarlierValues | None = None
     chosen = _group_by_sample(items) if per_teacher is None else _sample_per_teacher(items, per_teacher)
@@ -103,13 +103,13 @@ def measure(
     for part in _parts(chosen):
         keys = {name: _key(sample, trace) for name, sample, trace in sorted(part, key=lambda item: item[0])}
         stamp = {
-            side_tables.FINGERPRINT: fingerprint({"identity": own_identity, "keys": keys}),
+            run_signal_tables.FINGERPRINT: fingerprint({"identity": own_identity, "keys": keys}),
             _IDENTITY: own_identity,
         }
         stamp[_KEYS] = "".join(keys.values())
-        part_paths = [side_tables.part(where, count) for where in (staging, folder)]
+        part_paths = [run_signal_tables.part(where, count) for where in (staging, folder)]
         count += 1
-        if any(side_tables.metadata(path) == stamp for path in part_paths):
+        if any(run_signal_tables.metadata(path) == stamp for path in part_paths):
             on_done(len(part), True)
             continue
         if earlier is None:
@@ -119,9 +119,13 @@ def measure(
             on_done(len(rows), True)
         remaining = [item for item in part if item[0] not in rows]
         rows |= _measured(
-            remaining, part_paths[0].with_suffix(".jsonl"), stamp[side_tables.FINGERPRINT], measure_batch, on_done
+            remaining,
+            part_paths[0].with_suffix(".jsonl"),
+            stamp[run_signal_tables.FINGERPRINT],
+            measure_batch,
+            on_done,
         )
-        side_tables.write(part_paths[0], list(rows.values()), STUDENT, stamp)
+        run_signal_tables.write(part_paths[0], list(rows.values()), STUDENT, stamp)
         part_paths[0].with_suffix(".jsonl").unlink(missing_ok=True)
     return _replace_parts(folder, staging, count)
 
@@ -224,7 +228,7 @@ def _parts(samples: Iterable[list[Item]]) -> Iterator[list[Item]]:
 
 def _replace_parts(folder: Path, staging: Path, count: int) -> list[Path]:
     """Put the new files in their places and remove what is left of an older table."""
-    paths = [side_tables.part(folder, number) for number in range(count)]
+    paths = [run_signal_tables.part(folder, number) for number in range(count)]
     with storage_errors(folder):
         for path in paths:
             new = staging / path.name

@@ -20,8 +20,8 @@ from distill.types import Sample, Trace
 from filters.signals.answer import judge_trace
 from filters.signals.base import ERROR, OK, UNDECIDABLE
 from filters.signals.schema import JUDGE
-from filters.tables import side_tables
-from filters.tables.side_tables import Done, Item
+from filters.tables import run_signal_tables
+from filters.tables.run_signal_tables import Done, Item
 
 VERSION = "1"
 JOURNAL = "replies.jsonl"
@@ -73,13 +73,15 @@ def measure(
         rows = [
             {"id": name, **_row(replies.get(key_of_trace[name], ""))} for name in names[start : start + _PART_ROWS]
         ]
-        path = side_tables.part(folder, len(paths))
+        path = run_signal_tables.part(folder, len(paths))
         paths.append(path)
         stamp = {
-            side_tables.FINGERPRINT: fingerprint({"identity": own_identity, "rows": fingerprint({"rows": rows})})
+            run_signal_tables.FINGERPRINT: fingerprint(
+                {"identity": own_identity, "rows": fingerprint({"rows": rows})}
+            )
         }
-        if side_tables.metadata(path) != stamp:
-            side_tables.write(path, rows, JUDGE, stamp)
+        if run_signal_tables.metadata(path) != stamp:
+            run_signal_tables.write(path, rows, JUDGE, stamp)
     with storage_errors(folder):
         for stale in set(folder.glob("*.parquet")) - set(paths):
             stale.unlink()

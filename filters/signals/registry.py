@@ -1,7 +1,7 @@
 """Every family of signals by name, and how one is run so that one bad trace cannot end the run.
 
 A family is a class of a module of this folder, found by the name that filter.signals has for it; or a class of a
-user's file or of an installed package, which the recipe names (`filters.signals.own_signals`).
+user's file or of an installed package, which the recipe names (`filters.signals.user_signals`).
 """
 
 from collections import Counter
@@ -21,7 +21,7 @@ from distill.errors import DistillError
 from distill.recipe.filter import SIGNAL_NAMES
 from distill.recipe.recipe import Recipe
 from distill.types import Sample, Trace
-from filters.signals import contamination, own_signals
+from filters.signals import contamination, user_signals
 from filters.signals.base import ERROR, TIMED_OUT
 from filters.signals.schema import FACTS, SIDE
 from filters.signals.time_limits import MOST_CHARACTERS, MOST_SECONDS, OutOfTime, TooMuch, processor_time, too_long
@@ -84,7 +84,7 @@ COLUMNS = pa.schema([*LOCAL, *(field for _, schema in SIDE.values() for field in
 def families(recipe: Recipe) -> dict[str, type[Extractor]]:
     """The project's families and those that the recipe brings from outside. Raises RecipeError."""
     taken = {**{name: family.columns for name, family in FAMILIES.items()}, **_side_schemas()}
-    return {**FAMILIES, **own_signals.load(recipe, taken)}
+    return {**FAMILIES, **user_signals.load(recipe, taken)}
 
 
 def schemas(recipe: Recipe) -> dict[str, pa.Schema]:
@@ -124,7 +124,7 @@ def build(recipe: Recipe, folder: Path | None = None) -> tuple[Extractor, ...]:
 
 def signal_names(recipe: Recipe) -> tuple[str, ...]:
     """The names of the families that filter.signals asks for, those from outside by the names that they have."""
-    outside_families = own_signals.load(recipe, {})
+    outside_families = user_signals.load(recipe, {})
     return (*(name for name in recipe.filter.signals if name in SIGNAL_NAMES), *outside_families)
 
 
@@ -138,7 +138,7 @@ def identity(extractors: tuple[Extractor, ...]) -> dict[str, dict[str, Any]]:
     A file counts by its content; where it lies changes nothing.
     """
     return {
-        extractor.name: {"version": extractor.version} | _parameters(extractor) | own_signals.identity(extractor)
+        extractor.name: {"version": extractor.version} | _parameters(extractor) | user_signals.identity(extractor)
         for extractor in extractors
     }
 
@@ -212,7 +212,7 @@ def _try_measure(extractor: Extractor, sample: Sample, traces: list[Trace]) -> l
     try:
         with processor_time(MOST_SECONDS * len(traces)):
             measured = list(extractor.measure(sample, traces))
-            return list(own_signals.check_rows(extractor, measured, len(traces)))
+            return list(user_signals.check_rows(extractor, measured, len(traces)))
     except DistillError:
         raise
     except OutOfTime:

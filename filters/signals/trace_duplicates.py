@@ -2,7 +2,7 @@
 
 Near duplicates are not sampled: every pair of different texts is compared by the Jaccard similarity of its word
 shingles without case and layout, exact but for a collision of 64-bit hashes. Texts whose values or names differ are
-no near duplicates (`filters.text.compared_forms`) but say the same with other values. Components of near pairs
+no near duplicates (`filters.text.values_and_names`) but say the same with other values. Components of near pairs
 share one canonical trace, chosen by a rule that knows no order: complete first, then correct, then the smallest id.
 Usable traces (complete, and not wrong) are also put into an order of diversity, each as unlike those before it as can
 be. Questions are never compared with each other here.
@@ -20,9 +20,9 @@ from distill.recipe.recipe import Recipe
 from distill.types import Outcome, Sample, Trace
 from filters.signals.answer import judge_trace
 from filters.signals.base import NOT_APPLICABLE, OK, family
-from filters.text.compared_forms import Form, compute_forms, same_names, split_groups_by_name
 from filters.text.minhash import batches
 from filters.text.shingles import Hashes, hash_shingles, hash_words
+from filters.text.values_and_names import Form, compute_forms, same_names, split_groups_by_name
 from filters.text.words import comparable_text, composed, has_east_asian
 
 _KINDS = 1 << 14

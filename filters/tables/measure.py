@@ -53,7 +53,7 @@ _TEXTS: list[tuple[str, pa.DataType]] = [
 REMEMBERED = tuple(name for name, _ in _TEXTS)
 """What a partition's file remembers of the texts, which no rule can see: all that the trace's sample is measured from
 (`content`), and for near duplicates the digest and MinHash signature of the words, and two hashes of
-`filters.text.compared_forms`."""
+`filters.text.values_and_names`."""
 
 
 def file_columns(extractors: tuple[Extractor, ...]) -> pa.Schema:

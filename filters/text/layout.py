@@ -2,8 +2,8 @@
 
 Removed or unified: markdown marks, list numbers that count up from 1, the capitals of headings, HTML tags, LaTeX's
 wrappers, full-width and other compatibility forms, the many quotes and dashes of Unicode, apostrophes, thousands
-separators. Case stays, because `filters.text.compared_forms` reads names from it. The remaining punctuation separates
-words there and is no word.
+separators. Case stays, because `filters.text.values_and_names` reads names from it. The remaining punctuation
+separates words there and is no word.
 """
 
 import re
@@ -56,7 +56,7 @@ def _plain(character: str) -> str:
         return ""
     if kind[0] == "S":
         return f" {character} " if kind == "Sc" or character in _OPERATORS else " "
-    # Small letters must be as long in UTF-8 as capitals: `filters.text.compared_forms` compares them byte by
+    # Small letters must be as long in UTF-8 as capitals: `filters.text.values_and_names` compares them byte by
     # byte.
     small = character.lower()
     if len(small.encode("utf-8", "surrogatepass")) != len(character.encode("utf-8", "surrogatepass")):

@@ -1,6 +1,6 @@
 """MinHash signatures of texts: one written-down scheme, the same on every machine and in every version.
 
-A text is cut into shingles of its words without case and layout (`filters.text.compared_forms`); its values are
+A text is cut into shingles of its words without case and layout (`filters.text.values_and_names`); its values are
 mixed into every shingle, so that texts of other values share none and can never be near duplicates. A signature holds
 the minimum of each of `permutations` multiplications of the shingles' hashes. The probability that a value of two
 signatures is equal is the texts' Jaccard similarity (Broder 1997). Signatures are cut into `bands`; two texts with an
@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from filters.text.compared_forms import Form, compute_forms, same_names
 from filters.text.shingles import Hashes, hash_shingles, mix_bits, odd_factors
+from filters.text.values_and_names import Form, compute_forms, same_names
 
 Signatures = NDArray[np.uint32]
 Digests = NDArray[np.bytes_]
@@ -52,7 +52,7 @@ class Scheme:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signed:
     """What is kept of each text: a digest of its words, its signature (texts, permutations), and two hashes of
-    `filters.text.compared_forms`: its names, and its template."""
+    `filters.text.values_and_names`: its names, and its template."""
 
     digests: Digests
     signatures: Signatures

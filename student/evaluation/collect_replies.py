@@ -215,10 +215,10 @@ def _ask_embedded(recipe: Recipe, work: Work, session: Session, on_replies: OnRe
 
     from student.data.encode import Encoder
     from student.inference import generation
-    from student.models.quiet import quiet
+    from student.models.library_output import hide_library_output
 
     gc.collect()  # the student before may still be there, and a GPU has no room for two
-    with quiet():
+    with hide_library_output():
         student, processor = students.load_student(recipe, work.evaluated)
         student.to("cuda" if torch.cuda.is_available() else "cpu").eval()
     encoder = Encoder(processor, end_ids(student))
@@ -226,7 +226,7 @@ def _ask_embedded(recipe: Recipe, work: Work, session: Session, on_replies: OnRe
     max_pixels = recipe.data[recipe.eval.data].max_pixels
     for question_set, batch, missing in _batches(recipe, work, encoder, store, on_replies):
         started = time.perf_counter()
-        with quiet():
+        with hide_library_output():
             replies = generation.generate_replies(
                 student,
                 processor,
@@ -300,11 +300,11 @@ def _ask_exported(
     from student.data.encode import Encoder
     from student.export import convert
     from student.inference import generation
-    from student.models.quiet import quiet
+    from student.models.library_output import hide_library_output
 
     path = folder / _EXPORT
     shutil.rmtree(path, ignore_errors=True)
-    with quiet():
+    with hide_library_output():
         student, processor = students.load_student(recipe, work.evaluated)
     encoder = Encoder(processor, end_ids(student))
     store = _store(work.evaluated, Session(), processor, student.dtype)
@@ -323,7 +323,7 @@ def _ask_exported(
         "limit-mm-per-prompt": {"image": max(len(sample.images) for _, samples in chunks for sample in samples)},
     }
     try:
-        with quiet():
+        with hide_library_output():
             convert.save(_to_vllm_native(work.evaluated, student), processor, path)
         del student
         gc.collect()

@@ -14,7 +14,7 @@ from typing import Any
 
 from distill.stats import intervals
 from student.evaluation.error_breakdown import error_breakdown
-from student.evaluation.own_metrics import OwnMetric, describe_metrics
+from student.evaluation.user_metrics import UserMetric, describe_metrics
 from student.inference.reply_metrics import BUILT_IN, Metric, Prediction, aggregate
 from student.inference.scoring import summarize_predictions
 
@@ -37,7 +37,7 @@ def compute_metrics(
     seed: int,
     facts: Mapping[str, Mapping[str, Any]],
     without_image: Mapping[str, Predictions] | None = None,
-    own: Sequence[OwnMetric] = (),
+    own: Sequence[UserMetric] = (),
 ) -> dict[str, Any]:
     """The metrics of every arm, and of every later arm against every earlier one.
 
@@ -65,7 +65,7 @@ def compute_metrics(
 
 
 def arm_metrics(
-    predictions: Predictions, without_image: Predictions = (), own: Sequence[OwnMetric] = ()
+    predictions: Predictions, without_image: Predictions = (), own: Sequence[UserMetric] = ()
 ) -> dict[str, Any]:
     """Everything about one arm: as a whole, by cause of error, by domain, by difficulty, and without its images."""
     return {
@@ -78,7 +78,7 @@ def arm_metrics(
     }
 
 
-def group_metrics(predictions: Predictions, own: Sequence[OwnMetric] = ()) -> dict[str, Any]:
+def group_metrics(predictions: Predictions, own: Sequence[UserMetric] = ()) -> dict[str, Any]:
     """The metrics of one or more predictions, as a flat mapping.
 
     student/inference/reply_metrics.py says what each metric is.

@@ -23,7 +23,7 @@ from student.data.images import ImageStore
 from student.data.rows import TrainingRow
 from student.models import attention, siq_vl
 from student.models.inputs import end_ids, type_name
-from student.models.loss_head import require_plain_head
+from student.models.training_loss import require_plain_head
 
 RANK_CLIP = 100
 """Largest rank that counts: the clip of the rank-surprisal ratio (Yang et al. 2026, arXiv 2601.14249)."""

@@ -1,6 +1,6 @@
 """Metrics of replies: one entry says what a reply counts, how replies are summed up, and where the result is shown.
 
-To add a metric, add an entry to `BUILT_IN`, or bring one from outside (student/evaluation/own_metrics.py): both go
+To add a metric, add an entry to `BUILT_IN`, or bring one from outside (student/evaluation/user_metrics.py): both go
 the same way. Predictions, metrics.json, differences between arms, tables of the pages, console and lmms-eval tasks
 follow from the entry. Verdict, rationale and checked values of a reply are from student/inference/scoring.py.
 """

@@ -1,7 +1,7 @@
 """Faster layers for the language model, one kind a stage: compiled, Liger's, or those of the hub.
 
 They do not stack: torch.compile around Liger's kernels has been seen to read memory that is not its own. The loss has
-a fused head of its own (student/models/loss_head.py), so no kind replaces that. Does not choose attention
+a fused head of its own (student/models/training_loss.py), so no kind replaces that. Does not choose attention
 (student/models/attention.py).
 """
 

@@ -28,8 +28,8 @@ from distill.hardware import USABLE_SHARE, usable_bytes
 from distill.recipe.stages import AUTO, Stage
 from student.models import freeze
 from student.models.flops import patch_values
-from student.models.loss_head import score
 from student.models.siq_vl import Parts, without_weights
+from student.models.training_loss import score
 from student.training.optimizer import STATE_BYTES
 
 _ADAM_STATES = 2

@@ -43,10 +43,10 @@ from student.data.image_tokens import TokenStore
 from student.data.images import ImageStore
 from student.data.teacher_logprobs import TopLogprobs
 from student.distributed import processes
-from student.models import attention, freeze, kernels, loss_head
+from student.models import attention, freeze, kernels, training_loss
 from student.models.flops import Cost
 from student.models.inputs import end_ids, pad_id, type_name
-from student.models.quiet import quiet
+from student.models.library_output import hide_library_output
 from student.models.siq_vl import Parts, parts
 from student.training import checkpoints, freeze_checks, memory, metrics_log, saved_model, step_dataset, trainer
 from student.training.metrics_log import StepLog
@@ -128,7 +128,7 @@ class StageRun:
 
     def load_model(self, *, again: bool) -> None:
         """Load the start model; `again`: a later stage of this command starts from the same."""
-        with quiet():
+        with hide_library_output():
             self.model, self.processor = self.session.start_models.get(self.recipe, self.start, again=again)
         self.parts = parts(self.model)
 
@@ -175,12 +175,12 @@ class StageRun:
     def prepare_model(self) -> None:
         """Give the model our loss, attention and kernels, add adapters, and freeze everything else."""
         model = self.model
-        loss_head.require_plain_head(model, torch.tensor([self.encoder.prompts([("?", 0)])[0]]), type_name(model))
-        loss_head.attach(model)
+        training_loss.require_plain_head(model, torch.tensor([self.encoder.prompts([("?", 0)])[0]]), type_name(model))
+        training_loss.attach(model)
         attention.use(model, attention.choose(self.settings.attention, self.device, model.dtype))
         kernels.apply(self.stage.kernels, model, self.parts)
         torch.manual_seed(self.recipe.seed)
-        with quiet():
+        with hide_library_output():
             self.student = freeze.prepare(model, self.parts, self.stage.train, self.stage.lora)
 
     def plan_memory(self) -> None:
@@ -320,7 +320,7 @@ class StageRun:
 
     def save_model(self) -> None:
         """Gather the student in the main process, and write it and its adapters there."""
-        with quiet():
+        with hide_library_output():
             student = saved_model.gather_student(self.student, self.recipe, self.stage, self.start, self.parts)
             if processes.is_main():
                 merged = self.stage.lora is not None

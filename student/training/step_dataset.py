@@ -210,7 +210,7 @@ class StepData(Dataset[dict[str, Any]]):
         }
 
     def _teacher(self, layout: Layout, counted: np.ndarray) -> dict[str, np.ndarray]:
-        """What `student.training.distillation_loss.from_teacher` takes.
+        """What `student.training.teacher_divergence.from_teacher` takes.
 
         Where the teacher says nothing the likelihood counts whole, or the framing that only the student writes would
         be learned less than the rest.

@@ -29,9 +29,9 @@ from distill.recipe.stages import Stage
 from student.distributed import fsdp, processes
 from student.models.flops import matmul_rate
 from student.models.freeze import plain_model
-from student.models.loss_head import Scored
-from student.models.quiet import quiet
+from student.models.library_output import hide_library_output
 from student.models.siq_vl import Parts
+from student.models.training_loss import Scored
 from student.training import sft_config
 from student.training.callbacks import FreezeChecks, LogBeforeSave, MeasureWhenDue, StopWhenAsked
 from student.training.checkpoints import (
@@ -43,12 +43,12 @@ from student.training.checkpoints import (
     readable_checkpoint,
     refused_writes,
 )
-from student.training.distillation_loss import from_teacher
 from student.training.halving import Halving, sum_in_float32
 from student.training.interrupts import Interrupts, leave_to_parent
 from student.training.metrics_log import MetricsLog, OnLog, StepLog, flat
 from student.training.optimizer import CompensatedAdamW
 from student.training.step_dataset import FACTS, FAILED, TEACHER, StepDataset
+from student.training.teacher_divergence import from_teacher
 from student.validation.early_stopping import EarlyStopping, Measured
 
 _OPTIMIZER, _SCHEDULER = "optimizer.pt", "scheduler.pt"
@@ -75,7 +75,7 @@ def fit(
     `on_notice` gets a sentence for each step that is made in smaller passes (student/training/halving.py).
     With `early_stopping` the stage may end early, and the weights may be those of its best measurement.
     """
-    with quiet():
+    with hide_library_output():
         device = "cuda" if torch.cuda.is_available() else "cpu"
         if stage.sharding == "fsdp2" and processes.count() > 1:
             fsdp.shard(model, parts, torch.device(device), processes.count())

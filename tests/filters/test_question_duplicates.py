@@ -18,7 +18,7 @@ from filters.apply import apply
 from filters.matching import image_match
 from filters.run_signals import question_duplicates
 from filters.signals import schema
-from filters.tables import side_tables
+from filters.tables import run_signal_tables
 
 LIMIT = 10_000_000
 
@@ -251,11 +251,11 @@ def test_a_run_that_was_killed_keeps_what_it_had_seen(world, library, seen):
 def test_other_settings_forget_what_was_seen(world, library, seen, monkeypatch):
     samples = [ask("a", "Why?", library[0]), ask("b", "Why?", library[1])]
     world.write(samples)
-    before = side_tables.metadata(world.out / "part-00000.parquet")[side_tables.FINGERPRINT]
+    before = run_signal_tables.metadata(world.out / "part-00000.parquet")[run_signal_tables.FINGERPRINT]
     monkeypatch.setattr(image_match, "VERSION", "another")
     world.write(samples)
     assert seen == {"hash_image": 4, "is_same_image": 2}
-    assert side_tables.metadata(world.out / "part-00000.parquet")[side_tables.FINGERPRINT] != before
+    assert run_signal_tables.metadata(world.out / "part-00000.parquet")[run_signal_tables.FINGERPRINT] != before
     assert len(list(world.out.glob("[!.]*"))) == 3
 
 

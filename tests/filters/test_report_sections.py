@@ -15,7 +15,7 @@ from filters.decisions.rules import check
 from filters.report import overlap, teachers, thresholds
 from filters.report import table as report_table
 from filters.signals import registry, schema
-from filters.tables import side_tables
+from filters.tables import run_signal_tables
 from filters.tables.signal_database import Tables
 from filters.tables.trace_index import index
 
@@ -98,7 +98,7 @@ def compare(run, values, tmp_path):
         {"id": name, "student_state": "ok", "student_rank_surprisal": value, "student_nll": 1.0}
         for name, value in values.items()
     ]
-    side_tables.write(side_tables.part(run / "filter/student", 0), rows, schema.STUDENT, {})
+    run_signal_tables.write(run_signal_tables.part(run / "filter/student", 0), rows, schema.STUDENT, {})
     database = decide.database(Tables.of(run / "filter"), run / "filter/decisions.parquet")
     traces = index(run / "generate", tmp_path / "samples", 10_000)
     return teachers.compare(report_table.gather(database, SCHEMAS), traces, "words")

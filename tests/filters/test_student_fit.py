@@ -18,7 +18,7 @@ from distill.errors import DistillError
 from distill.types import Sample, Trace
 from filters.run_signals import student_fit
 from filters.signals import schema
-from filters.tables.side_tables import Item
+from filters.tables.run_signal_tables import Item
 
 IDENTITY = {"checkpoint": "c0ffee"}
 

@@ -23,7 +23,7 @@ from distill.errors import RecipeError
 from distill.recipe.loading import load
 from distill.types import BadRow, Sample
 from filters.apply import apply
-from student.evaluation.own_metrics import metric_codes, own_metrics
+from student.evaluation.user_metrics import metric_codes, user_metrics
 from student.inference.reply_metrics import metric_values
 from teacher.generate import generate
 from teacher.messages.prompts import prompt
@@ -135,7 +135,7 @@ def test_a_package_brings_a_metric_of_the_evaluation(world: Path) -> None:
     recipe = load(world / "recipe.toml")
     sample = next(each for each in reader.read(recipe) if isinstance(each, Sample))
     assert metric_codes(recipe) == {"own_short": CODE}
-    assert metric_values(own_metrics(recipe), sample, {"answer": "about 4"}) == {"own_short": True}
+    assert metric_values(user_metrics(recipe), sample, {"answer": "about 4"}) == {"own_short": True}
 
 
 @pytest.mark.parametrize(

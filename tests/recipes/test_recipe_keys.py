@@ -17,13 +17,13 @@ from PIL import Image
 
 from distill.artifacts.manifest import Manifest, fingerprint
 from distill.data.source_images import pictures_digest
+from distill.model_signals import measurers
 from distill.planning.redo import compare_recipes
 from distill.recipe.base import Section
 from distill.recipe.effects import affecting, inner_sections, recipe_keys
 from distill.recipe.loading import load, put
 from distill.recipe.recipe import Recipe
 from distill.types import Sample
-from distill.wiring import measurers
 from filters import apply
 from filters.signals import registry
 from student import evaluate
@@ -38,8 +38,8 @@ KEYS = {key.path: key for key in recipe_keys(Recipe)}
 
 
 METRIC = """
-from student.evaluation.own_metrics import OwnMetric
-own_metric = OwnMetric(name="own_metric", label="mine", kind="mean", value=lambda sample, prediction: 1.0)
+from student.evaluation.user_metrics import UserMetric
+own_metric = UserMetric(name="own_metric", label="mine", kind="mean", value=lambda sample, prediction: 1.0)
 """
 
 

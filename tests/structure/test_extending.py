@@ -21,7 +21,7 @@ from distill.data import reader
 from distill.recipe import loading
 from distill.types import BadRow, Sample
 from filters.apply import apply
-from student.evaluation.own_metrics import own_metrics
+from student.evaluation.user_metrics import user_metrics
 
 ROOT = Path(__file__).parents[2]
 SNIPPETS = dict(
@@ -118,7 +118,7 @@ def test_the_arm_of_the_page_changes_the_recipe(tmp_path: Path) -> None:
 
 def test_the_metric_of_the_page_values_a_reply(tmp_path: Path) -> None:
     folder = beside(tmp_path, "metric")
-    (metric,) = own_metrics(saved(folder, '[eval]\ndata = "questions"\nmetrics = ["mine.py:own_short"]\n'))
+    (metric,) = user_metrics(saved(folder, '[eval]\ndata = "questions"\nmetrics = ["mine.py:own_short"]\n'))
     sample = Sample(id="s", images=(), question="q", answers=(), answer_type=None, domain="charts", meta={})
     assert metric.value(sample, {"answer": "about 4"}) is True
     assert metric.value(sample, {"answer": "it is about four"}) is False

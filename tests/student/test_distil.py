@@ -18,11 +18,11 @@ from student.data import images, teacher_logprobs
 from student.data.encode import Encoder
 from student.data.encode import encode as encode_rows
 from student.data.rows import read
-from student.models import freeze, inputs, loss_head
+from student.models import freeze, inputs, training_loss
 from student.models.siq_vl import parts
 from student.train import train
-from student.training.distillation_loss import from_teacher, topk_divergence
 from student.training.step_dataset import build_step_dataset
+from student.training.teacher_divergence import from_teacher, topk_divergence
 
 OWN, OTHER = 0.6, 0.3
 """What the made-up teachers give the token of their text and the one after it in the vocabulary."""
@@ -88,7 +88,7 @@ def test_the_loss_is_likelihood_and_divergence_by_their_weight(place: Path):
     found, coverage = teacher_logprobs.of_examples(
         place / "run/generate", examples.rows, top_k=20, decode=processor.tokenizer.decode, folder=place / "table"
     )
-    loss_head.attach(model)
+    training_loss.attach(model)
     student = freeze.prepare(model, parts(model), planned.train, None)
     steps = build_step_dataset(
         student,

@@ -238,17 +238,17 @@ def test_a_student_of_two_modes_can_be_asked_for_answers_alone(place: Path):
 
 SHORT = """
 from distill.answers.reference_metrics import relaxed_accuracy
-from student.evaluation.own_metrics import OwnMetric
+from student.evaluation.user_metrics import UserMetric
 
-own_short = OwnMetric(name="own_short", label="short answers", kind="share",
+own_short = UserMetric(name="own_short", label="short answers", kind="share",
     value=lambda sample, prediction: len(prediction["answer"].split()) <= 1 if sample.domain == "charts" else None)
-own_length = OwnMetric(name="own_length", label="characters", kind="mean",
+own_length = UserMetric(name="own_length", label="characters", kind="mean",
     value=lambda sample, prediction: len(prediction["text"]))
-own_relaxed = OwnMetric(name="own_relaxed", label="relaxed again", kind="share", compared=True,
+own_relaxed = UserMetric(name="own_relaxed", label="relaxed again", kind="share", compared=True,
     value=lambda sample, prediction: any(relaxed_accuracy(prediction["answer"], gold) for gold in sample.answers))
-own_verdict = OwnMetric(name="own_verdict", label="v", kind="share", field="verdict", value=len)
-own_mean = OwnMetric(name="own_mean", label="m", kind="mean", compared=True, value=len)
-wrong = OwnMetric(name="accuracy", label="a", kind="share", value=len)
+own_verdict = UserMetric(name="own_verdict", label="v", kind="share", field="verdict", value=len)
+own_mean = UserMetric(name="own_mean", label="m", kind="mean", compared=True, value=len)
+wrong = UserMetric(name="accuracy", label="a", kind="share", value=len)
 """
 
 

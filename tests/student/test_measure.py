@@ -19,7 +19,7 @@ from distill.types import Sample
 from student.data import collate, encode, images
 from student.inference import generation
 from student.inference.scoring import score_reply, summarize_predictions
-from student.models import attention, freeze, inputs, loss_head
+from student.models import attention, freeze, inputs, training_loss
 from student.models.siq_vl import parts
 from student.validation import measure
 
@@ -184,7 +184,7 @@ def test_a_student_prepared_for_training_says_what_it_says_when_it_is_evaluated(
         questions = chosen((model, processor), samples(tmp_path), batch_size=6)
         measured: Any = model
         if prepared:
-            loss_head.attach(model)
+            training_loss.attach(model)
             attention.use(model, attention.PACKED)
             measured = freeze.prepare(model, parts(model), ["language"], Lora(dropout=0.5))
         told.append(measure.measure(measured, questions, None, step=1, steps=9)[1])

@@ -9,7 +9,7 @@ from transformers import Idefics3Config
 
 from distill import hardware
 from distill.recipe.stages import Lora, Stage
-from student.models import attention, freeze, loss_head, siq_vl
+from student.models import attention, freeze, siq_vl, training_loss
 from student.training import memory
 
 TEXT = {
@@ -52,7 +52,7 @@ def test_a_step_on_real_tensors_holds_what_was_foretold(trained: str, checkpoint
 
     model = type(without)(without.config)
     attention.use(model, attention.PACKED)
-    loss_head.attach(model)
+    training_loss.attach(model)
     student = freeze.prepare(model, roles, *TRAINED[trained]).train()
     for parameter in student.parameters():
         parameter.grad = torch.zeros_like(parameter) if parameter.requires_grad else None

@@ -10,7 +10,7 @@ import torch
 
 from student.data import collate, encode, packing
 from student.data import images as pictures
-from student.models import attention, inputs, loss_head
+from student.models import attention, inputs, training_loss
 
 WAYS = {"rows": (None, "sdpa"), "masked lines": (250, "sdpa"), "one line": (None, attention.PACKED)}
 """How rows may share a pass: a line each; several lines and a mask; one line whose bounds attention is told."""
@@ -107,7 +107,7 @@ def test_the_loss_head_gives_the_gradients_of_plain_cross_entropy(kind: str, wor
     model, processor = worlds.student(kind, world)
     layout = layout_of(model, processor, mixed_rows(tmp_path), "one line")
     expected, theirs = loss_and_gradients(model, layout)
-    loss_head.attach(model)
+    training_loss.attach(model)
     count = len(layout.labels)
     model.zero_grad()
     scored = model(

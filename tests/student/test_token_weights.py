@@ -10,7 +10,7 @@ from distill.recipe.stages import Loss, SpanWeights
 from student.data.encode import Example
 from student.data.responses import ANSWER, FORMAT, RATIONALE
 from student.data.rows import TrainingRow
-from student.models import loss_head
+from student.models import training_loss
 from student.training import token_weights
 
 
@@ -64,7 +64,7 @@ def test_the_heads_gradients_are_autograds(chunk: int, bias: bool, monkeypatch: 
     head = torch.nn.Linear(6, 11, bias=bias).double()
     hidden = torch.randn(20, 6, dtype=torch.float64, requires_grad=True)
     labels, counted = torch.randint(0, 11, (20,)), torch.rand(20, dtype=torch.float64)
-    monkeypatch.setattr(loss_head, "_LOGITS", 11 * chunk)
+    monkeypatch.setattr(training_loss, "_LOGITS", 11 * chunk)
 
     def extra(logits: torch.Tensor, part: slice) -> torch.Tensor:
         return 0.1 * (logits**2).mean(1).mul(counted[part]).sum()
@@ -76,7 +76,7 @@ def test_the_heads_gradients_are_autograds(chunk: int, bias: bool, monkeypatch: 
     theirs = [hidden.grad.clone(), *(p.grad.clone() for p in head.parameters())]
     hidden.grad = None
     head.zero_grad()
-    scored = loss_head.score(head, hidden, labels, counted, extra)
+    scored = training_loss.score(head, hidden, labels, counted, extra)
     (3 * scored.loss).backward()
     assert scored.loss.item() == pytest.approx(expected.item(), rel=1e-5)
     for ours, slope in zip([hidden.grad, *(p.grad for p in head.parameters())], theirs, strict=True):
@@ -87,5 +87,5 @@ def test_the_heads_gradients_are_autograds(chunk: int, bias: bool, monkeypatch: 
 def test_a_frozen_head_gets_no_gradient():
     head = torch.nn.Linear(4, 5).requires_grad_(False)
     hidden = torch.randn(3, 4, requires_grad=True)
-    loss_head.score(head, hidden, torch.tensor([0, 1, 2]), torch.ones(3)).loss.backward()
+    training_loss.score(head, hidden, torch.tensor([0, 1, 2]), torch.ones(3)).loss.backward()
     assert head.weight.grad is None and hidden.grad is not None

@@ -12,7 +12,7 @@ import torch
 from distill.errors import DistillError, ModelError, StorageError
 from distill.recipe.stages import Lora, Stage
 from student.data import encode, images
-from student.models import attention, freeze, inputs, kernels, loss_head
+from student.models import attention, freeze, inputs, kernels, training_loss
 from student.models.siq_vl import parts
 from student.training import freeze_checks, halving, trainer
 from student.training.metrics_log import MetricsLog, StepLog
@@ -55,7 +55,7 @@ class Run:
         self.store = images.ImageStore(self.processor, torch.float32)
         made = [replace(row, source="traces") for row in worlds.rows(folder, 12)]
         self.examples = encode.encode(made, self.encoder, self.store, max_length=500, max_pixels=10**6)
-        loss_head.attach(self.model)
+        training_loss.attach(self.model)
         attention.use(self.model, attend)
         torch.manual_seed(0)
         self.student = freeze.prepare(self.model, self.parts, self.stage.train, self.stage.lora)

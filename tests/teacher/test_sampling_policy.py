@@ -10,7 +10,7 @@ from distill.recipe.generate import Outcomes
 from distill.recipe.teachers import Teacher
 from distill.types import ImageRef, Outcome, Sample
 from teacher.messages.request import Author, Model, Request
-from teacher.scheduling.gpu_rounds import gpu_rounds
+from teacher.scheduling.concurrent_teachers import group_teachers
 from teacher.scheduling.ordering import Lengths, Window, kind_of
 from teacher.scheduling.request_queue import RequestQueue
 from teacher.scheduling.sampling_policy import Rules, SampleState, TeacherPolicy, TraceStatus
@@ -313,7 +313,7 @@ def test_nobody_waits_for_a_teacher_that_stopped() -> None:
 
 def names(teachers: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     made = [Teacher.model_validate_json(_json({"model": "m", **teacher})) for teacher in teachers]
-    return [[teacher.name for teacher in group] for group in gpu_rounds(made)]
+    return [[teacher.name for teacher in group] for group in group_teachers(made)]
 
 
 def test_servers_that_are_up_work_together_and_started_ones_take_turns() -> None:

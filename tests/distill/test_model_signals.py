@@ -13,11 +13,11 @@ import tiny_models
 
 from distill.commands.stages import filter_stage
 from distill.errors import DataError, RecipeError
+from distill.model_signals import measurers
 from distill.recipe.recipe import Recipe
-from distill.wiring import measurers
 from filters.apply import apply
 from filters.signals import schema
-from filters.tables.side_tables import Item
+from filters.tables.run_signal_tables import Item
 
 STUDENT = '[student]\nmodel = "model"\n[filter]\nsignals = ["student"]\n'
 

@@ -8,9 +8,9 @@ from run_fixtures import default, sample, trace
 
 from filters.matching.near_duplicates import LshIndex
 from filters.signals.trace_duplicates import Duplicates
-from filters.text.compared_forms import compute_forms, split_groups_by_name
 from filters.text.layout import without_layout
 from filters.text.minhash import Scheme, shingle_texts, sign, similarity
+from filters.text.values_and_names import compute_forms, split_groups_by_name
 
 TEXT = (
     "The line chart of Graz shows 12 cafés in April and 1,250 visitors in May. Looking closely, the red line of "

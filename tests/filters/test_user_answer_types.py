@@ -12,15 +12,15 @@ from distill.types import Sample
 from filters.apply import apply
 
 GRADES = """
-from distill.answers.own_types import OwnAnswerType
+from distill.answers.user_types import UserAnswerType
 
 def same(prediction, gold):
     if prediction == "broken":
         raise ValueError(prediction)
     return prediction[:1].upper() == gold[:1].upper() if prediction[:1].isalpha() else None
 
-grade = OwnAnswerType(name="own_grade", same=same)
-bad = OwnAnswerType(name="grade of a school", same=same)
+grade = UserAnswerType(name="own_grade", same=same)
+bad = UserAnswerType(name="grade of a school", same=same)
 """
 SETTINGS = """
 [filter]
@@ -87,7 +87,7 @@ def test_judge_and_clustering_know_a_type_by_its_name_once_it_is_made(world):
 
 
 def test_what_is_no_answer_type_is_refused(world):
-    with pytest.raises(RecipeError, match=r"an answer type is a .*OwnAnswerType, this is function"):
+    with pytest.raises(RecipeError, match=r"an answer type is a .*UserAnswerType, this is function"):
         list(reader.read(graded(world, "mine.py:same")))
     with pytest.raises(RecipeError, match="its name must begin with own_"):
         list(reader.read(graded(world, "mine.py:bad")))

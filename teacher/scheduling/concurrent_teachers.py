@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from distill.recipe.teachers import Teacher
 
 
-def gpu_rounds(teachers: Sequence[Teacher]) -> list[list[Teacher]]:
+def group_teachers(teachers: Sequence[Teacher]) -> list[list[Teacher]]:
     """The teachers of a recipe in rounds, each teacher in the first one that it fits into."""
     rounds_so_far: list[list[Teacher]] = []
     round_of: dict[str, int] = {}

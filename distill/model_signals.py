@@ -16,7 +16,7 @@ from distill.recipe.recipe import Recipe
 from distill.types import Sample, Trace
 
 if TYPE_CHECKING:
-    from filters.tables.side_tables import Done, Item, ModelSignal
+    from filters.tables.run_signal_tables import Done, Item, ModelSignal
 
 STUDENT, JUDGE = "student", "judge"
 
@@ -33,7 +33,7 @@ def student_fit(recipe: Recipe, folder: Path) -> "ModelSignal":
     """How well traces fit the student that filter.student names; the values are kept in `folder`."""
     from filters.run_signals import student_fit as fit
     from filters.signals import schema
-    from filters.tables.side_tables import ModelSignal
+    from filters.tables.run_signal_tables import ModelSignal
 
     packages.require(f"filter.signals = {STUDENT!r}", *packages.TRAIN)
     settings = recipe.filter.student
@@ -125,7 +125,7 @@ _OF_SERVERS = ("extra_body", "extra_headers", "omit")
 def _judge(recipe: Recipe, folder: Path) -> "ModelSignal":
     from filters.run_signals import teacher_judge
     from filters.signals import schema
-    from filters.tables.side_tables import ModelSignal
+    from filters.tables.run_signal_tables import ModelSignal
     from teacher.ask import AskedQuestion, find_teacher, open_teacher
     from teacher.messages.request import model_of, precision_key
 

@@ -16,13 +16,13 @@ from student.inference.reply_metrics import Metric, describe_metric
 _KEY = "eval.metrics"
 
 
-class OwnMetric(Metric):
+class UserMetric(Metric):
     """A metric from outside: an entry like those of the project, under a name that begins with own_."""
 
     __slots__ = ()
 
 
-def own_metrics(recipe: Recipe) -> tuple[OwnMetric, ...]:
+def user_metrics(recipe: Recipe) -> tuple[UserMetric, ...]:
     """The metrics of eval.metrics. Raises RecipeError for one that cannot be used."""
     return tuple(metric.loaded for metric in _loaded(recipe))
 
@@ -45,8 +45,8 @@ def _loaded(recipe: Recipe) -> list[extensions.Extension]:
 
 
 def _lacking(metric: Any) -> str:
-    if not isinstance(metric, OwnMetric):
-        return f"a metric is a student.evaluation.own_metrics.OwnMetric, this is {type(metric).__name__}"
+    if not isinstance(metric, UserMetric):
+        return f"a metric is a student.evaluation.user_metrics.UserMetric, this is {type(metric).__name__}"
     if not re.fullmatch(r"own_[a-z0-9_]+", metric.name):
         return f"its name must begin with own_ and consist of small letters, digits and _, got {metric.name!r}"
     if metric.kind not in ("share", "mean"):
@@ -58,6 +58,6 @@ def _lacking(metric: Any) -> str:
     return "" if callable(metric.value) else "its value must be a function of a sample and a prediction"
 
 
-def describe_metrics(metrics: Sequence[OwnMetric]) -> dict[str, dict[str, Any]]:
+def describe_metrics(metrics: Sequence[UserMetric]) -> dict[str, dict[str, Any]]:
     """What page and console need to write the metrics, for metrics.json."""
     return {metric.name: describe_metric(metric) for metric in metrics}

@@ -13,7 +13,7 @@ from distill.answers.number_answers import GoldAnswer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OwnAnswerType:
+class UserAnswerType:
     """A type of answers and its judge."""
 
     name: str
@@ -35,9 +35,9 @@ class OwnAnswerType:
         return undecided("own_type") if same is None else correct("own_type") if same else wrong("own_type")
 
 
-_TYPES: dict[str, OwnAnswerType] = {}
+_TYPES: dict[str, UserAnswerType] = {}
 
 
-def find(answer_type: str) -> OwnAnswerType | None:
+def find(answer_type: str) -> UserAnswerType | None:
     """The type that a sample's `answer_type` means; None where this process knows none."""
     return _TYPES.get(answer_type.partition("@")[0])

@@ -25,7 +25,7 @@ _SAMPLES_CHECKED = 1000
 """Samples at the start of a plan that say whether a folder may hold traces of a teacher."""
 
 
-def adopt_traces(
+def copy_traces_of_renamed_teachers(
     recipe: Recipe, models: Mapping[str, Model], plan: QuestionPlan, folder: Path, indexes: dict[str, TraceIndex]
 ) -> Iterator[str]:
     """Copy what teachers have under other names to their folders; a sentence for each teacher that got something."""

@@ -10,7 +10,7 @@ from transformers.utils import logging as transformers_logging
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def hide_library_output() -> Iterator[None]:
     """Keep progress bars, banners and advice of the libraries off the user's terminal."""
     bars = transformers_logging.is_progress_bar_enabled()
     levels = transformers_logging.get_verbosity(), datasets_logging.get_verbosity()
