@@ -91,7 +91,9 @@ def generate(
         inputs = question_plan.plan_inputs(recipe, folder, fields, limit)
         if fresh or not question_plan.is_current(folder, inputs):
             inputs = _wait_for_images(recipe, folder, fields, limit, inputs, lambda what: announce(on_progress, what))
-            pending, routed = question_plan.write_pending_plan(recipe, folder, limit=limit)
+            pending, routed = question_plan.write_pending_plan(
+                recipe, folder, limit=limit, inputs=None if fresh else inputs
+            )
             (folder / MANIFEST).unlink(missing_ok=True)
             question_plan.install_plan(pending, folder, inputs, routed)
             earlier = None
@@ -169,6 +171,7 @@ class _Stage:
                 (plan.folder / MANIFEST).unlink(missing_ok=True)
             rewrite_parts(index, teacher, drop_errors=False)
         self.finals = FinalTraces(recipe.teachers, self.indexes)
+        self.finals.load(plan)
         notes = list(copy_traces_of_renamed_teachers(recipe, models, plan, plan.folder, self.indexes))
         if fresh:
             for index in self.indexes.values():
@@ -201,7 +204,10 @@ class _Stage:
             upstream = jobs.get(teacher.after or "")
             index = self.indexes[teacher.name]
             queue = RequestQueue(
-                policies[teacher.name], self.plan.read(), upstream.queue if upstream else None, self.finals.add
+                policies[teacher.name],
+                self.plan.read(self.finals.done_before),
+                upstream.queue if upstream else None,
+                self.finals.add,
             )
             request = queue.take()
             if request is not None:
@@ -278,7 +284,7 @@ class _Stage:
             policies = teacher_policies(self.recipe, self.models, self.indexes, include_failures=True)
             finals = collect_final_traces(self.plan, policies, self.indexes)
         finals.write(self.plan)
-        tallies = finals.tallies
+        tallies = finals.tallies()
         _require_complete(self.recipe, self.plan.folder, tallies, offline)
         outcomes = sum((tally.outcomes for tally in tallies.values()), Counter[str]())
         self.progress.finish(outcomes)
@@ -286,8 +292,10 @@ class _Stage:
         files: dict[str, Output] = plan_outputs(self.plan, traces)
         engines: dict[str, str] = {}
         for name, index in self.indexes.items():
+            index.save()
             engines |= index.engines
             files |= {f"{name}/{part}": output for part, output in index.outputs().items()}
+        finals.save(self.plan)
         return Manifest(
             stage="generate",
             fingerprint=fingerprint(fields),

@@ -44,7 +44,7 @@ class _Probe(question_plan.QuestionPlan):
 
     chosen: tuple[Sample, ...]
 
-    def read(self) -> Iterator[Sample]:
+    def read(self, done: question_plan.DoneRows | None = None) -> Iterator[Sample]:
         return iter(self.chosen)
 
 
@@ -73,7 +73,9 @@ def preflight(
         if question_plan.is_current(folder, now):
             plan = question_plan.read_plan(folder)
         else:
-            pending, routed = question_plan.write_pending_plan(recipe, folder, limit=limit)
+            pending, routed = question_plan.write_pending_plan(
+                recipe, folder, limit=limit, inputs=None if fresh else now
+            )
             if done or (fresh and (folder / SAMPLES).is_file()):
                 # Later stages may still be working with what is there.
                 plan = question_plan.read_pending_plan(pending, routed)

@@ -11,7 +11,7 @@ from typing import Any
 
 from distill.artifacts.json_lines import LineReader
 from distill.artifacts.layout import SAMPLES
-from distill.data import reader
+from distill.data import reader, sample_files
 from distill.errors import DataError, RecipeError, StaleError, TeacherError
 from distill.recipe.recipe import Recipe
 from distill.recipe.sampling import Sampling
@@ -81,7 +81,7 @@ def _records_by_prefix(part: Path, prefix: str) -> Iterator[dict[str, Any]]:
 def _find_sample(recipe: Recipe, folder: Path, sample_id: str) -> Sample:
     """A sample of the plan; one that the plan no longer has is looked for in the source."""
     planned = folder / SAMPLES
-    sample = next(reader.read_samples(planned, {sample_id}), None) if planned.is_file() else None
+    sample = next(sample_files.read_samples(planned, {sample_id}), None) if planned.is_file() else None
     rows = reader.read(recipe, SOURCE) if sample is None else ()
     sample = sample or next((item for item in rows if isinstance(item, Sample) and item.id == sample_id), None)
     if sample is None:

@@ -17,7 +17,8 @@ import pyarrow.parquet as pq
 from distill.artifacts.files import atomic_path, describe
 from distill.artifacts.manifest import Manifest, fingerprint
 from distill.data.arrow import table_of
-from distill.data.reader import sample_id, write_samples
+from distill.data.reader import sample_id
+from distill.data.sample_files import write_samples
 from distill.types import ImageRef, Sample
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "tests" / "support"))

@@ -27,7 +27,7 @@ from pathlib import Path
 import numpy as np
 import orjson
 
-from distill.data.reader import to_record
+from distill.data.sample_files import to_record
 from distill.recipe.filter import DEFAULT_SIGNALS
 from distill.recipe.loading import load
 from distill.types import Sample, Trace, Usage

@@ -16,7 +16,7 @@ from typing import Any
 
 from distill.answers.verdicts import judge
 from distill.artifacts.journal import read_jsonl
-from distill.data import reader
+from distill.data import sample_files
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
 from distill.recipe.sampling import Until
@@ -34,7 +34,7 @@ def changed(recipe: Recipe, sampling: Mapping[str, Any], **values: Any) -> Recip
 
 def correct_traces(recipe: Recipe, run: Path) -> tuple[Counter[str], int, int]:
     """Verified traces a question; all traces; all generated tokens."""
-    samples = {sample.id: sample for sample in reader.read_samples(run / "generate" / "samples.parquet")}
+    samples = {sample.id: sample for sample in sample_files.read_samples(run / "generate" / "samples.parquet")}
     correct: Counter[str] = Counter()
     traces = tokens = 0
     for part in run.glob("generate/*/part-*.jsonl"):

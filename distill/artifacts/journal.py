@@ -134,10 +134,10 @@ def read_jsonl(
 
 
 def read_jsonl_at(
-    path: Path, *, check: Check = no_check, on_damage: Callable[[Damaged], None] | None = None
+    path: Path, *, check: Check = no_check, on_damage: Callable[[Damaged], None] | None = None, begin: int = 0
 ) -> Iterator[tuple[int, Record]]:
-    """The same with the byte at which each record starts."""
-    for record in scan(path, check):
+    """The same with the byte at which each record starts; from the line that begins at byte `begin` on."""
+    for record in scan(path, check, begin=begin):
         if isinstance(record, tuple):
             yield record
         elif on_damage is not None:

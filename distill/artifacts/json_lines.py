@@ -56,18 +56,19 @@ def no_check(_: Mapping[str, Any]) -> str:
     return ""
 
 
-def scan(path: Path, check: Check = no_check) -> Iterator[tuple[int, Record] | Damaged]:
+def scan(path: Path, check: Check = no_check, *, begin: int = 0) -> Iterator[tuple[int, Record] | Damaged]:
     """Every record of a file with its first byte, and every damaged piece, in their order.
 
-    An unfinished last line is neither: another process may be writing it. A missing file holds nothing.
+    `begin` is the first byte of a line: what is before it is not read, and lines are counted from there. An
+    unfinished last line is neither: another process may be writing it. A missing file holds nothing.
     """
     try:
         file = path.open("rb")
     except FileNotFoundError:
         return
     with file:
-        reader, start = LineReader(check, plain=_is_plain(file)), 0
-        file.seek(0)
+        reader, start = LineReader(check, plain=_is_plain(file)), begin
+        file.seek(begin)
         for line in file:
             if not line.endswith(b"\n"):
                 return

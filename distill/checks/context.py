@@ -16,7 +16,8 @@ from distill.recipe.recipe import Recipe
 from distill.recipe.stages import is_traces
 from distill.types import Sample
 from teacher.scheduling.routing import route
-from teacher.store.question_plan import SOURCE, TeacherCoverage
+from teacher.store.question_plan import SOURCE
+from teacher.store.teacher_coverage import TeacherCoverage
 
 if TYPE_CHECKING:
     from distill.hardware import Gpu

@@ -7,7 +7,8 @@ from distill.checks.results import CheckResult, fine, problem, warning
 from distill.checks.survey import Survey
 from distill.data import sources
 from distill.recipe.stages import Stage, is_traces
-from teacher.store.question_plan import SOURCE, coverage_problems
+from teacher.store.question_plan import SOURCE
+from teacher.store.teacher_coverage import coverage_problems
 
 _MANY_REPEATED = 0.2
 """Of the usable rows."""

@@ -8,26 +8,25 @@ Where rows lie is `distill.data.sources`' business, what their columns mean `dis
 
 import hashlib
 import os
+import struct
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import orjson
-import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from distill.artifacts.files import atomic_path, file_sha256
+from distill.artifacts.compact_map import CompactMap
+from distill.artifacts.files import file_sha256
 from distill.artifacts.manifest import fingerprint
-from distill.data import formats, images, source_answer_types, sources
-from distill.data.arrow import table_of
+from distill.data import formats, images, sample_files, source_answer_types, sources
 from distill.data.formats import RowError
 from distill.data.row_values import ImageCell, RowQuestion
-from distill.data.sources import SourceRow, SourceTable
+from distill.data.sources import SourceRow, SourceStart, SourceTable
 from distill.errors import DataError, ImageError
 from distill.recipe.data import FORMAT_NAMES, DataSource
 from distill.recipe.effects import affecting
@@ -40,46 +39,38 @@ _DETAIL_CHARACTERS = 500
 _COLUMNS_FROM = 200
 """Rows of a file without a header that are looked at to learn its columns."""
 
-_SCHEMA = pa.schema(
-    [
-        ("id", pa.string()),
-        (
-            "images",
-            pa.list_(
-                pa.struct(
-                    [
-                        ("sha256", pa.string()),
-                        ("path", pa.string()),
-                        ("column", pa.string()),
-                        ("row", pa.int64()),
-                        ("index", pa.int64()),
-                    ]
-                )
-            ),
-        ),
-        ("question", pa.string()),
-        ("answers", pa.list_(pa.string())),
-        ("answer_type", pa.string()),
-        ("domain", pa.string()),
-        ("meta", pa.string()),
-    ]
-)
-_ROW_GROUP = 1024
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadBefore:
+    """The rows at the start of a source that were read at another time: where they end, and what was in them."""
+
+    start: SourceStart
+    samples: Path
+    """The samples of these rows, as `write_samples` wrote them."""
+    reasons: Counter[str]
+    """Of the rows that were bad."""
 
 
 def samples(
-    recipe: Recipe, name: str = "questions", *, on_bad: Callable[[BadRow], None] | None = None
+    recipe: Recipe,
+    name: str = "questions",
+    *,
+    on_bad: Callable[[BadRow], None] | None = None,
+    before: ReadBefore | None = None,
+    on_end: Callable[[int], None] | None = None,
 ) -> Iterator[Sample]:
-    """The usable samples of a source, in order; `on_bad` gets every other row.
+    """The usable samples of a source, in order; `on_bad` gets every other row. Those of `before` are left out.
+
+    `on_end` gets the number of rows when all have been read.
 
     Raises DataError when the source does not exist, holds no row or no usable row, lacks a mapped column, or when
     more than `max_bad_share` of its rows are bad (repeated rows are left out but are not bad). That last one is
     known at the end of the source only.
     """
-    good = 0
-    reasons: Counter[str] = Counter()
+    good = 0 if before is None else sample_files.count_samples(before.samples)
+    reasons: Counter[str] = Counter() if before is None else +before.reasons
     first: list[BadRow] = []
-    for item in read(recipe, name):
+    for item in read(recipe, name, before=before, on_end=on_end):
         if isinstance(item, Sample):
             good += 1
             yield item
@@ -110,33 +101,70 @@ def require_enough(source: DataSource, name: str, good: int, reasons: Counter[st
 
 
 def read(
-    recipe: Recipe, name: str = "questions", *, decode: Callable[[int], bool] = lambda number: True
+    recipe: Recipe,
+    name: str = "questions",
+    *,
+    decode: Callable[[int], bool] = lambda number: True,
+    before: ReadBefore | None = None,
+    on_end: Callable[[int], None] | None = None,
 ) -> Iterator[Sample | BadRow]:
     """Every row of a source in order, as samples (a row may hold several) or as a BadRow.
 
     Of rows with the same question and images the first is kept; the others are duplicate_row, or
     conflicting_answer when their gold differs. Stops after `limit` samples. Images of rows for whose number `decode`
-    is false are only looked for, and known by their place: for a survey, not for a run. Raises DataError when the
-    source cannot be read at all.
+    is false are only looked for, and known by their place: for a survey, not for a run. The rows of `before` are
+    left out. Raises DataError when the source cannot be read at all.
     """
     source = sources.settings(recipe, name)
     table = sources.locate(recipe, name)
     reader = _SampleReader(source, table, decode)
-    seen: dict[bytes, int] = {}
-    good = 0
-    for row, items in _ordered(reader.prepare, _checked_columns(table, source, name), _block_rows(table)):
+    seen = _SeenSamples(before)
+    good = last_row = 0
+    rows = _checked_columns(table, source, name) if before is None else sources.rows(table, before.start)
+    for row, items in _ordered(reader.prepare, rows, _block_rows(table)):
+        last_row = row.row if isinstance(row, BadRow) else row.number
         for item in items:
             if isinstance(item, Sample):
-                key, gold = bytes.fromhex(item.id), hash(item.answers)
-                if key in seen:
-                    number = row.row if isinstance(row, BadRow) else row.number
-                    item = _repeated(item, number, table, same=seen[key] == gold)
+                same = seen.has_same_gold(item)
+                if same is not None:
+                    item = _repeated(item, last_row, table, same=same)
                 else:
-                    seen[key] = gold
+                    seen.add(item)
                     good += 1
             yield item
             if good == source.limit:
                 return
+    if on_end is not None:
+        on_end(last_row or (before.start.rows if before else 0))
+
+
+class _SeenSamples:
+    """The samples of a source so far, and whether a repeated one has the same gold answers."""
+
+    _GOLD = struct.Struct("<q")
+
+    def __init__(self, before: ReadBefore | None) -> None:
+        self._gold = CompactMap(self._GOLD.size)
+        self._before = CompactMap(self._GOLD.size)
+        self._answers: Any = None
+        if before is not None:
+            with pq.ParquetFile(before.samples) as table:
+                columns = table.read(columns=["id", "answers"])
+            keys = bytes.fromhex("".join(columns["id"].to_pylist()))
+            rows = b"".join(map(self._GOLD.pack, range(len(columns))))
+            self._before, self._answers = CompactMap.of(self._GOLD.size, keys, rows), columns["answers"]
+
+    def add(self, sample: Sample) -> None:
+        self._gold[bytes.fromhex(sample.id)] = self._GOLD.pack(hash(sample.answers))
+
+    def has_same_gold(self, sample: Sample) -> bool | None:
+        """Whether an earlier sample with the same id has the same gold answers; None when there is none."""
+        key = bytes.fromhex(sample.id)
+        if (gold := self._gold.get(key)) is not None:
+            return bool(gold == self._GOLD.pack(hash(sample.answers)))
+        if (row := self._before.get(key)) is not None:
+            return tuple(self._answers[self._GOLD.unpack(row)[0]].as_py()) == sample.answers
+        return None
 
 
 def read_rows(
@@ -342,53 +370,8 @@ def _cached_digest(file: Path, size: int, modified_ns: int) -> str:
     return file_sha256(file)
 
 
-def write_samples(path: Path, written: Iterable[Sample]) -> int:
-    """Write samples (references to images, not images) to a Parquet file that appears only when complete."""
-    count = 0
-    rows = iter(written)
-    with atomic_path(path) as temporary, pq.ParquetWriter(temporary, _SCHEMA, compression="zstd") as writer:
-        while group := [to_record(sample) for sample in islice(rows, _ROW_GROUP)]:
-            writer.write_table(table_of(group, _SCHEMA))
-            count += len(group)
-    return count
-
-
-def to_record(sample: Sample) -> dict[str, Any]:
-    """A sample as a row of plain values; `from_record` reads it back."""
-    return {
-        "id": sample.id,
-        "images": [
-            {"sha256": ref.sha256, "path": ref.path, "column": ref.column, "row": ref.row, "index": ref.index}
-            for ref in sample.images
-        ],
-        "question": sample.question,
-        "answers": list(sample.answers),
-        "answer_type": sample.answer_type,
-        "domain": sample.domain,
-        "meta": orjson.dumps(dict(sample.meta), option=orjson.OPT_SORT_KEYS, default=str).decode(),
-    }
-
-
-def from_record(values: Mapping[str, Any]) -> Sample:
-    return Sample(
-        id=values["id"],
-        images=tuple([ImageRef(**ref) for ref in values["images"]]),
-        question=values["question"],
-        answers=tuple(values["answers"]),
-        answer_type=values["answer_type"],
-        domain=values["domain"],
-        meta=orjson.loads(values["meta"]) if values["meta"] != "{}" else {},
-    )
-
-
-def read_samples(path: Path, ids: Collection[str] | None = None) -> Iterator[Sample]:
-    """The samples of a file that `write_samples` wrote, in its order: all, or those of some ids."""
-    wanted_ids = None if ids is None else pa.array(sorted(ids), pa.string())
-    try:
-        with pq.ParquetFile(path) as table:
-            for batch in table.iter_batches(batch_size=_ROW_GROUP):
-                if wanted_ids is not None:
-                    batch = batch.filter(pc.is_in(batch["id"], value_set=wanted_ids))
-                yield from map(from_record, batch.to_pylist())
-    except (OSError, pa.ArrowException) as error:
-        raise DataError(f"{path}: cannot be read as samples: {error}; run the generate stage again") from None
+def source_files(recipe: Recipe, name: str = "questions") -> list[tuple[str, int, str]]:
+    """Name, size and digest of every file of a source; none for a hub name."""
+    if not recipe.local(sources.settings(recipe, name).source).exists():
+        return []
+    return [(file.name, file.stat().st_size, _digest(file)) for file in _content_files(sources.locate(recipe, name))]

@@ -208,12 +208,23 @@ def _hub(source: DataSource, path: Path, where: str) -> SourceTable:
     return SourceTable(label=source.source, kind="arrow", files=tuple(files), root=files[0].parent, hub=source.source)
 
 
-def rows(table: SourceTable) -> Iterator[SourceRow | BadRow]:
-    """Every row of a table in order. Raises DataError when a file cannot be read at all."""
-    number = 0
-    for file in table.files:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceStart:
+    """The rows at the start of a table that are not read: whole files, and bytes of the one after them."""
+
+    rows: int = 0
+    files: int = 0
+    bytes: int = 0
+
+
+def rows(table: SourceTable, start: SourceStart = SourceStart()) -> Iterator[SourceRow | BadRow]:
+    """The rows of a table in order, from `start` on. Raises DataError when a file cannot be read at all."""
+    number = start.rows
+    for position, file in enumerate(table.files[start.files :]):
         try:
-            for item in _READERS[table.kind](file):
+            grown = start.bytes and not position
+            items: Iterator[Any] = _jsonl(file, start.bytes) if grown else _READERS[table.kind](file)
+            for item in items:
                 number += 1
                 if isinstance(item, str):
                     yield BadRow(source=str(file), row=number, reason="malformed_row", detail=item)
@@ -226,10 +237,11 @@ def rows(table: SourceTable) -> Iterator[SourceRow | BadRow]:
             raise DataError(f"{file}: cannot be read after row {number}: {error}") from None
 
 
-def _jsonl(file: Path) -> Iterator[Mapping[str, Any] | str]:
+def _jsonl(file: Path, begin: int = 0) -> Iterator[Mapping[str, Any] | str]:
     with file.open("rb") as lines:
+        lines.seek(begin)
         for number, line in enumerate(lines):
-            text = line.removeprefix(b"\xef\xbb\xbf").strip() if number == 0 else line.strip()
+            text = line.removeprefix(b"\xef\xbb\xbf").strip() if number == begin == 0 else line.strip()
             if text:
                 yield _parsed(text)
 

@@ -25,7 +25,7 @@ from distill.artifacts.files import atomic_path, storage_errors
 from distill.artifacts.journal import read_jsonl, read_jsonl_at
 from distill.artifacts.json_lines import record_at, seal
 from distill.artifacts.layout import PLACES, PLAN, SAMPLES, part_path, part_paths
-from distill.data.reader import from_record, read_samples, to_record
+from distill.data.sample_files import from_record, read_samples, to_record
 from distill.errors import DataError
 from distill.traces.trace_lines import trace_fault
 from distill.types import Outcome, Sample, Trace, Usage

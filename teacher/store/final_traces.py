@@ -1,49 +1,63 @@
 """Lists the final traces: `plan.parquet`, one row for each that later stages see, and the manifest's counts.
 
-A sample's final traces are collected as soon as a teacher is done with it, and written in the order of the plan when
-all are. It reads ids and outcomes, and a text only if a policy needs it.
+A sample's traces are collected as soon as a teacher is done with it, 48 bytes each, and written in the order of the
+plan when all are. They are kept for the next run (`.finals`), which then looks only at samples that are new or whose
+traces failed.
 """
 
+import struct
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from distill.artifacts.files import Output, atomic_path, describe
 from distill.artifacts.layout import PLAN, QUARANTINE, SAMPLES
-from distill.data.arrow import table_of
+from distill.artifacts.snapshot import read_snapshot, write_snapshot
 from distill.recipe.recipe import Recipe
 from distill.recipe.teachers import Teacher
-from distill.types import Sample
-from teacher.messages.request import Author, Model
+from distill.types import Outcome, Sample
+from teacher.messages.request import Author, Model, Request
 from teacher.scheduling.sampling_policy import Rules, SampleState, TeacherPolicy
-from teacher.store.question_plan import QuestionPlan
-from teacher.store.trace_index import USAGE, TraceIndex
+from teacher.store.question_plan import DoneRows, QuestionPlan
+from teacher.store.trace_index import OUTCOMES, USAGE, TraceIndex
 
-_COLUMNS: dict[str, pa.DataType] = {
-    "id": pa.string(),
-    "sample_id": pa.string(),
-    "teacher": pa.string(),
-    "k": pa.int32(),
-    "attempt": pa.int32(),
-    "hinted": pa.bool_(),
-}
-_SCHEMA = pa.schema(_COLUMNS)
-_COLLECTED = pa.schema(
+_SCHEMA = pa.schema(
     [
         ("id", pa.string()),
         ("sample_id", pa.string()),
-        ("teacher", pa.int32()),
+        ("teacher", pa.string()),
         ("k", pa.int32()),
         ("attempt", pa.int32()),
+        ("hinted", pa.bool_()),
     ]
 )
-_OF_TEACHER = pa.schema([("teacher", pa.string()), ("hinted", pa.bool_())])
 _ROW_GROUP = 8192
+_ID_BYTES = 10
+_KEPT, _DROPPED, _REPLACED = range(3)
+"""A final trace; one that later stages do not see; an attempt that a later one replaced."""
+_COMPLETE, _ERROR = OUTCOMES.index(Outcome.COMPLETE), OUTCOMES.index(Outcome.ERROR)
+_ROW = struct.Struct(f"<{_ID_BYTES}s{_ID_BYTES}sBBBBii4I")
+_COLUMNS: Any = np.dtype(
+    [
+        ("id", f"V{_ID_BYTES}"),
+        ("sample", f"V{_ID_BYTES}"),
+        ("teacher", "u1"),
+        ("kind", "u1"),
+        ("outcome", "u1"),
+        ("may_pass", "u1"),
+        ("k", "<i4"),
+        ("attempt", "<i4"),
+        *((name, "<u4") for name in USAGE),
+    ]
+)
+"""`may_pass`: an error that is worth asking again."""
+_SNAPSHOT, _SNAPSHOT_VERSION = ".finals", 1
 
 
 @dataclass(slots=True)
@@ -62,90 +76,180 @@ class Tally:
     """Errors that are the rows' own."""
     open: int = 0
     """Traces still to be made."""
-    samples: int = 0
-    """Samples that the teacher is done with."""
-
-    def add(self, state: SampleState, index: TraceIndex, *, hinted: bool) -> None:
-        """Count what a teacher's work on a sample ended with."""
-        self.open += len(state.open) + state.waiting
-        self.samples += state.done
-        for final in state.finals:
-            self.outcomes[final.status.outcome] += 1
-            self.dropped += final.dropped
-            self.hinted += hinted
-            usage = index.usage(final.request.id)
-            if usage is None:
-                self.errors_to_ask_again += bool(index.failure(final.request.id))
-                self.proven += 1
-            else:
-                self._count(usage, wasted=not final.complete)
-            for replaced in final.replaced:
-                usage = index.usage(replaced.id)
-                if usage is not None:
-                    self.repeated += 1
-                    self._count(usage, wasted=True)
-
-    def _count(self, usage: Sequence[int], *, wasted: bool) -> None:
-        tokens = self.tokens
-        for name, count in zip(USAGE, usage, strict=True):
-            tokens[name] += count
-        if wasted:
-            tokens["wasted"] += sum(usage[-2:])
 
 
 class FinalTraces:
     """The final traces of a run, as the teachers come to be done with its samples."""
 
     def __init__(self, teachers: Sequence[Teacher], indexes: Mapping[str, TraceIndex]) -> None:
-        self.tallies = {teacher.name: Tally() for teacher in teachers}
+        self.done_before = DoneRows()
+        """Samples of the plan whose traces an earlier run has collected."""
         self._teachers = {teacher.name: (number, teacher) for number, teacher in enumerate(teachers)}
         self._indexes = indexes
-        self._rows: list[dict[str, Any]] = []
-        self._packed: list[pa.Table] = []
+        self._open, self._done = Counter[str](), Counter[str]()
+        self._rows = bytearray()
+        self._saved_bytes = -1
 
     def are_complete(self, plan: QuestionPlan) -> bool:
         """Whether every teacher is done with every sample."""
-        return all(tally.samples == plan.samples for tally in self.tallies.values())
+        return all(self._done[name] == plan.samples for name in self._teachers)
 
     def add(self, teacher: Teacher, sample: Sample, state: SampleState) -> None:
         """Take what a teacher's work on a sample has come to."""
         number, _ = self._teachers[teacher.name]
-        self.tallies[teacher.name].add(state, self._indexes[teacher.name], hinted=teacher.hinted)
+        index = self._indexes[teacher.name]
+        self._open[teacher.name] += len(state.open) + state.waiting
+        self._done[teacher.name] += state.done
         for final in state.finals:
-            if not final.dropped:
-                request = final.request
-                values = (request.id, sample.id, number, request.k, request.attempt)
-                self._rows.append(dict(zip(_COLLECTED.names, values, strict=True)))
-        if len(self._rows) >= _ROW_GROUP:
-            self._pack()
+            kind = _DROPPED if final.dropped else _KEPT
+            self._add_row(index, number, sample, final.request, kind, final.status.outcome)
+            for replaced in final.replaced:
+                self._add_row(index, number, sample, replaced, _REPLACED, Outcome.COMPLETE)
 
-    def _pack(self) -> None:
-        self._packed.append(table_of(self._rows, _COLLECTED))
-        self._rows.clear()
+    def _add_row(
+        self, index: TraceIndex, teacher: int, sample: Sample, request: Request, kind: int, outcome: str
+    ) -> None:
+        usage = index.usage(request.id)
+        if usage is None and kind == _REPLACED:
+            return
+        self._rows += _ROW.pack(
+            bytes.fromhex(request.id),
+            bytes.fromhex(sample.id),
+            teacher,
+            kind,
+            _ERROR if usage is None else OUTCOMES.index(outcome),
+            usage is None and bool(index.failure(request.id)),
+            request.k,
+            request.attempt,
+            *(usage or (0,) * len(USAGE)),
+        )
+
+    def tallies(self) -> dict[str, Tally]:
+        """The counts of every teacher."""
+        rows = self._table()
+        shape = (len(self._teachers), 3, len(OUTCOMES))
+        group = (rows["teacher"].astype(np.intp) * shape[1] + rows["kind"]) * shape[2] + rows["outcome"]
+
+        def total(column: str | None = None) -> Any:
+            weights = None if column is None else rows[column]
+            return np.bincount(group, weights, minlength=shape[0] * shape[1] * shape[2]).reshape(shape).astype(int)
+
+        counts, may_pass = total(), total("may_pass")
+        tokens = {name: total(name) for name in USAGE}
+        tallies: dict[str, Tally] = {}
+        for name, (number, teacher) in self._teachers.items():
+            finals = counts[number, _KEPT] + counts[number, _DROPPED]
+            generated = tokens["reasoning"][number] + tokens["answer"][number]
+            used = {key: int(counted[number].sum()) for key, counted in tokens.items()}
+            used["wasted"] = int(generated.sum() - generated[:_REPLACED, _COMPLETE].sum())
+            tallies[name] = Tally(
+                outcomes=Counter({outcome: int(finals[code]) for code, outcome in enumerate(OUTCOMES)}),
+                tokens=Counter(used),
+                errors_to_ask_again=int(may_pass[number].sum()),
+                dropped=int(counts[number, _DROPPED].sum()),
+                hinted=int(finals.sum()) if teacher.hinted else 0,
+                repeated=int(counts[number, _REPLACED].sum()),
+                proven=int(finals[_ERROR]),
+                open=self._open[name],
+            )
+            tallies[name].outcomes = +tallies[name].outcomes
+        return tallies
+
+    def _table(self) -> Any:
+        return np.frombuffer(self._rows, _COLUMNS)
 
     def write(self, plan: QuestionPlan) -> None:
         """Write `plan.parquet`, in the order of the plan."""
-        self._pack()
-        # `pq.read_table` and arrays of NumPy would import pandas where it is installed, for 0.3 s.
-        found = pa.concat_tables(self._packed).combine_chunks()
-        with pq.ParquetFile(plan.folder / SAMPLES) as file:
-            samples = file.read(columns=["id"])["id"]
-        found = found.append_column("row", pc.index_in(found["sample_id"], value_set=samples.combine_chunks()))
-        found = found.take(pc.sort_indices(found, [("row", "ascending"), ("teacher", "ascending")]))
-        about = [{"teacher": name, "hinted": teacher.hinted} for name, (_, teacher) in self._teachers.items()]
-        columns = table_of(about, _OF_TEACHER).take(found["teacher"])
-        table = pa.table(
-            {name: columns[name] if name in _OF_TEACHER.names else found[name] for name in _COLUMNS}, _SCHEMA
-        )
-        start, rows = 0, found["row"]
+        rows, positions = self._table(), self._positions(plan)
+        kept = np.flatnonzero(rows["kind"] == _KEPT)
+        order = kept[np.lexsort((rows["teacher"][kept], positions[kept]))]
+        sample_of = positions[order]
+        start = 0
         with atomic_path(plan.folder / PLAN) as path, pq.ParquetWriter(path, _SCHEMA, compression="zstd") as writer:
-            while len(rows) - start >= _ROW_GROUP:
+            while len(order) - start >= _ROW_GROUP:
                 end = start + _ROW_GROUP
-                while end < len(rows) and rows[end] == rows[end - 1]:
+                while end < len(order) and sample_of[end] == sample_of[end - 1]:
                     end += 1  # a sample's traces stay together
-                writer.write_table(table.slice(start, end - start))
+                writer.write_table(self._listed(rows[order[start:end]]))
                 start = end
-            writer.write_table(table.slice(start))
+            writer.write_table(self._listed(rows[order[start:]]))
+
+    def _positions(self, plan: QuestionPlan) -> Any:
+        """The row of the plan that each collected trace belongs to."""
+        with pq.ParquetFile(plan.folder / SAMPLES) as file:
+            ids = file.read(columns=["id"])["id"].combine_chunks()
+        digits = 2 * _ID_BYTES * len(ids)
+        known = bytes.fromhex(str(ids.buffers()[2].slice(0, digits).to_pybytes(), "ascii")) if len(ids) else b""
+        wanted = np.ascontiguousarray(self._table()["sample"]).tobytes()
+        positions = pc.index_in(_fixed_size(wanted), value_set=_fixed_size(known))
+        return np.frombuffer(positions.buffers()[1], np.int32, len(positions)) if len(positions) else np.empty(0, int)
+
+    def _listed(self, rows: Any) -> pa.Table:
+        """Collected traces as rows of `plan.parquet`."""
+        teacher = pa.Array.from_buffers(pa.int32(), len(rows), [None, pa.py_buffer(rows["teacher"].astype("<i4"))])
+        columns = [
+            _hex_column(rows["id"]),
+            _hex_column(rows["sample"]),
+            pa.array(list(self._teachers), pa.string()).take(teacher),
+            *(
+                pa.Array.from_buffers(pa.int32(), len(rows), [None, pa.py_buffer(np.ascontiguousarray(rows[name]))])
+                for name in ("k", "attempt")
+            ),
+            pa.array([each.hinted for _, each in self._teachers.values()], pa.bool_()).take(teacher),
+        ]
+        return pa.Table.from_arrays(columns, schema=_SCHEMA)
+
+    def save(self, plan: QuestionPlan) -> None:
+        """Keep what was collected for the next run: all but samples with errors, which it may ask again.
+
+        Only of a complete run, and after the journals and the plan are written.
+        """
+        if len(self._rows) == self._saved_bytes and self.done_before.rows == plan.samples:
+            return
+        rows, positions = self._table(), self._positions(plan)
+        failed = np.unique(positions[rows["outcome"] == _ERROR])
+        header = {
+            "version": _SNAPSHOT_VERSION,
+            "settings": plan.settings,
+            "plan": [plan.samples, plan.digest],
+            "failed": failed.tolist(),
+            "parts": {name: index.prefixes() for name, index in self._indexes.items()},
+        }
+        kept = rows[~np.isin(positions, failed)] if len(failed) else rows
+        write_snapshot(plan.folder / _SNAPSHOT, header, kept.tobytes())
+
+    def load(self, plan: QuestionPlan) -> None:
+        """Take over what an earlier run collected, if settings, samples and journals are still the same.
+
+        More samples may have come after those that it saw, and more traces after those that it counted.
+        """
+        snapshot = read_snapshot(plan.folder / _SNAPSHOT)
+        if snapshot is None:
+            return
+        header, payload = snapshot
+        if (header.get("version"), header.get("settings")) != (_SNAPSHOT_VERSION, plan.settings):
+            return
+        rows, digest = header["plan"]
+        if not plan.begins_with(rows, digest) or header["parts"].keys() != self._indexes.keys():
+            return
+        if all(self._indexes[name].begins_with(prefixes) for name, prefixes in header["parts"].items()):
+            self._rows += payload
+            self._saved_bytes = len(payload)
+            self.done_before = DoneRows(rows=rows, but=frozenset(header["failed"]))
+            self._done.update(dict.fromkeys(self._teachers, rows - len(self.done_before.but)))
+
+
+def _fixed_size(data: bytes) -> pa.Array:
+    return pa.FixedSizeBinaryArray.from_buffers(
+        pa.binary(_ID_BYTES), len(data) // _ID_BYTES, [None, pa.py_buffer(data)]
+    )
+
+
+def _hex_column(ids: Any) -> pa.Array:
+    """Ids as text."""
+    offsets = np.arange(0, 2 * _ID_BYTES * (len(ids) + 1), 2 * _ID_BYTES, dtype="<i4")
+    digits = np.ascontiguousarray(ids).tobytes().hex().encode()
+    return pa.StringArray.from_buffers(len(ids), pa.py_buffer(offsets), pa.py_buffer(digits))
 
 
 def teacher_policies(

@@ -4,12 +4,11 @@ Leaves `samples.parquet`, `quarantine.jsonl` and, last, `plan.json`: what they w
 a rerun takes them as they are and does not read the source again.
 """
 
-import difflib
 import os
 import shutil
 from bisect import insort
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations, islice
 from pathlib import Path
@@ -24,7 +23,8 @@ from distill.artifacts.journal import read_jsonl
 from distill.artifacts.json_lines import requiring, seal
 from distill.artifacts.layout import PLAN_STATE, QUARANTINE, SAMPLES
 from distill.artifacts.manifest import fingerprint, flatten
-from distill.data import reader, sources
+from distill.data import reader, sample_files, sources
+from distill.data.grown_sources import unchanged_start
 from distill.errors import DataError, RecipeError
 from distill.recipe.effects import affecting
 from distill.recipe.recipe import Recipe
@@ -35,11 +35,22 @@ from teacher.engines.connect import SOURCE as SOURCE
 from teacher.messages import parse
 from teacher.messages.prompts import prompt_key
 from teacher.messages.request import Model, model_of, precision_key
-from teacher.scheduling.routing import NO_TEACHER, covers, may_share, route
+from teacher.scheduling.routing import NO_TEACHER, may_share, route
+from teacher.store.teacher_coverage import TeacherCoverage, check_coverage
 
 _FILES = (SAMPLES, QUARANTINE)
+_EXTENDED = 16
+"""Earlier plans that are remembered as the beginning of one."""
 _LIMIT_POOL = 20_000
 """`limit` chooses among at least so many samples from the start of the source; a larger source is not read on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoneRows:
+    """Rows of a plan that need not be looked at: the first `rows` ones without those in `but`."""
+
+    rows: int = 0
+    but: Collection[int] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,9 +62,23 @@ class QuestionPlan:
     quarantined: Counter[str]
     routed: Mapping[str, int]
     """Samples that each teacher covers, those left to what other teachers' traces lead to included."""
+    settings: str = ""
+    """Fingerprint of the settings that decide what a finished stage holds."""
+    digest: str = ""
+    """Of the file of samples."""
+    extends: Sequence[tuple[int, str]] = ()
+    """Earlier plans that this one begins with: numbers of samples, and digests."""
 
-    def read(self) -> Iterator[Sample]:
-        return reader.read_samples(self.folder / SAMPLES)
+    def read(self, done: DoneRows | None = None) -> Iterator[Sample]:
+        """The samples in their order; without those that are done."""
+        done = done or DoneRows()
+        return sample_files.read_samples(self.folder / SAMPLES, skip=done.rows, but=done.but)
+
+    def begins_with(self, samples: int, digest: str) -> bool:
+        """Whether the first samples are those of a file with this digest."""
+        return bool(digest) and (
+            (samples, digest) == (self.samples, self.digest) or (samples, digest) in self.extends
+        )
 
 
 def check_teachers(recipe: Recipe) -> dict[str, Model]:
@@ -190,44 +215,81 @@ def _has_entries(folder: str) -> bool:
         return False
 
 
-def write_pending_plan(recipe: Recipe, folder: Path, *, limit: int | None) -> tuple[Path, dict[str, int]]:
-    """Read the source and write a new plan to a folder of its own, which `adopt` puts in place.
+def write_pending_plan(
+    recipe: Recipe, folder: Path, *, limit: int | None, inputs: Mapping[str, Any] | None = None
+) -> tuple[Path, dict[str, int]]:
+    """Read the source and write a new plan to a folder of its own, which `install_plan` puts in place.
 
-    Returns the folder, and how many samples each teacher covers.
+    With `inputs` the plan in place is extended if it was made from them and all that changed since is that rows were
+    added at the end of the source. Returns the folder, and how many samples each teacher covers.
     """
     pending = folder / ".pending"
     shutil.rmtree(pending, ignore_errors=True)
-    routed = Counter({teacher.name: 0 for teacher in recipe.teachers})
+    earlier = None if inputs is None or limit is not None else _earlier_plan(recipe, folder, inputs)
+    routed = Counter({teacher.name: earlier.routed[teacher.name] if earlier else 0 for teacher in recipe.teachers})
+    rows_read: list[int] = []
     with atomic_path(pending / QUARANTINE) as quarantine_path, quarantine_path.open("wb") as quarantine:
         coverage = TeacherCoverage()
-        samples = _routable(recipe, quarantine, coverage)
-        chosen = (
-            samples
-            if limit is None
-            else iter(spread_over_domains(islice(samples, max(_LIMIT_POOL, 4 * limit)), limit))
-        )
-        reader.write_samples(pending / SAMPLES, _count_routed(recipe, chosen, routed))
-        _check_coverage(recipe, coverage)
+        samples = _routable(recipe, quarantine, coverage, earlier.read if earlier else None, rows_read.append)
+        if earlier is not None:
+            quarantine.write((folder / QUARANTINE).read_bytes())
+            new = _count_routed(recipe, samples, routed)
+            sample_files.append_samples(pending / SAMPLES, folder / SAMPLES, new)
+        else:
+            chosen = (
+                samples
+                if limit is None
+                else iter(spread_over_domains(islice(samples, max(_LIMIT_POOL, 4 * limit)), limit))
+            )
+            sample_files.write_samples(pending / SAMPLES, _count_routed(recipe, chosen, routed))
+            check_coverage(recipe, coverage)
+    files = reader.source_files(recipe, SOURCE) if rows_read and limit is None else []
+    extends = earlier.extends if earlier else ()
+    write_json(pending / PLAN_STATE, {"rows": sum(rows_read), "source": files, "extends": extends})
     return pending, dict(routed)
 
 
-class TeacherCoverage:
-    """What the samples of a source are like, and which teachers are for any of them."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _EarlierPlan:
+    """A plan that holds for the rows at the start of the source."""
 
-    def __init__(self) -> None:
-        self.domains, self.difficulties = Counter[str](), Counter[str]()
-        self.covering: set[str] = set()
-
-    def add(self, recipe: Recipe, sample: Sample) -> bool:
-        """Count a sample; whether a teacher is for it."""
-        self.domains[sample.domain] += 1
-        self.difficulties[str(sample.meta.get("difficulty", ""))] += 1
-        covering = {teacher.name for teacher in recipe.teachers if covers(teacher, sample)}
-        self.covering |= covering
-        return bool(covering)
+    read: reader.ReadBefore
+    routed: Mapping[str, int]
+    extends: Sequence[tuple[int, str]]
 
 
-def _routable(recipe: Recipe, quarantine: IO[bytes], coverage: TeacherCoverage) -> Iterator[Sample]:
+def _earlier_plan(recipe: Recipe, folder: Path, inputs: Mapping[str, Any]) -> _EarlierPlan | None:
+    """The plan in place, if it differs from a new one only by rows at the end; None when that is not certain."""
+    try:
+        state = orjson.loads((folder / PLAN_STATE).read_bytes())
+        files, rows, source = state["files"], state["rows"], state["source"]
+        unchanged = all(state["made_from"][key] == inputs[key] for key in ("settings", "root", "images", "limit"))
+    except (OSError, orjson.JSONDecodeError, KeyError, TypeError):
+        return None
+    if not unchanged or state["made_from"].get("unreadable") or files != _file_digests(folder):
+        return None
+    reasons = count_quarantined(folder)
+    # Rows that no teacher is for count as seen, and their answers are not in the plan.
+    if reasons[NO_TEACHER] or recipe.data[SOURCE].limit is not None:
+        return None
+    start = unchanged_start(sources.locate(recipe, SOURCE), rows, source)
+    if start is None:
+        return None
+    this = (sample_files.count_samples(folder / SAMPLES), files[SAMPLES])
+    return _EarlierPlan(
+        read=reader.ReadBefore(start=start, samples=folder / SAMPLES, reasons=reasons),
+        routed=state["routed"],
+        extends=[*((count, digest) for count, digest in state["extends"]), this][-_EXTENDED:],
+    )
+
+
+def _routable(
+    recipe: Recipe,
+    quarantine: IO[bytes],
+    coverage: TeacherCoverage,
+    before: reader.ReadBefore | None,
+    on_end: Callable[[int], None],
+) -> Iterator[Sample]:
     """The samples that some teacher covers; every other row goes to the quarantine with its reason."""
 
     def set_aside(record: dict[str, Any]) -> None:
@@ -236,7 +298,7 @@ def _routable(recipe: Recipe, quarantine: IO[bytes], coverage: TeacherCoverage) 
     def bad(row: BadRow) -> None:
         set_aside(asdict(row))
 
-    for sample in reader.samples(recipe, SOURCE, on_bad=bad):
+    for sample in reader.samples(recipe, SOURCE, on_bad=bad, before=before, on_end=on_end):
         if coverage.add(recipe, sample):
             yield sample
         else:
@@ -269,45 +331,16 @@ def spread_over_domains(samples: Iterable[Sample], limit: int) -> list[Sample]:
     return chosen
 
 
-def _check_coverage(recipe: Recipe, coverage: TeacherCoverage) -> None:
-    for problem in coverage_problems(recipe, coverage):
-        raise problem
-
-
-def coverage_problems(recipe: Recipe, coverage: TeacherCoverage) -> Iterator[RecipeError]:
-    """Every teacher that no sample of the source is for: most likely a misspelt domain."""
-    for teacher in recipe.teachers:
-        if teacher.name not in coverage.covering and not teacher.fallback:
-            yield _uncovered_error(teacher, coverage)
-
-
-def _uncovered_error(teacher: Teacher, coverage: TeacherCoverage) -> RecipeError:
-    for key, asked_for, present in (
-        ("domains", teacher.domains, coverage.domains),
-        ("difficulty", teacher.difficulty, coverage.difficulties),
-    ):
-        if asked_for and not present.keys() & set(asked_for):
-            close_matches = difflib.get_close_matches(asked_for[0], present, n=1)
-            hint = f"; did you mean {close_matches[0]!r}?" if close_matches else ""
-            return RecipeError(
-                f"teachers.{teacher.name}.{key} = {list(asked_for)}: no sample has any of these{hint} "
-                f"(in [data.{SOURCE}]: {', '.join(repr(value) for value in sorted(present))})"
-            )
-    return RecipeError(
-        f"teachers.{teacher.name}: no sample of [data.{SOURCE}] is for it (domains, difficulty, "
-        f"modality = {teacher.modality!r}, hinted = {teacher.hinted}: hinted needs gold answers)"
-    )
-
-
 def install_plan(pending: Path, folder: Path, inputs: Mapping[str, Any], routed: Mapping[str, int]) -> None:
     """Put a new plan in place of the old one. A kill in between leaves no plan.json, so it is made again."""
     (folder / PLAN_STATE).unlink(missing_ok=True)
     for name in _FILES:
         (pending / name).replace(folder / name)
-    pending.rmdir()
+    growth = orjson.loads((pending / PLAN_STATE).read_bytes())
+    shutil.rmtree(pending)
     unreadable = sum(count for reason, count in count_quarantined(folder).items() if reason not in _LASTING_REASONS)
     state = {**inputs, "images": _images_state(folder / SAMPLES), "unreadable": unreadable}
-    write_json(folder / PLAN_STATE, {"made_from": state, "routed": routed, "files": _file_digests(folder)})
+    write_json(folder / PLAN_STATE, {**growth, "made_from": state, "routed": routed, "files": _file_digests(folder)})
 
 
 _LASTING_REASONS = frozenset({NO_TEACHER, "duplicate_row", "conflicting_answer"})
@@ -331,9 +364,18 @@ def read_plan(folder: Path) -> QuestionPlan:
     try:
         with pq.ParquetFile(folder / SAMPLES) as table:
             samples = table.metadata.num_rows
-        routed = orjson.loads((folder / PLAN_STATE).read_bytes())["routed"]
+        state = orjson.loads((folder / PLAN_STATE).read_bytes())
+        routed, settings = state["routed"], state["made_from"]["settings"]
     except (OSError, pa.ArrowException, orjson.JSONDecodeError, KeyError) as error:
         raise DataError(
             f"{folder}: the plan cannot be read ({error}); remove {folder / PLAN_STATE} and run again"
         ) from None
-    return QuestionPlan(folder=folder, samples=samples, quarantined=count_quarantined(folder), routed=routed)
+    return QuestionPlan(
+        folder=folder,
+        samples=samples,
+        quarantined=count_quarantined(folder),
+        routed=routed,
+        settings=settings,
+        digest=state.get("files", {}).get(SAMPLES, ""),
+        extends=[(rows, digest) for rows, digest in state.get("extends", ())],
+    )

@@ -1,7 +1,8 @@
 """What the journals of one teacher hold: which traces are finished, how they ended, and where each record lies.
 
-Memory holds ids, outcomes, token counts and positions, packed to some 190 bytes a trace; texts are read back from
-disk when a policy needs one.
+Memory holds ids, outcomes, token counts and positions, some 40 bytes a trace; texts are read back from disk when a
+policy needs one. A snapshot beside the journals (`.index`) holds the same, with the digest of what it covers of each
+part, so that the next run reads only what came after it.
 """
 
 import struct
@@ -11,18 +12,25 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import IO, Any
 
-from distill.artifacts.files import Output, describe
+from distill.artifacts.compact_map import CompactMap
+from distill.artifacts.files import Output
 from distill.artifacts.json_lines import record_at
-from distill.artifacts.layout import part_path
+from distill.artifacts.layout import part_number, part_path
+from distill.artifacts.snapshot import PrefixDigest, read_snapshot, write_snapshot
 from distill.errors import StorageError
 from distill.types import Outcome
 from teacher.messages.completion import ROW_FAULTS
 from teacher.scheduling.sampling_policy import TraceStatus
 
-_OUTCOMES = tuple(str(outcome) for outcome in Outcome)
+OUTCOMES = tuple(str(outcome) for outcome in Outcome)
 USAGE = ("prompt", "image", "reasoning", "answer")
 _ENTRY = struct.Struct("<BHQIIII")
 """Outcome, number of the part, position of the line in it, token counts."""
+_SNAPSHOT = ".index"
+_SNAPSHOT_VERSION = 1
+
+Prefix = tuple[int, int, str]
+"""Number of a part, and size and digest of its beginning."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,9 +65,14 @@ class TraceIndex:
     stale: set[Path] = field(default_factory=set)
     """Parts with duplicate ids, or written by another parser version or mode."""
     with_errors: set[Path] = field(default_factory=set)
+    parsed_as: Sequence[Any] = ()
+    """The teacher's mode and the version of the parser, as all records have them that are not in `stale` parts."""
     before_read: Callable[[], None] = lambda: None
     """Writes the lines that a journal still holds."""
-    _done: dict[bytes, bytes] = field(default_factory=dict)
+    _done: CompactMap = field(default_factory=lambda: CompactMap(_ENTRY.size))
+    _saved: list[Prefix] = field(default_factory=list)
+    """What the snapshot covers."""
+    _digests: dict[Path, PrefixDigest] = field(default_factory=dict)
     _files: dict[int, IO[bytes]] = field(default_factory=dict)
 
     def __contains__(self, trace_id: str) -> bool:
@@ -71,18 +84,19 @@ class TraceIndex:
         key = bytes.fromhex(record["id"])
         self.odd += bool(record.get("notes"))
         if record["outcome"] == Outcome.ERROR:
+            self.with_errors.add(part_path(self.folder, part, ".jsonl"))
             # What is not proven may have been an outage: it counts as never asked.
             if record.get("proven"):
                 self.failed[key] = not record.get("error", "").startswith(ROW_FAULTS)
             return
         usage = record["usage"]
-        code = _OUTCOMES.index(record["outcome"])
+        code = OUTCOMES.index(record["outcome"])
         self._done[key] = _ENTRY.pack(code, part, start, *(usage[name] for name in USAGE))
         self.engines[record["engine"]["name"]] = record["engine"]["version"]
 
     def outcomes(self) -> Counter[str]:
         """How the finished traces ended, those included that the recipe no longer wants."""
-        return Counter(_OUTCOMES[packed[0]] for packed in self._done.values())
+        return Counter({OUTCOMES[code]: count for code, count in Counter(self._done.first_bytes()).items()})
 
     def replace_with(self, other: "TraceIndex") -> None:
         """Take over what another index of the same folder holds: the parts have been rewritten."""
@@ -95,7 +109,7 @@ class TraceIndex:
         if packed is None:
             return None
         code, part, start, *usage = _ENTRY.unpack(packed)
-        return Entry(outcome=_OUTCOMES[code], part=part, start=start, usage=dict(zip(USAGE, usage, strict=True)))
+        return Entry(outcome=OUTCOMES[code], part=part, start=start, usage=dict(zip(USAGE, usage, strict=True)))
 
     def usage(self, trace_id: str) -> Sequence[int] | None:
         """The token counts of a finished trace, in the order of USAGE; None when it is not finished."""
@@ -107,7 +121,7 @@ class TraceIndex:
         key = bytes.fromhex(trace_id)
         packed = self._done.get(key)
         if packed is not None:
-            return TraceStatus(outcome=_OUTCOMES[packed[0]], record=lambda: self.read(trace_id))
+            return TraceStatus(outcome=OUTCOMES[packed[0]], record=lambda: self.read(trace_id))
         return _FAILED if key in self.failed else None
 
     def status_or_failure(self, trace_id: str) -> TraceStatus | None:
@@ -136,17 +150,84 @@ class TraceIndex:
 
     def outputs(self) -> dict[str, Output]:
         """The parts as a manifest states them. StorageError when one is not what was read and written."""
-        outputs: dict[str, Output] = {}
-        for part, records in self.records.items():
-            output = describe(part, records) if part.is_file() else None
-            if output is None or output.bytes != self.ends[part]:
-                size = "is gone" if output is None else f"has {output.bytes:,} bytes"
-                raise StorageError(
-                    f"{part}: the file {size} and should have {self.ends[part]:,}; something else changed it. Run "
-                    "the same command again, which asks for what was lost"
-                )
-            outputs[part.name] = output
-        return outputs
+        return {
+            part.name: Output(sha256=self._digest(part), bytes=self.ends[part], count=records)
+            for part, records in self.records.items()
+        }
+
+    def _digest(self, part: Path) -> str:
+        """The digest of what was read and written of a part. StorageError when it has another size now."""
+        size = part.stat().st_size if part.is_file() else None
+        digest = self._prefix_digest(part, self.ends[part]) if size == self.ends[part] else ""
+        if not digest:
+            state = "is gone" if size is None else f"has {size:,} bytes"
+            raise StorageError(
+                f"{part}: the file {state} and should have {self.ends[part]:,}; something else changed it. Run "
+                "the same command again, which asks for what was lost"
+            )
+        return digest
+
+    def extend(self, part: Path, end: int) -> None:
+        """A part is opened and has this size; a torn last line may have been cut off."""
+        if self.ends.get(part) != end:
+            self._digests.pop(part, None)
+        self.ends[part] = end
+
+    def _prefix_digest(self, part: Path, end: int) -> str:
+        return self._digests.setdefault(part, PrefixDigest()).of(part, end)
+
+    def prefixes(self) -> list[Prefix]:
+        """The parts that hold something, as they were read and written. StorageError when one is not."""
+        return [(part_number(part), self.ends[part], self._digest(part)) for part in self.records if self.ends[part]]
+
+    def begins_with(self, prefixes: Sequence[Sequence[Any]]) -> bool:
+        """Whether the parts begin with what `prefixes` said of them at another time."""
+        return all(
+            self._prefix_digest(part_path(self.folder, number, ".jsonl"), end) == digest
+            for number, end, digest in prefixes
+        )
+
+    def save(self) -> None:
+        """Write the snapshot, if all that the parts hold is in the index and as it is to be."""
+        prefixes = self.prefixes()
+        whole = self.parsed_as and not (self.damaged or self.stale)
+        columns = self._done.columns() if whole and prefixes != self._saved else None
+        if columns is None:
+            return
+        errors = {**self.errors, **self.failed}
+        header = {
+            "version": _SNAPSHOT_VERSION,
+            "parsed_as": self.parsed_as,
+            "parts": prefixes,
+            "records": [records for part, records in self.records.items() if self.ends[part]],
+            "with_errors": [part_number(part) for part in self.with_errors],
+            "errors": {key.hex(): passing for key, passing in errors.items()},
+            "engines": self.engines,
+            "odd": self.odd,
+            "keys": len(columns[0]),
+        }
+        write_snapshot(self.folder / _SNAPSHOT, header, *columns)
+        self._saved = prefixes
+
+    def load(self) -> dict[Path, int]:
+        """Take over the snapshot, if the parts still begin with what it covers: how many bytes of each it covers."""
+        snapshot = read_snapshot(self.folder / _SNAPSHOT)
+        if snapshot is None:
+            return {}
+        header, payload = snapshot
+        if header.get("version") != _SNAPSHOT_VERSION or header["parsed_as"] != list(self.parsed_as):
+            return {}
+        if not self.begins_with(header["parts"]):
+            return {}
+        covered = {part_path(self.folder, number, ".jsonl"): end for number, end, _ in header["parts"]}
+        self.records.update(zip(covered, header["records"], strict=True))
+        self.with_errors.update(part_path(self.folder, number, ".jsonl") for number in header["with_errors"])
+        self.failed.update((bytes.fromhex(key), passing) for key, passing in header["errors"].items())
+        self.engines.update(header["engines"])
+        self.odd = header["odd"]
+        self._saved = [(number, end, digest) for number, end, digest in header["parts"]]
+        self._done = CompactMap(_ENTRY.size, payload[: header["keys"]], memoryview(payload)[header["keys"] :])
+        return covered
 
     def close(self) -> None:
         for file in self._files.values():

@@ -41,31 +41,37 @@ def trace_parts(folder: Path) -> list[Path]:
 
 
 def read_index(folder: Path, teacher: Teacher) -> TraceIndex:
-    """Read every part once, changing nothing. Of several finished records with one id the first counts."""
-    index = TraceIndex(folder)
+    """Read every part, changing nothing, or what came after the snapshot of an earlier run.
+
+    Of several finished records with one id the first counts.
+    """
+    index = TraceIndex(folder, parsed_as=(str(teacher.reasoning), VERSION))
+    covered = index.load()
     for part in trace_parts(folder):
-        _index_part(index, part, teacher)
+        _index_part(index, part, teacher, covered.get(part, 0))
     index.errors = {key: passing for key, passing in index.failed.items() if key.hex() not in index}
     index.failed.clear()
     return index
 
 
-def _index_part(index: TraceIndex, part: Path, teacher: Teacher) -> None:
-    index.records[part], index.ends[part] = 0, part.stat().st_size
+def _index_part(index: TraceIndex, part: Path, teacher: Teacher, start_at: int) -> None:
+    index.records.setdefault(part, 0)
+    index.ends[part] = part.stat().st_size
+    if index.ends[part] == start_at:
+        return
 
     def on_damage(_: Damaged) -> None:
         index.damaged.add(part)
 
-    for start, record in read_jsonl_at(part, check=trace_fault, on_damage=on_damage):
+    for start, record in read_jsonl_at(part, check=trace_fault, on_damage=on_damage, begin=start_at):
         index.records[part] += 1
-        if record["outcome"] == Outcome.ERROR:
-            index.with_errors.add(part)
-        elif record["id"] in index:
-            index.stale.add(part)
-            continue
-        elif _outdated(record, teacher):
-            index.stale.add(part)
-            record = _reparsed(record, teacher)
+        if record["outcome"] != Outcome.ERROR:
+            if record["id"] in index:
+                index.stale.add(part)
+                continue
+            if _outdated(record, teacher):
+                index.stale.add(part)
+                record = _reparsed(record, teacher)
         index.add(record, part_number(part), start)
 
 
@@ -278,9 +284,11 @@ class TraceJournal:
     def _open(self) -> Journal:
         if self._index.records.get(self._part, 0) >= PART_RECORDS:
             self._close_part()
+            self._index.save()
             self._part = part_path(self._index.folder, part_number(self._part) + 1, ".jsonl")
         if self._journal is None:
             self._journal = Journal(self._part, flush_interval_s=self._flush_interval_s)
+            self._index.extend(self._part, self._journal.end)
         return self._journal
 
     def _close_part(self) -> None:

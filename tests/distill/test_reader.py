@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 from source_rows import folder_of_images, picture, plain_rows, read_rows, recipe_for, write_jsonl, write_table
 
-from distill.data import images, reader
+from distill.data import images, reader, sample_files
 from distill.errors import DataError, MissingExtra
 from distill.types import BadRow, Sample
 
@@ -255,26 +255,26 @@ def test_samples_survive_a_trip_to_disk(folder: Path) -> None:
     found = read_rows(folder, [*rows, {"image": ["0.png", "1.png"], "question": "both"}])
     samples = [item for item in found if isinstance(item, Sample)]
     path = folder / "run" / "samples.parquet"
-    assert reader.write_samples(path, iter(samples)) == 7
-    assert list(reader.read_samples(path)) == samples
-    assert reader.write_samples(folder / "empty.parquet", []) == 0
-    assert list(reader.read_samples(folder / "empty.parquet")) == []
+    assert sample_files.write_samples(path, iter(samples)) == 7
+    assert list(sample_files.read_samples(path)) == samples
+    assert sample_files.write_samples(folder / "empty.parquet", []) == 0
+    assert list(sample_files.read_samples(folder / "empty.parquet")) == []
     with pytest.raises(DataError, match="run the generate stage again"):
-        list(reader.read_samples(folder / "r.toml"))
+        list(sample_files.read_samples(folder / "r.toml"))
 
 
 def test_a_failed_write_of_samples_leaves_the_last_file(folder: Path) -> None:
     samples = [item for item in read_rows(folder, plain_rows()) if isinstance(item, Sample)]
     path = folder / "samples.parquet"
-    reader.write_samples(path, samples)
+    sample_files.write_samples(path, samples)
 
     def failing() -> Any:
         yield samples[0]
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        reader.write_samples(path, failing())
-    assert list(reader.read_samples(path)) == samples
+        sample_files.write_samples(path, failing())
+    assert list(sample_files.read_samples(path)) == samples
     assert [file.name for file in folder.glob(".*")] == []
 
 

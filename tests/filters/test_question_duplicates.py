@@ -12,7 +12,7 @@ import run_fixtures
 from PIL import Image
 
 from distill.data.images import sha256
-from distill.data.reader import to_record
+from distill.data.sample_files import to_record
 from distill.types import ImageRef, Sample
 from filters.apply import apply
 from filters.matching import image_match

@@ -15,7 +15,8 @@ from PIL import Image
 from distill.artifacts.files import describe
 from distill.artifacts.manifest import Manifest, fingerprint
 from distill.data.images import sha256
-from distill.data.reader import sample_id, write_samples
+from distill.data.reader import sample_id
+from distill.data.sample_files import write_samples
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
 from distill.types import ImageRef, Sample, Trace, Usage

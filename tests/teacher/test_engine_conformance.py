@@ -15,7 +15,7 @@ import tiny_models
 import vllm_server
 
 from distill.artifacts.journal import read_jsonl
-from distill.data import reader
+from distill.data import sample_files
 from distill.data.images import sha256
 from distill.recipe.backends import BACKENDS, BackendName
 from distill.recipe.loading import load
@@ -259,7 +259,7 @@ def test_a_run_has_the_ids_and_seeds_that_the_recipe_gives_and_is_resumed(case: 
     model = model_of(case.recipe, teacher)
     expected = {
         request.id: request.seed
-        for sample in reader.read_samples(case.folder / "generate" / "samples.parquet")
+        for sample in sample_files.read_samples(case.folder / "generate" / "samples.parquet")
         for request in requests(case.recipe, teacher, model, sample)
     }
     assert {record["id"]: record["seed"] for record in after} == expected and len(after) == 2 * QUESTIONS

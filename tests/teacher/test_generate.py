@@ -19,7 +19,7 @@ from generate_world import World, asked_of
 from distill.artifacts.files import file_sha256
 from distill.artifacts.journal import read_jsonl
 from distill.artifacts.manifest import Manifest
-from distill.data.reader import read_samples
+from distill.data.sample_files import read_samples
 from distill.errors import CircuitOpen, DataError, RecipeError, StaleError, StorageError
 from distill.types import Progress
 

@@ -19,7 +19,7 @@ from hostile import COMPLETE, Case
 from distill.artifacts.journal import read_jsonl
 from distill.artifacts.manifest import Manifest
 from distill.data import reader
-from distill.data.reader import read_samples
+from distill.data.sample_files import read_samples
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
 from distill.types import BadRow, Progress, Sample

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from distill.artifacts.files import directory_sha256
 from distill.artifacts.journal import read_jsonl
 from distill.cli import app
-from distill.data.reader import write_samples
+from distill.data.sample_files import write_samples
 from distill.errors import DataError, StaleError
 from distill.recipe.loading import load
 from teacher.generate import generate

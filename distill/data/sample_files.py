@@ -1,0 +1,143 @@
+"""Files of samples: references to images, not images. Written once, in the order in which samples are planned."""
+
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from distill.artifacts.files import atomic_path
+from distill.data.arrow import table_of
+from distill.errors import DataError
+from distill.types import ImageRef, Sample
+
+_SCHEMA = pa.schema(
+    [
+        ("id", pa.string()),
+        (
+            "images",
+            pa.list_(
+                pa.struct(
+                    [
+                        ("sha256", pa.string()),
+                        ("path", pa.string()),
+                        ("column", pa.string()),
+                        ("row", pa.int64()),
+                        ("index", pa.int64()),
+                    ]
+                )
+            ),
+        ),
+        ("question", pa.string()),
+        ("answers", pa.list_(pa.string())),
+        ("answer_type", pa.string()),
+        ("domain", pa.string()),
+        ("meta", pa.string()),
+    ]
+)
+_ROW_GROUP = 1024
+
+
+def write_samples(path: Path, written: Iterable[Sample]) -> int:
+    """Write samples (references to images, not images) to a Parquet file that appears only when complete."""
+    count = 0
+    rows = iter(written)
+    with atomic_path(path) as temporary, pq.ParquetWriter(temporary, _SCHEMA, compression="zstd") as writer:
+        while group := [to_record(sample) for sample in islice(rows, _ROW_GROUP)]:
+            writer.write_table(table_of(group, _SCHEMA))
+            count += len(group)
+    return count
+
+
+def append_samples(path: Path, before: Path, written: Iterable[Sample]) -> int:
+    """Write the samples of a file and more, to another file; how many more. Its bytes are those of one writing."""
+    count = 0
+    rows = iter(written)
+    with (
+        pq.ParquetFile(before) as table,
+        atomic_path(path) as temporary,
+        pq.ParquetWriter(temporary, _SCHEMA, compression="zstd") as writer,
+    ):
+        group = _SCHEMA.empty_table()
+        for number in range(table.num_row_groups):
+            group = table.read_row_group(number)
+            if len(group) == _ROW_GROUP:
+                writer.write_table(group)
+                group = _SCHEMA.empty_table()
+        while records := [to_record(sample) for sample in islice(rows, _ROW_GROUP - len(group))]:
+            writer.write_table(pa.concat_tables([group, table_of(records, _SCHEMA)]).combine_chunks())
+            count += len(records)
+            group = _SCHEMA.empty_table()
+        if len(group):
+            writer.write_table(group)
+    return count
+
+
+def count_samples(path: Path) -> int:
+    """The number of samples in a file that `write_samples` wrote."""
+    with pq.ParquetFile(path) as table:
+        return int(table.metadata.num_rows)
+
+
+def to_record(sample: Sample) -> dict[str, Any]:
+    """A sample as a row of plain values; `from_record` reads it back."""
+    return {
+        "id": sample.id,
+        "images": [
+            {"sha256": ref.sha256, "path": ref.path, "column": ref.column, "row": ref.row, "index": ref.index}
+            for ref in sample.images
+        ],
+        "question": sample.question,
+        "answers": list(sample.answers),
+        "answer_type": sample.answer_type,
+        "domain": sample.domain,
+        "meta": orjson.dumps(dict(sample.meta), option=orjson.OPT_SORT_KEYS, default=str).decode(),
+    }
+
+
+def from_record(values: Mapping[str, Any]) -> Sample:
+    return Sample(
+        id=values["id"],
+        images=tuple([ImageRef(**ref) for ref in values["images"]]),
+        question=values["question"],
+        answers=tuple(values["answers"]),
+        answer_type=values["answer_type"],
+        domain=values["domain"],
+        meta=orjson.loads(values["meta"]) if values["meta"] != "{}" else {},
+    )
+
+
+def read_samples(
+    path: Path, ids: Collection[str] | None = None, *, skip: int = 0, but: Collection[int] = ()
+) -> Iterator[Sample]:
+    """The samples of a file that `write_samples` wrote, in its order: all, or those of some ids.
+
+    Of the first `skip` rows only those in `but` are read.
+    """
+    wanted_ids = None if ids is None else pa.array(sorted(ids), pa.string())
+    try:
+        with pq.ParquetFile(path) as table:
+            for batch in _batches_after(table, skip, but) if skip else table.iter_batches(batch_size=_ROW_GROUP):
+                if wanted_ids is not None:
+                    batch = batch.filter(pc.is_in(batch["id"], value_set=wanted_ids))
+                yield from map(from_record, batch.to_pylist())
+    except (OSError, pa.ArrowException) as error:
+        raise DataError(f"{path}: cannot be read as samples: {error}; run the generate stage again") from None
+
+
+def _batches_after(table: Any, skip: int, but: Collection[int]) -> Iterator[Any]:
+    """The rows of a file without the first `skip` ones, but with those in `but`; others are not read from disk."""
+    first = 0
+    wanted = sorted(but)
+    for number in range(table.num_row_groups):
+        end = first + table.metadata.row_group(number).num_rows
+        rows = wanted[bisect_left(wanted, first) : bisect_left(wanted, min(end, skip))]
+        rows += range(max(first, skip), end)
+        if rows:
+            yield table.read_row_group(number).take(pa.array([row - first for row in rows], pa.int64()))
+        first = end

@@ -1,0 +1,59 @@
+"""Which teachers are for any sample of a source, and what to say of one that is for none."""
+
+import difflib
+from collections import Counter
+from collections.abc import Iterator
+
+from distill.errors import RecipeError
+from distill.recipe.recipe import Recipe
+from distill.recipe.teachers import Teacher
+from distill.types import Sample
+from teacher.engines.connect import SOURCE
+from teacher.scheduling.routing import covers
+
+
+class TeacherCoverage:
+    """What the samples of a source are like, and which teachers are for any of them."""
+
+    def __init__(self) -> None:
+        self.domains, self.difficulties = Counter[str](), Counter[str]()
+        self.covering: set[str] = set()
+
+    def add(self, recipe: Recipe, sample: Sample) -> bool:
+        """Count a sample; whether a teacher is for it."""
+        self.domains[sample.domain] += 1
+        self.difficulties[str(sample.meta.get("difficulty", ""))] += 1
+        covering = {teacher.name for teacher in recipe.teachers if covers(teacher, sample)}
+        self.covering |= covering
+        return bool(covering)
+
+
+def check_coverage(recipe: Recipe, coverage: TeacherCoverage) -> None:
+    """Raises RecipeError for a teacher that no sample is for."""
+    for problem in coverage_problems(recipe, coverage):
+        raise problem
+
+
+def coverage_problems(recipe: Recipe, coverage: TeacherCoverage) -> Iterator[RecipeError]:
+    """Every teacher that no sample of the source is for: most likely a misspelt domain."""
+    for teacher in recipe.teachers:
+        if teacher.name not in coverage.covering and not teacher.fallback:
+            yield _uncovered_error(teacher, coverage)
+
+
+def _uncovered_error(teacher: Teacher, coverage: TeacherCoverage) -> RecipeError:
+    for key, asked_for, present in (
+        ("domains", teacher.domains, coverage.domains),
+        ("difficulty", teacher.difficulty, coverage.difficulties),
+    ):
+        if asked_for and not present.keys() & set(asked_for):
+            close_matches = difflib.get_close_matches(asked_for[0], present, n=1)
+            hint = f"; did you mean {close_matches[0]!r}?" if close_matches else ""
+            return RecipeError(
+                f"teachers.{teacher.name}.{key} = {list(asked_for)}: no sample has any of these{hint} "
+                f"(in [data.{SOURCE}]: {', '.join(repr(value) for value in sorted(present))})"
+            )
+    return RecipeError(
+        f"teachers.{teacher.name}: no sample of [data.{SOURCE}] is for it (domains, difficulty, "
+        f"modality = {teacher.modality!r}, hinted = {teacher.hinted}: hinted needs gold answers)"
+    )
