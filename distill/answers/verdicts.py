@@ -298,6 +298,8 @@ def _covers_other_options(options: Sequence[str], letter: str) -> bool:
 
 
 def _compare_list(text: str, gold: GoldAnswer) -> CompareResult:
+    if text_answers.tokens(text) == text_answers.tokens(gold.text) and "[" not in text + gold.text:
+        return correct("same_words")
     text = _LISTED.sub("", text)
     return compare_intervals(text, gold.text) or lists.compare(
         text, gold.text, lambda stated, gold_item: _compare_item(stated, gold_item, gold)

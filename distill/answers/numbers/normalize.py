@@ -9,8 +9,8 @@ import unicodedata
 from decimal import Decimal
 from typing import Final
 
-from distill.answers.numbers.number_words import numerals
-from distill.answers.numbers.units import unit_factor, unit_name
+from distill.answers.numbers.number_words import numeral, numerals
+from distill.answers.numbers.units import unit_factor, unit_name, unit_symbol
 
 _SUPERSCRIPTS: Final = str.maketrans({"⁰": "0", "¹": "1", "²": "2", "³": "3", "⁴": "4", "⁵": "5", "⁶": "6", "⁷": "7",
                                       "⁸": "8", "⁹": "9", "⁻": "-", "⁺": "+"})  # fmt: skip
@@ -60,6 +60,16 @@ _UNIT_PHRASES: Final = (
     (re.compile(r"\bkilo-?watt[- ]hours?\b", re.IGNORECASE), lambda _: "kWh"),
     (re.compile(r"\b(sq|cu)(?:uare|bic|\.)? ([a-z]+)\b", re.IGNORECASE), lambda match: _power(match)),
 )
+_POWER_AFTER = re.compile(r"(?<=\d)(\s?)(mm|cm|dm|m|km|ft|in|yd|mi)([23])\b")
+"""25 cm2."""
+_PER = re.compile(r"\b([a-zA-Z]+)(?: per | ?/ ?)([a-zA-Z]+)( squared| cubed)?\b")
+_POWER_WORD = re.compile(r"\b([a-zA-Z]+) (squared|cubed)\b")
+_INVERSE = re.compile(r"\b(k?m|cm|kg|g|mol)\s?[·*×.]?\s?(s|h|m|l|L)\s?\^\s?\{?-([123])\}?")
+"""m s^{-2}."""
+_DOTTED_SCALE = re.compile(r"\b(Mio|Mrd|Tsd|Bio|mln|mld|mrd|mio)\.")
+_MIXED_NUMERAL = re.compile(r"\d+(?:\.\d+)?[百千万萬億亿]\d[\d百千万萬億亿]*")
+"""1万2千."""
+_AND_A_HALF = re.compile(r"\ban? ([a-z]+) and a half\b", re.IGNORECASE)
 _NATIONAL_TEXT: Final = """
     swiss franc=CHF; mexican peso=MXN; canadian dollar=CAD; australian dollar=AUD; hong kong dollar=HKD; singapore
     dollar=SGD; new zealand dollar=NZD; u.s. dollar=USD; us dollar=USD; american dollar=USD; swedish kronor=SEK;
@@ -116,6 +126,42 @@ def _han_value(digits: str) -> Decimal:
     return values[0] if values else Decimal(0)
 
 
+def _units_in_symbols(text: str) -> str:
+    """One spelling of compound units and scale words: m/s^2 for meters per second squared, 25 cm^2 for 25 cm2."""
+    text = _POWER_AFTER.sub(r"\1\2^\3", text)
+    if " per " in text or "quared" in text or "ubed" in text or "/" in text:
+        text = _POWER_WORD.sub(_with_power, _PER.sub(_ratio_of_units, text))
+    if "^" in text:
+        text = _INVERSE.sub(lambda unit: f"{unit[1]}/{unit[2]}" + (f"^{unit[3]}" if unit[3] != "1" else ""), text)
+    for pattern, symbol in _UNIT_WORDS:
+        text = pattern.sub(symbol, text)
+    if "." in text:
+        text = _DOTTED_SCALE.sub(r"\1", text)
+    if not text.isascii():
+        text = _MIXED_NUMERAL.sub(lambda run: f"{numeral(run[0]) or run[0]}", text).replace("人民币", "")
+    return text
+
+
+_UNIT_WORDS: Final = (
+    (re.compile(r"\bkelvins?\b", re.IGNORECASE), "K"),
+    (re.compile(r"\s?\b(?:square units?|sq\.? units?|units squared|units\^2)\b", re.IGNORECASE), ""),
+    (re.compile(r"\b(millions?|millones|milliards?|milhões|milioni|miliardi)\s+(?:d'|d[ei]\s)", re.IGNORECASE), r"\1 "),
+)
+
+
+def _ratio_of_units(match: re.Match[str]) -> str:
+    above, below = (unit_symbol(unit_name(match[group].lower())) for group in (1, 2))
+    if not above or not below or "^" in above + below:
+        return match[0]
+    power = {" squared": "^2", " cubed": "^3"}.get(match[3] or "", "")
+    return f"{above}/{below}{power}"
+
+
+def _with_power(match: re.Match[str]) -> str:
+    symbol = unit_symbol(unit_name(match[1].lower()))
+    return f"{symbol}^{2 if match[2] == 'squared' else 3}" if symbol else match[0]
+
+
 _PLAIN = re.compile(r"\d+(?:\.\d+)?")
 
 
@@ -141,6 +187,9 @@ def normalise(text: str) -> str:
             text = phrase.sub(unit, text)
     if _MONEY_WORD.search(text):
         text = _NATIONAL_MONEY.sub(lambda name: _NATIONAL[name[1].lower()], text)
+    text = _units_in_symbols(text) if any(map(str.isdigit, text)) or "quare" in text else text
+    if " and a half" in text:
+        text = _AND_A_HALF.sub(r"1.5 \1s", text)
     if ")" in text and _MONEY_INSIDE.search(text):
         text = _MONEY_INSIDE.sub(r"(\1\2)", text)
     if "abs(" in text:

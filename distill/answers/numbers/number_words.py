@@ -200,13 +200,13 @@ def numerals(text: str) -> Iterator[tuple[Decimal, int, int]]:
     for match in _CJK.finditer(text):
         if match[0] == "一" and _NO_ONE.match(text, max(0, match.start() - 1)):
             continue
-        value = _numeral(match[0])
+        value = numeral(match[0])
         if value is not None:
             yield value, match.start(), match.end()
 
 
-def _numeral(run: str) -> Decimal | None:
-    """The value by cn2an, which needs the one before a hundred that Japanese leaves out."""
+def numeral(run: str) -> Decimal | None:
+    """The value of a Chinese or Japanese numeral, also with figures in it, by cn2an, which needs the one before a hundred that Japanese leaves out."""
     from cn2an import cn2an
 
     plain = run.translate(_CJK_SPELLINGS).strip("点")

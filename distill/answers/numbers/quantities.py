@@ -303,9 +303,9 @@ def _quantity(match: re.Match[str], text: str) -> Quantity | None:
             alternative = _MONEY_SUFFIXES[suffix]
     tail = _read_tail(text, _Tail(end=match.end(), factor=factor, exact=exact, currency=currency, unit=unit))
     if (tail.currency or tail.percent) and decimals in (1, 2) and match["digits"].count(",") == 1:
-        certain = True  # 980,00 in money groups nothing, nor does 12,5 %
+        certain, readings = True, readings[:1]  # 980,00 in money groups nothing, nor does 12,5 %
     if decimals in (1, 2) and match["digits"].count(",") == 1 and tail.factor >= _THOUSAND:
-        certain = True  # nor does 1,5 million
+        certain, readings = True, readings[:1]  # nor does 1,5 million
     if tail.currency == "EUR" and tail.factor == 1 and _EURO_THOUSANDS.fullmatch(match["digits"]):
         readings, decimals = (Decimal(match["digits"].replace(".", "")),), 0
     if tail.other_factor is not None and "," in match["digits"] and decimals:

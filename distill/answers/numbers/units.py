@@ -184,6 +184,17 @@ def loosely_equal(value: Decimal, unit: str, other_value: Decimal, other_unit: s
     return abs(size - other_size) <= abs(other_size) * Decimal("0.1" if kinds == {"data"} else "0.02")
 
 
+_SYMBOL_OF: Final[dict[tuple[str, Decimal], str]] = {}
+for _name, _size in _UNITS.items():
+    _SYMBOL_OF.setdefault(_size, _name)
+
+
+def unit_symbol(unit: str) -> str:
+    """The symbol of a known unit; empty for another word."""
+    size = _UNITS.get(unit)
+    return "" if size is None else _SYMBOL_OF[size]
+
+
 def unit_factor(unit: str) -> tuple[str, Decimal] | None:
     """Dimension of a known unit and its size in that dimension's base unit."""
     return _UNITS.get(unit)

@@ -40,14 +40,6 @@ _NUMBERED_TEXT: Final = """page pages p pp no nr number zip code postcode room l
     exit code form invoice po box suite apartment seat terminal channel gleis zimmer"""
 _NUMBERED: Final = frozenset(_NUMBERED_TEXT.split())
 _CODE = re.compile(r"[a-z]{0,3}\d+[a-z]?")
-_RANKED = re.compile(
-    r"(?P<rest>.{1,60}?) (?:is|are|was|were|has|have|had) (?:a )?"
-    r"(?:\w+er|(?:more|less) [\w ]{1,30}?)(?: [\w ]{1,30})? than"
-    r"(?!.*\b(?:not|but)\b).*|(?P<first>.{1,60}?) "
-    r"(?:has|have|had|is|are|was|were|shows?|showed|recorded|reached) the (?:\w+ )?"
-    r"(?:\w+est|most|least)\b(?!.*\b(?:than|not|after|except)\b).*",
-    re.IGNORECASE,
-)
 _ON_A_SIDE = re.compile(
     r"(?:on|to|at|in|towards?) (?:the )?(?P<rest>left|right|top|bottom|front|back|middle|center|centre)"
     r"(?:-hand)?(?: side| part)?(?: of [\w ]{1,40})?",
@@ -96,8 +88,6 @@ def _states_gold(text: str, gold_words: Sequence[str]) -> bool:
     if copula is not None and _DENIED.search(text[: copula.start("rest")]):
         return False
     rest = copula["rest"] if copula is not None else text
-    if copula is None and " the " in text and (ranked := _RANKED.fullmatch(text)) is not None:
-        rest = ranked["rest"] or ranked["first"]
     if (relative_position := _ON_A_SIDE.fullmatch(rest)) is not None:
         rest = relative_position["rest"]
     words: Sequence[str] = tokens(rest)

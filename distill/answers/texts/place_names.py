@@ -9,7 +9,7 @@ import unicodedata
 from functools import lru_cache
 from typing import Final
 
-from distill.answers.compare_result import CompareResult, correct, undecided, wrong
+from distill.answers.compare_result import CompareResult, correct, wrong
 
 _LANGUAGES: Final = ("en", "de", "fr", "es", "it", "pt", "nl", "zh", "ja", "ko", "ar", "hi", "ru", "pl", "tr", "sv")
 _OTHER_NAMES_TEXT: Final = """
@@ -46,12 +46,12 @@ _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
 
 
 def compare_places(left: str, right: str) -> CompareResult | None:
-    """Whether two texts name the same country; None when one of them names none. A translation stays open."""
+    """Whether two texts name the same country; None when one of them names none."""
     left_code, right_code = _country_code(left), _country_code(right)
     if left_code is None or right_code is None:
         return None
     if left_code[0] == right_code[0]:
-        return correct("same_country") if left_code[1] == right_code[1] == "en" else undecided("other_language")
+        return correct("same_country")
     return None if {_plain(left), _plain(right)} & _NEVER else wrong("other_country")
 
 

@@ -109,7 +109,7 @@ _ADDRESS = re.compile(r"(?:https?://)?(?:www\.)?(?P<rest>[\w.-]+\.[a-z]{2,}(?:/[
 _ACRONYM = re.compile(r"(?P<name>.{6,}?) \((?P<short>[A-Z][A-Z.&]{1,9})\)")
 
 
-_SHORT_NAME = re.compile(r"(?:[A-Z]\.?){2,8}")
+_SHORT_NAME = re.compile(r"(?:[A-Z]\.?\s?(?:&\s?)?){1,7}[A-Z]\.?")
 _JOINING: Final = frozenset({"of", "and", "the", "for", "in", "de", "la"})
 _FULL: Final = {
     short: full
@@ -145,11 +145,12 @@ def compare_spellings(text: str, gold: str, words: Sequence[str], gold_words: Se
     ):
         return correct("same_words_in_figures")
     for name, short in ((text, gold), (gold, text)):
-        letters = short.replace(".", "")
+        short = short.removeprefix("the ").removeprefix("The ")
+        letters = re.sub("[.& ]", "", short)
         if _SHORT_NAME.fullmatch(short) and letters == "".join(
             word[0].upper() for word in re.findall(r"[^\W\d_]+", name) if word.lower() not in _JOINING
         ):
-            return undecided("may_be_the_acronym")
+            return correct("acronym")
         acronym = _ACRONYM.fullmatch(name)
         if acronym is not None and short.casefold() == acronym["name"].casefold() and _spells(acronym):
             return correct("same_name")

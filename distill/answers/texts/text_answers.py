@@ -18,6 +18,7 @@ from distill.answers.numbers.units import unit_name
 from distill.answers.texts.answer_sentences import trusted
 from distill.answers.texts.basic_words import FILLERS_ABROAD, is_same_word, is_translation
 from distill.answers.texts.compare_sentences import ARTICLES_ABROAD, COPULA, compare_framed
+from distill.answers.texts.mentions import mentions
 from distill.answers.texts.person_names import same_person
 from distill.answers.texts.spelling import NAMES, are_opposites, often_same_thing
 from distill.answers.texts.spelling_variants import compare_spellings
@@ -97,7 +98,7 @@ def compare_texts(text: str, gold: str) -> CompareResult:
     if _same_words_abroad(words, gold_words) or same_person(text, gold):
         return correct("same_thing")
     if len(words) == len(gold_words) == 1 and is_translation(words[0], gold_words[0]):
-        return undecided("other_language")
+        return correct("translated")
     if (stated := compare_framed(text, words, gold_words)) is not None:
         return stated
     if not words or not gold_words:
@@ -114,6 +115,8 @@ def compare_texts(text: str, gold: str) -> CompareResult:
         return respelled
     if not (text.isascii() and gold.isascii()) and _without_accents(text) == _without_accents(gold):
         return undecided("accents_differ")
+    if not mathematical and mentions(text, gold):
+        return correct("mentioned")
     finding = _compare_assigned(text, gold) if "=" in text or "=" in gold else None
     finding = finding or _compare_word_by_word(words, gold_words) or _compare_numbers_in_order(text, gold)
     if finding is None:
@@ -239,7 +242,8 @@ def _compare_assigned(text: str, gold: str) -> CompareResult | None:
 
 def _compare_word_by_word(words: Sequence[str], gold_words: Sequence[str]) -> CompareResult | None:
     """Answers of the same form in which one word is the opposite, or a letter or number is another one."""
-    if are_opposites("".join(words), "".join(gold_words)):
+    joined = ("".join(words if words[0] not in ARTICLES_ABROAD else words[1:]), "".join(gold_words))
+    if are_opposites(*joined):
         return wrong("opposite")
     if sorted(words) == sorted(("-", *gold_words)) or sorted(gold_words) == sorted(("-", *words)):
         return wrong("other_sign")

@@ -1,0 +1,51 @@
+"""Forms of one English word: umbrella and umbrellas, surf, surfs and surfing, left and leftward, wood and wooden.
+
+One of the two must be the plain form: interested and interesting are two words.
+"""
+
+from functools import lru_cache
+from typing import Final
+
+_IRREGULAR: Final = {
+    **{"people": "person", "men": "man", "women": "woman", "children": "child", "mice": "mouse", "teeth": "tooth"},
+    **{"leaves": "leaf", "knives": "knife", "geese": "goose", "shelves": "shelf", "wolves": "wolf", "feet": "foot"},
+    **{"loaves": "loaf", "halves": "half", "wooden": "wood", "golden": "gold", "woollen": "wool", "woolen": "wool"},
+    **{"ran": "run", "rode": "ride", "ate": "eat", "slept": "sleep", "drank": "drink", "sat": "sit", "stood": "stand"},
+    **{"drove": "drive", "flew": "fly", "swam": "swim", "threw": "throw", "held": "hold", "wore": "wear"},
+    **{"rose": "rise", "fell": "fall", "grew": "grow", "gold": "golden"},
+}
+_ENDINGS: Final = ("s", "es", "ies", "ing", "ed", "ward", "wards")
+_OTHER_WORDS: Final = frozenset({"news", "united", "glasses", "works", "means", "states", "ours", "hers", "being"})
+"""Words that only look like a form of another."""
+_FEWEST_LETTERS: Final = 3
+
+
+@lru_cache(maxsize=8192)
+def plain_forms(word: str) -> frozenset[str]:
+    """The words of which a lower-case word may be a form, itself among them."""
+    forms = {word, _IRREGULAR.get(word, word)}
+    if word in _OTHER_WORDS or not word.isascii() or not word.isalpha():
+        return frozenset(forms)
+    for ending in _ENDINGS:
+        stem = word.removesuffix(ending)
+        if stem == word or len(stem) < _FEWEST_LETTERS or not set(stem) & set("aeiouy"):
+            continue
+        if ending == "ies":
+            forms.add(stem + "y")
+        elif ending == "s" and stem[-1] in "sui":
+            continue
+        else:
+            forms.add(stem)
+        if ending in ("ing", "ed"):
+            forms.add(stem + "e")
+            if len(stem) > _FEWEST_LETTERS and stem[-1] == stem[-2]:
+                forms.add(stem[:-1])
+    return frozenset(forms)
+
+
+def same_word_form(left: str, right: str) -> bool:
+    """Whether one of two lower-case words is the other, a form of it, or the form in -s of what it is a form of."""
+    if left == right:
+        return True
+    shared = plain_forms(left) & plain_forms(right)
+    return any(word in (left, right, left.removesuffix("s"), right.removesuffix("s")) for word in shared)
