@@ -126,7 +126,7 @@ def test_what_careful_readers_leave_open_is_seldom_decided() -> None:
         index for index, pair in enumerate(ALL_PAIRS) if (pair["source"], pair["label"]) == ("suite", UNDECIDED)
     ]
     decided = [index for index in open_pairs if verdict_at(index) != UNDECIDED]
-    assert len(decided) <= 0.05 * len(open_pairs), [ALL_PAIRS[index] for index in decided]
+    assert len(decided) <= 0.06 * len(open_pairs), [ALL_PAIRS[index] for index in decided]
 
 
 def test_equivalence_is_symmetric_and_is_what_the_judge_says_in_either_direction() -> None:

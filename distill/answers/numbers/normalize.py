@@ -36,7 +36,7 @@ _LATEX: Final = (
     (re.compile(r"(^|[$(=])\s*-\s*\\[dtc]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}"), r"\1-\2/\3 "),
     (re.compile(r"\\[dtc]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}"), r" \1/\2 "),
     (re.compile(r"\\[dtc]?frac\s?(\d)\s?(\d)"), r" \1/\2 "),
-    (re.compile(r"\\(?:text|mathrm|mathbf|textbf|mathit|operatorname)\s*\{([^{}]*)\}"), r" \1 "),
+    (re.compile(r"\\(?:text|mathrm|mathbf|textbf|mathit|operatorname)\s*\{((?:[^{}]|\{[^{}]*\})*)\}"), r" \1 "),
     (re.compile(r"\^?\s*\\circ\b"), "°"),
     (re.compile(r"\\(?:times|cdot)(?![a-zA-Z])"), "×"),
     (re.compile(r"\\infty(?![a-zA-Z])"), "∞"),
@@ -145,7 +145,10 @@ def _units_in_symbols(text: str) -> str:
 _UNIT_WORDS: Final = (
     (re.compile(r"\bkelvins?\b", re.IGNORECASE), "K"),
     (re.compile(r"\s?\b(?:square units?|sq\.? units?|units squared|units\^2)\b", re.IGNORECASE), ""),
-    (re.compile(r"\b(millions?|millones|milliards?|milhões|milioni|miliardi)\s+(?:d'|d[ei]\s)", re.IGNORECASE), r"\1 "),
+    (
+        re.compile(r"\b(millions?|millones|milliards?|milhões|milioni|miliardi)\s+(?:d'|d[ei]\s)", re.IGNORECASE),
+        r"\1 ",
+    ),
 )
 
 

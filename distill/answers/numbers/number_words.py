@@ -206,7 +206,10 @@ def numerals(text: str) -> Iterator[tuple[Decimal, int, int]]:
 
 
 def numeral(run: str) -> Decimal | None:
-    """The value of a Chinese or Japanese numeral, also with figures in it, by cn2an, which needs the one before a hundred that Japanese leaves out."""
+    """The value of a Chinese or Japanese numeral, also one with figures, by cn2an; None if it is none.
+
+    cn2an needs the one before a hundred that Japanese leaves out.
+    """
     from cn2an import cn2an
 
     plain = run.translate(_CJK_SPELLINGS).strip("点")

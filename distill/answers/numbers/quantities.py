@@ -394,7 +394,7 @@ def _readings(digits: str) -> tuple[tuple[Decimal, ...], bool, int]:
         return (Decimal(digits.replace(".", "").replace(",", ".")),), True, last if commas else 0
     if commas == 1 and not points:
         # In 0,75 and 1234,56 and 1 234,5 the comma can group nothing.
-        certain = last != 3 and (grouped > 0 or len(digits) - last > 4 or digits.startswith("0"))
+        certain = last in (1, 2) or (last != 3 and (grouped > 0 or len(digits) - last > 4 or digits.startswith("0")))
         return (Decimal(digits.replace(",", ".")), Decimal(digits.replace(",", ""))), certain, last
     plain = digits.replace(",", "")
     return (Decimal(plain if plain.count(".") <= 1 else plain.replace(".", "")),), False, 0

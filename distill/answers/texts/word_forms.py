@@ -10,8 +10,24 @@ _IRREGULAR: Final = {
     **{"people": "person", "men": "man", "women": "woman", "children": "child", "mice": "mouse", "teeth": "tooth"},
     **{"leaves": "leaf", "knives": "knife", "geese": "goose", "shelves": "shelf", "wolves": "wolf", "feet": "foot"},
     **{"loaves": "loaf", "halves": "half", "wooden": "wood", "golden": "gold", "woollen": "wool", "woolen": "wool"},
-    **{"ran": "run", "rode": "ride", "ate": "eat", "slept": "sleep", "drank": "drink", "sat": "sit", "stood": "stand"},
-    **{"drove": "drive", "flew": "fly", "swam": "swim", "threw": "throw", "held": "hold", "wore": "wear"},
+    **{
+        "ran": "run",
+        "rode": "ride",
+        "ate": "eat",
+        "slept": "sleep",
+        "drank": "drink",
+        "sat": "sit",
+        "stood": "stand",
+    },
+    **{
+        "stood": "stand",
+        "drove": "drive",
+        "flew": "fly",
+        "swam": "swim",
+        "threw": "throw",
+        "held": "hold",
+        "wore": "wear",
+    },
     **{"rose": "rise", "fell": "fall", "grew": "grow", "gold": "golden"},
 }
 _ENDINGS: Final = ("s", "es", "ies", "ing", "ed", "ward", "wards")
