@@ -169,7 +169,7 @@ def _is_free_after(read: _Sentence, place: int, gold: tuple[str, ...]) -> bool:
         return True
     word = words[place]
     if not word[0].isalnum():
-        return word in ".:;!" or (word == "," and words[place + 1 : place + 2] and words[place + 1] in AFTER_COMMA)
+        return word in ".:;!" or (word == "," and {*words[place + 1 : place + 2]} <= AFTER_COMMA)
     if word in KINDS or (COLOURS & {*gold} and not read.written[place][0].isupper()):
         return place + 1 >= len(words) or _is_free_after(read, place + 1, ("",)) or _is_verb(words[place + 1])
     if word in AFTER:
