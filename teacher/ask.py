@@ -53,7 +53,7 @@ def open_teacher(
     The teacher is loaded, or its server attached to or started, with the first question, and let go at the end.
     Raises what `generate` raises for teachers that are not there or fail.
     """
-    teacher = find_teacher(recipe, name)
+    teacher = find_teacher(recipe, name).direct
     teacher = teacher.model_copy(
         update={
             "sampling": Sampling(

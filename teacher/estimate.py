@@ -17,7 +17,7 @@ from typing import Any
 from distill.artifacts.journal import read_jsonl
 from distill.recipe.generate import Outcomes
 from distill.recipe.recipe import Recipe
-from distill.recipe.teachers import Price, Teacher
+from distill.recipe.teachers import Teacher
 from distill.traces.trace_lines import trace_fault
 from distill.types import Outcome, Sample
 from teacher.scheduling.concurrent_teachers import group_teachers
@@ -230,7 +230,7 @@ def forecast(recipe: Recipe, teacher: Teacher, usage: TeacherUsage) -> Forecast:
         output=output,
         disk=traces.times(journals.bytes / journals.records if journals.records else 0.0),
         seconds=seconds,
-        cost=_cost(teacher.price, prompt, output, seconds),
+        cost=_cost(teacher, prompt, output, seconds),
     )
 
 
@@ -251,7 +251,7 @@ def _upper_bound(recipe: Recipe, teacher: Teacher, samples: int) -> Forecast:
         disk=Amount(high=traces * _RECORD_BYTES + tokens * entry_bytes),
         seconds=None,
         # What is asked and how long a server is up are not known, so a cost that hangs on them is not, either.
-        cost=output.times(price.output / 1e6) if price.output and not (price.input or price.hour) else None,
+        cost=output.times(teacher.token_cost(0, 1)) if price.output and not (price.input or price.hour) else None,
     )
 
 
@@ -272,10 +272,11 @@ def attempt_growth(outcomes: Outcomes) -> tuple[int, float]:
     return outcomes.attempts, sum(factor**attempt for attempt in range(outcomes.attempts))
 
 
-def _cost(price: Price, prompt: Amount, output: Amount, seconds: Amount | None) -> Amount | None:
+def _cost(teacher: Teacher, prompt: Amount, output: Amount, seconds: Amount | None) -> Amount | None:
+    price = teacher.price
     if not (price.input or price.output or price.hour) or (price.hour and seconds is None):
         return None
-    cost = prompt.times(price.input / 1e6).plus(output.times(price.output / 1e6))
+    cost = prompt.times(teacher.token_cost(1, 0)).plus(output.times(teacher.token_cost(0, 1)))
     return cost.plus(seconds.times(price.hour / 3600)) if seconds else cost
 
 

@@ -56,7 +56,7 @@ class GenerateProgress:
         self._done += 1
         self._now = ""
         self._tokens += output
-        self._cost += (teacher.price.input * usage["prompt"] + teacher.price.output * output) / 1e6
+        self._cost += teacher.token_cost(usage["prompt"], output)
         self._outcomes[record["outcome"]] += 1
         if time.monotonic() - self._reported >= _REPORT_INTERVAL_S:
             self._report()

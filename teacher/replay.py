@@ -6,6 +6,7 @@ id, or the recipe is not the one that the trace was made with: then the error sa
 
 import asyncio
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ def replay(recipe: Recipe, run: Path, trace_id: str, *, resend: bool = False) ->
     request = _rebuild_request(recipe, folder, record, Author(teacher=teacher, model=model, seed=recipe.seed))
     settings = engine_settings(recipe, teacher, model, folder / teacher.name, max_failure_share=1.0)
     if resend:
-        shown, answer = asyncio.run(_send(settings, request))
+        shown, answer = asyncio.run(_send(replace(settings, teacher=teacher.direct), request))
     else:
         name = record["engine"].get("model", teacher.served_model or teacher.model)
         shown, answer = asyncio.run(engine_of(settings).describe(request, model=name)), None

@@ -12,6 +12,9 @@ PLAN, PLAN_STATE = "plan.parquet", "plan.json"
 SAMPLES, QUARANTINE = "samples.parquet", "quarantine.jsonl"
 """In `generate/`: the samples that are asked; the rows that cannot be asked, with the reason."""
 
+BATCHES = "batches"
+"""In the folder of a teacher: what was submitted to an API that answers whole files, one file a batch."""
+
 SIGNALS, DECISIONS = "signals", "decisions.parquet"
 DATASET, ARM_DATASETS = "dataset", "arms"
 """In `filter/`: the dataset, and the datasets of ablation arms by name."""

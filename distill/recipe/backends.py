@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-BackendName = Literal["embedded", "vllm", "vllm_offline", "openai"]
+BackendName = Literal["embedded", "vllm", "vllm_offline", "openai", "batch"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +30,8 @@ class Capabilities:
     """Python packages that this process needs."""
     may_charge: bool = False
     """Requests may cost money: no check sends one."""
+    direct: BackendName | None = None
+    """The backend that sends a single request to the same server and waits for its answer; for one that does not."""
     knows_sampling: bool = False
     """It takes top_k, min_p and repetition_penalty."""
     keeps_thinking_budget: bool = False
@@ -85,6 +87,14 @@ BACKENDS: Mapping[BackendName, Capabilities] = {
         base_url="required",
         speaks_http=True,
         may_charge=True,
+    ),
+    "batch": Capabilities(
+        summary="batch files of a server with the OpenAI API, which answers within a day for about half the price",
+        engine="teacher.engines.http.batch_engine:BatchEngine",
+        base_url="required",
+        speaks_http=True,
+        may_charge=True,
+        direct="openai",
     ),
 }
 """By name."""

@@ -77,6 +77,27 @@ class Price(Section):
     hour: float = key(0.0, "Price of an hour of the server.", because=_ONLY_COST, ge=0)
 
 
+class BatchFiles(Section):
+    """How a teacher of the backend `batch` is asked; limits are those of the API."""
+
+    max_requests: int = key(
+        50_000, "Largest number of requests in a file.", because="it says how requests are sent", ge=1
+    )
+    max_mb: float = key(
+        190.0, "Largest size of a file in megabytes, images included.", because="it says how requests are sent", gt=0
+    )
+    at_once: int = key(
+        4, "Largest number of batches that are worked on at once.", because="it says how requests are sent", ge=1
+    )
+    poll_s: float = key(
+        30.0, "Seconds between two looks at a batch.", because="it says how answers are fetched", gt=0
+    )
+    completion_window: str = key(
+        "24h", "The time in which the API is to answer a batch.", because="it changes only how long is waited"
+    )
+    price_share: Share = key(0.5, "What a token in a batch costs, as a share of `price`.", because=_ONLY_COST)
+
+
 class Teacher(Section):
     """One teacher: which model answers which samples, how it is asked and how its text is read."""
 
@@ -257,6 +278,7 @@ class Teacher(Section):
         "Keep answers of another model than the one asked for.",
         because="each trace names the model that wrote it",
     )
+    batch: BatchFiles = key(BatchFiles(), "How the backend `batch` sends requests.")
     price: Price = key(Price(), "What the teacher costs, for the progress line and the estimate.")
     dtype: Dtype = key(
         "float32",
@@ -330,6 +352,17 @@ class Teacher(Section):
         """The servers to attach to; empty when none is named."""
         urls = (self.base_url,) if isinstance(self.base_url, str) else self.base_url or ()
         return tuple(url.rstrip("/") for url in urls)
+
+    @property
+    def direct(self) -> Self:
+        """The same teacher for single requests that somebody waits for."""
+        backend = self.capabilities.direct
+        return self.model_copy(update={"backend": backend}) if backend else self
+
+    def token_cost(self, prompt: float, output: float) -> float:
+        """What so many tokens cost."""
+        share = self.batch.price_share if self.capabilities.direct else 1.0
+        return share * (self.price.input * prompt + self.price.output * output) / 1e6
 
     @property
     def managed(self) -> bool:

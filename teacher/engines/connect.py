@@ -5,7 +5,7 @@ the methods of `Engine`. Does not decide what is asked, and does not read the an
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -151,9 +151,12 @@ class ReadyRequests:
         self._get = get
         self._next: asyncio.Task[Request | None] | None = None
 
-    async def window(self, max_requests: int) -> list[Request]:
-        """At least one request, once there is one, and at most `most`; none when there will be no more."""
-        requests: list[Request] = []
+    async def window(self, max_requests: int, requests: Sequence[Request] = ()) -> list[Request]:
+        """At least one request, once there is one, and at most `max_requests`; none when there will be no more.
+
+        `requests` are those of an earlier window, to which those are added that are ready by now.
+        """
+        requests = list(requests)
         while len(requests) < max_requests:
             task = self._next = self._next or asyncio.ensure_future(self._get())
             if requests:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
+import batch_server
 import orjson
 import pytest
 import stub_server
@@ -58,6 +59,7 @@ REAL = [
 KINDS = [
     "embedded",
     "openai attached",
+    "batch attached",
     "vllm attached",
     "vllm started, stub",
     "vllm_offline, stub",
@@ -79,6 +81,8 @@ class Case:
 def settings(kind: str, folder: Path, url: str) -> list[str]:
     """The lines of a teacher in a recipe."""
     lines = [f'backend = "{kind.partition(",")[0].partition(" ")[0]}"']
+    if kind == "batch attached":
+        lines.append("batch.poll_s = 0.02")
     if "attached" in kind:
         return [*lines, f'base_url = "{url}"', f'served_model = "{"served" if kind.endswith("real") else "stub"}"']
     if kind == "vllm started, stub":
@@ -130,6 +134,12 @@ def url() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
+def batch_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with batch_server.serve(tmp_path_factory.mktemp("api")) as server:
+        yield server.url
+
+
+@pytest.fixture(scope="module")
 def real_url(folder: Path) -> Iterator[str]:
     with vllm_server.serve(folder / "model") as url:
         yield url
@@ -138,6 +148,8 @@ def real_url(folder: Path) -> Iterator[str]:
 @pytest.fixture(scope="module", params=KINDS)
 def case(request: pytest.FixtureRequest, folder: Path, url: str) -> Case:
     kind = request.param
+    if kind == "batch attached":
+        url = request.getfixturevalue("batch_url")
     if kind == "vllm attached, real":
         url = request.getfixturevalue("real_url")
     name = kind.replace(" ", "_").replace(",", "")

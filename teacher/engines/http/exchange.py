@@ -85,7 +85,7 @@ class Exchange:
         if status in _BUSY_STATUSES:
             replica.concurrency.refused(replica.in_flight, time.monotonic())
         if status != 200:
-            raise self._failure(status, payload, _retry_after(headers.get("retry-after")))
+            raise request_failure(self._teacher, status, payload, retry_after_s(headers.get("retry-after")))
         latency_s, logprobs = time.monotonic() - started, bool(self._teacher.logprobs)
         try:
             if headers.get("content-type", "").startswith(CONTENT_TYPE):
@@ -115,19 +115,21 @@ class Exchange:
             f"nothing of the answer for {self._streaming.silence_s():g} s (timeout_s = {self._teacher.timeout_s:g})"
         )
 
-    def _failure(self, status: int, payload: bytes, wait_s: float | None) -> Failure:
-        kind, detail = f"HTTP {status}", f"HTTP {status}: {excerpt(payload)}"
-        if status >= 500 or status in _TEMPORARY_STATUSES:
-            if status == 429:  # a limit on all requests hits any row
-                return Failure("rate_limited", detail, kind=kind, tries=max(MAX_TRIES, self._tries), wait_s=wait_s)
-            return Failure("server_error", detail, kind=kind, tries=self._tries, wait_s=wait_s)
-        if status in _ACCESS_STATUSES:
-            return Failure(REFUSED, detail, kind=kind, tries=max(3, self._tries), wait_s=wait_s)
-        remedy = refused_parameter(self._teacher, payload)
-        return Failure(REFUSED, f"{detail}; {remedy}" if remedy else detail, kind=kind, wait_s=wait_s, remedy=remedy)
+
+def request_failure(teacher: Teacher, status: int, payload: bytes, wait_s: float | None = None) -> Failure:
+    """What a status other than 200 says of a request."""
+    kind, detail, tries = f"HTTP {status}", f"HTTP {status}: {excerpt(payload)}", max(2, teacher.max_retries + 1)
+    if status >= 500 or status in _TEMPORARY_STATUSES:
+        if status == 429:  # a limit on all requests hits any row
+            return Failure("rate_limited", detail, kind=kind, tries=max(MAX_TRIES, tries), wait_s=wait_s)
+        return Failure("server_error", detail, kind=kind, tries=tries, wait_s=wait_s)
+    if status in _ACCESS_STATUSES:
+        return Failure(REFUSED, detail, kind=kind, tries=max(3, tries), wait_s=wait_s)
+    remedy = refused_parameter(teacher, payload)
+    return Failure(REFUSED, f"{detail}; {remedy}" if remedy else detail, kind=kind, wait_s=wait_s, remedy=remedy)
 
 
-def _retry_after(value: str | None) -> float | None:
+def retry_after_s(value: str | None) -> float | None:
     """Seconds that a Retry-After header asks for: a number, or a date."""
     if not value:
         return None

@@ -246,7 +246,7 @@ class ChatClient:
             while True:
                 blamed = False
                 if isinstance(failure, UnreadableError):
-                    blamed = await self._blames_image(failure)
+                    blamed = await self.blames_image(failure)
                 elif self._images.may_not_read(body, str(failure), refused=failure.refused):
                     inside = True
                 elif failure.reason == CONNECTION and self._revive and await self._revive(server.url):
@@ -297,7 +297,7 @@ class ChatClient:
                 raise TeacherError(f"{self._servers.name}: {problem}")
             raise Failure(_OTHER_MODEL, problem, tries=self.teacher.max_retries + 1)
 
-    async def _blames_image(self, failure: UnreadableError) -> bool:
+    async def blames_image(self, failure: UnreadableError) -> bool:
         """Whether an image that cannot be read is at fault; if its folder is, waits for it. Raises CircuitOpen."""
         self._waiting += 1
         try:

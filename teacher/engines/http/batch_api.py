@@ -1,0 +1,137 @@
+"""The batch files of hosted APIs (OpenAI's protocol): upload a file of requests, create a batch, fetch its answers.
+
+One call each; what a batch means for the requests in it is decided in `batch_engine.py`.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Self
+
+import aiohttp
+import orjson
+
+from distill.recipe.teachers import Teacher
+from teacher.engines.http.chat_protocol import excerpt, parse_json
+from teacher.engines.http.exchange import CONNECTION, request_failure, retry_after_s
+from teacher.engines.http.server_info import proxy_of
+from teacher.engines.outage import Failure
+
+NAME = "cot_distill"
+"""The entry of a batch's metadata that holds our name for it: a batch whose creation got no answer is found by it."""
+ENDPOINT = "/v1/chat/completions"
+_ENDED = frozenset({"completed", "failed", "expired", "cancelled"})
+_PAGE, _MAX_PAGES = 100, 100
+_CALL_S, _TRANSFER_S = 120.0, 3600.0
+_PIECE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchState:
+    """What a server says of a batch."""
+
+    id: str
+    status: str
+    files: tuple[str, ...]
+    """Its answers and its errors, as far as there are any."""
+    errors: str
+    """Why it has failed as a whole."""
+
+    @property
+    def ended(self) -> bool:
+        return self.status in _ENDED
+
+
+class BatchApi:
+    """The batches of one server. Every call raises Failure when it does not work."""
+
+    def __init__(self, teacher: Teacher, headers: Mapping[str, str]) -> None:
+        self._teacher = teacher
+        self._url = teacher.urls[0]
+        self._headers = {name: value for name, value in headers.items() if name != "content-type"}
+
+    async def __aenter__(self) -> Self:
+        self._session = aiohttp.ClientSession(headers=self._headers)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._session.close()
+
+    async def upload(self, path: Path) -> str:
+        """The id of a file of requests."""
+        with path.open("rb") as file:
+            form = aiohttp.FormData({"purpose": "batch"})
+            form.add_field("file", file, filename=path.name, content_type="application/jsonl")
+            return str((await self._call("POST", "files", total_s=_TRANSFER_S, data=form))["id"])
+
+    async def create(self, name: str, file: str) -> str:
+        """The id of a new batch of an uploaded file. Where the server knows the header, asking twice makes one."""
+        body = {
+            "input_file_id": file,
+            "endpoint": ENDPOINT,
+            "completion_window": self._teacher.batch.completion_window,
+            "metadata": {NAME: name},
+        }
+        found = await self._call("POST", "batches", json=body, headers={"idempotency-key": f"{NAME}-{name}"})
+        return str(found["id"])
+
+    async def find(self, name: str, file: str) -> str | None:
+        """The id of the batch of this name or this file, if there is one."""
+        after: dict[str, str] = {}
+        for _ in range(_MAX_PAGES):
+            page = await self._call("GET", "batches", params={"limit": str(_PAGE), **after})
+            batches = [each for each in page.get("data") or () if isinstance(each, dict)]
+            for each in batches:
+                if (each.get("metadata") or {}).get(NAME) == name or each.get("input_file_id") == file:
+                    return str(each["id"])
+            if not (page.get("has_more") and batches):
+                return None
+            after = {"after": str(batches[-1]["id"])}
+        return None
+
+    async def look(self, batch: str) -> BatchState:
+        found = await self._call("GET", f"batches/{batch}")
+        listed = (found.get("errors") or {}).get("data") or ()
+        errors = "; ".join(str(each.get("message", each)) for each in listed if isinstance(each, dict))
+        files = tuple(str(found[key]) for key in ("output_file_id", "error_file_id") if found.get(key))
+        return BatchState(id=batch, status=str(found.get("status")), files=files, errors=errors[:500])
+
+    async def download(self, file: str, into: IO[bytes]) -> None:
+        """Append the content of a file, and a line end."""
+        async with self._answer("GET", f"files/{file}/content", total_s=_TRANSFER_S) as response:
+            async for piece in response.content.iter_chunked(_PIECE):
+                into.write(piece)
+        into.write(b"\n")
+
+    async def _call(self, method: str, path: str, total_s: float = _CALL_S, **options: Any) -> dict[str, Any]:
+        async with self._answer(method, path, total_s=total_s, **options) as response:
+            payload = await response.read()
+        body = parse_json(payload)
+        if not isinstance(body, dict) or not ("id" in body or "data" in body):
+            raise Failure("garbled_response", f"{path}: not an answer of a batch API: {excerpt(payload)}")
+        return body
+
+    @asynccontextmanager
+    async def _answer(
+        self, method: str, path: str, *, total_s: float, **options: Any
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        url = f"{self._url}/{path}"
+        timeout = aiohttp.ClientTimeout(total=total_s)
+        try:
+            async with self._session.request(
+                method, url, proxy=proxy_of(url), timeout=timeout, allow_redirects=False, **options
+            ) as response:
+                if not response.ok or response.status >= 300:
+                    payload = (await response.read())[: 1 << 16]
+                    wait_s = retry_after_s(response.headers.get("retry-after"))
+                    raise request_failure(self._teacher, response.status, payload, wait_s)
+                yield response
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise Failure(CONNECTION, f"{path}: {str(error) or type(error).__name__}") from None
+
+
+def request_line(name: str, body: bytes) -> bytes:
+    """A request as a line of a batch file."""
+    head = orjson.dumps({"custom_id": name, "method": "POST", "url": ENDPOINT})
+    return b'%b,"body":%b}\n' % (head[:-1], body)

@@ -1,0 +1,384 @@
+"""The engine of teachers that are asked by batch files: answers come within a day, for about half the price.
+
+What was submitted is written to `batches/` in the teacher's folder, one file a batch, before its creation is asked
+for, and stays there. So a run that was killed at any moment finds its batches again and pays for none twice: a
+request that lies in a known batch is answered from that batch's files, and is sent anew only if they hold no answer.
+
+A row's failure counts only if another row of the same batch has passed, as everywhere (`teacher.engines.outage`). A
+batch that failed as a whole, or expired, says nothing about its rows: they go into the next one.
+"""
+
+import asyncio
+import os
+import secrets
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import IO, Any, TypeVar
+
+import orjson
+
+from distill.artifacts.files import write_json
+from distill.artifacts.layout import BATCHES
+from distill.errors import DataError, TeacherError
+from teacher.engines.circuit_breaker import Breaker
+from teacher.engines.connect import Done, EngineSettings, Get, ReadyRequests
+from teacher.engines.http.batch_api import BatchApi, BatchState, request_line
+from teacher.engines.http.chat_protocol import GarbledError, completion_from_body, parse_json
+from teacher.engines.http.exchange import request_failure
+from teacher.engines.http.http_engine import HttpEngine
+from teacher.engines.http.server_info import other_model
+from teacher.engines.image_folders import UnreadableError
+from teacher.engines.outage import Dependency, Failure
+from teacher.messages.completion import Completion
+from teacher.messages.request import Request
+
+_CONTROL = "control"
+"""The name of a request in a batch that is known to pass; its answer is dropped."""
+_TAKEN_AT_ONCE = 256
+_RETRY_S = (0.5, 60.0)
+_TRIES = 2
+"""Batches in which a row fails and others pass: such an API has tried it several times in each."""
+_NOT_ANSWERED = frozenset({"batch_expired", "batch_cancelled"})
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmittedBatch:
+    """A batch as it is written down."""
+
+    name: str
+    ids: tuple[str, ...]
+    created: float
+    file: str = ""
+    """The server's id of the uploaded requests. Without it no batch was asked for."""
+    batch: str = ""
+    """The server's id of the batch; empty while it is not known whether it was created."""
+
+    def write(self, folder: Path) -> None:
+        write_json(folder / f"{self.name}.json", asdict(self))
+
+
+@dataclass(slots=True)
+class _Answers:
+    """What the files of a batch say of its requests."""
+
+    completions: dict[str, Completion] = field(default_factory=dict)
+    failures: dict[str, Failure] = field(default_factory=dict)
+
+
+class BatchEngine(HttpEngine):
+    """An attached server that is asked by batch files."""
+
+    def __init__(self, settings: EngineSettings) -> None:
+        super().__init__(settings)
+        self._folder = settings.folder / BATCHES
+        self._limits = settings.teacher.batch
+        self._breaker = Breaker.closed(settings.max_failure_share)
+        where = self._client.replicas[0].url
+        self._server = Dependency(f"the batches of teacher '{settings.teacher.name}' at {where}")
+        self._rows = Dependency(f"the answers of teacher '{settings.teacher.name}' at {where}")
+        self._batch_of: dict[str, SubmittedBatch] = {}
+        self._passed: Request | None = None
+        self._under_way = 0
+        self._taking = asyncio.Lock()
+
+    @property
+    def in_flight(self) -> int:
+        return self._under_way
+
+    async def answer(self, get: Get, done: Done) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        for left in self._folder.glob("*.jsonl"):
+            left.unlink()  # of a run that was killed while it wrote or uploaded it
+        self._slots = asyncio.Semaphore(self._limits.at_once)
+        ready = ReadyRequests(get)
+        try:
+            async with BatchApi(self._settings.teacher, self._client.headers()) as self._api:
+                await self._read_submitted()
+                async with asyncio.TaskGroup() as self._group:
+                    while window := await ready.window(self._limits.max_requests):
+                        async with self._taking:  # what follows from one batch goes into one batch
+                            window = await ready.window(self._limits.max_requests, window)
+                        self._start(window, done)
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+        finally:
+            ready.close()
+            self._under_way = 0
+
+    def _start(self, requests: Sequence[Request], done: Done) -> None:
+        """Have requests answered: those of each known batch together, all others by new batches."""
+        groups: dict[str, list[Request]] = {}
+        for request in requests:
+            known = self._batch_of.get(request.id)
+            groups.setdefault(known.name if known else "", []).append(request)
+        for name, group in groups.items():
+            self._group.create_task(self._finish(group, self._batch_of[group[0].id] if name else None, done))
+
+    async def _finish(self, requests: Sequence[Request], batch: SubmittedBatch | None, done: Done) -> None:
+        """Ask until every request has an answer, or an error of its own. Raises CircuitOpen, TeacherError."""
+        open_requests = {request.id: request for request in requests}
+        failed: Counter[str] = Counter()
+        while open_requests:
+            async with self._slots:
+                if batch is None:
+                    batch, beyond = await self._submit(list(open_requests.values()), failed, done)
+                    for request in beyond:
+                        del open_requests[request.id]
+                    if beyond:
+                        self._group.create_task(self._finish(beyond, None, done))
+                    if batch is None:
+                        return  # no image could be read
+                    open_requests = {name: each for name, each in open_requests.items() if name in batch.ids}
+                answers = await self._answers(batch, len(open_requests))
+            async with self._taking:
+                await self._take(answers, open_requests, failed, done)
+            batch = None
+            if open_requests and not answers.completions:
+                await self._pause()
+
+    async def _take(
+        self, answers: _Answers, open_requests: dict[str, Request], failed: Counter[str], done: Done
+    ) -> None:
+        """Hand on the completions of a batch, and the errors that are proven to be rows' own."""
+        for number, (name, completion) in enumerate(answers.completions.items()):
+            if not number % _TAKEN_AT_ONCE:
+                await asyncio.sleep(0)  # the journal writes what it holds
+            self._rows.passed(open_requests[name].sample.id if name in open_requests else name)
+            if request := open_requests.pop(name, None):
+                self._passed = request
+                self._hand_on(request, completion, done)
+        for name, failure in answers.failures.items():
+            if name in open_requests:
+                row = open_requests[name].sample.id
+                self._rows.failed(row, failure)
+                if failure.remedy and not self._rows.passes:
+                    raise TeacherError(f"{self._rows.name}: {failure}")
+                failed[name] += bool(answers.completions)
+                if failed[name] >= self._rows.tries_needed(row, failure):
+                    self._rows.blame(row)
+                    tries = f" ({failed[name]} batches, others passed)"
+                    self._hand_on(open_requests.pop(name), Completion(error=f"{failure}{tries}"), done)
+
+    def _hand_on(self, request: Request, completion: Completion, done: Done) -> None:
+        done(request, completion)
+        if not completion.error.startswith("image:"):
+            self._breaker.record(self._rows.name, completion.error)
+
+    async def _pause(self) -> None:
+        """Wait before rows are asked again of which none has passed. Raises CircuitOpen when that lasts too long."""
+        self._rows.wait(self._settings.patience_s, self._settings.say, idle=not self._under_way)
+        await asyncio.sleep(self._rows.pause_s(min(_RETRY_S[0], self._limits.poll_s), self._limits.poll_s))
+
+    async def _submit(
+        self, requests: Sequence[Request], failed: Counter[str], done: Done
+    ) -> tuple[SubmittedBatch | None, list[Request]]:
+        """A new batch of these requests, and those that its file has no room for."""
+        path = self._folder / f"{secrets.token_hex(8)}.jsonl"
+        try:
+            names, beyond = await self._write_file(path, requests, failed, done)
+            if not names:
+                return None, beyond
+            batch = SubmittedBatch(name=path.stem, ids=tuple(names), created=time.time())
+            batch = replace(batch, file=await self._patiently(lambda: self._api.upload(path)))
+        finally:
+            path.unlink(missing_ok=True)
+        batch.write(self._folder)
+        asked = False
+
+        async def create() -> str:
+            nonlocal asked
+            # Whether a creation that got no answer has been carried out is for the server to say.
+            found = await self._api.find(batch.name, batch.file) if asked else None
+            asked = True
+            return found or await self._api.create(batch.name, batch.file)
+
+        batch = replace(batch, batch=await self._patiently(create))
+        self._remember(batch)
+        self._settings.say(f"submitted batch {batch.batch} of {len(names):,} requests")
+        return batch, beyond
+
+    async def _write_file(
+        self, path: Path, requests: Sequence[Request], failed: Counter[str], done: Done
+    ) -> tuple[list[str], list[Request]]:
+        """Write requests to a batch file; the ids of those that are in it, and those that it has no room for."""
+        names: list[str] = []
+        left = self._limits.max_mb * 1e6
+        with path.open("wb") as file:
+            if all(failed[request.id] for request in requests) and (control := self._control()):
+                left -= file.write(request_line(_CONTROL, await self._client.body(control, inside=True)))
+            for position, request in enumerate(requests):
+                body = await self._body(request)
+                if isinstance(body, Completion):
+                    self._hand_on(request, body, done)
+                    continue
+                line = request_line(request.id, body)
+                if names and (len(line) > left or len(names) >= self._limits.max_requests):
+                    return names, list(requests[position:])
+                left -= file.write(line)
+                names.append(request.id)
+            file.flush()
+            os.fsync(file.fileno())
+        return names, []
+
+    def _control(self) -> Request | None:
+        """A request that is known to pass, for a batch of rows that have all failed before."""
+        if self._passed is None:
+            self._passed = self._settings.known_request()
+        return self._passed
+
+    async def _body(self, request: Request) -> bytes | Completion:
+        """The body of a request, or the error of its image. Raises CircuitOpen when the images stay away."""
+        while True:
+            try:
+                return await self._client.body(request, inside=True)
+            except UnreadableError as failure:
+                if await self._client.blames_image(failure):
+                    return Completion(error=str(failure))
+
+    async def _read_submitted(self) -> None:
+        """The batches of earlier runs. One that may have been created is looked for at the server."""
+        for path in sorted(self._folder.glob("*.json"), key=lambda each: (_read(each).created, each.name)):
+            batch = _read(path)
+            if batch.file and not batch.batch:
+                found = await self._patiently(partial(self._find, batch, path))
+                batch = replace(batch, batch=found or "")
+            if batch.batch:
+                self._remember(batch)
+            else:
+                path.unlink()
+
+    async def _find(self, batch: SubmittedBatch, path: Path) -> str | None:
+        try:
+            return await self._api.find(batch.name, batch.file)
+        except Failure as failure:
+            if not failure.refused:
+                raise
+            raise TeacherError(
+                f"{path}: a batch may have been submitted, and {self._server.name} does not list them ({failure}); "
+                'look there: write its id into the file as "batch", or remove the file if there is none'
+            ) from None
+
+    def _remember(self, batch: SubmittedBatch) -> None:
+        batch.write(self._folder)
+        self._batch_of |= dict.fromkeys(batch.ids, batch)
+
+    async def _answers(self, batch: SubmittedBatch, count: int) -> _Answers:
+        """What a batch has come to, once it has ended."""
+        self._under_way += count
+        try:
+            while not (state := await self._patiently(partial(self._look, batch))).ended:
+                await asyncio.sleep(self._limits.poll_s)
+            answers = _Answers()
+            if state.status == "failed":
+                failure = Failure(
+                    "server_error", f"batch {batch.batch} has failed: {state.errors or 'no reason given'}"
+                )
+                self._rows.failed(batch.name, failure)
+                return answers
+            with tempfile.TemporaryFile(dir=self._folder) as file:
+                for name in state.files:
+                    await self._patiently(partial(self._download, name, file))
+                file.seek(0)
+                await asyncio.to_thread(self._read_answers, file, answers, time.time() - batch.created)
+            self._note_missing(batch, state, answers)
+            return answers
+        finally:
+            self._under_way -= count
+
+    async def _look(self, batch: SubmittedBatch) -> BatchState:
+        try:
+            return await self._api.look(batch.batch)
+        except Failure as failure:
+            if failure.kind == "HTTP 404":
+                path = self._folder / f"{batch.name}.json"
+                remedy = f"if it is gone for good, remove {path}: its requests are then asked, and paid, again"
+                raise Failure(failure.reason, f"{failure}; {remedy}", kind=failure.kind) from None
+            raise
+
+    async def _download(self, name: str, into: IO[bytes]) -> None:
+        start = into.tell()
+        try:
+            await self._api.download(name, into)
+        except Failure:
+            into.seek(start)
+            into.truncate()
+            raise
+
+    def _note_missing(self, batch: SubmittedBatch, state: BatchState, answers: _Answers) -> None:
+        missing = len(set(batch.ids) - answers.completions.keys() - answers.failures.keys())
+        if missing:
+            self._settings.say(f"batch {batch.batch} ({state.status}) has no answer to {missing:,} requests")
+            if not answers.completions:
+                detail = f"batch {batch.batch} ({state.status}) has no answers"
+                self._rows.failed(batch.name, Failure("server_error", detail))
+
+    def _read_answers(self, lines: IO[bytes], answers: _Answers, latency_s: float) -> None:
+        """The answers in a batch's files; the first of each request counts, and a line that is none is no answer."""
+        teacher = self._settings.teacher
+        for line in lines:
+            found = parse_json(line)
+            if not isinstance(found, dict) or not isinstance(found.get("custom_id"), str):
+                continue
+            name, response, error = found["custom_id"], found.get("response"), found.get("error")
+            if name in answers.completions:
+                continue
+            try:
+                if not isinstance(response, dict) or not response:
+                    if lost := _line_failure(error):
+                        answers.failures[name] = lost
+                    continue
+                body = response.get("body")
+                if response.get("status_code") != 200:
+                    status = response.get("status_code")
+                    payload = orjson.dumps(body)
+                    raise request_failure(teacher, status if isinstance(status, int) else 500, payload)
+                completion = completion_from_body(body, line[:2000], latency_s, logprobs=bool(teacher.logprobs))
+                if problem := other_model(teacher, self._client.info.model, completion.model):
+                    raise Failure("other_model", problem)
+            except GarbledError as garbled:
+                answers.failures[name] = Failure(garbled.reason, garbled.detail)
+            except Failure as failure:
+                failure.tries = _TRIES
+                answers.failures[name] = failure
+            else:
+                answers.completions[name] = completion
+                answers.failures.pop(name, None)
+
+    async def _patiently(self, call: Callable[[], Awaitable[Value]]) -> Value:
+        """What a call to the server gives, once it does. Raises CircuitOpen when that takes too long."""
+        while True:
+            try:
+                value = await call()
+            except Failure as failure:
+                self._server.failed("batch", failure)
+                self._server.wait(self._settings.patience_s, self._settings.say, idle=True)
+                await asyncio.sleep(failure.wait_s or self._server.pause_s(*_RETRY_S))
+            else:
+                self._server.passed("batch")
+                return value
+
+
+def _line_failure(error: Any) -> Failure | None:
+    """The failure of a request that has no response; None where the batch ended before it was its turn."""
+    error = error if isinstance(error, dict) else {}
+    code = str(error.get("code"))
+    if code in _NOT_ANSWERED:
+        return None
+    return Failure("server_error", f"{code}: {error.get('message')}"[:300])
+
+
+def _read(path: Path) -> SubmittedBatch:
+    try:
+        values = orjson.loads(path.read_bytes())
+        return SubmittedBatch(**(values | {"ids": tuple(values["ids"])}))
+    except (orjson.JSONDecodeError, TypeError, KeyError) as error:
+        raise DataError(
+            f"{path}: cannot be read as a submitted batch ({error}); its requests are paid: restore the file, or "
+            "remove it to have them asked again"
+        ) from None
