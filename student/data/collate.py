@@ -160,8 +160,9 @@ def collate(
 ) -> Collator:
     """What makes inputs of rows as the stage packs them."""
     model = student.get_base_model() if isinstance(student, PeftModel) else student
-    packs = attention.can_pack(model.config, type_name)
-    bounds = packs and attention.takes_bounds(attention.of(model))
+    name = attention.of(model)
+    packs = attention.can_pack(model.config, type_name, name)
+    bounds = packs and attention.takes_bounds(name)
     return Collator(
         examples,
         store,

@@ -26,10 +26,20 @@ from distill.recipe.student import Student
 from distill.types import ImageRef, Progress, ProgressCallback
 from student.data.disk_cache import DiskCache
 from student.data.encode import Examples
-from student.data.images import Features, ImageStore, join_features, pack, processor_fingerprint, unpack
+from student.data.images import (
+    TOKEN_AXES,
+    Features,
+    ImageStore,
+    join_features,
+    pack,
+    processor_fingerprint,
+    unpack,
+)
 from student.models.siq_vl import Parts
 
-_PIXELS, _MASK = "pixel_values", "pixel_attention_mask"
+_PIXELS = "pixel_values"
+_OF_PIXELS = (_PIXELS, "pixel_attention_mask", "image_position_ids")
+"""Inputs of the tower that say nothing of its tokens."""
 _BATCH_VALUES = 1 << 23
 """Pixel values that go through the tower at once: 55 images of 224 x 224, or a dozen tiles of 512 x 512."""
 _FORM = "form"
@@ -106,10 +116,10 @@ class TokenStore:
         return unpack(*result)
 
     def join(self, parts: Sequence[Features]) -> dict[str, torch.Tensor]:
-        """Inputs of several images: `pixel_values` float[1, tokens, width], a shape that no pixels have."""
+        """Inputs of several images: `pixel_values` float[1, 1, 1, 1, tokens, width], a shape that no pixels have."""
         joined = join_features(parts)
         if _PIXELS in joined:
-            joined[_PIXELS] = joined[_PIXELS][None]
+            joined[_PIXELS] = joined[_PIXELS][(None,) * (TOKEN_AXES - 2)]
         return joined
 
 
@@ -289,7 +299,7 @@ def _compute(
     form = {"width": layers[0].shape[-1], "listed": isinstance(outputs.pooler_output, list | tuple)}
     cache.put(_FORM, [], form)
     for (ref, features), own in zip(group, torch.split(tokens, counts), strict=True):
-        rest = {name: value for name, value in features.items() if name not in (_PIXELS, _MASK)}
+        rest = {name: value for name, value in features.items() if name not in _OF_PIXELS}
         if not cache.put(ref.sha256, *pack({_PIXELS: own, **rest})):
             raise StorageError(
                 f"{cache.folder}: no room for the tokens of all images ({cache.bytes / 1e9:.1f} GB written); free "
@@ -318,7 +328,7 @@ def _of_pixels(inner: Any) -> Callable[..., Any]:
 
 
 def _attach(model: PreTrainedModel, cache: DiskCache) -> None:
-    """Let the model take tokens, known by their three axes, in the place of pixels, which have two, four or five."""
+    """Let the model take tokens, known by their six axes, in the place of pixels, which have fewer."""
     inner = _inner(model)
     result = cache.get(_FORM)
     assert result is not None
@@ -326,9 +336,9 @@ def _attach(model: PreTrainedModel, cache: DiskCache) -> None:
     of_pixels = _of_pixels(inner)
 
     def get_image_features(pixel_values: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        if pixel_values.ndim != 3:
+        if pixel_values.ndim != TOKEN_AXES:
             return of_pixels(pixel_values, *args, **kwargs)
-        pooled, *deeper = torch.split(pixel_values, width, dim=-1)
+        pooled, *deeper = torch.split(pixel_values.flatten(0, -3), width, dim=-1)
         return SimpleNamespace(
             pooler_output=[pooled[0]] if listed else pooled, deepstack_features=[[layer[0]] for layer in deeper]
         )

@@ -28,6 +28,10 @@ from distill.types import ImageRef
 from student.data.disk_cache import DiskCache
 
 _PIXELS, _MASK = "pixel_values", "pixel_attention_mask"
+_PATCH_ROWS = 3
+"""Axes of pixels that are rows of patches, channels last, padded to one number (Gemma 4, LFM2-VL)."""
+TOKEN_AXES = 6
+"""Axes of `pixel_values` that hold tokens of images in the place of pixels, which have two to five."""
 _TEXT_INPUTS = frozenset(("input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids"))
 _COMPARED_SHAPES = 8
 """Of so many different shapes the first image is compared with what the processor makes of it."""
@@ -242,7 +246,8 @@ class ImageStore:
             return self._cast(self._processed(image))
         raw = self._processed(image, do_rescale=False, do_normalize=False)
         pixels = raw.get(_PIXELS)
-        if pixels is None or _MASK in raw or not torch.equal(pixels.to(torch.uint8).to(pixels.dtype), pixels):
+        masked = _MASK in raw and not _of_patches(raw)
+        if pixels is None or masked or not torch.equal(pixels.to(torch.uint8).to(pixels.dtype), pixels):
             return self._cast(self._processed(image))
         compact = {**raw, _PIXELS: pixels.to(torch.uint8)}
         shape = tuple(pixels.shape)
@@ -260,13 +265,13 @@ class ImageStore:
         outputs = self.processor.image_processor(images=[image], return_tensors="pt", **options)
         # Idefics-like processors put an axis of conversations before the axis of tiles; one conversation a tile means
         # the same to the model and lets any number of images be joined.
-        tiled = _MASK in outputs
+        tiled = _MASK in outputs and not _of_patches(outputs)
         features = {}
         for name, value in outputs.items():
             if name not in self._names or not isinstance(value, torch.Tensor):
                 continue
             value = value.transpose(0, 1) if tiled else value
-            if name == _MASK and bool(value.all()):
+            if name == _MASK and tiled and bool(value.all()):
                 continue
             features[name] = value
         return features
@@ -283,6 +288,9 @@ class ImageStore:
             return dict(features)
         assert self._levels is not None
         channels = len(self._levels)
+        if _of_patches(features):
+            values = self._levels.T[pixels.reshape(-1, channels).int(), torch.arange(channels)].view(pixels.shape)
+            return {**features, _PIXELS: values if _MASK not in features else values * features[_MASK][..., None]}
         # (..., channels, height, width), or rows of patches as Qwen-VL wants them: (patches, channels x the rest).
         rest = pixels.shape[-2:].numel() if pixels.ndim > 2 else pixels.shape[1] // channels
         raw = pixels.reshape(-1, channels, rest)
@@ -291,6 +299,11 @@ class ImageStore:
             codes = raw[:, channel].reshape(-1).int()
             values[:, channel] = table.index_select(0, codes).view(-1, rest)
         return {**features, _PIXELS: values.view(pixels.shape)}
+
+
+def _of_patches(features: Mapping[str, Any]) -> bool:
+    """Whether pixels are rows of patches, channels last."""
+    return _PIXELS in features and np.ndim(features[_PIXELS]) == _PATCH_ROWS
 
 
 def _levels(processor: ProcessorMixin, dtype: torch.dtype) -> torch.Tensor | None:
@@ -354,7 +367,8 @@ def join_features(parts: Sequence[Features]) -> dict[str, torch.Tensor]:
         return {}
     sides = {part[_PIXELS].shape[1:] for part in parts if _PIXELS in part}
     tiles_differ = len(sides) > 1 and all(len(side) == 4 and side[0] == 1 for side in sides)
-    if any(_MASK in part for part in parts) or (tiles_differ and "image_sizes" not in parts[0]):
+    masked = any(_MASK in part and not _of_patches(part) for part in parts)
+    if masked or (tiles_differ and "image_sizes" not in parts[0]):
         parts = [{_MASK: _mask_of(part), **part} for part in parts]
     return {name: _concatenate([part[name] for part in parts]) for name in parts[0]}
 

@@ -23,7 +23,7 @@ from student.data.images import ImageStore
 from student.data.rows import TrainingRow
 from student.models import attention, siq_vl
 from student.models.inputs import end_ids, type_name
-from student.models.training_loss import require_plain_head
+from student.models.training_loss import capped_head, require_plain_head
 
 RANK_CLIP = 100
 """Largest rank that counts: the clip of the rank-surprisal ratio (Yang et al. 2026, arXiv 2601.14249)."""
@@ -99,7 +99,7 @@ class LikelihoodScorer:
         self._batch_tokens, self._max_length, self._max_pixels = batch_tokens, max_length, max_pixels
         self._types = type_name(model)
         self._opening = self._encoder.opening()
-        packs = model.device.type == "cuda" and attention.can_pack(model.config, self._types)
+        packs = model.device.type == "cuda" and attention.can_pack(model.config, self._types, attention.of(model))
         self._line_tokens = _LINE_TOKENS if packs else None
         pad = processor.tokenizer.pad_token_id
         self._pad_id = int(pad if pad is not None else processor.tokenizer.eos_token_id)
@@ -268,7 +268,7 @@ def response_scores(model: PreTrainedModel, layout: Layout) -> Scores:
     }
     states = model.base_model(**inputs, use_cache=False).last_hidden_state.flatten(0, 1)
     at, labels = (torch.from_numpy(values).to(device) for values in (layout.at, layout.labels))
-    return token_scores(model.get_output_embeddings(), states[at], labels)
+    return token_scores(capped_head(model), states[at], labels)
 
 
 def token_scores(

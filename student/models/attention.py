@@ -1,7 +1,8 @@
 """Attention for packed lines: every row attends to itself alone, and no mask is made.
 
 On a CPU each row is one call of torch's causal attention; on a GPU torch's varlen kernel takes all rows at once.
-Rows are separated by their bounds (`cu_seq_lens_q`), which the models hand down to every layer.
+Rows are separated by their bounds (`cu_seq_lens_q`), which the models hand down to every layer. Layers that carry a
+state from token to token keep rows apart by the same bounds (student/models/recurrent.py).
 """
 
 import inspect
@@ -13,6 +14,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.utils import is_flash_attn_2_available, is_flash_attn_3_available
 
 from distill.errors import ModelError
+from student.models import recurrent
 
 PACKED = "packed_rows"
 """The name under which transformers knows this attention."""
@@ -28,23 +30,34 @@ def attend(
     scaling: float | None = None,
     cu_seq_lens_q: torch.Tensor | None = None,
     max_length_q: int = 0,
+    sliding_window: int | None = None,
     **__: Any,
 ) -> tuple[torch.Tensor, None]:
     """Query [1, heads, tokens, width], key and value with as many or fewer heads; output [1, tokens, heads, width].
 
-    Without bounds it is plain causal attention of every line.
+    Without bounds it is plain causal attention of every line. `sliding_window`: how many tokens, itself included, a
+    token of this layer sees.
     """
-    options: dict[str, Any] = {"dropout": dropout, "scaling": scaling}
+    options: dict[str, Any] = {"dropout": dropout, "scaling": scaling, "is_causal": True}
     if cu_seq_lens_q is None:
-        states, _ = sdpa_attention_forward(module, query, key, value, attention_mask, is_causal=True, **options)
+        mask = attention_mask if attention_mask is not None else _window(query, key, sliding_window)
+        states, _ = sdpa_attention_forward(module, query, key, value, mask, **options)
         return states, None
     if query.is_cuda and query.dtype in (torch.float16, torch.bfloat16) and not dropout:
-        return _varlen(query, key, value, cu_seq_lens_q, max_length_q, scaling), None
+        return _varlen(query, key, value, cu_seq_lens_q, max_length_q, scaling, sliding_window), None
     sizes = cu_seq_lens_q.diff().tolist()
     rows = zip(*(torch.split(part, sizes, 2) for part in (query, key, value)), strict=True)
-    return torch.cat(
-        [sdpa_attention_forward(module, *row, None, is_causal=True, **options)[0] for row in rows], 1
-    ), None
+    alone = [sdpa_attention_forward(module, q, k, v, _window(q, k, sliding_window), **options)[0] for q, k, v in rows]
+    return torch.cat(alone, 1), None
+
+
+def _window(query: torch.Tensor, key: torch.Tensor, size: int | None) -> torch.Tensor | None:
+    """What each token of one row sees in its window, bool[1, 1, tokens, tokens]; None: all before it."""
+    tokens = query.shape[2]
+    if size is None or tokens <= size or tokens != key.shape[2]:
+        return None
+    ones = torch.ones(1, 1, tokens, tokens, dtype=torch.bool, device=query.device)
+    return ones.tril().triu(1 - size)
 
 
 def _varlen(
@@ -54,11 +67,13 @@ def _varlen(
     bounds: torch.Tensor,
     longest: int,
     scaling: float | None,
+    sliding_window: int | None = None,
 ) -> torch.Tensor:
     from torch.nn.attention.varlen import varlen_attn
 
     flat = [part[0].transpose(0, 1).contiguous() for part in (query, key, value)]
-    options: dict[str, Any] = {"scale": scaling, "window_size": (-1, 0)}  # no later token
+    before = -1 if sliding_window is None else sliding_window - 1
+    options: dict[str, Any] = {"scale": scaling, "window_size": (before, 0)}  # no later token
     if "enable_gqa" in inspect.signature(varlen_attn).parameters:
         # From torch 2.12 on it has to be asked for; before, the kernel takes fewer keys than queries as they are.
         options["enable_gqa"] = query.shape[1] != key.shape[1]
@@ -97,9 +112,20 @@ def _lacking(asked: str, why: str) -> str:
 
 
 def use(model: PreTrainedModel, name: str) -> None:
-    """Let the language model attend by `name`; the tower keeps its own."""
+    """Let the language model attend by `name`, and keep its rows apart in all layers; the tower keeps its own."""
     AttentionInterface.register(PACKED, attend)
     model.set_attn_implementation({"text_config": name})
+    recurrent.separate_rows(model)
+
+
+def use_fitting(model: PreTrainedModel, name: str, type_name: str | None) -> str:
+    """Let the language model attend by `name`, or by masks if its rows cannot share a line; why they cannot.
+
+    Attention without masks would drop what such a student needs masks for.
+    """
+    reason = why_not_packed(model.config, type_name, name)
+    use(model, "sdpa" if reason and takes_bounds(name) else name)
+    return reason
 
 
 def of(model: PreTrainedModel) -> str:
@@ -112,9 +138,23 @@ def takes_bounds(name: str) -> bool:
     return name == PACKED or name.startswith("flash_attention")
 
 
-def can_pack(config: PretrainedConfig, type_name: str | None) -> bool:
-    """Whether rows may share a line: causal attention, and no other input that says which tokens are an image."""
+def why_not_packed(config: PretrainedConfig, type_name: str | None, name: str) -> str:
+    """Why rows of this student may not share a line under the attention `name`; empty if they may."""
     text = config.get_text_config()
+    kinds = set(getattr(text, "layer_types", None) or ("full_attention",))
+    unknown = sorted(kinds - {"full_attention", "sliding_attention", *recurrent.MIXERS})
+    if unknown:
+        return f"nothing here keeps rows apart in layers of the kind {', '.join(unknown)}"
+    if kinds & recurrent.MIXERS.keys() and not takes_bounds(name):
+        return f"its layers of the kind {', '.join(sorted(kinds & recurrent.MIXERS.keys()))} need bounds, not masks"
     spatial = "mrope_section" in (getattr(text, "rope_parameters", None) or getattr(text, "rope_scaling", None) or {})
-    slides = any(kind != "full_attention" for kind in getattr(text, "layer_types", None) or ())
-    return not slides and (type_name is None or spatial)
+    # Gemma 4 takes the types of tokens in all sizes, and looks at them where image tokens see later ones.
+    ignores_types = text.model_type.startswith("gemma4") and text.use_bidirectional_attention is None
+    if type_name is None or spatial or ignores_types:
+        return ""
+    return "the tokens of an image see later ones of the same image"
+
+
+def can_pack(config: PretrainedConfig, type_name: str | None, name: str) -> bool:
+    """Whether rows may share a line under the attention `name`."""
+    return not why_not_packed(config, type_name, name)

@@ -2,12 +2,13 @@
 
 A cost model is read once from a prepared student (on any device, the meta device included); after that a
 micro-batch is priced by plain numbers. Counted are the multiplications that learning needs: linear layers, patch
-embeddings and attention, the causal one at half, as a multiply and an add each. Norms, activations and
-embedding look-ups are left out (about 1 %). Experts (MoE) and windows of attention are counted as if always whole.
+embeddings, attention, the causal one at half, and gated delta rules, as a multiply and an add each. Norms,
+activations and embedding look-ups are left out (about 1 %). Experts (MoE) and windows of attention are counted as if
+always whole.
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -16,9 +17,22 @@ import torch
 from torch import nn
 
 from student.models.freeze import LANGUAGE, PROJECTOR, TOWER, plain_name, role_of
+from student.models.recurrent import MIXERS
 from student.models.siq_vl import Parts
 
+_PIXEL_AXES = 5
+"""Of pixels at most."""
+_COUNTS_OF_PATCHES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "image_grid_thw": lambda grids: grids.prod(dim=-1),
+    "spatial_shapes": lambda shapes: shapes.prod(dim=-1),
+    "image_position_ids": lambda positions: (positions[..., 0] >= 0).sum(dim=-1),
+}
+"""Inputs that say how many patches each image or tile has, where pixels have the shape of all (int[images])."""
 _CLASS_TOKENS = ("cls_token", "class_embedding")
+_BOTH_WAYS = 3
+"""Products of two activations: once forward, twice backward."""
+_CHUNK = 64
+"""Tokens that kernels of the gated delta rule take at once."""
 _RATE_SIDE = {"cuda": 8192, "cpu": 1024}
 """Of the matrices whose product is timed: 1.1 TFLOP takes milliseconds on a GPU, 2 GFLOP tens of them on a core."""
 _RATE_REPEATS = 5
@@ -59,15 +73,18 @@ class Cost:
         matrices = [
             (role_of(name, parts), name, module, weights)
             for name, module, weights in _matrices(model)
-            if module is not head and not _pools(name)
+            if module is not head and not _pools(name) and not plain_name(name).startswith(parts.unused)
         ]
         projector = [module for role, _, module, _ in matrices if role == PROJECTOR]
         first = [
             next((m for _, name, m, _ in matrices if plain_name(name).startswith(f"{path}.")), None)
             for path in parts.projectors
         ]
-        merged = _patches_per_token(projector, sight.hidden_size)
-        per_token = per_patch = 0.0
+        # Gemma 4 averages patches before its projector; others join them in it.
+        pooled = getattr(sight, "pooling_kernel_size", 1) ** 2
+        merged = _patches_per_token(projector, sight.hidden_size) * pooled
+        per_token = _recurrence(speech, checkpointing=checkpointing)
+        per_patch = 0.0
         for role, name, module, weights in matrices:
             if role == LANGUAGE:
                 per_token += 2 * weights * (_passes(module, reached=True) + checkpointing)
@@ -77,11 +94,11 @@ class Cost:
                 joined = merged if role == PROJECTOR or "merger" in name else 1
                 per_patch += 2 * weights * _passes(module, reached=reached) / joined
         # Both products of attention, forward once and backward twice; half of the square is masked.
-        width = speech.num_attention_heads * _head_dim(speech) * speech.num_hidden_layers
+        width = sum(speech.num_attention_heads * size for size in _head_sizes(speech))
         depth = getattr(sight, "num_hidden_layers", None) or sight.depth
         return cls(
             per_token=per_token,
-            per_squared_length=2 * width * (3 + checkpointing),
+            per_squared_length=2 * width * (_BOTH_WAYS + checkpointing),
             per_response_token=2 * head.weight.shape[0] * head.weight.shape[1] * _passes(head, reached=True),
             per_patch=per_patch,
             per_squared_patches=4 * sight.hidden_size * depth,
@@ -109,13 +126,14 @@ class Cost:
 
         Reads the values of `image_grid_thw`, so call it before a batch goes to the device.
         """
-        if "pixel_values" in inputs and inputs["pixel_values"].ndim == 3:
-            return 0, 0  # tokens that the tower made before (student/data/image_tokens.py)
-        if "image_grid_thw" in inputs:
-            counts = inputs["image_grid_thw"].prod(dim=-1)
-            return int(counts.sum()), int((counts * counts).sum())
         if "pixel_values" not in inputs:
             return 0, 0
+        if inputs["pixel_values"].ndim > _PIXEL_AXES:
+            return 0, 0  # tokens that the tower made before (student/data/image_tokens.py)
+        for name, count in _COUNTS_OF_PATCHES.items():
+            if name in inputs:
+                counts = count(inputs[name])
+                return int(counts.sum()), int((counts * counts).sum())
         *images, _, height, width = inputs["pixel_values"].shape
         number = 1
         for size in images:
@@ -165,7 +183,7 @@ def _matrices(model: nn.Module) -> Iterator[tuple[str, Any, int]]:
         if isinstance(module, nn.Linear):
             # Not the size of the weight, which four-bit layers pack.
             yield name, module, module.in_features * module.out_features
-        elif isinstance(module, nn.Conv2d | nn.Conv3d):
+        elif isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d):
             yield name, module, module.weight.numel()
 
 
@@ -184,8 +202,28 @@ def _patches_per_token(projector: list[Any], width: int) -> int:
     return max(1, projector[0].in_features // width) if projector else 1
 
 
-def _head_dim(speech: Any) -> int:
-    return int(getattr(speech, "head_dim", None) or speech.hidden_size // speech.num_attention_heads)
+def _head_sizes(speech: Any) -> Iterator[int]:
+    """The width of a head in each layer that attends."""
+    kinds = getattr(speech, "layer_types", None) or ("full_attention",) * speech.num_hidden_layers
+    by_layer = getattr(speech, "per_layer_config", None)
+    for index, kind in enumerate(kinds):
+        if kind not in MIXERS:
+            own = by_layer[index] if by_layer else speech
+            yield int(getattr(own, "head_dim", None) or speech.hidden_size // speech.num_attention_heads)
+
+
+def _recurrence(speech: Any, *, checkpointing: bool) -> float:
+    """FLOPs a token of the products of gated delta rules, beside those with weights; chunk by chunk.
+
+    Triangular systems are counted by the product that their gradient takes.
+    """
+    layers = list(getattr(speech, "layer_types", None) or ()).count("linear_attention")
+    if not layers:
+        return 0.0
+    key, value = speech.linear_key_head_dim, speech.linear_value_head_dim
+    products = _CHUNK * (2 * key + value) + 3 * key * value
+    of_head = (_BOTH_WAYS + checkpointing) * products + _CHUNK * (key + value)
+    return float(2 * layers * speech.linear_num_value_heads * of_head)
 
 
 def _first(size: Any) -> int:

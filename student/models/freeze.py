@@ -39,6 +39,7 @@ class PartRow:
 def role_of(name: str, parts: Parts) -> str:
     """The role of a parameter or module; the longest part name decides, as a projector may lie inside the tower."""
     prefixes = {parts.tower: TOWER, parts.language: LANGUAGE, **dict.fromkeys(parts.projectors, PROJECTOR)}
+    prefixes |= dict.fromkeys(parts.unused, TOWER)
     name = plain_name(name)
     matching = [prefix for prefix in prefixes if name == prefix or name.startswith(f"{prefix}.")]
     return prefixes[max(matching, key=len)] if matching else LANGUAGE
@@ -118,11 +119,12 @@ def closed(model: nn.Module, parts: Parts) -> list[nn.Module]:
     """The modules through which no graph may pass, none inside another."""
     tower, projector = model.get_submodule(parts.tower), model.get_submodule(parts.projector)
     trained = any(parameter.requires_grad for parameter in projector.parameters())
+    unused = [model.get_submodule(name) for name in parts.unused]
     if not parts.projector.startswith(f"{parts.tower}."):
-        return [tower] if trained else [tower, projector]
+        return [tower, *unused] if trained else [tower, projector, *unused]
     # The projector is a part of the tower's module (Qwen-VL's mergers): while it is trained, everything beside it.
     inside = [name.removeprefix(f"{parts.tower}.") for name in parts.projectors]
-    return list(_beside(tower, inside)) if trained else [tower]
+    return [*(_beside(tower, inside) if trained else [tower]), *unused]
 
 
 def _beside(module: nn.Module, paths: Sequence[str]) -> Iterator[nn.Module]:

@@ -1,18 +1,23 @@
 """The processor of a checkpoint: its tokenizer and what makes tensors of its images.
 
-The processors of InternVL, Qwen3-VL and SmolVLM2 also take videos, and will not load without torchvision for those
-alone. Nothing here looks at videos, so without torchvision they load without that half.
+The processors of InternVL, Qwen3-VL, Qwen3.5, Gemma 4 and SmolVLM2 also take videos, and will not load without
+torchvision for those alone. Nothing here looks at videos, so without torchvision they load without that half; LFM2-VL
+loads with an image processor of ours.
 """
 
 import json
 from pathlib import Path
 from typing import Any
 
-from transformers import AutoConfig, AutoImageProcessor, AutoProcessor, ProcessorMixin
+from transformers import AutoConfig, AutoFeatureExtractor, AutoImageProcessor, AutoProcessor, ProcessorMixin
 from transformers.models.auto.processing_auto import PROCESSOR_MAPPING
 from transformers.utils import PushToHubMixin, cached_file, is_torchvision_available
 
+from student.models.lfm2_images import Lfm2VlImageProcessorPil
+
 VIDEOS = "video_processor"
+_IMAGES = {"Lfm2VlProcessor": Lfm2VlImageProcessorPil}
+"""Image processors that transformers has for torchvision alone."""
 
 
 def load_processor(
@@ -22,9 +27,10 @@ def load_processor(
     options = {"revision": revision, "trust_remote_code": trust_remote_code}
     config = AutoConfig.from_pretrained(path_or_name, **options)
     kind = PROCESSOR_MAPPING.get(type(config), None)
-    if kind is None or VIDEOS not in kind.get_attributes() or is_torchvision_available():
+    needs_torchvision = kind is not None and (VIDEOS in kind.get_attributes() or kind.__name__ in _IMAGES)
+    if not needs_torchvision or is_torchvision_available():
         return AutoProcessor.from_pretrained(path_or_name, **options)
-    return _without_videos(kind).from_pretrained(path_or_name, **options)
+    return _without_torchvision(kind).from_pretrained(path_or_name, **options)
 
 
 class _NoVideos(PushToHubMixin):  # type: ignore[misc]
@@ -41,8 +47,8 @@ class _NoVideos(PushToHubMixin):  # type: ignore[misc]
         return self.settings
 
 
-def _without_videos(kind: Any) -> Any:
-    """A processor class under its own name, with nothing but settings for videos."""
+def _without_torchvision(kind: Any) -> Any:
+    """A processor class under its own name, with images on PIL and nothing but settings for videos."""
 
     def arguments(
         cls: Any, /, path_or_name: str, processor_dict: dict[str, Any] | None = None, **options: Any
@@ -54,8 +60,10 @@ def _without_videos(kind: Any) -> Any:
                 parts.append(_NoVideos(_video_settings(path_or_name, processor_dict or {}, options.get("revision"))))
             elif name == "tokenizer":
                 parts.append(cls._load_tokenizer_from_pretrained(name, path_or_name, **options))
+            elif name == "feature_extractor":
+                parts.append(AutoFeatureExtractor.from_pretrained(path_or_name, **options))
             else:
-                parts.append(AutoImageProcessor.from_pretrained(path_or_name, **options))
+                parts.append(_IMAGES.get(kind.__name__, AutoImageProcessor).from_pretrained(path_or_name, **options))
         return parts
 
     return type(

@@ -1,7 +1,7 @@
 """Students and teachers as Hugging Face models: SiQ-VL built from its parts, or any image-text-to-text checkpoint.
 
-SiQ-VL needs no class of its own: Idefics3 is a SigLIP-shaped tower, a pixel shuffle, one linear layer without bias,
-and a decoder. Does not cover training (student/training/trainer.py) or what vLLM serves (student/export/convert.py).
+SiQ-VL is Idefics3: a SigLIP-shaped tower, a pixel shuffle, one linear layer without bias, and a decoder. Does not
+cover training (student/training/trainer.py) or what vLLM serves (student/export/convert.py).
 """
 
 import json
@@ -71,21 +71,22 @@ class Parts:
     projector: str
     language: str
     further_projectors: tuple[str, ...] = ()
-    """Modules beside the projector that bring features of earlier tower layers to the language model (Qwen3-VL)."""
+    """Modules that bring features of earlier tower layers to the language model (Qwen3-VL)."""
+    unused: tuple[str, ...] = ()
+    """Modules for sounds (Gemma 4): frozen with the tower, and never run."""
 
     @property
     def projectors(self) -> tuple[str, ...]:
         return (self.projector, *self.further_projectors)
 
 
-# Role to the names that image-text-to-text models of transformers give it, most specific first. The projector of
-# Qwen-VL models lies inside the tower, so a role is decided by the longest name that matches a parameter.
+# Role to the names that models of transformers give it, most specific first. The projector of Qwen-VL models lies
+# inside the tower, so a role is decided by the longest name that matches a parameter.
 _TOWERS = ("vision_model", "vision_tower", "visual")
-_PROJECTORS = ("connector", "multi_modal_projector", "visual.merger")
-_DEEPSTACK = "deepstack_merger_list"
+_PROJECTORS = ("connector", "multi_modal_projector", "visual.merger", "embed_vision")
+_UNUSED = ("audio_tower", "embed_audio")
 _LANGUAGES = ("text_model", "language_model")
-# What they say of a load that went well (layers not sharded, head unused) is no news to the user.
-_NOISY = ("transformers.modeling_utils", "transformers.distributed.tensor_parallel")
+_NOISY = ("transformers.modeling_utils", "transformers.distributed.tensor_parallel")  # also of loads that go well
 
 
 def build(
@@ -205,20 +206,17 @@ def _mark_images(tokenizer: Any, language: str) -> None:
 
 def _joined_config(sight: Any, text_config: Any, pixel_shuffle: int) -> Idefics3Config:
     """The configuration of SiQ-VL from those of its tower and its decoder."""
+    sizes = (
+        "hidden_size",
+        "intermediate_size",
+        "num_hidden_layers",
+        "num_attention_heads",
+        "image_size",
+        "patch_size",
+    )
     return Idefics3Config(
         vision_config={
-            key: getattr(sight, key)
-            for key in (
-                "hidden_size",
-                "intermediate_size",
-                "num_hidden_layers",
-                "num_attention_heads",
-                "image_size",
-                "patch_size",
-                "hidden_act",
-                "layer_norm_eps",
-                "attention_dropout",
-            )
+            key: getattr(sight, key) for key in (*sizes, "hidden_act", "layer_norm_eps", "attention_dropout")
         },
         text_config=text_config.to_dict(),
         scale_factor=pixel_shuffle,
@@ -230,9 +228,9 @@ def _joined_config(sight: Any, text_config: Any, pixel_shuffle: int) -> Idefics3
 def load(
     path_or_name: str, *, dtype: str = "float32", revision: str | None = None, trust_remote_code: bool = False
 ) -> tuple[PreTrainedModel, ProcessorMixin]:
-    """Any Hugging Face image-text-to-text checkpoint with its processor; ModelError when it cannot be read.
+    """Any Hugging Face image-text-to-text checkpoint with its processor.
 
-    Raises MissingExtra naming the library that the checkpoint asks for and that is not installed.
+    Raises ModelError when it cannot be read, MissingExtra naming a library that it needs and that is missing.
     """
     return _whole(path_or_name, revision, trust_remote_code, dtype=getattr(torch, dtype))
 
@@ -317,12 +315,13 @@ def parts(model: PreTrainedModel) -> Parts:
         )
 
     tower = find("vision tower", _TOWERS)
-    deepstack: Any = getattr(model.get_submodule(tower), _DEEPSTACK, ())
+    deepstack: Any = getattr(model.get_submodule(tower), "deepstack_merger_list", ())
     return Parts(
         tower=tower,
         projector=find("projector", _PROJECTORS),
         language=find("language model", _LANGUAGES),
-        further_projectors=tuple(f"{tower}.{_DEEPSTACK}.{index}" for index in range(len(deepstack))),
+        further_projectors=tuple(f"{tower}.deepstack_merger_list.{index}" for index in range(len(deepstack))),
+        unused=tuple(sorted(name for name in names if name.rpartition(".")[2] in _UNUSED)),
     )
 
 

@@ -51,6 +51,7 @@ class _Head(torch.autograd.Function):
         labels: torch.Tensor,
         weights: torch.Tensor,
         extra: Extra | None,
+        cap: float | None,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         needs_hidden, needs_weight, needs_bias = ctx.needs_input_grad[:3]
         grad_hidden = torch.empty_like(hidden) if needs_hidden else None
@@ -60,7 +61,7 @@ class _Head(torch.autograd.Function):
         loss = hidden.new_zeros((), dtype=torch.float32)
         nll = hidden.new_empty(len(labels), dtype=torch.float32)
         right = torch.empty(len(labels), dtype=torch.bool, device=hidden.device)
-        fused = extra is None and hidden.is_cuda and has_triton()
+        fused = extra is None and cap is None and hidden.is_cuda and has_triton()
         size = max(1, (_FUSED_LOGITS if fused else _LOGITS) // len(weight))
         for start in range(0, len(labels), size):
             part = slice(start, start + size)
@@ -71,9 +72,10 @@ class _Head(torch.autograd.Function):
                 nll[part], right[part] = slopes_(logits, labels[part], weights[part])
                 slope = logits
             else:
-                slope, nll[part], right[part], added = _slopes(
-                    logits.float(), labels[part], weights[part], extra, part
-                )
+                capped = soft_cap(logits.float(), cap)
+                bend = None if cap is None else 1 - (capped / cap) ** 2
+                slope, nll[part], right[part], added = _slopes(capped, labels[part], weights[part], extra, part)
+                slope = slope if bend is None else slope.mul_(bend)
                 slope, loss = slope.to(hidden.dtype), loss + added
             if grad_hidden is not None:
                 torch.mm(slope, weight, out=grad_hidden[part])
@@ -94,10 +96,24 @@ class _Head(torch.autograd.Function):
         by = grads[0]
         return (
             *(None if saved is None else saved * by.to(saved.dtype) for saved in ctx.saved_tensors),
-            None,
-            None,
-            None,
+            *(None,) * 4,
         )
+
+
+def soft_cap(logits: torch.Tensor, cap: float | None) -> torch.Tensor:
+    """Logits as Gemma bends them into (-cap, cap); themselves without a cap."""
+    return logits if cap is None else torch.tanh(logits / cap) * cap
+
+
+def cap_of(model: PreTrainedModel) -> float | None:
+    """The bound of a model's logits, where it has one."""
+    return getattr(model.config.get_text_config(), "final_logit_softcapping", None)
+
+
+def capped_head(model: PreTrainedModel) -> Callable[[torch.Tensor], torch.Tensor]:
+    """A model's output layer, followed by what bends its logits."""
+    head, cap = model.get_output_embeddings(), cap_of(model)
+    return head if cap is None else lambda hidden: soft_cap(head(hidden), cap)
 
 
 def _slopes(
@@ -130,11 +146,15 @@ def score(
     labels: torch.Tensor,
     weights: torch.Tensor,
     extra: Extra | None = None,
+    cap: float | None = None,
 ) -> Scored:
-    """Score `labels` int64[n] under the states [n, width] that predict them; loss = weights . nll + extra."""
+    """Score `labels` int64[n] under the states [n, width] that predict them; loss = weights . nll + extra.
+
+    `cap`: the bound of the logits, of a student that has one.
+    """
     full = [value.full_tensor() if isinstance(value, DTensor) else value for value in (head.weight, head.bias)]
     loss, nll, right = _Head.apply(  # type: ignore[no-untyped-call]
-        hidden, *full, labels, weights, extra
+        hidden, *full, labels, weights, extra, cap
     )
     return Scored(loss=loss, nll=nll, right=right)
 
@@ -154,19 +174,22 @@ def attach(model: PreTrainedModel) -> None:
         labels, weights, extra = inputs.pop("labels"), inputs.pop("weights"), inputs.pop("extra", None)
         # With a cache the models skip the detection of packed lines, and rows leak into each other.
         states = self.base_model(*args, **inputs, use_cache=False).last_hidden_state
-        return score(self.get_output_embeddings(), states.flatten(0, 1)[at], labels, weights, extra)
+        return score(self.get_output_embeddings(), states.flatten(0, 1)[at], labels, weights, extra, cap_of(self))
 
     model.forward = types.MethodType(forward, model)  # type: ignore[method-assign]
 
 
 @torch.inference_mode()
 def require_plain_head(model: PreTrainedModel, ids: torch.Tensor, types_name: str | None) -> None:
-    """Raise ModelError for a student whose logits of `ids` int64[1, n] are more than its head of its states."""
+    """Raise ModelError for a student whose logits of `ids` int64[1, n] are more than its head of its states.
+
+    A bound that bends the logits (Gemma) is known here; anything else is not.
+    """
     inputs = {"input_ids": ids}
     if types_name is not None:
         inputs[types_name] = torch.zeros_like(ids)
     full = model(**inputs, use_cache=False).logits.float()
-    ours = model.get_output_embeddings()(model.base_model(**inputs, use_cache=False).last_hidden_state).float()
+    ours = capped_head(model)(model.base_model(**inputs, use_cache=False).last_hidden_state).float()
     if full.shape != ours.shape or not torch.allclose(full, ours, rtol=1e-2, atol=1e-2 * float(full.abs().max())):
         raise ModelError(
             f"{type(model).__name__} changes its logits after the output layer; such a student can neither be "

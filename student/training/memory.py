@@ -29,7 +29,7 @@ from distill.recipe.stages import AUTO, Stage
 from student.models import freeze
 from student.models.flops import patch_values
 from student.models.siq_vl import Parts, without_weights
-from student.models.training_loss import score
+from student.models.training_loss import cap_of, score
 from student.training.optimizer import STATE_BYTES
 
 _ADAM_STATES = 2
@@ -189,9 +189,12 @@ def _peak(student: nn.Module, parts: Parts, tokens: int, *, checkpointing: bool)
     with _ready(plain, student, checkpointing=checkpointing), Alive(student) as alive:
         # Image tokens take the places of placeholders in a copy, as masked_scatter makes it.
         states = plain.get_input_embeddings()(ids) + pictures
-        hidden = language(inputs_embeds=states, attention_mask=mask, use_cache=False).last_hidden_state
-        del states
-        loss = score(head, hidden.flatten(0, 1)[at], at, weights).loss
+        # Gemma 4 brings every token to every layer by a second embedding of its own.
+        by_layer = getattr(language, "hidden_size_per_layer_input", None)
+        further = {"per_layer_inputs": language.get_per_layer_inputs(ids)} if by_layer else {}
+        hidden = language(inputs_embeds=states, attention_mask=mask, use_cache=False, **further).last_hidden_state
+        del states, further
+        loss = score(head, hidden.flatten(0, 1)[at], at, weights, cap=cap_of(plain)).loss
         del hidden
         loss.backward()  # type: ignore[no-untyped-call]
     return int(alive.peak)

@@ -177,7 +177,9 @@ class StageRun:
         model = self.model
         training_loss.require_plain_head(model, torch.tensor([self.encoder.prompts([("?", 0)])[0]]), type_name(model))
         training_loss.attach(model)
-        attention.use(model, attention.choose(self.settings.attention, self.device, model.dtype))
+        name = attention.choose(self.settings.attention, self.device, model.dtype)
+        if reason := attention.use_fitting(model, name, type_name(model)):
+            self._report("pad", len(self.examples), len(self.examples), "rows", {"not packed": reason})
         kernels.apply(self.stage.kernels, model, self.parts)
         torch.manual_seed(self.recipe.seed)
         with hide_library_output():

@@ -25,12 +25,15 @@ from distill.recipe.recipe import Recipe
 from student.models import processors, siq_vl
 from student.train import train
 
-NAMES = ("llava", "internvl", "qwen3-vl", "smolvlm", "idefics3")
+NAMES = (*worlds.CLASSES[1:], "idefics3")
 CLASSES = {
     "llava": ("LlavaForConditionalGeneration", "LlavaProcessor"),
     "internvl": ("InternVLForConditionalGeneration", "InternVLProcessor"),
     "qwen3-vl": ("Qwen3VLForConditionalGeneration", "Qwen3VLProcessor"),
     "smolvlm": ("SmolVLMForConditionalGeneration", "SmolVLMProcessor"),
+    "qwen3.5": ("Qwen3_5ForConditionalGeneration", "Qwen3VLProcessor"),
+    "gemma4": ("Gemma4ForConditionalGeneration", "Gemma4Processor"),
+    "lfm2-vl": ("Lfm2VlForConditionalGeneration", "Lfm2VlProcessor"),
     "idefics3": ("Idefics3ForConditionalGeneration", "Idefics3Processor"),
 }
 STAGE = worlds.stage(
@@ -68,6 +71,8 @@ def test_a_directory_of_each_class_is_loaded_with_its_own_processor(kind: str, s
     found = siq_vl.parts(student)
     for part in (found.tower, found.projector, found.language):
         assert list(student.get_submodule(part).parameters())
+    known = (found.tower, *found.projectors, found.language, *found.unused, "lm_head")
+    assert [name for name, _ in student.named_parameters() if not name.startswith(known)] == []
     expected = worlds.batch(worlds.student("siq-vl" if kind == "idefics3" else kind, shelf)[1], tmp_path)
     made = worlds.batch(processor, tmp_path)
     assert made.keys() == expected.keys()
@@ -75,7 +80,7 @@ def test_a_directory_of_each_class_is_loaded_with_its_own_processor(kind: str, s
 
 
 @pytest.mark.usefixtures("spelled")
-@pytest.mark.parametrize("kind", ["internvl", "qwen3-vl", "smolvlm"])
+@pytest.mark.parametrize("kind", ["internvl", "qwen3-vl", "qwen3.5", "gemma4", "smolvlm"])
 def test_a_processor_without_its_half_for_videos_is_saved_whole(kind: str, shelf: Path, tmp_path: Path):
     processor = processors.load_processor(str(shelf / kind))
     for place in ("once", "twice"):

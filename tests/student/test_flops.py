@@ -13,6 +13,7 @@ from distill.recipe.stages import Lora
 from student.data.images import image_token
 from student.models import freeze
 from student.models.flops import Cost, matmul_rate
+from student.models.recurrent import MIXERS
 from student.models.siq_vl import parts
 
 LORA = Lora(rank=8, alpha=16, dropout=0.0)
@@ -35,11 +36,13 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def inputs(kind: str, processor) -> dict[str, torch.Tensor]:
     """Two rows of equal length with a picture each."""
-    side = 32 if kind == "qwen3-vl" else 16
-    picture = Image.new("RGB", (side, side), (200, 40, 40))
+    sizes = {"qwen3-vl": (32, 32), "qwen3.5": (32, 32), "gemma4": (60, 42)}  # no patch of Gemma 4's is padding
+    picture = Image.new("RGB", sizes.get(kind, (16, 16)), (200, 40, 40))
     mark = image_token(processor)
-    mark = f"<|vision_start|>{mark}<|vision_end|>" if kind == "qwen3-vl" else mark
+    mark = f"<|vision_start|>{mark}<|vision_end|>" if kind.startswith("qwen") else mark
     text = mark + "How many red green blue squares are there? " * 6
+    if kind == "qwen3.5":  # gated delta rules work in chunks of 64 tokens, which this fills
+        text = mark + ("How many red green blue squares are there? " * 5).removesuffix(" are there? ")
     made = processor(text=[text] * 2, images=[[picture]] * 2, return_tensors="pt")
     return {name: value for name, value in made.items() if name != "attention_mask"}
 
@@ -71,9 +74,13 @@ def test_a_micro_batch_costs_what_torch_counts(kind: str, stage: str, world: Pat
         patches=patches,
         squared_patches=squared_patches,
     )
+    counted = counter.get_total_flops()
+    if set(getattr(model.config.text_config, "layer_types", None) or ()) & MIXERS.keys():
+        # Torch counts the gradient of a short convolution's weights as if every channel met every other.
+        counted -= counter.get_flop_counts()["Global"][torch.ops.aten.convolution_backward]
     # The first of two layers needs no gradient of its input where only adapters are trained, and torch ends a
     # checkpointed layer's second forward before its last product; both matter less in deeper models.
-    assert foretold == pytest.approx(counter.get_total_flops(), rel=0.04)
+    assert foretold == pytest.approx(counted, rel=0.05 if checkpointing else 0.04)
 
 
 def qwen_half_billion(image_size: int) -> Idefics3ForConditionalGeneration:

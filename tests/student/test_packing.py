@@ -10,10 +10,18 @@ import torch
 
 from student.data import collate, encode, packing
 from student.data import images as pictures
-from student.models import attention, inputs, training_loss
+from student.models import attention, inputs, recurrent, training_loss
 
 WAYS = {"rows": (None, "sdpa"), "masked lines": (250, "sdpa"), "one line": (None, attention.PACKED)}
 """How rows may share a pass: a line each; several lines and a mask; one line whose bounds attention is told."""
+RECURRENT = ("qwen3.5", "lfm2-vl")
+PACKED = [
+    (kind, way)
+    for kind in worlds.CLASSES
+    for way in ("masked lines", "one line")
+    if not (kind in RECURRENT and way == "masked lines")
+]
+"""Classes that pack, and how; layers with a state read no masks."""
 
 
 @pytest.fixture(scope="module")
@@ -61,8 +69,7 @@ def mixed_rows(folder: Path):
     )
 
 
-@pytest.mark.parametrize("way", ["masked lines", "one line"])
-@pytest.mark.parametrize("kind", worlds.CLASSES)
+@pytest.mark.parametrize(("kind", "way"), PACKED)
 def test_packed_rows_give_the_loss_and_gradients_of_rows_one_by_one(kind: str, way: str, world: Path, tmp_path: Path):
     model, processor = worlds.student(kind, world)
     rows = mixed_rows(tmp_path)
@@ -85,8 +92,7 @@ def test_packed_rows_give_the_loss_and_gradients_of_rows_one_by_one(kind: str, w
         torch.testing.assert_close(gradient, theirs[name], atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("way", ["masked lines", "one line"])
-@pytest.mark.parametrize("kind", worlds.CLASSES)
+@pytest.mark.parametrize(("kind", "way"), PACKED)
 def test_changing_one_row_moves_the_others_by_exactly_nothing(kind: str, way: str, world: Path, tmp_path: Path):
     model, processor = worlds.student(kind, world)
     layout = layout_of(model, processor, worlds.rows(tmp_path, 9), way)
@@ -103,7 +109,7 @@ def test_changing_one_row_moves_the_others_by_exactly_nothing(kind: str, way: st
 
 
 @pytest.mark.parametrize("kind", worlds.CLASSES)
-def test_the_loss_head_gives_the_gradients_of_plain_cross_entropy(kind: str, world: Path, tmp_path: Path):
+def test_the_training_loss_gives_the_gradients_of_plain_cross_entropy(kind: str, world: Path, tmp_path: Path):
     model, processor = worlds.student(kind, world)
     layout = layout_of(model, processor, mixed_rows(tmp_path), "one line")
     expected, theirs = loss_and_gradients(model, layout)
@@ -123,12 +129,41 @@ def test_the_loss_head_gives_the_gradients_of_plain_cross_entropy(kind: str, wor
         torch.testing.assert_close(model.get_parameter(name).grad, slope, atol=1e-5, rtol=0)
 
 
-def test_a_student_whose_attention_slides_is_not_packed(world: Path):
-    model, _ = worlds.student("siq-vl", world)
-    assert attention.can_pack(model.config, None)
-    model.config.text_config.layer_types = ["sliding_attention", "full_attention"]
-    assert not attention.can_pack(model.config, None)
-    assert not attention.can_pack(worlds.other("llava")[0].config, "token_type_ids")
+def test_rows_share_a_line_where_every_layer_keeps_them_apart():
+    for kind in worlds.CLASSES[1:]:
+        model, _ = worlds.other(kind)
+        types = inputs.type_name(model)
+        assert attention.can_pack(model.config, types, attention.PACKED)
+        assert attention.can_pack(model.config, types, "sdpa") == (kind not in RECURRENT)
+    config = worlds.other("llava")[0].config
+    assert not attention.can_pack(config, "token_type_ids", attention.PACKED)
+    config.text_config.layer_types = ["full_attention", "chunked_attention"]
+    assert attention.why_not_packed(config, None, attention.PACKED).endswith("of the kind chunked_attention")
+
+
+def test_students_whose_rows_cannot_share_a_line_are_padded_under_the_attention_that_has_masks():
+    model, _ = worlds.other("gemma4")
+    assert attention.use_fitting(model, attention.PACKED, "mm_token_type_ids") == ""
+    assert attention.of(model) == attention.PACKED
+    model.config.text_config.use_bidirectional_attention = "vision"
+    assert "see later ones" in attention.use_fitting(model, attention.PACKED, "mm_token_type_ids")
+    assert attention.of(model) == "sdpa"
+
+
+@pytest.mark.parametrize("kind", RECURRENT)
+def test_without_bounds_a_recurrent_layer_would_carry_one_row_into_the_next(kind: str, world: Path, tmp_path: Path):
+    model, processor = worlds.student(kind, world)
+    layout = layout_of(model, processor, worlds.rows(tmp_path, 3), "one line")
+    second = int((layout.inputs["position_ids"].flatten(0, -2)[0] == 0).nonzero()[1])
+    poisoned = layout.inputs["input_ids"].clone()
+    poisoned[0, second - 3 : second] = 5
+    mixer = model.get_decoder().layers[0].get_submodule(recurrent.MIXERS[model.config.text_config.layer_types[0]])
+    outputs = []
+    mixer.register_forward_hook(lambda _, __, output: outputs.append(output[0, second:].detach()))
+    mixer.forward = lambda *args, cu_seq_lens_q=None, **more: mixer._forward_of_row(*args, **more)
+    for ids in (layout.inputs["input_ids"], poisoned):
+        model(**{**layout.inputs, "input_ids": ids}, use_cache=False)
+    assert not torch.equal(*outputs)
 
 
 def test_best_fit_loses_no_place_and_overfills_no_bin():

@@ -89,3 +89,22 @@ def test_a_frozen_head_gets_no_gradient():
     hidden = torch.randn(3, 4, requires_grad=True)
     training_loss.score(head, hidden, torch.tensor([0, 1, 2]), torch.ones(3)).loss.backward()
     assert head.weight.grad is None and hidden.grad is not None
+
+
+def test_bent_logits_have_the_loss_and_gradients_of_the_model_that_bends_them():
+    torch.manual_seed(0)
+    head, hidden = torch.nn.Linear(8, 30), torch.randn(5, 8, requires_grad=True)
+    labels, weights = torch.tensor([3, 0, 29, 7, 7]), torch.rand(5)
+    with torch.no_grad():
+        head.weight.mul_(8)  # far into the bend
+
+    def gradients(loss: torch.Tensor) -> list[torch.Tensor]:
+        return list(torch.autograd.grad(loss, [hidden, head.weight, head.bias]))
+
+    logits = torch.tanh(head(hidden) / 2) * 2
+    assert float(logits.detach().abs().max()) > 1.9
+    expected = torch.nn.functional.cross_entropy(logits, labels, reduction="none")
+    scored = training_loss.score(head, hidden, labels, weights, cap=2.0)
+    torch.testing.assert_close(scored.nll, expected.detach())
+    for mine, theirs in zip(gradients(scored.loss), gradients(expected @ weights), strict=True):
+        torch.testing.assert_close(mine, theirs)

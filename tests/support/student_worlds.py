@@ -15,7 +15,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import student_classes
 from PIL import Image
+from student_classes import WORDS as WORDS
+from student_classes import other as other
+from student_classes import published as published
+from student_classes import tokenizer as tokenizer
 
 from distill.artifacts.manifest import Manifest, fingerprint
 from distill.recipe.loading import load
@@ -24,10 +29,6 @@ from distill.types import ImageRef
 from student.data.rows import TrainingRow
 
 COLOURS = {"red": (200, 40, 40), "green": (40, 200, 40), "blue": (40, 40, 200)}
-CORPUS = (
-    "How many red green blue squares are there? 0 1 2 3 4 5 6 7 8 9",
-    "<think>\nrow 1: red green, 1\nrow 2: blue blue, 0\n</think>\n\n4",
-)
 STAGE = """
 [[stages]]
 name = "{name}"
@@ -42,27 +43,7 @@ save_every_steps = {save}
 """
 
 
-def tokenizer() -> Any:
-    """Byte-level BPE with ChatML's marks."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-    from transformers import PreTrainedTokenizerFast
-
-    bpe = Tokenizer(models.BPE())
-    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    bpe.decoder = decoders.ByteLevel()
-    bpe.train_from_iterator(
-        CORPUS,
-        trainers.BpeTrainer(
-            vocab_size=330,
-            special_tokens=["<|endoftext|>", "<|im_start|>", "<|im_end|>"],
-            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-            show_progress=False,
-        ),
-    )
-    return PreTrainedTokenizerFast(tokenizer_object=bpe, eos_token="<|im_end|>", pad_token="<|endoftext|>")
-
-
-CLASSES = ("siq-vl", "llava", "internvl", "qwen3-vl", "smolvlm")
+CLASSES = ("siq-vl", *student_classes.BUILDERS)
 
 
 def student(kind: str, folder: Path) -> tuple[Any, Any]:
@@ -215,153 +196,3 @@ def batch(processor: Any, folder: Path, count: int = 3) -> dict[str, Any]:
     made = dict(processor(text=texts, images=images, padding=True, return_tensors="pt"))
     made["labels"] = made["input_ids"].masked_fill(made["attention_mask"] == 0, -100)
     return made
-
-
-CHATML = """\
-{%- for message in messages -%}
-{{- '<|im_start|>' + message['role'] + '\\n' -}}
-{%- for content in message['content'] -%}
-{%- if content['type'] == 'image' -%}{{- 'IMAGE' -}}{%- else -%}{{- content['text'] -}}{%- endif -%}
-{%- endfor -%}
-{{- '<|im_end|>\\n' -}}
-{%- endfor -%}
-{%- if add_generation_prompt -%}{{- '<|im_start|>assistant\\n' -}}{%- endif -%}
-"""
-WORDS = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
-
-
-def _without_videos(processor: type) -> type:
-    """The processor class for images only: its video processor would need torchvision."""
-    return type(processor.__name__, (processor,), {"check_argument_for_proper_class": lambda *_: None})
-
-
-def other(kind: str) -> tuple[Any, Any]:
-    """A random student of another class with its processor: llava, internvl, qwen3-vl, smolvlm."""
-    import torch
-    import transformers as t
-
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-    words = tokenizer()
-    marks = {
-        "llava": ["<image>"],
-        "internvl": ["<IMG_CONTEXT>", "<img>", "</img>", "<video>"],
-        "qwen3-vl": ["<|image_pad|>", "<|video_pad|>", "<|vision_start|>", "<|vision_end|>"],
-        "smolvlm": ["<fake_token_around_image>", "<image>", "<global-img>", "<end_of_utterance>"],
-    }[kind]
-    words.add_special_tokens({"extra_special_tokens": marks})
-    ids = {mark: words.convert_tokens_to_ids(mark) for mark in marks}
-    text = {**WORDS, "num_key_value_heads": 2, "vocab_size": len(words), "tie_word_embeddings": False}
-    sight = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
-    if kind == "llava":
-        config: Any = t.LlavaConfig(
-            vision_config=t.SiglipVisionConfig(**sight, image_size=16, patch_size=4),
-            text_config=t.LlamaConfig(**text),
-            image_token_index=ids["<image>"],
-            vision_feature_select_strategy="full",
-            vision_feature_layer=-1,
-        )
-        images: Any = t.SiglipImageProcessorPil(size={"height": 16, "width": 16})
-        processor: Any = t.LlavaProcessor(
-            images, words, patch_size=4, vision_feature_select_strategy="full", chat_template=CHATML
-        )
-        place = "<image>"
-    elif kind == "internvl":
-        words.start_image_token, words.end_image_token = "<img>", "</img>"
-        words.context_image_token, words.video_token = "<IMG_CONTEXT>", "<video>"
-        words.start_image_token_id, words.end_image_token_id = ids["<img>"], ids["</img>"]
-        words.context_image_token_id, words.video_token_id = ids["<IMG_CONTEXT>"], ids["<video>"]
-        config = t.InternVLConfig(
-            vision_config={**sight, "image_size": [16, 16], "patch_size": [4, 4]},
-            text_config=t.Qwen2Config(**text),
-            image_token_id=ids["<IMG_CONTEXT>"],
-            image_seq_length=4,
-        )
-        images = t.GotOcr2ImageProcessorPil(size={"height": 16, "width": 16}, crop_to_patches=False)
-        processor = _without_videos(t.InternVLProcessor)(
-            images, words, None, image_seq_length=4, chat_template=CHATML
-        )
-        place = "<IMG_CONTEXT>"
-    elif kind == "qwen3-vl":
-        config = t.Qwen3VLConfig(
-            text_config={
-                **text,
-                "head_dim": 8,
-                "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [2, 1, 1]},
-            },
-            vision_config={
-                "depth": 2,
-                "hidden_size": 16,
-                "intermediate_size": 32,
-                "num_heads": 2,
-                "out_hidden_size": 32,
-                "patch_size": 4,
-                "num_position_embeddings": 16,
-                "deepstack_visual_indexes": [0],
-            },
-            image_token_id=ids["<|image_pad|>"],
-            video_token_id=ids["<|video_pad|>"],
-            vision_start_token_id=ids["<|vision_start|>"],
-            vision_end_token_id=ids["<|vision_end|>"],
-        )
-        images = t.Qwen2VLImageProcessorPil(
-            patch_size=4, merge_size=2, size={"shortest_edge": 64, "longest_edge": 1024}
-        )
-        processor = _without_videos(t.Qwen3VLProcessor)(images, words, None, chat_template=CHATML)
-        place = "<|vision_start|><|image_pad|><|vision_end|>"
-    else:
-        config = t.SmolVLMConfig(
-            vision_config={**sight, "image_size": 16, "patch_size": 4},
-            text_config=t.LlamaConfig(**text),
-            scale_factor=2,
-            image_token_id=ids["<image>"],
-            pad_token_id=words.pad_token_id,
-        )
-        # SmolVLM's own processor needs a package for spelling numbers; Idefics3's writes the same tokens.
-        edge = {"longest_edge": 32}
-        images = t.Idefics3ImageProcessorPil(
-            do_image_splitting=True, size=edge, max_image_size={"longest_edge": 16}, image_mean=[0.5] * 3
-        )
-        words.add_special_tokens(
-            {"extra_special_tokens": [f"<row_{row}_col_{column}>" for row in (1, 2) for column in (1, 2)]}
-        )
-        config.text_config.vocab_size = len(words)
-        processor = t.Idefics3Processor(images, words, image_seq_len=4, chat_template=CHATML)
-        place = "<image>"
-    processor.chat_template = CHATML.replace("IMAGE", place)
-    model = t.AutoModelForImageTextToText.from_config(config)
-    model.generation_config.eos_token_id = words.eos_token_id
-    model.generation_config.pad_token_id = words.pad_token_id
-    return model, processor
-
-
-def published(kind: str, folder: Path) -> Path:
-    """A random student of a class on disk as hubs have it, with the settings of a video processor if it has one."""
-    model, made = other(kind)
-    model.save_pretrained(folder)
-    made.tokenizer.save_pretrained(folder)
-    (folder / "chat_template.jinja").write_text(made.chat_template, encoding="utf-8")
-    # SmolVLM's own processor, which `other` avoids.
-    name = "SmolVLMProcessor" if kind == "smolvlm" else type(made).__name__
-    images = {**made.image_processor.to_dict(), "processor_class": name}
-    images["image_processor_type"] = images["image_processor_type"].removesuffix("Pil")
-    if kind == "smolvlm":
-        images["image_processor_type"] = "SmolVLMImageProcessor"
-    more: dict[str, Any] = {
-        "llava": {"patch_size": 4, "vision_feature_select_strategy": "full"},
-        "internvl": {"image_seq_length": 4},
-        "qwen3-vl": {},
-        "smolvlm": {"image_seq_len": 4},
-    }[kind]
-    videos = {"internvl": "InternVL", "qwen3-vl": "Qwen3VL", "smolvlm": "SmolVLM"}.get(kind)
-    files = {"preprocessor_config.json": images, "processor_config.json": {"processor_class": name, **more}}
-    if videos is not None:
-        files["video_preprocessor_config.json"] = {**images, "video_processor_type": f"{videos}VideoProcessor"}
-    for file, values in files.items():
-        (folder / file).write_text(json.dumps(values), encoding="utf-8")
-    if kind == "internvl":
-        settings = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
-        marks = {"start_image": "<img>", "end_image": "</img>", "context_image": "<IMG_CONTEXT>", "video": "<video>"}
-        settings["extra_special_tokens"] = {f"{mark}_token": text for mark, text in marks.items()}
-        (folder / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
-    return folder
