@@ -5,18 +5,19 @@ rules, ranks and places are those of `filters.decisions.decide`.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import duckdb
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from distill.artifacts import manifest
-from distill.artifacts.layout import DECISIONS
+from distill.artifacts.layout import DECISIONS, SIGNALS, part_paths
 from distill.artifacts.manifest import Manifest
+from distill.errors import RecipeError
 from distill.recipe.effects import affecting
 from distill.recipe.filter import DEFAULT_RULES, Filter, Select
 from distill.recipe.recipe import Recipe
@@ -25,14 +26,15 @@ from filters.decisions import decide
 from filters.decisions import rules as conditions
 from filters.decisions.quotas import target_counts
 from filters.decisions.rules import NOT_SELECTED, UNREADABLE_IMAGE, Condition
-from filters.signals import registry
-from filters.signals.schema import SIDE
-from filters.tables.signal_database import Tables, connect, identifier, join_aligned, ranges, text
+from filters.signals.schema import FACTS, SIDE
+from filters.tables.signal_database import Tables, connect, identifier, join_aligned, ranges, signals_of, text
 
 _GROUPS = ("teacher", "domain", "difficulty")
 _SHOWN = 3
 _AT_ONCE = 2_000_000
 """Traces that are ranked at once: a million need some 150 MB."""
+_FLAGS_A_NUMBER = 30
+_STATE = "_state"
 
 
 class Counts(NamedTuple):
@@ -64,12 +66,13 @@ def what_if(recipe: Recipe, run: Path, *, threads: int | None = None) -> Compari
     Raises RecipeError for a policy that cannot be right, StaleError when nothing was filtered yet, DataError when the
     shares of a mix cannot be met.
     """
-    columns = registry.columns(recipe)
-    rules = conditions.check(recipe.filter, columns)
     folder = run / "filter"
+    columns, rules = _check_policy(recipe, folder)
     done = manifest.require(run, "filter", next_step="run `distill filter` first; then policies can be compared")
-    tables = Tables.of(folder, columns)
-    database = connect(tables, more={"before": folder / DECISIONS}, threads=threads)
+    database = connect(Tables.of(folder, columns), more={"decisions": folder / DECISIONS}, threads=threads)
+    database.execute(f"""
+        CREATE TEMP VIEW before AS SELECT *, file_row_number AS number
+        FROM read_parquet({text(str((folder / DECISIONS).absolute()))}, file_row_number = true)""")
     reasons_before = _reasons_before(database)
     unreadable = _unreadable(database) if UNREADABLE_IMAGE in reasons_before else []
     policy = _Policy(tuple(rules), recipe.filter.select, recipe.seed, _traces(database, recipe.filter), unreadable)
@@ -78,15 +81,16 @@ def what_if(recipe: Recipe, run: Path, *, threads: int | None = None) -> Compari
     except duckdb.Error as error:
         raise decide.faulty_rule(database, rules, error) from None
     reasons_after = _ordered(tally.reasons)
+    groups = _by_name(database, tally.groups)
     return Comparison(
-        total=_sum(tally.groups.values()),
-        groups={name: _counts_by_value(tally.groups, position) for position, name in enumerate(_GROUPS)},
+        total=_sum(groups.values()),
+        groups={name: _counts_by_value(groups, position) for position, name in enumerate(_GROUPS)},
         reasons={
             name: (reasons_before.get(name, 0), reasons_after.get(name, 0))
             for name in {**reasons_before, **reasons_after}
         },
-        moved=tally.moved(),
-        notes=tuple(_notes(recipe, rules, done)),
+        moved={name: (tally.counts_moved[name], _ids(folder / DECISIONS, tally.moved[name])) for name in _MOVED},
+        notes=tuple(_notes(recipe, columns, rules, done)),
     )
 
 
@@ -114,10 +118,41 @@ def as_text(comparison: Comparison) -> str:
     return "\n\n".join(blocks + [f"note: {note}" for note in comparison.notes])
 
 
+def _check_policy(recipe: Recipe, folder: Path) -> tuple[pa.Schema, list[Condition]]:
+    """The signal table's columns and the checked rules. The run's own files name the columns.
+
+    The families name them only where a rule needs a column that no file has: loading all families takes 0.4 s of
+    processor time.
+    """
+    files = part_paths(folder / SIGNALS, ".parquet")
+    measured = signals_of(pq.read_schema(files[0])) if files else FACTS
+    columns = pa.schema([*measured, *(column for _, schema in SIDE.values() for column in schema)])
+    try:
+        return columns, conditions.check(recipe.filter, columns)
+    except RecipeError:
+        from filters.signals import registry
+
+        columns = registry.columns(recipe)
+        return columns, conditions.check(recipe.filter, columns)
+
+
+def _ids(decisions: Path, numbers: Sequence[int]) -> tuple[str, ...]:
+    """The ids of the traces with these numbers: their rows in the decision table."""
+    ids = []
+    with pq.ParquetFile(decisions) as file:
+        first, groups = 0, iter(range(file.num_row_groups))
+        group = next(groups, 0)
+        for number in numbers:
+            while number >= first + file.metadata.row_group(group).num_rows:
+                first, group = first + file.metadata.row_group(group).num_rows, next(groups)
+            ids.append(file.read_row_group(group, columns=["id"])["id"][number - first].as_py())
+    return tuple(ids)
+
+
 def _unreadable(database: duckdb.DuckDBPyConnection) -> list[str]:
     """Samples whose images could not be read when the dataset was written."""
     rows = database.execute(
-        "SELECT DISTINCT sample_id FROM (SELECT sample_id, unnest(reasons) AS reason FROM before) "
+        "SELECT DISTINCT sample_id FROM (SELECT sample_id, unnest(reasons) AS reason FROM decisions) "
         f"WHERE reason.rule = '{UNREADABLE_IMAGE}' ORDER BY 1"
     ).fetchall()
     return [sample_id for (sample_id,) in rows]
@@ -127,7 +162,7 @@ def _reasons_before(database: duckdb.DuckDBPyConnection) -> dict[str, int]:
     # A rule is named by its name, a limit of the selection by its condition.
     rows: list[tuple[str, int]] = database.execute(
         f"SELECT CASE WHEN reason.rule = '{NOT_SELECTED}' THEN reason.condition ELSE reason.rule END, count(*) "
-        "FROM (SELECT unnest(reasons) AS reason FROM before) GROUP BY 1"
+        "FROM (SELECT unnest(reasons) AS reason FROM decisions) GROUP BY 1"
     ).fetchall()
     return _ordered(dict(rows))
 
@@ -140,12 +175,14 @@ def _ordered(counts: Mapping[str, int]) -> dict[str, int]:
 def _traces(database: duckdb.DuckDBPyConnection, settings: Filter) -> str:
     """SQL of the traces: the signals that the policy reads, and `was_kept` and `was_selected` of the run.
 
+    `number` is the place of a trace in the order of the ids.
+
     Side tables that nothing reads are not joined.
     """
     read = " ".join([*(rule.drop for rule in settings.rules), *settings.select.order]).lower()
     read += " ".join(mix.by for mix in settings.select.mix).lower()
     by_key: dict[str, list[str]] = {"id": [], "sample_id": []}
-    columns = ["before.id", "before.kept AS was_kept", "before.selected AS was_selected"]
+    columns = ["before.id", "number", "before.kept AS was_kept", "before.selected AS was_selected"]
     for name, (key, schema) in SIDE.items():
         if any(column.lower() in read for column in schema.names):
             by_key[key].append(f"side_{name}")
@@ -165,79 +202,107 @@ class _Policy:
     traces: str
     unreadable: list[str]
 
-    def flags(self) -> dict[str, str]:
+    def drops(self) -> dict[str, str]:
         """SQL of whether each rule drops a trace, by the rule's name."""
         listed = ", ".join(map(text, self.unreadable))
-        flags = {rule.name: decide.drops(rule) for rule in self.rules}
-        return flags | ({UNREADABLE_IMAGE: f"sample_id IN ({listed})"} if listed else {})
+        drops = {rule.name: decide.drops(rule) for rule in self.rules}
+        return drops | ({UNREADABLE_IMAGE: f"sample_id IN ({listed})"} if listed else {})
+
+    def flags(self) -> list[str]:
+        """What is known of a trace before the ranks: what it was, and by which rules it is dropped."""
+        return ["was_kept", "was_selected", *self.drops()]
 
     def ranked(self, within: str) -> str:
-        """Every trace with what the rules and its question's limits make of it."""
-        flags = self.flags()
-        named = "".join(f", {sql} AS {identifier(_flag(name))}" for name, sql in flags.items())
-        dropped = " OR ".join(identifier(_flag(name)) for name in flags) or "false"
+        """Every trace with what the rules and its question's limits make of it.
+
+        Sorting is most of the work, so a trace is as few numbers as possible: a question and a group are hashes,
+        flags are bits of `flags_0`, `flags_1` and so on. A trace's id is its `number`, except in a mix, whose chance
+        is made from ids. Two of a million questions have the same hash with a probability of one to 37 million.
+        """
+        drops = [f"{sql} AS {identifier(_dropped_by(name))}" for name, sql in self.drops().items()]
+        kept = " OR ".join(identifier(_dropped_by(name)) for name in self.drops()) or "false"
+        bits = ["was_kept", "was_selected", *(identifier(_dropped_by(name)) for name in self.drops())]
+        numbers = [
+            " + ".join(
+                f"{1 << place} * {bit}::INTEGER" for place, bit in enumerate(bits[start : start + _FLAGS_A_NUMBER])
+            )
+            for start in range(0, len(bits), _FLAGS_A_NUMBER)
+        ]
+        order = (identifier(entry.removeprefix("-")) for entry in self.select.order)
+        columns = [
+            *("number", "hash(sample_id) AS question", f"hash({', '.join(_GROUPS)}) AS groups", "kept", *order),
+            *(f"{sql} AS flags_{place}" for place, sql in enumerate(numbers)),
+            *(["teacher"] if self.select.per_teacher is not None else []),
+            *(
+                ["id", f"CASE WHEN kept THEN {decide.kind_of(self.select)} END AS kind"]
+                if decide.mixed(self.select)
+                else []
+            ),
+        ]
         judged = f"""
-            SELECT {decide.columns_of_rank(self.select, *_GROUPS)}, was_kept, was_selected{named},
-                NOT ({dropped}) AS kept, CASE WHEN kept THEN {decide.kind_of(self.select)} END AS kind
-            FROM {self.traces} WHERE {within}"""
-        return decide.ranked(self.select, judged)
+            SELECT {", ".join(dict.fromkeys(columns))} FROM (
+                SELECT *, NOT ({kept}) AS kept FROM (
+                    SELECT {", ".join(["*", *drops])} FROM {self.traces} WHERE {within}))"""
+        return decide.ranked(self.select, judged, question="question", tie="number")
 
 
-def _flag(rule: str) -> str:
+def _dropped_by(rule: str) -> str:
     return f"dropped by {rule}"
+
+
+_MOVED: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
+    "newly kept": lambda of: of["kept"] and not of["was_kept"],
+    "newly dropped": lambda of: of["was_kept"] and not of["kept"],
+    "newly selected": lambda of: of["selected"] and not of["was_selected"],
+    "no longer selected": lambda of: of["was_selected"] and not of["selected"],
+}
 
 
 @dataclass(slots=True)
 class _Tally:
     """Counts of a comparison, added up over parts of the traces."""
 
-    groups: dict[tuple[str, ...], Counts] = field(default_factory=dict)
-    """By teacher, domain and difficulty together."""
+    groups: dict[int, list[int]] = field(default_factory=dict)
+    """`Counts` by the hash of teacher, domain and difficulty."""
     reasons: Counter[str] = field(default_factory=Counter)
     counts_moved: Counter[str] = field(default_factory=Counter)
-    ids_moved: dict[str, list[str]] = field(default_factory=dict)
+    moved: dict[str, list[int]] = field(default_factory=lambda: {name: [] for name in _MOVED})
+    """The numbers of the first traces that moved."""
 
-    def moved(self) -> dict[str, tuple[int, tuple[str, ...]]]:
-        return {name: (self.counts_moved[name], tuple(self.ids_moved.get(name, ()))) for name in _MOVED}
-
-    def add(self, rows: Iterable[Sequence[Any]], reasons: Sequence[str]) -> None:
-        """Add rows of `_query`, whose reasons have these names."""
-        for row in rows:
-            cells = iter(row)
-            key, counts = tuple(islice(cells, len(_GROUPS))), Counts(*islice(cells, len(Counts._fields)))
-            self.groups[key] = _sum([self.groups[key], counts]) if key in self.groups else counts
-            for name, count in zip(reasons, cells, strict=False):
-                self.reasons[name] += count
-            moved = row[len(row) - 2 * len(_MOVED) :]
-            for name, count, ids in zip(_MOVED, moved[::2], moved[1::2], strict=True):
-                self.counts_moved[name] += count
-                self.ids_moved[name] = sorted([*self.ids_moved.get(name, ()), *(ids or ())])[:_SHOWN]
-
-
-_MOVED = {
-    "newly kept": "kept AND NOT was_kept",
-    "newly dropped": "was_kept AND NOT kept",
-    "newly selected": "selected AND NOT was_selected",
-    "no longer selected": "was_selected AND NOT selected",
-}
+    def add(self, rows: Iterable[Sequence[Any]], policy: _Policy) -> None:
+        """Add rows of `_query`."""
+        select, names = policy.select, policy.flags()
+        for group, count, numbers, kept, teacher_best, best, selected, *flags in rows:
+            bits = (number >> place & 1 for number in flags for place in range(_FLAGS_A_NUMBER))
+            known = dict(zip(names, bits, strict=False)) | {"kept": kept, "selected": selected}
+            seen = (True, known["was_kept"], kept, known["was_selected"], selected)
+            counts = self.groups.setdefault(group, [0] * len(seen))
+            self.groups[group] = [before + count * bool(flag) for before, flag in zip(counts, seen, strict=True)]
+            for name in names[2:]:
+                self.reasons[name] += count * known[name]
+            self.reasons[f"per_teacher = {select.per_teacher}"] += count * (kept and not teacher_best)
+            self.reasons[f"per_question = {select.per_question}"] += count * (kept and teacher_best and not best)
+            for name, has_moved in _MOVED.items():
+                if has_moved(known):
+                    self.counts_moved[name] += count
+                    self.moved[name] = sorted([*self.moved[name], *numbers])[:_SHOWN]
 
 
 def _tally(database: duckdb.DuckDBPyConnection, policy: _Policy, rows: int) -> _Tally:
     """One pass over the traces; a mix needs the counts of all traces first, so their ranks are kept for a second."""
     tally, select = _Tally(), policy.select
     parts = [within.format("sample_id") for within in ranges(rows, _AT_ONCE)]
-    names = list(policy.flags())
     if not decide.mixed(select):
         for within in parts:
             ranked = f"SELECT *, kept AND best AS selected FROM ({policy.ranked(within)})"
-            tally.add(database.execute(_query(policy, ranked)).fetchall(), [*names, *_limits(select)])
+            tally.add(database.execute(_query(ranked)).fetchall(), policy)
         return tally
     for number, within in enumerate(parts):
         start = "INSERT INTO ranked" if number else "CREATE TEMP TABLE ranked AS"
         database.execute(f"{start} {policy.ranked(within)}")
     counts = database.execute("SELECT kind, count(*) FROM ranked WHERE kept AND best GROUP BY kind").fetchall()
     taken = target_counts({tuple(kind): count for kind, count in counts}, select.mix, select.limit)
-    database.register("quotas", decide.quota_table(taken))
+    decide.create_quotas(database, taken)
     database.execute(f"""
         CREATE TEMP TABLE placed AS
         SELECT *, place <= quota AS selected
@@ -250,26 +315,24 @@ def _tally(database: duckdb.DuckDBPyConnection, policy: _Policy, rows: int) -> _
     everything = """
         SELECT * FROM placed
         UNION ALL BY NAME SELECT *, false AS selected FROM ranked WHERE NOT (kept AND best)"""
-    tally.add(database.execute(_query(policy, everything)).fetchall(), [*names, *_limits(select)])
+    tally.add(database.execute(_query(everything)).fetchall(), policy)
     return tally
 
 
-def _limits(select: Select) -> list[str]:
-    return [f"per_teacher = {select.per_teacher}", f"per_question = {select.per_question}"]
+def _query(traces: str) -> str:
+    """Counts and the first numbers of the traces of which the same is known."""
+    return f"""
+        SELECT groups, count(*), min(number, {_SHOWN}), kept, teacher_best, best, selected, COLUMNS('flags_[0-9]+')
+        FROM ({traces}) GROUP BY ALL"""
 
 
-def _query(policy: _Policy, traces: str) -> str:
-    """Counts and some ids by teacher, domain and difficulty."""
-    groups = ", ".join(f"coalesce(nullif({name}, ''), '(none)')" for name in _GROUPS)
-    dropped = (identifier(_flag(name)) for name in policy.flags())
-    conditions = (
-        *("true", "was_kept", "kept", "was_selected", "selected"),
-        *dropped,
-        *("kept AND NOT teacher_best", "kept AND teacher_best AND NOT best"),
-    )
-    counts = ", ".join(f"count(*) FILTER ({condition})" for condition in conditions)
-    moved = ", ".join(f"count(*) FILTER ({sql}), min(id, {_SHOWN}) FILTER ({sql})" for sql in _MOVED.values())
-    return f"SELECT {groups}, {counts}, {moved} FROM ({traces}) GROUP BY ALL"
+def _by_name(
+    database: duckdb.DuckDBPyConnection, counts: Mapping[int, Sequence[int]]
+) -> dict[tuple[str, ...], Counts]:
+    """Counts by teacher, domain and difficulty."""
+    names = ", ".join(f"coalesce(nullif(any_value({name}), ''), '(none)')" for name in _GROUPS)
+    rows = database.execute(f"SELECT hash({', '.join(_GROUPS)}), {names} FROM local GROUP BY 1").fetchall()
+    return {tuple(key): Counts(*counts[group]) for group, *key in rows if group in counts}
 
 
 def _counts_by_value(groups: Mapping[tuple[str, ...], Counts], position: int) -> dict[str, Counts]:
@@ -281,8 +344,8 @@ def _sum(counts: Iterable[Counts]) -> Counts:
     return Counts(*(sum(column) for column in zip((0,) * 5, *counts, strict=True)))
 
 
-def _notes(recipe: Recipe, rules: Iterable[Condition], done: Manifest) -> Iterable[str]:
-    family_of = registry.family_of(recipe)
+def _notes(recipe: Recipe, columns: pa.Schema, rules: Iterable[Condition], done: Manifest) -> Iterable[str]:
+    family_of = _families(columns)
     now = manifest.flatten({"filter": affecting(recipe.filter, "filter")})
     measured = set(done.fields["filter.signals"])
     for key, (old, new) in manifest.changes(done.fields, now).items():
@@ -297,6 +360,17 @@ def _notes(recipe: Recipe, rules: Iterable[Condition], done: Manifest) -> Iterab
                 f"the rule {rule.name} reads {', '.join(missing)}, which was not measured: it drops nothing here; "
                 "name it in filter.signals and run `distill filter --fresh`"
             )
+
+
+def _families(columns: pa.Schema) -> dict[str, str]:
+    """The family that measures each column: a family's columns follow its state. Facts need no measuring."""
+    family_of: dict[str, str] = {}
+    family = ""
+    for name in columns.names:
+        if name not in FACTS.names and name != "signal_errors":
+            family = name.removesuffix(_STATE) if name.endswith(_STATE) else family
+            family_of[name] = family
+    return family_of
 
 
 def _pair(before: int, after: int) -> tuple[int, int, str]:

@@ -24,7 +24,8 @@ from distill.grounding.ignored_numbers import (
     is_ignored,
 )
 from distill.grounding.labels import lower_case, read_items
-from distill.grounding.number_links import announces_row, find_joiner, label_follows, points_ahead, points_back
+from distill.grounding.number_labels import NamedLabels
+from distill.grounding.number_links import find_joiner, label_follows, points_ahead
 from distill.grounding.numbers_in_text import EXTREMES, Item, Lead, find_last_break, plain_text, read_lead
 from distill.grounding.operations import (
     ANY,
@@ -38,7 +39,7 @@ from distill.grounding.written_arithmetic import Role, find_roles
 
 _CONTEXT: Final = 60
 _MOST_IN_A_ROW: Final = 40
-"""Labels or numbers of one row that are remembered."""
+"""Numbers of one row that are remembered."""
 _MOST_WORDS: Final = 300
 """Characters of a sentence before a number that may announce it."""
 
@@ -62,8 +63,8 @@ class _RationaleCheck:
     """One rationale against one table, read from left to right."""
 
     __slots__ = (
-        "axis_words", "chain", "compares", "count", "expressions", "focus", "groups", "items", "known", "lower",
-        "max_items", "paired", "problems", "sentence_start", "speaks_of_extremes", "table", "text",
+        "axis_words", "compares", "count", "expressions", "groups", "items", "known", "labels", "lower", "max_items",
+        "problems", "sentence_start", "speaks_of_extremes", "table", "text",
     )  # fmt: skip
 
     def __init__(
@@ -85,11 +86,7 @@ class _RationaleCheck:
         self.max_items, self.count = max_items, 0
         self.problems: list[Unsupported] = []
         self.sentence_start = 0
-        self.focus: dict[int, Item] = {}
-        """The last label of each axis in this sentence or the one before."""
-        self.chain: list[Item] = []
-        """The labels directly before, in one row ("A and B")."""
-        self.paired: dict[int, Item] = {}
+        self.labels = NamedLabels(text, self.lower, items, table)
         self.groups: dict[tuple[float, ...], list[float]] = {}
         """The values of the labels that operands stand for ("A and B make 8 + 6")."""
 
@@ -111,7 +108,7 @@ class _RationaleCheck:
                 checked += verdict is not None
                 if verdict is not False or index in self.expressions:
                     known.stated.append(number.value)
-                self.chain = []
+                self.labels.chain = []
             end = after
         return GroundingResult(checked=checked, unsupported=tuple(self.problems), count=self.count)
 
@@ -120,7 +117,7 @@ class _RationaleCheck:
     def _label(self, item: Item, gap: str, broken: bool) -> None:
         if not item.in_table:
             self._report(item, "label")
-            self.chain = []
+            self.labels.chain = []
             return
         axis = self.table.axis[item.label]
         if axis == 0 and len(self.table.under[item.label]) == 1 and (extreme := read_lead(gap).extreme):
@@ -128,22 +125,9 @@ class _RationaleCheck:
             extreme_value = max(self.table.values) if extreme == "high" else min(self.table.values)
             if extreme_value not in self.table.under[item.label]:
                 self._report(item, "reading", f"{extreme}est", (extreme_value,))
-        follows_on = self.chain and self.table.axis[self.chain[-1].label] == axis and not broken and find_joiner(gap)
-        self.chain = [*self.chain[-_MOST_IN_A_ROW:], item] if follows_on else [item]
-        if broken:
-            self.focus = {}
-        self.focus[axis] = item
+        self.labels.add(item, gap, broken)
         for value in self.known.values_of(item.label):
             self.known.sentence.append((item.label, value))
-
-    def _under(self, label: str, after: Item | None) -> tuple[float, ...]:
-        """The values under a label and under that of the other axis that is named with it."""
-        allowed = self.table.under[label]
-        partner = after or self.focus.get(1 - self.table.axis[label])
-        if len(allowed) > 1 and partner is not None and self.table.axis[partner.label] != self.table.axis[label]:
-            other_values = set(self.table.under[partner.label])
-            return tuple(value for value in allowed if value in other_values) or allowed
-        return allowed
 
     # --- one number -----------------------------------------------------------------------------------------------
 
@@ -156,8 +140,8 @@ class _RationaleCheck:
         if role is None and self.known.continues_count(item, gap, self.lower):
             return None
         tail = read_comparison(self.lower[item.end : item.end + 32])
-        ahead = self._known_label(index + 1)
-        label = self._anchor(index, item, gap, how, tail, ahead, operand=role is not None)
+        ahead = self.labels.known_label(index + 1)
+        label = self.labels.anchor(index, item, gap, how, tail, ahead, operand=role is not None)
         if label is not None:
             return self._reading(index, item, label, how)
         if role is not None:
@@ -166,21 +150,21 @@ class _RationaleCheck:
             if index and not comparison_holds(gap.strip(), self.items[index - 1], item):
                 return self._report(item, "arithmetic")
             return self._operand(item, _COMPARISON)
-        if gap[:1] == ")" and len(self.chain) == 1 and read_lead(gap[1:]).tie and not tail:
+        if gap[:1] == ")" and len(self.labels.chain) == 1 and read_lead(gap[1:]).tie and not tail:
             before = self.items[index - 2] if index > 1 else item
-            inside = before.number is not None and self.text[before.end : self.chain[0].start].strip() == "("
+            inside = before.number is not None and self.text[before.end : self.labels.chain[0].start].strip() == "("
             if not inside or is_enumerated(self.lower, before):
-                return self._reading(index, item, self.chain[0], how)  # "bar 2 (red) has height 4"
+                return self._reading(index, item, self.labels.chain[0], how)  # "bar 2 (red) has height 4"
             how = how._replace(cue="result")  # "plus 4 (red) is 10"
-        if how.extreme and len(self.chain) == 1 and gap.lstrip()[:3] in ("is ", "was", "has"):
-            return self._reading(index, item, self.chain[0], how)  # "red is the lowest, at 4"
+        if how.extreme and len(self.labels.chain) == 1 and gap.lstrip()[:3] in ("is ", "was", "has"):
+            return self._reading(index, item, self.labels.chain[0], how)  # "red is the lowest, at 4"
         if is_ignored(self.lower, item, self.sentence_start, self.axis_words, self.table):
             return None
         if is_count(self.lower, item, self.table):
             return True
         if ahead is not None and points_ahead(self.text[item.end : ahead.start]):
             self.known.sentence += [(ahead.label, value) for value in self.known.values_of(ahead.label)]
-        if tail or how.cue or (len(self.chain) > 1 and how.tie and not _ANOTHER.match(self.lower, item.end)):
+        if tail or how.cue or (len(self.labels.chain) > 1 and how.tie and not _ANOTHER.match(self.lower, item.end)):
             verdict = self._result(item, how, tail)
             if verdict is not None:
                 return verdict
@@ -188,8 +172,8 @@ class _RationaleCheck:
             return None
         if how.extreme and self.table.lines and not _ANOTHER.match(self.lower, item.end):
             return self._extreme(item, how)
-        if self.focus and self._of_focus(item, gap):
-            return self._reading(index, item, next(reversed(self.focus.values())), how)
+        if self.labels.focus and self.labels.is_of_focus(gap):
+            return self._reading(index, item, next(reversed(self.labels.focus.values())), how)
         return self._unattached(item, gap, how)
 
     def _unattached(self, item: Item, gap: str, how: Lead) -> bool:
@@ -211,7 +195,7 @@ class _RationaleCheck:
             if number.percent:
                 steps |= {"ratio", "change"}
             if known.can_reach_nearby(item, bool(steps), how.hedged) or (
-                steps and known.can_reach(item, steps, self.chain, known.wants_everything(words), how.hedged)
+                steps and known.can_reach(item, steps, self.labels.chain, known.wants_everything(words), how.hedged)
             ):
                 known.derived.append(value)
                 return True
@@ -220,54 +204,12 @@ class _RationaleCheck:
     def _words(self, item: Item) -> str:
         return self.lower[max(self.sentence_start, item.start - _MOST_WORDS) : item.end + 40]
 
-    def _anchor(
-        self, index: int, item: Item, gap: str, how: Lead, tail: str, after: Item | None, operand: bool
-    ) -> Item | None:
-        """The label that a number belongs to; `after` is the label behind it."""
-        if index in self.paired:
-            return self.paired.pop(index)
-        if after is not None and self.text[item.end : after.start].strip(" %*") in ("(", "["):
-            return None if is_enumerated(self.lower, item) else after
-        in_list = (
-            after is not None and gap.strip(" *") in _LISTED and label_follows(self.text[item.end : after.start])
-        )
-        if self.chain and how.tie and not tail and not in_list:
-            if operand and not (how.tie == "tight" and gap.strip(" *") in ("", "(", "[", "=", "|")):
-                return None
-            if len(self.chain) == 1:
-                return self.chain[0]
-            return self.paired.pop(index) if self._pair(index) else None
-        if len(self.chain) > 1 and announces_row(gap) and self._pair(index):
-            return self.paired.pop(index)
-        if operand or tail or after is None or len(after.label) == 1:
-            return None
-        beyond = self.items[index + 2] if index + 2 < len(self.items) else None
-        alone = beyond is None or beyond.number is not None or not find_joiner(self.text[after.end : beyond.start])
-        return after if alone and not how.cue and label_follows(self.text[item.end : after.start]) else None
-
-    def _known_label(self, index: int) -> Item | None:
-        item = self.items[index] if index < len(self.items) else None
-        return item if item is not None and item.number is None and item.in_table else None
-
-    def _pair(self, index: int) -> bool:
-        """Pair the numbers from here on with the labels in the row before them, if there are as many."""
-        run = [index]
-        while len(run) <= len(self.chain) and run[-1] + 1 < len(self.items):
-            left, right = self.items[run[-1]], self.items[run[-1] + 1]
-            if right.number is None or find_joiner(self.text[left.end : right.start]) not in ("and", ",", "&"):
-                break
-            run.append(run[-1] + 1)
-        if len(run) != len(self.chain):
-            return False
-        self.paired.update(zip(run, self.chain, strict=True))
-        return True
-
     def _reading(self, index: int, item: Item, label: Item, how: Lead) -> bool | None:
         """A number that belongs to a label."""
-        after = self._known_label(index + 1)
+        after = self.labels.known_label(index + 1)
         if after is not None and (after is label or not label_follows(self.text[item.end : after.start])):
             after = None
-        allowed = self._under(label.label, after)
+        allowed = self.labels.values_under(label.label, after)
         value, known = item.value, self.known
         if known.is_among(item, allowed, how.hedged):
             if len(self.table.under[label.label]) == 1:
@@ -286,7 +228,7 @@ class _RationaleCheck:
             if label.start < item.start
             else frozenset()
         )
-        if steps and known.can_reach(item, steps, self.chain, known.wants_everything(self._words(item)), True):
+        if steps and known.can_reach(item, steps, self.labels.chain, known.wants_everything(self._words(item)), True):
             known.derived.append(value)
             return True
         if not strict and label.label in known.readings and value in known.derived:
@@ -318,8 +260,8 @@ class _RationaleCheck:
             return True
         if role.scales and role.operands[0] in known.derived:
             return True
-        if len(self.chain) == len(role.operands) and (
-            group := [number for name in self.chain for number in known.values_of(name.label)]
+        if len(self.labels.chain) == len(role.operands) and (
+            group := [number for name in self.labels.chain for number in known.values_of(name.label)]
         ):
             self.groups[role.operands] = group
         if role.operands in self.groups:
@@ -358,8 +300,8 @@ class _RationaleCheck:
         assert number is not None
         if number.integer and known.question.counting and value <= max(self.table.counts):
             return True
-        if len(self.chain) > 1 and all(
-            known.is_close(item, known.values_of(label.label), how.hedged) for label in self.chain
+        if len(self.labels.chain) > 1 and all(
+            known.is_close(item, known.values_of(label.label), how.hedged) for label in self.labels.chain
         ):
             return True  # "both are 5"
         announced_step = tail or ("" if how.cue == "result" else how.cue)
@@ -369,7 +311,7 @@ class _RationaleCheck:
             steps = steps | announced_steps(words) or known.question.steps or ANY
         if number.percent:
             steps |= {"ratio", "difference", "change"}
-        if known.can_reach(item, steps, self.chain, known.wants_everything(words), how.hedged):
+        if known.can_reach(item, steps, self.labels.chain, known.wants_everything(words), how.hedged):
             known.add_derived(value)
             return True
         if value in known.derived or value in known.question.numbers:
@@ -379,7 +321,7 @@ class _RationaleCheck:
         if how.cue == "result":
             # "So the answer is 8", where a value is asked for and no step; "which gives 12.5", as read before.
             question = known.question
-            last = next(reversed(self.focus.values()), None)
+            last = next(reversed(self.labels.focus.values()), None)
             if not announced_step and last is not None and known.readings.get(last.label) == value:
                 return True
             if len(question.values) == 1 and known.is_close(item, question.values, how.hedged):
@@ -387,12 +329,6 @@ class _RationaleCheck:
             if not question.values and not question.steps and known.is_known(item, how.hedged):
                 return True
         return self._report(item, "result")
-
-    def _of_focus(self, item: Item, gap: str) -> bool:
-        """Whether a number without a label is the value of the bar named last ("its value is 8")."""
-        if len(self.focus) > 1 or len(self.chain) > 1:
-            return False
-        return points_back(gap[max(0, find_last_break(gap), len(gap) - 60) :])
 
     def _report(self, item: Item, reason: Reason, label: str = "", expected: Sequence[float] = ()) -> Literal[False]:
         self.count += 1
@@ -411,7 +347,6 @@ class _RationaleCheck:
         return False
 
 
-_LISTED: Final = (",", ";", "and", ", and", "&")
 _CONSTANTS: Final = frozenset([2.0, 1000.0])
 """Constants of arithmetic besides 100: for means of two, and units."""
 _COMPARISON: Final = Role(False, operands=(0.0, 0.0))

@@ -156,14 +156,11 @@ def _read_stretch(stretch: str) -> tuple[tuple[int, int, Literal, bool, float], 
         return ()
     offset = -1 if last == "." else 0
     digits = written.rstrip("%abcdefghijklmnopqrstuvwxyzKMB ")
-    if "," in digits or "'" in digits or not digits.isascii():
-        if not _GROUPED.fullmatch(digits):
-            # "8,6": two numbers that stand in a row.
-            row = [
-                (match.start(), len(match[0]), read_literal(match[0])) for match in _PLAIN_NUMBER.finditer(written)
-            ]
-            return tuple((at, length, number, False, number.value) for at, length, number in row)
-    elif digits.count(".") > 1:
+    if ("," in digits or "'" in digits or not digits.isascii()) and not _GROUPED.fullmatch(digits):
+        # "8,6": two numbers that stand in a row.
+        row = [(match.start(), len(match[0]), read_literal(match[0])) for match in _PLAIN_NUMBER.finditer(written)]
+        return tuple((at, length, number, False, number.value) for at, length, number in row)
+    if digits.count(".") - offset > 1:
         return ()
     # A sign belongs to the number where nothing stands before it that could be subtracted from.
     head = before[: len(before) + offset].rstrip("$€£")

@@ -65,7 +65,7 @@ def decide(
             connection.execute(_PLACED.format(place=place_in_kind(seed)))
         counts = connection.execute("SELECT kind, count(*) FROM ranked WHERE best GROUP BY kind").fetchall()
         taken = target_counts({tuple(kind): count for kind, count in counts}, select.mix, select.limit)
-        connection.register("quotas", quota_table(taken))
+        create_quotas(connection, taken)
         rows = 0
         with (
             atomic_path(path) as temporary,
@@ -89,7 +89,7 @@ def database(tables: Tables, decisions: Path, *, threads: int | None = None) -> 
 def _ranked(conditions: list[Condition], select: Select, within: str = "true") -> str:
     """What no rule drops, with its place among the traces of its question."""
     kept = f"""
-        SELECT {columns_of_rank(select)}, {kind_of(select)} AS kind, true AS kept
+        SELECT {_columns_of_rank(select)}, {kind_of(select)} AS kind, true AS kept
         FROM signals ANTI JOIN unreadable USING (sample_id) WHERE {within} AND NOT ({dropped(conditions)})"""
     return f"""
         SELECT id, teacher_rank, teacher_best, question_rank, best, kind, 1::BIGINT AS place
@@ -106,34 +106,34 @@ def drops(condition: Condition) -> str:
     return f"coalesce((\n{condition.sql}\n), false)"
 
 
-def columns_of_rank(select: Select, *more: str) -> str:
-    """SQL of the columns that `ranked` reads, and `more`, each once."""
-    names = ("id", "sample_id", "teacher", *(entry.removeprefix("-") for entry in select.order), *more)
+def _columns_of_rank(select: Select) -> str:
+    """SQL of the columns that `ranked` reads, each once."""
+    names = ("id", "sample_id", "teacher", *(entry.removeprefix("-") for entry in select.order))
     return ", ".join(identifier(name) for name in dict.fromkeys(names))
 
 
-def ranked(select: Select, traces: str) -> str:
+def ranked(select: Select, traces: str, question: str = "sample_id", tie: str = "id") -> str:
     """SQL of `traces` with the ranks of each trace among the traces of its question that are kept as well.
 
-    `traces` is a query with the columns id, sample_id, teacher, kept and those of the order. A rank that nothing
-    limits is 1.
+    `traces` is a query with the columns `question`, `tie`, teacher, kept and those of the order; the trace with the
+    smaller `tie` comes first of two that are equal in the order. A rank that nothing limits is 1.
     """
     # The limit of a teacher comes first: a place that it frees goes to the next best trace of another teacher.
     return f"""
-        SELECT *, {_rank(select, "sample_id, teacher_best", select.per_question)} AS question_rank,
+        SELECT *, {_rank(select, f"{question}, teacher_best", tie, select.per_question)} AS question_rank,
             teacher_best AND {_within("question_rank", select.per_question)} AS best
         FROM (
-            SELECT *, {_rank(select, "sample_id, teacher", select.per_teacher)} AS teacher_rank,
+            SELECT *, {_rank(select, f"{question}, teacher", tie, select.per_teacher)} AS teacher_rank,
                 {_within("teacher_rank", select.per_teacher)} AS teacher_best
             FROM ({traces})
         )"""
 
 
-def _rank(select: Select, among: str, limit: int | None) -> str:
+def _rank(select: Select, among: str, tie: str, limit: int | None) -> str:
     # Sorting a million traces takes 0.4 s: it is left out where no limit reads the rank.
     if limit is None:
         return "1::BIGINT"
-    return f"row_number() OVER (PARTITION BY kept, {among} ORDER BY {order([*select.order, 'id'])})"
+    return f"row_number() OVER (PARTITION BY kept, {among} ORDER BY {order([*select.order, tie])})"
 
 
 _PLACED = """
@@ -161,10 +161,11 @@ def _within(rank: str, limit: int | None) -> str:
     return "true" if limit is None else f"{rank} <= {limit}"
 
 
-def quota_table(taken: Mapping[Kind, int]) -> pa.Table:
-    """How many traces of each kind are taken."""
-    kinds = pa.array([list(kind) for kind in taken], pa.list_(pa.string()))
-    return pa.table({"kind": kinds, "quota": pa.array(taken.values(), pa.int64())})
+def create_quotas(connection: duckdb.DuckDBPyConnection, taken: Mapping[Kind, int]) -> None:
+    """A table of how many traces of each kind are taken. Not from Arrow: DuckDB loads pandas to read from Python."""
+    connection.execute("CREATE OR REPLACE TEMP TABLE quotas (kind VARCHAR[], quota BIGINT)")
+    for kind, quota in taken.items():
+        connection.execute("INSERT INTO quotas VALUES (?, ?)", [list(kind), quota])
 
 
 def _query(conditions: list[Condition], select: Select, within: str) -> str:

@@ -17,8 +17,7 @@ import pyarrow as pa
 from distill.errors import RecipeError
 from distill.recipe.filter import Filter, Rule
 from filters.decisions.allowed_functions import ALLOWED, LOCAL_TYPES, NAMES
-from filters.signals.registry import COLUMNS
-from filters.tables.signal_database import empty_database
+from filters.tables.signal_database import empty_database, project_columns
 
 NOT_SELECTED = "not_selected"
 UNREADABLE_IMAGE = "unreadable_image"
@@ -64,11 +63,12 @@ class Condition:
     """What it compares if it has the form `column > number`, on whichever side the number stands."""
 
 
-def check(settings: Filter, columns: pa.Schema = COLUMNS) -> list[Condition]:
-    """The rules of a recipe as conditions on a signal table of these columns.
+def check(settings: Filter, columns: pa.Schema | None = None) -> list[Condition]:
+    """The rules of a recipe as conditions on a signal table of these columns; without them, of the project's.
 
     Raises RecipeError for them and for what the selection names.
     """
+    columns = project_columns() if columns is None else columns
     connection = empty_database(columns)
     for key in ("order", "curriculum"):
         entries = getattr(settings.select, key)

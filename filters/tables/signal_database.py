@@ -8,7 +8,7 @@ requested or has no row.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import duckdb
 import pyarrow as pa
@@ -16,9 +16,7 @@ import pyarrow.parquet as pq
 
 from distill.artifacts.layout import SIGNALS, part_paths
 from filters.signals.base import VALUE_TYPES
-from filters.signals.registry import COLUMNS, LOCAL
 from filters.signals.schema import SIDE
-from filters.tables.measure import REMEMBERED
 
 SCRATCH = "scratch"
 _AT_ONCE = 250_000
@@ -32,21 +30,28 @@ class Tables:
     signals: tuple[Path, ...]
     side: Mapping[str, tuple[Path, ...]] = field(default_factory=dict)
     """Files of each side table that was measured, by the family's name."""
-    columns: pa.Schema = COLUMNS
+    columns: pa.Schema = field(default_factory=lambda: project_columns())
     """Columns that the table has even where no file has them; those of files are there anyway."""
 
     @classmethod
-    def of(cls, folder: Path, columns: pa.Schema = COLUMNS) -> "Tables":
+    def of(cls, folder: Path, columns: pa.Schema | None = None) -> "Tables":
         """The files of a filter folder."""
         files_of_family = {name: tuple(part_paths(folder / name, ".parquet")) for name in SIDE}
         return cls(
             signals=tuple(part_paths(folder / SIGNALS, ".parquet")),
             side={name: files for name, files in files_of_family.items() if files},
-            columns=columns,
+            columns=project_columns() if columns is None else columns,
         )
 
     def files(self) -> Iterable[Path]:
         return (*self.signals, *(path for files in self.side.values() for path in files))
+
+
+def project_columns() -> pa.Schema:
+    """The signal table without families from outside. Imported here: the families take 0.4 s of processor time."""
+    from filters.signals.registry import COLUMNS
+
+    return COLUMNS
 
 
 def connect(
@@ -77,18 +82,18 @@ def connect(
 
 
 def _local_columns(tables: Tables, schemas: Iterable[pa.Schema]) -> pa.Schema:
-    """What is measured partition by partition: the project's columns, and those of signals from outside."""
+    """What is measured partition by partition: the columns that were asked for, and those of files."""
     side_columns = {name for _, schema in SIDE.values() for name in schema.names}
-    file_columns = [field for schema in schemas for field in schema if _is_signal(field)]
-    requested_columns = [field for field in tables.columns if field.name not in side_columns]
-    outside_columns = {
-        field.name: field for field in (*file_columns, *requested_columns) if field.name not in LOCAL.names
-    }
-    return pa.schema([*LOCAL, *outside_columns.values()])
+    fields = {column.name: column for column in tables.columns if column.name not in side_columns}
+    for schema in schemas:
+        for column in signals_of(schema):
+            fields.setdefault(column.name, column)
+    return pa.schema(fields.values())
 
 
-def _is_signal(field: "pa.Field[Any]") -> bool:
-    return field.name not in REMEMBERED and field.type in VALUE_TYPES.values()
+def signals_of(file: pa.Schema) -> pa.Schema:
+    """The signals among the columns of a partition's file: the rest is remembered of the texts and is for no rule."""
+    return pa.schema([column for column in file if column.type in VALUE_TYPES.values()])
 
 
 def _schemas(files: Sequence[Path]) -> list[pa.Schema]:
@@ -100,10 +105,12 @@ def _schemas(files: Sequence[Path]) -> list[pa.Schema]:
     return list(schema_of_names.values())
 
 
-def empty_database(columns: pa.Schema = COLUMNS) -> duckdb.DuckDBPyConnection:
+def empty_database(columns: pa.Schema) -> duckdb.DuckDBPyConnection:
     """A database with one trace whose values are all NULL: only constants of a wrong type fail on it."""
     connection = closed_database()
-    connection.register("signals", pa.Table.from_pylist([{}], schema=columns))
+    listed = ", ".join(f"{identifier(column.name)} {_SQL[column.type]}" for column in columns)
+    connection.execute(f"CREATE TEMP TABLE signals ({listed})")
+    connection.execute(f"INSERT INTO signals ({identifier(columns.names[0])}) VALUES (NULL)")
     return connection
 
 

@@ -192,3 +192,7 @@ def test_few_are_written_out_where_few_are_wanted_and_all_are_counted() -> None:
 def test_a_label_of_a_long_table_is_found_too() -> None:
     long = {f"Place {one}{other}": 20 + place for place, (one, other) in enumerate(product("abcdefgh", "klmnop"))}
     assert [one.value for one in unsupported("Place ak: 20. Place bl: 99.", raw=long)] == ["place bl 99"]
+
+
+def test_a_point_before_a_decimal_number_makes_it_no_number() -> None:
+    assert unsupported("Version .842767.5 of the chart has blue at 8.") == ()

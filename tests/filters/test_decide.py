@@ -136,7 +136,7 @@ def test_anything_but_a_condition_on_one_trace_is_refused_before_data_is_read(co
 
 
 def test_every_allowed_function_is_in_the_database_and_gives_one_result_for_the_same_values():
-    rows = empty_database().execute(
+    rows = empty_database(COLUMNS).execute(
         """SELECT lower(function_name), bool_and(function_type = 'macro' OR stability = 'CONSISTENT'),
         string_agg(macro_definition, ' ') FROM duckdb_functions()
         WHERE function_type IN ('scalar', 'macro') GROUP BY 1"""

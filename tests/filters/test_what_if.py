@@ -1,5 +1,7 @@
 """Another policy is compared with the last decisions: nothing is measured, nothing in the run changes."""
 
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -126,6 +128,37 @@ def test_no_extractor_is_called_and_no_file_of_the_run_changes(run):
     what_if(other(run, SHORT), run)
     assert not registry.calls
     assert {path: file_sha256(path) for path in run.rglob("*") if path.is_file()} == before
+
+
+def test_neither_the_families_nor_pandas_are_loaded(run):
+    other(run, SHORT + '[[filter.select.mix]]\nby = "k = 0"\nshares = { true = 0.4 }\n')
+    command = f"""
+import sys
+from pathlib import Path
+from distill.recipe.loading import load
+from filters.what_if import what_if
+what_if(load({str(run.parent / "recipe.toml")!r}), Path({str(run)!r}))
+print(sorted({{"pandas", "filters.signals.registry", "filters.signals.language"}} & sys.modules.keys()))"""
+    done = subprocess.run([sys.executable, "-c", command], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_more_rules_than_one_number_has_bits_are_counted_one_by_one(run):
+    names = [f"rule_{number}" for number in range(65)]
+    rules = "".join(
+        f"[[filter.rules]]\nname = '{name}'\ndrop = 'rationale_tokens < {number}'\n"
+        for number, name in enumerate(names)
+    )
+    found = what_if(other(run, rules), run)
+    tokens = [row["rationale_tokens"] for path in (run / "filter/signals").glob("*.parquet") for row in _rows(path)]
+    for number, name in enumerate(names):
+        count = sum(length is not None and length < number for length in tokens)
+        assert found.reasons.get(name, (0, 0)) == (0, count)
+    assert found.reasons["rule_64"][1]
+
+
+def _rows(path):
+    return pq.read_table(path).to_pylist()
 
 
 def test_groups_add_up_to_the_whole(run):
