@@ -8,7 +8,7 @@ VLLM_VENV := .venv-vllm
 .PHONY: demo test test-fast setup setup-vllm lint types check gpu-check clean
 
 demo: $(VENV)/.ready
-	$(VENV)/bin/distill run tiny --run runs/tiny
+	$(VENV)/bin/distill run tiny --run runs/tiny --jobs 2
 
 # Files run side by side, the slowest first (tests/conftest.py). Tests that measure time run alone afterwards.
 BESIDE := --numprocesses auto --dist loadfile --no-loadscope-reorder

@@ -5,7 +5,7 @@ A finished stage is recognised by its manifest without importing torch. Does not
 """
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from distill.artifacts.manifest import MANIFEST, Manifest, fingerprint, finished
 from distill.data import reader
 from distill.data.source_images import require_same_pictures
 from distill.errors import RecipeError, StaleError
+from distill.jobs import JobPool
 from distill.recipe.effects import affecting
 from distill.recipe.eval import BASE
 from distill.recipe.recipe import Recipe
@@ -33,10 +34,14 @@ def train(
     *,
     stage: str | None = None,
     fresh: bool = False,
+    jobs: int = 1,
     on_progress: ProgressCallback = unwatched,
 ) -> Manifest:
     """Train every stage that is not finished, or `stage` alone; the manifest of all stages, or of that one.
 
+    `jobs` stages are trained at a time, each in a process that begins anew (a script that calls this needs its
+    `if __name__ == "__main__"`) with its share of the cores, and a card of its own if there are several; a stage
+    waits for the one that it starts from.
     `fresh` sets earlier work aside: all of it, or with `stage` that stage and those that start from it. Raises
     StaleError when something finished was made from other settings, and when `stage` starts from an unfinished one;
     DataError when a finished student is damaged.
@@ -46,6 +51,8 @@ def train(
     names = [planned.name for planned in recipe.stages]
     if stage is not None and stage not in names:
         raise RecipeError(f"--stage {stage}: the recipe has no such stage; its stages: {', '.join(names)}")
+    if jobs > 1:
+        processes.require_one()
     with processes.together():
         if not processes.is_main():
             return _follow_main_process(recipe, run, stage)
@@ -53,7 +60,7 @@ def train(
             fields = stage_fields(recipe, run, only=stage)
             if fresh:
                 _set_aside(recipe, run, stage)
-            manifests = _train_stages(recipe, run, fields, stage, on_progress)
+            manifests = _train_stages(recipe, run, fields, stage, jobs, on_progress)
             if stage is None:
                 manifest = _write_summary(run, fields, manifests)
             else:
@@ -128,45 +135,111 @@ def _train_stages(
     run: Path,
     fields: Mapping[str, Mapping[str, Any]],
     only: str | None,
+    jobs: int,
     on_progress: ProgressCallback,
 ) -> dict[str, Manifest]:
     manifests: dict[str, Manifest] = {}
-    session, trained = Session(), set[str]()
+    unfinished: list[Stage] = []
     for stage in recipe.stages:
-        folder = run / "train" / stage.name
         if only is not None and stage.name != only:
             continue
         start = start_of(recipe.stages, stage)
         if only is not None and start is not None:
             _require_finished(run, start, fields[start])
+        folder = run / "train" / stage.name
         manifest = finished(folder, fields[stage.name], remedy=_remedy(stage.name))
         if manifest is None:
-            if start is not None and start not in trained:
-                saved_model.require_saved(run, start, digests=True)
-            trained.add(stage.name)
-            order = processes.share(
-                {
-                    "stage": stage,
-                    "fields": fields[stage.name],
-                    "start": None if start is None else model_folder(run, start),
-                    "again": only is None and _next_starts_from_same(recipe, run, stage, start),
-                }
-            )
-            manifest = stages.run(recipe, run, **order, session=session, on_progress=on_progress)
-            assert manifest is not None
+            unfinished.append(stage)
         else:
             require_same_pictures(recipe, rows.sources_of(stage), manifest.inputs, str(folder))
             saved_model.require_saved(run, stage.name)
             stages.clean(folder)
+            manifests[stage.name] = manifest
+    waiting_for = {stage.name for stage in unfinished}
+    for stage in unfinished:
+        start = start_of(recipe.stages, stage)
+        if start is not None and start not in waiting_for:
+            saved_model.require_saved(run, start, digests=True)
+    if jobs == 1 or len(unfinished) < 2:
+        manifests |= _one_by_one(recipe, run, fields, unfinished, on_progress)
+    else:
+        manifests |= _side_by_side(recipe, run, fields, unfinished, jobs, on_progress)
+    return {stage.name: manifests[stage.name] for stage in recipe.stages if stage.name in manifests}
+
+
+def _one_by_one(
+    recipe: Recipe,
+    run: Path,
+    fields: Mapping[str, Mapping[str, Any]],
+    unfinished: Sequence[Stage],
+    on_progress: ProgressCallback,
+) -> dict[str, Manifest]:
+    manifests: dict[str, Manifest] = {}
+    session = Session()
+    for number, stage in enumerate(unfinished):
+        following = unfinished[number + 1 : number + 2]
+        start = start_of(recipe.stages, stage)
+        order = processes.share(
+            {
+                "stage": stage,
+                "fields": fields[stage.name],
+                "start": _start_model(recipe, run, stage),
+                "again": any(start_of(recipe.stages, each) == start for each in following),
+            }
+        )
+        manifest = stages.run(recipe, run, **order, session=session, on_progress=on_progress)
+        assert manifest is not None
         manifests[stage.name] = manifest
     return manifests
 
 
-def _next_starts_from_same(recipe: Recipe, run: Path, stage: Stage, start: str | None) -> bool:
-    """Whether the next stage that is unfinished starts from the same model."""
-    later = recipe.stages[recipe.stages.index(stage) + 1 :]
-    unfinished = next((each for each in later if Manifest.read(run / "train" / each.name) is None), None)
-    return unfinished is not None and start_of(recipe.stages, unfinished) == start
+def _side_by_side(
+    recipe: Recipe,
+    run: Path,
+    fields: Mapping[str, Mapping[str, Any]],
+    unfinished: Sequence[Stage],
+    jobs: int,
+    on_progress: ProgressCallback,
+) -> dict[str, Manifest]:
+    """Train each stage as soon as the one that it starts from is finished, `jobs` at a time."""
+    manifests: dict[str, Manifest] = {}
+    with JobPool(jobs, on_progress) as pool:
+
+        def submit(finished_now: str | None) -> None:
+            for stage in unfinished:
+                start = start_of(recipe.stages, stage)
+                if (start if start in names else None) == finished_now:
+                    pool.submit(stage.name, train_alone, recipe, run, stage, fields[stage.name])
+
+        names = {stage.name for stage in unfinished}
+        submit(None)
+        for name, future in pool.results():
+            manifests[str(name)] = future.result()
+            submit(str(name))
+    return manifests
+
+
+def train_alone(
+    recipe: Recipe,
+    run: Path,
+    stage: Stage,
+    fields: Mapping[str, Any],
+    on_progress: ProgressCallback = unwatched,
+) -> Manifest:
+    """One stage, in a process of its own beside others of the same run; the start model is there."""
+    # A killed command leaves this process a moment to write a checkpoint: a new command must not meet it.
+    with locked(run / "train" / CACHE / stage.name):
+        start = _start_model(recipe, run, stage)
+        manifest = stages.run(
+            recipe, run, stage, fields, start=start, again=False, session=Session(), on_progress=on_progress
+        )
+    assert manifest is not None
+    return manifest
+
+
+def _start_model(recipe: Recipe, run: Path, stage: Stage) -> Path | None:
+    start = start_of(recipe.stages, stage)
+    return None if start is None else model_folder(run, start)
 
 
 def _require_finished(run: Path, start: str, fields: Mapping[str, Any]) -> None:

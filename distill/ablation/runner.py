@@ -6,12 +6,9 @@ run itself; datasets, stages and evaluations made from the same settings are mad
 change: distill/ablation/arms.py; what the figures say: distill/ablation/results.py.
 """
 
-import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from dataclasses import dataclass, replace
-from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +21,7 @@ from distill.artifacts.manifest import Manifest, fingerprint
 from distill.artifacts.stage_cache import Shared, make_link
 from distill.data import reader
 from distill.errors import DataError, RecipeError, StaleError
+from distill.jobs import JobPool
 from distill.recipe.ablate import REFERENCE, Study
 from distill.recipe.effects import affecting
 from distill.recipe.recipe import Recipe
@@ -171,25 +169,18 @@ def _run_jobs(
             else:
                 yield job, None
         return
-    # Read when torch is loaded, by processes that begin anew.
-    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // processes)))
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-        running = {pool.submit(run_job, recipe, run, job): job for job in first}
-        try:
-            while running:
-                for future in wait(running, return_when=FIRST_COMPLETED).done:
-                    job, problem = running.pop(future), future.exception()
-                    if problem is not None and not isinstance(problem, DataError):
-                        raise problem
-                    yield job, problem
-                    if job in first:
-                        following = (next_job for next_job in other_jobs if next_job.seed == job.seed)
-                        running |= {pool.submit(run_job, recipe, run, next_job): next_job for next_job in following}
-        except BaseException:
-            for child in active_children():
-                child.terminate()  # an arm goes on from its last checkpoint
-            pool.shutdown(cancel_futures=True)
-            raise
+    with JobPool(processes, on_progress) as pool:
+        for job in first:
+            pool.submit(job, run_job, recipe, run, job)
+        for name, future in pool.results():
+            assert isinstance(name, Job)
+            problem = future.exception()
+            if problem is not None and not isinstance(problem, DataError):
+                raise problem
+            yield name, problem
+            for following in other_jobs if name in first else ():
+                if following.seed == name.seed:
+                    pool.submit(following, run_job, recipe, run, following)
 
 
 def place(run: Path, name: str, seed: int) -> Path:

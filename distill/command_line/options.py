@@ -36,6 +36,14 @@ RunOption = Annotated[
 FreshOption = Annotated[
     bool, typer.Option("--fresh", help="Start this stage over; results whose content is still valid are reused.")
 ]
+StageJobsOption = Annotated[
+    int,
+    typer.Option(
+        min=1,
+        help="Number of stages to train at the same time, each in a process with its share of the cores, on a card "
+        "of its own if there are several; a stage waits for the one that it starts from.",
+    ),
+]
 SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Override one recipe value, e.g. filter.select.per_question=2."),

@@ -4,7 +4,14 @@ from typing import Annotated
 
 import typer
 
-from distill.command_line.options import FreshOption, RecipeArgument, RunOption, SetOption, open_recipe
+from distill.command_line.options import (
+    FreshOption,
+    RecipeArgument,
+    RunOption,
+    SetOption,
+    StageJobsOption,
+    open_recipe,
+)
 from distill.commands.progress import show
 from distill.errors import RecipeError
 
@@ -74,13 +81,14 @@ def train(
     recipe: RecipeArgument,
     run: RunOption = None,
     stage: Annotated[str | None, typer.Option(metavar="NAME", help="Train this stage only.")] = None,
+    jobs: StageJobsOption = 1,
     fresh: FreshOption = False,
     overrides: SetOption = None,
 ) -> None:
     """Train the student, stage by stage."""
     from distill.commands.stages import train_stage
 
-    show(train_stage(*open_recipe(recipe, run, overrides, several=True), stage=stage, fresh=fresh))
+    show(train_stage(*open_recipe(recipe, run, overrides, several=True), stage=stage, jobs=jobs, fresh=fresh))
 
 
 def eval_(
@@ -105,11 +113,13 @@ def eval_(
     show(eval_stage(*open_recipe(recipe, run, overrides, students=students), fresh=fresh))
 
 
-def run(recipe: RecipeArgument, run: RunOption = None, overrides: SetOption = None) -> None:
+def run(
+    recipe: RecipeArgument, run: RunOption = None, jobs: StageJobsOption = 1, overrides: SetOption = None
+) -> None:
     """Run all four stages in order, resuming."""
     from distill.commands.stages import all_stages
 
-    show(all_stages(*open_recipe(recipe, run, overrides)))
+    show(all_stages(*open_recipe(recipe, run, overrides), jobs=jobs))
 
 
 def ablate(
@@ -121,7 +131,12 @@ def ablate(
         list[int] | None, typer.Option(metavar="N", help="Train with this seed only; repeatable.")
     ] = None,
     jobs: Annotated[
-        int, typer.Option(min=1, help="Number of arms to train at the same time, each in a process.")
+        int,
+        typer.Option(
+            min=1,
+            help="Number of arms to train at the same time, each in a process, on a card of its own if there are "
+            "several.",
+        ),
     ] = 1,
     report: Annotated[
         bool, typer.Option("--report", help="Run nothing: show the table and write the report of finished arms.")

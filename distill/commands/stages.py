@@ -110,7 +110,7 @@ def compare_policies(recipe: Recipe, run: Path, alternative: Recipe) -> str:
     return as_text(what_if(recipe.model_copy(update={"filter": alternative.filter}), run))
 
 
-def train_stage(recipe: Recipe, run: Path, *, stage: str | None = None, fresh: bool = False) -> str:
+def train_stage(recipe: Recipe, run: Path, *, stage: str | None = None, jobs: int = 1, fresh: bool = False) -> str:
     from student.distributed import processes
     from student.train import train
 
@@ -125,7 +125,7 @@ def train_stage(recipe: Recipe, run: Path, *, stage: str | None = None, fresh: b
             compared = _compared(recipe, run, stage=stage)
             materialise_stages(recipe, run, stage)
         with _recorded(recipe, run) as on_progress:
-            train(recipe, run, stage=stage, fresh=fresh, on_progress=on_progress)
+            train(recipe, run, stage=stage, fresh=fresh, jobs=jobs, on_progress=on_progress)
         return _blocks(training(run), parts(run), damage(run), compared)
 
 
@@ -255,7 +255,7 @@ def _connect(name: str, student: "AnyStudent", **limits: int) -> "AbstractContex
     return connect_student(name, student, **limits)
 
 
-def all_stages(recipe: Recipe, run: Path) -> str:
+def all_stages(recipe: Recipe, run: Path, *, jobs: int = 1) -> str:
     """Every stage in order; each one returns at once when its work is done.
 
     What a later stage will need is looked at first: a run that cannot end well does not begin.
@@ -263,7 +263,7 @@ def all_stages(recipe: Recipe, run: Path) -> str:
     _require_fit(recipe, run)
     generate_stage(recipe, run)
     filtered = filter_stage(recipe, run)
-    trained = train_stage(recipe, run)
+    trained = train_stage(recipe, run, jobs=jobs)
     return f"{filtered}\n\n{trained}\n\n{eval_stage(recipe, run)}"
 
 

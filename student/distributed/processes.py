@@ -49,7 +49,7 @@ def require_one() -> None:
     if count() > 1:
         raise InputError(
             f"a launcher started {count()} processes, and this command works in one; run it without the launcher: "
-            "only `distill train` takes several"
+            "only `distill train` takes several, and not with --jobs"
         )
 
 

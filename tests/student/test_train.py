@@ -349,6 +349,34 @@ def test_stages_that_start_from_one_loaded_model_are_what_they_are_one_by_one(pl
     assert all(torch.equal(weights(place, "one")[key], value) for key, value in weights(place, "two").items())
 
 
+@pytest.mark.slow
+def test_stages_side_by_side_are_what_they_are_one_by_one(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    import shutil
+
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # as in this process
+    other = Path(shutil.copytree(place, tmp_path / "other"))
+    stages = (ALIGN, REASON, ANSWERS, worlds.stage("apart", steps=2, more='start = "base"\n'))
+    one_by_one = train(worlds.recipe(other, *stages), other / "run")
+    reports: list[Progress] = []
+    side_by_side = train(worlds.recipe(place, *stages), place / "run", jobs=2, on_progress=reports.append)
+    assert list(side_by_side.outputs) == list(one_by_one.outputs)
+    for stage in ("align", "reason", "answers_only", "apart"):
+        ours, theirs = weights(place, stage), weights(other, stage)
+        assert ours.keys() == theirs.keys()
+        assert all(torch.equal(ours[name], value) for name, value in theirs.items())
+    assert ("train apart", 2) in [(report.stage, report.done) for report in reports]
+    steps = [report.stage for report in reports if report.stage.startswith("train")]
+    assert steps.index("train reason") > len(steps) - 1 - steps[::-1].index("train align")
+
+
+def test_stages_side_by_side_pass_on_why_one_of_them_cannot_be_trained(place: Path):
+    short = worlds.stage("short", steps=2, more='start = "base"\nmax_length = 8\n')
+    with pytest.raises(DataError, match="stage 'short': no row of data"):
+        train(worlds.recipe(place, ALIGN, short), place / "run", jobs=2)
+
+
 def test_whatever_training_writes_others_may_read(trained: Path):
     umask = os.umask(0)
     os.umask(umask)

@@ -1,0 +1,126 @@
+"""Jobs side by side: results by name, progress, cards, and an end with the command that began them."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from distill.errors import DataError, DistillError
+from distill.jobs import JobPool
+from distill.types import Progress, ProgressCallback
+
+
+def square(number: int, on_progress: ProgressCallback) -> int:
+    on_progress(Progress(stage=f"square {number}", done=1, total=1, unit="numbers"))
+    return number * number
+
+
+def card(folder: Path, jobs: int, on_progress: ProgressCallback) -> str:
+    """The card of this process, once `jobs` processes have one."""
+    device = os.environ["CUDA_VISIBLE_DEVICES"]
+    (folder / device).touch()
+    deadline = time.monotonic() + 60
+    while len(list(folder.iterdir())) < jobs and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return device
+
+
+def refuse(on_progress: ProgressCallback) -> None:
+    raise DataError("nothing to read")
+
+
+def die(on_progress: ProgressCallback) -> None:
+    os._exit(9)
+
+
+def sleep(folder: Path, on_progress: ProgressCallback) -> None:
+    (folder / str(os.getpid())).touch()
+    time.sleep(600)
+
+
+def write_on_signal(folder: Path, on_progress: ProgressCallback) -> None:
+    """A job that needs a moment to end, as a stage that writes a checkpoint does."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    (folder / str(os.getpid())).touch()
+    try:
+        time.sleep(600)
+    finally:
+        time.sleep(0.2)
+        (folder / f"saved-{os.getpid()}").touch()
+
+
+def test_jobs_are_given_back_by_name_and_may_bring_further_ones():
+    reports: list[Progress] = []
+    with JobPool(2, reports.append) as pool:
+        pool.submit("two", square, 2)
+        pool.submit("three", square, 3)
+        results = {}
+        for name, future in pool.results():
+            results[name] = future.result()
+            if name == "two":
+                pool.submit("four", square, 4)
+    assert results == {"two": 4, "three": 9, "four": 16}
+    assert sorted(report.stage for report in reports) == ["square 2", "square 3", "square 4"]
+
+
+def test_each_process_has_a_card_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4, 6")
+    with JobPool(2, lambda _: None) as pool:
+        pool.submit("one", card, tmp_path, 2)
+        pool.submit("two", card, tmp_path, 2)
+        assert sorted(future.result() for _, future in pool.results()) == ["4", "6"]
+
+
+def test_an_error_is_the_job_s_own_and_a_killed_process_is_a_message():
+    with JobPool(1, lambda _: None) as pool:
+        pool.submit("refused", refuse)
+        ((_, future),) = pool.results()
+        assert isinstance(future.exception(), DataError)
+        pool.submit("killed", die)
+        with pytest.raises(DistillError, match="run the same command again to resume"):
+            list(pool.results())
+
+
+COMMAND = """
+from pathlib import Path
+from test_jobs import sleep, write_on_signal
+from distill.jobs import JobPool
+if __name__ == "__main__":
+    with JobPool(2, lambda _: None) as pool:
+        pool.submit("one", sleep, Path("."))
+        pool.submit("two", write_on_signal, Path("."))
+        list(pool.results())
+"""
+
+
+@pytest.mark.parametrize("name", ["KILL", "INT"])
+def test_jobs_end_with_the_command_that_began_them(tmp_path: Path, name: str):
+    (tmp_path / "command.py").write_text(COMMAND)
+    here = Path(__file__).parent
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(here), str(here.parents[1])])}
+    command = subprocess.Popen(
+        [sys.executable, "command.py"], cwd=tmp_path, env=environment, stderr=subprocess.DEVNULL
+    )
+    try:
+        _wait(lambda: len(_jobs(tmp_path)) == 2)
+        subprocess.run(["kill", f"-{name}", str(command.pid)], check=True)
+        command.wait(60)
+        _wait(lambda: not any(Path(f"/proc/{job}").exists() for job in _jobs(tmp_path)))
+        assert len(list(tmp_path.glob("saved-*"))) == 1
+    finally:
+        command.kill()
+
+
+def _jobs(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir() if path.name.isdigit()]
+
+
+def _wait(reached) -> None:
+    deadline = time.monotonic() + 60
+    while not reached():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
