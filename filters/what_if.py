@@ -79,7 +79,9 @@ def what_if(recipe: Recipe, run: Path, *, threads: int | None = None) -> Compari
     try:
         tally = _tally(database, policy, pq.read_metadata(folder / DECISIONS).num_rows)
     except duckdb.Error as error:
-        raise decide.faulty_rule(database, rules, error) from None
+        raise conditions.faulty_expression(
+            database, conditions.expressions(rules, recipe.filter.select), error
+        ) from None
     reasons_after = _ordered(tally.reasons)
     groups = _by_name(database, tally.groups)
     return Comparison(

@@ -22,6 +22,7 @@ from distill.data import images
 from distill.errors import ImageError
 from distill.rationale import Style, join
 from distill.types import Sample, Trace
+from filters.decisions.rules import faulty_expression
 from filters.signals.schema import FACTS
 from filters.tables.signal_database import order, text
 from filters.tables.trace_index import PlannedTraces
@@ -150,11 +151,14 @@ def _chosen(
     """
     ordered = order([*curriculum, "sample_id", "id"], table="signals")
     for low, high in index.ranges(index.planned if curriculum else _SORTED_ROWS):
-        yield from database.sql(
-            f"""SELECT signals.*, CAST((\n{weight}\n) AS DOUBLE) AS {_WEIGHT}
-            FROM signals SEMI JOIN ({chosen}) USING (id)
-            WHERE signals.sample_id >= {text(low)} AND signals.sample_id < {text(high)} ORDER BY {ordered}"""
-        ).to_arrow_reader(_BATCH)
+        try:
+            yield from database.sql(
+                f"""SELECT signals.*, CAST((\n{weight}\n) AS DOUBLE) AS {_WEIGHT}
+                FROM signals SEMI JOIN ({chosen}) USING (id)
+                WHERE signals.sample_id >= {text(low)} AND signals.sample_id < {text(high)} ORDER BY {ordered}"""
+            ).to_arrow_reader(_BATCH)
+        except duckdb.Error as error:
+            raise faulty_expression(database, [("filter.select.weight", weight)], error) from None
 
 
 def _rows(

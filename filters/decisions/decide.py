@@ -13,10 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from distill.artifacts.files import atomic_path
-from distill.errors import RecipeError
 from distill.recipe.filter import Select
 from filters.decisions.quotas import Kind, target_counts
-from filters.decisions.rules import NOT_SELECTED, UNREADABLE_IMAGE, Condition, first_line
+from filters.decisions.rules import NOT_SELECTED, UNREADABLE_IMAGE, Condition, expressions, faulty_expression
 from filters.tables.signal_database import Tables, connect, identifier, order, ranges, text
 
 REASON = pa.struct([("rule", pa.string()), ("condition", pa.string()), ("values", pa.string())])
@@ -78,7 +77,7 @@ def decide(
                     rows += len(batch)
         return rows
     except duckdb.Error as error:
-        raise faulty_rule(connection, conditions, error) from None
+        raise faulty_expression(connection, expressions(conditions, select), error) from None
 
 
 def database(tables: Tables, decisions: Path, *, threads: int | None = None) -> duckdb.DuckDBPyConnection:
@@ -219,13 +218,3 @@ def _left_out(limit: str, rank: str) -> str:
 
 def _struct(rule: str, condition: str, values: str) -> str:
     return f"{{'rule': {rule}, 'condition': {condition}, 'values': CAST({values} AS VARCHAR)}}"
-
-
-def faulty_rule(connection: duckdb.DuckDBPyConnection, conditions: list[Condition], error: duckdb.Error) -> Exception:
-    """The rule whose condition cannot be evaluated on these values; the error itself when no rule is to blame."""
-    for condition in conditions:
-        try:
-            connection.execute(f"SELECT count(*) FROM signals WHERE (\n{condition.sql}\n)").fetchall()
-        except duckdb.Error as rule_error:
-            return RecipeError(f"filter.rules.{condition.name}: drop = {condition.sql!r}: {first_line(rule_error)}")
-    return error

@@ -6,7 +6,7 @@ measured. `filters.decisions.decide` evaluates the conditions.
 """
 
 import difflib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ import orjson
 import pyarrow as pa
 
 from distill.errors import RecipeError
-from distill.recipe.filter import Filter, Rule
+from distill.recipe.filter import Filter, Rule, Select
 from filters.decisions.allowed_functions import ALLOWED, LOCAL_TYPES, NAMES
 from filters.tables.signal_database import empty_database, project_columns
 
@@ -63,6 +63,12 @@ class Condition:
     """What it compares if it has the form `column > number`, on whichever side the number stands."""
 
 
+_WORKS_ON_EVERY_TRACE = (
+    "an expression must work on every trace, so write try_cast(COLUMN AS TYPE), which gives NULL where a value does "
+    "not fit, or a CASE for the traces that have one"
+)
+
+
 def check(settings: Filter, columns: pa.Schema | None = None) -> list[Condition]:
     """The rules of a recipe as conditions on a signal table of these columns; without them, of the project's.
 
@@ -85,6 +91,26 @@ def check(settings: Filter, columns: pa.Schema | None = None) -> list[Condition]
 
 def first_line(error: duckdb.Error) -> str:
     return str(error).strip().splitlines()[0]
+
+
+def expressions(conditions: Iterable[Condition], select: Select) -> list[tuple[str, str]]:
+    """The expressions of rules and mixes, each with its recipe key in front."""
+    return [
+        *((f"filter.rules.{condition.name}: drop", condition.sql) for condition in conditions),
+        *(("filter.select.mix: by", mix.by) for mix in select.mix),
+    ]
+
+
+def faulty_expression(
+    connection: duckdb.DuckDBPyConnection, candidates: Iterable[tuple[str, str]], error: duckdb.Error
+) -> Exception:
+    """The first of these expressions that fails on the values of `signals`; the error itself if none of them does."""
+    for where, sql in candidates:
+        try:
+            connection.execute(f"SELECT count((\n{sql}\n)) FROM signals").fetchall()
+        except duckdb.Error as failure:
+            return RecipeError(f"{where} = {sql!r}: {first_line(failure)}; {_WORKS_ON_EVERY_TRACE}")
+    return error
 
 
 def _check_rule(connection: duckdb.DuckDBPyConnection, rule: Rule, names: Sequence[str]) -> Condition:

@@ -11,7 +11,7 @@ from distill.recipe.filter import Filter, Mix, Rule, Select
 from filters.decisions import decide as policy
 from filters.decisions.allowed_functions import ALLOWED
 from filters.decisions.limits import measure as measure_limits
-from filters.decisions.rules import check
+from filters.decisions.rules import check, faulty_expression
 from filters.signals.registry import COLUMNS, LOCAL
 from filters.tables import signal_database
 from filters.tables.signal_database import Tables, empty_database
@@ -180,13 +180,28 @@ def test_a_condition_that_fails_on_the_values_names_its_rule(table):
         decide(rules(fine="k > 5", cast="majority_answer::int > 3"), table({"id": "a", "majority_answer": "many"}))
 
 
-def test_an_error_that_no_rule_is_to_blame_for_is_raised_as_it_is(table):
+def test_a_mix_that_fails_on_the_values_names_its_expression_the_value_and_the_next_step(table):
     settings = Filter(
         rules=(Rule(name="fine", drop="k > 5"),),
         select=Select(mix=(Mix(by="majority_answer::int", shares={"1": 1.0}),)),
     )
-    with pytest.raises(duckdb.ConversionException, match="many"):
+    with pytest.raises(RecipeError) as caught:
         decide(settings, table({"id": "a", "majority_answer": "many"}))
+    message = str(caught.value)
+    assert message.startswith("filter.select.mix: by = 'majority_answer::int': Conversion Error")
+    assert "'many'" in message and "try_cast(COLUMN AS TYPE)" in message
+
+
+def test_an_error_that_no_expression_is_to_blame_for_is_raised_as_it_is():
+    connection, error = empty_database(), duckdb.OutOfMemoryException("out of memory")
+    assert faulty_expression(connection, [("filter.rules.fine: drop", "k > 5")], error) is error
+
+
+def test_the_advised_cast_works(table):
+    by = Mix(by="try_cast(majority_answer AS int)", shares={"1": 0.5})
+    settings = Filter(rules=(), select=Select(mix=(by,)))
+    found = decide(settings, table({"id": "a", "majority_answer": "many"}, {"id": "b", "majority_answer": "1"}))
+    assert all(row["selected"] for row in found.values())
 
 
 def test_a_selection_of_nothing_is_left_out_by_no_limit(table, tmp_path):

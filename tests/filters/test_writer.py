@@ -191,6 +191,13 @@ def test_rows_weigh_what_an_expression_over_their_signals_says(tmp_path):
     assert found == {3: 1.0, 4: 0.0, 5: 2.5, 6: 3.0}
 
 
+def test_a_weight_that_fails_on_a_value_names_the_expression_and_the_value(tmp_path):
+    item = sample("Question?", "4", images=[picture(tmp_path, 0)])
+    generate_folder(tmp_path / "run", [item], [trace(item, "4", "so so so")])
+    with pytest.raises(RecipeError, match=r"filter.select.weight = 'teacher::double': Conversion Error: .*try_cast"):
+        apply(recipe(tmp_path, f'{KEEP_ALL}[filter.select]\nweight = "teacher::double"\n'), tmp_path / "run")
+
+
 def test_a_weight_that_is_no_number_is_an_error(tmp_path):
     with pytest.raises(RecipeError, match=r"filter.select.weight = 'teacher': gives varchar, not a number"):
         apply(recipe(tmp_path, f'{KEEP_ALL}[filter.select]\nweight = "teacher"\n'), tmp_path / "run")
