@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from distill import redact
 from distill.ablation.arms import Budget, arm, changes, possible, stage_under_study
+from distill.ablation.shared_traces import traces_run
 from distill.ablation.teacher_ranking import Fits, fit_values
 from distill.artifacts.files import locked, write_text
 from distill.artifacts.layout import RECIPE, model_folder
@@ -244,19 +244,16 @@ def _budget(recipe: Recipe, reference: Path) -> Budget:
 
 
 def _link_traces(recipe: Recipe, changed: Recipe, run: Path, folder: Path, on_progress: ProgressCallback) -> None:
-    """The traces of the run; of an arm that changes what teachers do, traces of its own."""
+    """The traces of the run; of an arm that changes what decides them, traces of its own."""
     from teacher.generate import generate
 
-    made_from = {"data": True, "teachers": True, "generate": True}
-    before, now = (each.model_dump(mode="json", include=made_from) for each in (recipe, changed))
-    source = run / "generate"
-    if before != now:
-        own = run / ABLATE / SHARED / f"run-{fingerprint(redact.settings(now))[:16]}"
-        # Traces never depend on the seed of a training.
-        generate(changed.model_copy(update={"seed": recipe.seed}), own, on_progress=on_progress)
-        source = own / "generate"
+    # Traces never depend on the seed of a training.
+    changed = changed.model_copy(update={"seed": recipe.seed})
+    own = traces_run(recipe, changed, run, run / ABLATE / SHARED)
+    if own != run:
+        generate(changed, own, on_progress=on_progress)
     if not (folder / "generate").exists():
-        make_link(source, folder / "generate")
+        make_link(own / "generate", folder / "generate")
 
 
 def _filter(recipe: Recipe, run: Path, folder: Path, shared: Shared, on_progress: ProgressCallback) -> None:
