@@ -5,6 +5,7 @@ a look-up takes a microsecond. Does not remove entries.
 """
 
 from bisect import bisect_right
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,8 +22,8 @@ _MERGED_SHARE = 8
 class CompactMap:
     """Keys and values are bytes; all values have the same length."""
 
-    def __init__(self, value_bytes: int, keys: bytes = b"", values: bytes | memoryview = b"") -> None:
-        """`keys` are sorted, `values` in their order, as `columns` gives them."""
+    def __init__(self, value_bytes: int, keys: bytes | bytearray = b"", values: bytes | bytearray = b"") -> None:
+        """`keys` are sorted, `values` in their order."""
         self._value_bytes = value_bytes
         self._new: dict[bytes, bytes] = {}
         self._merge_at = 0
@@ -31,12 +32,21 @@ class CompactMap:
     @classmethod
     def of(cls, value_bytes: int, keys: bytes, values: bytes) -> "CompactMap":
         """A map of these keys, in any order, and their values."""
-        sorted_keys, sorted_values = _sorted(value_bytes, keys, values)
-        return cls(value_bytes, sorted_keys, sorted_values)
+        return cls(value_bytes, *_sorted(value_bytes, keys, values))
 
-    def _adopt(self, keys: bytes, values: bytes | memoryview) -> None:
-        self._keys, self._values = keys, bytearray(values)
-        self._heads = [keys[at : at + KEY_BYTES] for at in range(0, len(keys), _STRIDE * KEY_BYTES)]
+    @classmethod
+    def load(cls, value_bytes: int, pieces: Sequence[bytearray]) -> "CompactMap":
+        """The map that `pieces` gave."""
+        keys, values, new_keys, new_values = pieces
+        loaded = cls(value_bytes, keys, values)
+        starts = zip(range(0, len(new_keys), KEY_BYTES), range(0, len(new_values), value_bytes), strict=True)
+        for key, value in starts:
+            loaded[bytes(new_keys[key : key + KEY_BYTES])] = bytes(new_values[value : value + value_bytes])
+        return loaded
+
+    def _adopt(self, keys: bytes | bytearray, values: bytes | bytearray) -> None:
+        self._keys, self._values = keys, values if isinstance(values, bytearray) else bytearray(values)
+        self._heads = [bytes(keys[at : at + KEY_BYTES]) for at in range(0, len(keys), _STRIDE * KEY_BYTES)]
         self._merge_at = len(self._new) + max(_MIN_MERGED, len(keys) // KEY_BYTES // _MERGED_SHARE)
 
     def __len__(self) -> int:
@@ -77,10 +87,11 @@ class CompactMap:
         """The first byte of every value, in no order."""
         return bytes(self._values[:: self._value_bytes]) + bytes(value[0] for value in self._new.values())
 
-    def columns(self) -> tuple[bytes, bytes] | None:
-        """All keys, sorted, and their values; None when keys have different lengths."""
-        self._merge()
-        return None if self._new else (self._keys, bytes(self._values))
+    def pieces(self) -> list[bytes | bytearray] | None:
+        """All entries, for `load`; None when keys have different lengths."""
+        if any(len(key) != KEY_BYTES for key in self._new):
+            return None
+        return [self._keys, self._values, b"".join(self._new), b"".join(self._new.values())]
 
     def _merge(self) -> None:
         moved = [key for key in self._new if len(key) == KEY_BYTES]

@@ -6,7 +6,7 @@ always be worked out again. Also digests of the beginning of files that grow.
 
 import hashlib
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,28 +16,33 @@ from distill.artifacts.json_lines import LineReader, seal
 _CHUNK = 1 << 20
 
 
-def write_snapshot(path: Path, header: Mapping[str, Any], *payload: bytes | memoryview) -> None:
+def write_snapshot(path: Path, header: Mapping[str, Any], pieces: Sequence[bytes | bytearray | memoryview]) -> None:
     """Write a snapshot atomically."""
     crc = 0
-    for piece in payload:
+    for piece in pieces:
         crc = zlib.crc32(piece, crc)
     with atomic_path(path) as temporary, temporary.open("wb") as file:
-        file.write(seal({**header, "payload": [sum(map(len, payload)), crc]}))
-        for piece in payload:
-            file.write(piece)
+        file.write(seal({**header, "pieces": [len(piece) for piece in pieces], "pieces_crc": f"{crc:08x}"}))
+        file.writelines(pieces)
 
 
-def read_snapshot(path: Path) -> tuple[Mapping[str, Any], bytes] | None:
-    """Header and payload; None when there is no whole snapshot."""
+def read_snapshot(path: Path) -> tuple[Mapping[str, Any], list[bytearray]] | None:
+    """Header and pieces; None when there is no whole snapshot."""
     try:
         with path.open("rb") as file:
-            line, payload = file.readline(), file.read()
+            line = file.readline()
+            read = next(LineReader(plain=False).read(line, 0), None) if line.endswith(b"\n") else None
+            if not isinstance(read, tuple) or sum(read[1].get("pieces", ())) != path.stat().st_size - len(line):
+                return None
+            pieces, crc = [], 0
+            for size in read[1]["pieces"]:
+                piece = bytearray(size)
+                file.readinto(piece)
+                crc = zlib.crc32(piece, crc)
+                pieces.append(piece)
     except OSError:
         return None
-    header = next(LineReader(plain=False).read(line, 0), None) if line.endswith(b"\n") else None
-    if not isinstance(header, tuple) or header[1].get("payload") != [len(payload), zlib.crc32(payload)]:
-        return None
-    return header[1], payload
+    return (read[1], pieces) if f"{crc:08x}" == read[1]["pieces_crc"] else None
 
 
 class PrefixDigest:

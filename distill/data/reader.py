@@ -18,8 +18,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from distill.artifacts.compact_map import CompactMap
 from distill.artifacts.files import file_sha256
 from distill.artifacts.manifest import fingerprint
@@ -146,13 +144,11 @@ class _SeenSamples:
     def __init__(self, before: ReadBefore | None) -> None:
         self._gold = CompactMap(self._GOLD.size)
         self._before = CompactMap(self._GOLD.size)
-        self._answers: Any = None
+        self._file = before.samples if before else None
         if before is not None:
-            with pq.ParquetFile(before.samples) as table:
-                columns = table.read(columns=["id", "answers"])
-            keys = bytes.fromhex("".join(columns["id"].to_pylist()))
-            rows = b"".join(map(self._GOLD.pack, range(len(columns))))
-            self._before, self._answers = CompactMap.of(self._GOLD.size, keys, rows), columns["answers"]
+            keys = sample_files.read_keys(before.samples)
+            rows = b"".join(map(self._GOLD.pack, range(sample_files.count_samples(before.samples))))
+            self._before = CompactMap.of(self._GOLD.size, keys, rows)
 
     def add(self, sample: Sample) -> None:
         self._gold[bytes.fromhex(sample.id)] = self._GOLD.pack(hash(sample.answers))
@@ -162,9 +158,12 @@ class _SeenSamples:
         key = bytes.fromhex(sample.id)
         if (gold := self._gold.get(key)) is not None:
             return bool(gold == self._GOLD.pack(hash(sample.answers)))
-        if (row := self._before.get(key)) is not None:
-            return tuple(self._answers[self._GOLD.unpack(row)[0]].as_py()) == sample.answers
-        return None
+        row = self._before.get(key)
+        if row is None or self._file is None:
+            return None
+        number = self._GOLD.unpack(row)[0]
+        before = next(sample_files.read_samples(self._file, skip=number + 1, but=[number]))
+        return before.answers == sample.answers
 
 
 def read_rows(

@@ -41,6 +41,7 @@ _SCHEMA = pa.schema(
     ]
 )
 _ROW_GROUP = 1024
+_KEYS_AT_ONCE = 1 << 14
 
 
 def write_samples(path: Path, written: Iterable[Sample]) -> int:
@@ -110,6 +111,13 @@ def from_record(values: Mapping[str, Any]) -> Sample:
         domain=values["domain"],
         meta=orjson.loads(values["meta"]) if values["meta"] != "{}" else {},
     )
+
+
+def read_keys(path: Path) -> bytes:
+    """The ids of the samples in a file, as bytes one after the other."""
+    with pq.ParquetFile(path) as table:
+        texts = (batch["id"] for batch in table.iter_batches(batch_size=_KEYS_AT_ONCE, columns=["id"]))
+        return b"".join(bytes.fromhex("".join(ids.to_pylist())) for ids in texts)
 
 
 def read_samples(

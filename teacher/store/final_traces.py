@@ -1,6 +1,6 @@
 """Lists the final traces: `plan.parquet`, one row for each that later stages see, and the manifest's counts.
 
-A sample's traces are collected as soon as a teacher is done with it, 48 bytes each, and written in the order of the
+A sample's traces are collected as soon as a teacher is done with it, 52 bytes each, and written in the order of the
 plan when all are. They are kept for the next run (`.finals`), which then looks only at samples that are new or whose
 traces failed.
 """
@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from distill.artifacts.files import Output, atomic_path, describe
 from distill.artifacts.layout import PLAN, QUARANTINE, SAMPLES
 from distill.artifacts.snapshot import read_snapshot, write_snapshot
+from distill.data import sample_files
 from distill.recipe.recipe import Recipe
 from distill.recipe.teachers import Teacher
 from distill.types import Outcome, Sample
@@ -42,7 +43,7 @@ _ID_BYTES = 10
 _KEPT, _DROPPED, _REPLACED = range(3)
 """A final trace; one that later stages do not see; an attempt that a later one replaced."""
 _COMPLETE, _ERROR = OUTCOMES.index(Outcome.COMPLETE), OUTCOMES.index(Outcome.ERROR)
-_ROW = struct.Struct(f"<{_ID_BYTES}s{_ID_BYTES}sBBBBii4I")
+_ROW = struct.Struct(f"<{_ID_BYTES}s{_ID_BYTES}sBBBBiii4I")
 _COLUMNS: Any = np.dtype(
     [
         ("id", f"V{_ID_BYTES}"),
@@ -51,12 +52,13 @@ _COLUMNS: Any = np.dtype(
         ("kind", "u1"),
         ("outcome", "u1"),
         ("may_pass", "u1"),
+        ("row", "<i4"),
         ("k", "<i4"),
         ("attempt", "<i4"),
         *((name, "<u4") for name in USAGE),
     ]
 )
-"""`may_pass`: an error that is worth asking again."""
+"""`may_pass`: an error that is worth asking again. `row`: the sample's row of the plan, once it is known."""
 _SNAPSHOT, _SNAPSHOT_VERSION = ".finals", 1
 
 
@@ -119,6 +121,7 @@ class FinalTraces:
             kind,
             _ERROR if usage is None else OUTCOMES.index(outcome),
             usage is None and bool(index.failure(request.id)),
+            -1,
             request.k,
             request.attempt,
             *(usage or (0,) * len(USAGE)),
@@ -160,10 +163,11 @@ class FinalTraces:
 
     def write(self, plan: QuestionPlan) -> None:
         """Write `plan.parquet`, in the order of the plan."""
-        rows, positions = self._table(), self._positions(plan)
+        self._find_rows(plan)
+        rows = self._table()
         kept = np.flatnonzero(rows["kind"] == _KEPT)
-        order = kept[np.lexsort((rows["teacher"][kept], positions[kept]))]
-        sample_of = positions[order]
+        order = kept[np.lexsort((rows["teacher"][kept], rows["row"][kept]))]
+        sample_of = rows["row"][order]
         start = 0
         with atomic_path(plan.folder / PLAN) as path, pq.ParquetWriter(path, _SCHEMA, compression="zstd") as writer:
             while len(order) - start >= _ROW_GROUP:
@@ -174,15 +178,15 @@ class FinalTraces:
                 start = end
             writer.write_table(self._listed(rows[order[start:]]))
 
-    def _positions(self, plan: QuestionPlan) -> Any:
-        """The row of the plan that each collected trace belongs to."""
-        with pq.ParquetFile(plan.folder / SAMPLES) as file:
-            ids = file.read(columns=["id"])["id"].combine_chunks()
-        digits = 2 * _ID_BYTES * len(ids)
-        known = bytes.fromhex(str(ids.buffers()[2].slice(0, digits).to_pybytes(), "ascii")) if len(ids) else b""
-        wanted = np.ascontiguousarray(self._table()["sample"]).tobytes()
-        positions = pc.index_in(_fixed_size(wanted), value_set=_fixed_size(known))
-        return np.frombuffer(positions.buffers()[1], np.int32, len(positions)) if len(positions) else np.empty(0, int)
+    def _find_rows(self, plan: QuestionPlan) -> None:
+        """Note the row of the plan that each collected trace belongs to."""
+        rows = self._table()
+        new = np.flatnonzero(rows["row"] < 0)
+        if not len(new):
+            return
+        wanted = _fixed_size(np.ascontiguousarray(rows["sample"][new]).tobytes())
+        found = pc.index_in(wanted, value_set=_fixed_size(sample_files.read_keys(plan.folder / SAMPLES)))
+        rows["row"][new] = np.frombuffer(found.buffers()[1], np.int32, len(found))
 
     def _listed(self, rows: Any) -> pa.Table:
         """Collected traces as rows of `plan.parquet`."""
@@ -206,8 +210,8 @@ class FinalTraces:
         """
         if len(self._rows) == self._saved_bytes and self.done_before.rows == plan.samples:
             return
-        rows, positions = self._table(), self._positions(plan)
-        failed = np.unique(positions[rows["outcome"] == _ERROR])
+        rows = self._table()
+        failed = np.unique(rows["row"][rows["outcome"] == _ERROR])
         header = {
             "version": _SNAPSHOT_VERSION,
             "settings": plan.settings,
@@ -215,8 +219,8 @@ class FinalTraces:
             "failed": failed.tolist(),
             "parts": {name: index.prefixes() for name, index in self._indexes.items()},
         }
-        kept = rows[~np.isin(positions, failed)] if len(failed) else rows
-        write_snapshot(plan.folder / _SNAPSHOT, header, kept.tobytes())
+        kept = rows[~np.isin(rows["row"], failed)].tobytes() if len(failed) else self._rows
+        write_snapshot(plan.folder / _SNAPSHOT, header, [kept])
 
     def load(self, plan: QuestionPlan) -> None:
         """Take over what an earlier run collected, if settings, samples and journals are still the same.
@@ -226,15 +230,15 @@ class FinalTraces:
         snapshot = read_snapshot(plan.folder / _SNAPSHOT)
         if snapshot is None:
             return
-        header, payload = snapshot
+        header, (collected,) = snapshot
         if (header.get("version"), header.get("settings")) != (_SNAPSHOT_VERSION, plan.settings):
             return
         rows, digest = header["plan"]
         if not plan.begins_with(rows, digest) or header["parts"].keys() != self._indexes.keys():
             return
         if all(self._indexes[name].begins_with(prefixes) for name, prefixes in header["parts"].items()):
-            self._rows += payload
-            self._saved_bytes = len(payload)
+            self._rows = collected
+            self._saved_bytes = len(collected)
             self.done_before = DoneRows(rows=rows, but=frozenset(header["failed"]))
             self._done.update(dict.fromkeys(self._teachers, rows - len(self.done_before.but)))
 

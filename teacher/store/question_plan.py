@@ -39,6 +39,7 @@ from teacher.scheduling.routing import NO_TEACHER, may_share, route
 from teacher.store.teacher_coverage import TeacherCoverage, check_coverage
 
 _FILES = (SAMPLES, QUARANTINE)
+_PATHS_AT_ONCE = 1 << 16
 _EXTENDED = 16
 """Earlier plans that are remembered as the beginning of one."""
 _LIMIT_POOL = 20_000
@@ -182,9 +183,12 @@ def _images_state(path: Path) -> str:
 
 
 def _image_paths(path: Path) -> list[str]:
+    paths: set[str] = set()
     with pq.ParquetFile(path) as table:
-        rows: Any = table.read(columns=["images.list.element.path"])["images"].combine_chunks()
-    return sorted(rows.flatten().field("path").unique().to_pylist())
+        for batch in table.iter_batches(batch_size=_PATHS_AT_ONCE, columns=["images.list.element.path"]):
+            images: Any = batch["images"]
+            paths.update(images.flatten().field("path").unique().to_pylist())
+    return sorted(paths)
 
 
 def _size_and_time(name: str) -> list[int]:

@@ -191,8 +191,8 @@ class TraceIndex:
         """Write the snapshot, if all that the parts hold is in the index and as it is to be."""
         prefixes = self.prefixes()
         whole = self.parsed_as and not (self.damaged or self.stale)
-        columns = self._done.columns() if whole and prefixes != self._saved else None
-        if columns is None:
+        pieces = self._done.pieces() if whole and prefixes != self._saved else None
+        if pieces is None:
             return
         errors = {**self.errors, **self.failed}
         header = {
@@ -204,9 +204,8 @@ class TraceIndex:
             "errors": {key.hex(): passing for key, passing in errors.items()},
             "engines": self.engines,
             "odd": self.odd,
-            "keys": len(columns[0]),
         }
-        write_snapshot(self.folder / _SNAPSHOT, header, *columns)
+        write_snapshot(self.folder / _SNAPSHOT, header, pieces)
         self._saved = prefixes
 
     def load(self) -> dict[Path, int]:
@@ -214,7 +213,7 @@ class TraceIndex:
         snapshot = read_snapshot(self.folder / _SNAPSHOT)
         if snapshot is None:
             return {}
-        header, payload = snapshot
+        header, pieces = snapshot
         if header.get("version") != _SNAPSHOT_VERSION or header["parsed_as"] != list(self.parsed_as):
             return {}
         if not self.begins_with(header["parts"]):
@@ -226,7 +225,7 @@ class TraceIndex:
         self.engines.update(header["engines"])
         self.odd = header["odd"]
         self._saved = [(number, end, digest) for number, end, digest in header["parts"]]
-        self._done = CompactMap(_ENTRY.size, payload[: header["keys"]], memoryview(payload)[header["keys"] :])
+        self._done = CompactMap.load(_ENTRY.size, pieces)
         return covered
 
     def close(self) -> None:
