@@ -268,9 +268,10 @@ def _earlier_plan(recipe: Recipe, folder: Path, inputs: Mapping[str, Any]) -> _E
         state = orjson.loads((folder / PLAN_STATE).read_bytes())
         files, rows, source = state["files"], state["rows"], state["source"]
         unchanged = all(state["made_from"][key] == inputs[key] for key in ("settings", "root", "images", "limit"))
+        unchanged = unchanged and files == _file_digests(folder)
     except (OSError, orjson.JSONDecodeError, KeyError, TypeError):
         return None
-    if not unchanged or state["made_from"].get("unreadable") or files != _file_digests(folder):
+    if not unchanged or state["made_from"].get("unreadable"):
         return None
     reasons = count_quarantined(folder)
     # Rows that no teacher is for count as seen, and their answers are not in the plan.
