@@ -2,6 +2,7 @@
 
     python benchmarks/generate/concurrency.py [--slots 100] [--seconds 10] [--rounds 2]
     python benchmarks/generate/concurrency.py --queue-hidden        # a server without /metrics
+    python benchmarks/generate/concurrency.py --simulate    # silent servers of many kinds, on a clock of their own
     python benchmarks/generate/concurrency.py --vllm               # a real vLLM on this machine (DISTILL_VLLM_PYTHON)
 
 Every setting sends requests for so many seconds, starting cold, the automatic one finding its limit in that time;
@@ -24,11 +25,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "support"
 import stub_server
 import tiny_models
 import vllm_server
+from simulated_server import LATENCIES, drawn_latencies, seconds_of
 
 from distill.data.images import sha256
 from distill.recipe.sampling import Sampling
 from distill.recipe.teachers import Teacher
 from distill.types import ImageRef, Sample
+from teacher.engines.http.concurrency import BLIND_START, ConcurrencyLimit
 from teacher.engines.http.http_client import ChatClient
 from teacher.messages.completion import Completion
 from teacher.messages.request import Author, Model, Request
@@ -44,7 +47,8 @@ def server(options: argparse.Namespace, folder: Path) -> Iterator[str]:
         with vllm_server.serve(model, extra=("--max-num-seqs", str(options.slots))) as url:
             yield url
     else:
-        with stub_server.serve(slots=options.slots, token_s=0.002, slot_s=0.00002, words=TOKENS - 3) as url:
+        token_s = options.latency_s / TOKENS if options.latency_s else 0.002
+        with stub_server.serve(slots=options.slots, token_s=token_s, slot_s=0.00002, words=TOKENS - 3) as url:
             yield url
 
 
@@ -80,21 +84,48 @@ async def rate(author: Author, url: str, waiting: Iterator[Request], seconds: fl
         return answered / seconds, client.replicas[0].concurrency.limit
 
 
+def simulate() -> None:
+    """Time of the automatic limit beside the best fixed one, for servers that show nothing."""
+    sizes = [(slots, requests) for slots in (4, 16, 64, 256, 1024) for requests in (2000, 10_000)]
+    print(
+        "| start | mean latency | latencies |", " | ".join(f"{slots} slots, {count:,}" for slots, count in sizes), "|"
+    )
+    for name in ("unknown", "known"):
+        for mean_s in (3.0, 15.0, 60.0):
+            for kind in LATENCIES:
+                ratios = []
+                for slots, count in sizes:
+                    latencies = drawn_latencies(kind, mean_s, count)
+                    known = name == "known"
+                    limit = ConcurrencyLimit(start=slots if known else BLIND_START, warm=known, longest_s=300.0)
+                    ratios.append(seconds_of(limit, slots, latencies) / seconds_of(slots, slots, latencies))
+                print(
+                    f"| {name} | {mean_s:g} s | {kind} | {' | '.join(f'{ratio:.2f}' for ratio in ratios)} |",
+                    flush=True,
+                )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--slots", type=int, default=100)
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--latency-s", type=float, help="of a request to the stub; default: 0.13 and more")
+    parser.add_argument("--sweep", type=int, nargs="+", default=SWEEP, help="fixed numbers in flight")
     parser.add_argument("--queue-hidden", action="store_true", help="don't look at /metrics")
     parser.add_argument("--vllm", action="store_true")
+    parser.add_argument("--simulate", action="store_true", help="simulated servers that show nothing")
     options = parser.parse_args()
+    if options.simulate:
+        simulate()
+        return
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         with server(options, folder) as url:
             found: dict[int | None, list[float]] = {}
             limits: list[int] = []
             for _ in range(options.rounds):
-                for setting in (*SWEEP, None):
+                for setting in (*options.sweep, None):
                     teacher = Teacher(
                         name="t",
                         model=str(folder / "model") if options.vllm else "stub",
@@ -110,7 +141,7 @@ def main() -> None:
                     if setting is None:
                         limits.append(limit)
     medians = {setting: statistics.median(rates) for setting, rates in found.items()}
-    best = max(SWEEP, key=lambda setting: medians[setting])
+    best = max(options.sweep, key=lambda setting: medians[setting])
     print("| in flight | requests/s | of the best |\n| --- | --- | --- |")
     for setting, median in medians.items():
         print(f"| {setting or f'automatic, ended at {limits}'} | {median:,.1f} | {median / medians[best]:.1%} |")

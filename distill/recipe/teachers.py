@@ -255,6 +255,13 @@ class Teacher(Section):
         because="it changes only the speed",
         ge=1,
     )
+    start_in_flight: int | None = key(
+        None,
+        "Requests at once at the start, where the number follows the server (HTTP; default: what an earlier run in "
+        "the same run directory found, or 128 for a server that shows its queue and 32 for others).",
+        because="it changes only the speed",
+        ge=1,
+    )
     timeout_s: float = key(
         600.0,
         "Longest silence of a server in seconds: no piece of an answer that comes in pieces, or no whole answer.",

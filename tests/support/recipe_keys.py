@@ -363,6 +363,7 @@ EXAMPLES: dict[str, list[tuple[str, Any]]] = {
     "teachers.*.served_model": [("teachers.second.served_model", "alias")],
     "teachers.*.images": [("teachers.second.images", "base64")],
     "teachers.*.max_in_flight": [("teachers.second.max_in_flight", 3)],
+    "teachers.*.start_in_flight": [("teachers.second.start_in_flight", 3)],
     "teachers.*.timeout_s": [("teachers.second.timeout_s", 3.0)],
     "teachers.*.longest_s": [("teachers.second.longest_s", 4000.0)],
     "teachers.*.allow_other_model": [("teachers.second.allow_other_model", True)],

@@ -1,10 +1,22 @@
 """How many requests a server is given: against simulated servers, step by step, without clocks or sockets."""
 
+from pathlib import Path
+
 import pytest
+from simulated_server import LATENCIES, drawn_latencies, seconds_of
 
 from distill.recipe.teachers import Teacher
 from distill.types import ImageRef, Sample
-from teacher.engines.http.concurrency import BLIND_START, MAX_IN_FLIGHT, START, ConcurrencyLimit
+from teacher.engines.http.concurrency import (
+    BLIND_START,
+    MAX_IN_FLIGHT,
+    START,
+    ConcurrencyLimit,
+    FoundLimit,
+    new_limit,
+    read_found,
+    write_found,
+)
 from teacher.engines.http.replicas import Replica, choose
 from teacher.engines.http.server_info import parse_queue
 from teacher.messages.request import Author, Model, Request
@@ -129,6 +141,52 @@ def test_a_silent_server_gets_what_its_throughput_pays_for(slots: int) -> None:
 
 def test_a_silent_server_that_suffers_from_too_much_is_not_given_more() -> None:
     assert blind(ConcurrencyLimit(start=BLIND_START), 64, 60, slower=0.02) <= 90
+
+
+@pytest.mark.parametrize("kind", LATENCIES)
+@pytest.mark.parametrize("slots", [4, 16, 64, 256])
+def test_ten_thousand_requests_to_a_silent_server_take_a_tenth_more_than_with_the_best_fixed_number(
+    kind: str, slots: int
+) -> None:
+    for mean_s in (3.0, 60.0):
+        latencies = drawn_latencies(kind, mean_s, 10_000)
+        learning = ConcurrencyLimit(start=BLIND_START, longest_s=300.0)
+        assert seconds_of(learning, slots, latencies) < 1.1 * seconds_of(slots, slots, latencies)
+
+
+@pytest.mark.parametrize("kind", LATENCIES)
+@pytest.mark.parametrize("slots", [4, 64, 1024])
+def test_what_an_earlier_run_found_serves_two_thousand_requests_as_well_as_the_best_fixed_number(
+    kind: str, slots: int
+) -> None:
+    for mean_s in (3.0, 60.0):
+        latencies = drawn_latencies(kind, mean_s, 2000)
+        found = ConcurrencyLimit(start=slots, warm=True, longest_s=300.0)
+        assert seconds_of(found, slots, latencies) < 1.05 * seconds_of(slots, slots, latencies)
+
+
+def test_a_slow_silent_server_is_not_given_more_than_it_answers_in_time() -> None:
+    limit = ConcurrencyLimit(start=BLIND_START, longest_s=300.0)
+    seconds_of(limit, 4, drawn_latencies("equal", 60.0, 400))
+    assert 4 <= limit.limit <= 4 * 300 / 60 + 2
+
+
+def test_the_next_run_starts_with_what_was_found_and_a_start_in_the_recipe_comes_first(tmp_path: Path) -> None:
+    teacher = Teacher(name="t", model="m", backend="openai", base_url="http://127.0.0.1:9/v1")
+    assert read_found(tmp_path) is None
+    first = new_limit(teacher, None)
+    write_found(tmp_path, [first])  # it has answered nothing
+    assert (first.limit, read_found(tmp_path)) == (BLIND_START, None)
+    seconds_of(first, 256, drawn_latencies("uniform", 3.0, 10_000))
+    write_found(tmp_path, [first])
+    found = read_found(tmp_path)
+    assert found == FoundLimit(limit=first.limit, rising=False) and 256 <= found.limit <= 3 * 256
+    assert new_limit(teacher, found).limit == found.limit and new_limit(teacher, found).warm
+    assert new_limit(teacher.model_copy(update={"start_in_flight": 77}), found).limit == 77
+    assert new_limit(teacher.model_copy(update={"max_in_flight": 8}), found).limit == 8
+    assert new_limit(teacher.model_copy(update={"backend": "vllm"}), found).limit == START
+    (tmp_path / "in_flight.json").write_text("{")
+    assert read_found(tmp_path) is None
 
 
 def request_about(image: str) -> Request:

@@ -2,11 +2,19 @@
 
 `ConcurrencyLimit` decides from the values that it is given; it measures nothing itself. A server that shows its queue
 (vLLM's /metrics) gets a short one beside as many requests as it has lately worked on at once, so that a place that
-becomes free is filled immediately. Of a server that shows nothing the throughput is watched: the limit rises while
-that pays. A refusal (429, 503) or a missed deadline lowers the limit either way.
+becomes free is filled immediately. Of a server that shows nothing the throughput is watched: at first the limit
+rises with every answer, until answers no longer come faster; then it rises in steps while that pays. The next run in
+the same directory starts with what was found. A refusal (429, 503) or a missed deadline lowers the limit either way.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
+
+import orjson
+
+from distill.artifacts.files import write_json
+from distill.recipe.teachers import Teacher
 
 START = 128
 """For a server that shows its queue: a few too many wait there, and cost nothing."""
@@ -19,6 +27,13 @@ _PEAK_DECAY = 0.99
 _FLAT_OBSERVATIONS = 4
 """A queue counts once that number has not grown for so many looks; before, it is prompts still being read."""
 _RAMP = 2.0
+_BLIND_RAMP = 8.0
+"""At first, what a round of answers multiplies the requests in flight by that the last round has shown to pay."""
+_MIN_SHARE = 0.35
+"""A round that brought less than this share of the answers a second that it might have brought ends that."""
+_HEADROOM = 2.0
+_FIRST_ANSWERS = 4
+"""So many answers say first how fast a server is."""
 _STEP = 1.25
 _BACK_OFF = 0.7
 _HOLD_AFTER_REFUSAL_S = 2.0
@@ -26,8 +41,19 @@ _HOLD_AFTER_REFUSAL_S = 2.0
 _WINDOW_S = 1.0
 _MIN_GAIN = 1.03
 """Of a server that shows nothing, a higher limit pays when throughput grows at least by this factor."""
+_LONGEST_SHARE = 0.5
+"""Of a teacher's `timeout_s`: so long may an answer take that waits at a server which shows nothing."""
+_FOUND = "in_flight.json"
 _HOLD_WINDOWS = 15
 """Windows after which a limit that was found best is put to the test again."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundLimit:
+    """The limit that a run has found for a server that shows nothing, and whether it was still rising."""
+
+    limit: int
+    rising: bool
 
 
 @dataclass(slots=True)
@@ -37,6 +63,10 @@ class ConcurrencyLimit:
     cap: int | None = None
     """Upper limit; None: none but MOST."""
     start: int = START
+    warm: bool = False
+    """Whether `start` is what an earlier run or a person has found: then it does not rise with every answer."""
+    longest_s: float = float("inf")
+    """No more are in flight than are answered in this time."""
     limit: int = field(init=False)
     _ramping: bool = field(default=True, init=False)
     _calm_until: float = field(default=0.0, init=False)
@@ -49,12 +79,24 @@ class ConcurrencyLimit:
     _rate_before: float = field(default=0.0, init=False)
     _limit_before: int = field(default=0, init=False)
     _held: int = field(default=0, init=False)
+    _rising: bool = field(default=False, init=False)
+    """Whether the limit of a server that shows nothing rises with every answer."""
+    _level: float = field(default=0.0, init=False)
+    """The limit with which the present round began."""
+    _rise: float = field(default=_BLIND_RAMP - 1, init=False)
+    """What an answer adds to the limit."""
 
     def __post_init__(self) -> None:
         self.limit = self._bounded(self.start)
+        self._level, self._rising = self.limit, not self.warm
 
     def _bounded(self, limit: float) -> int:
         return max(1, min(round(limit), self.cap or MAX_IN_FLIGHT))
+
+    @property
+    def found(self) -> FoundLimit | None:
+        """What a later run may start with; None for a server that shows its queue or has not answered."""
+        return FoundLimit(limit=self.limit, rising=self._rising) if self._blind and self._window_from >= 0 else None
 
     def observe_queue(self, running: float, waiting: float, in_flight: int, now: float) -> None:
         """The server works on `running` requests, `waiting` are queued; `in_flight` are ours on their way."""
@@ -77,22 +119,49 @@ class ConcurrencyLimit:
         """The server said that it has too much to do, or did not answer in time."""
         if now < self._calm_until - _HOLD_AFTER_REFUSAL_S / 2:
             return  # one burst of refusals counts once
-        self._ramping = False
+        self._ramping = self._rising = False
         self._calm_until = now + _HOLD_AFTER_REFUSAL_S
         self.limit = self._bounded(min(self.limit, in_flight) * _BACK_OFF)
         self._restart(now)
 
-    def completed(self, in_flight: int, now: float) -> None:
-        """One request was answered while `in_flight` were under way, itself included."""
+    def completed(self, in_flight: int, now: float, latency_s: float = 0.0) -> None:
+        """One request was answered, after `latency_s`, while `in_flight` were under way, itself included."""
         if not self._blind:
             return
         if self._window_from < 0:
-            self._restart(now)
+            self._restart(now - latency_s)
         self._completed += 1
         self._used = self._used or in_flight >= self.limit
+        seconds = now - self._window_from
+        if self._rising:
+            self._rise_with_answer(in_flight, seconds, now)
         # A window must see every slot used about twice; a shorter one measures noise.
-        if now - self._window_from >= _WINDOW_S and self._completed >= 2 * self.limit:
-            self._judge(self._completed / (now - self._window_from), now)
+        elif seconds >= _WINDOW_S and self._completed >= 2 * self.limit:
+            self._judge(self._completed / seconds, now)
+
+    def _rise_with_answer(self, in_flight: int, seconds: float, now: float) -> None:
+        """Raise the limit by one answer, and look at a round once each of its slots was used about once."""
+        if seconds <= 0:
+            return
+        rate = self._completed / seconds
+        if self._completed >= _FIRST_ANSWERS and in_flight >= self.limit:
+            raised = self._level + self._rise * self._completed
+            self.limit = self._bounded(min(raised, max(_FIRST_ANSWERS, rate * self.longest_s)))
+        if self._completed < self._level:
+            return
+        used, level, before = self._used, self.limit, self._rate_before
+        self._restart(now)
+        if not used:
+            return
+        # By Little's law: the requests that the server worked on at once, if each still takes as long as before.
+        paid = self._level if before == 0 else min(self._level, self._limit_before * rate / before)
+        if paid < _MIN_SHARE * self._level:
+            self._rising = False
+            self.limit = self._bounded(max(self._limit_before, paid) * _HEADROOM)
+            self._rate_before, self._limit_before = 0.0, 0
+            return
+        self._rate_before, self._limit_before = rate, round(self._level)
+        self._level, self._rise = level, max(0.0, _BLIND_RAMP * paid / level - 1)
 
     def _judge(self, rate: float, now: float) -> None:
         """Raise the limit while that pays, go back when it did not."""
@@ -101,13 +170,43 @@ class ConcurrencyLimit:
         if not used or now < self._calm_until:
             return
         if raised and rate < _MIN_GAIN * self._rate_before:
-            self.limit, self._limit_before, self._ramping = self._limit_before, 0, False
+            self.limit, self._limit_before = self._limit_before, 0
             self._held = 0
             return
         self._held += 1
         if raised or self._rate_before == 0 or self._held >= _HOLD_WINDOWS:
             self._rate_before, self._limit_before, self._held = rate, self.limit, 0
-            self.limit = self._bounded(self.limit * (_RAMP if self._ramping else _STEP) + 1)
+            higher = min(self.limit * _STEP + 1, rate * self.longest_s)
+            self.limit = self._bounded(max(self.limit, higher))
 
     def _restart(self, now: float) -> None:
         self._window_from, self._completed, self._used = now, 0, False
+
+
+def new_limit(teacher: Teacher, found: FoundLimit | None) -> ConcurrencyLimit:
+    """The limit with which a server of a teacher begins; `found` is what an earlier run found."""
+    start, warm = (START, False) if teacher.capabilities.shows_queue else (BLIND_START, False)
+    if teacher.start_in_flight is not None:
+        start, warm = teacher.start_in_flight, True
+    elif found is not None and not teacher.capabilities.shows_queue:
+        start, warm = found.limit, not found.rising
+    return ConcurrencyLimit(
+        cap=teacher.max_in_flight, start=start, warm=warm, longest_s=_LONGEST_SHARE * teacher.timeout_s
+    )
+
+
+def read_found(folder: Path) -> FoundLimit | None:
+    """The limit that an earlier run left in a teacher's folder."""
+    try:
+        values = orjson.loads((folder / _FOUND).read_bytes())
+        return FoundLimit(limit=int(values["limit"]), rising=bool(values["rising"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def write_found(folder: Path, limits: Iterable[ConcurrencyLimit]) -> None:
+    """Leave the largest limit that was found for one of a teacher's servers."""
+    found = [limit.found for limit in limits if limit.found is not None]
+    if found:
+        largest = max(found, key=lambda each: each.limit)
+        write_json(folder / _FOUND, {"limit": largest.limit, "rising": largest.rising})

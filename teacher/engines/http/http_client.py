@@ -20,7 +20,7 @@ from distill.recipe.teachers import Teacher
 from teacher.engines.circuit_breaker import Breaker
 from teacher.engines.connect import Done, Get, no_known_request, say_nothing
 from teacher.engines.http.chat_protocol import request_headers
-from teacher.engines.http.concurrency import BLIND_START, START, ConcurrencyLimit
+from teacher.engines.http.concurrency import FoundLimit, new_limit
 from teacher.engines.http.exchange import CONNECTION, CONTROL_AFTER_S, TIMEOUT, Control, Exchange
 from teacher.engines.http.replicas import Replica, available, choose
 from teacher.engines.http.request_bodies import RequestBodies
@@ -60,6 +60,7 @@ class ChatClient:
         max_failure_share: float,
         patience_s: float | None = None,
         local_media: bool = False,
+        found: FoundLimit | None = None,
         revive: Revive | None = None,
         known_request: KnownRequest = no_known_request,
         say: Say = say_nothing,
@@ -71,8 +72,7 @@ class ChatClient:
         """
         self.teacher = teacher
         self.model = model
-        start = START if teacher.capabilities.shows_queue else BLIND_START
-        self.replicas = [Replica(url.rstrip("/"), ConcurrencyLimit(teacher.max_in_flight, start)) for url in urls]
+        self.replicas = [Replica(url.rstrip("/"), new_limit(teacher, found)) for url in urls]
         self.info = EngineInfo(
             model=teacher.served_model or teacher.model, engine={"name": teacher.backend, "version": ""}
         )
@@ -285,7 +285,7 @@ class ChatClient:
         self._images.check_unchanged(request.prompt.images)
         self._servers.passed(request.sample.id)
         replica.passed()
-        replica.concurrency.completed(replica.in_flight, time.monotonic())
+        replica.concurrency.completed(replica.in_flight, time.monotonic(), finished.latency_s)
         if self._control is None or finished.latency_s < 0.9 * self._control.latency_s:
             self._control = Control(request, finished.latency_s, inside)
         return finished

@@ -11,6 +11,7 @@ from distill.recipe.recipe import Recipe
 from distill.recipe.teachers import Teacher
 from teacher.engines.connect import Done, EngineSettings, Get
 from teacher.engines.http.chat_protocol import shown_headers
+from teacher.engines.http.concurrency import read_found, write_found
 from teacher.engines.http.http_client import ChatClient
 from teacher.engines.vllm.vllm_options import check_options
 from teacher.engines.vllm.vllm_server import Servers, server_program, with_program
@@ -71,6 +72,7 @@ class HttpEngine:
             max_pixels=settings.max_pixels,
             max_failure_share=settings.max_failure_share,
             patience_s=settings.patience_s,
+            found=read_found(settings.folder),
             known_request=settings.known_request,
             say=settings.say,
             **options,
@@ -92,4 +94,5 @@ class HttpEngine:
         }
 
     async def close(self) -> None:
+        write_found(self._settings.folder, (replica.concurrency for replica in self._client.replicas))
         await self._stack.aclose()

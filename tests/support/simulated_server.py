@@ -1,0 +1,40 @@
+"""A server that shows no queue, on a clock of its own: so many slots, first come first served, latencies as given."""
+
+import heapq
+import math
+import random
+from collections import deque
+from collections.abc import Callable
+
+from teacher.engines.http.concurrency import ConcurrencyLimit
+
+LATENCIES: dict[str, Callable[[random.Random], float]] = {
+    "equal": lambda rng: rng.uniform(0.98, 1.02),
+    "uniform": lambda rng: rng.uniform(0.5, 1.5),
+    "heavy-tailed": lambda rng: math.exp(rng.gauss(-0.5, 1.0)),  # log-normal
+}
+"""Of one request beside the mean."""
+
+
+def seconds_of(limit: ConcurrencyLimit | int, slots: int, latencies: list[float]) -> float:
+    """Seconds until all requests are answered, with a limit that learns, or with a fixed one."""
+    now, sent = 0.0, 0
+    waiting: deque[tuple[int, float]] = deque()
+    running: list[tuple[float, float]] = []
+    for answered in range(len(latencies)):
+        most = limit if isinstance(limit, int) else limit.limit
+        while sent < len(latencies) and sent - answered < most:
+            waiting.append((sent, now))
+            sent += 1
+        while waiting and len(running) < slots:
+            number, since = waiting.popleft()
+            heapq.heappush(running, (now + latencies[number], since))
+        now, since = heapq.heappop(running)
+        if not isinstance(limit, int):
+            limit.completed(sent - answered, now, now - since)
+    return now
+
+
+def drawn_latencies(kind: str, mean_s: float, requests: int, seed: int = 0) -> list[float]:
+    rng = random.Random(seed)
+    return [mean_s * LATENCIES[kind](rng) for _ in range(requests)]
