@@ -18,6 +18,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from distill.artifacts.compact_map import CompactMap
 from distill.artifacts.files import file_sha256
 from distill.artifacts.manifest import fingerprint
@@ -147,7 +149,7 @@ class _SeenSamples:
         self._file = before.samples if before else None
         if before is not None:
             keys = sample_files.read_keys(before.samples)
-            rows = b"".join(map(self._GOLD.pack, range(sample_files.count_samples(before.samples))))
+            rows = np.arange(sample_files.count_samples(before.samples), dtype="<i8").tobytes()
             self._before = CompactMap.of(self._GOLD.size, keys, rows)
 
     def add(self, sample: Sample) -> None:

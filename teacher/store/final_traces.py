@@ -184,9 +184,14 @@ class FinalTraces:
         new = np.flatnonzero(rows["row"] < 0)
         if not len(new):
             return
-        wanted = _fixed_size(np.ascontiguousarray(rows["sample"][new]).tobytes())
-        found = pc.index_in(wanted, value_set=_fixed_size(sample_files.read_keys(plan.folder / SAMPLES)))
-        rows["row"][new] = np.frombuffer(found.buffers()[1], np.int32, len(found))
+        # The new ones are the value set: its hash table takes the memory, and after a resume they are few.
+        samples = _fixed_size(np.ascontiguousarray(rows["sample"][new]).tobytes()).dictionary_encode()
+        keys = _fixed_size(sample_files.read_keys(plan.folder / SAMPLES))
+        positions = pc.index_in(keys, value_set=samples.dictionary)
+        planned = pc.indices_nonzero(positions.is_valid())
+        row_of = np.empty(len(samples.dictionary), np.int32)
+        row_of[_numbers(positions.take(planned), np.int32)] = _numbers(planned, np.uint64)
+        rows["row"][new] = row_of[_numbers(samples.indices, np.int32)]
 
     def _listed(self, rows: Any) -> pa.Table:
         """Collected traces as rows of `plan.parquet`."""
@@ -247,6 +252,11 @@ def _fixed_size(data: bytes) -> pa.Array:
     return pa.FixedSizeBinaryArray.from_buffers(
         pa.binary(_ID_BYTES), len(data) // _ID_BYTES, [None, pa.py_buffer(data)]
     )
+
+
+def _numbers(array: pa.Array, kind: Any) -> Any:
+    """An Arrow array without nulls as one of NumPy; `to_numpy` would import pandas where it is installed."""
+    return np.frombuffer(array.buffers()[1], kind, len(array), array.offset * np.dtype(kind).itemsize)
 
 
 def _hex_column(ids: Any) -> pa.Array:
