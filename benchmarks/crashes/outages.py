@@ -1,11 +1,13 @@
 """What outages cost: runs of generate during which images, key, quota, server, replica, proxy or disk are away.
 
-    python benchmarks/crashes/outages.py [--draws 100] [--seed 0] [--rows 120] [--keep DIR]
+    python benchmarks/crashes/outages.py [--draws 100] [--seed 0] [--rows 120] [--jobs 4] [--keep DIR]
 
 Each draw takes one thing away at a random moment for a random time, shorter or longer than the patience, while
 `distill generate` asks two stub servers. A run that stops is started again once all is well. Counted over all draws:
 traces lost, doubled or different from those of an undisturbed run; rows with an error; wrong exit codes (0 after an
 outage that was waited for, 3 after one that lasted, 1 for a full disk).
+Draws mostly wait, so `--jobs` of them run side by side, each with its own servers and images. What a draw does depends
+on the seed and its number only.
 """
 
 import argparse
@@ -18,10 +20,12 @@ import tempfile
 import time
 import urllib.request
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from queue import SimpleQueue
 
 import orjson
 
@@ -66,12 +70,14 @@ class Stub:
 
 @dataclass(slots=True)
 class World:
+    """A data set, its recipe and the two servers that answer for it."""
+
     folder: Path
-    servers: list[Stub]
     rows: int
+    servers: list[Stub] = field(default_factory=lambda: [Stub(), Stub()])
 
     def write(self) -> None:
-        (self.folder / "images").mkdir()
+        (self.folder / "images").mkdir(parents=True)
         for number in range(40):
             tiny_models.picture(self.folder / "images" / f"{number}.png", number, size=24)
         rows = [{"image": f"{number % 40}.png", "question": f"How many? {number}"} for number in range(self.rows)]
@@ -177,39 +183,54 @@ def drawn(world: World, number: int, kind: str, whole: int, expected: str, rng: 
     return counts
 
 
+def campaign(worlds: Sequence[World], options: argparse.Namespace) -> tuple[Counter[str], Counter[str]]:
+    """The counts of all draws, and how many draws took away what."""
+    alone = worlds[0].folder / "alone"
+    for world in worlds:
+        world.write()
+    if code := worlds[0].start(alone).wait():
+        log = (worlds[0].folder / "alone.log").read_text()
+        raise SystemExit(f"the undisturbed run ended with {code}: {log[-2000:]}")
+    whole, expected = journal_bytes(alone), digest(alone)
+    free: SimpleQueue[World] = SimpleQueue()
+    for world in worlds:
+        free.put(world)
+
+    def draw(number: int) -> tuple[str, Counter[str]]:
+        world, kind = free.get(), KINDS[number % len(KINDS)]
+        try:
+            return kind, drawn(world, number, kind, whole, expected, random.Random(f"{options.seed} {number}"))
+        finally:
+            free.put(world)
+
+    totals: Counter[str] = Counter()
+    kinds: Counter[str] = Counter()
+    with ThreadPoolExecutor(len(worlds)) as pool:
+        for number, (kind, counts) in enumerate(pool.map(draw, range(options.draws))):
+            totals += counts
+            kinds[kind] += 1
+            if number % 10 == 9:
+                print(f"{number + 1} draws: {dict(totals)}", flush=True)
+    return totals, kinds
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--draws", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--rows", type=int, default=120)
+    parser.add_argument("--jobs", type=int, default=4, help="draws side by side")
     parser.add_argument("--keep", type=Path, help="work in this folder and leave it")
     options = parser.parse_args()
-    rng = random.Random(options.seed)
-    totals: Counter[str] = Counter()
-    kinds: Counter[str] = Counter()
-    servers = [Stub(), Stub()]
     os.environ["PYTHONPATH"] = str(Path(__file__).resolve().parents[2])
     with tempfile.TemporaryDirectory() as name:
-        folder = options.keep or Path(name)
-        folder.mkdir(parents=True, exist_ok=True)
-        world = World(folder, servers, options.rows)
+        worlds = [World((options.keep or Path(name)) / f"world-{job}", options.rows) for job in range(options.jobs)]
         try:
-            world.write()
-            alone = folder / "alone"
-            if code := world.start(alone).wait():
-                raise SystemExit(
-                    f"the undisturbed run ended with {code}: {(folder / 'alone.log').read_text()[-2000:]}"
-                )
-            whole, expected = journal_bytes(alone), digest(alone)
-            for number in range(options.draws):
-                kind = KINDS[number % len(KINDS)]
-                totals += drawn(world, number, kind, whole, expected, rng)
-                kinds[kind] += 1
-                if number % 10 == 9:
-                    print(f"{number + 1} draws: {dict(totals)}", flush=True)
+            totals, kinds = campaign(worlds, options)
         finally:
-            for server in servers:
-                server.stop()
+            for world in worlds:
+                for server in world.servers:
+                    server.stop()
     wrong = ("wrong exit codes", "wrong second exit codes", "rows blamed", "traces lost", "traces doubled")
     wrong += ("rows with an error at the end", "other final states")
     print(", ".join(f"{kind} {count}" for kind, count in kinds.items()))
