@@ -1,6 +1,6 @@
 """Mutated answers through the parser, the journal and every family of signals: what fails, and the longest times.
 
-    python benchmarks/answers/mutated_answers.py [--count 1000000] [--seed 0] [--signals-every 20] [--seconds 0]
+    python benchmarks/answers/mutated_answers.py [--count 1000000] [--seed 0] [--signals-every 20] [--seconds 0] [--slowest 5]
     python benchmarks/answers/mutated_answers.py --hostile
 
 Every answer is made from a few seeds by repeats, truncation, splices, odd Unicode (lone surrogates too), nesting,
@@ -9,13 +9,15 @@ those read is measured by all families, one after the other. `length` counts wor
 test set. Prints counts of tracebacks, of records that cannot be read or differ, and the longest times of this
 thread's processor time in milliseconds: a machine that is busy with other work makes them longer still. Tables that
 are loaded once a process are loaded before the clock starts, and the garbage collector leaves them alone: a full
-collection with them takes some 45 ms, in whatever is measured at that moment.
+collection with them takes some 45 ms, in whatever is measured at that moment. What takes longer than its limit (5 ms
+for the parser, 50 for all families) is measured twice more, with empty caches, and its smallest time counts.
 
 `--hostile` measures the texts of data/answers/hostile.jsonl instead: 64 kB of one repeated unit each, as the answer,
 as the reasoning before a short answer, and without think tags. It prints the times of each.
 """
 
 import argparse
+import functools
 import gc
 import random
 import tempfile
@@ -39,6 +41,7 @@ from distill.traces.trace_lines import trace_fault
 from distill.types import Sample, Trace, Usage
 from filters.signals import registry
 from filters.signals.registry import FAMILIES, Extractor
+from filters.text.shingles import hash_words
 from teacher.messages.parse import parse
 from teacher.store.trace_index import TraceIndex
 from teacher.store.trace_journal import TraceJournal
@@ -47,6 +50,8 @@ T = TypeVar("T")
 
 MOST = 1 << 16
 MOST_SECONDS = 0.05
+MOST_PARSE_SECONDS = 0.005
+REPEATS = 2
 BATCH = 500
 ENDS = ("stop", "length")
 SEEDS = (
@@ -93,6 +98,12 @@ def texts(seed: int, count: int) -> Iterator[str]:
     return (mutated(rng) for _ in range(count))
 
 
+def text_caches() -> list[Any]:
+    """The caches that remember texts and their parts; those of few entries hold tables."""
+    caches = [each for each in gc.get_objects() if isinstance(each, functools._lru_cache_wrapper)]
+    return [each for each in caches if (each.cache_parameters()["maxsize"] or 0) > 16 or each is hash_words]
+
+
 def trace_of(text: str, number: int = 0, finish_reason: str = "stop") -> Trace:
     parsed = parse(text, finish_reason=finish_reason)
     return Trace(
@@ -113,25 +124,38 @@ class Campaign:
         self.unreadable = self.different = self.measured = 0
         self.longest: dict[str, tuple[float, int]] = {}
         """Milliseconds, and the number of the answer."""
+        self.slowest: list[tuple[float, str]] = []
+        """Answers over the limit of all families: milliseconds, and which answer it is."""
+        self.caches = text_caches()
 
-    def timed(self, name: str, number: int, work: Callable[[], T]) -> T | None:
+    def timed(self, name: str, number: int, work: Callable[[], T]) -> tuple[T | None, float]:
+        """What the work gave, None for a traceback, and its processor time in seconds."""
         before = time.thread_time()
         try:
-            return work()
+            result = work()
         except Exception:
             self.tracebacks[f"{name}: {traceback.format_exc().splitlines()[-1][:120]}"] += 1
-            return None
-        finally:
-            self._longest(name, time.thread_time() - before, number)
+            result = None
+        return result, time.thread_time() - before
 
-    def _longest(self, name: str, seconds: float, number: int) -> None:
+    def note(self, name: str, seconds: float, number: int) -> None:
         self.longest[name] = max(self.longest.get(name, (0.0, 0)), (round(1000 * seconds, 1), number))
+
+    def parse(self, number: int, text: str, finish_reason: str = "stop") -> Trace | None:
+        work = partial(trace_of, text, number, finish_reason)
+        trace, seconds = self.timed("parse", number, work)
+        for _ in range(REPEATS if seconds > MOST_PARSE_SECONDS else 0):
+            seconds = min(seconds, self.timed("parse", number, work)[1])
+        self.note("parse", seconds, number)
+        self.over["parse"] += seconds > MOST_PARSE_SECONDS
+        return trace
 
     def stored(self, traces: Sequence[Trace], folder: Path) -> list[Trace]:
         """The traces as they are read back from a journal."""
         journal = TraceJournal(TraceIndex(folder), flush_interval_s=3600.0)
         for trace in traces:
-            self.timed("journal", int(trace.id, 16), partial(journal.append, trace))
+            number = int(trace.id, 16)
+            self.note("journal", self.timed("journal", number, partial(journal.append, trace))[1], number)
         journal.close()
         found = {}
         for record in read_jsonl(part_path(folder, 0, ".jsonl"), check=trace_fault, on_damage=lambda _: None):
@@ -152,18 +176,36 @@ class Campaign:
         self.measured += 1
         number = int(trace.id, 16)
         sample = asked or SAMPLES[self.measured % 2]
-        spent = {"all families": 0.0, "default families": 0.0}
+        spent = self._measure_once(families, trace, sample, self.states)
+        for _ in range(REPEATS if sum(spent.values()) > MOST_SECONDS else 0):
+            for cache in self.caches:
+                cache.cache_clear()
+            again = self._measure_once(families, trace, sample, Counter())
+            spent = {name: min(seconds, again[name]) for name, seconds in spent.items()}
+        for name, seconds in spent.items():
+            self.note(name, seconds, number)
+        total = sum(spent.values())
+        default = sum(spent[name] for name in spent if name in DEFAULT_SIGNALS)
+        for name, seconds in (("all families", total), ("default families", default)):
+            self.note(name, seconds, number)
+            self.over[name] += seconds > MOST_SECONDS
+        if total > MOST_SECONDS:
+            parts = sorted(spent.items(), key=lambda item: -item[1])[:4]
+            said = ", ".join(f"{name} {1000 * seconds:.1f}" for name, seconds in parts)
+            self.slowest.append((1000 * total, f"{said}: answer {number}, {trace.text[:40]!a} {trace.text[-40:]!a}"))
+
+    def _measure_once(
+        self, families: Sequence[Extractor], trace: Trace, sample: Sample, states: Counter[str]
+    ) -> dict[str, float]:
+        """The processor time of each family, in seconds; why a family has no value is counted in `states`."""
+        spent = {}
         for family in families:
-            before = time.thread_time()
-            rows = self.timed(family.name, number, lambda family=family: registry.rows((family,), sample, [trace]))
+            work = partial(registry.rows, (family,), sample, [trace])
+            rows, spent[family.name] = self.timed(family.name, int(trace.id, 16), work)
             for row in rows or ():
                 for name, reason in orjson.loads(row["signal_errors"] or "{}").items():
-                    self.states[f"{name}: {reason[:60]}"] += 1
-            for name in spent if family.name in DEFAULT_SIGNALS else ("all families",):
-                spent[name] += time.thread_time() - before
-        for name, seconds in spent.items():
-            self._longest(name, seconds, number)
-            self.over[name] += seconds > MOST_SECONDS
+                    states[f"{name}: {reason[:60]}"] += 1
+        return spent
 
 
 HOSTILE = Path(__file__).parents[1] / "data" / "answers" / "hostile.jsonl"
@@ -187,7 +229,7 @@ def measure_hostile(families: Sequence[Extractor]) -> None:
         for frame, pattern in FRAMES.items():
             one = Campaign()
             text = pattern.replace("{}", hostile_text(row))
-            trace = one.timed("parse", 0, partial(trace_of, text))
+            trace = one.parse(0, text)
             if trace is not None:
                 one.measure(families, trace, replace(SAMPLES[0], answers=(row["gold"],)))
             times = {name: milliseconds for name, (milliseconds, _) in one.longest.items()}
@@ -209,6 +251,7 @@ def main() -> None:
     parser.add_argument("--signals-every", type=int, default=20)
     parser.add_argument("--seconds", type=float, default=0.0)
     parser.add_argument("--hostile", action="store_true")
+    parser.add_argument("--slowest", type=int, default=5, help="so many answers over the limit are shown")
     options = parser.parse_args()
     families = tuple(family.from_recipe(Recipe()) for family in FAMILIES.values())
     warm = Campaign()
@@ -225,10 +268,7 @@ def main() -> None:
     every = texts(options.seed, options.count)
     with tempfile.TemporaryDirectory() as folder:
         while batch := list(islice(every, BATCH)):
-            traces = [
-                campaign.timed("parse", done + place, partial(trace_of, text, done + place, ENDS[place % 2]))
-                for place, text in enumerate(batch)
-            ]
+            traces = [campaign.parse(done + place, text, ENDS[place % 2]) for place, text in enumerate(batch)]
             done += len(batch)
             for trace in campaign.stored([trace for trace in traces if trace is not None], Path(folder)):
                 if int(trace.id, 16) % options.signals_every == 0:
@@ -239,7 +279,9 @@ def main() -> None:
     print(f"{campaign.tracebacks.total()} tracebacks {dict(campaign.tracebacks)}")
     print(f"{campaign.unreadable} unreadable records, {campaign.different} that differ")
     print("longest, ms of processor time (number of the answer):", dict(sorted(campaign.longest.items())))
-    print(f"answers over {1000 * MOST_SECONDS:.0f} ms:", dict(campaign.over))
+    print(f"answers over {1000 * MOST_SECONDS:.0f} ms (parse: {1000 * MOST_PARSE_SECONDS:.0f}):", dict(campaign.over))
+    for milliseconds, parts in sorted(campaign.slowest, reverse=True)[: options.slowest]:
+        print(f"{milliseconds:8.1f} ms  {parts}")
     print("not measured:", dict(campaign.states))
 
 

@@ -6,8 +6,8 @@ Each draw takes one thing away at a random moment for a random time, shorter or 
 `distill generate` asks two stub servers. A run that stops is started again once all is well. Counted over all draws:
 traces lost, doubled or different from those of an undisturbed run; rows with an error; wrong exit codes (0 after an
 outage that was waited for, 3 after one that lasted, 1 for a full disk).
-Draws mostly wait, so `--jobs` of them run side by side, each with its own servers and images. What a draw does depends
-on the seed and its number only.
+Draws mostly wait, so `--jobs` of them run side by side, each with its own servers and images. What a draw does
+depends on the seed and its number only.
 """
 
 import argparse
