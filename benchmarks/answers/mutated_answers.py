@@ -176,11 +176,9 @@ class Campaign:
         self.measured += 1
         number = int(trace.id, 16)
         sample = asked or SAMPLES[self.measured % 2]
-        spent = self._measure_once(families, trace, sample, self.states)
+        spent = self.measure_once(families, trace, sample, self.states)
         for _ in range(REPEATS if sum(spent.values()) > MOST_SECONDS else 0):
-            for cache in self.caches:
-                cache.cache_clear()
-            again = self._measure_once(families, trace, sample, Counter())
+            again = self.measure_once(families, trace, sample, Counter())
             spent = {name: min(seconds, again[name]) for name, seconds in spent.items()}
         for name, seconds in spent.items():
             self.note(name, seconds, number)
@@ -194,11 +192,13 @@ class Campaign:
             said = ", ".join(f"{name} {1000 * seconds:.1f}" for name, seconds in parts)
             self.slowest.append((1000 * total, f"{said}: answer {number}, {trace.text[:40]!a} {trace.text[-40:]!a}"))
 
-    def _measure_once(
+    def measure_once(
         self, families: Sequence[Extractor], trace: Trace, sample: Sample, states: Counter[str]
     ) -> dict[str, float]:
-        """The processor time of each family, in seconds; why a family has no value is counted in `states`."""
+        """Each family's processor time in seconds, with empty caches; why it has no value is counted in `states`."""
         spent = {}
+        for cache in self.caches:
+            cache.cache_clear()
         for family in families:
             work = partial(registry.rows, (family,), sample, [trace])
             rows, spent[family.name] = self.timed(family.name, int(trace.id, 16), work)

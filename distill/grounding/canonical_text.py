@@ -78,6 +78,10 @@ CHARACTERS_A_NUMBER: Final = 100
 """A longer text may hold one number more for each so many characters: what is denser is a listing."""
 
 
+_UNREADABLE_A_NUMBER: Final = 3
+"""For each number that is read, so many dates, versions and the like are passed over at most."""
+
+
 def max_numbers_of(text: str) -> int:
     """How many numbers of a text are read, so that the time depends on its length only."""
     return MOST_NUMBERS + len(text) // CHARACTERS_A_NUMBER
@@ -108,9 +112,9 @@ def mark_numbers(text: str, max_numbers: int) -> Canonical:
     source = _replace_number_words(_clean(text), max_numbers)
     numbers: list[Number] = []
     pieces: list[str] = []
-    end = 0
+    end = unreadable = 0
     while (start := _START.search(source, end)) is not None:
-        if len(numbers) == max_numbers:
+        if len(numbers) == max_numbers or unreadable > _UNREADABLE_A_NUMBER * max_numbers:
             return Canonical("".join(pieces), numbers, source, complete=False)
         match = _NUMBER.match(source, start.start())
         assert match is not None
@@ -119,6 +123,7 @@ def mark_numbers(text: str, max_numbers: int) -> Canonical:
         number = _read_number(match)
         if number is None:
             pieces.append(UNREADABLE)
+            unreadable += 1
         else:
             numbers.append(number)
             pieces.append(MARK)

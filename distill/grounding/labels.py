@@ -11,7 +11,7 @@ from typing import Final
 
 from distill.grounding.canonical_text import max_numbers_of
 from distill.grounding.chart_table import COLOURS, DAYS, MONTHS, QUARTERS, ChartTable
-from distill.grounding.numbers_in_text import Item, find_numbers, read_numbers, word_set
+from distill.grounding.numbers_in_text import Item, count_separators, find_numbers, read_numbers, word_set
 
 _PARTS: Final = ("bar", "column", "slice", "segment", "wedge", "sector", "category", "portion")
 _NAMED = re.compile(
@@ -65,7 +65,7 @@ def read_items(text: str, table: ChartTable, familiar: frozenset[str]) -> list[I
     """
     limit = max_numbers_of(text)
     spans = find_numbers(text, limit + 1)
-    if len(spans) > limit:
+    if len(spans) > limit or count_separators(text, spans) > 3 * limit:
         return None
     label_items = find_labels(text, lower_case(text), table, familiar, spans)
     if len(label_items) > 2 * limit:

@@ -51,6 +51,7 @@ _NUMBER = re.compile(
     re.VERBOSE,
 )
 _GROUPED = re.compile(r"\d{1,3}(?:[,'\u00a0\u202f\u2009]\d{3})+(?:\.\d+)?")
+_SEPARATORS: Final = ",'\u00a0\u202f\u2009"
 _PLAIN_NUMBER = re.compile(r"\d+(?:\.\d+)?")
 ROUNDING_LIMIT: Final = 0.05
 """Relative distance that rounding to a whole number may make, and that is allowed to what is "about" a number."""
@@ -130,6 +131,11 @@ class Item(NamedTuple):
 def find_numbers(text: str, max_numbers: int = sys.maxsize) -> list[tuple[int, int]]:
     """Start and end of the first `max_numbers` numbers in a text, with their units."""
     return [match.span() for match in islice(_NUMBER.finditer(text), max_numbers)]
+
+
+def count_separators(text: str, spans: list[tuple[int, int]]) -> int:
+    """How many signs at these spans may separate numbers that stand in a row ("8,6")."""
+    return sum(text.count(sign, start, end) for start, end in spans for sign in _SEPARATORS)
 
 
 def read_numbers(text: str, spans: list[tuple[int, int]]) -> list[Item]:

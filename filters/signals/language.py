@@ -46,17 +46,21 @@ _GUESSES: Final = 8
 """So many pieces of a text are asked about, until one gives a confident guess."""
 _STOP_WORD_SHARE: Final = 0.2
 """A sentence with this share of stop words of its text's language is taken to be in it, for the model is slower."""
+_MOST_SENTENCES: Final = 400
+"""So many sentences of a text are guessed at most, evenly chosen: each stands for those up to the next one."""
 # Japanese, Korean and so on have a script of their own; a text in Han characters alone is Chinese.
 _BY_SCRIPT: Final = {"han": "zh", "japanese": "ja", "hangul": "ko", "thai": "th", "hebrew": "he", "greek": "el"}
 
-# Every alternative begins with a sign, by which the search finds its place.
+# Every alternative begins with a sign, by which the search finds its place. Possessive: what follows it is read once
+# from each beginning.
 _QUOTED: Final = re.compile(
-    r"```.*?(?:```|\Z)|`[^`\n]*`"  # code
-    r"|\$\$.*?\$\$|\\\[.*?\\\]|\\\(.*?\\\)|\$[^$\n]{1,200}\$"  # formulas
-    r"|\"[^\"\n]{1,80}\"|“[^”\n]{1,80}”|„[^“”\n]{1,80}[“”]|«[^»\n]{1,80}»|‘[^’\n]{1,80}’(?!\w)|'(?<!\w')[^'\n]{1,80}'(?!\w)"
-    r"|「[^」\n]{1,80}」|『[^』\n]{1,80}』|《[^》\n]{1,80}》|【[^】\n]{1,80}】",
+    r"```.*?(?:```|\Z)|`[^`\n]*+`"  # code
+    r"|\$\$.*?\$\$|\\\[.*?\\\]|\\\(.*?\\\)|\$[^$\n]{1,200}+\$"  # formulas
+    r"|\"[^\"\n]{1,80}+\"|“[^”\n]{1,80}+”|„[^“”\n]{1,80}+[“”]|«[^»\n]{1,80}+»|‘[^’\n]{1,80}+’(?!\w)"
+    r"|'(?<!\w')[^'\n]{1,80}+'(?!\w)|「[^」\n]{1,80}+」|『[^』\n]{1,80}+』|《[^》\n]{1,80}+》|【[^】\n]{1,80}+】",
     re.DOTALL,
 )
+_FORMULA_SIGNS: Final = (("\\[", "\\]"), ("\\(", "\\)"))
 _OTHER_WORDS: Final = re.compile(r"[^\W\d_a-zA-Z]+")
 # Every language writes units, names and abbreviations in Latin letters: only a phrase of them is another language.
 _LATIN: Final = r"[A-Za-z\u00c0-\u024f'’-]"
@@ -68,7 +72,7 @@ _SENTENCE: Final = re.compile(r"[^.!?\n]+[.!?]*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Language:
     name: ClassVar[str] = "language"
-    version: ClassVar[str] = "3"
+    version: ClassVar[str] = "4"
     scope: ClassVar[Literal["trace", "sample"]] = "trace"
     columns: ClassVar[pa.Schema] = family(
         "language",
@@ -170,7 +174,7 @@ def _count_unquoted_scripts(text: str) -> Counter[str]:
     """The scripts of a text; without quotes where they could change the main script."""
     counts = scripts(text)
     is_clear = len(counts) < 2 or max(counts.values()) >= _CLEAR_SHARE * counts.total()
-    return counts if is_clear else scripts(_QUOTED.sub(" ", text))
+    return counts if is_clear else scripts(_blank_quoted(text))
 
 
 def main_script(counts: Counter[str]) -> str:
@@ -190,7 +194,7 @@ def measure_mix(text: str, dominant: str, known: str) -> tuple[float, int | None
 
     What is quoted and words found in `known` are left out.
     """
-    unquoted = _QUOTED.sub(_blank, text)
+    unquoted = _blank_quoted(text)
     if not (unquoted.isascii() or known.isascii()):
         words = set(_OTHER_WORDS.findall(unquoted))
         known_words = {word for word in words if script_of(word[0]) != dominant and word in known}
@@ -219,6 +223,17 @@ def measure_mix(text: str, dominant: str, known: str) -> tuple[float, int | None
     return outside / (inside_count + outside), min(starts, default=None)
 
 
+@lru_cache(maxsize=4)
+def _blank_quoted(text: str) -> str:
+    """A text with blanks in the place of quotes, code and formulas."""
+    for opening, closing in _FORMULA_SIGNS:
+        if opening in text:
+            # Without its end a sign opens no formula, and a search for the end of each would be quadratic.
+            last = text.rfind(closing) + 1
+            text = text[:last] + text[last:].replace(opening, "  ")
+    return _QUOTED.sub(_blank, text)
+
+
 def _blank(match: re.Match[str]) -> str:
     return " " * len(match[0])
 
@@ -228,15 +243,19 @@ def foreign_sentences(text: str, script: str, language: str) -> tuple[float, int
     if script in _BY_SCRIPT:
         return 0.0, None
     own_words = STOP_WORDS.get(language, frozenset())
-    outside, first_start = 0, None
-    for match in _SENTENCE.finditer(_QUOTED.sub(_blank, text)):
+    doubtful: list[re.Match[str]] = []
+    for match in _SENTENCE.finditer(_blank_quoted(text)):
         words = match[0].split()
-        if len(words) <= _LEAST_WORDS or len(own_words.intersection(words)) >= _STOP_WORD_SHARE * len(words):
-            continue
-        guess = _guess(match[0].strip()[:_GUESSED_CHARACTERS], _SURE_PROBABILITY, _LEAST_WORDS + 1)
+        if len(words) > _LEAST_WORDS and len(own_words.intersection(words)) < _STOP_WORD_SHARE * len(words):
+            doubtful.append(match)
+    outside, first_start = 0, None
+    represented = -(-len(doubtful) // _MOST_SENTENCES) or 1
+    for index in range(0, len(doubtful), represented):
+        first, *neighbours = doubtful[index : index + represented]
+        guess = _guess(first[0].strip()[:_GUESSED_CHARACTERS], _SURE_PROBABILITY, _LEAST_WORDS + 1)
         if guess.language != UNKNOWN and guess.probabilities.get(language, 0.0) < _EXCLUDED_PROBABILITY:
-            outside += len(match[0].strip())
-            first_start = match.start() if first_start is None else first_start
+            outside += sum(len(match[0].strip()) for match in (first, *neighbours))
+            first_start = first.start() if first_start is None else first_start
     return outside / len(text.strip()), first_start
 
 

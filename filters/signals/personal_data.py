@@ -109,6 +109,8 @@ _IBAN_LENGTHS: Final = {
 
 _IPV4: Final = re.compile(r"(\d(?<![\w.]\d)\d{0,2})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})(?!\.?\w)")
 _IPV6: Final = re.compile(r"[0-9A-Fa-f](?<![\w:].)[0-9A-Fa-f]{0,3}:[0-9A-Fa-f:]{3,38}(?![\w:])")
+_IPV6_COLONS: Final = re.compile(r":[0-9A-Fa-f]{0,4}:")
+_IPV6_RUN: Final = re.compile(r"[\w:]*+")
 _VERSION: Final = re.compile(r"(?i:version|release|section|chapter|figure|\bv)\W{0,3}$")
 
 _DAY: Final = r"(?:0[1-9]|[12]\d|3[01])"
@@ -206,9 +208,28 @@ def addresses(text: str) -> Iterator[str]:
         before = text[max(0, match.start() - 12) : match.start()]
         if _global(match[0]) and not _VERSION.search(before):
             yield match[0]
-    for match in _IPV6.finditer(text) if text.count(":") >= 3 else ():
-        if _global(match[0].rstrip(":")):
+    for address in _ipv6_addresses(text) if text.count(":") >= 3 else ():
+        if _global(address.rstrip(":")):
+            yield address
+
+
+def _ipv6_addresses(text: str) -> Iterator[str]:
+    """What has the form of an IPv6 address: found by its first two colons, which most numbers and words lack."""
+    end = 0
+    while (colons := _IPV6_COLONS.search(text, end)) is not None:
+        first_colon = colons.start()
+        start = first_colon - _hex_digits(text[max(end, first_colon - 4) : first_colon])
+        match = _IPV6.match(text, start)
+        # An address has eight groups, or leaves some out.
+        if match is not None and ("::" in match[0] or match[0].count(":") >= 7):
             yield match[0]
+        # An address begins where no letter, digit or colon is before it.
+        end = (match or _IPV6_RUN.match(text, first_colon) or colons).end()
+
+
+def _hex_digits(before: str) -> int:
+    """How many hexadecimal digits a text ends with."""
+    return len(before) - len(before.rstrip("0123456789ABCDEFabcdef"))
 
 
 def _global(text: str) -> bool:
