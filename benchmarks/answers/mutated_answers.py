@@ -1,6 +1,6 @@
 """Mutated answers through the parser, the journal and every family of signals: what fails, and the longest times.
 
-    python benchmarks/answers/mutated_answers.py [--count 1000000] [--seed 0] [--signals-every 20] [--seconds 0] [--slowest 5]
+    python benchmarks/answers/mutated_answers.py [--count 1000000] [--seed 0] [--signals-every 20] [--seconds 0]
     python benchmarks/answers/mutated_answers.py --hostile
 
 Every answer is made from a few seeds by repeats, truncation, splices, odd Unicode (lone surrogates too), nesting,

@@ -17,7 +17,7 @@ from distill.answers.verdicts import is_numeric, judge
 Conclusion = Literal["agrees", "contradicts"]
 
 _TAIL: Final = 600
-"""Characters of a rationale that can hold its conclusion."""
+"""Characters of a rationale that can hold its conclusion. A longer answer states none that could be compared."""
 _BREAK: Final = re.compile(r"\n+|(?<=[.!?])\s+(?=\S)|(?<=[。！？])")
 _RESULT: Final = re.compile(
     r"[=≈→]|\b(?:so|thus|hence|therefore|altogether|together|in all|total|sum|difference|result|final"
@@ -50,6 +50,8 @@ def compare_conclusion(
     """
     stated = find_conclusion(reasoning)
     if stated is None or not answer.strip():
+        return None
+    if len(answer) > _TAIL and len(answer := final_answer(answer).text) > _TAIL:
         return None
     judgement = judge(stated.text, answer, answer_type, options=options)
     if judgement.verdict == "correct":

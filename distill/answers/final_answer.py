@@ -27,6 +27,8 @@ _CUE = re.compile(
       \s*:?(?=\W|\w)|[:=]|\n)""",
     re.IGNORECASE | re.VERBOSE,
 )
+_CUE_WORDS: Final = "answer|correct|right|best|result|solution"
+_CUE_BEGINS, _CUE_BEGINS_ANYHOW = re.compile(_CUE_WORDS), re.compile(_CUE_WORDS, re.IGNORECASE)
 _REMARK = re.compile(r"\n[ \t]*(?:explanation|reason(?:ing)?|rationale|justification|note)\s*:", re.IGNORECASE)
 _MATHS_DELIMITED = re.compile(r"\$\$?([^$]+)\$\$?")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -79,11 +81,19 @@ def _found(text: str) -> FinalAnswer:
     if abroad is not None and (rest := text[abroad.end() : abroad.end() + 2 * MAX_CHARACTERS].strip()):
         return _limited(first_sentence(rest.partition("\n")[0]).rstrip("。").removesuffix("です"), marked=True)
     if any(word in lowered for word in ("answer", "result", "solution", "option", "choice")):
-        for end in reversed([cue.end() for cue in _CUE.finditer(text)]):
-            rest = text[end : end + 2 * MAX_CHARACTERS].strip()
-            if rest:
+        # The last cue counts; none begins within another one.
+        for begin in reversed(_cue_beginnings(text, lowered)):
+            cue = _CUE.match(text, begin)
+            if cue and (rest := text[cue.end() : cue.end() + 2 * MAX_CHARACTERS].strip()):
                 return _limited(first_sentence(rest.partition("\n")[0]), marked=True)
     return _limited(text, marked=marked)
+
+
+def _cue_beginnings(text: str, lowered: str) -> list[int]:
+    """Where a cue may begin. In lower case the search is several times as fast."""
+    if len(lowered) == len(text) and "ſ" not in text:
+        return [word.start() for word in _CUE_BEGINS.finditer(lowered)]
+    return [word.start() for word in _CUE_BEGINS_ANYHOW.finditer(text)]
 
 
 _ANSWERS_ABROAD_TEXT: Final = (

@@ -1,4 +1,4 @@
-"""Texts of 64 kB that a search for slow ones found (`benchmarks/slow_texts.py`)."""
+"""Texts of 64 kB that a search for slow ones found (`benchmarks/answers/slow_texts.py`)."""
 
 import time
 

@@ -1,6 +1,6 @@
 """A search for texts of 64 kB that keep the signals busy for longest: what is slow is combined and tried again.
 
-    python benchmarks/slow_texts.py [--seed 0] [--seconds 100] [--shown 20]
+    python benchmarks/answers/slow_texts.py [--seed 0] [--seconds 100] [--shown 20]
 
 Begins with repeats of the signs of `answer_fuzz.py`, the pieces of `mutated_answers.py` and the units of its hostile
 texts, then joins, nests and cuts the slowest ones. Every text is measured by all families with empty caches, three
