@@ -1,4 +1,4 @@
-"""Graphics cards by what planning needs of them: memory and the rate of bf16 matrix products.
+"""Graphics cards by what planning needs of them: memory, its bandwidth, and the rate of bf16 matrix products.
 
 Rates are the makers' for dense bf16 with float32 accumulation, no sparsity; memory is what the driver reports, less
 than the name says where error correction takes some. A real run reaches a share of the rate (MFU).
@@ -23,11 +23,12 @@ def usable_bytes(memory_bytes: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """One card. `bf16` is FLOP/s, None where it has no bf16."""
+    """One card. `bf16` is FLOP/s, None where it has no bf16; `bandwidth` is bytes/s of its memory."""
 
     name: str
     memory_gib: float
     bf16: float | None
+    bandwidth: float
     source: str
 
     @property
@@ -36,21 +37,24 @@ class Gpu:
 
 
 _TABLE = (
-    ("T4", 15.0, None, "NVIDIA T4 datasheet: float16 only, 65 TFLOP/s"),
-    ("RTX 3090", 24.0, 71e12, "NVIDIA GA102 whitepaper, appendix A"),
-    ("RTX 4090", 24.0, 165.2e12, "NVIDIA Ada whitepaper, appendix A"),
-    ("A10", 22.5, 125e12, "NVIDIA A10 datasheet"),
-    ("L4", 22.5, 121e12, "NVIDIA L4 datasheet, half of the sparse rate"),
-    ("L40S", 44.9, 362e12, "NVIDIA L40S datasheet"),
-    ("RTX A6000", 47.5, 154.8e12, "NVIDIA RTX A6000 datasheet, half of the sparse rate"),
-    ("RTX PRO 6000", 95.6, 503.8e12, "NVIDIA RTX Blackwell PRO whitepaper, workstation edition"),
-    ("A100 40GB", 39.6, 312e12, "NVIDIA A100 datasheet"),
-    ("A100 80GB", 79.3, 312e12, "NVIDIA A100 datasheet"),
-    ("H100", 79.6, 989.4e12, "NVIDIA H100 datasheet, SXM, half of the sparse rate"),
-    ("H200", 140.4, 989.4e12, "NVIDIA H200 datasheet, SXM, half of the sparse rate"),
-    ("B200", 179.1, 2250e12, "NVIDIA DGX B200 datasheet, an eighth of the system's dense rate"),
+    ("T4", 15.0, None, 0.3e12, "NVIDIA T4 datasheet: float16 only, 65 TFLOP/s"),
+    ("RTX 3090", 24.0, 71e12, 0.936e12, "NVIDIA GA102 whitepaper, appendix A"),
+    ("RTX 4090", 24.0, 165.2e12, 1.008e12, "NVIDIA Ada whitepaper, appendix A"),
+    ("A10", 22.5, 125e12, 0.6e12, "NVIDIA A10 datasheet"),
+    ("L4", 22.5, 121e12, 0.3e12, "NVIDIA L4 datasheet, half of the sparse rate"),
+    ("L40S", 44.9, 362e12, 0.864e12, "NVIDIA L40S datasheet"),
+    ("RTX A6000", 47.5, 154.8e12, 0.768e12, "NVIDIA RTX A6000 datasheet, half of the sparse rate"),
+    ("RTX PRO 6000", 95.6, 503.8e12, 1.792e12, "NVIDIA RTX Blackwell PRO whitepaper, workstation edition"),
+    ("A100 40GB", 39.6, 312e12, 1.555e12, "NVIDIA A100 datasheet"),
+    ("A100 80GB", 79.3, 312e12, 2.039e12, "NVIDIA A100 datasheet"),
+    ("H100", 79.6, 989.4e12, 3.35e12, "NVIDIA H100 datasheet, SXM, half of the sparse rate"),
+    ("H200", 140.4, 989.4e12, 4.8e12, "NVIDIA H200 datasheet, SXM, half of the sparse rate"),
+    ("B200", 179.1, 2250e12, 8e12, "NVIDIA DGX B200 datasheet, an eighth of the system's dense rate"),
 )
-GPUS = tuple(Gpu(name=name, memory_gib=memory, bf16=rate, source=source) for name, memory, rate, source in _TABLE)
+GPUS = tuple(
+    Gpu(name=name, memory_gib=memory, bf16=rate, bandwidth=bandwidth, source=source)
+    for name, memory, rate, bandwidth, source in _TABLE
+)
 USUAL = ("RTX 4090", "L40S", "A100 80GB", "H100", "RTX PRO 6000")
 """Shown if no card is named and this machine has none."""
 

@@ -2,21 +2,24 @@
 
     python benchmarks/project/recipe_times.py
 
-prints, for every recipe below, tokens x FLOPs a token / (rate of a card x MFU), stage by stage and in all. Models are
-outlines of the published sizes; lengths of rows are assumed (TEXT), as nobody has counted these data sets here.
+prints, for every recipe below, tokens x FLOPs a token / (nominal rate of a card x MFU), stage by stage and in all,
+with the MFU that the kernels of a step reach at most (student/training/roofline.py), and the time to expect. Models
+are outlines of the published sizes; lengths of rows are assumed (TEXT): these data sets were not counted.
 """
 
 import json
 import tempfile
 import warnings
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from distill import hardware
-from distill.planning import stage_plans
+from distill.planning import stage_plans, stage_times
 from distill.recipe import loading
 from distill.recipe.recipe import Recipe
 from distill.reports.text_table import table
+from student.training import workload
 from student.training.workload import Load
 
 CARDS = {
@@ -134,15 +137,26 @@ def patches_of(found: Recipe) -> tuple[int, int]:
     return patches, patches // student.pixel_shuffle**2
 
 
-def times(name: str, folder: Path) -> list[tuple[str, float, float, float]]:
-    """Stage, tokens, FLOPs (layers computed twice where the card needs that) and hours of each stage of a recipe."""
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One stage of a recipe on a card, or all of them."""
+
+    stage: str
+    tokens: float
+    flops: float
+    least_h: float
+    expected_h: float
+    checkpointing: bool
+
+
+def times(name: str, folder: Path) -> list[Row]:
+    """The stages of a recipe."""
     found = local(name, folder)
     card = hardware.find_gpu(CARDS[name])
-    assert card.bf16 is not None
     patches, image_tokens = patches_of(found)
     rows = []
-    for planned in stage_plans.plans(found, folder / "run")[1]:
-        text, response = TEXT[planned.stage.name]
+    for outlined in stage_plans.plans(found, folder / "run")[1]:
+        text, response = TEXT[outlined.stage.name]
         length = text + image_tokens
         load = Load(
             rows=None,
@@ -154,11 +168,13 @@ def times(name: str, folder: Path) -> list[tuple[str, float, float, float]]:
             basis="assumed",
             is_bound=False,
         )
-        assert planned.stage.max_steps is not None
-        tokens = planned.stage.max_steps * planned.stage.batch_size * length
-        cost = planned.checkpointed if stage_plans.fit(planned, card).checkpointing else planned.cost
-        flops = load.flops(cost, tokens)
-        rows.append((planned.stage.name, float(tokens), flops, flops / (card.bf16 * stage_plans.MFU) / 3600))
+        planned = replace(outlined, load=load, schedule=workload.schedule(outlined.stage, load))
+        gpu_fit = stage_plans.fit(planned, card)
+        time = stage_times.stage_time(planned, card, gpu_fit)
+        assert time is not None and planned.schedule is not None
+        rows.append(
+            Row(planned.stage.name, planned.schedule.tokens, planned.flops, *time.hours, gpu_fit.checkpointing)
+        )
     return rows
 
 
@@ -167,13 +183,23 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for name, card in CARDS.items():
             rows = times(name, Path(folder))
-            whole = ("all", *(sum(row[place] for row in rows) for place in (1, 2, 3)))
-            head = (f"{name} on {card}", "M tokens", "GFLOP a token", "minutes")
+            sums = [sum(getattr(row, key) for row in rows) for key in ("tokens", "flops", "least_h", "expected_h")]
+            rate = hardware.find_gpu(card).bf16
+            assert rate is not None
             cells = [
-                (stage, f"{tokens / 1e6:.1f}", f"{flops / tokens / 1e9:.2f}", f"{hours * 60:.1f}")
-                for stage, tokens, flops, hours in (*rows, whole)
+                (
+                    row.stage + ("*" if row.checkpointing else ""),
+                    f"{row.tokens / 1e6:.1f}",
+                    f"{row.flops / row.tokens / 1e9:.2f}",
+                    f"{row.flops / (row.least_h * 3600) / rate:.3f}",
+                    f"{row.least_h * 60:.1f}",
+                    f"{row.expected_h * 60:.1f}",
+                )
+                for row in (*rows, Row("all", *sums, checkpointing=False))
             ]
+            head = (f"{name} on {card}", "M tokens", "GFLOP a token", "MFU at most", "minutes at least", "expected")
             print(table(head, cells), end="\n\n")
+    print("*: with gradient checkpointing")
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from distill.checks.context import CheckContext
 from distill.checks.results import CheckResult, fine, not_checked, problem, warning
 from distill.errors import DistillError
 from distill.planning.stage_plans import StagePlan, fit
+from distill.planning.stage_times import stage_time
 from distill.recipe.recipe import Recipe
 from distill.recipe.stages import is_traces, lineage
 from distill.recipe.student import Student
@@ -197,7 +198,8 @@ def _planned(key: str, planned: StagePlan, gpu: hardware.Gpu) -> Iterator[CheckR
         message = f"does not fit {gpu.name} ({gpu.memory_gib:.1f} GiB), with gradient checkpointing either"
         yield problem(f"{key}.micro_batch_tokens", message, f"{mend}, or take a card with more memory")
     else:
-        hours = "" if gpu_fit.hours is None else f", {gpu_fit.hours[0]:.1f} h on {gpu.name}"
+        time = stage_time(planned, gpu, gpu_fit)
+        hours = "" if time is None else f", {time.hours[0]:.1f} to {time.hours[1]:.1f} h on {gpu.name}"
         yield fine(key, f"{summary}{hours}")
     if gpu.bf16 is None and planned.dtype == "bfloat16":
         yield warning("student.dtype", f"{gpu.name} has no bfloat16", 'set student.dtype = "float32"')

@@ -1,7 +1,7 @@
 """What training will take, before anything is loaded: tokens, steps, FLOPs, memory, hours and cost, as text.
 
 Models are outlined from their configurations, data is sampled where it is there (distill/planning/stage_plans.py).
-Hours are FLOPs over a share of the card's rate (MFU).
+Times are those of the kernels of a step (distill/planning/stage_times.py).
 """
 
 import warnings
@@ -12,9 +12,17 @@ from typing import Any
 from distill import hardware
 from distill.errors import RecipeError
 from distill.hardware import Gpu
-from distill.planning.stage_plans import MFU, MFU_RANGE, GpuFit, StagePlan, fit, local_gpu, plans
+from distill.planning.stage_plans import GpuFit, StagePlan, fit, local_gpu, plans
+from distill.planning.stage_times import StageTime, advice, stage_time
 from distill.recipe.recipe import Recipe
 from distill.reports.text_table import table
+
+_TIMES = ("time at least", "expected")
+_TIMES_NOTE = (
+    "at least: every kernel of a step at the maker's rate or bandwidth of the card. expected: at 78 % of them, or "
+    "50 us of the host for each kernel, as one machine with an H100 needed. MFU: FLOPs that learning needs, by the "
+    "nominal rate; HFU counts layers computed twice"
+)
 
 
 def training_plan(recipe: Recipe, run: Path, *, gpu: str | None = None, price: float | None = None) -> str:
@@ -92,27 +100,34 @@ def _generation(recipe: Recipe) -> str:
 
 def _card(plans: Sequence[StagePlan], gpu: Gpu, price: float | None) -> str:
     """How every stage goes on one card."""
-    rate = f"{gpu.bf16 / 1e12:,.0f} TFLOP/s in bf16 ({gpu.source})" if gpu.bf16 else f"no bf16 ({gpu.source})"
-    lines = [f"{gpu.name}: {gpu.memory_gib:.1f} GiB, {rate}"]
+    rate = f"{gpu.bf16 / 1e12:,.0f} TFLOP/s in bf16" if gpu.bf16 else "no bf16"
+    lines = [f"{gpu.name}: {gpu.memory_gib:.1f} GiB, {rate}, {gpu.bandwidth / 1e12:.2f} TB/s ({gpu.source})"]
     fits = [fit(planned, gpu) for planned in plans]
+    times = [stage_time(planned, gpu, gpu_fit) for planned, gpu_fit in zip(plans, fits, strict=True)]
     any_bound = any(planned.load.is_bound for planned in plans)
     rows = [
         (
             planned.stage.name,
             _verdict(gpu_fit),
             f"{gpu_fit.most_tokens:,}",
-            _hours(gpu_fit.hours, planned.load.is_bound),
-            *_priced(gpu_fit.hours, price),
+            *_hours(time and time.hours, planned.load.is_bound),
+            *((f"{time.bound.mfu:.0%}", f"{time.bound.hfu:.0%}") if time else ("?", "?")),
+            *_priced(time and time.hours, price),
         )
-        for planned, gpu_fit in zip(plans, fits, strict=True)
+        for planned, gpu_fit, time in zip(plans, fits, times, strict=True)
     ]
     if len(plans) > 1:
-        total = _total(fits)
-        rows.append(("all", "", "", _hours(total, any_bound), *_priced(total, price)))
-    head = ("stage", "fits", "micro_batch_tokens up to", f"time at MFU {MFU:.2f} ({_range()})")
+        total = _total(times)
+        rows.append(("all", "", "", *_hours(total, any_bound), "", "", *_priced(total, price)))
+    head = ("stage", "fits", "micro_batch_tokens up to", *_TIMES, "MFU at most", "HFU at most")
     lines.append(table((*head, *(("cost",) if price is not None else ())), rows))
     lines += _advice(plans, fits, gpu)
-    return "\n".join(lines)
+    limits: dict[str, list[str]] = {}
+    for planned, gpu_fit, time in zip(plans, fits, times, strict=True):
+        if time is not None:
+            limits.setdefault(advice(planned, gpu, gpu_fit, time), []).append(planned.stage.name)
+    lines += [f"{', '.join(names)}: {text}" for text, names in limits.items()]
+    return "\n".join([*lines, *([_TIMES_NOTE] if any(times) else [])])
 
 
 def _cards(plans: Sequence[StagePlan], price: float | None) -> str:
@@ -121,18 +136,19 @@ def _cards(plans: Sequence[StagePlan], price: float | None) -> str:
     any_bound = any(planned.load.is_bound for planned in plans)
     for gpu in (hardware.find_gpu(name) for name in hardware.USUAL):
         fits = [fit(planned, gpu) for planned in plans]
-        total = _total(fits)
+        times = [stage_time(planned, gpu, gpu_fit) for planned, gpu_fit in zip(plans, fits, strict=True)]
+        total = _total(times)
         rows.append(
             (
                 gpu.name,
                 f"{gpu.memory_gib:.0f} GiB",
-                *(_cell(gpu_fit) for gpu_fit in fits),
-                _hours(total, any_bound),
+                *(_cell(gpu_fit, time) for gpu_fit, time in zip(fits, times, strict=True)),
+                *_hours(total, any_bound),
                 *_priced(total, price),
             )
         )
-    head = ("card", "memory", *(planned.stage.name for planned in plans), f"time at MFU {MFU:.2f} ({_range()})")
-    notes = ["*: with gradient checkpointing; no: does not fit"]
+    head = ("card", "memory", *(planned.stage.name for planned in plans), *_TIMES)
+    notes = ["*: with gradient checkpointing; no: does not fit", _TIMES_NOTE]
     if plans[0].dtype != "bfloat16":
         notes.append(f"student.dtype is {plans[0].dtype}: times are estimated for bfloat16 only")
     notes.append("no GPU here: --gpu NAME plans for one of " + ", ".join(gpu.name for gpu in hardware.GPUS))
@@ -183,12 +199,12 @@ def _measured(plans: Sequence[StagePlan]) -> str:
     return table(("measured in this run", "tokens/s", "tokens", "time"), rows) if rows else ""
 
 
-def _total(fits: Sequence[GpuFit]) -> tuple[float, float, float] | None:
-    hours = [gpu_fit.hours for gpu_fit in fits if gpu_fit.hours is not None]
-    if len(hours) < len(fits):
+def _total(times: Sequence[StageTime | None]) -> tuple[float, float] | None:
+    hours = [time.hours for time in times if time is not None]
+    if len(hours) < len(times):
         return None
-    middle, low, high = (sum(each) for each in zip(*hours, strict=True))
-    return middle, low, high
+    least, expected = (sum(each) for each in zip(*hours, strict=True))
+    return least, expected
 
 
 def _verdict(gpu_fit: GpuFit) -> str:
@@ -197,21 +213,17 @@ def _verdict(gpu_fit: GpuFit) -> str:
     return "checkpointed" if gpu_fit.checkpointing else "yes"
 
 
-def _range() -> str:
-    low, high = MFU_RANGE
-    return f"{high:.2f} to {low:.2f}"
-
-
-def _cell(gpu_fit: GpuFit) -> str:
-    text = duration(gpu_fit.hours[0]) if gpu_fit.hours else "fits" if gpu_fit.fits else "no"
+def _cell(gpu_fit: GpuFit, time: StageTime | None) -> str:
+    text = duration(time.hours[0]) if time else "fits" if gpu_fit.fits else "no"
     return f"{text}*" if gpu_fit.fits and gpu_fit.checkpointing else text
 
 
-def _hours(hours: tuple[float, float, float] | None, is_bound: bool) -> str:
+def _hours(hours: tuple[float, float] | None, is_bound: bool) -> tuple[str, str]:
+    """The cells of the times. Both are for all the data that there may be, where it is not there yet."""
     if hours is None:
-        return "?"
-    middle, low, high = map(duration, hours)
-    return f"{'<= ' if is_bound else ''}{middle}" + (f" ({low} to {high})" if low != high else "")
+        return "?", "?"
+    least, expected = map(duration, hours)
+    return least, f"{'<= ' if is_bound else ''}{expected}"
 
 
 def duration(hours: float) -> str:
@@ -220,11 +232,11 @@ def duration(hours: float) -> str:
     return f"{hours * 60:.0f} min" if hours < 2 else f"{hours:,.0f} h" if hours >= 20 else f"{hours:.1f} h"
 
 
-def _priced(hours: tuple[float, float, float] | None, price: float | None) -> tuple[str, ...]:
+def _priced(hours: tuple[float, float] | None, price: float | None) -> tuple[str, ...]:
     """The cell of the cost, where there is such a column."""
     if price is None:
         return ()
-    return ("?" if hours is None else f"{hours[0] * price:,.2f}",)
+    return ("?" if hours is None else f"{hours[0] * price:,.2f} to {hours[1] * price:,.2f}",)
 
 
 def _gib(size: float) -> str:

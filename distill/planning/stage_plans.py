@@ -3,8 +3,9 @@
 Memory is that of tensors in a step (student/training/memory.py) beside a reserve for what surrounds them.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,11 +20,9 @@ if TYPE_CHECKING:
     from student.models.flops import Cost
     from student.models.freeze import PartRow
     from student.training.memory import Memory
+    from student.training.roofline import StepKernels
+    from student.training.step_trace import DecoderTrace
     from student.training.workload import Load, Schedule
-
-MFU = 0.40
-MFU_RANGE = (0.35, 0.45)
-"""Shares of a card's rate that well-fed training reaches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +39,8 @@ class StagePlan:
     checkpointed: "Cost"
     tokens_per_s: float | None
     """Measured in this run, on the machine that it used."""
+    step: "Callable[..., StepKernels]"
+    """The kernels of a step; see `StagePlanner.step`."""
 
     @property
     def flops(self) -> float:
@@ -67,12 +68,10 @@ class GpuFit:
     fits: bool
     most_tokens: int
     """The largest micro-batch."""
-    hours: tuple[float, float, float] | None
-    """At the usual share of the card's rate, at the highest and at the lowest; None where nothing can be said."""
 
 
 def fit(planned: StagePlan, gpu: Gpu) -> GpuFit:
-    """Whether a stage fits a card, with checkpointing only where it is asked for or needed, and how long it takes."""
+    """Whether a stage fits a card, with checkpointing only where it is asked for or needed."""
     available = gpu.usable_bytes
     asked = planned.stage.gradient_checkpointing is True
     checkpointing = asked or planned.bytes(checkpointing=False) > available
@@ -80,13 +79,7 @@ def fit(planned: StagePlan, gpu: Gpu) -> GpuFit:
     max_tokens = planned.memory.most_tokens(
         available, patches_per_token=planned.load.patches_per_token(), checkpointing=checkpointing
     )
-    hours = None
-    if fits and gpu.bf16 and planned.dtype == "bfloat16" and planned.schedule is not None:
-        cost = planned.checkpointed if checkpointing else planned.cost
-        seconds = planned.load.flops(cost, planned.schedule.tokens) / gpu.bf16
-        low, high = MFU_RANGE
-        hours = (seconds / MFU / 3600, seconds / high / 3600, seconds / low / 3600)
-    return GpuFit(checkpointing=checkpointing, fits=fits, most_tokens=max_tokens, hours=hours)
+    return GpuFit(checkpointing=checkpointing, fits=fits, most_tokens=max_tokens)
 
 
 def plans(recipe: Recipe, run: Path) -> tuple[Any, list[StagePlan]]:
@@ -108,6 +101,7 @@ class StagePlanner:
         self._prepared: dict[Any, Any] = {}
         self._loads: dict[str, Load] = {}
         self._memory: dict[Any, Memory] = {}
+        self._traces: dict[Any, DecoderTrace] = {}
 
     def prepared(self, stage: Stage) -> Any:
         """The student as a stage trains it, without weights. Raises ModelError where nothing of it can be trained."""
@@ -155,6 +149,39 @@ class StagePlanner:
             cost=Cost.of(student, self._roles),
             checkpointed=Cost.of(student, self._roles, checkpointing=True),
             tokens_per_s=_tokens_per_s(self._run / "train" / stage.name / METRICS),
+            step=functools.cache(functools.partial(self.step, stage)),
+        )
+
+    def step(
+        self, stage: Stage, load: "Load", step_tokens: float, passes: int, checkpointing: bool, kernels: str
+    ) -> "StepKernels":
+        """What a step of so many tokens in so many passes launches. About 0.2 s for a pass not seen before."""
+        from student.models.flops import Cost
+        from student.training import roofline
+        from student.training.step_trace import Work, trace
+
+        student, rows = self.prepared(stage), step_tokens / load.tokens
+        work = Work(
+            tokens=step_tokens / passes,
+            squared_lengths=load.squared_length * rows / passes,
+            response_tokens=load.response_tokens * rows / passes,
+            patches=load.patches * rows / passes,
+            squared_patches=load.squared_patches * rows / passes,
+        )
+        fused = kernels in roofline.FUSED
+        key = stage.train, stage.lora, work, checkpointing, fused
+        if key not in self._traces:
+            self._traces[key] = trace(student, self._roles, work, checkpointing=checkpointing, fused_layers=fused)
+        model, hardware = (
+            load.flops(Cost.of(student, self._roles, checkpointing=twice), step_tokens)
+            for twice in (False, checkpointing)
+        )
+        return roofline.StepKernels(
+            kernels=roofline.step_kernels(
+                student, self._roles, work, self._traces[key], passes=passes, kernels=kernels
+            ),
+            model_flops=model,
+            hardware_flops=hardware,
         )
 
 
@@ -173,11 +200,17 @@ def local_gpu() -> Gpu | None:
     memory_gib = properties.total_memory / 2**30
     listed = hardware.gpu_of_device(properties.name, memory_gib)
     if listed is not None:
-        return Gpu(name=properties.name, memory_gib=memory_gib, bf16=listed.bf16, source=listed.source)
-    from student.models.flops import matmul_rate
+        return replace(listed, name=properties.name, memory_gib=memory_gib)
+    from student.models.flops import copy_rate, matmul_rate
 
     rate = matmul_rate("cuda", torch.bfloat16) if torch.cuda.is_bf16_supported() else None
-    return Gpu(name=properties.name, memory_gib=memory_gib, bf16=rate, source="measured here")
+    return Gpu(
+        name=properties.name,
+        memory_gib=memory_gib,
+        bf16=rate,
+        bandwidth=copy_rate("cuda"),
+        source="measured here",
+    )
 
 
 def _tokens_per_s(metrics: Path) -> float | None:

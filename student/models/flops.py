@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from distill.hardware import gpu_of_device
 from student.models.freeze import LANGUAGE, PROJECTOR, TOWER, plain_name, role_of
 from student.models.recurrent import MIXERS
 from student.models.siq_vl import Parts
@@ -36,6 +37,7 @@ _CHUNK = 64
 _RATE_SIDE = {"cuda": 8192, "cpu": 1024}
 """Of the matrices whose product is timed: 1.1 TFLOP takes milliseconds on a GPU, 2 GFLOP tens of them on a core."""
 _RATE_REPEATS = 5
+_COPIED_BYTES = 1 << 28
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,29 +72,15 @@ class Cost:
         config: Any = model.config
         sight, speech = config.vision_config, config.get_text_config()
         head = model.get_output_embeddings()  # type: ignore[operator]
-        matrices = [
-            (role_of(name, parts), name, module, weights)
+        sight_matrices = list(matrices_of_sight(model, parts))
+        merged = max((matrix.joined for matrix in sight_matrices), default=1)
+        per_token = sum(
+            2 * weights * (_passes(module, reached=True) + checkpointing)
             for name, module, weights in _matrices(model)
-            if module is not head and not _pools(name) and not plain_name(name).startswith(parts.unused)
-        ]
-        projector = [module for role, _, module, _ in matrices if role == PROJECTOR]
-        first = [
-            next((m for _, name, m, _ in matrices if plain_name(name).startswith(f"{path}.")), None)
-            for path in parts.projectors
-        ]
-        # Gemma 4 averages patches before its projector; others join them in it.
-        pooled = getattr(sight, "pooling_kernel_size", 1) ** 2
-        merged = _patches_per_token(projector, sight.hidden_size) * pooled
-        per_token = _recurrence(speech, checkpointing=checkpointing)
-        per_patch = 0.0
-        for role, name, module, weights in matrices:
-            if role == LANGUAGE:
-                per_token += 2 * weights * (_passes(module, reached=True) + checkpointing)
-            else:
-                # Nothing before a projector is trained, so its first layer owes its input no gradient.
-                reached = role == PROJECTOR and module.weight.requires_grad and module not in first
-                joined = merged if role == PROJECTOR or "merger" in name else 1
-                per_patch += 2 * weights * _passes(module, reached=reached) / joined
+            if module is not head and role_of(name, parts) == LANGUAGE and _works(name, parts)
+        )
+        per_token += _recurrence(speech, checkpointing=checkpointing)
+        per_patch = sum(2 * matrix.weights * matrix.products / matrix.joined for matrix in sight_matrices)
         # Both products of attention, forward once and backward twice; half of the square is masked.
         width = sum(speech.num_attention_heads * size for size in _head_sizes(speech))
         depth = getattr(sight, "num_hidden_layers", None) or sight.depth
@@ -142,6 +130,42 @@ class Cost:
         return number * each, number * each * each
 
 
+@dataclass(frozen=True, slots=True)
+class SightMatrix:
+    """A matrix of tower or projector."""
+
+    role: str
+    module: Any
+    weights: int
+    products: int
+    """That a training step makes with it."""
+    joined: int
+    """Patches that it takes as one."""
+
+
+def matrices_of_sight(model: nn.Module, parts: Parts) -> Iterator[SightMatrix]:
+    """What multiplies patches, for a student prepared for its stage."""
+    sight: Any = model.config.vision_config  # type: ignore[union-attr]
+    matrices = [
+        (role, name, module, weights)
+        for name, module, weights in _matrices(model)
+        if (role := role_of(name, parts)) in (TOWER, PROJECTOR) and _works(name, parts)
+    ]
+    first = [
+        next((m for _, name, m, _ in matrices if plain_name(name).startswith(f"{path}.")), None)
+        for path in parts.projectors
+    ]
+    # Gemma 4 averages patches before its projector; others join them in it.
+    pooled = getattr(sight, "pooling_kernel_size", 1) ** 2
+    projector = [module for role, _, module, _ in matrices if role == PROJECTOR]
+    merged = _patches_per_token(projector, sight.hidden_size) * pooled
+    for role, name, module, weights in matrices:
+        # Nothing before a projector is trained, so its first layer owes its input no gradient.
+        reached = role == PROJECTOR and module.weight.requires_grad and module not in first
+        joined = merged if role == PROJECTOR or "merger" in name else 1
+        yield SightMatrix(role, module, weights, _passes(module, reached=reached), joined)
+
+
 def patch_values(tower: nn.Module) -> int:
     """Numbers of an image that one patch is made of."""
     for _, module, weights in _matrices(tower):
@@ -151,8 +175,17 @@ def patch_values(tower: nn.Module) -> int:
 
 
 def matmul_rate(device: torch.device | str, dtype: torch.dtype) -> float:
-    """FLOP/s that a square matrix product reaches here, the best of a few: what MFU is a share of."""
+    """FLOP/s that a square matrix product reaches here, the best of a few."""
     return _matmul_rate(str(device), dtype)
+
+
+def product_rates(device: torch.device | str, dtype: torch.dtype) -> dict[str, float | None]:
+    """`rate`: `matmul_rate`; `nominal`: the maker's, for 16-bit weights on a card that is known."""
+    gpu = None
+    if torch.device(device).type == "cuda" and dtype in (torch.bfloat16, torch.float16):
+        properties = torch.cuda.get_device_properties(device)
+        gpu = gpu_of_device(properties.name, properties.total_memory / 2**30)
+    return {"rate": matmul_rate(device, dtype), "nominal": None if gpu is None else gpu.bf16}
 
 
 @cache
@@ -170,6 +203,20 @@ def _matmul_rate(device: str, dtype: torch.dtype) -> float:
         _wait(device)
         best = min(best, time.perf_counter() - started)
     return 2 * matrix_side**3 / best
+
+
+def copy_rate(device: str) -> float:
+    """Bytes/s that a large copy on a device reads and writes, the best of a few."""
+    source = torch.zeros(_COPIED_BYTES, dtype=torch.uint8, device=device)
+    target = torch.empty_like(source)
+    best = float("inf")
+    for _ in range(_RATE_REPEATS):
+        _wait(device)
+        started = time.perf_counter()
+        target.copy_(source)
+        _wait(device)
+        best = min(best, time.perf_counter() - started)
+    return 2 * _COPIED_BYTES / best
 
 
 def _wait(device: str) -> None:
@@ -192,9 +239,9 @@ def _passes(module: nn.Module, *, reached: bool) -> int:
     return 1 + reached + bool(module.weight.requires_grad)
 
 
-def _pools(name: str) -> bool:
-    """Whether a layer belongs to the pooling head of a SigLIP tower, whose output no student reads."""
-    return ".head." in name
+def _works(name: str, parts: Parts) -> bool:
+    """Whether a layer takes part: not the pooling head of a SigLIP tower, whose output no student reads."""
+    return ".head." not in name and not plain_name(name).startswith(parts.unused)
 
 
 def _patches_per_token(projector: list[Any], width: int) -> int:

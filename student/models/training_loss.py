@@ -52,6 +52,7 @@ class _Head(torch.autograd.Function):
         weights: torch.Tensor,
         extra: Extra | None,
         cap: float | None,
+        fused: bool,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         needs_hidden, needs_weight, needs_bias = ctx.needs_input_grad[:3]
         grad_hidden = torch.empty_like(hidden) if needs_hidden else None
@@ -61,15 +62,12 @@ class _Head(torch.autograd.Function):
         loss = hidden.new_zeros((), dtype=torch.float32)
         nll = hidden.new_empty(len(labels), dtype=torch.float32)
         right = torch.empty(len(labels), dtype=torch.bool, device=hidden.device)
-        fused = extra is None and cap is None and hidden.is_cuda and has_triton()
         size = max(1, (_FUSED_LOGITS if fused else _LOGITS) // len(weight))
         for start in range(0, len(labels), size):
             part = slice(start, start + size)
             logits = nn.functional.linear(hidden[part], weight, bias)
             if fused:
-                from student.models.loss_kernel import slopes_
-
-                nll[part], right[part] = slopes_(logits, labels[part], weights[part])
+                nll[part], right[part] = _slopes_in_place(logits, labels[part], weights[part])
                 slope = logits
             else:
                 capped = soft_cap(logits.float(), cap)
@@ -96,7 +94,7 @@ class _Head(torch.autograd.Function):
         by = grads[0]
         return (
             *(None if saved is None else saved * by.to(saved.dtype) for saved in ctx.saved_tensors),
-            *(None,) * 4,
+            *(None,) * 5,
         )
 
 
@@ -114,6 +112,21 @@ def capped_head(model: PreTrainedModel) -> Callable[[torch.Tensor], torch.Tensor
     """A model's output layer, followed by what bends its logits."""
     head, cap = model.get_output_embeddings(), cap_of(model)
     return head if cap is None else lambda hidden: soft_cap(head(hidden), cap)
+
+
+@torch.library.custom_op("distill::slopes_", mutates_args=("logits",))
+def _slopes_in_place(
+    logits: torch.Tensor, labels: torch.Tensor, weights: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """`student.models.loss_kernel.slopes_`, as one operation for what watches a step without a GPU."""
+    from student.models.loss_kernel import slopes_
+
+    return slopes_(logits, labels, weights)
+
+
+@_slopes_in_place.register_fake
+def _(logits: torch.Tensor, labels: torch.Tensor, weights: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    return weights.new_empty(len(labels)), weights.new_empty(len(labels), dtype=torch.bool)
 
 
 def _slopes(
@@ -147,14 +160,20 @@ def score(
     weights: torch.Tensor,
     extra: Extra | None = None,
     cap: float | None = None,
+    *,
+    fused: bool | None = None,
 ) -> Scored:
     """Score `labels` int64[n] under the states [n, width] that predict them; loss = weights . nll + extra.
 
-    `cap`: the bound of the logits, of a student that has one.
+    `cap`: the bound of the logits, of a student that has one. `fused`: one kernel a chunk of logits, which knows
+    neither `extra` nor `cap`; None: where there is a GPU with Triton for it.
     """
+    if fused is None:
+        fused = hidden.is_cuda and has_triton()
+    fused = fused and extra is None and cap is None
     full = [value.full_tensor() if isinstance(value, DTensor) else value for value in (head.weight, head.bias)]
     loss, nll, right = _Head.apply(  # type: ignore[no-untyped-call]
-        hidden, *full, labels, weights, extra, cap
+        hidden, *full, labels, weights, extra, cap, fused
     )
     return Scored(loss=loss, nll=nll, right=right)
 

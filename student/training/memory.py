@@ -9,11 +9,8 @@ and compiled kernels, which keep less.
 
 import copy
 import functools
-import warnings
 import weakref
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,14 +19,14 @@ from peft import PeftModel
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
-from transformers import AttentionInterface, PreTrainedModel
+from transformers import PreTrainedModel
 
 from distill.hardware import USABLE_SHARE, usable_bytes
 from distill.recipe.stages import AUTO, Stage
 from student.models import freeze
 from student.models.flops import patch_values
 from student.models.siq_vl import Parts, without_weights
-from student.models.training_loss import cap_of, score
+from student.training import outlined_step
 from student.training.optimizer import STATE_BYTES
 
 _ADAM_STATES = 2
@@ -39,8 +36,6 @@ _LAYERS = 2
 _MOST_TOKENS = 1 << 24
 _LABELLED_TOKENS = 1 << 13
 """At most, in a run: more of them keep two hidden states each, and take the time of this module."""
-_ATTENTION = "outlined"
-"""The name under which transformers knows the attention that is run here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,54 +171,10 @@ def _step(student: nn.Module, parts: Parts, tokens: int, *, checkpointing: bool)
 
 def _peak(student: nn.Module, parts: Parts, tokens: int, *, checkpointing: bool) -> int:
     """Most bytes alive at once in a step of one packed line, all of it labelled if it is not very long."""
-    plain: Any = freeze.plain_model(student)
-    language, head = plain.get_submodule(parts.language), plain.get_output_embeddings()
-    projector_trains = any(p.requires_grad for p in plain.get_submodule(parts.projector).parameters())
-    ids = torch.zeros(1, tokens, dtype=torch.int64, device="meta")
-    pictures = torch.zeros((), dtype=plain.dtype, device="meta", requires_grad=projector_trains or checkpointing)
-    labelled = min(tokens, _LABELLED_TOKENS)
-    at = torch.zeros(labelled, dtype=torch.int64, device="meta")
-    weights = torch.zeros(labelled, device="meta")
-    # A mask that is not looked at keeps the models from looking at positions, which have no values here.
-    mask = torch.zeros(1, 1, 1, 1, dtype=torch.bool, device="meta")
-    with _ready(plain, student, checkpointing=checkpointing), Alive(student) as alive:
-        # Image tokens take the places of placeholders in a copy, as masked_scatter makes it.
-        states = plain.get_input_embeddings()(ids) + pictures
-        # Gemma 4 brings every token to every layer by a second embedding of its own.
-        by_layer = getattr(language, "hidden_size_per_layer_input", None)
-        further = {"per_layer_inputs": language.get_per_layer_inputs(ids)} if by_layer else {}
-        hidden = language(inputs_embeds=states, attention_mask=mask, use_cache=False, **further).last_hidden_state
-        del states, further
-        loss = score(head, hidden.flatten(0, 1)[at], at, weights, cap=cap_of(plain)).loss
-        del hidden
-        loss.backward()  # type: ignore[no-untyped-call]
+    with outlined_step.outlined(student, checkpointing=checkpointing), Alive(student) as alive:
+        labelled = min(tokens, _LABELLED_TOKENS)
+        outlined_step.run(student, parts, tokens=tokens, labelled=labelled, checkpointing=checkpointing)
     return int(alive.peak)
-
-
-@contextmanager
-def _ready(plain: Any, student: nn.Module, *, checkpointing: bool) -> Iterator[None]:
-    """The student as in the midst of training: attention outlined, gradients there, checkpointing on or off."""
-    AttentionInterface.register(_ATTENTION, _attend)
-    before = plain.config.get_text_config()._attn_implementation
-    plain.set_attn_implementation({"text_config": _ATTENTION})
-    student.train()
-    for parameter in student.parameters():
-        parameter.grad = torch.empty_like(parameter) if parameter.requires_grad else None
-    dropouts = [module for module in student.modules() if isinstance(module, nn.Dropout)]
-    for module in dropouts:
-        module.forward = functools.partial(_dropout, module)  # type: ignore[method-assign]
-    with warnings.catch_warnings():
-        # The names that transformers gives up in version 6; those that replace them are not in 5.16.
-        warnings.simplefilter("ignore", FutureWarning)
-        if checkpointing:
-            plain.gradient_checkpointing_enable({"use_reentrant": False})
-        try:
-            yield
-        finally:
-            plain.gradient_checkpointing_disable()
-            plain.set_attn_implementation({"text_config": before})
-            for module in dropouts:
-                del module.forward
 
 
 class Alive(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -259,33 +210,6 @@ class Alive(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._living[key] = weakref.ref(storage, on_release)
         self._now += size
         self.peak = max(self.peak, self._now)
-
-
-def _dropout(module: nn.Dropout, states: torch.Tensor) -> torch.Tensor:
-    """Dropout as devices do it: what is kept for the way back is a mask of one byte a value."""
-    return torch.native_dropout(states, module.p, True)[0]
-
-
-class _Flash(torch.autograd.Function):
-    """What a flash attention kernel takes and keeps, without its sums."""
-
-    @staticmethod
-    def forward(ctx: Any, *states: torch.Tensor) -> torch.Tensor:
-        query = states[0]
-        result, normaliser = torch.empty_like(query), query.new_empty(query.shape[:3], dtype=torch.float32)
-        ctx.save_for_backward(*states, result, normaliser)
-        return result
-
-    @staticmethod
-    def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return tuple(torch.empty_like(states) for states in ctx.saved_tensors[:3])
-
-
-def _attend(
-    module: nn.Module, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Any, **_: Any
-) -> tuple[torch.Tensor, None]:
-    result: torch.Tensor = _Flash.apply(query, key, value)  # type: ignore[no-untyped-call]
-    return result.transpose(1, 2), None
 
 
 def _bytes(tensor: torch.Tensor) -> int:

@@ -41,13 +41,18 @@ class StepLog:
     """Over the time since the last log, saving included."""
     padding_share: float
     mfu: float
-    """Share of the measured rate of matrix products that the model's own work needs, the tower's included."""
+    """Share of the card's nominal bf16 rate that the model's own work needs, the tower's included; where there is no
+    such rate (a CPU, float32, an unknown card) of the measured one."""
     waiting_share: float
     """Share of the time in which the step waited for data."""
     memory_bytes: int
     """The most that was held: of the GPU's memory, or by the process."""
     seconds: float
     """In the training loop, over all runs that led here."""
+    hfu: float = 0.0
+    """The same with layers that gradient checkpointing computes twice."""
+    mfu_measured: float = 0.0
+    """The model's work as a share of the rate of matrix products that was measured here."""
     shares: Mapping[str, float] = field(default_factory=dict)
     """Realised share of the tokens by teacher, and by source for rows of none."""
     losses: Mapping[str, float] = field(default_factory=dict)
@@ -74,16 +79,20 @@ class StepFacts:
     """Of this process, as are padding and FLOPs."""
     padding: int
     flops: float
+    """That learning needs."""
+    hardware_flops: float
+    """The same with layers that are computed twice."""
 
 
 class MetricsLog:
     """Sums over the steps of a stage, of which `groups` are the teachers and sources."""
 
-    def __init__(self, on_log: OnLog, groups: Sequence[str], *, rate: float) -> None:
-        """`rate`: the matrix products that this process's device does, FLOP/s (student/models/flops.py)."""
+    def __init__(self, on_log: OnLog, groups: Sequence[str], *, rate: float, nominal: float | None = None) -> None:
+        """`rate`: the matrix products that this process's device does, FLOP/s (student/models/flops.py); `nominal`:
+        the maker's."""
         self._on_log = on_log
         self._groups = list(groups)
-        self._rate = rate
+        self._rate, self._nominal = rate, nominal or rate
         self.last: StepLog | None = None
         self.counts: dict[str, int] = dict.fromkeys(("tokens", "response_tokens", "images"), 0)
         self.by_group: dict[str, int] = dict.fromkeys(groups, 0)
@@ -97,7 +106,7 @@ class MetricsLog:
 
     def _reset(self, step: int) -> None:
         self._logged_step, self._clock = step, time.perf_counter()
-        self._waited = self._flops = 0.0
+        self._waited = self._flops = self._hardware_flops = 0.0
         self._tokens = self._own_tokens = self._padding = 0
         self._sums: dict[str, torch.Tensor] = {}
 
@@ -118,6 +127,7 @@ class MetricsLog:
         self._own_tokens += facts.own_tokens
         self._padding += facts.padding
         self._flops += facts.flops
+        self._hardware_flops += facts.hardware_flops
 
     def add(self, **sums: torch.Tensor) -> None:
         """Amounts of one pass on this process."""
@@ -168,7 +178,9 @@ class MetricsLog:
             **self.counts,
             tokens_per_s=self._tokens / passed,
             padding_share=self._padding / max(1, self._padding + self._own_tokens),
-            mfu=self._flops / passed / self._rate,
+            mfu=self._flops / passed / self._nominal,
+            hfu=self._hardware_flops / passed / self._nominal,
+            mfu_measured=self._flops / passed / self._rate,
             waiting_share=self._waited / passed,
             memory_bytes=peak_memory(),
             seconds=self.seconds + now - self._begun,

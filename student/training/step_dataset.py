@@ -101,8 +101,17 @@ def build_step_dataset(
         processes=processes,
     )
     names = sorted(set(group_of(examples)))
-    cost = Cost.of(student, parts)
-    data = StepData(plan, examples, collator, stage, names, cost=cost, distributions=distributions, process=process)
+    data = StepData(
+        plan,
+        examples,
+        collator,
+        stage,
+        names,
+        cost=Cost.of(student, parts),
+        hardware_cost=Cost.of(student, parts, checkpointing=stage.gradient_checkpointing is True),
+        distributions=distributions,
+        process=process,
+    )
     return StepDataset(plan, data, names)
 
 
@@ -137,12 +146,13 @@ class StepData(Dataset[dict[str, Any]]):
         groups: Sequence[str],
         *,
         cost: Cost,
+        hardware_cost: Cost,
         distributions: TopLogprobs | None = None,
         process: int = 0,
     ) -> None:
         self._distributions, self._distil = distributions, stage.distill
         self._plan, self._examples, self._collator = plan, examples, collator
-        self._loss, self._cost, self._process = stage.loss, cost, process
+        self._loss, self._cost, self._hardware_cost, self._process = stage.loss, cost, hardware_cost, process
         self._group_names = group_of(examples)
         number = {name: index for index, name in enumerate(groups)}
         self._groups = [number[name] for name in self._group_names]
@@ -232,6 +242,13 @@ class StepData(Dataset[dict[str, Any]]):
         mine = [examples[row] for micro_batch in own for row in micro_batch]
         own_tokens = sum(len(example.ids) for example in mine)
         patches = [self._cost.patches(inputs) for inputs in inputs_of_batches]
+        work = {
+            "tokens": own_tokens,
+            "squared_lengths": sum(len(example.ids) ** 2 for example in mine),
+            "response_tokens": sum(len(example.kinds) for example in mine),
+            "patches": sum(number for number, _ in patches),
+            "squared_patches": sum(squares for _, squares in patches),
+        }
         return StepFacts(
             tokens=sum(by_group.values()),
             response_tokens=sum(len(examples[row].kinds) for row in rows),
@@ -239,11 +256,6 @@ class StepData(Dataset[dict[str, Any]]):
             by_group=by_group,
             own_tokens=own_tokens,
             padding=sum(inputs["input_ids"].numel() for inputs in inputs_of_batches) - own_tokens,
-            flops=self._cost.flops(
-                tokens=own_tokens,
-                squared_lengths=sum(len(example.ids) ** 2 for example in mine),
-                response_tokens=sum(len(example.kinds) for example in mine),
-                patches=sum(number for number, _ in patches),
-                squared_patches=sum(squares for _, squares in patches),
-            ),
+            flops=self._cost.flops(**work),
+            hardware_flops=self._hardware_cost.flops(**work),
         )

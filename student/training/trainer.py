@@ -27,7 +27,7 @@ from distill.artifacts.files import sync, write_text
 from distill.errors import DistillError
 from distill.recipe.stages import Stage
 from student.distributed import fsdp, processes
-from student.models.flops import matmul_rate
+from student.models.flops import product_rates
 from student.models.freeze import plain_model
 from student.models.library_output import hide_library_output
 from student.models.siq_vl import Parts
@@ -88,7 +88,7 @@ def fit(
             steps=steps,
             on_notice=on_notice,
             projector=nn.ModuleList(plain_model(model).get_submodule(name) for name in parts.projectors),
-            metrics_log=MetricsLog(on_log, steps.groups, rate=matmul_rate(device, dtype)),
+            metrics_log=MetricsLog(on_log, steps.groups, **product_rates(device, dtype)),
             early_stopping=early_stopping,
         )
         trainer.remove_callback(PrinterCallback)

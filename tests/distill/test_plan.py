@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from typer.testing import CliRunner
 
 from distill import cli, hardware
 from distill.errors import ModelError, RecipeError
-from distill.planning import plan, stage_plans
+from distill.planning import plan, stage_plans, stage_times
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
 from student.data import encode, images, rows
@@ -131,11 +132,30 @@ def test_a_small_card_needs_checkpointing_and_a_large_one_does_not(plans: dict[s
     found = stage_plans.fit(plans["full"], large)
     assert found.fits and not found.checkpointing
     assert found.most_tokens > 8192
-    assert found.hours is not None
-    middle, low, high = found.hours
-    assert low < middle < high
-    assert middle == pytest.approx(plans["full"].flops / (989.4e12 * 0.40) / 3600)
-    assert stage_plans.fit(plans["full"], small).hours is None  # no bf16
+    time = stage_times.stage_time(plans["full"], large, found)
+    assert time is not None
+    least, expected = time.hours
+    assert least < expected
+    assert least == pytest.approx(plans["full"].flops / (989.4e12 * time.bound.mfu) / 3600)
+    assert stage_times.stage_time(plans["full"], small, stage_plans.fit(plans["full"], small)) is None  # no bf16
+
+
+def test_a_plan_names_the_bottleneck_and_the_setting_that_lifts_it(plans: dict[str, stage_plans.StagePlan]):
+    card = hardware.find_gpu("h100")
+    gpu_fit = stage_plans.fit(plans["full"], card)
+    time = stage_times.stage_time(plans["full"], card, gpu_fit)
+    assert time is not None
+    said = stage_times.advice(plans["full"], card, gpu_fit, time)
+    found = re.match(
+        r"(\d+)% of its time on the card is pointwise operations \(decoder\), and the host may be too slow to start "
+        r"[\d,]+ kernels a step; kernels = \"compile\" lifts the MFU to (\d+)% at most",
+        said,
+    )
+    assert found is not None and int(found[2]) > 100 * time.bound.mfu
+    compiled = replace(plans["full"], stage=plans["full"].stage.model_copy(update={"kernels": "compile"}))
+    faster = stage_times.stage_time(compiled, card, gpu_fit)
+    assert faster is not None and round(100 * faster.bound.mfu) == int(found[2])
+    assert "kernels =" not in stage_times.advice(compiled, card, gpu_fit, faster)
 
 
 def test_the_text_has_every_stage_and_says_what_is_a_bound(published: Recipe):
