@@ -96,24 +96,35 @@ def _outline_of(module: nn.Module, fused_layers: bool) -> Callable[..., torch.Te
     if isinstance(module, nn.Dropout):
         return _dropout
     if fused_layers and type(module).__name__.endswith("RMSNorm"):
-        return lambda norm, states: _Norm.apply(states, norm.weight)  # type: ignore[no-any-return,no-untyped-call]
+        return _norm
     if fused_layers and all(hasattr(module, name) for name in ("gate_proj", "up_proj", "down_proj")):
-        return lambda mlp, states: mlp.down_proj(_Gated.apply(mlp.gate_proj(states), mlp.up_proj(states)))
+        return _gated
     return None
+
+
+def _norm(module: Any, states: torch.Tensor, *_: Any) -> torch.Tensor:
+    result: torch.Tensor = _Norm.apply(states, getattr(module, "weight", None))  # type: ignore[no-untyped-call]
+    return result
+
+
+def _gated(module: Any, states: torch.Tensor) -> torch.Tensor:
+    inner = _Gated.apply(module.gate_proj(states), module.up_proj(states))  # type: ignore[no-untyped-call]
+    result: torch.Tensor = module.down_proj(inner)
+    return result
 
 
 class _Norm(torch.autograd.Function):
     """Reads and writes what a fused norm does, and computes nothing of it."""
 
     @staticmethod
-    def forward(ctx: Any, states: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    def forward(ctx: Any, states: torch.Tensor, weight: torch.Tensor | None) -> torch.Tensor:
         ctx.save_for_backward(states, weight)
         return states.clone()
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         states, weight = ctx.saved_tensors
-        return grads[0] + states, torch.zeros_like(weight) if weight.requires_grad else None
+        return grads[0] + states, torch.zeros_like(weight) if ctx.needs_input_grad[1] else None
 
 
 class _Gated(torch.autograd.Function):
