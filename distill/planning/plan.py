@@ -110,9 +110,9 @@ def _card(plans: Sequence[StagePlan], gpu: Gpu, price: float | None) -> str:
             planned.stage.name,
             _verdict(gpu_fit),
             f"{gpu_fit.most_tokens:,}",
-            *_hours(time and time.hours, planned.load.is_bound),
+            *_hours(time.hours if time else None, planned.load.is_bound),
             *((f"{time.bound.mfu:.0%}", f"{time.bound.hfu:.0%}") if time else ("?", "?")),
-            *_priced(time and time.hours, price),
+            *_priced(time.hours if time else None, price),
         )
         for planned, gpu_fit, time in zip(plans, fits, times, strict=True)
     ]

@@ -74,12 +74,11 @@ class Cost:
         head = model.get_output_embeddings()  # type: ignore[operator]
         sight_matrices = list(matrices_of_sight(model, parts))
         merged = max((matrix.joined for matrix in sight_matrices), default=1)
-        per_token = sum(
+        per_token = _recurrence(speech, checkpointing=checkpointing) + sum(
             2 * weights * (_passes(module, reached=True) + checkpointing)
             for name, module, weights in _matrices(model)
             if module is not head and role_of(name, parts) == LANGUAGE and _works(name, parts)
         )
-        per_token += _recurrence(speech, checkpointing=checkpointing)
         per_patch = sum(2 * matrix.weights * matrix.products / matrix.joined for matrix in sight_matrices)
         # Both products of attention, forward once and backward twice; half of the square is masked.
         width = sum(speech.num_attention_heads * size for size in _head_sizes(speech))
@@ -179,13 +178,15 @@ def matmul_rate(device: torch.device | str, dtype: torch.dtype) -> float:
     return _matmul_rate(str(device), dtype)
 
 
-def product_rates(device: torch.device | str, dtype: torch.dtype) -> dict[str, float | None]:
+def product_rates(device: torch.device | str, dtype: torch.dtype) -> dict[str, float]:
     """`rate`: `matmul_rate`; `nominal`: the maker's, for 16-bit weights on a card that is known."""
-    gpu = None
+    result = {"rate": matmul_rate(device, dtype)}
     if torch.device(device).type == "cuda" and dtype in (torch.bfloat16, torch.float16):
         properties = torch.cuda.get_device_properties(device)
         gpu = gpu_of_device(properties.name, properties.total_memory / 2**30)
-    return {"rate": matmul_rate(device, dtype), "nominal": None if gpu is None else gpu.bf16}
+        if gpu is not None and gpu.bf16:
+            result["nominal"] = gpu.bf16
+    return result
 
 
 @cache

@@ -6,7 +6,7 @@ max(bytes / bandwidth, FLOPs / rate) by the maker's figures, and a gap to the ne
 reach a share of these figures, and the host may be too slow to start them. So this is a bound, with its bottleneck.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -47,7 +47,7 @@ class StepKernels:
 
     def on(self, gpu: Gpu) -> "Bound":
         assert gpu.bf16 is not None
-        seconds: Counter[tuple[str, str]] = Counter()
+        seconds: dict[tuple[str, str], float] = defaultdict(float)
         launches = 0
         for kernel, number in self.kernels.items():
             if kernel.part == LOADING:

@@ -127,7 +127,8 @@ def _operations(
             fused_head=True,
             on_part=noted.enter,
         )
-    return noted.operations
+    operations: list[_Operation] = noted.operations
+    return operations
 
 
 class _Noted(TorchDispatchMode):  # type: ignore[no-untyped-call]
