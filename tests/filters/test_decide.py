@@ -193,7 +193,7 @@ def test_a_mix_that_fails_on_the_values_names_its_expression_the_value_and_the_n
 
 
 def test_an_error_that_no_expression_is_to_blame_for_is_raised_as_it_is():
-    connection, error = empty_database(), duckdb.OutOfMemoryException("out of memory")
+    connection, error = empty_database(COLUMNS), duckdb.OutOfMemoryException("out of memory")
     assert faulty_expression(connection, [("filter.rules.fine: drop", "k > 5")], error) is error
 
 
