@@ -26,88 +26,14 @@ _YEAR = re.compile(r"(?:1[5-9]|20|21)\d\d")
 _PARENTHESES = re.compile(r"\s*[(\[][^()\[\]]*[)\]]")
 _RULE = re.compile(r"[\s|:+-]+")
 
-COLOURS: Final = frozenset(
-    [
-        "red",
-        "blue",
-        "green",
-        "yellow",
-        "purple",
-        "orange",
-        "grey",
-        "gray",
-        "black",
-        "white",
-        "brown",
-        "pink",
-        "cyan",
-        "teal",
-        "violet",
-        "magenta",
-        "navy",
-        "maroon",
-        "turquoise",
-        "beige",
-        "gold",
-        "silver",
-        "lime",
-        "indigo",
-        "olive",
-        "tan",
-        "crimson",
-        "salmon",
-        "lavender",
-    ]
-)
-MONTHS: Final = frozenset(
-    [
-        "january",
-        "february",
-        "march",
-        "april",
-        "may",
-        "june",
-        "july",
-        "august",
-        "september",
-        "october",
-        "november",
-        "december",
-        "jan",
-        "feb",
-        "mar",
-        "apr",
-        "jun",
-        "jul",
-        "aug",
-        "sep",
-        "sept",
-        "oct",
-        "nov",
-        "dec",
-    ]
-)
-DAYS: Final = frozenset(
-    [
-        "monday",
-        "tuesday",
-        "wednesday",
-        "thursday",
-        "friday",
-        "saturday",
-        "sunday",
-        "mon",
-        "tue",
-        "tues",
-        "wed",
-        "thu",
-        "thur",
-        "thurs",
-        "fri",
-        "sat",
-        "sun",
-    ]
-)
+_COLOURS = """red blue green yellow purple orange grey gray black white brown pink cyan teal violet magenta navy
+maroon turquoise beige gold silver lime indigo olive tan crimson salmon lavender"""
+COLOURS: Final = frozenset(_COLOURS.split())
+_MONTHS = """january february march april may june july august september october november december jan feb mar apr
+jun jul aug sep sept oct nov dec"""
+MONTHS: Final = frozenset(_MONTHS.split())
+_DAYS = """monday tuesday wednesday thursday friday saturday sunday mon tue tues wed thu thur thurs fri sat sun"""
+DAYS: Final = frozenset(_DAYS.split())
 QUARTERS: Final = frozenset(["q1", "q2", "q3", "q4"])
 CLASSES: Final = (COLOURS, MONTHS, DAYS, QUARTERS)
 """Words of one kind: where a table's labels are of a kind, another word of that kind is no label of this table."""

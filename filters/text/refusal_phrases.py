@@ -216,23 +216,8 @@ ABSTENTION: Final = re.compile(
 )
 
 # After these words an inability is a condition or another speaker's, and no refusal of this answer.
-NOT_AFTER: Final = (
-    "if ",
-    "when ",
-    "unless ",
-    "whether ",
-    "where ",
-    "though ",
-    "claims ",
-    "says ",
-    "that case ",
-    "case ",
-    "suppose ",
-    "supposing ",
-    "assume ",
-    "assuming ",
-    "imagine ",
-    "pretend ",
-    "wenn ",
-    "si ",
+_NOT_AFTER: Final = (
+    "if|when|unless|whether|where|though|claims|says|that case|case|suppose|supposing|"
+    "assume|assuming|imagine|pretend|wenn|si"
 )
+NOT_AFTER: Final = tuple(f"{words} " for words in _NOT_AFTER.split("|"))

@@ -46,150 +46,37 @@ NUMBERS = {word: str(value) for value, words in enumerate(_COUNTING.split("|")) 
     "billion": "1000000000",
 }
 
-_SYNONYMS = """total sum combined altogether overall aggregate
-largest biggest highest greatest maximum max most tallest
-smallest lowest least minimum min fewest
-difference gap differ
-average mean
-number count many much amount quantity
-color colour hue
-gray grey
-percent percentage pct
-start begin began begun commence
-end finish conclude
-increase rise rose risen grow grew grown growth climb
-decrease fall fell fallen drop decline reduce shrink shrank shrunk
-large big
-small little tiny
-kind type sort
-person people individual human
-man men guy gentleman
-woman women lady
-child children kid
-boy lad
-girl lass
-baby infant
-car automobile
-bicycle bike
-motorcycle motorbike
-airplane aeroplane plane aircraft
-truck lorry
-taxi cab
-television tv
-telephone phone
-cellphone smartphone
-fridge refrigerator
-couch sofa
-rug carpet
-cup mug
-trousers pants
-spectacles eyeglasses
-hat cap
-bag sack
-garbage trash rubbish
-store shop
-street road
-sidewalk pavement
-film movie
-location place position
-company firm corporation
-author writer
-buy buying bought purchase
-sell sold
-represent show shown indicate denote stand depict display exhibit
-value reading
-year annual yearly
-name title called
-country nation
-city town
-happen occur
-near close nearby
-beside next adjacent
-cost price
-student pupil
-teacher instructor
-job occupation profession
-doctor physician
-police cop
-employee worker
-customer client
-sick ill
-quick fast rapid
-trip journey
-minus subtract less subtracted
-plus added add
-times multiplied multiply
-hold held carry
-wear wore worn
-sit sat seated
-ride rode ridden riding
-eat ate eaten eating
-drink drank drunk
-build built construct
-send sent mail
-get got gotten obtain receive
-earn gain
-record note noted
-regard concern
-agreement deal contract
-sign approve
-department division
-region area zone
-category group class
-kilogram kilo kg
-kilometre kilometer km
-metre meter
-centimetre centimeter cm
-litre liter
-hour hr
-dollar usd buck
-speed velocity
-share proportion fraction
-salary wage
-expense expenditure
-product item goods
-letter character
-mention state stated
-belong pertain
-main primary chief
-entire whole
-different distinct
-equal identical
-happy glad cheerful
-angry mad
-pretty beautiful
-afraid scared
-rock stone
-forest woods
-ocean sea
-house home
-apartment flat
-elevator lift
-cookie biscuit
-dish plate
-coat jacket
-sweater jumper pullover
-purse handbag
-backpack rucksack
-suitcase luggage
-tap faucet
-oven stove
-monitor screen
-mom mother mum
-dad father
-enough sufficient
-help assist
-travel travelled traveled drive drove driven
-stop halt
-repair fix
-throw threw thrown toss
-run ran
-jump leap
-center centre middle
-forecast predict
-survey poll
-participant respondent"""
-GROUPS: tuple[tuple[str, ...], ...] = tuple(tuple(line.split()) for line in _SYNONYMS.splitlines())
+_SYNONYMS = """total sum combined altogether overall aggregate | largest biggest highest greatest maximum max most
+tallest | smallest lowest least minimum min fewest | difference gap differ | average mean | number
+count many much amount quantity | color colour hue | gray grey | percent percentage pct | start
+begin began begun commence | end finish conclude | increase rise rose risen grow grew grown growth
+climb | decrease fall fell fallen drop decline reduce shrink shrank shrunk | large big | small
+little tiny | kind type sort | person people individual human | man men guy gentleman | woman women
+lady | child children kid | boy lad | girl lass | baby infant | car automobile | bicycle bike |
+motorcycle motorbike | airplane aeroplane plane aircraft | truck lorry | taxi cab | television tv |
+telephone phone | cellphone smartphone | fridge refrigerator | couch sofa | rug carpet | cup mug |
+trousers pants | spectacles eyeglasses | hat cap | bag sack | garbage trash rubbish | store shop |
+street road | sidewalk pavement | film movie | location place position | company firm corporation |
+author writer | buy buying bought purchase | sell sold | represent show shown indicate denote stand
+depict display exhibit | value reading | year annual yearly | name title called | country nation |
+city town | happen occur | near close nearby | beside next adjacent | cost price | student pupil |
+teacher instructor | job occupation profession | doctor physician | police cop | employee worker |
+customer client | sick ill | quick fast rapid | trip journey | minus subtract less subtracted | plus
+added add | times multiplied multiply | hold held carry | wear wore worn | sit sat seated | ride
+rode ridden riding | eat ate eaten eating | drink drank drunk | build built construct | send sent
+mail | get got gotten obtain receive | earn gain | record note noted | regard concern | agreement
+deal contract | sign approve | department division | region area zone | category group class |
+kilogram kilo kg | kilometre kilometer km | metre meter | centimetre centimeter cm | litre liter |
+hour hr | dollar usd buck | speed velocity | share proportion fraction | salary wage | expense
+expenditure | product item goods | letter character | mention state stated | belong pertain | main
+primary chief | entire whole | different distinct | equal identical | happy glad cheerful | angry
+mad | pretty beautiful | afraid scared | rock stone | forest woods | ocean sea | house home |
+apartment flat | elevator lift | cookie biscuit | dish plate | coat jacket | sweater jumper pullover
+| purse handbag | backpack rucksack | suitcase luggage | tap faucet | oven stove | monitor screen |
+mom mother mum | dad father | enough sufficient | help assist | travel travelled traveled drive
+drove driven | stop halt | repair fix | throw threw thrown toss | run ran | jump leap | center
+centre middle | forecast predict | survey poll | participant respondent"""
+GROUPS: tuple[tuple[str, ...], ...] = tuple(tuple(group.split()) for group in _SYNONYMS.split("|"))
 
 CONTRASTS = _words(
     """red blue green yellow orange purple pink brown black white gray cyan magenta teal maroon navy violet gold
