@@ -115,6 +115,9 @@ class Trace:
     """Of an error: others passed where this row failed. It is not asked again where asking does not cure it."""
     notes: tuple[str, ...] = ()
     """Fields of the server's answer that cannot be true and were left out."""
+    choice: Mapping[str, int] | None = None
+    """Where one request asked for several traces: which of its choices this is (`index`, `of`). `seed` is then that
+    of the request, which all of them share."""
     logprobs: Mapping[str, Any] | None = None
     """What `distill.traces.logprobs` keeps, where the recipe asks for it."""
 

@@ -40,9 +40,12 @@ def replay(recipe: Recipe, run: Path, trace_id: str, *, resend: bool = False) ->
         raise RecipeError(f"{recipe.path}: no teacher '{record['teacher']}', which wrote trace {record['id']}")
     model = model_of(recipe, teacher)
     request = _rebuild_request(recipe, folder, record, Author(teacher=teacher, model=model, seed=recipe.seed))
+    if choice := record.get("choice"):
+        request = _rebuild_choices(request, Author(teacher=teacher, model=model, seed=recipe.seed), **choice)
     settings = engine_settings(recipe, teacher, model, folder / teacher.name, max_failure_share=1.0)
     if resend:
-        shown, answer = asyncio.run(_send(replace(settings, teacher=teacher.direct), request))
+        direct = replace(settings, teacher=teacher.direct)
+        shown, answer = asyncio.run(_send(direct, request, record["id"]))
     else:
         name = record["engine"].get("model", teacher.served_model or teacher.model)
         shown, answer = asyncio.run(engine_of(settings).describe(request, model=name)), None
@@ -109,6 +112,13 @@ def _rebuild_request(recipe: Recipe, folder: Path, record: Mapping[str, Any], au
     )
 
 
+def _rebuild_choices(request: Request, author: Author, index: int, of: int) -> Request:
+    """The request that asked for a trace and its siblings."""
+    numbers = range(request.k - index, request.k - index + of)
+    each = [author.attempt_at(request, k) for k in numbers]
+    return replace(each[0], siblings=tuple(each[1:]))
+
+
 def _attempts(author: Author, first: Request, sampling: Sampling, attempt: int) -> Iterator[Request]:
     """What attempt number `attempt` may have been: some of those before it called for a new seed, or none did."""
     request = author.next_attempt(first, sampling, reseed=False)
@@ -135,14 +145,14 @@ def _changes(
     return changed or [f"the recipe's seed (it is {recipe.seed} now)"]
 
 
-async def _send(settings: EngineSettings, request: Request) -> tuple[dict[str, Any], Completion]:
-    """The request as it is sent now, and its answer."""
+async def _send(settings: EngineSettings, request: Request, trace_id: str) -> tuple[dict[str, Any], Completion]:
+    """The request as it is sent now, and its answer for a trace."""
     requests = iter([request])
-    answers: list[Completion] = []
+    answers: dict[str, Completion] = {}
 
     async def get() -> Request | None:
         return next(requests, None)
 
     async with connect(settings) as engine:
-        await engine.answer(get, lambda _, completion: answers.append(completion))
-        return await engine.describe(request), answers[0]
+        await engine.answer(get, lambda each, completion: answers.__setitem__(each.id, completion))
+        return await engine.describe(request), answers[trace_id]

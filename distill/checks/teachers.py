@@ -18,7 +18,7 @@ from distill.errors import DistillError
 from distill.recipe.recipe import Recipe
 from distill.recipe.teachers import Teacher
 from teacher import checks
-from teacher.engines.http.chat_protocol import api_key, excerpt
+from teacher.engines.http.chat_protocol import api_key, excerpt, request_headers
 from teacher.engines.http.http_client import ChatClient
 from teacher.messages.prompts import PLACEHOLDERS
 from teacher.messages.request import Model
@@ -202,7 +202,7 @@ async def _takes_images(client: ChatClient, teacher: Teacher, url: str) -> list[
         "max_tokens": 1,
     }
     async with (
-        aiohttp.ClientSession(headers=client.headers(), trust_env=True) as session,
+        aiohttp.ClientSession(headers=request_headers(teacher), trust_env=True) as session,
         session.post(f"{url}/chat/completions", json=body) as response,
     ):
         if response.status != 400:

@@ -32,6 +32,8 @@ class Capabilities:
     """Requests may cost money: no check sends one."""
     direct: BackendName | None = None
     """The backend that sends a single request to the same server and waits for its answer; for one that does not."""
+    takes_choices: bool = False
+    """One request can ask for several traces."""
     knows_sampling: bool = False
     """It takes top_k, min_p and repetition_penalty."""
     keeps_thinking_budget: bool = False
@@ -61,6 +63,7 @@ BACKENDS: Mapping[BackendName, Capabilities] = {
         engine="teacher.engines.http.http_engine:HttpEngine",
         base_url="optional",
         speaks_http=True,
+        takes_choices=True,
         own_process=True,
         knows_sampling=True,
         keeps_thinking_budget=True,
@@ -86,6 +89,7 @@ BACKENDS: Mapping[BackendName, Capabilities] = {
         engine="teacher.engines.http.http_engine:HttpEngine",
         base_url="required",
         speaks_http=True,
+        takes_choices=True,
         may_charge=True,
     ),
     "batch": Capabilities(

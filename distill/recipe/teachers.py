@@ -170,6 +170,13 @@ class Teacher(Section):
     samples: int = key(
         1, "Number of traces for each question; with `until`, the largest number.", affects="generate", ge=1, le=1024
     )
+    choices: int = key(
+        1,
+        "Traces that one request asks for (n of the API), so that a server reads prompt and image once; a divisor of "
+        "samples. Only first attempts are asked together, and only where none of them is there yet.",
+        because="each trace is drawn from the same distribution; its record says which choice of its request it is",
+        ge=1,
+    )
     until: Until | None = key(None, "Adaptive sampling: stop before `samples` traces where fewer are enough.")
     system: str = key("", "System prompt; empty: none.", affects="signals traces", compared_by="the rendered prompt")
     prompt: str = key(
@@ -325,6 +332,10 @@ class Teacher(Section):
             for name in ("extra_body", "extra_headers", "headers_env", "omit", "max_completion_tokens"):
                 if getattr(self, name):
                     raise ValueError(f"backend {self.backend!r} sends no HTTP requests and takes no {name}")
+        if self.choices > 1 and not backend.takes_choices:
+            raise ValueError(f"backend {self.backend!r} asks for one trace at a time and takes no choices")
+        if self.samples % self.choices:
+            raise ValueError(f"choices = {self.choices} must divide samples = {self.samples}")
         if backend.base_url == "required" and not self.base_url:
             raise ValueError(f"backend {self.backend!r} needs base_url")
         if backend.base_url == "refused" and self.base_url:

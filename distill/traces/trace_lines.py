@@ -19,7 +19,14 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("usage", "params", "engine"), dict),
     "latency_s": (int, float),
 }
-_OPTIONAL: dict[str, type] = {"attempt": int, "draft": str, "hinted": bool, "stop_reason": str, "error": str}
+_OPTIONAL: dict[str, type] = {
+    "attempt": int,
+    "draft": str,
+    "hinted": bool,
+    "stop_reason": str,
+    "error": str,
+    "choice": dict,
+}
 _USAGE = ("prompt", "image", "reasoning", "answer")
 _TOO_MANY = 1 << 32
 """No request has so many tokens."""

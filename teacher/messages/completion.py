@@ -37,6 +37,8 @@ class Completion:
     """The model that the server says has answered; empty when it says nothing."""
     notes: tuple[str, ...] = ()
     """Fields of the answer that cannot be true and were left out, such as "usage.prompt_tokens = -1"."""
+    choice: Mapping[str, int] | None = None
+    """Which of the choices of one request it is (`index`, `of`), and the seed that the request had."""
     latency_s: float = 0.0
     error: str = ""
 

@@ -9,7 +9,8 @@ where it is not the default; options of a server that change its answers are com
 """
 
 import hashlib
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,13 @@ class Request:
     prompt_sha: str
     draft: str = ""
     """Id of the trace that the prompt shows, for a teacher that works on drafts."""
+    siblings: tuple["Request", ...] = ()
+    """Other first attempts at the same prompt that are asked for together with this one."""
+
+    @property
+    def parts(self) -> tuple["Request", ...]:
+        """This request and its siblings, each for itself."""
+        return (replace(self, siblings=()), *self.siblings) if self.siblings else (self,)
 
 
 def model_of(recipe: Recipe, teacher: Teacher) -> Model:
@@ -110,6 +118,12 @@ class Author:
         attempt, reseeds = before.attempt + 1, before.reseeds + reseed
         asked, sha = before.prompt, before.prompt_sha
         return self._named(before.sample, before.k, attempt, reseeds, sampling, asked, sha, before.draft)
+
+    def attempt_at(self, request: Request, k: int) -> Request:
+        """The first attempt at another trace of the same prompt."""
+        return self._named(
+            request.sample, k, 0, 0, self.teacher.sampling, request.prompt, request.prompt_sha, request.draft
+        )
 
     def _prompt(self, sample: Sample, draft: str, draft_text: str) -> tuple[Prompt, str]:
         """The prompt and its digest, worked out once for all the samples asked of it."""
@@ -172,6 +186,23 @@ class Author:
             prompt_sha=sha,
             draft=draft,
         )
+
+
+def join_choices(requests: Sequence[Request], choices: int) -> list[Request]:
+    """The same requests, in their order; `choices` first attempts at one prompt become one if none is missing."""
+    if choices < 2:
+        return list(requests)
+    joined: list[Request] = []
+    position = 0
+    while position < len(requests):
+        first, *others = group = requests[position : position + choices]
+        together = len(group) == choices and first.k % choices == 0
+        for offset, each in enumerate(group):
+            together = together and (each.k, each.attempt) == (first.k + offset, 0)
+            together = together and (each.sample.id, each.draft) == (first.sample.id, first.draft)
+        joined.append(replace(first, siblings=tuple(others)) if together else first)
+        position += len(group) if together else 1
+    return joined
 
 
 def requests(recipe: Recipe, teacher: Teacher, model: Model, sample: Sample) -> list[Request]:

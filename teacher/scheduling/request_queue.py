@@ -11,7 +11,7 @@ from typing import Any
 
 from distill.recipe.teachers import Teacher
 from distill.types import Sample
-from teacher.messages.request import Request
+from teacher.messages.request import Request, join_choices
 from teacher.scheduling.ordering import Lengths, Window
 from teacher.scheduling.sampling_policy import SampleState, SamplingPolicy, TeacherPolicy
 
@@ -124,6 +124,7 @@ class RequestQueue:
         self._active[sample.id] = sample_policy
         new_requests = [request for request in state.open if request.id not in self._asked]
         self._asked.update(request.id for request in new_requests)
+        new_requests = join_choices(new_requests, self.policy.teacher.choices)
         if first:
             self._ready.extend(new_requests)
         else:

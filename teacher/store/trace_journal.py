@@ -167,12 +167,13 @@ def make_trace(form: TraceForm, request: Request, completion: Completion) -> Tra
         parsed = ParsedCompletion(reasoning="", answer="", outcome=Outcome.ERROR)
     else:
         parsed = parse(text, mode=teacher.reasoning, finish_reason=completion.finish_reason)
+    choice = completion.choice
     return Trace(
         id=request.id,
         sample_id=request.sample.id,
         teacher=teacher.name,
         k=request.k,
-        seed=request.seed,
+        seed=choice["seed"] if choice else request.seed,
         reasoning=parsed.reasoning,
         answer=parsed.answer,
         text=text,
@@ -197,6 +198,7 @@ def make_trace(form: TraceForm, request: Request, completion: Completion) -> Tra
         stop_reason=completion.stop_reason,
         error=error,
         proven=bool(error),
+        choice={"index": choice["index"], "of": choice["of"]} if choice else None,
         notes=tuple(map(redact.exact, completion.notes)),
         logprobs=None
         if completion.token_ids is None or completion.token_logprobs is None
@@ -215,7 +217,7 @@ def _split_tokens(total: int, reasoning_tokens: int | None, parsed: ParsedComple
 
 _TRACE_FIELDS, _USAGE_FIELDS = (tuple(field.name for field in fields(kind)) for kind in (Trace, Usage))
 _trace_values, _usage_values = attrgetter(*_TRACE_FIELDS), attrgetter(*_USAGE_FIELDS)
-_RARE = ("logprobs", "stop_reason", "proven", "notes")
+_RARE = ("logprobs", "choice", "stop_reason", "proven", "notes")
 """What most engines never say would only make every record longer."""
 
 

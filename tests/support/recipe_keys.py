@@ -360,6 +360,7 @@ EXAMPLES: dict[str, list[tuple[str, Any]]] = {
     "teachers.*.batch.poll_s": [("teachers.second.batch.poll_s", 9.0)],
     "teachers.*.batch.completion_window": [("teachers.second.batch.completion_window", "12h")],
     "teachers.*.batch.price_share": [("teachers.second.batch.price_share", 0.25)],
+    "teachers.*.choices": [("*", {"teachers.second.samples": 4, "teachers.second.choices": 2})],
     "teachers.*.served_model": [("teachers.second.served_model", "alias")],
     "teachers.*.images": [("teachers.second.images", "base64")],
     "teachers.*.max_in_flight": [("teachers.second.max_in_flight", 3)],

@@ -40,6 +40,7 @@ import sys
 from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain, zip_longest
 from typing import Any
 from urllib.parse import unquote
 
@@ -164,6 +165,10 @@ class Stub:
             if self.met[key] <= int(fault[2] or 10**9):
                 return await self._fault(fault[1], body, wire)
         answer = completion(text, body, words=self.options.words, field=self.options.field)
+        for number in range(1, body.get("n", 1) if self.options.choices else 1):
+            other = completion(text, body | {"seed": body["seed"] + number}, words=self.options.words, field=False)
+            answer["choices"].append(other["choices"][0] | {"index": number})
+            answer["usage"]["completion_tokens"] += other["usage"]["completion_tokens"]
         if self.options.latency_s:
             await asyncio.sleep(self.options.latency_s)
         if self.engine:
@@ -291,21 +296,27 @@ def _token(digest: str, position: int, top: int) -> dict[str, Any]:
 
 def events(answer: dict[str, Any]) -> Iterator[bytes]:
     """An answer in pieces, as vLLM sends them: one a word, then the end, then the numbers of tokens."""
-    (choice,) = answer["choices"]
+    model = {"model": answer["model"]} if "model" in answer else {}
+    # Pieces of several choices take turns.
+    for piece in chain.from_iterable(zip_longest(*map(_pieces_of_choice, answer["choices"]))):
+        if piece is not None:
+            yield b"data: " + orjson.dumps({"choices": [piece], **model}) + b"\n\n"
+    yield b"data: " + orjson.dumps({"choices": [], "usage": answer["usage"], **model}) + b"\n\ndata: [DONE]\n\n"
+
+
+def _pieces_of_choice(choice: dict[str, Any]) -> Iterator[dict[str, Any]]:
     message, tokens = choice["message"], (choice.get("logprobs") or {}).get("content", [])
     texts = [
         (key, word) for key in ("reasoning", "content") for word in re.findall(r"\S*\s*", message.get(key) or "")
     ]
-    model = {"model": answer["model"]} if "model" in answer else {}
     for place, (key, word) in enumerate(texts):
         last = place == len(texts) - 1
-        piece: dict[str, Any] = {"index": 0, "delta": {key: word}}
+        piece: dict[str, Any] = {"index": choice["index"], "delta": {key: word}}
         if tokens:
             piece["logprobs"] = {"content": tokens[place:] if last else tokens[place : place + 1]}
         if last:
             piece["finish_reason"] = choice["finish_reason"]
-        yield b"data: " + orjson.dumps({"choices": [piece], **model}) + b"\n\n"
-    yield b"data: " + orjson.dumps({"choices": [], "usage": answer["usage"], **model}) + b"\n\ndata: [DONE]\n\n"
+        yield piece
 
 
 def chunk(data: bytes) -> bytes:
@@ -426,6 +437,7 @@ if __name__ == "__main__":
     parser.add_argument("--fail-all", type=int, default=0, help="answer everything with this status")
     parser.add_argument("--mode", default="", help="what every request meets")
     parser.add_argument("--whole", type=int, default=0, help="1: never answer in pieces")
+    parser.add_argument("--choices", type=int, default=1, help="0: one choice, however many are asked for")
     parser.add_argument("--words", type=int, default=20)
     parser.add_argument("--field", type=lambda text: text == "True", default=False)
     parser.add_argument("--slots", type=int, default=0, help="requests worked on at once; 0: all, without an engine")

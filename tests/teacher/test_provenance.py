@@ -15,7 +15,7 @@ from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
 from distill.recipe.teachers import Teacher
 from distill.types import Sample
-from teacher.engines.http.chat_protocol import parse_completion
+from teacher.engines.http.chat_protocol import completion_from_body
 from teacher.engines.provenance import ENGINES, read_engines, record_engine
 from teacher.generate import generate
 from teacher.messages.completion import Completion, EngineInfo
@@ -70,9 +70,9 @@ def test_engines_are_added_and_a_broken_file_is_set_aside(tmp_path: Path) -> Non
 def test_what_ended_a_text_and_what_was_cached_are_taken_from_the_answer_where_it_says_so() -> None:
     choice = {"message": {"content": "7"}, "finish_reason": "stop"}
     said = {"choices": [choice | {"stop_reason": 151645}], "usage": {"prompt_tokens_details": {"cached_tokens": 16}}}
-    found = parse_completion(orjson.dumps(said), 0.1)
+    found = completion_from_body(said, b"", 0.1, logprobs=False)
     assert (found.stop_reason, found.cached_tokens) == ("151645", 16)
-    silent = parse_completion(orjson.dumps({"choices": [choice]}), 0.1)
+    silent = completion_from_body({"choices": [choice]}, b"", 0.1, logprobs=False)
     assert (silent.stop_reason, silent.cached_tokens) == ("", None)
 
 

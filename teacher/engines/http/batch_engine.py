@@ -28,7 +28,7 @@ from distill.errors import DataError, TeacherError
 from teacher.engines.circuit_breaker import Breaker
 from teacher.engines.connect import Done, EngineSettings, Get, ReadyRequests
 from teacher.engines.http.batch_api import BatchApi, BatchState, request_line
-from teacher.engines.http.chat_protocol import GarbledError, completion_from_body, parse_json
+from teacher.engines.http.chat_protocol import GarbledError, completion_from_body, parse_json, request_headers
 from teacher.engines.http.exchange import request_failure
 from teacher.engines.http.http_engine import HttpEngine
 from teacher.engines.http.server_info import other_model
@@ -98,7 +98,7 @@ class BatchEngine(HttpEngine):
         self._slots = asyncio.Semaphore(self._limits.at_once)
         ready = ReadyRequests(get)
         try:
-            async with BatchApi(self._settings.teacher, self._client.headers()) as self._api:
+            async with BatchApi(self._settings.teacher, request_headers(self._settings.teacher)) as self._api:
                 await self._read_submitted()
                 async with asyncio.TaskGroup() as self._group:
                     while window := await ready.window(self._limits.max_requests):

@@ -217,13 +217,10 @@ class ResponseReader:
         return ""
 
 
-def parse_completion(payload: bytes, latency_s: float, *, logprobs: bool = False) -> Completion:
-    """A server's answer. Raises GarbledError when it is not one."""
-    return completion_from_body(parse_json(payload), payload, latency_s, logprobs=logprobs)
-
-
 def completion_from_body(body: Any, payload: bytes, latency_s: float, *, logprobs: bool) -> Completion:
-    """The same of a body that has been parsed; `payload` is for the message of an error.
+    """A server's answer, as far as its first choice. Raises GarbledError when it is none.
+
+    `payload` is for the message of an error.
 
     `logprobs`: log-probabilities were asked for. Others are not looked at.
     """

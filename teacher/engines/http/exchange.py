@@ -12,12 +12,13 @@ from email.utils import parsedate_to_datetime
 import orjson
 
 from distill.recipe.teachers import Teacher
-from teacher.engines.http.chat_protocol import GarbledError, excerpt, parse_completion, refused_parameter
+from teacher.engines.http.chat_protocol import GarbledError, excerpt, parse_json, refused_parameter
+from teacher.engines.http.choices import completions_from_body
 from teacher.engines.http.connections import CONNECTION_ERRORS, ConnectionPool
 from teacher.engines.http.replicas import Replica
 from teacher.engines.http.response_parser import HttpResponse, OversizedResponseError
 from teacher.engines.http.server_info import proxy_of
-from teacher.engines.http.streaming import CONTENT_TYPE, STREAM_SETTINGS, Streaming, assemble_completion
+from teacher.engines.http.streaming import CONTENT_TYPE, STREAM_SETTINGS, Streaming, assemble_body
 from teacher.engines.outage import MAX_TRIES, REFUSED, Failure
 from teacher.messages.completion import Completion
 from teacher.messages.request import Request
@@ -57,20 +58,20 @@ class Exchange:
         for pool in self._pools.values():
             pool.close()
 
-    async def send(self, replica: Replica, body: bytes, *, after_timeout: bool) -> Completion:
-        """The answer to one request. `after_timeout`: it was given up once. Raises Failure."""
+    async def send(self, replica: Replica, body: bytes, *, after_timeout: bool) -> list[Completion]:
+        """The answers to one request, one for each choice. `after_timeout`: it was given up once. Raises Failure."""
         streamed = self._streaming.should_stream(after_timeout=after_timeout)
         try:
-            answer = await self._send_once(replica, body, streamed=streamed)
+            answers = await self._send_once(replica, body, streamed=streamed)
         except Failure as failure:
             if not (streamed and failure.refused and "stream" in str(failure) and self._streaming.refused()):
                 raise
             streamed = False
-            answer = await self._send_once(replica, body, streamed=False)
-        self._streaming.answered(answer, streamed=streamed)
-        return answer
+            answers = await self._send_once(replica, body, streamed=False)
+        self._streaming.answered(answers[0], streamed=streamed)
+        return answers
 
-    async def _send_once(self, replica: Replica, body: bytes, *, streamed: bool) -> Completion:
+    async def _send_once(self, replica: Replica, body: bytes, *, streamed: bool) -> list[Completion]:
         started = time.monotonic()
         try:
             response = await self._post(replica.url, body, streamed=streamed)
@@ -88,9 +89,9 @@ class Exchange:
             raise request_failure(self._teacher, status, payload, retry_after_s(headers.get("retry-after")))
         latency_s, logprobs = time.monotonic() - started, bool(self._teacher.logprobs)
         try:
-            if headers.get("content-type", "").startswith(CONTENT_TYPE):
-                return assemble_completion(payload, latency_s, logprobs=logprobs)
-            return parse_completion(payload, latency_s, logprobs=logprobs)
+            in_pieces = headers.get("content-type", "").startswith(CONTENT_TYPE)
+            answer = assemble_body(payload) if in_pieces else parse_json(payload)
+            return completions_from_body(answer, payload[:2000], latency_s, logprobs=logprobs)
         except GarbledError as error:
             raise Failure(error.reason, error.detail, tries=self._tries) from None
 

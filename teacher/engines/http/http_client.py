@@ -20,9 +20,10 @@ from distill.recipe.teachers import Teacher
 from teacher.engines.circuit_breaker import Breaker
 from teacher.engines.connect import Done, Get, no_known_request, say_nothing
 from teacher.engines.http.chat_protocol import request_headers
+from teacher.engines.http.choices import ask_choices
 from teacher.engines.http.concurrency import FoundLimit, new_limit
 from teacher.engines.http.exchange import CONNECTION, CONTROL_AFTER_S, TIMEOUT, Control, Exchange
-from teacher.engines.http.replicas import Replica, available, choose
+from teacher.engines.http.replicas import Replica, available, choose_other, take_slot
 from teacher.engines.http.request_bodies import RequestBodies
 from teacher.engines.http.server_info import follow_queue, other_model, server_info
 from teacher.engines.image_folders import Folders, UnreadableError
@@ -41,11 +42,6 @@ _ISOLATE_AFTER, _FAIL_AFTER = 2, 4
 """After 2 crashes a request is retried alone; after 4 it fails as `server_lost`. One more
 than in `vllm_offline.py`, because a server that did not answer for a while and came back counts as a crash, too."""
 
-_OTHER_MODEL = "other_model"
-
-KnownRequest = Callable[[], Request | None]
-Revive = Callable[[str], Awaitable[bool]]
-
 
 class ChatClient:
     """One teacher behind one or several URLs. Use as an async context manager; `check` comes before `answer`."""
@@ -61,8 +57,8 @@ class ChatClient:
         patience_s: float | None = None,
         local_media: bool = False,
         found: FoundLimit | None = None,
-        revive: Revive | None = None,
-        known_request: KnownRequest = no_known_request,
+        revive: Callable[[str], Awaitable[bool]] | None = None,
+        known_request: Callable[[], Request | None] = no_known_request,
         say: Say = say_nothing,
     ) -> None:
         """`local_media`: the servers may read image files. `revive` is asked to bring back a server that broke.
@@ -88,7 +84,7 @@ class ChatClient:
         self._shown_urls = [redact.url(replica.url) for replica in self.replicas]
         self._servers = Dependency(f"teacher '{teacher.name}' at {', '.join(self._shown_urls)}")
         self._control: Control | None = None
-        self._known_request: KnownRequest | None = known_request
+        self._known_request: Callable[[], Request | None] | None = known_request
         self._plain_request = plain_request(teacher)
         self._next_control = 0.0
         self._slot_free = asyncio.Event()
@@ -103,16 +99,12 @@ class ChatClient:
         return sum(replica.in_flight for replica in self.replicas)
 
     async def __aenter__(self) -> Self:
-        self._headers = self.headers()
+        self._headers = request_headers(self.teacher)
         self._exchange = Exchange(self.teacher, self._headers)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         self._exchange.close()
-
-    def headers(self) -> dict[str, str]:
-        """The headers of every request. Raises RecipeError when the key's variable is not set."""
-        return request_headers(self.teacher)
 
     async def check(self, *, patience_s: float | None = None) -> None:
         """Ask every server what it serves, and wait until one is up; the others are used as soon as they are.
@@ -171,7 +163,7 @@ class ChatClient:
                     request = await self._draw(get)
                     if request is None:
                         break
-                    group.create_task(self._work(request, self._take_slot(request), get, done))
+                    group.create_task(self._work(request, take_slot(self.replicas, request), get, done))
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from None
         finally:
@@ -186,27 +178,31 @@ class ChatClient:
             return self.replicas[0].free
         return any(replica.free for replica in available(self.replicas, time.monotonic()))
 
-    def _take_slot(self, request: Request) -> Replica:
-        replica = choose(self.replicas, request, time.monotonic())
-        replica.in_flight += 1
-        return replica
-
     async def _work(self, request: Request, replica: Replica, get: Get, done: Done) -> None:
         """Finish a request, and go on with the next one as long as there is room for one."""
         following: Request | None = request
         while following is not None:
             request, following = following, None
-            finished = await self.ask(request, replica)
-            done(request, finished)
-            if not finished.error.startswith("image:"):
-                self._breaker.record(f"teacher '{self.teacher.name}' at {replica.url}", finished.error)
+            if request.siblings:
+                async for each, finished in ask_choices(request, self.ask(request, replica), self._ask_alone):
+                    self._hand_on(each, finished, replica, done)
+            else:
+                self._hand_on(request, (await self.ask(request, replica))[0], replica, done)
             if not self._drawing and self._may_draw():
                 following = await self._draw(get)
                 if following is not None:
-                    replica = self._take_slot(following)
+                    replica = take_slot(self.replicas, following)
                     if self._may_draw():
                         self._slot_free.set()
         self._slot_free.set()
+
+    def _hand_on(self, request: Request, finished: Completion, replica: Replica, done: Done) -> None:
+        done(request, finished)
+        if not finished.error.startswith("image:"):
+            self._breaker.record(f"teacher '{self.teacher.name}' at {replica.url}", finished.error)
+
+    async def _ask_alone(self, request: Request) -> Completion:
+        return (await self.ask(request, take_slot(self.replicas, request)))[0]
 
     async def _draw(self, get: Get) -> Request | None:
         """The next request. One task at a time waits for it: all that wait would wake up for each request."""
@@ -216,8 +212,8 @@ class ChatClient:
         finally:
             self._drawing = False
 
-    async def ask(self, request: Request, replica: Replica) -> Completion:
-        """The completion of one request, which is counted as in flight at `replica` until it ends.
+    async def ask(self, request: Request, replica: Replica) -> list[Completion]:
+        """The completions of one request, which is counted as in flight at `replica` until it ends; one a choice.
 
         Its `error` says what is wrong with the row. Raises CircuitOpen when an outage lasts, TeacherError when the
         server is lost.
@@ -230,14 +226,14 @@ class ChatClient:
         except (Failure, UnreadableError) as error:
             failure = error
         finally:
-            replica.in_flight -= 1
+            replica.in_flight -= len(request.parts)
             self._first_tries -= 1
         self._slot_free.set()
         return await self._ask_again(request, replica, body, failure)
 
     async def _ask_again(
         self, request: Request, server: Replica, body: bytes, failure: Failure | UnreadableError
-    ) -> Completion:
+    ) -> list[Completion]:
         """The completion of a request whose first try failed."""
         row_failures = RowFailures(request.sample.id)
         inside = after_timeout = False
@@ -252,7 +248,9 @@ class ChatClient:
                 elif failure.reason == CONNECTION and self._revive and await self._revive(server.url):
                     lost += 1
                     if lost >= _FAIL_AFTER:
-                        return Completion(error=f"server_lost: the server went down {lost} times under this request")
+                        return [
+                            Completion(error=f"server_lost: the server went down {lost} times under this request")
+                        ]
                     if lost == _ISOLATE_AFTER:
                         await alone.enter_async_context(self._alone())
                 else:
@@ -260,12 +258,12 @@ class ChatClient:
                         raise TeacherError(f"{self._servers.name}: {failure}")
                     after_timeout = after_timeout or failure.reason == TIMEOUT
                     blamed = await self._wait_for_retry(row_failures, failure, server)
-                    server = self._other_replica(request, server)
+                    server = choose_other(self.replicas, request, server, time.monotonic())
                 if blamed:
                     self._servers.blame(row_failures.row)
                     tries = f" ({row_failures.tries} tries, others passed)" if row_failures.tries else ""
-                    return Completion(error=f"{failure}{tries}")
-                server.in_flight += 1
+                    return [Completion(error=f"{failure}{tries}")]
+                server.in_flight += len(request.parts)
                 body = b""
                 try:
                     body = await self.body(request, inside=inside)
@@ -273,29 +271,31 @@ class ChatClient:
                 except (Failure, UnreadableError) as error:
                     failure = error
                 finally:
-                    server.in_flight -= 1
+                    server.in_flight -= len(request.parts)
                     self._slot_free.set()
 
     async def _try_once(
         self, request: Request, replica: Replica, body: bytes, *, inside: bool = False, after_timeout: bool = False
-    ) -> Completion:
+    ) -> list[Completion]:
         """One try. Raises Failure, or UnreadableError when an image changed meanwhile."""
-        finished = await self._exchange.send(replica, body, after_timeout=after_timeout)
+        answers = await self._exchange.send(replica, body, after_timeout=after_timeout)
+        finished = answers[0]
         self._check_model(finished)
         self._images.check_unchanged(request.prompt.images)
         self._servers.passed(request.sample.id)
         replica.passed()
-        replica.concurrency.completed(replica.in_flight, time.monotonic(), finished.latency_s)
+        for _ in answers:
+            replica.concurrency.completed(replica.in_flight, time.monotonic(), finished.latency_s)
         if self._control is None or finished.latency_s < 0.9 * self._control.latency_s:
-            self._control = Control(request, finished.latency_s, inside)
-        return finished
+            self._control = Control(request.parts[0], finished.latency_s, inside)
+        return answers
 
     def _check_model(self, finished: Completion) -> None:
         """Raises Failure when another model has answered, TeacherError when no other answer has come."""
         if problem := other_model(self.teacher, self.info.model, finished.model):
             if not self._servers.passes:
                 raise TeacherError(f"{self._servers.name}: {problem}")
-            raise Failure(_OTHER_MODEL, problem, tries=self.teacher.max_retries + 1)
+            raise Failure("other_model", problem, tries=self.teacher.max_retries + 1)
 
     async def blames_image(self, failure: UnreadableError) -> bool:
         """Whether an image that cannot be read is at fault; if its folder is, waits for it. Raises CircuitOpen."""
@@ -353,11 +353,10 @@ class ChatClient:
         if control is None or not row_failures.no_other_passed(servers) or not overdue or now < self._next_control:
             return False
         self._next_control = now + MAX_WAIT_S
-        replica = choose(self.replicas, control.request, now)
-        replica.in_flight += 1
+        replica = take_slot(self.replicas, control.request)
         try:
             body = await self.body(control.request, inside=control.inside)
-            self._check_model(await self._exchange.send(replica, body, after_timeout=False))
+            self._check_model((await self._exchange.send(replica, body, after_timeout=False))[0])
         except UnreadableError:
             self._control = None
             return False
@@ -373,11 +372,6 @@ class ChatClient:
         servers.passed("control")
         replica.passed()
         return True
-
-    def _other_replica(self, request: Request, replica: Replica) -> Replica:
-        """The server to try a request at that failed at `replica`: another one, if there is one."""
-        others = [each for each in self.replicas if each is not replica and each.checked]
-        return choose(others, request, time.monotonic()) if others else replica
 
     @asynccontextmanager
     async def _alone(self) -> AsyncIterator[None]:

@@ -5,6 +5,7 @@ than the others passes some on. A server that fails gets no requests for a while
 """
 
 import hashlib
+import time
 from collections.abc import Sequence
 
 from teacher.engines.http.concurrency import ConcurrencyLimit
@@ -56,6 +57,19 @@ def available(replicas: Sequence[Replica], now: float) -> Sequence[Replica]:
     """Healthy servers; all of them if none is healthy. A server whose model was not checked is left out."""
     checked = [replica for replica in replicas if replica.checked] or replicas
     return [replica for replica in checked if replica.broken_until <= now] or checked
+
+
+def take_slot(replicas: Sequence[Replica], request: Request) -> Replica:
+    """The server for a request, which counts as under way there."""
+    replica = choose(replicas, request, time.monotonic())
+    replica.in_flight += 1 + len(request.siblings)
+    return replica
+
+
+def choose_other(replicas: Sequence[Replica], request: Request, failed: Replica, now: float) -> Replica:
+    """The server to try a request at that failed at one: another one, if there is one."""
+    others = [each for each in replicas if each is not failed and each.checked]
+    return choose(others, request, now) if others else failed
 
 
 def choose(replicas: Sequence[Replica], request: Request, now: float) -> Replica:

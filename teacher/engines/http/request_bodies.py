@@ -24,6 +24,8 @@ class RequestBodies:
         parts = [await part(ref) for ref in request.prompt.images]
         chat = orjson.dumps(messages(request.prompt, parts))
         settings = self._settings(request.sampling, model)[1:]
+        if request.siblings:
+            settings = b'"n":%d,%b' % (len(request.parts), settings)
         if "seed" in self._teacher.omit:
             return b'{"messages":%b,%b' % (chat, settings)
         return b'{"messages":%b,"seed":%d,%b' % (chat, request.seed, settings)

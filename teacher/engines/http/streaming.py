@@ -8,7 +8,7 @@ teacher answers quickly, only requests that were given up once do.
 from collections.abc import Mapping
 from typing import Any
 
-from teacher.engines.http.chat_protocol import GarbledError, completion_from_body, excerpt, parse_json
+from teacher.engines.http.chat_protocol import GarbledError, excerpt, parse_json
 from teacher.messages.completion import Completion
 
 FIRST = 32
@@ -62,11 +62,9 @@ class Streaming:
         return True
 
 
-def assemble_completion(payload: bytes, latency_s: float, *, logprobs: bool) -> Completion:
-    """The completion of an answer in pieces, all of which have come. Raises GarbledError when one is missing."""
-    texts: dict[str, list[str]] = {"content": [], "reasoning": [], "refusal": []}
-    tokens: list[Any] = []
-    choice: dict[str, Any] = {}
+def assemble_body(payload: bytes) -> dict[str, Any]:
+    """An answer in pieces, all of which have come, as one body. Raises GarbledError when one is missing."""
+    choices: dict[int, dict[str, Any]] = {}
     body: dict[str, Any] = {}
     for line in payload.split(b"\n"):
         if not line.startswith(b"data:"):
@@ -82,17 +80,21 @@ def assemble_completion(payload: bytes, latency_s: float, *, logprobs: bool) -> 
                 body[key] = event[key]
         try:
             for piece in event.get("choices") or ():
-                _add(piece, texts, tokens, choice)
+                _add(piece, choices.setdefault(piece.get("index", 0), _no_choice()))
         except (KeyError, TypeError, AttributeError):
             raise GarbledError("garbled_response", f"not a piece of a chat completion: {excerpt(data)}") from None
-    if not choice.get("finish_reason"):
+    if not choices or not all(choice.get("finish_reason") for choice in choices.values()):
         raise GarbledError("garbled_response", "the answer in pieces ended before its end")
-    message = {key: "".join(pieces) for key, pieces in texts.items()}
-    response = {"choices": [{**choice, "message": message, "logprobs": {"content": tokens}}], **body}
-    return completion_from_body(response, payload[:2000], latency_s, logprobs=logprobs)
+    for choice in choices.values():
+        choice["message"] = {key: "".join(pieces) for key, pieces in choice["message"].items()}
+    return {"choices": [choices[index] for index in sorted(choices)], **body}
 
 
-def _add(piece: Mapping[str, Any], texts: Mapping[str, list[str]], tokens: list[Any], choice: dict[str, Any]) -> None:
+def _no_choice() -> dict[str, Any]:
+    return {"message": {"content": [], "reasoning": [], "refusal": []}, "logprobs": {"content": []}}
+
+
+def _add(piece: Mapping[str, Any], choice: dict[str, Any]) -> None:
     """Add one piece to what there is. Raises TypeError, KeyError or AttributeError when it is none."""
     delta = piece.get("delta") or {}
     for key, other in (("content", None), ("reasoning", "reasoning_content"), ("refusal", None)):
@@ -100,9 +102,9 @@ def _add(piece: Mapping[str, Any], texts: Mapping[str, list[str]], tokens: list[
         if text:
             if not isinstance(text, str):
                 raise TypeError(key)
-            texts[key].append(text)
+            choice["message"][key].append(text)
     if logprobs := piece.get("logprobs"):
-        tokens.extend(logprobs.get("content") or ())
+        choice["logprobs"]["content"].extend(logprobs.get("content") or ())
     for key in ("finish_reason", "stop_reason"):
         if piece.get(key) is not None:
             choice[key] = piece[key]
