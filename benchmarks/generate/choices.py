@@ -1,6 +1,6 @@
 """Several traces by one request (`choices`) against one request a trace, on a real vLLM server with its own defaults.
 
-    python benchmarks/generate/choices.py [--rows 100] [--samples 4] [--rounds 3]
+    python benchmarks/generate/choices.py [--rows 100] [--samples 4] [--rounds 3] [--words 0]
 
 One vLLM server (of the interpreter that DISTILL_VLLM_PYTHON names; default: .venv-vllm) serves a shipped tiny
 teacher, with prefix and image caches as they are by default. `distill generate` asks both ways in turns, each time
@@ -58,8 +58,8 @@ def cpu_of_descendants() -> float:
     return sum(seconds[number] for number in found - {os.getpid()})
 
 
-def write_questions(folder: Path, start: int, count: int) -> None:
-    """Questions of the tiny recipe from number `start` on, each about a picture of its own."""
+def write_questions(folder: Path, start: int, count: int, words: int) -> None:
+    """Questions of the tiny recipe from number `start` on, each about a picture of its own, longer by some words."""
     table = duckdb.sql(
         f"select any_value(image.bytes), any_value(question) from '{measure.QUESTIONS}' "
         f"group by md5(image.bytes) order by md5(image.bytes) limit {count} offset {start}"
@@ -69,13 +69,14 @@ def write_questions(folder: Path, start: int, count: int) -> None:
     lines = []
     for number, (picture, question) in enumerate(table):
         (folder / f"{number}.png").write_bytes(picture)
+        question = " ".join([question, *(f"{(start + number) * 7 % 100}" for _ in range(words))])
         lines.append(orjson.dumps({"image": f"{number}.png", "question": question}) + b"\n")
     (folder / "questions.jsonl").write_bytes(b"".join(lines))
 
 
 def run(folder: Path, url: str, start: int, options: argparse.Namespace, choices: int) -> dict[str, float]:
     folder.mkdir()
-    write_questions(folder, start, options.rows)
+    write_questions(folder, start, options.rows, options.words)
     recipe = measure.write_recipe(folder, url, in_flight=None, samples=options.samples)
     recipe.write_text(recipe.read_text().replace("[teachers.sampling]", f"choices = {choices}\n[teachers.sampling]"))
     before, cpu_before = counters(url), cpu_of_descendants()
@@ -106,11 +107,12 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=100)
     parser.add_argument("--samples", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--words", type=int, default=0, help="words that make each question longer")
     options = parser.parse_args()
     results: dict[int, list[dict[str, float]]] = {1: [], options.samples: []}
     with tempfile.TemporaryDirectory() as name:
-        # Chunked prefill is off for the reason in peers/measure.py.
-        extra = ("--no-enable-chunked-prefill", "--generation-config", "vllm")
+        # Chunked prefill is off for the reason in peers/measure.py; small blocks, because prompts are short here.
+        extra = ("--no-enable-chunked-prefill", "--generation-config", "vllm", "--block-size", "32")
         with measure.vllm_server.serve(measure.TEACHER, name=measure.SERVED, extra=extra) as url:
             run(Path(name) / "warm", url, 0, options, 1)
             for number in range(2 * options.rounds):
