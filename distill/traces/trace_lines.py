@@ -19,13 +19,13 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("usage", "params", "engine"), dict),
     "latency_s": (int, float),
 }
-_OPTIONAL: dict[str, type] = {
+_OPTIONAL: dict[str, type | tuple[type, ...]] = {
     "attempt": int,
     "draft": str,
     "hinted": bool,
     "stop_reason": str,
     "error": str,
-    "choice": dict,
+    "choice": (dict, type(None)),
 }
 _USAGE = ("prompt", "image", "reasoning", "answer")
 _TOO_MANY = 1 << 32
