@@ -86,7 +86,9 @@ class ChildJudge:
 
 
 def judge_pair(pair: Pair) -> str:
-    return judge(pair["prediction"], pair["gold"], pair["type"], options=pair.get("options")).verdict
+    return judge(
+        pair["prediction"], pair["gold"], pair["type"], options=pair.get("options"), question=pair.get("question", "")
+    ).verdict
 
 
 def by_metric(score: Callable[[str, str], float]) -> Callable[[Pair], str]:

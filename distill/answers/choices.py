@@ -137,6 +137,12 @@ def _letters_by_value(text: str, options: Sequence[str]) -> set[str]:
     return set(same)
 
 
+def covers_others(options: Sequence[str], letter: str) -> bool:
+    """Whether an option is about the others: all of the above."""
+    index = LETTERS.index(letter)
+    return index < len(options) and options[index].lower().startswith(("all", "both", "any", "none", "neither"))
+
+
 _ABOVE = re.compile(r"(?:all|both|none|neither|any|either) of (?:the above|these|them|those)(?: \w+)?", re.IGNORECASE)
 
 

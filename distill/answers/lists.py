@@ -11,6 +11,7 @@ from typing import Final
 from distill.answers.answer_types import items
 from distill.answers.compare_result import CompareResult, correct, undecided, wrong
 from distill.answers.numbers.quantities import read_single_quantity
+from distill.answers.texts.words import tokens
 
 Compare = Callable[[str, str], CompareResult]
 """Judges a stated item by a gold one."""
@@ -20,7 +21,7 @@ _MOST_COMPARISONS: Final = 1000
 _SPAN = re.compile(r"\d+(?:\.\d+)?\s?(?:-|to)\s?\d+(?:\.\d+)?")
 
 
-def compare(text: str, gold: str, judge_item: Compare) -> CompareResult:
+def compare(text: str, gold: str, judge_item: Compare, *, ordered: bool = False) -> CompareResult:
     """A stated list against the gold one."""
     gold_items, stated_items = items(gold), items(text)
     if len(set(stated_items)) * len(set(gold_items)) > _MOST_COMPARISONS:
@@ -41,12 +42,28 @@ def compare(text: str, gold: str, judge_item: Compare) -> CompareResult:
             for stated_item, gold_item in zip(stated_items, gold_items, strict=True)
         )
         return undecided("interval_or_pair") if in_order.verdict == "correct" else in_order
-    if numeric and gold[:1] == "(" and gold[-1:] == ")":
+    if numeric and (ordered or (gold[:1] == "(" and gold[-1:] == ")")):
         return _combine_item_results(
             judge_item(stated_item, gold_item)
             for stated_item, gold_item in zip(stated_items, gold_items, strict=True)
         )
     return _compare_in_any_order(stated_items, gold_items, judge_item)
+
+
+_JOINED = re.compile(r",|/| (?:and|or|&) ")
+
+
+def compare_parts(text: str, gold: str) -> CompareResult | None:
+    """The same parts in another order, also where they are no plain list: women 48%, men 52%; x < 2 or x > 5."""
+    if not _JOINED.search(gold) or text[:1] in "([{" or gold[:1] in "([{":
+        return None
+    if " or " in gold:
+        if " or " not in text:
+            return None
+        text, gold = text.replace(" or ", ", "), gold.replace(" or ", ", ")
+    parts, gold_parts = (sorted(map(tokens, items(answer))) for answer in (text, gold))
+    same = len(gold_parts) > 1 and all(gold_parts) and parts == gold_parts and text != gold
+    return correct("same_items") if same else None
 
 
 def _compare_in_any_order(

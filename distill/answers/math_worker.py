@@ -183,8 +183,23 @@ def _compare(prediction: str, gold: str, parse: Any, verify: Any) -> str:
     return (
         "different"
         if votes == {False} and same_symbols and not _nearly_equal(predicted[0], expected[0])
+        else "equal"
+        if _is_rounded(prediction, predicted[0], expected[0]) or _is_rounded(gold, expected[0], predicted[0])
         else "unsure"
     )
+
+
+_DECIMAL = re.compile(r"[^\d]*?(-?\d+\.\d+)\W*")
+
+
+def _is_rounded(text: str, decimal: Any, exact: Any) -> bool:
+    """Whether a text is a decimal of at least three digits that rounds an exact constant: 1.732 and √3."""
+    match = _DECIMAL.fullmatch(text)
+    if match is None or not decimal.is_number or not exact.is_number or exact.is_Float or exact.is_Integer:
+        return False
+    places = len(match[1].partition(".")[2])
+    enough = len(match[1].lstrip("-0.").replace(".", "")) >= 3
+    return enough and abs(complex(decimal) - complex(exact)) <= 0.5000001 * 10**-places
 
 
 def _nearly_equal(predicted: Any, expected: Any) -> bool:

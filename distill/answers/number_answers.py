@@ -14,6 +14,7 @@ from typing import Final
 from distill.answers.compare_result import CompareResult, correct, undecided, wrong
 from distill.answers.dates.dates_and_times import read_dates
 from distill.answers.numbers.compare_quantities import compare_quantities
+from distill.answers.numbers.normalize import normalise
 from distill.answers.numbers.pick_number import (
     explain_undecided_numbers,
     has_repeated_numbers,
@@ -39,7 +40,10 @@ class GoldAnswer:
     quantity: Quantity | None
     tolerance: Decimal
     options: tuple[str, ...]
-    cut: bool
+    asked: Quantity | None = None
+    """The quantity with the unit that the question asks for, where that adds something."""
+    question: str = ""
+    cut: bool = False
     """The gold answer is too long to judge by; `text` is only a part of it."""
 
 
@@ -50,10 +54,16 @@ def compare_number(text: str, gold: GoldAnswer) -> CompareResult:
         text = _HOURS_AND_MINUTES.sub(r"\1 hours \2 minutes", text)
     if (compared_share := _compare_share(text, gold.quantity)) is not None:
         return compared_share
+    if (named := _NUMBERED.fullmatch(text)) is not None:
+        text = named["number"] or named["decorated"]
+    for one, other in ((gold.text, text), (text, gold.text)):
+        if other.startswith("-") and (booked := _BOOKED.fullmatch(one)) is not None:
+            same = read_single_quantity(booked[1]) == read_single_quantity(other.lstrip("- "))
+            return correct("equal") if same else wrong("other_value")
     only_number = read_single_quantity(text)
     if only_number is not None:
         return _compare_one_number(only_number, gold, text)
-    numbers = read_quantities(text)
+    numbers = _without_context(read_quantities(text), text, gold)
     if len(numbers) > _MOST_NUMBERS:
         return undecided("several_numbers")
     stated_number = pick_stated_number(text, numbers)
@@ -87,6 +97,40 @@ def compare_number(text: str, gold: GoldAnswer) -> CompareResult:
     return _compare_several_numbers(numbers, findings, gold, text)
 
 
+def _without_context(numbers: tuple[Quantity, ...], text: str, gold: GoldAnswer) -> tuple[Quantity, ...]:
+    """The numbers but those that only repeat the question, and years that say when: the value was 42 in 2014."""
+    assert gold.quantity is not None
+    if not 1 < len(numbers) <= _MOST_NUMBERS:
+        return numbers
+    asked = {quantity.value for quantity in read_quantities(normalise(gold.question))} if gold.question else set()
+    of_gold = {gold.quantity.value, *gold.quantity.others}
+    kept = tuple(
+        quantity
+        for quantity in numbers
+        if quantity.value in of_gold or not (quantity.value in asked or _says_when(quantity, text))
+    )
+    return kept or numbers
+
+
+def _says_when(quantity: Quantity, text: str) -> bool:
+    is_bare = not (quantity.percent or quantity.currency or quantity.unit or quantity.decimals)
+    return (
+        is_bare
+        and 1500 <= quantity.value < 2100
+        and _WHEN.search(text[max(0, quantity.start - _LOOKED_BACK) : quantity.start]) is not None
+    )
+
+
+_LOOKED_BACK: Final = 20
+_WHEN = re.compile(r"\b(?:in|for|during|of|by|since|im Jahr|en|nel|em)\s(?:the year\s)?$|^$", re.IGNORECASE)
+_NUMBERED = re.compile(
+    r"(?:(?:the |on )?(?:page|p\.|no\.?|nr\.?|number|ext\.?|extension|x|size|track|gate|platform|room|#) ?)"
+    r"(?P<number>\d[\d.,]*)(?: of \d+)?|- ?(?P<decorated>\d+) ?-",
+    re.IGNORECASE,
+)
+"""A number with the name of what it numbers: page 4 of 12, - 17 -, x3342."""
+_BOOKED = re.compile(r"\((\d[\d.,]{2,})\)")
+"""A negative number of a table."""
 _HOURS_AND_MINUTES = re.compile(r"\b(\d{1,3}):([0-5]\d)\s?(?:hours?|hrs?|h)\b", re.IGNORECASE)
 """3:20 hours, a duration."""
 _OUT_OF = re.compile(r"(?:about |around |roughly )?(?:an? )?(\S+) (?:in|out of|of) (?:every )?(\S+)", re.IGNORECASE)
@@ -178,12 +222,27 @@ def _is_same_ratio(text: str, gold: GoldAnswer) -> bool:
 
 def _compare_one_number(predicted: Quantity, gold: GoldAnswer, text: str) -> CompareResult:
     assert gold.quantity is not None
+    if gold.asked is not None and (result := _compare_with_asked(predicted, gold, text)) is not None:
+        return result
     if gold.text[:1] == "0" and gold.text.isdigit() and len(gold.text) > 1 and not text.startswith("0"):
         if text[predicted.start : predicted.start + len(gold.text)] == gold.text:
             return correct("same_digits")
         return undecided("leading_zeros")  # 007 is a name
     kind = gold.answer_type if gold.declared or gold.answer_type != "number" else ""
     return compare_quantities(predicted, gold.quantity, kind, gold.tolerance, text)
+
+
+def _compare_with_asked(predicted: Quantity, gold: GoldAnswer, text: str) -> CompareResult | None:
+    """Against what the question asks for; None where only the bare number can be compared."""
+    asked = gold.asked
+    assert asked is not None and gold.quantity is not None
+    if asked.percent and predicted.percent:
+        predicted = replace(predicted, unit="")
+    result = compare_quantities(predicted, asked, "", gold.tolerance, text)
+    if result.verdict == "correct":
+        return result
+    both_known = asked.unit and unit_factor(predicted.unit) is not None
+    return result if both_known or (asked.percent and predicted.percent) else None
 
 
 def compare_year(text: str, gold: GoldAnswer) -> CompareResult:

@@ -15,16 +15,17 @@ from typing import Final
 
 from distill.answers import choices, lists, math_worker, user_types
 from distill.answers.answer_types import infer_type as infer_type
-from distill.answers.answer_types import items
 from distill.answers.compare_result import CompareResult, correct, undecided, wrong
-from distill.answers.dates.dates_and_times import compare_dates, compare_time_ranges, compare_times
+from distill.answers.dates.dates_and_times import compare_dates, compare_time_ranges, compare_times, is_near_a_date
 from distill.answers.declined import declines
 from distill.answers.final_answer import MAX_CHARACTERS, FinalAnswer, final_answer
 from distill.answers.number_answers import GoldAnswer, compare_factorial, compare_number, compare_year
+from distill.answers.numbers.asked_units import with_asked_unit
+from distill.answers.numbers.expressions import readings
 from distill.answers.numbers.normalize import normalise
 from distill.answers.numbers.quantities import read_single_quantity
 from distill.answers.numbers.ratios import compare_ratios, compare_shares
-from distill.answers.numbers.solution_sets import compare_intervals
+from distill.answers.numbers.solution_sets import compare_intervals, compare_limits
 from distill.answers.reference_metrics import anls as anls
 from distill.answers.reference_metrics import exact_match as exact_match
 from distill.answers.reference_metrics import relaxed_accuracy as relaxed_accuracy
@@ -53,14 +54,16 @@ def judge(
     *,
     relative_tolerance: float = 0.0,
     options: Sequence[str] | None = None,
+    question: str = "",
 ) -> Judgement:
     """Compare a prediction with the accepted gold answers.
 
     `gold` may be several accepted answers: one that agrees is enough. `answer_type` is one of number, year,
     percent, money, time, ratio, choice, list, date, text, else inferred from the first gold answer. Numbers, percents
     and money within `relative_tolerance` of the gold are correct. `options` are the texts of choices A, B, C ...
+    `question` says what a bare number counts ("in million dollars"), and which words a sentence only repeats.
     """
-    return _judge(prediction, gold, answer_type, relative_tolerance, options, ask_worker=True)
+    return _judge(prediction, gold, answer_type, relative_tolerance, options, ask_worker=True, question=question)
 
 
 def equivalent(a: str, b: str, answer_type: str | None = None, *, options: Sequence[str] | None = None) -> bool:
@@ -101,6 +104,7 @@ def _judge(
     options: Sequence[str] | None,
     *,
     ask_worker: bool,
+    question: str = "",
 ) -> Judgement:
     golds = [text for text in ([gold] if isinstance(gold, str) else gold) if text.strip()]
     if not golds:
@@ -119,7 +123,7 @@ def _judge(
         kind = _infer_type(golds[0], offered) if len(golds[0].strip("().: ")) > 1 else kind
         kind = "choice" if kind == "choice" else "text"
     for text in golds:
-        goal = _read_gold(text, kind, answer_type is not None, tolerance, offered)
+        goal = _read_gold(text, kind, answer_type is not None, tolerance, offered, question)
         finding = _compare(prediction, goal, ask_worker=ask_worker) if prediction != text else _same_text(goal)
         judged = Judgement(
             verdict=finding.verdict, relative_error=finding.relative_error, reason=finding.reason, answer_type=kind
@@ -149,14 +153,19 @@ def _better_judgement(left: Judgement, right: Judgement) -> Judgement:
 
 
 @lru_cache(maxsize=8192)
-def _read_gold(text: str, kind: str, declared: bool, tolerance: float, options: tuple[str, ...]) -> GoldAnswer:
+def _read_gold(
+    text: str, kind: str, declared: bool, tolerance: float, options: tuple[str, ...], question: str
+) -> GoldAnswer:
     final = final_answer(text)
     text = _normalise_bounded(final.text)
+    quantity = read_single_quantity(text)
     return GoldAnswer(
         text=text,
         answer_type=kind,
         declared=declared,
-        quantity=read_single_quantity(text),
+        quantity=quantity,
+        asked=with_asked_unit(quantity, question) if kind == "number" else None,
+        question=question,
         tolerance=Decimal(repr(float(tolerance))),
         options=tuple(_normalise_bounded(final_answer(option).text) for option in options),
         cut=final.cut,
@@ -174,6 +183,8 @@ def _compare(prediction: str, gold: GoldAnswer, *, ask_worker: bool) -> CompareR
         return result if _TWO_SIGNS.search(gold.text) else undecided("two_signs")
     if result.verdict != "correct" and _is_worded(gold.answer_type) and not declines(final.text):
         result = _compare_stated_parts(prediction, final, gold) or result
+    if result.verdict != "correct" and (text_answers.looks_mathematical(gold.text) or _SIGN.search(gold.text)):
+        result = _compare_readings(final, gold, ask_worker=ask_worker) or result
     # What is left out may take back what agrees.
     return undecided("too_long") if final.cut and result.verdict == "correct" else result
 
@@ -207,6 +218,18 @@ def _compare_stated_parts(prediction: str, final: FinalAnswer, gold: GoldAnswer)
         if normalised_part == gold.text:
             return _same_text(gold)
         if (result := _judge_of(gold.answer_type)(normalised_part, gold)).verdict == "correct":
+            return result
+    return None
+
+
+_SIGN = re.compile("[<>≤≥=]")
+
+
+def _compare_readings(final: FinalAnswer, gold: GoldAnswer, *, ask_worker: bool) -> CompareResult | None:
+    """The gold expression as what the text states in words, with a unit, or as the last side of an equation."""
+    for reading in dict.fromkeys(readings(final.text, gold.text, with_units=gold.quantity is not None)):
+        result = _compare_final(FinalAnswer(text=reading, marked=True), gold, ask_worker=ask_worker)
+        if result.verdict == "correct":
             return result
     return None
 
@@ -265,12 +288,9 @@ def _compare_ratio(text: str, gold: GoldAnswer) -> CompareResult:
 
 def _compare_date(text: str, gold: GoldAnswer) -> CompareResult:
     finding = compare_dates(text, gold.text) or _compare_text(text, gold)
-    if finding.verdict == "correct" and _NEAR_A_DATE.search(text) and not _NEAR_A_DATE.search(gold.text):
+    if finding.verdict == "correct" and is_near_a_date(text) and not is_near_a_date(gold.text):
         return undecided("near_the_date")
     return finding
-
-
-_NEAR_A_DATE = re.compile(r"\b(?:before|after|since|until|till|prior to) (?:the )?(?:[A-Z]|\d)")
 
 
 # --- choices and lists ------------------------------------------------------------------------------------------
@@ -286,26 +306,25 @@ def _compare_choice(text: str, gold: GoldAnswer) -> CompareResult:
     if not chosen:
         is_option_text = len(gold.text.strip("().: ")) > 1
         return _compare_text(text, gold) if is_option_text else undecided("no_choice_found")
-    if letter in chosen or _covers_other_options(gold.options, letter):
+    if letter in chosen or choices.covers_others(gold.options, letter):
         return undecided("several_choices")
     return wrong("other_choice")
 
 
-def _covers_other_options(options: Sequence[str], letter: str) -> bool:
-    """Whether an option is about the others: all of the above."""
-    index = choices.LETTERS.index(letter)
-    return index < len(options) and options[index].lower().startswith(("all", "both", "any", "none", "neither"))
-
-
 def _compare_list(text: str, gold: GoldAnswer) -> CompareResult:
-    if text_answers.tokens(text) == text_answers.tokens(gold.text) and "[" not in text + gold.text:
+    if text_answers.tokens(text) == text_answers.tokens(gold.text) and _BRACKETED.search(text + gold.text) is None:
         return correct("same_words")
     text = _LISTED.sub("", text)
     return compare_intervals(text, gold.text) or lists.compare(
-        text, gold.text, lambda stated, gold_item: _compare_item(stated, gold_item, gold)
+        text,
+        gold.text,
+        lambda stated, gold_item: _compare_item(stated, gold_item, gold),
+        ordered=_ASKS_FOR_A_POINT.search(gold.question) is not None,
     )
 
 
+_ASKS_FOR_A_POINT = re.compile(r"\b(?:coordinates?|vertex|ordered pair|vector|point)\b", re.IGNORECASE)
+_BRACKETED = re.compile(r"[\[\](){}]")
 _LISTED = re.compile(
     r"^(?:both |all )?(?:the )?(?:options|choices|answers|letters|items) (?:are )?|^(?:both|all) (?=\(?[A-Z]\b)"
     r"|(?<=\w) (?:are|were) (?:both |all )?(?:correct|right|true)\.?$",
@@ -318,7 +337,7 @@ def _compare_item(stated: str, gold_item: str, gold: GoldAnswer) -> CompareResul
     kind = infer_type(gold_item)
     if kind in ("list", "choice"):
         kind = "text"
-    item = _read_gold(gold_item, kind, False, float(gold.tolerance), ())
+    item = _read_gold(gold_item, kind, False, float(gold.tolerance), (), gold.question)
     return correct("same_text") if stated == item.text else _judge_of(kind)(stated, item)
 
 
@@ -328,22 +347,11 @@ def _compare_text(text: str, gold: GoldAnswer) -> CompareResult:
     return (
         compare_factorial(text, gold)
         or compare_shares(text, gold.text)
-        or _compare_parts(text, gold)
+        or lists.compare_parts(text, gold.text)
         or compare_intervals(text, gold.text)
+        or compare_limits(text, gold.text)
         or compare_time_ranges(text, gold.text)
-        or text_answers.compare_texts(text, gold.text)
-    )
-
-
-def _compare_parts(text: str, gold: GoldAnswer) -> CompareResult | None:
-    """The same items in another order, also where they are no plain list: women 48%, men 52%."""
-    if "," not in gold.text or text[:1] in "([{" or gold.text[:1] in "([{":
-        return None
-    parts, gold_parts = (sorted(map(text_answers.tokens, items(answer))) for answer in (text, gold.text))
-    return (
-        correct("same_items")
-        if len(gold_parts) > 1 and all(gold_parts) and parts == gold_parts and text != gold.text
-        else None
+        or text_answers.compare_texts(text, gold.text, gold.question)
     )
 
 

@@ -57,7 +57,7 @@ def judge_trace(sample: Sample, trace: Trace, relative_tolerance: float) -> Judg
     """The verdict on one trace's answer; None when the sample has no gold answer."""
     if not sample.answers:
         return None
-    return _judge_answer(trace.answer, sample.answers, sample.answer_type, relative_tolerance, sample.options)
+    return _judge_answer(trace.answer, sample.answers, sample.answer_type, relative_tolerance, sample.options, sample.question)
 
 
 # Several families ask for the verdict of the same trace, and teachers repeat their answers.
@@ -68,5 +68,8 @@ def _judge_answer(
     answer_type: str | None,
     relative_tolerance: float,
     offered: tuple[str, ...],
+    question: str,
 ) -> Judgement:
-    return judge(prediction, gold, answer_type, relative_tolerance=relative_tolerance, options=offered)
+    return judge(
+        prediction, gold, answer_type, relative_tolerance=relative_tolerance, options=offered, question=question
+    )

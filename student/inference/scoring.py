@@ -53,6 +53,7 @@ def score_reply(
         sample.answer_type,
         relative_tolerance=relative_tolerance,
         options=sample.options,
+        question=sample.question,
     )
     grounded = _grounded(sample, rationale, table, reading_tolerance)
     consistent = _consistent(sample, rationale, answer)

@@ -253,6 +253,7 @@ def verdict(sample: Sample, answer: str, rules: Rules) -> str:
         sample.answer_type,
         relative_tolerance=rules.relative_tolerance,
         options=sample.options or None,
+        question=sample.question,
     ).verdict
 
 

@@ -131,3 +131,77 @@ def test_units_scales_and_numerals_have_one_spelling(text: str, normal: str) -> 
 )
 def test_each_class_of_blind_set_4_has_its_verdict(said: str, gold: str, verdict: str) -> None:
     assert judge(said, gold).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("said", "gold", "question", "verdict"),
+    [
+        ("330 million", "330", "How many million users did the app have?", "correct"),
+        ("330,000,000", "330", "How many million users did the app have?", "correct"),
+        ("330 billion", "330", "How many million users did the app have?", "wrong"),
+        ("36 m", "36", "What is the perimeter in centimetres?", "wrong"),
+        ("36 cm²", "36", "What is the perimeter in centimetres?", "wrong"),
+        ("0.36 m", "36", "What is the perimeter in centimetres?", "correct"),
+        ("36 cm", "36", "What is the perimeter in centimetres?", "correct"),
+        ("47 radians", "47", "What is the measure of angle ABC?", "wrong"),
+        ("2,5 g", "2,5", "Wie viele Kilogramm wiegt der Sack?", "wrong"),
+        ("190 g", "190", "How many calories does the bar have?", "wrong"),
+        ("58%", "58", "How many percent support the measure?", "correct"),
+        ("9 percentage points", "9", "By how many percentage points did it fall?", "correct"),
+        ("58%", "58", "How many support the measure?", "undecided"),
+        ("In Q3 2019 it had 12 users.", "12", "How many users did it have in Q3 2019?", "correct"),
+        ("-3, 2", "2, -3", "What are the coordinates of A?", "wrong"),
+        ("asexual reproduction", "asexual", "What type of reproduction is shown?", "correct"),
+    ],
+)
+def test_the_question_says_what_a_bare_number_counts_and_which_words_are_repeated(
+    said: str, gold: str, question: str, verdict: str
+) -> None:
+    assert judge(said, gold, question=question).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("said", "gold", "verdict"),
+    [
+        (">50%", "more than 50%", "correct"),
+        ("less than 50%", "more than 50%", "wrong"),
+        ("3 or more", "at least 3", "correct"),
+        ("at least 3", "more than 3", "undecided"),
+        ("3 times the square root of 2", "3\\sqrt{2}", "correct"),
+        ("The area is 36π square units.", "36\\pi", "correct"),
+        ("π·6² = 36π", "36\\pi", "correct"),
+        ("2x = 36π", "36\\pi", "undecided"),
+        ("f(x) = 2x + 1", "y = 2x + 1", "correct"),
+        ("x is greater than 4", "x > 4", "correct"),
+        ("1.732", "\\sqrt{3}", "correct"),
+        ("1.742", "\\sqrt{3}", "wrong"),
+        ("-0.667", "-\\frac{2}{3}", "correct"),
+        ("37.5%", "3/8", "correct"),
+        ("un quart", "25 %", "correct"),
+        ("3/4", "trois quarts", "correct"),
+        ("3個", "三つ", "correct"),
+        ("りんごは一つもありません。", "一つ", "undecided"),
+        ("令和三年四月一日", "令和3年4月1日", "correct"),
+        ("四十パーセント", "40%", "correct"),
+        ("图中的水果是苹果。", "苹果", "correct"),
+        ("不是苹果", "苹果", "wrong"),
+        ("犬がいます。", "犬", "correct"),
+        ("青いです。", "青", "correct"),
+        ("page 4 of 12", "4", "correct"),
+        ("- 17 -", "17", "correct"),
+        ("-1,204", "(1,204)", "correct"),
+        ("1974", "MCMLXXIV", "correct"),
+        ("Quadrant 4", "III", "wrong"),
+        ("GA, FL", "Georgia, Florida", "correct"),
+        ("meeting of the board of directors", "Board of Directors meeting", "correct"),
+        ("Bradford, Leeds", "Leeds and Bradford", "correct"),
+        ("x > 2 or x < -2", "x < -2 or x > 2", "correct"),
+        ("football (soccer)", "soccer", "correct"),
+        ("football (not soccer)", "soccer", "undecided"),
+        ("Rodríguez", "Rodriguez", "correct"),
+        ("half a liter", "500 ml", "correct"),
+        ("avant le 12 mars 2020", "12 mars 2020", "undecided"),
+    ],
+)
+def test_each_class_of_blind_set_5_has_its_verdict(said: str, gold: str, verdict: str) -> None:
+    assert judge(said, gold).verdict == verdict

@@ -35,7 +35,9 @@ NEEDLESSLY_OPEN = 0.06
 @cache
 def verdict_at(index: int) -> str:
     pair = ALL_PAIRS[index]
-    return judge(pair["prediction"], pair["gold"], pair["type"], options=pair.get("options")).verdict
+    return judge(
+        pair["prediction"], pair["gold"], pair["type"], options=pair.get("options"), question=pair.get("question", "")
+    ).verdict
 
 
 def shares(source: str, part: str) -> Counter[str]:
@@ -55,7 +57,15 @@ def shares(source: str, part: str) -> Counter[str]:
 def test_the_labelled_pairs_are_many_distinct_and_of_every_family() -> None:
     assert len(PAIRS) >= 2500
     keys = {
-        (pair["source"], pair["part"], str(pair["gold"]), pair["prediction"], pair["type"], *pair.get("options", ()))
+        (
+            pair["source"],
+            pair["part"],
+            str(pair["gold"]),
+            pair["prediction"],
+            pair["type"],
+            *pair.get("options", ()),
+            pair.get("question"),
+        )
         for pair in ALL_PAIRS
     }
     assert len(keys) == len(ALL_PAIRS)
@@ -106,8 +116,8 @@ BUDGETS = {
     ("blind 3", "blind 3"): (0.005, 0.02, 0.17),
     ("blind 3", "blind 3 held out"): (0.005, 0.03, 0.11),
     ("adversarial", "dev 2"): (0.005, 0.03, 0.06),
-    ("blind 4", "blind 4 tune"): (0.0, 0.0, 0.045),
-    ("blind 4", "blind 4 held"): (0.005, 0.056, 0.12),
+    ("blind 5", "blind 5 tune"): (0.0, 0.072, 0.09),
+    ("blind 5", "blind 5 held"): (0.013, 0.095, 0.145),
 }
 """False accepts, false rejects, needlessly open of the parts that are above the targets."""
 

@@ -164,6 +164,7 @@ def _same_zone(left: str, right: str) -> bool:
 
 def compare_times(text: str, gold: str, declared: bool) -> CompareResult | None:
     """A stated time against the gold one; None when the gold is no time."""
+    text = _HOUR_AND_MINUTE.sub(r"\1h\2", text)
     gold_times = read_times(gold)
     if len(gold_times) != 1:
         return None
@@ -178,6 +179,7 @@ def compare_times(text: str, gold: str, declared: bool) -> CompareResult | None:
     return wrong("other_time") if verdicts == {False} else undecided("time_left_open")
 
 
+_HOUR_AND_MINUTE = re.compile(r"\b(\d{1,2})\s?h\s?(\d\d)\s?min\b")
 _TIME_TEXT = r"(?:\d{1,2}(?:[:.h][0-5]\d)?(?:\s?[ap]\.?\s?m\b\.?)?|noon|midnight)"
 _TIME_RANGE = re.compile(
     rf"(?:.*\b(?:from|between)\s|.*\b(?:is|are|at)\s)?(?P<start>{_TIME_TEXT})\s?(?:-|to|until|till|and)\s?(?P<end>{_TIME_TEXT})",
@@ -307,6 +309,18 @@ def compare_dates(text: str, gold: str) -> CompareResult | None:
     if verdicts == {True}:
         return correct("same_date")
     return wrong("other_date") if verdicts == {False} else undecided("date_left_open")
+
+
+_NEAR_A_DATE = re.compile(
+    r"\b(?:(?:before|after|since|until|till|prior to) (?:the )?(?:[A-Z]|\d)"
+    r"|(?:vor dem|nach dem|seit|bis|avant|après|depuis|jusqu'au|antes del?|después del?|desde|hasta|prima del|dopo il"
+    r"|fino al|dopo|antes|depois|até)\s)"
+)
+
+
+def is_near_a_date(text: str) -> bool:
+    """Whether a text speaks of the time before or after a date."""
+    return _NEAR_A_DATE.search(text) is not None
 
 
 def _day_ranges(text: str) -> set[tuple[int, int, int]]:

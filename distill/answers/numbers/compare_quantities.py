@@ -142,6 +142,10 @@ def _compare_percent_with_plain(
     predicted: Quantity, gold: Quantity, gold_type: str, tolerance: Decimal, same: CompareResult
 ) -> CompareResult:
     """Only one of the two has a percent sign. 50 for 50% leaves the sign out; 0.5 may mean 0.5% or 50%."""
+    plain, percent = (predicted, gold) if gold.percent else (gold, predicted)
+    is_fraction = plain.decimals is None and 0 < abs(plain.value) < 1 and not (plain.unit or plain.currency)
+    if is_fraction and percent.value == plain.value * 100 and not percent.unit:
+        return CompareResult(verdict="correct", reason="same_share", relative_error=0.0)
     unit_without_sign = predicted.unit or predicted.currency if gold.percent else gold.unit or gold.currency
     if same.verdict == "correct" and not unit_without_sign:
         if gold.percent or gold_type == "percent":
@@ -195,17 +199,31 @@ def _compare_values(predicted: Quantity, gold: Quantity, tolerance: Decimal) -> 
             return CompareResult(verdict="correct", reason="equal", relative_error=0.0)
         return CompareResult(verdict="undecided", reason="ambiguous_separator", relative_error=error)
     if _is_rounding(predicted, gold):
+        if (
+            gold.decimals is None
+            and gold.value != round(gold.value, _MANY_PLACES)
+            and _digits(predicted) >= _SURE_DIGITS
+        ):
+            return CompareResult(verdict="correct", reason="rounded", relative_error=error)
         return CompareResult(verdict="undecided", reason="rounded", relative_error=error)
     if _is_rounding(gold, predicted):
         return CompareResult(verdict="undecided", reason="more_precise", relative_error=error)
     return CompareResult(verdict="wrong", reason="other_value", relative_error=error)
 
 
+_MANY_PLACES: Final = 9
+_SURE_DIGITS: Final = 3
+"""Of a decimal that stands for a fraction: 0.667 for 2/3."""
+
+
+def _digits(quantity: Quantity) -> int:
+    return len(quantity.value.as_tuple().digits)
+
+
 def _is_rounding(predicted: Quantity, gold: Quantity) -> bool:
     """Whether the gold value rounded to the stated decimals is the predicted one; needs 3 digits (fraction: 2)."""
     if predicted.decimals is None or (gold.decimals is not None and gold.decimals <= predicted.decimals):
         return False
-    digits = len(predicted.value.as_tuple().digits.__str__().replace(" ", "").strip("(),").split(","))
-    if digits < (2 if gold.decimals is None else 3):
+    if _digits(predicted) < (2 if gold.decimals is None else 3):
         return False
     return abs(predicted.value - gold.value) * 2 <= Decimal(1).scaleb(-predicted.decimals)

@@ -20,10 +20,10 @@ _HINT = re.compile(
     r"|dos|tres|trece|catorce|quince|dieci|quindici|tredici|quattordici|sedici|cuatro|cinco|siete|ocho|nueve|diez|once|doce|veint|enta\b|cero|ciento|cien\b"
     r"|due|tre|quattro|cinque|sette|otto|nove|dieci|undici|dodici|venti|anta\b"
     r"|dois|duas|três|quatro|seis|sete|oito|dez|doze|vinte|cem\b|twee|drie|vijf|zeven|negen|tien|twaalf|tig\b"
-    r"|[\u0600-\u06ff\u0900-\u097f]",
+    r"|quinientos|cientos|cuart|tiers|terc|terz|drittel|viertel|[\u0600-\u06ff\u0900-\u097f]",
     re.IGNORECASE,
 )
-_ENGLISH_TEXT: Final = "once elf due sei cent mil six ten an on million milliard billion trillion nil dice door"
+_ENGLISH_TEXT: Final = "once elf due cent mil six ten an on million milliard billion trillion nil dice door"
 _ENGLISH: Final = frozenset(_ENGLISH_TEXT.split())
 """Words that are no number, or the same one, in an English text."""
 _ARTICLES: Final = frozenset(["ein", "eine", "einen", "un", "une", "uno", "una", "um", "uma", "een", "één"])
@@ -85,19 +85,41 @@ class _Word:
 def _read(text: str, words: list[tuple[str, int, int]], language: str) -> Iterator[Spelled]:
     from text_to_num import find_numbers
 
+    read_to = 0
     for match in find_numbers([_Word(word.lower()) for word, _, _ in words], language, 0.0):
         first, last = words[match.start], words[match.end - 1]
+        if first[1] < read_to:
+            continue
         inside = {word.lower() for word, _, _ in words[match.start : match.end]}
-        if inside <= _ENGLISH or (inside <= _ARTICLES and len(words) > 1) or not match.text[-1:].isdigit():
+        part = _PART_ABROAD.match(text, last[2])
+        if (
+            inside <= _ENGLISH
+            or (inside <= _ARTICLES and len(words) > 1 and part is None)
+            or not match.text[-1:].isdigit()
+        ):
             continue
         value = Decimal(match.text.replace(",", ".").lstrip("+-"))
         start, end = first[1], last[2]
+        if part is not None:
+            value, end = value / _PARTS_ABROAD[part[1].lower()], part.end()
+            read_to = end
         if (half := _AND_A_HALF.match(text, end)) is not None:
             value, end = value + Decimal("0.5") * _scale(value), half.end()
         before = words[match.start - 1] if match.start else None
         if match.text.startswith("-") or (before is not None and before[0].lower() in _MINUS):
             value, start = -value, before[1] if before is not None and before[0].lower() in _MINUS else start
         yield Spelled(value, start, end)
+
+
+_PARTS_TEXT: Final = """
+    2:demi|demis|mezzi|medios|meios 3:tiers|drittel|tercio|tercios|terzo|terzi|terço|terços
+    4:quart|quarts|viertel|cuarto|cuartos|quarto|quarti|quartos 5:cinquième|cinquièmes|fünftel|quinto|quintos|quinti
+    8:huitième|huitièmes|achtel|octavo|octavos|ottavi 10:dixième|dixièmes|zehntel|décimo|décimos
+"""
+_PARTS_ABROAD: Final = {
+    name: int(group.partition(":")[0]) for group in _PARTS_TEXT.split() for name in group.partition(":")[2].split("|")
+}
+_PART_ABROAD = re.compile(rf"\s({'|'.join(sorted(_PARTS_ABROAD, key=len, reverse=True))})\b", re.IGNORECASE)
 
 
 def _scale(value: Decimal) -> int:

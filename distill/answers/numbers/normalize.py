@@ -92,7 +92,7 @@ _HUNDREDTHS = re.compile(rf"百分之({_HAN})")
 _PARTS = re.compile(rf"({_HAN})分之({_HAN})")
 _TENTHS = re.compile(rf"({_HAN})割")
 _HALF = re.compile("一半|半分|半数")
-_ERA = re.compile(r"(令和|平成|昭和|大正|明治)(元|\d{1,2})年")
+_ERA = re.compile(r"(令和|平成|昭和|大正|明治)(元|\d{1,2}|[一二三四五六七八九十]{1,3})年")
 _ERAS: Final = {"令和": 2018, "平成": 1988, "昭和": 1925, "大正": 1911, "明治": 1867}
 _MONEY_WORD = re.compile(
     r"(?i:dollar|franc|peso|kron|koruna|lira|rupee|zloty|rea[li]|rand|pound|yen|yuan|won|r[ou]{1,2}ble|riyal|dirham|forint)"
@@ -118,7 +118,7 @@ def _in_western_signs(text: str) -> str:
     text = _PARTS.sub(lambda part: f"{_han_value(part[2])}/{_han_value(part[1])}", text)
     text = _TENTHS.sub(lambda share: f"{10 * _han_value(share[1])}%", text)
     text = _HALF.sub("1/2", text)
-    return _ERA.sub(lambda era: f"{_ERAS[era[1]] + (1 if era[2] == '元' else int(era[2]))}年", text)
+    return _ERA.sub(lambda era: f"{_ERAS[era[1]] + (1 if era[2] == '元' else int(_han_value(era[2])))}年", text)
 
 
 def _han_value(digits: str) -> Decimal:

@@ -52,9 +52,11 @@ _SUFFIXES: Final = {
 }
 _SPACED_SUFFIXES: Final = frozenset("KMBT")
 _MONEY_SUFFIXES: Final = {"m": Decimal(10**6), "b": Decimal(10**9), "t": Decimal(10**12)}
+_COUNTERS: Final = "つ個个个個只隻"
+"""Signs after a number of things, which count nothing themselves."""
 _CENTS: Final = frozenset({"cent", "cents", "¢"})
 _PERCENTS_TEXT: Final = """% percent percentage pct percents prozent pourcent procent porcentaje процент процента
-    процентов प्रतिशत फीसदी بالمئة بالمائة"""
+    процентов パーセント パーセントです pourcents प्रतिशत फीसदी بالمئة بالمائة"""
 _PERCENTS: Final = frozenset(_PERCENTS_TEXT.split())
 _PERCENT_BEGINNINGS: Final = frozenset({"per", "pour", "por"})
 _PERCENT_PHRASE = re.compile(r"\s?(?:per\s?cento?|pour\scent|por\sciento|por\scento)\b", re.IGNORECASE)
@@ -66,7 +68,7 @@ _NOT_UNITS_TEXT: Final = """
 """
 _NOT_UNITS: Final = frozenset(_NOT_UNITS_TEXT.split())
 _PLUS = re.compile(r"\+(?!\s?\d)")
-_OF_A = re.compile(r"\s?of an? (?=[a-z])")
+_OF_A = re.compile(r"\s?(?:of )?an? (?=[a-z])")
 
 # A number is not part of a word (H2O, COVID-19, Q3) or of a dotted version. A minus sign directly after a digit is a
 # range or a difference. Digit groups are matched whole or not at all: 1,2,3 is three numbers.
@@ -124,7 +126,7 @@ _NEGATED = re.compile(
 
 _DENIED_AFTER = re.compile(
     r"\s?(?:is|was|are|were|would be)(?:\snot|n't)\b(?! only)"
-    r"|\s(?:is|was|are|were|would be) (?:wrong|incorrect|false)\b",
+    r"|[もはが]?(?:ありません|いません|ない)|\s(?:is|was|are|were|would be) (?:wrong|incorrect|false)\b",
     re.IGNORECASE,
 )
 """18 is not the answer."""
@@ -146,13 +148,7 @@ def read_quantities(text: str) -> tuple[Quantity, ...]:
         return tuple(numbers)
     in_words = spelled(text) if text.isascii() else chain(spelled(text), numerals(text))
     from_words = tuple(_quantity_in_words(value, start, end, text) for value, start, end in in_words)
-    return from_words or tuple(
-        replace(_quantity_in_words(*item, text), abroad=True) for item in _read_foreign_numbers(text)
-    )
-
-
-def _read_foreign_numbers(text: str) -> list[tuple[Decimal, int, int]]:
-    return [(item.value, item.start, item.end) for item in spelled_abroad(text)]
+    return from_words or tuple(replace(_quantity_in_words(*item, text), abroad=True) for item in spelled_abroad(text))
 
 
 def read_single_quantity(text: str) -> Quantity | None:
@@ -244,6 +240,9 @@ def _read_tail(text: str, tail: _Tail) -> _Tail:
             tail.percent = True
             tail.end = phrase.end()
             continue
+        elif word[0] in _COUNTERS:
+            tail.end = after.start(1) + 1
+            break
         elif word in _NOT_UNITS and (word != "in" or after.end() < len(text)):
             break
         else:
@@ -302,10 +301,9 @@ def _quantity(match: re.Match[str], text: str) -> Quantity | None:
             unit = suffix
             alternative = _MONEY_SUFFIXES[suffix]
     tail = _read_tail(text, _Tail(end=match.end(), factor=factor, exact=exact, currency=currency, unit=unit))
-    if (tail.currency or tail.percent) and decimals in (1, 2) and match["digits"].count(",") == 1:
-        certain, readings = True, readings[:1]  # 980,00 in money groups nothing, nor does 12,5 %
-    if decimals in (1, 2) and match["digits"].count(",") == 1 and tail.factor >= _THOUSAND:
-        certain, readings = True, readings[:1]  # nor does 1,5 million
+    amount = tail.currency or tail.percent or tail.factor >= _THOUSAND
+    if amount and decimals in (1, 2) and match["digits"].count(",") == 1:
+        certain, readings = True, readings[:1]  # 980,00 in money groups nothing, nor do 12,5 % and 1,5 million
     if tail.currency == "EUR" and tail.factor == 1 and _EURO_THOUSANDS.fullmatch(match["digits"]):
         readings, decimals = (Decimal(match["digits"].replace(".", "")),), 0
     if tail.other_factor is not None and "," in match["digits"] and decimals:

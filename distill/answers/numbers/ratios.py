@@ -74,8 +74,8 @@ _FRACTION = re.compile(r"(?P<part>\d+)\s?/\s?(?P<whole>\d+)")
 
 def compare_shares(text: str, gold: str) -> CompareResult | None:
     """One in five against 1/5 and 1 out of 5; None where one of the two is no share, or only one a percentage."""
-    gold_share = _read_share(gold, _SHARE)
-    share = None if gold_share is None else _read_share(text, _SHARE, _FRACTION)
+    in_words = any(_read_share(answer, _SHARE) is not None for answer in (text, gold))
+    gold_share, share = (_read_share(answer, _SHARE, _FRACTION) if in_words else None for answer in (gold, text))
     if gold_share is None or share is None:
         return None
     same = share[0] * gold_share[1] == share[1] * gold_share[0]

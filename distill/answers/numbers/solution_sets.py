@@ -138,6 +138,44 @@ def _end(text: str) -> Decimal:
     return sign * Decimal(above) / (Decimal(below) if below.strip("0") else 1)
 
 
+_LIMITS_TEXT: Final = {
+    ">": r"more than|over|above|greater than|higher than|larger than|exceeding|exceeds|upwards of|>",
+    "<": r"less than|under|below|fewer than|lower than|smaller than|up to but not including|<",
+    ">=": r"at least|no less than|not less than|minimum(?: of)?|>=|≥",
+    "<=": r"at most|up to|no more than|not more than|maximum(?: of)?|<=|≤",
+}
+_LIMIT = re.compile(
+    "|".join(f"(?P<s{index}>{words})" for index, words in enumerate(_LIMITS_TEXT.values())), re.IGNORECASE
+)
+_OR_MORE = re.compile(
+    r"(?P<value>.+?)\s?(?:(?P<more>\+|(?:or|and) (?:more|above|over|higher|greater))|or less|or fewer)"
+)
+
+
+def compare_limits(text: str, gold: str) -> CompareResult | None:
+    """More than 50% and >50%, at least 3 and 3 or more; None where one of the two is no limit."""
+    limit, gold_limit = _read_limit(text), _read_limit(gold)
+    if limit is None or gold_limit is None:
+        return None
+    if limit[:3] == gold_limit[:3] and (limit[3] == gold_limit[3] or not (limit[3] and gold_limit[3])):
+        return correct("same_limit")
+    if limit[1:] == gold_limit[1:] and limit[0][0] == gold_limit[0][0]:
+        return undecided("limit_itself")
+    return wrong("other_limit")
+
+
+def _read_limit(text: str) -> tuple[str, Decimal, bool, str] | None:
+    if len(text) > 60:
+        return None
+    sign, rest = "", ""
+    if (match := _LIMIT.match(text)) is not None:
+        sign, rest = list(_LIMITS_TEXT)[int(str(match.lastgroup)[1:])], text[match.end() :]
+    elif (match := _OR_MORE.fullmatch(text)) is not None:
+        sign, rest = ">=" if match["more"] else "<=", match["value"]
+    quantity = read_single_quantity(rest.strip()) if rest.strip() else None
+    return None if quantity is None else (sign, quantity.value, quantity.percent, quantity.unit)
+
+
 _SOLUTION = re.compile(r"(?:(?P<name>[a-z])(?:_?\d)?\s?=\s?)?(?P<value>±?\s?[-+]?\s?\S+)", re.IGNORECASE)
 _BETWEEN_SOLUTIONS = re.compile(r"\s*(?:[,;]|\bor\b|\band\b)\s*(?:(?:or|and)\b\s*)?")
 

@@ -127,7 +127,7 @@ _ABROAD: Final = {
 }
 
 
-_MORE_AFTER = re.compile(r"[〇零一二三四五六七八九十百]|です|でした|だ(?!けど)")
+_MORE_AFTER = re.compile(r"[〇零一二三四五六七八九十百]|です|でした|だ(?!けど)|[いあ]ります|います|が|の|[达的是最]")
 
 
 def foreign_unit_length(word: str) -> int:
@@ -148,6 +148,8 @@ def unit_name(word: str) -> str:
         return english
     if word in _UNITS or len(word) <= 3:
         return word
+    if word.removesuffix("s") in _UNITS:
+        return word.removesuffix("s")
     if word in _IRREGULAR:
         return _IRREGULAR[word]
     for ending, instead in _PLURALS:

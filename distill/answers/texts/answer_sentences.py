@@ -66,7 +66,7 @@ _PARTS: Final = """
     niet geen nooit misschien maar behalve
     नहीं न या शायद लेकिन ليس ليست لا غير لم لن أو ربما بدون
 """
-_SET_AGAINST: Final = frozenset(_PARTS.split())
+SET_AGAINST: Final = frozenset(_PARTS.split())
 _ASIDE_TEXT: Final = (
     r"(?:as|which is|which was) (?:is |was )?(?:clearly |also )?(?:written|shown|seen|indicated|stated|printed"
     r"|label?led|labelled|listed|displayed|noted|marked|evidenced|mentioned|given|visible|depicted)\b[^,;.]*"
@@ -129,7 +129,7 @@ def _parts(text: str) -> Iterator[str]:
             if (match := pattern.fullmatch(text)) is not None:
                 yield match["rest"]
         for pattern in (_HINDI, _ARABIC):
-            if (match := pattern.fullmatch(text)) is not None and not _SET_AGAINST & set(text.rstrip(".।").split()):
+            if (match := pattern.fullmatch(text)) is not None and not SET_AGAINST & set(text.rstrip(".।").split()):
                 yield match["rest"]
     if (head := _head(text)) is not None:
         yield head
@@ -204,4 +204,4 @@ def _states_one_thing(before: str, part: str) -> bool:
 
 def trusted(words: str) -> bool:
     """Whether the words around a part do not deny it, doubt it or contrast it with something."""
-    return not any(word in _SET_AGAINST or word.endswith(("n't", "n’t")) for word in _WORD.findall(words.casefold()))
+    return not any(word in SET_AGAINST or word.endswith(("n't", "n’t")) for word in _WORD.findall(words.casefold()))

@@ -8,9 +8,11 @@ contrasts anything, and no second answer of the same kind is there (a name besid
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
-from distill.answers.texts.answer_sentences import trusted
+from distill.answers.texts.answer_sentences import SET_AGAINST, trusted
+from distill.answers.texts.eastern_sentences import states_in_han
 from distill.answers.texts.spelling import SPELLINGS, are_opposites
 from distill.answers.texts.word_classes import (
     AFTER,
@@ -55,25 +57,35 @@ class _Sentence:
     """In lower case, one spelling."""
 
 
-def mentions(text: str, gold: str) -> bool:
-    """Whether a text states the gold words within a sentence: its only one, its last, or a first one that stands."""
+def mentions(text: str, gold: str, question: str = "") -> bool:
+    """Whether a text states the gold words within a sentence: its only one, its last, or a first one that stands.
+
+    Words that only repeat the `question` name a kind of thing, and no second answer.
+    """
+    if _HAN.search(gold):
+        return states_in_han(text, gold)
     gold_words = _core(_read(gold).words)
+    repeated = _words_of(question) if len(text) <= _LONGEST else frozenset()
     if not any(map(str.isalnum, "".join(gold_words))) or not 2 < len(text) <= _LONGEST:
         return False
     text = _HEDGED.sub(lambda hedge: "there " if "likely" in hedge[0].lower() else "", _HYPHENED.sub(" ", text))
+    text = _NUMBER_SIGN.sub("number ", text)
     if "(" in text and "(" not in gold:
-        text = _ASIDE.sub(" ", text)
+        aside = _ENDING_ASIDE.fullmatch(text)
+        if aside is not None and _core(_read(aside["aside"]).words) == gold_words and trusted(aside["said"]):
+            return True
+        text = _ASIDE.sub(lambda aside: " " if trusted(aside[0]) else aside[0], text)
     sentences = [part for part in _SENTENCE.split(text) if part.strip()]
     if len(sentences) > 1 and not any(_places(_read(sentences[-1]), gold_words)):
         rest = " ".join(sentences[1:])
         stands = trusted(rest) and not any(_places(_read(rest), gold_words))
-        return stands and not _names(_read(rest)) and _is_stated_in(sentences[0], gold_words)
+        return stands and not _names(_read(rest)) and _is_stated_in(sentences[0], gold_words, repeated)
     if any(len(part.split()) <= _FRAGMENT for part in sentences[:-1]):
         return False  # an answer of its own
     before = _read(" ".join(sentences[:-1]))
-    if _OPEN.search(" ".join(before.words)) or _rivals(before, range(0), gold_words):
+    if _OPEN.search(" ".join(before.words)) or _rivals(before, range(0), gold_words, repeated):
         return False
-    return bool(sentences) and _is_stated_in(sentences[-1], gold_words)
+    return bool(sentences) and _is_stated_in(sentences[-1], gold_words, repeated)
 
 
 _OPEN = re.compile(r"\b(?:or|maybe|might|perhaps|possibly|unclear|unknown)\b", re.IGNORECASE)
@@ -82,6 +94,10 @@ _HEDGED = re.compile(
 )
 """Words that doubt elsewhere, but not in "that would be Germany" and "adults are most likely"."""
 _HYPHENED = re.compile(r"(?<=\w)-(?=(?:hand|side)\b)")
+_HAN = re.compile("[\u3040-\u30ff\u3400-\u9fff]")
+_NUMBER_SIGN = re.compile(r"\b[Nn](?:o|r)\.\s?(?=[A-Z]*[-\d])|#(?=\d)")
+_ENDING_ASIDE = re.compile(r"(?P<said>[^()]{1,60}) \((?P<aside>[^()]+)\)\.?")
+"""Two names of one thing: football (soccer)."""
 _ASIDE = re.compile(r"\s\([^()]*\)")
 
 
@@ -92,10 +108,10 @@ def _core(words: tuple[str, ...]) -> tuple[str, ...]:
         start += 1
     while end - 1 > start and words[end - 1] in ("side", "color", "colour") and end - start == 2:
         end -= 1
-    return words[start:end]
+    return tuple(word for word in words[start:end] if word not in ARTICLES) or words[start:end]
 
 
-def _is_stated_in(sentence: str, gold: tuple[str, ...]) -> bool:
+def _is_stated_in(sentence: str, gold: tuple[str, ...], repeated: frozenset[str]) -> bool:
     sentence = sentence.rstrip(" .!;。")
     head = _ADDED.sub("", sentence)
     added = " ".join(re.findall(r"[\w'’]+", sentence[len(head) :])[2:])
@@ -103,10 +119,9 @@ def _is_stated_in(sentence: str, gold: tuple[str, ...]) -> bool:
     outside = [word for word in read.words if word not in gold]
     if len(read.words) > _MOST_WORDS or RANKED_BELOW & {*outside} or not trusted(" ".join((*outside, added))):
         return False
-    for place in _places(read, gold):
-        inside = range(place, place + len(gold))
-        is_free = _is_free_before(read, place, gold) and _is_free_after(read, inside.stop, gold)
-        if is_free and not _rivals(read, inside, gold):
+    for inside in _places(read, gold):
+        is_free = _is_free_before(read, inside, gold, repeated) and _is_free_after(read, inside.stop, gold, repeated)
+        if is_free and not _rivals(read, inside, gold, repeated):
             return True
     return False
 
@@ -117,13 +132,22 @@ def _read(sentence: str) -> _Sentence:
     return _Sentence(written, tuple(SPELLINGS.get(word, word) for word in lowered))
 
 
-def _places(read: _Sentence, gold: Sequence[str]) -> Iterator[int]:
+def _places(read: _Sentence, gold: Sequence[str]) -> Iterator[range]:
+    """Where the gold words are, with other articles between them: swing his bat for swing the bat."""
     for start in range(len(read.words) - len(gold) + 1):
-        if all(
-            same_word_form(said, meant) if len(gold) == 1 or len(meant) > 3 else said == meant
-            for said, meant in zip(read.words[start:], gold, strict=False)
-        ):
-            yield start
+        index = start
+        for meant in gold:
+            while start < index < len(read.words) and read.words[index] in ARTICLES and read.words[index] != meant:
+                index += 1
+            if index == len(read.words) or not _same_word(read.words[index], meant, len(gold)):
+                break
+            index += 1
+        else:
+            yield range(start, index)
+
+
+def _same_word(said: str, meant: str, count: int) -> bool:
+    return said == meant or ((count == 1 or len(meant) > _FRAGMENT) and same_word_form(said, meant))
 
 
 def _names(read: _Sentence) -> bool:
@@ -138,8 +162,21 @@ def _is_verb(word: str) -> bool:
     return len(word) > 3 and word.endswith(("s", "ed", "ing")) and not word.endswith(("ss", "'s"))
 
 
-def _is_free_before(read: _Sentence, place: int, gold: tuple[str, ...]) -> bool:
+@lru_cache(maxsize=1024)
+def _words_of(question: str) -> frozenset[str]:
+    """The content words of a question in every form."""
+    words = {word for word in _read(question[:_LONGEST]).words if len(word) > _FRAGMENT}
+    return (
+        frozenset(form for word in words for form in plain_forms(word)) - SET_AGAINST - TIED
+        if question
+        else frozenset()
+    )
+
+
+def _is_free_before(read: _Sentence, inside: range, gold: tuple[str, ...], repeated: frozenset[str]) -> bool:
+    kinds = KINDS | repeated
     words = read.words
+    place = inside.start
     index = place - 1
     has_article = index >= 0 and words[index] in ARTICLES
     while index >= 0 and (
@@ -153,31 +190,34 @@ def _is_free_before(read: _Sentence, place: int, gold: tuple[str, ...]) -> bool:
     word = words[index]
     if word == "of":
         before = words[index - 1] if index else ""
-        return before in KINDS or before in ("made", "kind", "type")
-    is_last = place + len(gold) == len(words)
+        return before in kinds or before in ("made", "kind", "type")
+    is_last = inside.stop == len(words)
     is_verb = len(gold) == 1 and words[place].endswith(("s", "ed")) and gold[0].endswith("ing")
     if is_last and (is_verb or word in PRONOUNS):
         return word not in TIED  # the boy runs
-    if has_article or word in BEFORE or word in KINDS:
-        return word not in TIED or word in KINDS
+    if has_article or word in BEFORE or word in kinds:
+        return word not in TIED or word in kinds
     return _is_verb(word) and not (read.written[index][0].isupper() and index)
 
 
-def _is_free_after(read: _Sentence, place: int, gold: tuple[str, ...]) -> bool:
+def _is_free_after(read: _Sentence, place: int, gold: tuple[str, ...], repeated: frozenset[str]) -> bool:
+    kinds = KINDS | repeated
     words = read.words
     if place >= len(words):
         return True
     word = words[place]
     if not word[0].isalnum():
         return word in ".:;!" or (word == "," and {*words[place + 1 : place + 2]} <= AFTER_COMMA)
-    if word in KINDS or (COLOURS & {*gold} and not read.written[place][0].isupper()):
-        return place + 1 >= len(words) or _is_free_after(read, place + 1, ("",)) or _is_verb(words[place + 1])
+    if word in kinds or (COLOURS & {*gold} and not read.written[place][0].isupper()):
+        return (
+            place + 1 >= len(words) or _is_free_after(read, place + 1, ("",), repeated) or _is_verb(words[place + 1])
+        )
     if word in AFTER:
         return place + 1 < len(words) or not word.isascii()
     return _is_verb(word) and place + 1 < len(words) and not read.written[place][0].isupper()
 
 
-def _rivals(read: _Sentence, inside: range, gold: Sequence[str]) -> bool:
+def _rivals(read: _Sentence, inside: range, gold: Sequence[str], repeated: frozenset[str]) -> bool:
     """Whether another word could be the answer in place of the gold one."""
     outside = [index for index in range(len(read.words)) if index not in inside]
     gold_set = {*gold}
@@ -194,7 +234,7 @@ def _rivals(read: _Sentence, inside: range, gold: Sequence[str]) -> bool:
     return is_name and any(
         index
         and read.written[index][0].isupper()
-        and read.words[index] not in CALENDAR | KINDS
+        and read.words[index] not in CALENDAR | KINDS | repeated
         and not (read.written[index].isupper() and len(read.written[index]) <= _LETTERS_OF_ACRONYM)
         and not gold_set & plain_forms(read.words[index])
         for index in outside

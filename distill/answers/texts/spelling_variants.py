@@ -97,7 +97,10 @@ ORDINALS_ABROAD: Final = {
 _ORDINAL_ABROAD = re.compile(
     rf"\b({'|'.join(sorted(ORDINALS_ABROAD, key=len, reverse=True))})\b|\b(\d+)(?:er|ère|re|e|ème|eme|o|a|\.)(?=\s)"
 )
-_ROMANS: Final = ((10, "X"), (9, "IX"), (5, "V"), (4, "IV"), (1, "I"))
+_ROMANS: Final = (
+    *((1000, "M"), (900, "CM"), (500, "D"), (400, "CD"), (100, "C"), (90, "XC"), (50, "L"), (40, "XL")),
+    *((10, "X"), (9, "IX"), (5, "V"), (4, "IV"), (1, "I")),
+)
 _DECADES: Final = {word[:-1] + "ies": value for word, value in TENS.items()}
 _UMLAUTS: Final = str.maketrans(
     {"ä": "ae", "ö": "oe", "ü": "ue", "ß": "ss", "å": "aa", "ø": "oe", "æ": "ae", "œ": "oe"}
@@ -109,7 +112,8 @@ _ADDRESS = re.compile(r"(?:https?://)?(?:www\.)?(?P<rest>[\w.-]+\.[a-z]{2,}(?:/[
 _ACRONYM = re.compile(r"(?P<name>.{6,}?) \((?P<short>[A-Z][A-Z.&]{1,9})\)")
 
 
-_SHORT_NAME = re.compile(r"(?:[A-Z]\.?\s?(?:&\s?)?){1,7}[A-Z]\.?")
+_TWO: Final = 2
+_SHORT_NAME = re.compile(r"(?:[A-Z]\.?\s?){1,7}[A-Z]\.?|[A-Z]\s?&\s?[A-Z]")
 _JOINING: Final = frozenset({"of", "and", "the", "for", "in", "de", "la"})
 _FULL: Final = {
     short: full
@@ -132,7 +136,12 @@ def compare_spellings(text: str, gold: str, words: Sequence[str], gold_words: Se
         return country_result
     if _same_phone_or_address(text, gold):
         return correct("same_number_or_address")
-    if _state_in_full(text) == _state_in_full(gold) or _same_code(text, gold):
+    if (
+        STATES.get(text) == gold
+        or STATES.get(gold) == text
+        or _state_in_full(text) == _state_in_full(gold)
+        or _same_code(text, gold)
+    ):
         return correct("same_words_shortened")
     if (shortened := _compare_shortened(words, gold_words)) is not None:
         return shortened
@@ -142,6 +151,7 @@ def compare_spellings(text: str, gold: str, words: Sequence[str], gold_words: Se
         or _compare_shortened(in_figures, gold_in_figures) is not None
         or _same_years(text, gold)
         or _same_but_roman_number(text, gold)
+        or _same_roman(text, gold)
     ):
         return correct("same_words_in_figures")
     for name, short in ((text, gold), (gold, text)):
@@ -150,7 +160,7 @@ def compare_spellings(text: str, gold: str, words: Sequence[str], gold_words: Se
         if _SHORT_NAME.fullmatch(short) and letters == "".join(
             word[0].upper() for word in re.findall(r"[^\W\d_]+", name) if word.lower() not in _JOINING
         ):
-            return correct("acronym")
+            return correct("acronym") if len(letters) > _TWO or "&" in short else undecided("may_be_the_acronym")
         acronym = _ACRONYM.fullmatch(name)
         if acronym is not None and short.casefold() == acronym["name"].casefold() and _spells(acronym):
             return correct("same_name")
@@ -266,6 +276,20 @@ def _same_but_roman_number(text: str, gold: str) -> bool:
     )
 
 
+_ROMAN = re.compile(r"(?=[MDCLXVI]{2})M{0,3}(?:CM|CD|D?C{0,3})(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})")
+_NUMBERED = re.compile(r"(?:(?:quadrant|chapter|part|volume|type|phase|level|year) )?(\d{1,4})", re.IGNORECASE)
+
+
+def _same_roman(text: str, gold: str) -> bool:
+    """III and 3, MCMLXXIV and 1974."""
+    return any(
+        _ROMAN.fullmatch(a) is not None
+        and (number := _NUMBERED.fullmatch(b)) is not None
+        and _roman(int(number[1])) == a
+        for a, b in _both_orders(text, gold)
+    )
+
+
 def _both_orders(left: str, right: str) -> tuple[tuple[str, str], tuple[str, str]]:
     return (left, right), (right, left)
 
@@ -283,6 +307,9 @@ def _spells(acronym: re.Match[str]) -> bool:
     return initials == acronym["short"].replace(".", "").replace("&", "")
 
 
+_SURE_LETTERS: Final = 5
+
+
 def _compare_without_accents(text: str, gold: str) -> CompareResult | None:
     """One side wholly without accents: sure for several words, open for one (naive, resume, año)."""
     if text.isascii() == gold.isascii():
@@ -296,5 +323,5 @@ def _compare_without_accents(text: str, gold: str) -> CompareResult | None:
     )
     if stripped != plain.casefold():
         return None
-    long = len(plain.split()) > 1 and len(plain) >= 10
+    long = len(plain) >= _SURE_LETTERS
     return correct("same_without_accents") if long else undecided("accents_differ")

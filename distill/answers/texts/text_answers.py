@@ -76,7 +76,7 @@ def _nearly_a_number(word: str) -> bool:
     return len(word) >= 4 and any(Levenshtein.distance(word, number, score_cutoff=1) <= 1 for number in _SPELLABLE)
 
 
-def compare_texts(text: str, gold: str) -> CompareResult:
+def compare_texts(text: str, gold: str, question: str = "") -> CompareResult:
     """A free-text prediction against a gold text."""
     words, gold_words = tokens(text), tokens(gold)
     mathematical = looks_mathematical(gold) or looks_mathematical(text)
@@ -109,13 +109,15 @@ def compare_texts(text: str, gold: str) -> CompareResult:
         and set(_joined(words)) == set(_joined(gold_words))
     ):
         return correct("same_words_in_other_order")
-    if _same_letters(words, gold_words):
+    if _same_turned(words, gold_words):
+        return correct("same_words_in_other_order")
+    if _same_letters(words, gold_words) or text.replace(".", "").casefold() == gold.replace(".", "").casefold():
         return correct("same_letters")
     if (respelled := compare_spellings(text, gold, words, gold_words)) is not None:
         return respelled
     if not (text.isascii() and gold.isascii()) and _without_accents(text) == _without_accents(gold):
         return undecided("accents_differ")
-    if not mathematical and mentions(text, gold):
+    if not mathematical and mentions(text, gold, question):
         return correct("mentioned")
     finding = _compare_assigned(text, gold) if "=" in text or "=" in gold else None
     finding = finding or _compare_word_by_word(words, gold_words) or _compare_numbers_in_order(text, gold)
@@ -157,6 +159,14 @@ def _same_letters(words: Sequence[str], gold_words: Sequence[str]) -> bool:
     letters, gold_letters = ("".join(sequence).replace("'", "") for sequence in (words, gold_words))
     is_spelled_out = len(words) > 2 and all(len(word) == 1 for word in words)
     return letters == gold_letters and (len(letters) >= 5 or is_spelled_out) and letters.isalpha()
+
+
+def _same_turned(words: Sequence[str], gold_words: Sequence[str]) -> bool:
+    """The average of the EU and EU average."""
+    if abs(list(words).count("of") - list(gold_words).count("of")) != 1 or len(gold_words) > _LONG:
+        return False
+    bare, gold_bare = (sorted(word for word in sequence if word != "of") for sequence in (words, gold_words))
+    return bare == gold_bare and len(bare) > 1
 
 
 def _joined(words: Sequence[str]) -> list[str]:
