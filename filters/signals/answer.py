@@ -57,7 +57,9 @@ def judge_trace(sample: Sample, trace: Trace, relative_tolerance: float) -> Judg
     """The verdict on one trace's answer; None when the sample has no gold answer."""
     if not sample.answers:
         return None
-    return _judge_answer(trace.answer, sample.answers, sample.answer_type, relative_tolerance, sample.options, sample.question)
+    return _judge_answer(
+        trace.answer, sample.answers, sample.answer_type, relative_tolerance, sample.options, sample.question
+    )
 
 
 # Several families ask for the verdict of the same trace, and teachers repeat their answers.
