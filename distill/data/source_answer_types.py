@@ -4,7 +4,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from distill.answers.user_types import UserAnswerType
 from distill.extensions import ANSWER_TYPES, Extension, load
 from distill.recipe.data import ANSWER_TYPE_NAMES, DataSource
 from distill.recipe.recipe import Recipe
@@ -26,6 +25,9 @@ def load_answer_types(recipe: Recipe) -> None:
 
 @cache
 def _load_type(value: str, folder: Path) -> Extension:
+    # Here, because it imports the judge of answers, and most sources need none: 0.1 s.
+    from distill.answers.user_types import UserAnswerType
+
     def lacking(made: Any) -> str:
         if not isinstance(made, UserAnswerType):
             return f"an answer type is a distill.answers.user_types.UserAnswerType, this is {type(made).__name__}"

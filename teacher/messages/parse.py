@@ -197,14 +197,10 @@ def _unwrap(text: str) -> str:
     while changed:
         changed = False
         for left, right in _WRAPPERS:
-            inner = text[len(left) : -len(right)]
-            if (
-                len(text) > len(left) + len(right)
-                and text.startswith(left)
-                and text.endswith(right)
-                and right not in inner
-            ):
-                text, changed = inner.strip(), True
+            if text.startswith(left) and text.endswith(right) and len(text) > len(left) + len(right):
+                inner = text[len(left) : -len(right)]
+                if right not in inner:
+                    text, changed = inner.strip(), True
         match = re.fullmatch(r"\\text(?:bf|rm)?\{([^{}]*)\}", text)
         if match:
             text, changed = match[1].strip(), True
