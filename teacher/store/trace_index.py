@@ -111,6 +111,11 @@ class TraceIndex:
         code, part, start, *usage = _ENTRY.unpack(packed)
         return Entry(outcome=OUTCOMES[code], part=part, start=start, usage=dict(zip(USAGE, usage, strict=True)))
 
+    def lies_at(self, trace_id: str, part: int, start: int) -> bool:
+        """Whether this record is the one that counts of a finished trace."""
+        entry = self.entry(trace_id)
+        return entry is not None and (entry.part, entry.start) == (part, start)
+
     def usage(self, trace_id: str) -> Sequence[int] | None:
         """The token counts of a finished trace, in the order of USAGE; None when it is not finished."""
         packed = self._done.get(bytes.fromhex(trace_id))

@@ -18,7 +18,7 @@ import orjson
 from distill import redact
 from distill.artifacts import json_lines
 from distill.artifacts.damaged_lines import record_damaged
-from distill.artifacts.journal import Journal, read_jsonl, read_jsonl_at, write_jsonl
+from distill.artifacts.journal import Journal, read_jsonl_at, write_jsonl
 from distill.artifacts.json_lines import Damaged
 from distill.artifacts.layout import part_number, part_path, part_paths
 from distill.errors import StorageError
@@ -86,29 +86,23 @@ def rewrite_parts(index: TraceIndex, teacher: Teacher, *, drop_errors: bool) -> 
         to_rewrite |= {part for part in index.records if part == max(index.records) and json_lines.is_plain(part)}
     if not to_rewrite:
         return
-    seen: set[bytes] = set()
-    for part in index.records:
-        if part not in to_rewrite:
-            seen.update(bytes.fromhex(record["id"]) for record in read_jsonl(part))
-            continue
+    for part in sorted(to_rewrite):
         if part in index.damaged:
             record_damaged(
                 part, (piece for piece in json_lines.scan(part, trace_fault) if isinstance(piece, Damaged))
             )
-        write_jsonl(part, _kept_records(part, teacher, seen, drop_errors=drop_errors))
+        write_jsonl(part, _kept_records(index, part, teacher, drop_errors=drop_errors))
     index.replace_with(read_index(index.folder, teacher))
 
 
-def _kept_records(part: Path, teacher: Teacher, seen: set[bytes], *, drop_errors: bool) -> Iterator[dict[str, Any]]:
-    """The records of a part that stay, as they are to be; finished ids are added to `seen`."""
-    for record in read_jsonl(part, check=trace_fault, on_damage=lambda _: None):
-        key, error = bytes.fromhex(record["id"]), record["outcome"] == Outcome.ERROR
-        if (error and drop_errors) or (not error and key in seen):
-            continue
-        if not error:
-            seen.add(key)
-            record = _reparsed(record, teacher)
-        yield record
+def _kept_records(index: TraceIndex, part: Path, teacher: Teacher, *, drop_errors: bool) -> Iterator[dict[str, Any]]:
+    """The records of a part that stay, as they are to be: errors, and of finished traces those that count."""
+    for start, record in read_jsonl_at(part, check=trace_fault, on_damage=lambda _: None):
+        if record["outcome"] == Outcome.ERROR:
+            if not drop_errors:
+                yield record
+        elif index.lies_at(record["id"], part_number(part), start):
+            yield _reparsed(record, teacher)
 
 
 def _outdated(record: Mapping[str, Any], teacher: Teacher) -> bool:
