@@ -53,6 +53,7 @@ WHOLE: Sequence[tuple[str, RecipeCheck]] = (
     ("extra train", student.check_packages),
     ("student", student.check_student),
     ("stages", student.check_stage_needs),
+    ("stages.loss", student.check_loss),
     ("stages.report_to", student.check_trackers),
     ("stages.distill", lengths.check_shared_tokens),
     ("eval.arms", evaluation.check_arms),

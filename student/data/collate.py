@@ -51,14 +51,15 @@ class Collator:
         bounds: bool = False,
         type_name: str | None = None,
         positions: Positions | None = None,
+        raw_pixels: bool = False,
     ) -> None:
         """`line_tokens`: pack rows into lines of that many tokens (a longer row has its own); None: a line a row.
 
         `bounds`: all rows share one line and attention gets their bounds. `positions`: for students with more than
-        one axis of positions.
+        one axis of positions. `raw_pixels`: pixels stay in eight bits, for `store.normalised` on the device.
         """
         self._examples = examples
-        self._store = store
+        self._store, self._raw_pixels = store, raw_pixels
         self._image_id = image_id
         self._pad_id = pad_id
         self._max_pixels = max_pixels
@@ -93,7 +94,7 @@ class Collator:
             longest = int(bounds.diff().max())
             inputs |= {"cu_seq_lens_q": bounds, "cu_seq_lens_k": bounds}
             inputs |= {"max_length_q": longest, "max_length_k": longest}  # type: ignore[dict-item]
-        inputs |= self._store.join([features for row in pictures for features in row])
+        inputs |= self._store.join([features for row in pictures for features in row], raw=self._raw_pixels)
         order = [rows[index] for indexes in bins for index in indexes]
         return Layout(inputs, np.concatenate(at), np.concatenate(labels).astype(np.int64), order)
 
@@ -157,6 +158,7 @@ def collate(
     pad_id: int,
     max_pixels: int,
     type_name: str | None,
+    raw_pixels: bool = False,
 ) -> Collator:
     """What makes inputs of rows as the stage packs them."""
     model = student.get_base_model() if isinstance(student, PeftModel) else student
@@ -173,4 +175,5 @@ def collate(
         bounds=bounds,
         type_name=type_name,
         positions=spatial_positions(model),
+        raw_pixels=raw_pixels,
     )

@@ -115,7 +115,10 @@ class TokenStore:
             )
         return unpack(*result)
 
-    def join(self, parts: Sequence[Features]) -> dict[str, torch.Tensor]:
+    def normalised(self, features: Features) -> dict[str, torch.Tensor]:
+        return dict(features)
+
+    def join(self, parts: Sequence[Features], *, raw: bool = False) -> dict[str, torch.Tensor]:
         """Inputs of several images: `pixel_values` float[1, 1, 1, 1, tokens, width], a shape that no pixels have."""
         joined = join_features(parts)
         if _PIXELS in joined:

@@ -25,11 +25,10 @@ from distill.artifacts.manifest import fingerprint, versions
 from distill.data import images as image_files
 from distill.errors import ImageError, ModelError
 from distill.types import ImageRef
+from student.data import pixel_levels
 from student.data.disk_cache import DiskCache
+from student.data.pixel_levels import MASK, PIXELS, are_patches, levels_of
 
-_PIXELS, _MASK = "pixel_values", "pixel_attention_mask"
-_PATCH_ROWS = 3
-"""Axes of pixels that are rows of patches, channels last, padded to one number (Gemma 4, LFM2-VL)."""
 TOKEN_AXES = 6
 """Axes of `pixel_values` that hold tokens of images in the place of pixels, which have two to five."""
 _TEXT_INPUTS = frozenset(("input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids"))
@@ -79,8 +78,11 @@ class ImageSource(Protocol):
     def features(self, ref: ImageRef, max_pixels: int) -> Features:
         """Inputs of one image for `join`."""
 
-    def join(self, parts: Sequence[Features]) -> dict[str, torch.Tensor]:
-        """Inputs of several images as one batch."""
+    def join(self, parts: Sequence[Features], *, raw: bool = False) -> dict[str, torch.Tensor]:
+        """Inputs of several images as one batch; `raw`: pixels may be left for `normalised`."""
+
+    def normalised(self, features: Features) -> dict[str, torch.Tensor]:
+        """A batch with its raw pixels as the model takes them, on the device where they are."""
 
 
 class ImageStore:
@@ -111,7 +113,7 @@ class ImageStore:
         self._areas: dict[str, int] = {}
         self._errors: dict[str, ImageError] = {}
         self._names: frozenset[str] = frozenset()
-        self._levels = _levels(processor, dtype)
+        self._levels = levels_of(processor, dtype)
         self._reproducible = self._levels is not None
         self._compared: set[tuple[int, ...]] = set()
         self._lock = Lock()
@@ -175,12 +177,15 @@ class ImageStore:
         """Whether an image has not been seen, or is too large now that a stage before allowed larger ones."""
         return self._areas.get(ref.sha256, max_pixels + 1) > max_pixels
 
-    def join(self, parts: Sequence[Features]) -> dict[str, torch.Tensor]:
-        """Inputs of several images as one batch, normalised; smaller tiles are padded with zeros and masked."""
-        kinds = {(part[_PIXELS].dtype, part[_PIXELS].shape[1:]) for part in parts if _PIXELS in part}
+    def join(self, parts: Sequence[Features], *, raw: bool = False) -> dict[str, torch.Tensor]:
+        """Inputs of several images as one batch; smaller tiles are padded with zeros and masked.
+
+        Normalised, or with `raw` in eight bits where all images have one shape.
+        """
+        kinds = {(part[PIXELS].dtype, part[PIXELS].shape[1:]) for part in parts if PIXELS in part}
         if len(kinds) > 1:
-            return join_features([self._normalised(part) for part in parts])
-        return self._normalised(join_features(parts))
+            return join_features([self.normalised(part) for part in parts])
+        return join_features(parts) if raw else self.normalised(join_features(parts))
 
     def _look(self, ref: ImageRef, max_pixels: int) -> Features | None:
         """Note the size of an image; its features where they can be kept and are not yet.
@@ -245,17 +250,17 @@ class ImageStore:
         if not self._reproducible:
             return self._cast(self._processed(image))
         raw = self._processed(image, do_rescale=False, do_normalize=False)
-        pixels = raw.get(_PIXELS)
-        masked = _MASK in raw and not _of_patches(raw)
+        pixels = raw.get(PIXELS)
+        masked = MASK in raw and not are_patches(raw)
         if pixels is None or masked or not torch.equal(pixels.to(torch.uint8).to(pixels.dtype), pixels):
             return self._cast(self._processed(image))
-        compact = {**raw, _PIXELS: pixels.to(torch.uint8)}
+        compact = {**raw, PIXELS: pixels.to(torch.uint8)}
         shape = tuple(pixels.shape)
         # Others of this shape wait for the verdict.
         with self._lock:
             if shape not in self._compared and len(self._compared) < _COMPARED_SHAPES:
                 self._compared.add(shape)
-                direct, restored = self._cast(self._processed(image)), self._normalised(compact)
+                direct, restored = self._cast(self._processed(image)), self.normalised(compact)
                 self._reproducible = restored.keys() == direct.keys() and all(
                     torch.equal(restored[name], direct[name]) for name in direct
                 )
@@ -265,13 +270,13 @@ class ImageStore:
         outputs = self.processor.image_processor(images=[image], return_tensors="pt", **options)
         # Idefics-like processors put an axis of conversations before the axis of tiles; one conversation a tile means
         # the same to the model and lets any number of images be joined.
-        tiled = _MASK in outputs and not _of_patches(outputs)
+        tiled = MASK in outputs and not are_patches(outputs)
         features = {}
         for name, value in outputs.items():
             if name not in self._names or not isinstance(value, torch.Tensor):
                 continue
             value = value.transpose(0, 1) if tiled else value
-            if name == _MASK and tiled and bool(value.all()):
+            if name == MASK and tiled and bool(value.all()):
                 continue
             features[name] = value
         return features
@@ -281,53 +286,9 @@ class ImageStore:
             name: value.to(self._dtype) if value.is_floating_point() else value for name, value in features.items()
         }
 
-    def _normalised(self, features: Features) -> dict[str, torch.Tensor]:
-        """Features with raw pixels looked up in the table of their channel."""
-        pixels = features.get(_PIXELS)
-        if pixels is None or pixels.dtype != torch.uint8:
-            return dict(features)
-        assert self._levels is not None
-        channels = len(self._levels)
-        if _of_patches(features):
-            values = self._levels.T[pixels.reshape(-1, channels).int(), torch.arange(channels)].view(pixels.shape)
-            return {**features, _PIXELS: values if _MASK not in features else values * features[_MASK][..., None]}
-        # (..., channels, height, width), or rows of patches as Qwen-VL wants them: (patches, channels x the rest).
-        rest = pixels.shape[-2:].numel() if pixels.ndim > 2 else pixels.shape[1] // channels
-        raw = pixels.reshape(-1, channels, rest)
-        values = torch.empty(raw.shape, dtype=self._dtype)
-        for channel, table in enumerate(self._levels):
-            codes = raw[:, channel].reshape(-1).int()
-            values[:, channel] = table.index_select(0, codes).view(-1, rest)
-        return {**features, _PIXELS: values.view(pixels.shape)}
-
-
-def _of_patches(features: Mapping[str, Any]) -> bool:
-    """Whether pixels are rows of patches, channels last."""
-    return _PIXELS in features and np.ndim(features[_PIXELS]) == _PATCH_ROWS
-
-
-def _levels(processor: ProcessorMixin, dtype: torch.dtype) -> torch.Tensor | None:
-    """What the image processor makes of each of the 256 values of each channel; None when it cannot be asked."""
-    images = processor.image_processor
-    ramp = np.broadcast_to(np.arange(256, dtype=np.uint8), (3, 1, 256))
-    try:
-        if hasattr(images, "rescale_and_normalize"):
-            outputs = images.rescale_and_normalize(
-                torch.from_numpy(ramp.copy())[None],
-                images.do_rescale,
-                images.rescale_factor,
-                images.do_normalize,
-                images.image_mean,
-                images.image_std,
-            )[0]
-        else:
-            outputs = images.rescale(ramp, images.rescale_factor) if images.do_rescale else ramp
-            outputs = (
-                images.normalize(outputs, images.image_mean, images.image_std) if images.do_normalize else outputs
-            )
-    except (AttributeError, TypeError, ValueError):
-        return None
-    return torch.as_tensor(np.asarray(outputs)).reshape(3, 256).to(dtype)
+    def normalised(self, features: Features) -> dict[str, torch.Tensor]:
+        """Features with raw pixels as the processor makes them, on the device where they are."""
+        return pixel_levels.normalised(features, self._levels)
 
 
 def processor_fingerprint(processor: ProcessorMixin) -> str:
@@ -365,17 +326,17 @@ def join_features(parts: Sequence[Features]) -> dict[str, torch.Tensor]:
     """`ImageStore.join` without the normalising."""
     if not parts:
         return {}
-    sides = {part[_PIXELS].shape[1:] for part in parts if _PIXELS in part}
+    sides = {part[PIXELS].shape[1:] for part in parts if PIXELS in part}
     tiles_differ = len(sides) > 1 and all(len(side) == 4 and side[0] == 1 for side in sides)
-    masked = any(_MASK in part and not _of_patches(part) for part in parts)
+    masked = any(MASK in part and not are_patches(part) for part in parts)
     if masked or (tiles_differ and "image_sizes" not in parts[0]):
-        parts = [{_MASK: _mask_of(part), **part} for part in parts]
+        parts = [{MASK: _mask_of(part), **part} for part in parts]
     return {name: _concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def _mask_of(part: Features) -> torch.Tensor:
     """The mask of tiles that need none."""
-    tiles, _, _, height, width = part[_PIXELS].shape
+    tiles, _, _, height, width = part[PIXELS].shape
     return torch.ones((tiles, 1, height, width), dtype=torch.int64)
 
 

@@ -48,7 +48,16 @@ from student.models.flops import Cost
 from student.models.inputs import end_ids, pad_id, type_name
 from student.models.library_output import hide_library_output
 from student.models.siq_vl import Parts, parts
-from student.training import checkpoints, freeze_checks, memory, metrics_log, saved_model, step_dataset, trainer
+from student.training import (
+    checkpoints,
+    freeze_checks,
+    memory,
+    metrics_log,
+    saved_model,
+    shared_memory,
+    step_dataset,
+    trainer,
+)
 from student.training.metrics_log import StepLog
 from student.training.session import Session
 from student.training.step_dataset import StepDataset
@@ -313,7 +322,7 @@ class StageRun:
                 folder=self.folder / CHECKPOINTS,
                 seed=self.recipe.seed,
                 dtype=self.dtype,
-                workers=decoding_processes(self.images),
+                workers=shared_memory.affordable(decoding_processes(self.images), self.steps.data, on_notice),
                 on_log=on_log,
                 on_notice=on_notice,
                 early_stopping=validation,
@@ -367,5 +376,7 @@ class StageRun:
 
 
 def decoding_processes(images: ImageStore | TokenStore) -> int:
-    """Processes that decode images: none while all features are in memory."""
-    return min(4, max(1, (os.cpu_count() or 1) // processes.local_count())) if images.full else 0
+    """Processes that make steps: a few while images have to be decoded; beside a GPU, which waits otherwise, one."""
+    if images.full:
+        return min(4, max(1, (os.cpu_count() or 1) // processes.local_count()))
+    return int(torch.cuda.is_available())

@@ -76,6 +76,7 @@ def build_step_dataset(
         pad_id=pad_id,
         max_pixels=max_pixels,
         type_name=type_name,
+        raw_pixels=True,
     )
     lengths = np.asarray(examples.lengths)
     result = mixture.groups(
@@ -105,6 +106,7 @@ def build_step_dataset(
         plan,
         examples,
         collator,
+        store,
         stage,
         names,
         cost=Cost.of(student, parts),
@@ -142,6 +144,7 @@ class StepData(Dataset[dict[str, Any]]):
         plan: BatchPlan,
         examples: Examples,
         collator: Collator,
+        store: ImageSource,
         stage: Stage,
         groups: Sequence[str],
         *,
@@ -151,7 +154,7 @@ class StepData(Dataset[dict[str, Any]]):
         process: int = 0,
     ) -> None:
         self._distributions, self._distil = distributions, stage.distill
-        self._plan, self._examples, self._collator = plan, examples, collator
+        self._plan, self._examples, self._collator, self._store = plan, examples, collator, store
         self._loss, self._cost, self._hardware_cost, self._process = stage.loss, cost, hardware_cost, process
         self._group_names = group_of(examples)
         number = {name: index for index, name in enumerate(groups)}
@@ -164,6 +167,15 @@ class StepData(Dataset[dict[str, Any]]):
     def parts(self) -> int:
         """The passes that each planned micro-batch is made into, where it has as many rows."""
         return int(self._parts)
+
+    def on_device(self, micro_batch: dict[str, Any], device: torch.device) -> dict[str, Any]:
+        """What the model takes: tensors copied behind what the device still has to do, pixels normalised there."""
+        return self._store.normalised(
+            {
+                name: value.to(device, non_blocking=True) if isinstance(value, torch.Tensor) else value
+                for name, value in micro_batch.items()
+            }
+        )
 
     def halve(self) -> None:
         """Make passes of half as many rows from now on (student/training/halving.py)."""

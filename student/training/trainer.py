@@ -234,17 +234,10 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
         for number, micro_batch in enumerate(micro_batches, 1):
             last = number == len(micro_batches)
             with nullcontext() if last else self.accelerator.no_sync(model):
-                loss = self.compute_loss(model, self._on_device(micro_batch))
+                loss = self.compute_loss(model, self._steps.data.on_device(micro_batch, self.args.device))
                 self.accelerator.backward(loss)
             total += loss.detach()
         return total
-
-    def _on_device(self, micro_batch: dict[str, Any]) -> dict[str, Any]:
-        """Its tensors copied behind what the device still has to do: Trainer's own way waits for that."""
-        return {
-            name: value.to(self.args.device, non_blocking=True) if isinstance(value, torch.Tensor) else value
-            for name, value in micro_batch.items()
-        }
 
     def compute_loss(
         self,

@@ -85,6 +85,22 @@ def test_a_batch_is_the_images_one_after_the_other(kind, world, refs):
         assert torch.equal(values, torch.cat([one[name] for one in alone]))
 
 
+@pytest.mark.parametrize("kind", worlds.CLASSES)
+def test_pixels_that_go_to_the_device_in_eight_bits_are_normalised_there_to_the_same_values(kind, world, refs):
+    _, processor = worlds.student(kind, world)
+    store = planned(processor, refs, torch.bfloat16)
+    some = [store.features(refs[0], 10**6) for _ in range(2)]
+    direct, raw = store.join(some), store.join(some, raw=True)
+    sizes = [inputs["pixel_values"].element_size() for inputs in (raw, direct)]
+    assert sizes == [1, 2]
+    later = store.normalised({**raw, "input_ids": torch.zeros(1)})
+    assert later.pop("input_ids").numel() == 1
+    assert later.keys() == direct.keys()
+    assert all(torch.equal(later[name], direct[name]) for name in direct)
+    meta = store.normalised({name: value.to("meta") for name, value in raw.items()})
+    assert meta["pixel_values"].is_meta and meta["pixel_values"].shape == direct["pixel_values"].shape
+
+
 def test_no_image_gives_no_input(world):
     _, processor = worlds.student("siq-vl", world)
     assert pictures.ImageStore(processor, torch.float32).join([]) == {}

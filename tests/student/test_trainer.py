@@ -16,7 +16,7 @@ from student.models import attention, freeze, inputs, kernels, training_loss
 from student.models.siq_vl import parts
 from student.training import freeze_checks, halving, trainer
 from student.training.metrics_log import MetricsLog, StepFacts, StepLog
-from student.training.step_dataset import MICRO_BATCHES, StepDataset, build_step_dataset
+from student.training.step_dataset import MICRO_BATCHES, StepData, StepDataset, build_step_dataset
 
 SETTINGS = {
     "name": "s",
@@ -111,7 +111,8 @@ def test_every_class_of_student_learns_through_projector_and_adapters(kind: str,
 
 def test_the_logged_loss_is_the_cross_entropy_of_the_responses(world: Path, tmp_path: Path):
     run = Run("siq-vl", world, tmp_path, batch_size=12, max_steps=1)
-    (micro_batch,) = run.feed().data[0]["micro_batches"]
+    steps = run.feed().data
+    micro_batch = steps.on_device(steps[0]["micro_batches"][0], torch.device("cpu"))
     at, labels = micro_batch.pop("at"), micro_batch.pop("labels")
     del micro_batch["weights"], micro_batch["cells"]
     logits = run.model(**micro_batch, use_cache=False).logits.flatten(0, 1)[at]
@@ -137,16 +138,16 @@ def full_device(monkeypatch: pytest.MonkeyPatch, run: Run, limit: int, *, at: st
         if size > limit:
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nMore text.")
 
-    own = trainer.StageTrainer._on_device
+    own = StepData.on_device
 
-    def on_device(self, micro_batch):
+    def on_device(self, micro_batch, device):
         nonlocal size
         size = micro_batch["input_ids"].numel()
         if at == "forward":
             raise_if_large()
-        return own(self, micro_batch)
+        return own(self, micro_batch, device)
 
-    monkeypatch.setattr(trainer.StageTrainer, "_on_device", on_device)
+    monkeypatch.setattr(StepData, "on_device", on_device)
     if at == "backward":
         first = next(p for p in run.student.parameters() if p.requires_grad and p.ndim == 1)
         first.register_post_accumulate_grad_hook(raise_if_large)
@@ -181,7 +182,8 @@ def test_gradients_of_bfloat16_weights_add_up_over_passes_without_rounding(world
     def gradients(dtype: torch.dtype, in_float32: bool) -> torch.Tensor:
         run = Run("siq-vl", world, tmp_path, batch_size=12, micro_batch_tokens=1, max_steps=1)
         student = run.student.to(dtype)
-        micro_batches = run.feed().data[0][MICRO_BATCHES]
+        steps = run.feed().data
+        micro_batches = [steps.on_device(each, torch.device("cpu")) for each in steps[0][MICRO_BATCHES]]
         assert len(micro_batches) == 12
         if in_float32:
             halving.sum_in_float32(student)

@@ -394,6 +394,11 @@ ROUNDS: dict[str, tuple[PlantedFault, ...]] = {
         PlantedFault(_set("student", "attention", "flash_attention_3"), "stages.align", "choose .auto."),
         PlantedFault(_set("stages", 1, "kernels", "liger"), "stages.instruct", "pip install liger-kernel"),
         PlantedFault(_set("stages", 2, "report_to", ["wandbb"]), "stages.reason", "wandbb' is not known"),
+        PlantedFault(
+            _set("stages", 2, "loss", {"normalise": "spans"}),
+            "stages.reason.loss.normalise",
+            "33% of the loss of a row",
+        ),
     ),
     "dtype and lengths": (
         PlantedFault(_set("student", "dtype", "float16"), "stages.align", "gradients overflow"),

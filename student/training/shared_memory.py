@@ -1,0 +1,48 @@
+"""How many worker processes the shared memory of this machine has room for.
+
+Workers hand whole steps over in /dev/shm, which in a Docker container has 64 MB unless it is started with more. Both
+of torch's ways of sharing (file descriptors, files) take their memory there, so fewer workers is what helps; a worker
+that finds it full dies of a bus error.
+"""
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from student.training.step_dataset import StepData
+
+_FOLDER = Path("/dev/shm")
+_PREFETCHED = 2
+"""Steps that a DataLoader asks of each worker ahead."""
+_MARGIN = 1.5
+"""Steps are of different sizes, and only the first is looked at."""
+
+
+def affordable(workers: int, steps: "StepData", on_notice: Callable[[str], None], folder: Path = _FOLDER) -> int:
+    """At most `workers`: as many as there is room for. `on_notice` gets a sentence where these are fewer."""
+    if not workers or not len(steps) or not folder.is_dir():
+        return workers
+    step_bytes = sum(tensor.numel() * tensor.element_size() for tensor in _tensors(steps[0]))
+    # One more is in use, and one on its way to the device.
+    free = shutil.disk_usage(folder).free
+    result = min(workers, int((free / (_MARGIN * max(1, step_bytes)) - 2) // _PREFETCHED))
+    if result < workers:
+        result = max(0, result)
+        made = f"{result} in place of {workers} worker processes make" if result else "the trainer itself makes"
+        on_notice(
+            f"{folder} has {free / 1e6:,.0f} MB free, and a step takes {step_bytes / 1e6:,.1f} MB: {made} the steps; "
+            "start a container with --shm-size=2g, or --ipc=host, for more"
+        )
+    return result
+
+
+def _tensors(value: Any) -> Iterator[Any]:
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for each in value:
+            yield from _tensors(each)
+    elif hasattr(value, "element_size"):
+        yield value
