@@ -1,4 +1,4 @@
-"""Steps go through shared memory; where a container has little of it, fewer workers make them, and the run says so."""
+"""Steps go through shared memory; where there is little of it, fewer workers make them, and the run says so."""
 
 import shutil
 from pathlib import Path

@@ -398,6 +398,7 @@ ROUNDS: dict[str, tuple[PlantedFault, ...]] = {
             _set("stages", 2, "loss", {"normalise": "spans"}),
             "stages.reason.loss.normalise",
             "33% of the loss of a row",
+            "warning",
         ),
     ),
     "dtype and lengths": (
