@@ -2,7 +2,8 @@
 
 Formats: plain (columns mapped in the recipe), finevision (also the Cauldron), llava (also ShareGPT and
 role/content messages), chartqa, cocoqa, scienceqa. A row with several question turns gives several questions, each
-asked on its own. Reads no files; does not judge images.
+asked on its own or, with `earlier_turns`, with a transcript of the turns before it. Reads no files; does not judge
+images.
 """
 
 from collections.abc import Iterable, Mapping
@@ -48,8 +49,20 @@ def parse(values: Mapping[str, Any], source: DataSource) -> ParsedRow:
     # Data frames write a missing cell as NaN.
     present = {name: value for name, value in values.items() if not _is_nan(value)}
     if source.format in _FORMATS:
-        return _FORMATS[source.format](present, source)
-    return _parse_by(outside_format(source), present, source)
+        parsed = _FORMATS[source.format](present, source)
+    else:
+        parsed = _parse_by(outside_format(source), present, source)
+    return _with_earlier_turns(parsed) if source.earlier_turns else parsed
+
+
+def _with_earlier_turns(parsed: ParsedRow) -> ParsedRow:
+    """The row with the turns before each question in the question's text."""
+    questions, said = [], ""
+    for question in parsed.questions:
+        asked = f"{said}User: {question.text}"
+        questions.append(replace(question, text=asked) if said else question)
+        said = f"{asked}\n" + (f"Assistant: {question.answers[0]}\n" if question.answers else "")
+    return replace(parsed, questions=tuple(questions))
 
 
 @cache

@@ -60,6 +60,13 @@ class DataSource(Section):
         compared_by="the bytes of the images, and in generate the folder",
     )
     columns: Columns = key(Columns(), "Which column of the source holds what.")
+    earlier_turns: bool = key(
+        False,
+        "Of rows with several turns: each question comes with the turns before it and their gold answers, as a "
+        "transcript in its text. By default each is asked on its own.",
+        affects="source",
+        omit_default="source",
+    )
     domain: str = key("", "Domain of rows whose domain column is absent or empty.", affects="source")
     answer_type: AnswerTypeEntry | None = key(
         None,

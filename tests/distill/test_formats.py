@@ -103,6 +103,23 @@ def test_finevision_gives_a_sample_a_turn(folder: Path) -> None:
     assert read_rows(folder, [stored_as_lists], format="finevision") == found
 
 
+def test_a_question_may_come_with_the_turns_before_it(folder: Path) -> None:
+    turns = [("Which?", "A cat."), ("Where?", None), ("Why?", "So.")]
+    spoken = [{"from": "human", "value": f"<image><image>{turns[0][0]}"}, {"from": "gpt", "value": "A cat."}]
+    spoken += [{"from": "human", "value": text} for text, _ in turns[1:]] + [{"from": "gpt", "value": "So."}]
+    found = read_rows(
+        folder, [{"images": ["0.png", "1.png"], "conversations": spoken}], format="llava", earlier_turns=True
+    )
+    samples = [sample for sample in found if isinstance(sample, Sample)]
+    assert [sample.question for sample in samples] == [
+        "Which?",
+        "User: Which?\nAssistant: A cat.\nUser: Where?",
+        "User: Which?\nAssistant: A cat.\nUser: Where?\nUser: Why?",
+    ]
+    assert [sample.answer for sample in samples] == ["A cat.", None, "So."]
+    assert {len(sample.images) for sample in samples} == {2}
+
+
 def test_llava_and_sharegpt_spellings_give_the_same_samples(folder: Path) -> None:
     pairs = [("<image>\nWhat?", "A cat."), ("Where?", "Here.")]
     spoken = [turn for ask, say in pairs for turn in ({"from": "human", "value": ask}, {"from": "gpt", "value": say})]
