@@ -112,7 +112,10 @@ EXAMPLES: dict[str, list[tuple[str, Any]]] = {
     "data.*.columns.answer_type": [("data.questions.columns.answer_type", "kind")],
     "data.*.columns.domain": [("data.questions.columns.domain", "other")],
     "data.*.columns.difficulty": [("data.questions.columns.difficulty", "other")],
-    "data.*.earlier_turns": [("data.questions.earlier_turns", True), ("data.test.earlier_turns", True)],
+    "data.*.earlier_turns": [
+        ("data.questions.earlier_turns", True),
+        ("*", {"data.test.format": "llava", "data.test.earlier_turns": True}),
+    ],
     "data.*.domain": [("data.questions.domain", "x")],
     "data.*.answer_type": [("data.questions.answer_type", "number")],
     "data.*.limit": [("data.questions.limit", 1)],
