@@ -8,7 +8,7 @@ plain signs or are removed. Claims about the numbers are read elsewhere.
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from distill.answers.numbers.number_words import SMALL, TENS
 from distill.grounding.numbers_in_text import plain_text
@@ -41,7 +41,6 @@ _SIGNS: Final = {
     "½": " 1/2", "¼": " 1/4", "¾": " 3/4", "\u00a0": " ", "\u202f": " ", "\u2009": " ",
     **dict.fromkeys("$€£¥`&#{}~", ""),
 }  # fmt: skip
-_SIGN_CHARACTERS: Final = frozenset(_SIGNS)
 _BULLET: Final = re.compile(r"^[ \t]*(?:[-*+•>][ \t]+)+", re.MULTILINE)
 _POWERED_UNIT: Final = re.compile(r"(?<=[a-z])\^(?=[23])")
 _DEGREES: Final = re.compile(r"(?<=\d) ?° ?([cf]\b)?")
@@ -51,24 +50,34 @@ _UNIT: Final = "one|two|three|four|five|six|seven|eight|nine"
 _COUNT: Final = "|".join(sorted(_COUNTS, key=len, reverse=True))
 _PART: Final = re.compile(rf"\b(?:(an?|{_UNIT})[ -])?(half|(?:{'|'.join(_PARTS)})s?) of (?=\d|(?:{_COUNT})\b)")
 _MULTIPLE: Final = re.compile(rf"\b({'|'.join(_TIMES)})(?: of)? (?=\d|(?:{_COUNT})\b)")
+_ENDS: Final = rf"\b(?![ -](?:hundred|thousand|million|billion|{'|'.join(_PARTS)}))"
+_BY_LETTER: Final = {letter: [word[1:] for word in _COUNTS if word[0] == letter] for letter in "efnst"}
+# The search finds its place by the first letter, which is many times faster than by a beginning of a word.
 _IN_WORDS: Final = re.compile(
-    rf"\b(?:({'|'.join(TENS)})(?:[ -]({_UNIT}))?|({_COUNT})"
-    r"|(?<=plus )one|(?<=minus )one|(?<=times )one|one(?= plus | times ))"
-    rf"\b(?![ -](?:hundred|thousand|million|billion|{'|'.join(_PARTS)}))"
+    r"[efnost](?<!\w.)(?:"
+    + "|".join(
+        rf"(?<={letter})(?:{'|'.join(sorted(rest, key=len, reverse=True))})" for letter, rest in _BY_LETTER.items()
+    )
+    + r"|(?<=plus o)ne|(?<=minus o)ne|(?<=times o)ne|(?<=o)ne(?= plus | times ))"
+    + rf"(?:(?<=ty)[ -](?:{_UNIT}){_ENDS}|{_ENDS})"
 )
 _TO_SPACES: Final = bytes(code if chr(code).isalpha() else 32 for code in range(128)) + b" " * 128
-# The first sign, by which the search finds its place, is no part of a word or another number.
-_START: Final = re.compile(r"[\d.](?<![\w.].)(?<!\.(?!\d))")
+# The first sign, by which the search finds its place, is no part of a word or another number. The second group is
+# empty, and not None, for what has the shape of a number and is none.
 _NUMBER: Final = re.compile(
-    r"""(?P<odd>\d+(?:\.\d+){2,}
-        |(?:\d{4}-\d\d-\d\d|\d\d?/\d\d?/\d{2,4})(?![\d-])
-        |\d{2,}(?:-\d{2,}){2,}(?!\d|\s?=)
-        |\d+(?:st|nd|rd|th)\b|\d{16,})
-    |(?P<digits>(?:\d{1,3}(?:[,']\d{3})+(?!\d)|\d+)(?:\.\d+)?|\.\d+)
-        (?P<percent>\s?%|\spercent\b|\sper\scent\b)?
-        (?P<scale>\s?(?:hundred|thousand|million|billion|trillion)\b|k\b)?
-        (?P<more>,\d)?""",
+    r"""([\d.](?<![\w.].)(?:
+        (?<=\d)(?:\d*(?:\.\d+){2,}
+            |(?:\d{3}-\d\d-\d\d|\d?/\d\d?/\d{2,4})(?![\d-])
+            |\d+(?:-\d{2,}){2,}(?!\d|\s?=)
+            |\d*(?:st|nd|rd|th)\b|\d{15,})()
+        |(?:(?<=\d)(?:\d{0,2}(?:[,']\d{3})+(?!\d)|\d*)(?:\.\d+)?|(?<=\.)\d+)
+            (?:\s?%|\spercent\b|\sper\scent\b)?
+            (?:\s?(?:hundred|thousand|million|billion|trillion)\b|k\b)?
+            (?:,\d)?))""",
     re.VERBOSE,
+)
+_PARTS_OF_NUMBER: Final = re.compile(
+    r"((?:\d{1,3}(?:[,']\d{3})+(?!\d)|\d+)(?:\.\d+)?|\.\d+)(\s?%|\spercent|\sper\scent)?(\s?[a-z]+)?(,\d)?"
 )
 
 
@@ -87,8 +96,7 @@ def max_numbers_of(text: str) -> int:
     return MOST_NUMBERS + len(text) // CHARACTERS_A_NUMBER
 
 
-@dataclass(frozen=True, slots=True)
-class Number:
+class Number(NamedTuple):
     value: float
     unit: float
     """One of its last place: 0.1 for 2.5, 1000 for 3k."""
@@ -111,24 +119,23 @@ def mark_numbers(text: str, max_numbers: int) -> Canonical:
     """A text with its numbers marked: the first `max_numbers` of them, and the text up to there."""
     source = _replace_number_words(_clean(text), max_numbers)
     numbers: list[Number] = []
-    pieces: list[str] = []
-    end = unreadable = 0
-    while (start := _START.search(source, end)) is not None:
+    unreadable = 0
+    pieces = _NUMBER.split(source)
+    marked = pieces[:1]
+    end = len(pieces[0])
+    for written, odd, after in zip(pieces[1::3], pieces[2::3], pieces[3::3], strict=True):
         if len(numbers) == max_numbers or unreadable > _UNREADABLE_A_NUMBER * max_numbers:
-            return Canonical("".join(pieces), numbers, source, complete=False)
-        match = _NUMBER.match(source, start.start())
-        assert match is not None
-        pieces.append(source[end : match.start()])
-        end = match.end()
-        number = _read_number(match)
+            return Canonical("".join(marked[:-1]), numbers, source, complete=False)
+        start, end = end, end + len(written)
+        number = None if odd is not None else _read_number(written)
         if number is None:
-            pieces.append(UNREADABLE)
+            marked += (UNREADABLE, after)
             unreadable += 1
         else:
-            numbers.append(number)
-            pieces.append(MARK)
-    pieces.append(source[end:])
-    return Canonical("".join(pieces), numbers, source, complete=True)
+            numbers.append(Number(*number, start, end))
+            marked += (MARK, after)
+        end += len(after)
+    return Canonical("".join(marked), numbers, source, complete=True)
 
 
 def _clean(text: str) -> str:
@@ -139,8 +146,9 @@ def _clean(text: str) -> str:
     text = text.lower()
     if "**" in text:
         text = re.sub(r"(?<=\d)\*\*(?=\d)", "^", text).replace("**", "")
-    for sign in _SIGN_CHARACTERS.intersection(text):
-        text = text.replace(sign, _SIGNS[sign])
+    for sign, plain_sign in _SIGNS.items():
+        if sign in text:
+            text = text.replace(sign, plain_sign)
     if "^" in text:
         text = _POWERED_UNIT.sub("", text)
     if "°" in text:
@@ -160,7 +168,7 @@ def _replace_number_words(text: str, max_numbers: int) -> str:
     words = set(text.encode("ascii", "replace").translate(_TO_SPACES).decode().split())
     if words.isdisjoint(_SPOKEN):
         return text
-    if not words.isdisjoint(_PART_WORDS):
+    if any(f"{word} of " in text for word in words & _PART_WORDS):
         text = _PART.sub(
             lambda match: f"({_VALUES[match[1] or '']}/{_PARTS[_singular(match[2])]}) of ", text, count=max_numbers
         )
@@ -180,22 +188,18 @@ def _singular(word: str) -> str:
 
 
 def _digits(match: re.Match[str]) -> str:
-    if match[1]:
-        return str(TENS[match[1]] + SMALL.get(match[2] or "", 0))
-    return str(_COUNTS[match[3]] if match[3] else 1)
+    word, _, unit = match[0].replace("-", " ").partition(" ")
+    return str(_COUNTS.get(word, 1) + SMALL.get(unit, 0))
 
 
-def _read_number(match: re.Match[str]) -> Number | None:
-    if not match["digits"] or match["more"]:
+@lru_cache(maxsize=1 << 14)
+def _read_number(written: str) -> tuple[float, float, bool] | None:
+    """A number's value, one of its last place, and whether it is a percentage; None for one that goes on ("8,6")."""
+    match = _PARTS_OF_NUMBER.fullmatch(written)
+    assert match is not None
+    digits, percent, scale, more = match.groups()
+    if more:
         return None
-    return Number(
-        *_value_and_unit(match["digits"], match["scale"] or ""), match["percent"] is not None, *match.span()
-    )
-
-
-@lru_cache(maxsize=1 << 12)
-def _value_and_unit(written: str, scale: str) -> tuple[float, float]:
-    """A number's value, and one of its last place."""
-    digits = written.replace(",", "").replace("'", "")
+    digits = digits.replace(",", "").replace("'", "")
     factor = _SCALES[scale.strip()] if scale else 1.0
-    return float(digits) * factor, factor * 10.0 ** -len(digits.partition(".")[2])
+    return float(digits) * factor, factor * 10.0 ** -len(digits.partition(".")[2]), percent is not None

@@ -58,7 +58,10 @@ _SOME_OPERATOR: Final = re.compile(
     r"[-+*/^√%]|\b(?:plus|minus|less|times|x|divided|multiplied|of|root|squared|each|same)\b"
 )
 # A word of equality needs an expression before it, and so an operator before an operand; an equals sign does not.
-_SOME_OPERAND: Final = re.compile(r"(?:[-+*/^√]|plus|minus|less|times|x|dividedby|of)\s*[N()√π+-]")
+_SOME_OPERAND: Final = re.compile(r"(?:[-+*/^√]|plus|minus|less|times|x|dividedby)\s*[N()√π+-]")
+_SOME_SHARE: Final = re.compile(r"[N)]\s*(?:[a-zX][\w'/]*\s+)*of\s*N")
+_MAKING_EQUATIONS: Final = _IN_PHRASES - {"of", "out", "than"}
+"""Words of phrases that become an operator or equality; "out of" is found by its "of"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,8 @@ def find_equation_claims(
     sentence: str, words: frozenset[str], numbers: Sequence[Number], offset: int
 ) -> Iterator[ArithmeticClaim]:
     """The claims in signs of a sentence of a canonical text; its first number has the index `offset`."""
+    if not _may_state(sentence) and words.isdisjoint(_MAKING_EQUATIONS):
+        return
     if not _SOME_EQUALITY.search(sentence) or not _SOME_OPERATOR.search(sentence):
         return
     if ("?" in sentence or not words.isdisjoint(_OVERRULING)) and _OVERRULED.search(sentence):
@@ -86,10 +91,17 @@ def find_equation_claims(
         for clues, pattern, word in _PHRASES:
             if not words.isdisjoint(clues):
                 sentence = pattern.sub(word, sentence)
-    if not ("=" in sentence or "≈" in sentence or "same" in sentence or _SOME_OPERAND.search(sentence)):
-        return
+        if not _may_state(sentence):
+            return
     for chain in EquationReader(sentence, offset).chains():
         yield from _check_chain(chain, numbers)
+
+
+def _may_state(sentence: str) -> bool:
+    """Whether a sentence has what every claim has."""
+    if "=" in sentence or "≈" in sentence or "same" in sentence or _SOME_OPERAND.search(sentence):
+        return True
+    return "of" in sentence and _SOME_SHARE.search(sentence) is not None
 
 
 def _check_chain(chain: list[Side], numbers: Sequence[Number]) -> Iterator[ArithmeticClaim]:

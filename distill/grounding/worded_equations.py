@@ -179,6 +179,7 @@ _CLUES: Final[Mapping[str, tuple[int, ...]]] = {
     clue: tuple(place for place, one in enumerate(PATTERNS) if clue in one.clues.split())
     for clue in {clue for one in PATTERNS for clue in one.clues.split()}
 }
+_CLUE_WORDS: Final = frozenset(_CLUES)
 _OVERRULING: Final = word_set(
     "wrong mistake incorrect misread false not t would were instead suppose whether unless oops"
 )
@@ -191,7 +192,7 @@ def find_worded_claims(
     """The claims of a sentence of these words; its first number has the index `offset`."""
     if ("?" in sentence or not words.isdisjoint(_OVERRULING)) and _OVERRULED.search(sentence):
         return
-    for index in sorted({index for clue in words & _CLUES.keys() for index in _CLUES[clue]}):
+    for index in sorted({index for clue in words & _CLUE_WORDS for index in _CLUES[clue]}):
         pattern = PATTERNS[index]
         for match in pattern.pattern.finditer(sentence):
             stated_numbers, first = _numbers_of_match(match, sentence, numbers, offset)
