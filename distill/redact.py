@@ -83,8 +83,12 @@ def know_environment(environment: Mapping[str, str] = os.environ) -> None:
 
 
 def know_url(value: str) -> None:
-    """Remember the password in a URL; its user name, where there is no password."""
-    if "://" not in value or "@" not in value:
+    """Remember the password in a URL (its user name, where there is no password), and secrets in its query."""
+    if "://" not in value:
+        return
+    for found in _QUERY.finditer(value):
+        know(*_both(found[0].removeprefix(found[1])))
+    if "@" not in value:
         return
     userinfo, at, _ = value.partition("://")[2].partition("/")[0].rpartition("@")
     user, colon, password = userinfo.partition(":")
@@ -225,13 +229,16 @@ def settings(value: Any, name: str = "", *, free: bool = False) -> Any:
             return command([str(part) for part in value])
         return [settings(item, name, free=free) for item in value]
     if isinstance(value, str):
-        return MASK if free and is_secret(name) else _USERINFO.sub(rf"\1{MASK}@", exact(value))
+        if free and is_secret(name):
+            return MASK
+        return _QUERY.sub(rf"\1{MASK}", _USERINFO.sub(rf"\1{MASK}@", exact(value)))
     return value
 
 
 def is_masked(part: str) -> bool:
     """Whether `settings` has masked a value: it comes from a run's copy of a recipe and cannot be used."""
-    return part == MASK or part.endswith(f"={MASK}") or f"://{MASK}@" in part
+    in_query = "://" in part and f"={MASK}" in part
+    return part == MASK or part.endswith(f"={MASK}") or f"://{MASK}@" in part or in_query
 
 
 def dumps(value: Any, option: int = 0) -> bytes:

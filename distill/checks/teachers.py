@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import aiohttp
+import orjson
 
 from distill import packages
 from distill.checks.context import CheckContext
@@ -19,12 +19,15 @@ from distill.recipe.recipe import Recipe
 from distill.recipe.teachers import Teacher
 from teacher import checks
 from teacher.engines.http.chat_protocol import api_key, excerpt, request_headers
+from teacher.engines.http.connections import CONNECTION_ERRORS, fetch
 from teacher.engines.http.http_client import ChatClient
+from teacher.engines.http.server_info import CHECK_TIMEOUT_S, proxy_of
 from teacher.messages.prompts import PLACEHOLDERS
 from teacher.messages.request import Model
 from teacher.store.question_plan import SOURCE, require_different
 
 _CONNECT_S = 2.0
+_MAX_BYTES = 1 << 20
 _PICTURE = (
     "data:image/png;base64,"
     "iVBORw0KGgoAAAANSUhEUgAAAEAAAABACAAAAACPAi4CAAAALElEQVR4nO3MoQEAAAjDMOByTueIGUTqm97KmvAHAAAAAAAAAAAA"
@@ -201,13 +204,21 @@ async def _takes_images(client: ChatClient, teacher: Teacher, url: str) -> list[
         "messages": [{"role": "user", "content": content}],
         "max_tokens": 1,
     }
-    async with (
-        aiohttp.ClientSession(headers=request_headers(teacher), trust_env=True) as session,
-        session.post(f"{url}/chat/completions", json=body) as response,
-    ):
-        if response.status != 400:
-            return []
-        reason = excerpt(await response.read())
+    try:
+        response = await fetch(
+            f"{url}/chat/completions",
+            request_headers(teacher),
+            proxy=proxy_of(url),
+            max_bytes=_MAX_BYTES,
+            limit_s=CHECK_TIMEOUT_S,
+            body=orjson.dumps(body),
+        )
+    except CONNECTION_ERRORS as error:
+        what = f"whether it takes images: no answer to a small one ({str(error) or type(error).__name__})"
+        return [not_checked(f"{_key(teacher)}.model", what)]
+    if response.status != 400:
+        return []
+    reason = excerpt(response.body)
     return [
         problem(
             f"{_key(teacher)}.model",

@@ -120,6 +120,20 @@ def test_a_server_of_another_model_or_with_too_short_a_context_is_a_problem(fold
     assert of(report, "eval.students.big.base_url")
 
 
+def test_a_password_in_the_address_beside_a_key_is_no_problem(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAR_KEY", "a-key-of-the-server")
+    with stub_server.serve(model="m/m") as url:
+        address = url.replace("http://", "http://user:in-the-address@")
+        far = {"name": "far", "backend": "vllm", "model": "m/m", "base_url": address, "api_key_env": "FAR_KEY"}
+        recipe = check_world.values()
+        recipe["teachers"].append(far)
+        recipe["eval"]["students"] = {"big": {key: far[key] for key in ("model", "base_url", "api_key_env")}}
+        check_world.save(folder, recipe)
+        report = checked(folder)
+    assert not of(report, "teachers.far.base_url") and not of(report, "teachers")
+    assert not of(report, "eval.students.big.base_url") and not of(report, "eval.students.big")
+
+
 def test_a_full_disk_is_a_problem_that_says_what_needs_how_much(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -93,6 +93,8 @@ def test_commands_and_settings_are_masked_by_name():
         "arguments": {"hf-token": "***", "n": 1},
     }
     assert redact.is_masked(kept["base_url"]) and not redact.is_masked("http://host/v1")
+    in_query = redact.settings({"base_url": "http://host/v1?api_key=short&a=b"})["base_url"]
+    assert in_query == "http://host/v1?api_key=***&a=b" and redact.is_masked(in_query)
 
 
 def test_a_recipe_makes_its_secrets_known(monkeypatch: pytest.MonkeyPatch):
@@ -102,7 +104,10 @@ def test_a_recipe_makes_its_secrets_known(monkeypatch: pytest.MonkeyPatch):
             "teachers": [
                 {
                     "api_key_env": "ODD_NAME",
-                    "base_url": ["http://user:in-the-address@h/v1", "http://only-a-user@h/v1"],
+                    "base_url": [
+                        "http://user:in-the-address@h/v1",
+                        "http://only-a-user@h/v1?api_key=in-the-query&user=me",
+                    ],
                     "server": {
                         "environment": {"VLLM_API_KEY": "in-the-environment"},
                         "arguments": {"api-key": ["in-the-arguments"]},
@@ -115,7 +120,7 @@ def test_a_recipe_makes_its_secrets_known(monkeypatch: pytest.MonkeyPatch):
     basic = base64.b64encode(b"user:in-the-address").decode()
     secrets = [
         *("in-the-variable", "in-the-address", "only-a-user", "in-the-environment", "in-the-arguments"),
-        *("in-the-extras", "in-the-extras-2", basic),
+        *("in-the-extras", "in-the-extras-2", "in-the-query", basic),
     ]
     assert redact.exact(" ".join(secrets)).strip("* 2-") == ""
     assert redact.exact("user") == "user"

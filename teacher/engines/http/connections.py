@@ -263,12 +263,12 @@ class ConnectionPool:
 
 
 async def fetch(
-    url: str, headers: Mapping[str, str], *, proxy: str | None, max_bytes: int, limit_s: float
+    url: str, headers: Mapping[str, str], *, proxy: str | None, max_bytes: int, limit_s: float, body: bytes = b""
 ) -> HttpResponse:
-    """What a GET of an address brings. Raises ValueError and what HttpConnection.exchange raises."""
-    pool = ConnectionPool(url, headers, proxy=proxy, max_body_bytes=max_bytes, method="GET")
+    """The answer to a GET, or to a POST of this body. Raises ValueError and what HttpConnection.exchange raises."""
+    pool = ConnectionPool(url, headers, proxy=proxy, max_body_bytes=max_bytes, method="POST" if body else "GET")
     try:
-        return await pool.send(b"", total_s=limit_s)
+        return await pool.send(body, total_s=limit_s)
     finally:
         pool.close()
 

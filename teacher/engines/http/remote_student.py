@@ -11,20 +11,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import aiohttp
-
 from distill.errors import DataError, ModelError, TeacherError
 from distill.recipe.eval import AnyStudent
 from distill.recipe.sampling import Sampling
 from distill.recipe.teachers import Teacher
 from distill.types import Sample
 from teacher.engines.http.chat_protocol import api_key, parse_json
+from teacher.engines.http.connections import CONNECTION_ERRORS, fetch
 from teacher.engines.http.http_client import ChatClient
+from teacher.engines.http.server_info import CHECK_TIMEOUT_S, proxy_of
 from teacher.messages.completion import Completion
 from teacher.messages.prompts import Prompt, prompt_sha
 from teacher.messages.request import Model, Request
 
-_CHECK_TIMEOUT_S = 15.0
+_MAX_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,21 +90,19 @@ async def check_server(name: str, student: AnyStudent) -> bool:
     where, url = f"eval.students.{name}", teacher.urls[0]
     key = api_key(teacher, where)
     headers = {"authorization": f"Bearer {key}"} if key else {}
-    timeout = aiohttp.ClientTimeout(total=_CHECK_TIMEOUT_S)
-    async with aiohttp.ClientSession(timeout=timeout, headers=headers) as session:
 
-        async def get(address: str) -> tuple[int, Any]:
-            async with session.get(address) as response:
-                return response.status, parse_json(await response.read())
+    async def get(address: str) -> tuple[int, Any]:
+        page = await fetch(address, headers, proxy=proxy_of(address), max_bytes=_MAX_BYTES, limit_s=CHECK_TIMEOUT_S)
+        return page.status, parse_json(page.body)
 
-        try:
-            status, listed = await get(f"{url}/models")
-            _, version = await get(f"{url.removesuffix('/v1')}/version")
-        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-            raise ModelError(
-                f"{where}: no answer from {url} ({error or type(error).__name__}); start its server, or correct "
-                "base_url, then run the same command again"
-            ) from None
+    try:
+        status, listed = await get(f"{url}/models")
+        _, version = await get(f"{url.removesuffix('/v1')}/version")
+    except CONNECTION_ERRORS as error:
+        raise ModelError(
+            f"{where}: no answer from {url} ({str(error) or type(error).__name__}); start its server, or correct "
+            "base_url, then run the same command again"
+        ) from None
     if status in (401, 403):
         raise ModelError(
             f"{where}: {url} refuses the key (HTTP {status}); set {where}.api_key_env to the name of the environment "
