@@ -51,5 +51,6 @@ def test_vllm_answers_the_file_that_is_submitted(tmp_path: Path) -> None:
         assert server.sizes == [10]
     assert manifest.counts["traces"] == 10 and "error" not in manifest.counts
     records = world.records()
-    assert all(record["usage"]["prompt"] > 0 and record["usage"]["answer"] for record in records)
+    assert all(record["usage"]["prompt"] for record in records)
+    assert all(record["usage"]["reasoning"] + record["usage"]["answer"] for record in records)
     assert len({record["text"] for record in records}) > 1
