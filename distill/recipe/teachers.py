@@ -192,10 +192,11 @@ class Teacher(Section):
         "The gold answer is shown to the teacher; its traces are marked as hinted all the way into the dataset.",
         affects="generate",
     )
-    reasoning: Literal["auto", "field", "tags", "none"] = key(
+    reasoning: Literal["auto", "field", "tags", "json", "none"] = key(
         "auto",
         "How the rationale is separated from the answer. field: the server's own field. tags: thinking tags in the "
-        "text. none: all text is the answer. auto: the field or the tags, whichever is there.",
+        "text. json: a JSON object whose member `answer` is the answer. none: all text is the answer. auto: the field "
+        "or the tags, whichever is there.",
         affects="generate",
     )
     sampling: Sampling = key(Sampling(), "Sampling parameters.")

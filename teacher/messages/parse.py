@@ -8,7 +8,9 @@ it: no pattern here tries the same characters twice. Does not judge whether an a
 
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
+
+import orjson
 
 from distill import rationale
 from distill.types import Outcome
@@ -16,7 +18,7 @@ from distill.types import Outcome
 VERSION = 2
 """Raised with every change of what `parse` returns; traces parsed by another version are parsed again."""
 
-Mode = Literal["auto", "field", "tags", "none"]
+Mode = Literal["auto", "field", "tags", "json", "none"]
 
 _ANSWER_TAG, _ANSWER_END = "<answer>", "</answer>"
 # The dot takes the whole text first and gives it back from the end, so that the last cue is found; what follows the
@@ -73,11 +75,12 @@ def parse(text: str, *, mode: Mode = "auto", finish_reason: str = "stop") -> Par
 
     `auto` looks for thinking tags (the opening one may be missing: chat templates write it), then for the
     last "Answer:", "The answer is", <answer> or \\boxed, else the whole text is the answer. `tags` demands tags,
-    `field` trusts the server (its field was written as tags by `rationale.enclose`), `none` splits nothing.
+    `field` trusts the server (its field was written as tags by `rationale.enclose`), `json` demands a JSON object
+    with `answer`, whose other members are the reasoning, `none` splits nothing.
     """
     cut = finish_reason == "length"
     reasoning, content, state = _split(text, mode, cut=cut)
-    answer = content.strip() if mode == "none" else _final(content)
+    answer = content.strip() if mode in ("json", "none") else _final(content)
     outcome = _outcome(text, reasoning, answer, state, finish_reason=finish_reason, cut=cut)
     return ParsedCompletion(reasoning=reasoning, answer=answer, outcome=outcome)
 
@@ -90,6 +93,8 @@ def _split(text: str, mode: Mode, *, cut: bool) -> tuple[str, str, _State]:
     if mode == "none":
         return "", text, "none"
     by_tags = rationale.split(text)
+    if mode == "json" and by_tags.state in ("closed", "none"):
+        return _split_json(by_tags.rationale, by_tags.answer.strip(), cut=cut)
     if by_tags.state != "none":
         return by_tags
     if mode == "tags":
@@ -101,6 +106,28 @@ def _split(text: str, mode: Mode, *, cut: bool) -> tuple[str, str, _State]:
     if position is None:
         return "", text, "none"
     return _clean_end(text[:position]), text[position:], "cued"
+
+
+def _split_json(thinking: str, text: str, *, cut: bool) -> tuple[str, str, _State]:
+    """The members of a JSON object, which may stand in a code block: `answer`, and the others as reasoning."""
+    if text.startswith("```"):
+        text = text.partition("\n")[2].rpartition("```")[0]
+    try:
+        members = orjson.loads(text)
+        answer = members.pop("answer")
+    except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
+        return thinking or text, "", "none" if cut else "malformed"
+    lines = [
+        thinking,
+        *(line for value in members.values() for line in (value if isinstance(value, list) else [value])),
+    ]
+    return "\n".join(_as_text(line) for line in lines if line not in ("", None)), _as_text(answer), "closed"
+
+
+def _as_text(value: Any) -> str:
+    if value is None:
+        return ""
+    return value.strip() if isinstance(value, str) else orjson.dumps(value).decode()
 
 
 def _outcome(text: str, reasoning: str, answer: str, state: _State, *, finish_reason: str, cut: bool) -> Outcome:

@@ -153,3 +153,30 @@ def test_the_time_of_parsing_grows_as_the_text_does(unit: str) -> None:
 
     # What grows with the square of the length takes 256 times as long: 16,000 blanks took 13 s.
     assert seconds(1 << 18) < 1.0
+
+
+@pytest.mark.parametrize(
+    ("text", "reasoning", "answer", "outcome"),
+    [
+        ('{"reasoning": "Two and two.", "answer": "4"}', "Two and two.", "4", "complete"),
+        ('{"answer": 4, "steps": ["One.", "Two."], "sure": true}', "One.\nTwo.\ntrue", "4", "complete"),
+        ('```json\n{"why": "Because.", "answer": "red"}\n```', "Because.", "red", "complete"),
+        ('<think>Hm.</think>\n{"why": "Because.", "answer": "red"}', "Hm.\nBecause.", "red", "complete"),
+        ('{"reasoning": "The answer is 5.", "answer": "4."}', "The answer is 5.", "4.", "complete"),
+        ('{"reasoning": "Two and two."}', '{"reasoning": "Two and two."}', "", "malformed"),
+        ('["answer"]', '["answer"]', "", "malformed"),
+        ("The answer is 4", "The answer is 4", "", "malformed"),
+        ('{"reasoning": "x", "answer": ""}', "x", "", "empty_answer"),
+        ('{"reasoning": "x", "answer": null, "more": null}', "x", "", "empty_answer"),
+        ("[" * 5000, "[" * 5000, "", "repetition"),
+    ],
+)
+def test_a_json_object_is_an_answer_and_what_leads_to_it(
+    text: str, reasoning: str, answer: str, outcome: str
+) -> None:
+    found = parse(text, mode="json")
+    assert (found.reasoning, found.answer, str(found.outcome)) == (reasoning, answer, outcome)
+
+
+def test_a_json_object_that_was_cut_is_a_truncated_answer() -> None:
+    assert str(parse('{"reasoning": "Two and', mode="json", finish_reason="length").outcome) == "truncated_answer"
