@@ -195,8 +195,8 @@ class Teacher(Section):
     reasoning: Literal["auto", "field", "tags", "json", "none"] = key(
         "auto",
         "How the rationale is separated from the answer. field: the server's own field. tags: thinking tags in the "
-        "text. json: a JSON object whose member `answer` is the answer. none: all text is the answer. auto: the field "
-        "or the tags, whichever is there.",
+        "text. json: a JSON object whose member `answer` is the answer. none: all text is the answer. auto: the "
+        "field or the tags, whichever is there.",
         affects="generate",
     )
     sampling: Sampling = key(Sampling(), "Sampling parameters.")
