@@ -231,7 +231,7 @@ def _with_values(sampling: Sampling, **values: int) -> Sampling:
 
 def _outcome_policy(outcomes: Outcomes, outcome: str) -> str:
     """What the recipe says about an outcome. Complete traces stay; errors are asked again by the next run."""
-    return str(getattr(outcomes, outcome, "keep"))
+    return str(vars(outcomes).get(outcome, "keep"))
 
 
 def is_unsure(sample: Sample, finals: Sequence[FinalAttempt], sure_share: float, rules: Rules) -> bool:
