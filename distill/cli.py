@@ -96,7 +96,7 @@ def main() -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         signal.signal(signal.SIGINT, signal.default_int_handler)
     hide_secrets()
-    # The defaults look for cycles after every 700 new objects: a tenth of the CPU time of a request, and none is there.
+    # The default, after every 700 new objects, takes a tenth of the CPU time of generate and finds nothing.
     gc.set_threshold(*_COLLECT_AFTER)
     # Threads of torch that wait by spinning stand in each other's way on a busy machine: 83 s against 9 s for the
     # same traces on two cores with two other processes. Read when torch is loaded, so it is set here.
