@@ -100,7 +100,7 @@ def compare_number(text: str, gold: GoldAnswer) -> CompareResult:
 def _without_context(numbers: tuple[Quantity, ...], text: str, gold: GoldAnswer) -> tuple[Quantity, ...]:
     """The numbers but those that only repeat the question, and years that say when: the value was 42 in 2014."""
     assert gold.quantity is not None
-    if not 1 < len(numbers) <= _MOST_NUMBERS:
+    if not (len(numbers) > 1 or gold.question) or len(numbers) > _MOST_NUMBERS:
         return numbers
     asked = {quantity.value for quantity in read_quantities(normalise(gold.question))} if gold.question else set()
     of_gold = {gold.quantity.value, *gold.quantity.others}
@@ -109,7 +109,12 @@ def _without_context(numbers: tuple[Quantity, ...], text: str, gold: GoldAnswer)
         for quantity in numbers
         if quantity.value in of_gold or not (quantity.value in asked or _says_when(quantity, text))
     )
+    if not kept and not of_gold & asked:
+        kept = read_quantities(_FIGURES.sub("#", text))  # four bars exceed 50
     return kept or numbers
+
+
+_FIGURES = re.compile(r"\d[\d.,]*")
 
 
 def _says_when(quantity: Quantity, text: str) -> bool:

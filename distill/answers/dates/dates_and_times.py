@@ -168,15 +168,22 @@ def compare_times(text: str, gold: str, declared: bool) -> CompareResult | None:
     gold_times = read_times(gold)
     if len(gold_times) != 1:
         return None
-    verdicts = {same_clock(clock, gold_times[0]) for clock in read_times(text)}
+    times = read_times(text)
+    verdicts = {same_clock(clock, gold_times[0]) for clock in times}
     if not verdicts:
         return undecided("no_time_found") if read_quantities(text) else without_number(text)
     if verdicts == {False} and not declared and are_same_ratios(text, gold) and text.upper() == text.lower():
         return undecided("time_or_ratio")
-    if verdicts == {True} or (verdicts == {None} and re.findall(r"\d+", text) == re.findall(r"\d+", gold)):
-        # The same digits: only one of the two names the half of the day.
+    # Only one of the two names the half of the day.
+    one_names_half = len(times) == 1 and times[0].open_half != gold_times[0].open_half
+    one_names_half = one_names_half and times[0].seconds % _HALF_DAY != 0  # noon or midnight
+    if verdicts == {True} or (verdicts == {None} and (one_names_half or _digits(text) == _digits(gold))):
         return correct("same_time")
     return wrong("other_time") if verdicts == {False} else undecided("time_left_open")
+
+
+def _digits(text: str) -> list[str]:
+    return re.findall(r"\d+", text)
 
 
 _HOUR_AND_MINUTE = re.compile(r"\b(\d{1,2})\s?h\s?(\d\d)\s?min\b")

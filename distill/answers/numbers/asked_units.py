@@ -18,7 +18,8 @@ from distill.answers.numbers.units import unit_factor, unit_name
 
 _LONGEST: Final = 1000
 _PERCENT = re.compile(
-    r"\bpercent|\bper cent\b|%|\bprozent|pour ?cent|porcentaje|por ciento|percentuale|porcentagem|百分|パーセント|%",
+    r"\bpercent|\b(?:unemployment|inflation|growth|interest|approval|literacy) rate\b|\bshare of\b"
+    r"|\bper cent\b|%|\bprozent|pour ?cent|porcentaje|por ciento|percentuale|porcentagem|百分|パーセント|%",
     re.IGNORECASE,
 )
 _ASKED = re.compile(

@@ -20,7 +20,7 @@ _HINT = re.compile(
     r"|dos|tres|trece|catorce|quince|dieci|quindici|tredici|quattordici|sedici|cuatro|cinco|siete|ocho|nueve|diez|once|doce|veint|enta\b|cero|ciento|cien\b"
     r"|due|tre|quattro|cinque|sette|otto|nove|dieci|undici|dodici|venti|anta\b"
     r"|dois|duas|três|quatro|seis|sete|oito|dez|doze|vinte|cem\b|twee|drie|vijf|zeven|negen|tien|twaalf|tig\b"
-    r"|quinientos|cientos|cuart|tiers|terc|terz|drittel|viertel|[\u0600-\u06ff\u0900-\u097f]",
+    r"|\bsei\b|quinientos|cientos|cuart|tiers|terc|terz|drittel|viertel|[\u0400-\u04ff\u0600-\u06ff\u0900-\u097f\uac00-\ud7a3]",
     re.IGNORECASE,
 )
 _ENGLISH_TEXT: Final = "once elf due cent mil six ten an on million milliard billion trillion nil dice door"
@@ -47,7 +47,7 @@ def spelled_abroad(text: str) -> tuple[Spelled, ...]:
 @lru_cache(maxsize=4096)
 def _spelled(text: str) -> tuple[Spelled, ...]:
     words = [(match[0], match.start(), match.end()) for match in _WORD.finditer(text)]
-    if re.search("[\u0600-\u06ff\u0900-\u097f]", text):
+    if re.search("[\u0400-\u04ff\u0600-\u06ff\u0900-\u097f\uac00-\ud7a3]", text):
         return tuple(_by_table(words))
     halved = _halved(text)
     if halved:
@@ -158,7 +158,13 @@ _HINDI_TEXT: Final = """
 """
 _ARABIC_TEXT: Final = """صفر واحد اثنان ثلاثه اربعه خمسه سته سبعه ثمانيه تسعه عشره"""
 _ARABIC_TENS: Final = "عشرون ثلاثون اربعون خمسون ستون سبعون ثمانون تسعون"
+_RUSSIAN_TEXT: Final = """ноль один два три четыре пять шесть семь восемь девять десять одиннадцать двенадцать
+    тринадцать четырнадцать пятнадцать шестнадцать семнадцать восемнадцать девятнадцать двадцать"""
+_KOREAN_TEXT: Final = "영 한 두 세 네 다섯 여섯 일곱 여덟 아홉 열"
 _BY_NAME: Final = {
+    **{word: value for value, word in enumerate(_RUSSIAN_TEXT.split())},
+    **{word: value for value, word in enumerate(_KOREAN_TEXT.split())},
+    **{"одна": 1, "две": 2, "하나": 1, "둘": 2, "셋": 3, "넷": 4, "тридцать": 30, "сорок": 40, "пятьдесят": 50},
     **{word: value for value, word in enumerate(_HINDI_TEXT.split())},
     **{"पांच": 5, "छः": 6, "छ": 6, "पन्द्रह": 15, "अठाईस": 28, "छे": 6},
     **{word: value for value, word in enumerate(_ARABIC_TEXT.split())},

@@ -106,7 +106,7 @@ _OTHER_DIGIT = re.compile(r"[^\D0-9]")
 def _power(match: re.Match[str]) -> str:
     """m^2 for square meters."""
     unit = unit_name(match[2].lower())
-    return f"{unit}^{2 if match[1].lower() == 'sq' else 3}" if unit_factor(unit) else match[0]
+    return f"{unit_symbol(unit)}^{2 if match[1].lower() == 'sq' else 3}" if unit_factor(unit) else match[0]
 
 
 _HAN_SIGNS = re.compile("分之|割|半|[和成正治]")

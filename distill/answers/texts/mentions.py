@@ -25,6 +25,7 @@ from distill.answers.texts.word_classes import (
     GERMAN,
     KINDS,
     LEADING,
+    NUMBERED,
     OPENING,
     PRONOUNS,
     RANKED_BELOW,
@@ -33,6 +34,7 @@ from distill.answers.texts.word_classes import (
     TIED,
 )
 from distill.answers.texts.word_forms import plain_forms, same_word_form
+from distill.answers.texts.words import ABBREVIATIONS
 
 _LONGEST: Final = 400
 _MOST_WORDS: Final = 40
@@ -44,7 +46,7 @@ _WORD = re.compile(r"(?:[A-Z]\.(?![^\W\d_]{2}))+|[^\W_]+(?:['’&.-][^\W_]+)*|[^
 _SENTENCE = re.compile(r"(?<=[^\W\d_]{2}[.!?;])\s+|(?<=[\d)\"'][.!?;])\s+|\n+|(?<=[。！？])")
 _ADDED = re.compile(
     r"(?<=\w),? (?:followed by|ahead of|compared (?:to|with)|because|since|according to|based on"
-    r"|which (?:is|was|has|had)|with (?:about |a |an )?(?:\w+ of )?[$€£]?\d\S*"
+    r"|which (?:is|was|has|had|means)|with (?:about |a |an )?(?:\w+ of )?[$€£]?\d\S*"
     r"|as (?:shown|seen|indicated|stated|written|the|it))\b.*",
     re.IGNORECASE | re.DOTALL,
 )
@@ -66,15 +68,16 @@ def mentions(text: str, gold: str, question: str = "") -> bool:
         return states_in_han(text, gold)
     gold_words = _core(_read(gold).words)
     repeated = _words_of(question) if len(text) <= _LONGEST else frozenset()
-    if not any(map(str.isalnum, "".join(gold_words))) or not 2 < len(text) <= _LONGEST:
+    if not any(map(str.isalnum, "".join(gold_words))) or not 0 < len(text) <= _LONGEST:
         return False
-    text = _HEDGED.sub(lambda hedge: "there " if "likely" in hedge[0].lower() else "", _HYPHENED.sub(" ", text))
-    text = _NUMBER_SIGN.sub("number ", text)
+    text = _HEDGED.sub(lambda hedge: "there " if "likely" in hedge[0].lower() else "", text)
+    text = _CONTRACTED.sub(r"\1 is", _NUMBER_SIGN.sub("number ", text))
+    text = _TITLED.sub(r"\1", _OWNER_AT_END.sub("", text))
     if "(" in text and "(" not in gold:
         aside = _ENDING_ASIDE.fullmatch(text)
         if aside is not None and _core(_read(aside["aside"]).words) == gold_words and trusted(aside["said"]):
             return True
-        text = _ASIDE.sub(lambda aside: " " if trusted(aside[0]) else aside[0], text)
+        text = _ASIDE.sub(lambda aside: aside[0] if _TAKEN_BACK.search(aside[0]) else " ", text)
     sentences = [part for part in _SENTENCE.split(text) if part.strip()]
     if len(sentences) > 1 and not any(_places(_read(sentences[-1]), gold_words)):
         rest = " ".join(sentences[1:])
@@ -93,8 +96,15 @@ _HEDGED = re.compile(
     r"\b(?:(?:would|must|should)(?= be\b)|will|(?:more|most|less|least) likely(?: to)?)\b\s*", re.IGNORECASE
 )
 """Words that doubt elsewhere, but not in "that would be Germany" and "adults are most likely"."""
-_HYPHENED = re.compile(r"(?<=\w)-(?=(?:hand|side)\b)")
 _HAN = re.compile("[\u3040-\u30ff\u3400-\u9fff]")
+_TAKEN_BACK = re.compile(r"\b(?:not|no|or|never|wrong|incorrect)\b|n't\b", re.IGNORECASE)
+_TITLED = re.compile(r"\b(Mrs?|Ms|Dr|Prof|St|Jr|Sr|Inc|Co|Corp|Ltd|Mt|vs)\.(?=\s)")
+_SO = re.compile(r"(?:so|thus|therefore|hence),? ", re.IGNORECASE)
+_CONTRACTED = re.compile(r"\b(he|she|it|that|there|this|what|who)['’]s\b", re.IGNORECASE)
+_OWNER_AT_END = re.compile(r"(?<=\w)['’]s[.!]?$")
+_JOINED = re.compile(r"(?<=[^\W\d_])-(?=[^\W\d_])")
+_NO_WORDS: Final = "\"'“”„‟‘’«»*_`()[]."
+_CODE = re.compile(r"[a-z]{0,3}\d+[a-z]?")
 _NUMBER_SIGN = re.compile(r"\b[Nn](?:o|r)\.\s?(?=[A-Z]*[-\d])|#(?=\d)")
 _ENDING_ASIDE = re.compile(r"(?P<said>[^()]{1,60}) \((?P<aside>[^()]+)\)\.?")
 """Two names of one thing: football (soccer)."""
@@ -106,6 +116,8 @@ def _core(words: tuple[str, ...]) -> tuple[str, ...]:
     start, end = 0, len(words)
     while start < end - 1 and words[start] in ARTICLES | LEADING:
         start += 1
+    while start < end - 1 and words[start] in NUMBERED and _CODE.fullmatch(words[end - 1]):
+        start += 1
     while end - 1 > start and words[end - 1] in ("side", "color", "colour") and end - start == 2:
         end -= 1
     return tuple(word for word in words[start:end] if word not in ARTICLES) or words[start:end]
@@ -113,6 +125,8 @@ def _core(words: tuple[str, ...]) -> tuple[str, ...]:
 
 def _is_stated_in(sentence: str, gold: tuple[str, ...], repeated: frozenset[str]) -> bool:
     sentence = sentence.rstrip(" .!;。")
+    if (concluding := _SO.match(sentence)) is not None:
+        sentence = sentence[concluding.end() :]
     head = _ADDED.sub("", sentence)
     added = " ".join(re.findall(r"[\w'’]+", sentence[len(head) :])[2:])
     read = _read(head)
@@ -127,7 +141,7 @@ def _is_stated_in(sentence: str, gold: tuple[str, ...], repeated: frozenset[str]
 
 
 def _read(sentence: str) -> _Sentence:
-    written = tuple(word for word in _WORD.findall(sentence) if word not in "\"'“”‘’«»*_`()[]")
+    written = tuple(word for word in _WORD.findall(_JOINED.sub(" ", sentence)) if word not in _NO_WORDS)
     lowered = (word.casefold().rstrip(".").replace(".", "" if word[1:2] == "." else ".") or word for word in written)
     return _Sentence(written, tuple(SPELLINGS.get(word, word) for word in lowered))
 
@@ -147,7 +161,11 @@ def _places(read: _Sentence, gold: Sequence[str]) -> Iterator[range]:
 
 
 def _same_word(said: str, meant: str, count: int) -> bool:
-    return said == meant or ((count == 1 or len(meant) > _FRAGMENT) and same_word_form(said, meant))
+    return (
+        said == meant
+        or ABBREVIATIONS.get(said) == meant
+        or ((count == 1 or len(meant) > _FRAGMENT) and same_word_form(said, meant))
+    )
 
 
 def _names(read: _Sentence) -> bool:
@@ -158,8 +176,11 @@ def _names(read: _Sentence) -> bool:
     )
 
 
+_NO_VERBS: Final = ("ss", "'s", "colored", "coloured", "shaped", "flavored", "flavoured")
+
+
 def _is_verb(word: str) -> bool:
-    return len(word) > 3 and word.endswith(("s", "ed", "ing")) and not word.endswith(("ss", "'s"))
+    return len(word) > 3 and word.endswith(("s", "ed", "ing")) and not word.endswith(_NO_VERBS)
 
 
 @lru_cache(maxsize=1024)
@@ -195,7 +216,7 @@ def _is_free_before(read: _Sentence, inside: range, gold: tuple[str, ...], repea
     is_verb = len(gold) == 1 and words[place].endswith(("s", "ed")) and gold[0].endswith("ing")
     if is_last and (is_verb or word in PRONOUNS):
         return word not in TIED  # the boy runs
-    if has_article or word in BEFORE or word in kinds:
+    if has_article or word in BEFORE or word in kinds or word in NUMBERED:
         return word not in TIED or word in kinds
     return _is_verb(word) and not (read.written[index][0].isupper() and index)
 
@@ -207,7 +228,7 @@ def _is_free_after(read: _Sentence, place: int, gold: tuple[str, ...], repeated:
         return True
     word = words[place]
     if not word[0].isalnum():
-        return word in ".:;!" or (word == "," and {*words[place + 1 : place + 2]} <= AFTER_COMMA)
+        return word in ".:;!" or (word == "," and {*words[place + 1 : place + 2]} <= AFTER_COMMA | CALENDAR)
     if word in kinds or (COLOURS & {*gold} and not read.written[place][0].isupper()):
         return (
             place + 1 >= len(words) or _is_free_after(read, place + 1, ("",), repeated) or _is_verb(words[place + 1])
@@ -234,6 +255,7 @@ def _rivals(read: _Sentence, inside: range, gold: Sequence[str], repeated: froze
     return is_name and any(
         index
         and read.written[index][0].isupper()
+        and read.words[index + 1 : index + 2] != (":",)
         and read.words[index] not in CALENDAR | KINDS | repeated
         and not (read.written[index].isupper() and len(read.written[index]) <= _LETTERS_OF_ACRONYM)
         and not gold_set & plain_forms(read.words[index])

@@ -51,10 +51,15 @@ def compare_places(left: str, right: str) -> CompareResult | None:
     if left_code is None or right_code is None:
         return None
     if left_code[0] == right_code[0]:
-        return correct("same_country")
+        return correct("same_name_abroad")
+    if len(left_code[0]) != len(right_code[0]) or len(left_code[0]) > _DAY:
+        return None
     return None if {_plain(left), _plain(right)} & _NEVER else wrong("other_country")
 
 
+_COUNTRY: Final = 2
+_DAY: Final = 4
+"""Letters of the code of a country, and of a day of the week."""
 _STATES_TEXT: Final = """
     AL Alabama;AK Alaska;AZ Arizona;AR Arkansas;CA California;CO Colorado;CT Connecticut;DE Delaware;FL Florida;
     GA Georgia;HI Hawaii;ID Idaho;IL Illinois;IN Indiana;IA Iowa;KS Kansas;KY Kentucky;LA Louisiana;ME Maine;
@@ -72,7 +77,7 @@ def is_region(text: str) -> bool:
     if text in STATES or text in STATES.values():
         return True
     code = _country_code(text)
-    return code is not None and code[1] == "en"
+    return code is not None and code[1] == "en" and len(code[0]) == _COUNTRY
 
 
 def _country_code(text: str) -> tuple[str, str] | None:
@@ -96,7 +101,7 @@ def _is_accent(sign: str) -> bool:
 
 @lru_cache(maxsize=1)
 def _country_codes() -> dict[str, tuple[str, str]]:
-    """Name to two-letter code and the first language that has it."""
+    """Name to code and first language, of countries, days of the week and cities that have a time zone."""
     from babel import Locale
 
     codes: dict[str, tuple[str, str]] = {}
@@ -105,6 +110,14 @@ def _country_codes() -> dict[str, tuple[str, str]]:
             if len(code) == 2 and code.isalpha() and code not in ("EU", "EZ", "UN", "XA", "XB", "QO", "ZZ"):
                 codes.setdefault(_plain(name), (code, language))
                 codes.setdefault(_plain(re.sub(r"\s*\(.*\)|\s*\[.*\]", "", name)), (code, language))
+    for language in _LANGUAGES:
+        locale = Locale(language)
+        for number, name in locale.days["format"]["wide"].items():
+            codes.setdefault(_plain(name), (f"day{number}", language))
+        for zone, names in locale.time_zones.items():
+            if "/" in zone and names.get("city"):
+                codes.setdefault(_plain(names["city"]), (zone, language))
+                codes.setdefault(_plain(zone.rpartition("/")[2].replace("_", " ")), (zone, "en"))
     for code, names in re.findall(r"([A-Z]{2}):(.*?)(?=\s[A-Z]{2}:|\Z)", " ".join(_OTHER_NAMES_TEXT.split())):
         codes.update((_plain(name), (code, "en")) for name in names.split("|"))
     return codes

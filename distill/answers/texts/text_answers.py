@@ -17,11 +17,13 @@ from distill.answers.numbers.quantities import read_quantities, read_single_quan
 from distill.answers.numbers.units import unit_name
 from distill.answers.texts.answer_sentences import trusted
 from distill.answers.texts.basic_words import FILLERS_ABROAD, is_same_word, is_translation
-from distill.answers.texts.compare_sentences import ARTICLES_ABROAD, COPULA, compare_framed
+from distill.answers.texts.compare_sentences import COPULA, compare_with_denied
 from distill.answers.texts.mentions import mentions
 from distill.answers.texts.person_names import same_person
 from distill.answers.texts.spelling import NAMES, are_opposites, often_same_thing
 from distill.answers.texts.spelling_variants import compare_spellings
+from distill.answers.texts.word_classes import ARTICLES
+from distill.answers.texts.word_forms import same_word_form
 from distill.answers.texts.words import tokens as tokens
 from distill.answers.texts.words import unabbreviated
 
@@ -82,13 +84,13 @@ def compare_texts(text: str, gold: str, question: str = "") -> CompareResult:
     mathematical = looks_mathematical(gold) or looks_mathematical(text)
     if len(words) == len(gold_words) == 1:
         words, gold_words = unabbreviated(words), unabbreviated(gold_words)
-    if words == gold_words or _name(words) == _name(gold_words):
+    if words == gold_words or _full_names(words) == _full_names(gold_words):
         if mathematical and _symbols(text) != _symbols(gold):
             return CompareResult(verdict="undecided", reason="expression", can_be_mathematics=True)
         same_symbols = bool(gold_words) or text.casefold() == gold.casefold()
         return correct("same_words") if same_symbols else wrong("other_symbols")
     if len(gold_words) == 1 and gold_words[0] in _POLAR:
-        return _compare_polar(text, words, _POLAR[gold_words[0]])
+        return _compare_polar(text, tokens(text), _POLAR[gold_words[0]], question)
     if (
         len(gold_words) == 1
         and gold_words[0] in _POLAR_ABROAD
@@ -99,7 +101,7 @@ def compare_texts(text: str, gold: str, question: str = "") -> CompareResult:
         return correct("same_thing")
     if len(words) == len(gold_words) == 1 and is_translation(words[0], gold_words[0]):
         return correct("translated")
-    if (stated := compare_framed(text, words, gold_words)) is not None:
+    if (stated := compare_with_denied(text, gold, gold_words)) is not None:
         return stated
     if not words or not gold_words:
         return CompareResult(verdict="undecided", reason="nothing_to_compare", can_be_mathematics=mathematical)
@@ -147,14 +149,13 @@ def _symbols(text: str) -> str:
     return re.sub(r"\\(?:cdot|times|left|right)|[\s\\{}$×·.]", "", text)
 
 
-def _name(words: Sequence[str]) -> str:
-    joined = " ".join(words)
-    return NAMES.get(joined, joined)
+def _full_names(words: Sequence[str]) -> str:
+    return NAMES.get(" ".join(words)) or " ".join(NAMES.get(word, word) for word in words)
 
 
 def _same_letters(words: Sequence[str], gold_words: Sequence[str]) -> bool:
     """hot dog and hotdog, e-mail and email."""
-    if len(words) > 1 and words[0] in ARTICLES_ABROAD:
+    if len(words) > 1 and words[0] in ARTICLES:
         words = words[1:]
     letters, gold_letters = ("".join(sequence).replace("'", "") for sequence in (words, gold_words))
     is_spelled_out = len(words) > 2 and all(len(word) == 1 for word in words)
@@ -179,14 +180,18 @@ def _without_accents(text: str) -> str:
     return "".join(character for character in split if not unicodedata.combining(character))
 
 
-def _compare_polar(text: str, words: Sequence[str], gold: str) -> CompareResult:
+def _compare_polar(text: str, words: Sequence[str], gold: str, question: str) -> CompareResult:
     copula = COPULA.fullmatch(text)
     if copula is not None:
         words = tokens(copula["rest"])
     if len(words) == 1 and words[0] in ("y", "n") and gold in ("yes", "no"):
         words = ("yes",) if words[0] == "y" else ("no",)
-    if words and words[0] == "not" and len(words) == 2 and words[1] == gold:
-        return wrong("other_words")
+    if (denied := _NOT_TRUE.search(text)) is not None and gold in ("true", "false"):
+        return (
+            correct("same_words")
+            if (denied[1].lower() in ("true", "correct")) == (gold == "false")
+            else wrong("other_words")
+        )
     first = _POLAR.get(words[0]) if words else None
     polar = {_POLAR[word] for word in words if word in _POLAR}
     ending = _SO_POLAR.search(text) if first is None and len(polar) == 1 else None
@@ -194,6 +199,8 @@ def _compare_polar(text: str, words: Sequence[str], gold: str) -> CompareResult:
         first = _POLAR[ending[1].lower()]
     if len(polar) > 1 or (first is None and polar):
         return undecided("unclear_yes_or_no")
+    if first is None and (repeated := _repeats(words, question)) is not None:
+        return correct("repeats_question") if repeated == gold else wrong("repeats_question")
     if first is None:
         is_open = len(words) > 1 or _LIKE_YES & {*words} or not text.isascii()
         return undecided("no_yes_or_no") if is_open else wrong("other_words")
@@ -204,6 +211,25 @@ def _compare_polar(text: str, words: Sequence[str], gold: str) -> CompareResult:
     return correct("same_words") if first == gold else wrong("other_words")
 
 
+_NOT_TRUE = re.compile(r"(?:^|\b(?:is|was|are|were)\s)not (true|false|correct)$", re.IGNORECASE)
+_SMALL_TEXT: Final = """it is are was were be been has have had do does did this that they he she there the a an of
+    in on at to by for indeed also so not no n't isn't aren't wasn't doesn't don't didn't weren't hasn't as its"""
+_SMALL_WORDS: Final = frozenset(_SMALL_TEXT.split())
+_FORM: Final = re.compile(r"\s*(?:is|are|was|were|does|do|did|has|have|had|can)\b", re.IGNORECASE)
+
+
+def _repeats(words: Sequence[str], question: str) -> str | None:
+    """Yes or no where an answer repeats the words of a question, or denies them; None where it says other words."""
+    if not _FORM.match(question) or " or " in question:
+        return None
+    said = [word for word in words if word not in _SMALL_WORDS]
+    asked = tokens(question[:_LONGEST_QUESTION])
+    if not said or not all(any(same_word_form(word, other) for other in asked) for word in said):
+        return None
+    return "no" if any(word in NEGATIONS or word.endswith("n't") for word in words) else "yes"
+
+
+_LONGEST_QUESTION: Final = 400
 _POLAR_ABROAD: Final = {
     word: verdict
     for verdict, words in (
@@ -252,7 +278,7 @@ def _compare_assigned(text: str, gold: str) -> CompareResult | None:
 
 def _compare_word_by_word(words: Sequence[str], gold_words: Sequence[str]) -> CompareResult | None:
     """Answers of the same form in which one word is the opposite, or a letter or number is another one."""
-    joined = ("".join(words if words[0] not in ARTICLES_ABROAD else words[1:]), "".join(gold_words))
+    joined = ("".join(words if words[0] not in ARTICLES else words[1:]), "".join(gold_words))
     if are_opposites(*joined):
         return wrong("opposite")
     if sorted(words) == sorted(("-", *gold_words)) or sorted(gold_words) == sorted(("-", *words)):

@@ -8,7 +8,7 @@ articles: a al an das dem den der die een ein eine einem einen el gli her het hi
 pronouns: he it she they;
 opening: based explanation hence here i note reason reasoning so there therefore thus;
 counts: eight few five four many nine one seven several six ten three two;
-before: 's am an ans are as at au auf aux be been bei being by c'est called dans dice drive drives eat eats em
+before: from 's am an ans are as at au auf aux be been bei being by c'est called dans dice drive drives eat eats em
     en era es est está están foi for hacia had has hat have hay he's heißt hold holds im in indique ins inside
     into is ist it's labelled lautet liest like-this mean means muestra na nach named no on onto play plays read
     reads represent represents ride rides s'appelle said say says see sees she's show showing shows sieht sind
@@ -17,7 +17,7 @@ before: 's am an ans are as at au auf aux be been bei being by c'est called dans
 after: a according am are as at auf avait be because by can dans did do does during en es est está for from ha
     had has hat hatte have hay im in is ist of on over since sind son sont sur tem tenía that tiene to under war
     was were when where which who will with would zu è é رنگ का की के में है;
-tied: above against and around aus behind below beside between da de del der des di do dos du e et from hinter
+tied: above against and around aus behind below beside between da de del der des di do dos du e et hinter
     like near neben of or over than und under vom von vor with without y;
 after_comma: a about an around as at by during for from in located near on the to when where with;
 kinds: age airline airplane angle angles animal animals answer app area avenue bag bar bars bay beach beer bike
@@ -44,7 +44,9 @@ calendar: april august december february friday i january july june march may mo
     september sunday thursday tuesday wednesday;
 ranked_below: fifth fourth nowhere runner-up second than third;
 leading: a am at au auf by en hacia im in into nach on sur to toward towards vers zu à;
-german: das dem den der die ein eine hat im ist nicht und
+german: das dem den der die ein eine hat im ist nicht und;
+numbered: page pages p pp no nr number zip code postcode room line bus gate platform flight track exit form invoice po
+    box suite apartment seat terminal channel gleis zimmer
 """
 _CLASSES: Final = {
     name.strip(): frozenset(words.split())
@@ -76,3 +78,5 @@ LEADING: Final = _CLASSES["leading"]
 """Prepositions that a gold answer may begin with."""
 GERMAN: Final = _CLASSES["german"]
 """Of the language in which nouns have capitals too."""
+NUMBERED: Final = _CLASSES["numbered"]
+"""Names before a number or a code that may be left out."""
