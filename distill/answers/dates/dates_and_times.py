@@ -174,10 +174,10 @@ def compare_times(text: str, gold: str, declared: bool) -> CompareResult | None:
         return undecided("no_time_found") if read_quantities(text) else without_number(text)
     if verdicts == {False} and not declared and are_same_ratios(text, gold) and text.upper() == text.lower():
         return undecided("time_or_ratio")
-    # Only one of the two names the half of the day.
+    # Only one of the two names the half of the day: the same digits, or a time that is spoken, where that is usual.
     one_names_half = len(times) == 1 and times[0].open_half != gold_times[0].open_half
-    one_names_half = one_names_half and times[0].seconds % _HALF_DAY != 0  # noon or midnight
-    if verdicts == {True} or (verdicts == {None} and (one_names_half or _digits(text) == _digits(gold))):
+    spoken = one_names_half and not (_digits(text) and _digits(gold)) and times[0].seconds % _HALF_DAY != 0
+    if verdicts == {True} or (verdicts == {None} and (spoken or _digits(text) == _digits(gold))):
         return correct("same_time")
     return wrong("other_time") if verdicts == {False} else undecided("time_left_open")
 

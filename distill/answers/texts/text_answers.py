@@ -202,7 +202,7 @@ def _compare_polar(text: str, words: Sequence[str], gold: str, question: str) ->
     if first is None and (repeated := _repeats(words, question)) is not None:
         return correct("repeats_question") if repeated == gold else wrong("repeats_question")
     if first is None:
-        is_open = len(words) > 1 or _LIKE_YES & {*words} or not text.isascii()
+        is_open = copula is not None or len(words) > 1 or _LIKE_YES & {*words} or not text.isascii()
         return undecided("no_yes_or_no") if is_open else wrong("other_words")
     if (first in ("yes", "no")) != (gold in ("yes", "no")):
         return undecided("yes_or_true")
