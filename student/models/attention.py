@@ -15,6 +15,7 @@ from transformers.utils import is_flash_attn_2_available, is_flash_attn_3_availa
 
 from distill.errors import ModelError
 from student.models import recurrent
+from student.models.row_bounds import row_sizes
 
 PACKED = "packed_rows"
 """The name under which transformers knows this attention."""
@@ -45,7 +46,7 @@ def attend(
         return states, None
     if query.is_cuda and query.dtype in (torch.float16, torch.bfloat16) and not dropout:
         return _varlen(query, key, value, cu_seq_lens_q, max_length_q, scaling, sliding_window), None
-    sizes = cu_seq_lens_q.diff().tolist()
+    sizes = row_sizes(cu_seq_lens_q)
     rows = zip(*(torch.split(part, sizes, 2) for part in (query, key, value)), strict=True)
     alone = [sdpa_attention_forward(module, q, k, v, _window(q, k, sliding_window), **options)[0] for q, k, v in rows]
     return torch.cat(alone, 1), None

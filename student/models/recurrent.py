@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
+from student.models.row_bounds import row_sizes
+
 MIXERS = {"linear_attention": "linear_attn", "conv": "conv"}
 """Kinds of such layers, as `layer_types` of a configuration names them, and their module inside a decoder layer."""
 _KERNELS = {"linear_attention": ("fla", "causal_conv1d"), "conv": ("causal_conv1d",)}
@@ -46,11 +48,13 @@ def _forward_by_rows(self: Any, hidden_states: torch.Tensor, *args: Any, **optio
         return whole
     if self._fused_rows and hidden_states.is_cuda:
         sizes = bounds.diff()
-        row_of_token = torch.repeat_interleave(torch.arange(len(sizes), device=sizes.device), sizes)
+        numbers, tokens = torch.arange(len(sizes), device=sizes.device), hidden_states.shape[1]
+        # Told how long the result is, it does not wait for the device.
+        row_of_token = torch.repeat_interleave(numbers, sizes, output_size=tokens)
         at_once: torch.Tensor = self._forward_of_row(
             hidden_states, *args, **options, seq_idx=row_of_token[None].to(torch.int32)
         )
         return at_once
     alone = {name: value for name, value in options.items() if name not in _BOUNDS}
-    rows = torch.split(hidden_states, bounds.diff().tolist(), 1)
+    rows = torch.split(hidden_states, row_sizes(bounds), 1)
     return torch.cat([self._forward_of_row(row, *args, **alone) for row in rows], 1)

@@ -24,6 +24,7 @@ from student.data.images import ImageSource
 from student.data.responses import KINDS
 from student.data.teacher_logprobs import TopLogprobs
 from student.models.flops import Cost
+from student.models.row_bounds import BOUNDS, with_row_sizes
 from student.models.siq_vl import Parts
 from student.training.metrics_log import StepFacts
 from student.training.token_weights import StepWeights, counts
@@ -170,12 +171,12 @@ class StepData(Dataset[dict[str, Any]]):
 
     def on_device(self, micro_batch: dict[str, Any], device: torch.device) -> dict[str, Any]:
         """What the model takes: tensors copied behind what the device still has to do, pixels normalised there."""
-        return self._store.normalised(
-            {
-                name: value.to(device, non_blocking=True) if isinstance(value, torch.Tensor) else value
-                for name, value in micro_batch.items()
-            }
-        )
+        moved = {
+            name: value.to(device, non_blocking=True) if isinstance(value, torch.Tensor) else value
+            for name, value in micro_batch.items()
+        }
+        moved |= {name: with_row_sizes(micro_batch[name], device) for name in BOUNDS if name in micro_batch}
+        return self._store.normalised(moved)
 
     def halve(self) -> None:
         """Make passes of half as many rows from now on (student/training/halving.py)."""

@@ -6,11 +6,12 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
+import student_worlds as worlds
 import torch
 from torch.nn.attention import varlen
 
 from distill.errors import ModelError
-from student.models import attention, kernels
+from student.models import attention, kernels, row_bounds
 
 ROOT = Path(__file__).resolve().parents[2]
 BOUNDS = torch.tensor([0, 3, 8], dtype=torch.int32)
@@ -108,6 +109,33 @@ def test_liger_without_kernels_for_a_decoder_says_what_to_choose(liger, monkeypa
     monkeypatch.setitem(sys.modules, "liger_kernel.transformers.monkey_patch", None)
     with pytest.raises(ModelError, match="does not work with a family decoder"):
         kernels._liger(decoder("family"))
+
+
+def test_a_step_of_every_class_mixes_no_devices_and_never_waits_for_one():
+    script = ROOT / "tests" / "support" / "fake_card.py"
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", script],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        env={"PYTHONPATH": f"{ROOT}:{script.parent}", "PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1"},
+    )
+    lines = [line for line in done.stdout.splitlines() if line.startswith(("ok", "failed"))]
+    assert done.returncode == 0, "\n".join(lines) + done.stderr[-2000:]
+    assert [line.split()[1:3] for line in lines] == [
+        [name, f"{kind}:"] for name in worlds.CLASSES for kind in ("full", "lora")
+    ]
+
+
+def test_layers_that_take_rows_one_by_one_read_their_sizes_once(monkeypatch):
+    bounds = torch.tensor([0, 3, 8], dtype=torch.int32)
+    reads = []
+    own = torch.Tensor.tolist
+    monkeypatch.setattr(torch.Tensor, "tolist", lambda tensor: reads.append(1) or own(tensor))
+    moved = row_bounds.with_row_sizes(bounds, torch.device("cpu"))
+    assert [row_bounds.row_sizes(moved) for _ in range(3)] == [[3, 5]] * 3
+    assert len(reads) == 1
 
 
 def test_the_check_of_a_card_goes_through_without_one(tmp_path: Path):
