@@ -93,6 +93,15 @@ def test_a_batch_that_failed_as_a_whole_is_submitted_again(world: World, server:
     assert server.sizes == [24] and len(server.batches) == 3
 
 
+def test_batches_that_fail_while_another_one_is_worked_on_are_no_outage(world: World, server: Any) -> None:
+    world.head = "[generate]\npatience_s = 0.1"
+    world.teachers[0]["batch.max_requests"] = ROWS
+    server.faults.failed, server.faults.spared = 12, frozenset({0})
+    server.looks[0] = 60
+    assert world.generate().counts["complete"] == 2 * ROWS
+    assert server.faults.failed == 0 and set(server.paid.values()) == {1}
+
+
 def test_doubled_torn_and_shuffled_lines_give_every_request_one_answer(world: World, server: Any) -> None:
     world.generate()
     expected = texts(world)

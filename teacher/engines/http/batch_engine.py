@@ -172,7 +172,8 @@ class BatchEngine(HttpEngine):
 
     async def _pause(self) -> None:
         """Wait before rows are asked again of which none has passed. Raises CircuitOpen when that lasts too long."""
-        self._rows.wait(self._settings.patience_s, self._settings.say, idle=not self._under_way)
+        if not self._under_way:  # a batch may fail because others are enqueued
+            self._rows.wait(self._settings.patience_s, self._settings.say, idle=True)
         await asyncio.sleep(self._rows.pause_s(min(_RETRY_S[0], self._limits.poll_s), self._limits.poll_s))
 
     async def _submit(
@@ -211,7 +212,8 @@ class BatchEngine(HttpEngine):
         left = self._limits.max_mb * 1e6
         with path.open("wb") as file:
             if all(failed[request.id] for request in requests) and (control := self._control()):
-                left -= file.write(request_line(_CONTROL, await self._client.body(control, inside=True)))
+                body = await self._body(control)
+                left -= 0 if isinstance(body, Completion) else file.write(request_line(_CONTROL, body))
             for position, request in enumerate(requests):
                 body = await self._body(request)
                 if isinstance(body, Completion):
