@@ -95,8 +95,8 @@ class Engine(Protocol):
     async def answer(self, get: Get, done: Done) -> None:
         """Answer every request that `get` gives; `done` gets each completion as soon as it is there, in any order.
 
-        `done` gets the siblings of a request, too, each for itself. A request is drawn when there is room for it. What
-        is wrong with one request is the `error` of its completion.
+        `done` gets the siblings of a request, too, each for itself. A request is drawn when there is room for it.
+        What is wrong with one request is the `error` of its completion.
         Raises CircuitOpen and TeacherError for what is wrong with the engine; what is in flight is then dropped.
         """
 
