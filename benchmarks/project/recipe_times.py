@@ -26,6 +26,7 @@ CARDS = {
     "siq-vl-0.5b": "L40S",
     "siq-vl-1.5b": "L40S",
     "qwen3-vl-2b-student": "L40S",
+    "qwen3.5-0.8b-student": "L40S",
     "single-gpu-24gb": "RTX 4090",
     "charts-only": "L40S",
     "chartqa": "L40S",
@@ -72,6 +73,16 @@ def qwen(width: int, inner: int, layers: int, heads: int) -> dict[str, Any]:
     }
 
 
+QWEN_SIGHT = {
+    "depth": 24,
+    "hidden_size": 1024,
+    "intermediate_size": 4096,
+    "num_heads": 16,
+    "patch_size": 16,
+    "temporal_patch_size": 2,
+    "spatial_merge_size": 2,
+    "num_position_embeddings": 2304,
+}
 MODELS: dict[str, dict[str, Any]] = {
     "google/siglip2-base-patch16-224": siglip(768, 3072, 12, 12, 224),
     "google/siglip2-large-patch16-512": siglip(1024, 4096, 24, 16, 512),
@@ -96,16 +107,39 @@ MODELS: dict[str, dict[str, Any]] = {
         },
         "vision_config": {
             "model_type": "qwen3_vl",
-            "depth": 24,
-            "hidden_size": 1024,
-            "intermediate_size": 4096,
-            "num_heads": 16,
-            "patch_size": 16,
-            "temporal_patch_size": 2,
-            "spatial_merge_size": 2,
             "out_hidden_size": 2048,
-            "num_position_embeddings": 2304,
             "deepstack_visual_indexes": [5, 11, 17],
+            **QWEN_SIGHT,
+        },
+    },
+    "Qwen/Qwen3.5-0.8B": {
+        "model_type": "qwen3_5",
+        "architectures": ["Qwen3_5ForConditionalGeneration"],
+        "tie_word_embeddings": True,
+        "text_config": {
+            "model_type": "qwen3_5_text",
+            "hidden_size": 1024,
+            "intermediate_size": 3584,
+            "num_hidden_layers": 24,
+            "num_attention_heads": 8,
+            "num_key_value_heads": 2,
+            "head_dim": 256,
+            "vocab_size": 248320,
+            "linear_num_key_heads": 16,
+            "linear_num_value_heads": 16,
+            "linear_key_head_dim": 128,
+            "linear_value_head_dim": 128,
+            "tie_word_embeddings": True,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 1e7, "mrope_section": [11, 11, 10]},
+        },
+        "vision_config": {
+            "model_type": "qwen3_5_vision",
+            **QWEN_SIGHT,
+            "depth": 12,
+            "hidden_size": 768,
+            "intermediate_size": 3072,
+            "num_heads": 12,
+            "out_hidden_size": 1024,
         },
     },
 }

@@ -187,7 +187,10 @@ def dtype_of(directory: Path) -> str:
 
 
 def server_arguments(directory: Path) -> dict[str, Any]:
-    """The options, beside the model, without which vLLM does not serve an exported checkpoint."""
+    """The options, beside the model, without which vLLM does not serve an exported checkpoint as it is."""
+    if _config(directory)["model_type"] == "lfm2_vl" and not torch.cuda.is_available():
+        # vLLM 0.32's rotary operator for CPUs takes the heads of LFM2 for something else; its plain torch does not.
+        return {"compilation-config": {"custom_ops": ["none"]}}
     return {} if form_of(directory) == NATIVE else {"model-impl": "transformers", "trust-remote-code": True}
 
 

@@ -64,25 +64,23 @@ class Lfm2VlImageProcessorPil(PilBackend):  # type: ignore[misc]
         patch = settings["encoder_patch_size"]
         tile_patches = (settings["tile_size"] // patch) ** 2 if settings["do_image_splitting"] else 0
         most = max(settings["max_image_tokens"] * settings["downsample_factor"] ** 2, tile_patches)
-        grids, sizes, shapes, rows, masks = [], [], [], [], []
-        for image in images:
-            pieces, grid, size = self._pieces(image, settings)
-            grids.append(grid)
-            sizes.append(size)
-            for piece in pieces:
-                values = self.rescale(piece, rescale_factor) if do_rescale else piece
-                values = self.normalize(values, image_mean, image_std) if do_normalize else values
-                flat = _patches(values, patch)
-                padding = most - len(flat) if settings["do_pad"] else 0
-                rows.append(np.pad(flat, ((0, padding), (0, 0))))
-                masks.append(np.arange(len(rows[-1])) < len(flat))
-                shapes.append([piece.shape[1] // patch, piece.shape[2] // patch])
+        cut = [self._pieces(image, settings) for image in images]
+        rows, masks, shapes = [], [], []
+        for piece in (piece for pieces, _, _ in cut for piece in pieces):
+            values = self.rescale(piece, rescale_factor) if do_rescale else piece
+            values = self.normalize(values, image_mean, image_std) if do_normalize else values
+            rows.append(_patches(values, patch))
+            shapes.append([piece.shape[1] // patch, piece.shape[2] // patch])
+        most = max(most, *map(len, rows))  # a very narrow image has more
+        if settings["do_pad"]:
+            masks = [np.arange(most) < len(row) for row in rows]
+            rows = [np.pad(row, ((0, most - len(row)), (0, 0))) for row in rows]
         data: dict[str, Any] = {"pixel_values": np.stack(rows)}
         if settings["do_pad"]:
             data |= {"pixel_attention_mask": np.stack(masks).astype(np.int32), "spatial_shapes": np.asarray(shapes)}
         if return_row_col_info:
-            data |= {"image_rows": [grid[1] for grid in grids], "image_cols": [grid[0] for grid in grids]}
-            data["image_sizes"] = sizes
+            data |= {"image_rows": [grid[1] for _, grid, _ in cut], "image_cols": [grid[0] for _, grid, _ in cut]}
+            data["image_sizes"] = [size for _, _, size in cut]
         return BatchFeature(data=data, tensor_type=return_tensors)
 
     def _pieces(

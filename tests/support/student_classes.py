@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from safetensors.torch import load_file, save_file
+
 CORPUS = (
     "How many red green blue squares are there? 0 1 2 3 4 5 6 7 8 9",
     "<think>\nrow 1: red green, 1\nrow 2: blue blue, 0\n</think>\n\n4",
@@ -152,7 +154,12 @@ def qwen3_5(t: Any, words: Any) -> Parts:
         "linear_num_key_heads": 2,
         "linear_num_value_heads": 4,
     }
-    return _qwen(t, words, t.Qwen3_5Config, text)
+    # As transformers loads any tokenizer beside such a model: it splits words by rules of its own.
+    model = json.loads(words.backend_tokenizer.to_str())["model"]
+    merges = [tuple(pair) for pair in model["merges"]]
+    own = t.Qwen3_5Tokenizer(model["vocab"], merges, eos_token=words.eos_token, pad_token=words.pad_token)
+    _marks(own, "<|im_start|>")
+    return _qwen(t, own, t.Qwen3_5Config, text)
 
 
 def smolvlm(t: Any, words: Any) -> Parts:
@@ -238,7 +245,7 @@ def lfm2_vl(t: Any, words: Any) -> Parts:
             "vision_use_head": False,
         },
         text_config={
-            **_text(words),
+            **_text(words, tie_word_embeddings=True),  # vLLM ties them whatever is said
             "model_type": "lfm2",
             "num_hidden_layers": 3,
             "layer_types": ["conv", "full_attention", "conv"],
@@ -246,7 +253,7 @@ def lfm2_vl(t: Any, words: Any) -> Parts:
         },
         projector_hidden_size=32,
         image_token_id=ids["<image>"],
-        tie_word_embeddings=False,
+        tie_word_embeddings=True,
     )
     images = Lfm2VlImageProcessorPil(
         encoder_patch_size=4, tile_size=16, min_image_tokens=1, max_image_tokens=4, min_tiles=2, max_tiles=4
@@ -265,8 +272,51 @@ BUILDERS: dict[str, Callable[[Any, Any], Parts]] = {
 }
 
 
-def other(kind: str) -> tuple[Any, Any]:
-    """A random student of one of `BUILDERS` with its processor."""
+WIDE: dict[str, dict[str, Any]] = {
+    "qwen3-vl": {
+        "head_dim": 32,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [6, 5, 5]},
+    },
+    "qwen3.5": {
+        "head_dim": 32,
+        "rope_parameters": {
+            "rope_type": "default",
+            "rope_theta": 1e4,
+            "mrope_section": [6, 5, 5],
+            "mrope_interleaved": True,
+            "partial_rotary_factor": 1.0,
+        },
+        "linear_key_head_dim": 128,
+        "linear_value_head_dim": 128,
+    },
+    "gemma4": {"head_dim": 32, "global_head_dim": 64},
+    # vLLM reads sizes of published configurations that transformers leaves alone, here and below.
+    "lfm2-vl": {"conv_dim": 128, "conv_dim_out": 128, "block_dim": 128},
+}
+"""Settings of language models with heads that vLLM has kernels for."""
+
+
+def wide(kind: str, config: Any) -> Any:
+    """The configuration with the least width that vLLM serves on a CPU."""
+    values = config.to_dict()
+    values["text_config"] |= {"hidden_size": 128, "intermediate_size": 128, **WIDE[kind]}
+    values["text_config"].pop("per_layer_config", None)
+    values["vision_config"] |= {"gemma4": {"default_output_length": 70}, "lfm2-vl": {}}.get(
+        kind, {"out_hidden_size": 128}
+    )
+    return type(config)(**values)
+
+
+def speak_up(model: Any, words: int) -> None:
+    """Scale random weights, as drawn they answer every question alike; only the first `words` tokens are said."""
+    for name, weight in model.named_parameters():
+        if weight.ndim == 2 and ("language_model" in name or "lm_head" in name):
+            weight.data.mul_(8 if ".layers." in name else 4)
+    model.get_output_embeddings().weight.data[words:] = 0
+
+
+def other(kind: str, change: Callable[[str, Any], Any] = lambda _, config: config) -> tuple[Any, Any]:
+    """A random student of one of `BUILDERS` with its processor; `change`: another configuration from the first."""
     import torch
     import transformers
 
@@ -275,7 +325,7 @@ def other(kind: str) -> tuple[Any, Any]:
     words = tokenizer()
     built = BUILDERS[kind](transformers, words)
     built.processor.chat_template = CHATML.replace("IMAGE", built.image)
-    model = transformers.AutoModelForImageTextToText.from_config(built.config)
+    model = transformers.AutoModelForImageTextToText.from_config(change(kind, built.config))
     model.generation_config.eos_token_id = words.eos_token_id
     model.generation_config.pad_token_id = words.pad_token_id
     return model, built.processor
@@ -297,10 +347,19 @@ _VIDEOS = {
 _TOKENS = {"internvl": INTERNVL_TOKENS, "gemma4": GEMMA_TOKENS}
 
 
-def published(kind: str, folder: Path) -> Path:
-    """A random student of a class on disk as hubs have it, with the settings of a video processor if it has one."""
-    model, made = other(kind)
+def published(kind: str, folder: Path, *, served: bool = False) -> Path:
+    """A random student of a class on disk as hubs have it, with the settings of a video processor if it has one.
+
+    `served`: one that vLLM serves, and whose replies vary.
+    """
+    model, made = other(kind, *([wide] if served else []))
+    if served:
+        speak_up(model, len(tokenizer()))
     model.save_pretrained(folder)
+    if kind == "lfm2-vl":  # transformers has another name for a part of the tower than the hub, and puts it back
+        weights = load_file(folder / "model.safetensors")
+        renamed = {name.replace("vision_tower.", "vision_tower.vision_model."): weights[name] for name in weights}
+        save_file(renamed, folder / "model.safetensors", metadata={"format": "pt"})
     made.tokenizer.save_pretrained(folder)
     (folder / "chat_template.jinja").write_text(made.chat_template, encoding="utf-8")
     # SmolVLM's own processor, which its builder avoids.

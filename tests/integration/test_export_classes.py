@@ -1,0 +1,61 @@
+"""Exported students of other people's classes in a real vLLM say what transformers says."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import student_worlds as worlds
+import vllm_server
+from typer.testing import CliRunner
+
+from distill.cli import app
+from distill.recipe.loading import load
+from student.train import train
+from teacher.engines.vllm import export_server
+
+PROMPTS = 16
+
+pytestmark = [
+    pytest.mark.vllm,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(bool(vllm_server.why_not()), reason=vllm_server.why_not() or "-"),
+]
+
+
+@pytest.fixture(autouse=True)
+def python(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv(export_server.PYTHON, str(vllm_server.PYTHON))
+    yield
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype"),
+    # vLLM's gated delta rule for CPUs takes bfloat16 alone, in which ties fall either way.
+    [("qwen3.5", "bfloat16"), ("gemma4", "float32"), ("lfm2-vl", "float32")],
+)
+def test_an_exported_student_says_in_vllm_what_it_says_in_transformers(
+    kind: str, dtype: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    worlds.data(tmp_path, questions=2 * PROMPTS)
+    worlds.published(kind, tmp_path / "student", served=True)
+    stage = worlds.stage("lora", steps=2, more="[stages.lora]\nrank = 4\nalpha = 8\n")
+    made = worlds.recipe(tmp_path, stage, more='[eval]\ndata = "questions"\nmax_new_tokens = 16\n')
+    text = made.path.read_text()
+    parts = 'vision = "vision"\nlanguage = "language"\npixel_shuffle = 2\n'
+    assert parts in text
+    text = text.replace(parts, 'model = "student"\n').replace('dtype = "float32"', f'dtype = "{dtype}"')
+    made.path.write_text(text)
+    run = tmp_path / "run"
+    train(recipe := load(made.path), run)
+    (run / "recipe.toml").write_text(recipe.to_toml())
+    command = ["export", str(run), "--out", str(tmp_path / "out"), "--verify", "--prompts", str(PROMPTS)]
+    done = CliRunner().invoke(app, command)
+    with capsys.disabled():
+        print(f"\n{done.output}")
+    assert done.exit_code == 0, done.output
+    report = json.loads((tmp_path / "out" / "verify.json").read_text())
+    assert report["passed"] and report["with_images"] == PROMPTS
+    assert report["replies"]["same_prompts"] == PROMPTS
+    assert report["replies"]["identical_share"] >= (0.99 if dtype == "float32" else 0.5)
+    assert report["replies"]["different_replies"] > PROMPTS / 4
