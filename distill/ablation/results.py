@@ -102,7 +102,7 @@ def write(
     skipped: Mapping[str, str],
     fits: Fits | None = None,
 ) -> Manifest:
-    """Write results.json, report.html and the manifest to `folder`. `fits`: distill.teacher_ranks.fit_values."""
+    """Write results.json, report.html and the manifest to `folder`. `fits`: those of `teacher_ranking.fit_values`."""
     from distill.ablation import report
 
     results = table(recipe, folder, outcomes, skipped, fits)
