@@ -20,10 +20,12 @@ from distill.errors import DataError, RecipeError, StaleError
 from distill.recipe.loading import find, load, recipes_folder
 from distill.recipe.recipe import Recipe
 from distill.types import ProgressCallback, unwatched
+from distill.verbs import compare_asked, compare_trained
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
+    from distill.planning.leakage import Leakage
     from distill.recipe.eval import AnyStudent
     from distill.recipe.teachers import Server
     from student.evaluation.collect_replies import Serve
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 def generate_stage(recipe: Recipe, run: Path, *, limit: int | None = None, fresh: bool = False) -> str:
     from teacher.generate import generate
 
-    compared = _compared(recipe, run, asked=True)
+    compared = _summary(compare_asked(recipe, run))
     with _recorded(recipe, run) as on_progress:
         generate(recipe, run, limit=limit, fresh=fresh, on_progress=on_progress)
     return _blocks(funnel(run), damage(run), compared) + f"\ntraces: {run / 'generate'}"
@@ -43,20 +45,9 @@ def _blocks(*texts: str) -> str:
     return "\n\n".join(text for text in texts if text)
 
 
-def _compared(recipe: Recipe, run: Path, *, asked: bool = False, stage: str | None = None) -> str:
-    """What training data has in common with evaluation data, as a table; refuses to go on where that is a leak.
-
-    `asked`: what teachers are asked; otherwise what the stages learn from, or one of them.
-    """
-    from distill.planning.compared_sources import evaluation_sources
-
-    if not evaluation_sources(recipe):
-        return ""  # before anything heavy is loaded
-    from distill.planning import leakage
-
-    stages = [each for each in recipe.stages if stage in (None, each.name)]
-    names = [leakage.ASKED] if asked and leakage.ASKED in recipe.data else []
-    return leakage.refuse_leakage(recipe, run, names if asked else leakage.training_sources(recipe, stages)).summary()
+def _summary(compared: "Leakage | None") -> str:
+    """What training data has in common with evaluation data, as a table."""
+    return compared.summary() if compared is not None else ""
 
 
 def replay_request(recipe: Recipe, run: Path, trace_id: str, *, resend: bool) -> str:
@@ -122,7 +113,7 @@ def train_stage(recipe: Recipe, run: Path, *, stage: str | None = None, jobs: in
         if processes.is_main():
             from filters.dataset.ablation_sets import materialise_stages
 
-            compared = _compared(recipe, run, stage=stage)
+            compared = _summary(compare_trained(recipe, run, stage))
             materialise_stages(recipe, run, stage)
         with _recorded(recipe, run) as on_progress:
             train(recipe, run, stage=stage, fresh=fresh, jobs=jobs, on_progress=on_progress)
@@ -206,7 +197,7 @@ def export_tasks(run: Path, sources: Sequence[str], out: Path) -> str:
 def eval_stage(recipe: Recipe, run: Path, *, fresh: bool = False) -> str:
     from student.evaluate import evaluate
 
-    compared = _compared(recipe, run)
+    compared = _summary(compare_trained(recipe, run))
     with _recorded(recipe, run) as on_progress:
         evaluate(recipe, run, fresh=fresh, on_progress=on_progress, vllm=partial(_vllm, recipe), connect=_connect)
     return _blocks(evaluation(run), damage(run), compared) + f"\nreport:  {run / 'eval' / REPORT}"
@@ -227,7 +218,7 @@ def ablate_recipe(
     from distill.commands.status import ablation
 
     # A report is written from what is there, and trains nothing.
-    compared = "" if report else _compared(recipe, run)
+    compared = "" if report else _summary(compare_trained(recipe, run))
     with watch() as on_progress:
         folder = ablate(
             recipe,

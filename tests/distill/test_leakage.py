@@ -10,8 +10,9 @@ from PIL import Image, ImageDraw
 from run_fixtures import picture
 from typer.testing import CliRunner
 
+import distill
 from distill import cli
-from distill.errors import DataError
+from distill.errors import DataError, DistillError
 from distill.planning import leakage
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
@@ -181,6 +182,23 @@ def test_generate_train_eval_and_ablate_refuse_with_counts_and_three_examples_un
         allowed = [command, str(recipe.path), "--run", str(tmp_path / "run"), "--set", "eval.allow_overlap=true"]
         done = CliRunner().invoke(cli.app, allowed)
         assert "overlap" not in done.stderr and done.exit_code != 0  # there is no such model, and no dataset
+
+
+def test_the_verbs_for_programs_refuse_with_the_counts_of_the_commands_until_overlap_is_allowed(
+    tmp_path: Path,
+) -> None:
+    shared = rows(tmp_path, range(5), "What is it?")
+    other = [row | {"question": "Where is it?"} for row in shared]
+    recipe = world(tmp_path, STAGES, questions=other, captions=shared, test=other)
+    for command, verb in (("generate", distill.generate), ("train", distill.train), ("eval", distill.evaluate)):
+        said = CliRunner().invoke(cli.app, [command, str(recipe.path), "--run", str(tmp_path / "run")]).stderr
+        with pytest.raises(DataError) as refused:
+            verb(recipe, tmp_path / "other")
+        assert "overlap: 5 of 5 rows" in str(refused.value) and str(refused.value) in said
+        allowed = distill.load(recipe.path, {"eval.allow_overlap": "true"})
+        with pytest.raises(DistillError) as later:
+            verb(allowed, tmp_path / "other")
+        assert "overlap" not in str(later.value)  # there is no such model, and no dataset
 
 
 def test_allowing_overlap_warns_and_leaves_finished_evaluations_as_they_are(by_row: Recipe, tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ def test_only_teacher_and_student_have_modules_that_may_load_heavy_packages() ->
     assert {name.split(".")[0] for name in HEAVY_MODULES} == {"teacher", "student"}
 
 
-FACES = {"distill/answers", "distill/data", "distill/recipe"}
+FACES = {"distill", "distill/answers", "distill/data", "distill/recipe"}
 """Packages with public names of their own; every other package file is empty."""
 
 

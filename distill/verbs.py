@@ -1,0 +1,102 @@
+"""The four verbs for programs: `import distill`, then `distill.generate(recipe, run)` and so on.
+
+Each does what its command does, without its output: it compares training data with evaluation data and refuses to go
+on where one stands in the other, and it brings the models and servers that a verb needs. The functions of
+`teacher`, `filters` and `student` below are the verbs alone, which know nothing of each other.
+"""
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from distill.planning.compared_sources import ASKED, evaluation_sources, training_sources
+from distill.recipe.recipe import Recipe
+from distill.types import ProgressCallback, unwatched
+
+if TYPE_CHECKING:
+    from distill.artifacts.manifest import Manifest
+    from distill.planning.leakage import Leakage
+
+
+def generate(
+    recipe: Recipe,
+    run: Path | str,
+    *,
+    limit: int | None = None,
+    fresh: bool = False,
+    on_progress: ProgressCallback = unwatched,
+) -> "Manifest":
+    """Let the teachers answer; raises what `teacher.generate.generate` raises, and DataError where data leaks."""
+    from teacher.generate import generate as ask_teachers
+
+    compare_asked(recipe, Path(run))
+    return ask_teachers(recipe, run, limit=limit, fresh=fresh, on_progress=on_progress)
+
+
+def filter(
+    recipe: Recipe, run: Path | str, *, fresh: bool = False, on_progress: ProgressCallback = unwatched
+) -> "Manifest":
+    """Filter the traces, with the signals that a model measures; raises what `filters.apply.apply` raises."""
+    from distill.model_signals import measurers
+    from filters.apply import apply
+
+    return apply(recipe, run, fresh=fresh, measurers=measurers(recipe, Path(run)), on_progress=on_progress)
+
+
+def train(
+    recipe: Recipe,
+    run: Path | str,
+    *,
+    stage: str | None = None,
+    fresh: bool = False,
+    on_progress: ProgressCallback = unwatched,
+) -> "Manifest":
+    """Train the stages, or one; raises what `student.train.train` raises, and DataError where data leaks."""
+    from filters.dataset.ablation_sets import materialise_stages
+    from student.distributed import processes
+    from student.train import train as train_student
+
+    run = Path(run)
+    with processes.together():
+        if processes.is_main():
+            compare_trained(recipe, run, stage)
+            materialise_stages(recipe, run, stage)
+        return train_student(recipe, run, stage=stage, fresh=fresh, on_progress=on_progress)
+
+
+def evaluate(
+    recipe: Recipe, run: Path | str, *, fresh: bool = False, on_progress: ProgressCallback = unwatched
+) -> "Manifest":
+    """Ask and compare students; raises what `student.evaluate.evaluate` raises, and DataError where data leaks."""
+    from student.evaluate import evaluate as evaluate_students
+    from teacher.engines.http.remote_student import connect_student
+    from teacher.engines.vllm.export_server import find_server, serve_export
+
+    compare_trained(recipe, Path(run))
+    return evaluate_students(
+        recipe,
+        Path(run),
+        fresh=fresh,
+        on_progress=on_progress,
+        vllm=lambda: partial(serve_export, server=find_server(recipe)),
+        connect=connect_student,
+    )
+
+
+def compare_asked(recipe: Recipe, run: Path) -> "Leakage | None":
+    """Compare what teachers are asked with the evaluation sources; None where there is nothing to compare."""
+    return _compare(recipe, run, (ASKED,) if ASKED in recipe.data else ())
+
+
+def compare_trained(recipe: Recipe, run: Path, stage: str | None = None) -> "Leakage | None":
+    """Compare what the stages learn from, or one of them, with the evaluation sources."""
+    stages = [each for each in recipe.stages if stage in (None, each.name)]
+    return _compare(recipe, run, training_sources(recipe, stages))
+
+
+def _compare(recipe: Recipe, run: Path, training: tuple[str, ...]) -> "Leakage | None":
+    if not evaluation_sources(recipe):
+        return None  # before anything heavy is loaded
+    from distill.planning.leakage import refuse_leakage
+
+    return refuse_leakage(recipe, run, training)
