@@ -1,9 +1,10 @@
-"""Addresses of stores (s3://, gs://, hf://, file://) where a path of this machine is meant.
+"""Paths of this machine, and addresses of stores (s3://, gs://, hf://, file://) where such a path is meant.
 
 A path library makes a local folder `s3:` of them, and a run would go on for weeks in the wrong place. They are
 refused before anything is read or written.
 """
 
+import os
 import re
 from pathlib import Path
 
@@ -36,3 +37,8 @@ def address_problem(value: str) -> str:
         f"{value}: an address ({scheme}) where a folder or file of this machine is needed; nothing was created. "
         f"Addresses are not read or written yet: {instead or 'copy or mount the store and give the path of the copy'}"
     )
+
+
+def real_path(path: Path) -> Path:
+    """An absolute path without links; where links go round, the path as it is (`Path.resolve` raises there)."""
+    return Path(os.path.realpath(path))

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from distill import packages
 from distill.data.images import open_arrow
 from distill.errors import DataError
+from distill.local_paths import real_path
 from distill.recipe.data import DataSource
 from distill.recipe.recipe import Recipe
 from distill.types import BadRow
@@ -100,7 +101,7 @@ def _with_root(table: SourceTable, recipe: Recipe, source: DataSource, name: str
             f"[data.{name}] images_root = {source.images_root!r}: {root} is not a directory{_nearest_path(root)}; "
             "paths are relative to the recipe"
         )
-    return SourceTable(label=table.label, kind=table.kind, files=table.files, root=root.resolve(), hub=table.hub)
+    return SourceTable(label=table.label, kind=table.kind, files=table.files, root=real_path(root), hub=table.hub)
 
 
 def _nearest_path(path: Path) -> str:

@@ -13,6 +13,7 @@ from pydantic import model_validator
 
 from distill import redact
 from distill.extensions import file_and_name
+from distill.local_paths import real_path
 from distill.recipe.ablate import Ablate
 from distill.recipe.base import Name, Section, key
 from distill.recipe.data import DataSource
@@ -116,7 +117,7 @@ class Recipe(Section):
 
     def local(self, value: str) -> Path:
         """A path of the recipe, relative ones taken from the recipe's folder; it may not exist."""
-        return (self._path.parent / Path(value).expanduser()).resolve()
+        return real_path(self._path.parent / Path(value).expanduser())
 
     def local_or_hub(self, value: str) -> str:
         """A directory beside the recipe if there is one, else the value itself: a hub name."""

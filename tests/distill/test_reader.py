@@ -14,6 +14,7 @@ from source_rows import folder_of_images, picture, plain_rows, read_rows, recipe
 
 from distill.data import images, reader, sample_files
 from distill.errors import DataError, MissingExtra
+from distill.recipe.loading import load
 from distill.types import BadRow, Sample
 
 
@@ -296,3 +297,11 @@ def test_reading_stops_without_reading_the_rest(folder: Path, monkeypatch: pytes
     decoded.clear()
     assert len(list(reader.samples(recipe_for(folder, images_root="images")))) == 2000
     assert decoded["images"] < 20, "one picture asked about 2000 times is decoded a few times, not 2000"
+
+
+def test_a_folder_of_images_that_is_a_link_to_itself_is_an_error_that_says_so(tmp_path: Path) -> None:
+    (tmp_path / "images").symlink_to("images")
+    (tmp_path / "rows.jsonl").write_text('{"image": "a.png", "question": "What is it?"}\n')
+    (tmp_path / "recipe.toml").write_text('[data.questions]\nsource = "rows.jsonl"\nimages_root = "images"\n')
+    with pytest.raises(DataError, match="images is not a directory"):
+        list(reader.read(load(tmp_path / "recipe.toml")))
