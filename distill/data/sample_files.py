@@ -1,5 +1,6 @@
 """Files of samples: references to images, not images. Written once, in the order in which samples are planned."""
 
+from array import array
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import islice
@@ -64,17 +65,18 @@ def append_samples(path: Path, before: Path, written: Iterable[Sample]) -> int:
         atomic_path(path) as temporary,
         pq.ParquetWriter(temporary, _SCHEMA, compression="zstd") as writer,
     ):
-        group = _SCHEMA.empty_table()
+        held: list[pa.Table] = []  # the last rows, fewer than a whole group
         for number in range(table.num_row_groups):
             group = table.read_row_group(number)
             if len(group) == _ROW_GROUP:
                 writer.write_table(group)
-                group = _SCHEMA.empty_table()
-        while records := [to_record(sample) for sample in islice(rows, _ROW_GROUP - len(group))]:
-            writer.write_table(pa.concat_tables([group, table_of(records, _SCHEMA)]).combine_chunks())
+            else:
+                held.append(group)
+        while records := [to_record(sample) for sample in islice(rows, _ROW_GROUP - sum(map(len, held)))]:
+            writer.write_table(pa.concat_tables([*held, table_of(records, _SCHEMA)]).combine_chunks())
             count += len(records)
-            group = _SCHEMA.empty_table()
-        if len(group):
+            held.clear()
+        for group in held:
             writer.write_table(group)
     return count
 
@@ -147,5 +149,7 @@ def _batches_after(table: Any, skip: int, but: Collection[int]) -> Iterator[Any]
         rows = wanted[bisect_left(wanted, first) : bisect_left(wanted, min(end, skip))]
         rows += range(max(first, skip), end)
         if rows:
-            yield table.read_row_group(number).take(pa.array([row - first for row in rows], pa.int64()))
+            # `pa.array` would import pandas where it is installed, for 0.25 s.
+            wanted_rows = pa.py_buffer(array("q", [row - first for row in rows]))
+            yield table.read_row_group(number).take(pa.Array.from_buffers(pa.int64(), len(rows), [None, wanted_rows]))
         first = end

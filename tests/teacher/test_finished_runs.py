@@ -1,5 +1,7 @@
 """What a run keeps for the next one: it saves work and changes no result."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -235,3 +237,19 @@ def test_parts_that_are_full_are_in_the_snapshot_of_a_run_that_was_killed(
     before = asked_of(url)
     world.generate()
     assert asked_of(url) - before == 430 and world.ids() == world.planned()
+
+
+def test_neither_a_run_nor_its_resume_imports_pandas(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.add_rows(5)
+    program = (
+        "import sys; from distill.recipe.loading import load; from teacher.generate import generate; "
+        "generate(load(sys.argv[1]), sys.argv[2]); sys.exit('pandas' in sys.modules)"
+    )
+    with stub_server.serve() as url:
+        world.add_teacher(url)
+        for _ in range(2):
+            world.recipe()
+            command = [sys.executable, "-c", program, str(world.folder / "recipe.toml"), str(world.run)]
+            assert subprocess.run(command, check=False).returncode == 0
+            world.add_rows(1)
