@@ -30,6 +30,7 @@ VALIDATION, VALIDATION_PAGE = "validation.jsonl", "samples.html"
 DISTRIBUTIONS, COVERAGE = "distributions", "distill.json"
 """Of a stage that learns from teachers' log-probabilities: what is kept of them, and how many tokens have some."""
 CACHE = ".cache"
+ROWS = ".rows"
 """In `train/`: what can be computed again (student/data/images.py, student/data/image_tokens.py)."""
 
 EVAL_METRICS, PREDICTIONS = "metrics.json", "predictions.jsonl"

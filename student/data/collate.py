@@ -17,7 +17,8 @@ from transformers import PreTrainedModel
 
 from distill.recipe.stages import Stage
 from student.data import packing
-from student.data.encode import Example, Examples
+from student.data.encode import Examples
+from student.data.encoded_rows import Example
 from student.data.images import ImageSource, join_features
 from student.models import attention
 

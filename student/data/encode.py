@@ -7,7 +7,7 @@ end-of-turn token. Rows that are too long are left out and counted, never cut.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
@@ -18,6 +18,7 @@ from transformers.utils.chat_template_utils import render_jinja_template
 
 from distill.errors import DataError, ImageError, ModelError
 from student.data import images as pictures
+from student.data.encoded_rows import Columns, Example, MappedRows, columns_of
 from student.data.images import ImageStore, image_token
 from student.data.responses import kinds_of, learned_text
 from student.data.rows import TrainingRow
@@ -162,24 +163,12 @@ def expand(ids: Sequence[int], image_id: int, expansions: Sequence[Sequence[int]
     return pieces if used == len(expansions) else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Example:
-    """One row as tokens."""
-
-    row: TrainingRow
-    ids: np.ndarray
-    """int32, image tokens included."""
-    begin: int
-    """The first position that carries loss."""
-    kinds: np.ndarray
-    """uint8, the part of the response (RATIONALE, ANSWER, FORMAT) that each token from `begin` on belongs to."""
-
-
 @dataclass(slots=True)
 class Examples:
     """All rows of a stage that can be trained on, and why the others can't."""
 
-    rows: list[Example] = field(default_factory=list)
+    rows: Sequence[Example] = ()
+    """In memory, or mapped from disk (student/data/encoded_rows.py)."""
     dropped: Counter[str] = field(default_factory=Counter)
     shrunk: int = 0
     """Rows whose images were made smaller to fit."""
@@ -188,17 +177,27 @@ class Examples:
         return len(self.rows)
 
     @property
+    def columns(self) -> Columns:
+        """What a plan needs to know of every row; worked out anew at every call."""
+        return columns_of(self.rows)
+
+    @property
     def lengths(self) -> list[int]:
-        return [len(example.ids) for example in self.rows]
+        lengths: list[int] = self.columns.lengths.tolist()
+        return lengths
+
+    def take(self, indexes: Sequence[int]) -> "Examples":
+        """Some of the rows; what was dropped stays with the whole."""
+        rows = self.rows
+        return Examples(rows.take(indexes) if isinstance(rows, MappedRows) else [rows[index] for index in indexes])
 
     def image_share(self, image_id: int) -> float:
         """Share of the tokens that stand for images."""
-        result = sum(int(np.count_nonzero(example.ids == image_id)) for example in self.rows)
-        return result / max(1, sum(self.lengths))
-
-    @property
-    def response_tokens(self) -> int:
-        return sum(len(example.kinds) for example in self.rows)
+        total = image = 0
+        for example in self.rows:
+            total += len(example.ids)
+            image += int(np.count_nonzero(example.ids == image_id))
+        return image / max(1, total)
 
 
 def encode(
@@ -210,13 +209,27 @@ def encode(
     max_pixels: int,
     too_long: str = "drop",
     dropped: Counter[str] | None = None,
+    into: Callable[[Iterable[Example]], Sequence[Example]] = list,
 ) -> Examples:
     """Rows as token ids. Rows with an unreadable image are left out and counted.
 
     So are rows of more than `max_length` tokens, unless `too_long` says that their images are made smaller first
-    ("shrink_image") or that they are a DataError ("error").
+    ("shrink_image") or that they are a DataError ("error"). `into` keeps the rows as they come.
     """
     examples = Examples(dropped=dropped if dropped is not None else Counter())
+    examples.rows = into(_encoded(rows, encoder, store, max_length, max_pixels, too_long, examples))
+    return examples
+
+
+def _encoded(
+    rows: Iterable[TrainingRow],
+    encoder: Encoder,
+    store: ImageStore,
+    max_length: int,
+    max_pixels: int,
+    too_long: str,
+    counts: Examples,
+) -> Iterator[Example]:
     waiting = iter(rows)
     verified = 0
     while batch := list(islice(waiting, _BATCH_ROWS)):
@@ -225,30 +238,28 @@ def encode(
             try:
                 expansions = [store.expansion(ref, max_pixels) for ref in row.images]
             except ImageError as error:
-                examples.dropped[error.reason] += 1
+                counts.dropped[error.reason] += 1
                 continue
             full = expand(ids, encoder.image_id, expansions)
             if full is None:
-                examples.dropped[IMAGE_TOKEN_IN_TEXT] += 1
+                counts.dropped[IMAGE_TOKEN_IN_TEXT] += 1
                 continue
             if len(full) > max_length and too_long == SHRINK and row.images:
                 row, full = _shrunk(row, ids, full, encoder.image_id, store, max_length, max_pixels)
-                examples.shrunk += len(full) <= max_length
+                counts.shrunk += len(full) <= max_length
             if len(full) > max_length:
                 if too_long == "error":
                     raise DataError(
                         f"row {row.id} has {len(full):,} tokens, {len(full) - len(ids):,} more than its text for its "
                         f"images, and max_length is {max_length:,}; raise it, or set too_long to drop or shrink_image"
                     )
-                examples.dropped[TOO_LONG] += 1
+                counts.dropped[TOO_LONG] += 1
                 continue
             if row.images and verified < _VERIFIED_ROWS:
                 verified += 1
                 encoder.verify(row, full, max_pixels)
             encoded = np.asarray(full, dtype=np.int32)
-            begin += len(full) - len(ids)
-            examples.rows.append(Example(row=row, ids=encoded, begin=begin, kinds=kinds))
-    return examples
+            yield Example(row=row, ids=encoded, begin=begin + len(full) - len(ids), kinds=kinds)
 
 
 def _shrunk(

@@ -136,6 +136,7 @@ def for_stage(
     *,
     image_id: int,
     max_pixels: int,
+    tokens: int,
     folder: Path,
     device: torch.device,
     sharers: int,
@@ -143,18 +144,16 @@ def for_stage(
 ) -> ImageStore | TokenStore:
     """What a stage's batches take images from: `store`, or their tokens where keeping those pays; says which and why.
 
-    `sharers`: what `sharing` says of the stage.
+    `tokens`: what `count_tokens` says of the rows; `sharers`: what `sharing` says of the stage.
     """
-    refs = [ref for example in examples.rows for ref in example.row.images]
-    distinct = list({ref.sha256: ref for ref in refs}.values())
-    tokens = sum(store.expansion(ref, max_pixels).count(image_id) for ref in distinct)
+    distinct = _distinct(examples)
     limit_bytes = int(settings.image_tokens_gb * 1e9)
     choice = choose(
         settings.image_tokens,
         Need(
             trained=stage.train,
             images=len(distinct),
-            uses=len(refs) * _passes(stage, examples) * sharers,
+            uses=int(examples.columns.images.sum()) * _passes(stage, examples) * sharers,
             bytes=tokens * _width(model) * model.dtype.itemsize,
             limit_bytes=limit_bytes,
             device=device.type,
@@ -191,6 +190,15 @@ def for_stage(
         choice = Choice(use=False, reason=str(error))
         say(0)
         return store
+
+
+def count_tokens(examples: Examples, store: ImageStore, *, image_id: int, max_pixels: int) -> int:
+    """Tokens of the distinct images of the rows, which are looked at unless they have been."""
+    return sum(store.expansion(ref, max_pixels).count(image_id) for ref in _distinct(examples))
+
+
+def _distinct(examples: Examples) -> list[ImageRef]:
+    return list({ref.sha256: ref for example in examples.rows for ref in example.row.images}.values())
 
 
 def sharing(stages: Sequence[Stage], stage: Stage) -> int:
@@ -237,10 +245,10 @@ def token_store(
     makes another number of tokens of an image than its processor writes.
     """
     cache = DiskCache(folder / f"tokens-{_identity(model, parts, store)[:16]}", max_bytes=max_bytes)
-    store.prepare(refs, max_pixels)
     images = list({ref.sha256: ref for ref in refs}.values())
     # Reading all of them finds what a power cut spoiled, while there is still a tower at hand.
     missing = [ref for ref in images if cache.get(ref.sha256) is None]
+    store.prepare(missing, max_pixels)
     done = len(images) - len(missing)
     on_image(done, len(images))
     for group in _groups(missing, store, max_pixels):

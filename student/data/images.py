@@ -134,6 +134,8 @@ class ImageStore:
         result = self._kept.get(ref.sha256)
         if result is not None:
             return result
+        if self.full:
+            self._open_shelf()
         if self._cache is not None and (packed := self._cache.get(ref.sha256)) is not None:
             return unpack(*packed)
         try:

@@ -24,7 +24,7 @@ from distill.recipe.stages import TRACES
 from distill.traces import logprobs
 
 if TYPE_CHECKING:
-    from student.data.encode import Example
+    from student.data.encoded_rows import Example
 
 Decode = Callable[[list[int]], str]
 """The text of token ids, special tokens left out."""

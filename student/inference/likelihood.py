@@ -153,6 +153,7 @@ class LikelihoodScorer:
         if len(examples) == len(rows):
             return examples
         kept = {example.row.id for example in examples.rows}
+        measurable = list(examples.rows)
         for row in rows:
             if row.id in kept:
                 continue
@@ -164,8 +165,8 @@ class LikelihoodScorer:
             if not len(single):
                 result[row.id] = {"reason": next(iter(single.dropped))}
                 continue
-            examples.rows.extend(single.rows)
-        return examples
+            measurable.extend(single.rows)
+        return Examples(measurable)
 
     def _encode(self, rows: Sequence[TrainingRow], store: ImageStore) -> Examples:
         return encode(
@@ -187,7 +188,8 @@ class LikelihoodScorer:
         """The rows of the second pass, and where each row of the first has its own there."""
         items = [scored_rows[example.row.id] for example in with_images.rows]
         others = self._encoded([replace(item.row, images=()) for item in items if item.row.images], store, result)
-        blind = {example.row.id: index for index, example in enumerate(others.rows)}
+        second = list(others.rows)
+        blind = {example.row.id: index for index, example in enumerate(second)}
         answers = self._answers(items, with_images)
         known = []
         start_id = self._processor.tokenizer.bos_token_id
@@ -198,7 +200,7 @@ class LikelihoodScorer:
             ids, begin = example.ids, example.begin
             opening = min(self._opening, begin)
             head = ids[:1] if begin > opening and ids[0] == start_id else ids[:0]
-            others.rows.append(
+            second.append(
                 replace(
                     example,
                     row=replace(item.row, images=()),
@@ -206,8 +208,8 @@ class LikelihoodScorer:
                     begin=len(head) + opening,
                 )
             )
-            known.append(_RowTokens(index=index, answer=answer, blind=blind.get(item.row.id), alone=len(others) - 1))
-        return others, known
+            known.append(_RowTokens(index=index, answer=answer, blind=blind.get(item.row.id), alone=len(second) - 1))
+        return Examples(second), known
 
     def _answers(self, items: Sequence[ScoredRow], with_images: Examples) -> list[slice]:
         """Which tokens of each response are its answer."""

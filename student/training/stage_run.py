@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from distill.artifacts.layout import (
     METRICS,
     MODEL,
     PARTS,
+    ROWS,
     SETTINGS,
 )
 from distill.artifacts.manifest import Manifest, begin, canonical, fingerprint, versions
@@ -39,6 +41,7 @@ from distill.recipe.student import Student
 from distill.types import Progress, ProgressCallback
 from student.data import image_tokens, rows, teacher_logprobs
 from student.data.encode import Encoder, Examples, encode
+from student.data.encoded_rows import MappedRows, write_rows
 from student.data.image_tokens import TokenStore
 from student.data.images import ImageStore
 from student.data.teacher_logprobs import TopLogprobs
@@ -143,8 +146,7 @@ class StageRun:
 
     def read_rows(self) -> None:
         """Read and tokenise the rows, and hold some out for validation. Raises DataError where none can be used."""
-        with processes.main_first():
-            readable = self._readable()
+        readable = self._readable()
         self.examples, self.held_out = measure.split_held_out(readable, self.stage)
         step_dataset.require_something_to_learn(self.examples, self.stage)
         self.row_counts = {"held_out": len(self.held_out)} if self.stage.validation is not None else {}
@@ -153,15 +155,24 @@ class StageRun:
         self._report("read", len(readable), len(readable), "rows", dropped | self.row_counts | self.store.facts)
 
     def _readable(self) -> Examples:
+        # Several processes read images from one cache on disk, and the pages of it that are in memory are shared.
+        memory_bytes = int(self.settings.image_memory_gb * 1e9) if processes.count() == 1 else 0
         self.session.store = self.session.store or ImageStore(
             self.processor,
             self.dtype,
-            memory_bytes=int(self.settings.image_memory_gb * 1e9),
+            memory_bytes=memory_bytes,
             disk_bytes=int(self.settings.image_disk_gb * 1e9),
             folder=self.run / "train" / CACHE,
         )
         self.store = self.session.store
         self.encoder = Encoder(self.processor, end_ids(self.model))
+        path = self.folder / ROWS
+        # The main process looks at every row and image; the others map what it has written.
+        counts = processes.share(self._write_rows(path) if processes.is_main() else None)
+        return Examples(MappedRows(path), **counts)
+
+    def _write_rows(self, path: Path) -> dict[str, Any]:
+        """Encode the rows into a file, and count those that were left out or changed."""
         dropped: Counter[str] = Counter()
         examples = encode(
             rows.read(self.recipe, self.run, self.stage, dropped),
@@ -171,6 +182,7 @@ class StageRun:
             max_pixels=self.max_pixels,
             too_long=self.stage.too_long,
             dropped=dropped,
+            into=partial(write_rows, path),
         )
         if not len(examples):
             reasons = ", ".join(f"{reason}: {count}" for reason, count in sorted(dropped.items()))
@@ -179,7 +191,7 @@ class StageRun:
                 f"({reasons or 'the data is empty'}); max_length is {self.stage.max_length} tokens, image tokens "
                 "included"
             )
-        return examples
+        return {"dropped": dropped, "shrunk": examples.shrunk}
 
     def prepare_model(self) -> None:
         """Give the model our loss, attention and kernels, add adapters, and freeze everything else."""
@@ -249,6 +261,11 @@ class StageRun:
 
     def encode_images(self) -> None:
         """Compute image tokens once where the stage trains nothing that they go through."""
+        image_id, max_pixels = self.encoder.image_id, self.max_pixels
+        counted = None
+        if processes.is_main():
+            counted = image_tokens.count_tokens(self.examples, self.store, image_id=image_id, max_pixels=max_pixels)
+        tokens = processes.share(counted)
         with processes.main_first():
             self.images = image_tokens.for_stage(
                 self.model,
@@ -257,8 +274,9 @@ class StageRun:
                 self.examples,
                 self.stage,
                 self.settings,
-                image_id=self.encoder.image_id,
-                max_pixels=self.max_pixels,
+                image_id=image_id,
+                max_pixels=max_pixels,
+                tokens=tokens,
                 folder=self.run / "train" / CACHE,
                 device=self.device,
                 sharers=image_tokens.sharing(self.recipe.stages, self.stage),

@@ -79,22 +79,23 @@ def build_step_dataset(
         type_name=type_name,
         raw_pixels=True,
     )
-    lengths = np.asarray(examples.lengths)
+    columns = examples.columns
+    lengths = columns.lengths
     result = mixture.groups(
         lengths,
-        [example.row.source for example in examples.rows],
-        [example.row.teacher for example in examples.rows],
+        columns.sources,
+        columns.teachers,
         own=stage.data,
         replay=stage.replay,
         weights=stage.teachers,
     )
     ranks = {
         "length": lengths,
-        "difficulty": np.asarray([example.row.difficulty for example in examples.rows]),
+        "difficulty": columns.difficulty,
     }.get(stage.order, np.arange(len(lengths)))
     plan = BatchPlan(
         lengths.tolist(),
-        [len(example.row.images) for example in examples.rows],
+        columns.images.tolist(),
         stage,
         epoch_rows=lambda epoch: mixture.epoch_rows(
             result, lengths, seed=seed, epoch=epoch, order=stage.order, ranks=ranks
@@ -102,25 +103,26 @@ def build_step_dataset(
         seed=seed,
         processes=processes,
     )
-    names = sorted(set(group_of(examples)))
+    # What a row's tokens are counted under.
+    group_of_row = [teacher or source for teacher, source in zip(columns.teachers, columns.sources, strict=True)]
     data = StepData(
         plan,
         examples,
         collator,
         store,
         stage,
-        names,
+        group_of_row,
         cost=Cost.of(student, parts),
         hardware_cost=Cost.of(student, parts, checkpointing=stage.gradient_checkpointing is True),
         distributions=distributions,
         process=process,
     )
-    return StepDataset(plan, data, names)
+    return StepDataset(plan, data, sorted(set(group_of_row)))
 
 
 def require_something_to_learn(examples: Examples, stage: Stage) -> None:
     """Raise DataError for a stage whose every step would leave the student as it is."""
-    if stage.train == ("projector",) and not any(example.row.images for example in examples.rows):
+    if stage.train == ("projector",) and not examples.columns.images.any():
         raise DataError(
             f"stage '{stage.name}': train = [\"projector\"], and none of its {len(examples):,} rows has an image to "
             "learn from; give it data with images, or train the language model"
@@ -130,11 +132,6 @@ def require_something_to_learn(examples: Examples, stage: Stage) -> None:
             f"stage '{stage.name}': every token of its {len(examples):,} rows has weight 0, so nothing would be "
             "learned; look at stages.loss (a source has answers and no rationales) and at the dataset's `weight`"
         )
-
-
-def group_of(examples: Examples) -> list[str]:
-    """By row, what its tokens are counted under: its teacher, or its source."""
-    return [example.row.teacher or example.row.source for example in examples.rows]
 
 
 class StepData(Dataset[dict[str, Any]]):
@@ -147,7 +144,7 @@ class StepData(Dataset[dict[str, Any]]):
         collator: Collator,
         store: ImageSource,
         stage: Stage,
-        groups: Sequence[str],
+        group_of_row: Sequence[str],
         *,
         cost: Cost,
         hardware_cost: Cost,
@@ -157,10 +154,9 @@ class StepData(Dataset[dict[str, Any]]):
         self._distributions, self._distil = distributions, stage.distill
         self._plan, self._examples, self._collator, self._store = plan, examples, collator, store
         self._loss, self._cost, self._hardware_cost, self._process = stage.loss, cost, hardware_cost, process
-        self._group_names = group_of(examples)
-        number = {name: index for index, name in enumerate(groups)}
-        self._groups = [number[name] for name in self._group_names]
-        self._no_cell = len(groups) * len(KINDS)
+        self._group_names = group_of_row
+        self._groups = {name: index for index, name in enumerate(sorted(set(group_of_row)))}
+        self._no_cell = len(self._groups) * len(KINDS)
         # Worker processes see it change.
         self._parts = torch.ones((), dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
 
@@ -217,7 +213,8 @@ class StepData(Dataset[dict[str, Any]]):
         result = [self._examples.rows[row] for row in layout.rows]
         if weights is not None:
             counted = np.concatenate([weights(example) for example in result])
-            of_row = np.repeat([self._groups[row] for row in layout.rows], [len(example.kinds) for example in result])
+            group_numbers = [self._groups[self._group_names[row]] for row in layout.rows]
+            of_row = np.repeat(group_numbers, [len(example.kinds) for example in result])
             cells = of_row * len(KINDS) + np.concatenate([example.kinds for example in result])
         else:
             counted = np.zeros(len(layout.labels), np.float32)

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from distill.recipe.stages import Loss
-from student.data.encode import Example
+from student.data.encoded_rows import Example
 from student.data.responses import KINDS
 
 

@@ -122,12 +122,13 @@ def of_stage(recipe: Recipe, run: Path, stage: Stage, outline: Any, processor: A
     complete = len(sample) < SAMPLED_ROWS or total is None
     kept = len(examples) / (len(examples) + dropped.total())
     patches, squared = _patches(examples, store, max_pixels, cost)
-    lengths = examples.lengths
+    columns = examples.columns
+    lengths = columns.lengths.tolist()
     return Load(
         rows=len(examples) if complete else round(kept * (total or 0)),
         tokens=_mean(lengths),
         squared_length=_mean([length * length for length in lengths]),
-        response_tokens=examples.response_tokens / len(examples),
+        response_tokens=float(columns.responses.mean()),
         patches=patches,
         squared_patches=squared,
         basis="all rows" if complete else f"the first {len(sample):,} rows",
@@ -138,7 +139,7 @@ def of_stage(recipe: Recipe, run: Path, stage: Stage, outline: Any, processor: A
 def _patches(examples: "Examples", store: Any, max_pixels: int, cost: "Cost") -> tuple[float, float]:
     """Mean patches a row, and mean sum of their squares, by the first few images."""
     counts, squares = [], []
-    images = sum(len(example.row.images) for example in examples.rows)
+    images = int(examples.columns.images.sum())
     for ref in islice((ref for example in examples.rows for ref in example.row.images), _SAMPLED_IMAGES):
         count, square = cost.patches(store.features(ref, max_pixels))
         counts.append(count)

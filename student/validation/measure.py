@@ -129,17 +129,21 @@ def split_held_out(examples: Examples, stage: Stage) -> tuple[Examples, Examples
     Replayed rows are all trained on: the loss is about the stage's own data.
     """
     amount = stage.validation.hold_out if stage.validation is not None else 0
-    own = [index for index, example in enumerate(examples.rows) if example.row.source == stage.data]
-    chosen = {own[index] for index in choose_held_out([examples.rows[index].row.sample_id for index in own], amount)}
-    kept = Examples(rows=[examples.rows[index] for index in sorted(chosen)])
-    rest = [example for index, example in enumerate(examples.rows) if index not in chosen]
-    if amount and not len(kept):
+    if not amount:
+        return examples, Examples()
+    columns = examples.columns
+    own = [index for index, source in enumerate(columns.sources) if source == stage.data]
+    chosen = {own[index] for index in choose_held_out([columns.sample_ids[index] for index in own], amount)}
+    kept = examples.take(sorted(chosen))
+    rest = examples.take([index for index in range(len(examples)) if index not in chosen])
+    if not len(kept):
         raise DataError(f"stage '{stage.name}': validation.hold_out = {amount} of {len(own)} rows is none; raise it")
-    if not rest:
+    if not len(rest):
         raise DataError(
             f"stage '{stage.name}': validation.hold_out = {amount} keeps out all {len(own)} rows; lower it"
         )
-    return Examples(rows=rest, dropped=examples.dropped), kept
+    rest.dropped = examples.dropped
+    return rest, kept
 
 
 def batch_rows(examples: Examples, tokens: int) -> list[list[int]]:

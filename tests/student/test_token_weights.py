@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from distill.recipe.stages import Loss, SpanWeights
-from student.data.encode import Example
+from student.data.encoded_rows import Example
 from student.data.responses import ANSWER, FORMAT, RATIONALE
 from student.data.rows import TrainingRow
 from student.models import training_loss

@@ -1,0 +1,207 @@
+"""The rows of a stage as tokens, in one file that all processes of a machine map: none of them holds the rows.
+
+One process encodes and writes; memory stays flat, since the operating system pages rows in as steps need them. The
+file lives as long as its stage trains and is written anew by the next command. Does not encode
+(student/data/encode.py) or choose rows (student/data/batch_plan.py).
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+import orjson
+import pyarrow as pa
+
+from distill.artifacts.files import storage_errors
+from distill.errors import StorageError
+from distill.types import ImageRef
+from student.data.images import Smaller
+from student.data.rows import TrainingRow
+
+_SCHEMA = pa.schema(
+    [
+        ("ids", pa.list_(pa.int32())),
+        ("kinds", pa.list_(pa.uint8())),
+        ("begin", pa.int32()),
+        ("images", pa.int32()),
+        ("difficulty", pa.float64()),
+        ("source", pa.string()),
+        ("teacher", pa.string()),
+        ("sample_id", pa.string()),
+        ("row", pa.binary()),
+    ]
+)
+_BATCH_ROWS = 512
+_DECODED_ROWS = 4096
+"""Rows that are kept as they were read: a step looks at each of its own several times."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """One row as tokens."""
+
+    row: TrainingRow
+    ids: np.ndarray
+    """int32, image tokens included."""
+    begin: int
+    """The first position that carries loss."""
+    kinds: np.ndarray
+    """uint8, the part of the response (RATIONALE, ANSWER, FORMAT) that each token from `begin` on belongs to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Columns:
+    """What a plan needs to know of every row."""
+
+    lengths: np.ndarray
+    """Tokens, image tokens included."""
+    responses: np.ndarray
+    """Tokens of the response."""
+    images: np.ndarray
+    difficulty: np.ndarray
+    sources: Sequence[str]
+    teachers: Sequence[str]
+    sample_ids: Sequence[str]
+
+
+def columns_of(rows: Sequence[Example]) -> Columns:
+    """The columns of rows, in memory or mapped."""
+    if isinstance(rows, MappedRows):
+        return rows.columns()
+    return Columns(
+        lengths=np.array([len(example.ids) for example in rows], np.int64),
+        responses=np.array([len(example.kinds) for example in rows], np.int64),
+        images=np.array([len(example.row.images) for example in rows], np.int64),
+        difficulty=np.array([example.row.difficulty for example in rows], np.float64),
+        sources=[example.row.source for example in rows],
+        teachers=[example.row.teacher for example in rows],
+        sample_ids=[example.row.sample_id for example in rows],
+    )
+
+
+def write_rows(path: Path, examples: Iterable[Example]) -> "MappedRows":
+    """Write rows as they come, and map them. Raises StorageError."""
+    rows = iter(examples)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with storage_errors(path), pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, _SCHEMA) as writer:
+        while group := list(islice(rows, _BATCH_ROWS)):
+            writer.write_batch(_batch(group))
+    return MappedRows(path)
+
+
+def _batch(group: Sequence[Example]) -> pa.RecordBatch:
+    columns = columns_of(group)
+    return pa.record_batch(
+        [
+            _lists([example.ids for example in group], np.int32),
+            _lists([example.kinds for example in group], np.uint8),
+            pa.array([example.begin for example in group], pa.int32()),
+            pa.array(columns.images, pa.int32()),
+            pa.array(columns.difficulty, pa.float64()),
+            pa.array(columns.sources, pa.string()),
+            pa.array(columns.teachers, pa.string()),
+            pa.array(columns.sample_ids, pa.string()),
+            pa.array([orjson.dumps(asdict(example.row)) for example in group], pa.binary()),
+        ],
+        schema=_SCHEMA,
+    )
+
+
+def _lists(values: Sequence[np.ndarray], dtype: Any) -> pa.ListArray:
+    offsets = np.cumsum([0, *map(len, values)], dtype=np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(np.concatenate(values).astype(dtype)))
+
+
+class MappedRows(Sequence[Example]):
+    """The rows of a file that `write_rows` wrote, or some of them."""
+
+    def __init__(self, path: Path, chosen: np.ndarray | None = None) -> None:
+        """`chosen`: numbers of rows, in order; None: all."""
+        self._path, self._chosen = path, chosen
+        try:
+            self._table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+        except FileNotFoundError:
+            raise StorageError(
+                f"{path}: the main process has written the rows here, and this one cannot see them; the processes of "
+                "a training need a file system that all of them share"
+            ) from None
+        self._batches = self._table.to_batches()
+        self._starts = np.cumsum([0, *map(len, self._batches)]).tolist()
+        self._cached = lru_cache(maxsize=_DECODED_ROWS)(self._read)
+
+    def __len__(self) -> int:
+        return int(self._starts[-1]) if self._chosen is None else len(self._chosen)
+
+    @overload
+    def __getitem__(self, index: int) -> Example: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Example]: ...
+    def __getitem__(self, index: int | slice) -> Example | Sequence[Example]:
+        if isinstance(index, slice):
+            return [self[position] for position in range(*index.indices(len(self)))]
+        if not -len(self) <= index < len(self):
+            raise IndexError(index)
+        index %= len(self)
+        return self._cached(index if self._chosen is None else int(self._chosen[index]))
+
+    def __iter__(self) -> Iterator[Example]:
+        for index in range(len(self)):
+            yield self._read(index if self._chosen is None else int(self._chosen[index]))
+
+    def take(self, indexes: Sequence[int]) -> "MappedRows":
+        """Some of these rows."""
+        chosen = np.asarray(indexes, np.int64)
+        return MappedRows(self._path, chosen if self._chosen is None else self._chosen[chosen])
+
+    def columns(self) -> Columns:
+        """The columns of all rows; of the file only these are read."""
+
+        def numbers(array: Any) -> np.ndarray:
+            values: np.ndarray = array.to_numpy()
+            return values if self._chosen is None else values[self._chosen]
+
+        def texts(name: str) -> list[str]:
+            # A string once for all rows that have it.
+            encoded = self._table[name].combine_chunks().dictionary_encode()
+            names = encoded.dictionary.to_pylist()
+            return [names[code] for code in numbers(encoded.indices)]
+
+        lengths, responses = (
+            np.concatenate([[0], *(np.diff(batch[name].offsets.to_numpy()) for batch in self._batches)])[1:]
+            for name in ("ids", "kinds")
+        )
+        return Columns(
+            lengths=lengths if self._chosen is None else lengths[self._chosen],
+            responses=responses if self._chosen is None else responses[self._chosen],
+            images=numbers(self._table["images"]),
+            difficulty=numbers(self._table["difficulty"]),
+            sources=texts("source"),
+            teachers=texts("teacher"),
+            sample_ids=texts("sample_id"),
+        )
+
+    def _read(self, number: int) -> Example:
+        at = bisect_right(self._starts, number) - 1
+        batch, position = self._batches[at], number - self._starts[at]
+        return Example(
+            row=_row(orjson.loads(memoryview(batch["row"][position].as_buffer()))),
+            ids=batch["ids"][position].values.to_numpy(),
+            begin=batch["begin"][position].as_py(),
+            kinds=batch["kinds"][position].values.to_numpy(),
+        )
+
+
+def _row(values: dict[str, Any]) -> TrainingRow:
+    spans = {name: tuple(values.pop(name)) for name in ("rationale", "answer")}
+    images = tuple(_image(each) for each in values.pop("images"))
+    return TrainingRow(images=images, rationale=spans["rationale"], answer=spans["answer"], **values)
+
+
+def _image(values: dict[str, Any]) -> ImageRef:
+    original = values.pop("original", None)
+    return ImageRef(**values) if original is None else Smaller(original=ImageRef(**original), **values)
