@@ -21,7 +21,7 @@ from student.data import images as pictures
 from student.data.encoded_rows import Columns, Example, MappedRows, columns_of
 from student.data.images import ImageStore, image_token
 from student.data.responses import kinds_of, learned_text
-from student.data.rows import TrainingRow
+from student.data.rows import TrainingRow, smaller
 
 TOO_LONG = "too_long"
 SHRINK = "shrink_image"
@@ -273,7 +273,7 @@ def _shrunk(
 ) -> tuple[TrainingRow, list[int]]:
     """The row with the largest images of a half, a quarter, ... of their sides that make it fit, if any do."""
     for divisor in _DIVISORS:
-        refs = tuple(pictures.smaller(ref, divisor) for ref in row.images)
+        refs = tuple(smaller(ref, divisor) for ref in row.images)
         shorter = expand(ids, image_id, [store.expansion(ref, max_pixels) for ref in refs])
         if shorter is not None and len(shorter) <= max_length:
             return replace(row, images=refs), shorter

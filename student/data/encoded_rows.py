@@ -20,8 +20,7 @@ import pyarrow as pa
 from distill.artifacts.files import storage_errors
 from distill.errors import StorageError
 from distill.types import ImageRef
-from student.data.images import Smaller
-from student.data.rows import TrainingRow
+from student.data.rows import Smaller, TrainingRow
 
 _SCHEMA = pa.schema(
     [

@@ -11,7 +11,6 @@ import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from typing import Any, Protocol
@@ -28,6 +27,7 @@ from distill.types import ImageRef
 from student.data import pixel_levels
 from student.data.disk_cache import DiskCache
 from student.data.pixel_levels import MASK, PIXELS, are_patches, levels_of
+from student.data.rows import Smaller
 
 TOKEN_AXES = 6
 """Axes of `pixel_values` that hold tokens of images in the place of pixels, which have two to five."""
@@ -36,20 +36,6 @@ _COMPARED_SHAPES = 8
 """Of so many different shapes the first image is compared with what the processor makes of it."""
 
 Features = Mapping[str, torch.Tensor]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Smaller(ImageRef):
-    """An image whose sides are divided, so that students of variable resolution spend fewer tokens on it."""
-
-    original: ImageRef
-    divisor: int
-
-
-def smaller(ref: ImageRef, divisor: int) -> Smaller:
-    """The same image with sides `divisor` times shorter, under a name of its own."""
-    name = image_files.sha256(f"{ref.sha256} / {divisor}".encode())
-    return Smaller(sha256=name, path=ref.path, original=ref, divisor=divisor)
 
 
 def load(ref: ImageRef, *, max_pixels: int) -> Image.Image:

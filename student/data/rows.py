@@ -33,6 +33,20 @@ _COLUMNS = ("images", "messages", "answer", "rationale", "sample_id", "trace_id"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Smaller(ImageRef):
+    """An image whose sides are divided, so that students of variable resolution spend fewer tokens on it."""
+
+    original: ImageRef
+    divisor: int
+
+
+def smaller(ref: ImageRef, divisor: int) -> Smaller:
+    """The same image with sides `divisor` times shorter, under a name of its own."""
+    name = images.sha256(f"{ref.sha256} / {divisor}".encode())
+    return Smaller(sha256=name, path=ref.path, original=ref, divisor=divisor)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingRow:
     """One conversation of one question and one response."""
 

@@ -9,8 +9,7 @@ from distill.errors import StorageError
 from distill.types import ImageRef
 from student.data.encode import Examples
 from student.data.encoded_rows import Example, MappedRows, columns_of, write_rows
-from student.data.images import smaller
-from student.data.rows import TrainingRow
+from student.data.rows import TrainingRow, smaller
 
 
 def example(number: int) -> Example:
