@@ -30,7 +30,7 @@ from distill.artifacts.journal import read_jsonl
 STUB = Path(__file__).resolve().parents[2] / "tests" / "support" / "stub_server.py"
 MARK = "DISTILL_KILLS"
 """Environment variable by which the servers of one benchmark are known, whoever their parent is now."""
-STAGES = ("align", "instruct", "reason", "answers_only")
+STAGES = ("reason", "answers_only")
 PACKED = ("batch_tokens=6000", "micro_batch_tokens=2000", "micro_batch_images=24")
 MIXED = (
     "replay={instruct=0.1}",
@@ -255,8 +255,8 @@ def losses(run: Path) -> dict[str, list[tuple[int, float]]]:
 def kill_train(folder: Path, kills: int, steps: int, limit: int, chance: random.Random) -> bool:
     """Train on the same traces left alone and killed, and compare the weights and every logged loss.
 
-    Rows are packed to token budgets; the last stages mix three teachers at other shares than they have, replay an
-    earlier stage and train adapters with dropout.
+    Rows are packed to token budgets; the stages mix three teachers at other shares than they have, replay a
+    source and train adapters with dropout.
     """
     common = [f"max_steps={steps}", "save_every_steps=5", "log_every_steps=1", *PACKED]
     few = [f"--set=stages.{stage}.{key}" for stage in STAGES for key in common]
