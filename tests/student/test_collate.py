@@ -49,7 +49,7 @@ def test_loss_covers_the_response_and_the_end_of_its_turn_and_nothing_else(kind:
     assert torch.equal(ids[layout.at + 1], torch.from_numpy(layout.labels))
     for place, (begin, end) in zip(layout.rows, collate.row_bounds(layout, examples), strict=True):
         assert processor.tokenizer.decode(layout.labels[begin:end]) == f"{rows[place].response}<|im_end|>"
-    assert len(layout.labels) == examples.response_tokens
+    assert len(layout.labels) == int(examples.columns.responses.sum())
 
 
 @pytest.mark.parametrize("kind", worlds.CLASSES)

@@ -236,7 +236,7 @@ def test_logs_count_real_tokens_and_not_padding(world: Path, tmp_path: Path):
     width = 12 * max(run.examples.lengths)
     assert padded.padding_share == pytest.approx(1 - sum(run.examples.lengths) / width)
     assert last.tokens == 2 * sum(run.examples.lengths)
-    assert last.response_tokens == 2 * run.examples.response_tokens
+    assert last.response_tokens == 2 * int(run.examples.columns.responses.sum())
     assert last.images == 24
     assert last.padding_share == 0
 
