@@ -49,9 +49,11 @@ def train(
     *,
     stage: str | None = None,
     fresh: bool = False,
+    jobs: int = 1,
     on_progress: ProgressCallback = unwatched,
 ) -> "Manifest":
-    """Train the stages, or one; raises what `student.train.train` raises, and DataError where data leaks."""
+    """Train the stages, `jobs` at a time, or one; raises what `student.train.train` raises, and DataError where
+    data leaks."""
     from filters.dataset.ablation_sets import materialise_stages
     from student.distributed import processes
     from student.train import train as train_student
@@ -61,7 +63,7 @@ def train(
         if processes.is_main():
             compare_trained(recipe, run, stage)
             materialise_stages(recipe, run, stage)
-        return train_student(recipe, run, stage=stage, fresh=fresh, on_progress=on_progress)
+        return train_student(recipe, run, stage=stage, fresh=fresh, jobs=jobs, on_progress=on_progress)
 
 
 def evaluate(

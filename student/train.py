@@ -5,6 +5,7 @@ A finished stage is recognised by its manifest without importing torch. Does not
 """
 
 import shutil
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -60,9 +61,9 @@ def train(
             fields = stage_fields(recipe, run, only=stage)
             if fresh:
                 _set_aside(recipe, run, stage)
-            manifests = _train_stages(recipe, run, fields, stage, jobs, on_progress)
+            manifests, seconds = _train_stages(recipe, run, fields, stage, jobs, on_progress)
             if stage is None:
-                manifest = _write_summary(run, fields, manifests)
+                manifest = _write_summary(run, fields, manifests, seconds)
             else:
                 _forget_summary(run, fields)
                 manifest = manifests[stage]
@@ -137,7 +138,8 @@ def _train_stages(
     only: str | None,
     jobs: int,
     on_progress: ProgressCallback,
-) -> dict[str, Manifest]:
+) -> tuple[dict[str, Manifest], float]:
+    """The manifests of all stages, and the seconds that they took: those trained side by side count once."""
     manifests: dict[str, Manifest] = {}
     unfinished: list[Stage] = []
     for stage in recipe.stages:
@@ -160,11 +162,13 @@ def _train_stages(
         start = start_of(recipe.stages, stage)
         if start is not None and start not in waiting_for:
             saved_model.require_saved(run, start, digests=True)
+    seconds, begun = sum(each.seconds for each in manifests.values()), time.perf_counter()
     if jobs == 1 or len(unfinished) < 2:
         manifests |= _one_by_one(recipe, run, fields, unfinished, on_progress)
     else:
         manifests |= _side_by_side(recipe, run, fields, unfinished, jobs, on_progress)
-    return {stage.name: manifests[stage.name] for stage in recipe.stages if stage.name in manifests}
+    in_order = {stage.name: manifests[stage.name] for stage in recipe.stages if stage.name in manifests}
+    return in_order, seconds + time.perf_counter() - begun
 
 
 def _one_by_one(
@@ -291,7 +295,9 @@ def _summary_fields(fields: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     return {f"stages.{name}": fingerprint(settings) for name, settings in fields.items()}
 
 
-def _write_summary(run: Path, fields: Mapping[str, Mapping[str, Any]], manifests: Mapping[str, Manifest]) -> Manifest:
+def _write_summary(
+    run: Path, fields: Mapping[str, Mapping[str, Any]], manifests: Mapping[str, Manifest], seconds: float
+) -> Manifest:
     shutil.rmtree(run / "train" / CACHE, ignore_errors=True)
     settings = _summary_fields(fields)
     outputs = {f"{name}/{MANIFEST}": describe(run / "train" / name / MANIFEST) for name in manifests}
@@ -306,5 +312,5 @@ def _write_summary(run: Path, fields: Mapping[str, Mapping[str, Any]], manifests
         counts={"stages": len(manifests), "steps": sum(each.counts["steps"] for each in manifests.values())},
         tokens={"trained": sum(each.tokens["trained"] for each in manifests.values())},
         versions=versions("torch", "transformers", "trl", "peft"),
-        seconds=round(sum(each.seconds for each in manifests.values()), 3),
+        seconds=round(seconds, 3),
     ).write(run / "train")

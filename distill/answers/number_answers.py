@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from itertools import pairwise
 from math import factorial
 from typing import Final
 
@@ -102,8 +103,10 @@ def _without_context(numbers: tuple[Quantity, ...], text: str, gold: GoldAnswer)
     assert gold.quantity is not None
     if not (len(numbers) > 1 or gold.question) or len(numbers) > _MOST_NUMBERS:
         return numbers
-    asked = {quantity.value for quantity in read_quantities(normalise(gold.question))} if gold.question else set()
+    may_repeat = gold.question and not _UNSURE.search(text)
+    asked = {quantity.value for quantity in read_quantities(normalise(gold.question))} if may_repeat else set()
     of_gold = {gold.quantity.value, *gold.quantity.others}
+    asked -= _offered_beside(of_gold, numbers, text)
     kept = tuple(
         quantity
         for quantity in numbers
@@ -114,6 +117,26 @@ def _without_context(numbers: tuple[Quantity, ...], text: str, gold: GoldAnswer)
     return kept or numbers
 
 
+def _offered_beside(of_gold: set[Decimal], numbers: Sequence[Quantity], text: str) -> set[Decimal]:
+    """Numbers that an answer offers together with the gold's, and does not only repeat: 16 or 18."""
+    return {
+        value
+        for first, second in pairwise(sorted(numbers, key=lambda quantity: quantity.start))
+        if of_gold & {first.value, second.value} and _OFFERED.search(text[first.start : second.start])
+        for value in (first.value, second.value)
+    }
+
+
+_UNSURE = re.compile(
+    r"\b(?:maybe|perhaps|possibly|probably|might|could|may be|either|vielleicht|entweder|peut-être|quizás?|tal vez|"
+    r"forse|talvez)\b|可能|也许|かもしれ|может",
+    re.IGNORECASE,
+)
+_OFFERED = re.compile(
+    r"(?:\b(?:or|nor|oder|ou|o|ou bien|или|либо)\b|或|还是|または|か|또는)\W*(?:\w+\W+)?$"
+    r"|^\W*\d[\d.,]*\W*(?:(?:and|to|und|bis|et|à|y|a|e|и)\b|[,;/&~–-])\W*$",
+    re.IGNORECASE,
+)
 _FIGURES = re.compile(r"\d[\d.,]*")
 
 

@@ -108,3 +108,24 @@ def test_a_list_of_very_many_items_is_left_open_and_repeated_items_are_compared_
 
     assert lists.compare("c, d, " * 200 + "c", "a, b", judge_item).verdict == "wrong"
     assert sorted(set(compared)) == sorted(compared)
+
+
+@pytest.mark.parametrize(
+    ("answer", "verdict"),
+    [
+        ("16 or 18", "undecided"),
+        ("It is 18 or 16.", "undecided"),
+        ("16, 18", "undecided"),
+        ("between 16 and 18", "undecided"),
+        ("16-18", "undecided"),
+        ("maybe 18, maybe 16", "undecided"),
+        ("It could be 18. It could be 16.", "undecided"),
+        ("16 apples or perhaps 18", "undecided"),
+        ("16 of 18", "correct"),
+        ("Of the 18 apples, 16 are red.", "correct"),
+        ("18", "wrong"),
+    ],
+)
+def test_a_number_of_the_question_is_still_an_answer_where_it_is_offered_as_one(answer: str, verdict: str):
+    judged = judge(answer, ["16"], answer_type="number", question="How many of the 18 apples are red?")
+    assert judged.verdict == verdict

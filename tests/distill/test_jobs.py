@@ -49,6 +49,8 @@ def write_on_signal(folder: Path, on_progress: ProgressCallback) -> None:
     try:
         time.sleep(600)
     finally:
+        # A pool whose other job has died asks a second time.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
         time.sleep(0.2)
         (folder / f"saved-{os.getpid()}").touch()
 
