@@ -129,3 +129,12 @@ def test_a_list_of_very_many_items_is_left_open_and_repeated_items_are_compared_
 def test_a_number_of_the_question_is_still_an_answer_where_it_is_offered_as_one(answer: str, verdict: str):
     judged = judge(answer, ["16"], answer_type="number", question="How many of the 18 apples are red?")
     assert judged.verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold"),
+    [("сорок", "40"), ("2 करोड़", "20000000"), ("1:30 pm", "13:30"), ("1 pm", "13:00")],
+)
+def test_numbers_and_times_in_words_of_other_languages_and_clocks(answer: str, gold: str):
+    assert judge(answer, [gold]).verdict == "correct"
+    assert judge(answer, [gold.replace("0", "1").replace("3", "4")]).verdict != "correct"
